@@ -1,0 +1,8 @@
+//! Values that know nothing of processes.
+
+pub mod bytes;
+pub mod cancel;
+pub mod deadline;
+pub mod duration;
+pub mod rel_path;
+pub mod slots;

@@ -1,0 +1,87 @@
+//! `RelPath`: a path that cannot leave the directory it is joined to.
+
+use std::fmt;
+use std::path::Path;
+
+/// The longest path taken, in bytes: the kernel's own `PATH_MAX` less its NUL.
+const PATH_BYTES_MAX: usize = 4095;
+/// The longest single name taken, in bytes: the kernel's `NAME_MAX`.
+const NAME_BYTES_MAX: usize = 255;
+
+/// A relative path without `.`, `..`, empty parts or NUL.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RelPath(String);
+
+/// Why a text is not a [`RelPath`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("not a relative path that stays inside its directory")]
+pub struct PathEscape;
+
+impl RelPath {
+    /// Takes `text` when every part of it names an entry below the start.
+    pub fn parse(text: &str) -> Result<Self, PathEscape> {
+        let inside = text.len() <= PATH_BYTES_MAX
+            && !text.contains('\0')
+            && text
+                .split('/')
+                .all(|part| !matches!(part, "" | "." | "..") && part.len() <= NAME_BYTES_MAX);
+        if inside { Ok(Self(text.to_owned())) } else { Err(PathEscape) }
+    }
+
+    /// The path as text, parts divided by `/`.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The path for the standard library's calls.
+    pub fn as_path(&self) -> &Path {
+        Path::new(&self.0)
+    }
+
+    /// Everything before the last part, or nothing for a bare name.
+    pub fn parent(&self) -> Option<Self> {
+        self.0.rsplit_once('/').map(|(parent, _)| Self(parent.to_owned()))
+    }
+
+    /// The last part.
+    pub fn file_name(&self) -> &str {
+        self.0.rsplit_once('/').map_or(self.0.as_str(), |(_, name)| name)
+    }
+
+    /// The parts, first to last.
+    pub fn parts(&self) -> impl Iterator<Item = &str> {
+        self.0.split('/')
+    }
+}
+
+impl fmt::Display for RelPath {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(&self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_paths_that_stay_inside_are_taken() {
+        for good in ["a", "a/b", "check/solution.py", "..a", "a..", "-rf", "a b", "é"] {
+            assert!(RelPath::parse(good).is_ok(), "{good:?} was refused");
+        }
+        let long = "a".repeat(256);
+        for bad in ["", "/", "/a", "a/", "a//b", ".", "..", "a/..", "../a", "a/./b", "a\0b", &long]
+        {
+            assert_eq!(RelPath::parse(bad), Err(PathEscape), "{bad:?} was taken");
+        }
+    }
+
+    #[test]
+    fn parts_and_parent_agree() {
+        let path = RelPath::parse("a/b/c").unwrap();
+        assert_eq!(path.parts().collect::<Vec<_>>(), ["a", "b", "c"]);
+        assert_eq!(path.file_name(), "c");
+        assert_eq!(path.parent().unwrap().as_str(), "a/b");
+        assert_eq!(RelPath::parse("a").unwrap().parent(), None);
+    }
+}

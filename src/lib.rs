@@ -1,0 +1,8 @@
+//! Cofferdam: a Linux sandbox supervisor and code-execution service.
+//!
+//! Layers, lowest first; none imports a higher one (`tests/layers.rs` holds it):
+//! `base` < `spec` < {`sandbox`, `lang`, `workspace`} < `executor` < `service` < {`http`, `cli`}.
+
+pub mod base;
+pub mod service;
+pub mod spec;

@@ -1,0 +1,4 @@
+//! Use cases, one a file, without HTTP types.
+
+pub mod check_request;
+pub mod check_run;

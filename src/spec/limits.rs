@@ -1,0 +1,107 @@
+//! How much a run may use. Every figure has its unit in its name.
+
+use std::time::Duration;
+
+const MIB: u64 = 1 << 20;
+
+/// The bounds of one run. `None` means no bound of that kind.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Limits {
+    /// Wall-clock time from the program's exec.
+    pub wall: Duration,
+    /// CPU seconds of any one process (`RLIMIT_CPU`).
+    pub cpu_seconds_max: u64,
+    /// CPU time of the whole box together, read from its cgroup.
+    pub cpu_total_max: Option<Duration>,
+    /// Memory of the whole box, tmpfs pages counted in, swap excluded.
+    pub memory_bytes_max: u64,
+    /// Processes and threads of the tenant, our init not counted.
+    pub processes_max: u64,
+    /// CPUs in thousandths (1500 = one and a half).
+    pub cpus_milli_max: Option<u64>,
+    /// All writable places of the box together.
+    pub disk_bytes_max: u64,
+    /// Files and directories in those places.
+    pub disk_inodes_max: u64,
+    /// One file (`RLIMIT_FSIZE`).
+    pub file_bytes_max: u64,
+    /// Open descriptors of one process (`RLIMIT_NOFILE`).
+    pub open_files_max: u64,
+    /// Each of stdout and stderr.
+    pub output_bytes_max: Option<u64>,
+}
+
+impl Default for Limits {
+    /// The figures of `POST /run`.
+    fn default() -> Self {
+        Self {
+            wall: Duration::from_secs(30),
+            cpu_seconds_max: 30,
+            cpu_total_max: None,
+            memory_bytes_max: 768 * MIB,
+            processes_max: 256,
+            cpus_milli_max: None,
+            disk_bytes_max: 512 * MIB,
+            disk_inodes_max: 65_536,
+            file_bytes_max: 64 * MIB,
+            open_files_max: 256,
+            output_bytes_max: Some(MIB),
+        }
+    }
+}
+
+impl Limits {
+    /// The same limits with another wall time, and the CPU seconds that go
+    /// with it: rounded up to whole seconds, at least one.
+    pub fn with_wall(mut self, wall: Duration) -> Self {
+        let whole_seconds = wall.as_secs() + u64::from(wall.subsec_nanos() > 0);
+        self.wall = wall;
+        self.cpu_seconds_max = whole_seconds.max(1);
+        self
+    }
+}
+
+/// Which limit ended a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LimitKind {
+    /// Wall-clock time.
+    WallTime,
+    /// CPU time, of one process or of the box.
+    CpuTime,
+    /// Memory of the box.
+    Memory,
+    /// Number of processes and threads.
+    Processes,
+    /// Bytes or inodes on the writable file systems, or the size of one file.
+    Disk,
+    /// Bytes on stdout or stderr.
+    Output,
+}
+
+impl LimitKind {
+    /// The word a report uses for it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::WallTime => "wall_time",
+            Self::CpuTime => "cpu_time",
+            Self::Memory => "memory",
+            Self::Processes => "processes",
+            Self::Disk => "disk",
+            Self::Output => "output",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cpu_seconds_follow_the_wall_time_rounded_up() {
+        let table = [(0, 1), (1, 1), (1_000, 1), (1_001, 2), (1_999, 2), (30_000, 30)];
+        for (wall_ms, cpu_seconds) in table {
+            let limits = Limits::default().with_wall(Duration::from_millis(wall_ms));
+            assert_eq!(limits.cpu_seconds_max, cpu_seconds, "{wall_ms} ms");
+        }
+    }
+}

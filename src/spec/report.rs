@@ -1,0 +1,59 @@
+//! What is known of a run once it is over.
+
+use std::time::Duration;
+
+use serde::Serialize;
+
+use super::captured::CapturedStream;
+use super::enforced::Enforced;
+use super::outcome::Outcome;
+
+/// What a run used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Usage {
+    /// From the program's exec to its end, milliseconds.
+    pub wall_ms: u64,
+    /// CPU time of all its processes, milliseconds.
+    pub cpu_ms: u64,
+    /// The most memory the box held at once, bytes.
+    pub memory_peak_bytes: u64,
+    /// Where that figure comes from: `cgroup2`, `cgroup1` or `rusage` (the
+    /// largest single process).
+    pub memory_peak_source: &'static str,
+    /// The most processes and threads alive at once, where a controller tells.
+    pub processes_peak: Option<u64>,
+    /// Bytes written to stdout, kept or not.
+    pub stdout_bytes: u64,
+    /// Bytes written to stderr, kept or not.
+    pub stderr_bytes: u64,
+}
+
+/// Where the time of a run went.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Timings {
+    /// Making the box and its files, until the program's exec.
+    pub prepare: Duration,
+    /// From the exec to the program's end.
+    pub run: Duration,
+    /// From the program's end until nothing of the box was left.
+    pub cleanup: Duration,
+}
+
+/// A finished run.
+#[derive(Debug, Clone)]
+pub struct RunReport {
+    /// How it ended.
+    pub outcome: Outcome,
+    /// What it wrote to stdout.
+    pub stdout: CapturedStream,
+    /// What it wrote to stderr.
+    pub stderr: CapturedStream,
+    /// What it used.
+    pub usage: Usage,
+    /// The controls it ran under.
+    pub enforced: Enforced,
+    /// Controls the host lacks, by name, with the reason.
+    pub not_enforced: Vec<String>,
+    /// Where the time went.
+    pub timings: Timings,
+}
