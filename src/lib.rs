@@ -6,3 +6,4 @@
 pub mod base;
 pub mod service;
 pub mod spec;
+pub mod workspace;

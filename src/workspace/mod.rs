@@ -1,0 +1,21 @@
+//! Directories a run works in: filling, writing into, and removing them; never processes.
+//!
+//! Every access is relative to a directory descriptor and resolved one name at a time without
+//! links, so nothing a tenant left in a tree leads out of it. A tree is only ever walked with a
+//! loop (`walk`): its depth costs memory in the heap, neither stack nor descriptors.
+
+mod beneath;
+mod budget;
+mod descent;
+mod error;
+mod owner;
+mod remove;
+mod status;
+#[cfg(test)]
+mod testing;
+mod walk;
+
+pub use budget::{TreeLimit, TreeLimits};
+pub use error::WorkspaceError;
+pub use owner::Owner;
+pub use remove::{Removed, remove_tree};
