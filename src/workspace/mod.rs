@@ -6,6 +6,7 @@
 
 mod beneath;
 mod budget;
+mod copy;
 mod descent;
 mod error;
 mod owner;
@@ -16,6 +17,7 @@ mod testing;
 mod walk;
 
 pub use budget::{TreeLimit, TreeLimits};
+pub use copy::{Copied, copy_tree};
 pub use error::WorkspaceError;
 pub use owner::Owner;
 pub use remove::{Removed, remove_tree};
