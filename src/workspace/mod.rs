@@ -10,6 +10,7 @@ mod copy;
 mod descent;
 mod error;
 mod owner;
+mod put;
 mod remove;
 mod status;
 #[cfg(test)]
@@ -20,4 +21,5 @@ pub use budget::{TreeLimit, TreeLimits};
 pub use copy::{Copied, copy_tree};
 pub use error::WorkspaceError;
 pub use owner::Owner;
+pub use put::{put, put_over_template};
 pub use remove::{Removed, remove_tree};
