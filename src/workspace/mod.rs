@@ -13,8 +13,11 @@ mod owner;
 mod put;
 mod remove;
 mod status;
+mod template;
 #[cfg(test)]
 mod testing;
+#[cfg(test)]
+mod tests;
 mod walk;
 
 pub use budget::{TreeLimit, TreeLimits};
@@ -23,3 +26,4 @@ pub use error::WorkspaceError;
 pub use owner::Owner;
 pub use put::{put, put_over_template};
 pub use remove::{Removed, remove_tree};
+pub use template::{Fill, Owners, Template};

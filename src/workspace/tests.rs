@@ -1,0 +1,188 @@
+//! Trees copied and removed whole.
+
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::os::fd::AsFd;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::symlink;
+use std::path::Path;
+
+use proptest::collection::{btree_map, vec};
+use proptest::prelude::*;
+use proptest::test_runner::Config;
+use tempfile::tempdir;
+
+use super::testing::{
+    OwnProcess, TENANT, chmod, depth, directory, entry, in_own_process, make_deep, picture,
+};
+use super::{Removed, Template, TreeLimits, copy_tree, remove_tree};
+
+fn copy(source: &Path, target: &Path) -> super::Copied {
+    fs::create_dir(target).unwrap();
+    let limits = TreeLimits::default();
+    copy_tree(directory(source).as_fd(), directory(target).as_fd(), TENANT, &limits).unwrap()
+}
+
+fn remove(parent: &Path, name: &str) -> Removed {
+    remove_tree(directory(parent).as_fd(), OsStr::new(name)).unwrap()
+}
+
+fn a_deep_tree_comes_and_goes(levels: usize) {
+    let place = tempdir().unwrap();
+    let (source, target) = (place.path().join("source"), place.path().join("target"));
+    fs::create_dir(&source).unwrap();
+    make_deep(&source, levels);
+    let template = Template::scan(&source).unwrap();
+    assert_eq!(template.directories, levels as u64);
+    assert_eq!(copy(&source, &target).files, 1);
+    assert_eq!(depth(&target), (levels, true));
+    for name in ["source", "target"] {
+        let whole = Removed { removed: levels as u64 + 2, left: 0 };
+        assert_eq!(remove(place.path(), name), whole);
+    }
+    assert_eq!(fs::read_dir(place.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn a_tree_3000_levels_deep_needs_few_descriptors() {
+    in_own_process(
+        "workspace::tests::a_tree_3000_levels_deep_needs_few_descriptors",
+        OwnProcess::Descriptors(64),
+        || a_deep_tree_comes_and_goes(3_000),
+    );
+}
+
+#[test]
+fn a_tree_20000_levels_deep_needs_few_descriptors_and_no_stack() {
+    in_own_process(
+        "workspace::tests::a_tree_20000_levels_deep_needs_few_descriptors_and_no_stack",
+        OwnProcess::Descriptors(64),
+        || a_deep_tree_comes_and_goes(20_000),
+    );
+}
+
+#[test]
+fn any_name_the_kernel_takes_is_copied_and_removed() {
+    let place = tempdir().unwrap();
+    let source = place.path().join("source");
+    fs::create_dir(&source).unwrap();
+    let long = [b'x'; 255];
+    let names: [&[u8]; 7] = [b"-rf", b"a\nb", b"\xff\xfe", b" ", b"*", b"...", long.as_slice()];
+    for name in names {
+        let folder = source.join(OsStr::from_bytes(name));
+        fs::create_dir(&folder).unwrap();
+        fs::write(folder.join(OsStr::from_bytes(name)), name).unwrap();
+    }
+    assert_eq!(copy(&source, &place.path().join("target")).files, 7);
+    for name in names {
+        let name = OsStr::from_bytes(name);
+        let copied = place.path().join("target").join(name).join(name);
+        assert_eq!(fs::read(copied).unwrap(), name.as_bytes());
+    }
+    assert_eq!(remove(place.path(), "target"), Removed { removed: 15, left: 0 });
+    assert_eq!(remove(place.path(), "source"), Removed { removed: 15, left: 0 });
+}
+
+#[test]
+fn links_out_of_the_tree_are_never_followed() {
+    let place = tempdir().unwrap();
+    let outside = place.path().join("outside");
+    fs::create_dir(&outside).unwrap();
+    let sentinel = outside.join("sentinel");
+    fs::write(&sentinel, "untouched").unwrap();
+    chmod(&sentinel, 0o640);
+    let source = place.path().join("source");
+    fs::create_dir(&source).unwrap();
+    symlink(&sentinel, source.join("file")).unwrap();
+    symlink(&outside, source.join("folder")).unwrap();
+    symlink("../outside", source.join("relative")).unwrap();
+    symlink("/proc/self/root", source.join("magic")).unwrap();
+    let before = picture(&outside);
+
+    let target = place.path().join("target");
+    assert_eq!(copy(&source, &target).files, 4);
+    assert_eq!(fs::read_link(target.join("relative")).unwrap(), Path::new("../outside"));
+    assert_eq!(entry(&target.join("file")).owner, TENANT);
+    assert_eq!(remove(place.path(), "target"), Removed { removed: 5, left: 0 });
+    symlink(&outside, place.path().join("alias")).unwrap();
+    assert_eq!(remove(place.path(), "alias"), Removed { removed: 1, left: 0 });
+    assert_eq!(picture(&outside), before);
+}
+
+/// A tree small enough to be made a few dozen times.
+#[derive(Debug, Clone)]
+enum Node {
+    File { contents: Vec<u8>, mode: u32 },
+    Link { text: Vec<u8> },
+    Folder { nodes: Vec<(OsString, Node)>, mode: u32 },
+}
+
+fn name() -> impl Strategy<Value = OsString> {
+    let byte = any::<u8>().prop_filter("a byte of a name", |byte| !matches!(byte, 0 | b'/'));
+    vec(byte, 1..12)
+        .prop_filter("a name of its own", |name| !matches!(name.as_slice(), b"." | b".." | b".git"))
+        .prop_map(OsString::from_vec)
+}
+
+fn node() -> impl Strategy<Value = Node> {
+    let text = vec(1..=255_u8, 1..40);
+    let leaf = prop_oneof![
+        3 => (vec(any::<u8>(), 0..300), 0..0o1_0000_u32)
+            .prop_map(|(contents, mode)| Node::File { contents, mode }),
+        1 => text.prop_map(|text| Node::Link { text }),
+    ];
+    leaf.prop_recursive(5, 40, 6, |inner| {
+        (btree_map(name(), inner, 0..6), 0..0o1_0000_u32)
+            .prop_map(|(nodes, mode)| Node::Folder { nodes: nodes.into_iter().collect(), mode })
+    })
+}
+
+fn make(path: &Path, node: &Node) {
+    match node {
+        Node::Link { text } => symlink(OsStr::from_bytes(text), path).unwrap(),
+        Node::File { contents, mode } => {
+            fs::write(path, contents).unwrap();
+            chmod(path, *mode);
+        }
+        Node::Folder { nodes, mode } => {
+            fs::create_dir(path).unwrap();
+            for (name, node) in nodes {
+                make(&path.join(name), node);
+            }
+            chmod(path, *mode);
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(Config { cases: 48, failure_persistence: None, ..Config::default() })]
+
+    #[test]
+    fn a_copy_equals_its_source_and_its_removal_leaves_nothing(
+        nodes in btree_map(name(), node(), 0..6),
+    ) {
+        let place = tempdir().unwrap();
+        let source = place.path().join("source");
+        make(&source, &Node::Folder { nodes: nodes.into_iter().collect(), mode: 0o755 });
+        let target = place.path().join("target");
+        let copied = copy(&source, &target);
+
+        let mut expected = picture(&source);
+        for (path, entry) in &mut expected {
+            let kind = fs::symlink_metadata(source.join(path)).unwrap().file_type();
+            entry.owner = TENANT;
+            if !kind.is_symlink() {
+                entry.mode &= !0o7000;
+            }
+            if kind.is_dir() {
+                entry.mode |= 0o700;
+            }
+        }
+        let actual = picture(&target);
+        prop_assert_eq!(copied.skipped, 0);
+        prop_assert_eq!(&actual, &expected);
+        let whole = Removed { removed: actual.len() as u64 + 1, left: 0 };
+        prop_assert_eq!(remove(place.path(), "target"), whole);
+        prop_assert!(!target.exists());
+    }
+}
