@@ -109,9 +109,9 @@ pub(super) fn in_own_mounts(body: impl FnOnce() + Send + 'static) {
     std::thread::spawn(own).join().unwrap();
 }
 
-/// A fresh tmpfs at `point`.
+/// A fresh tmpfs of 1 MiB at `point`.
 pub(super) fn mount_tmpfs(point: &Path) {
-    mount(None::<&str>, point, Some("tmpfs"), MsFlags::empty(), None::<&str>).unwrap();
+    mount(None::<&str>, point, Some("tmpfs"), MsFlags::empty(), Some("size=1m")).unwrap();
 }
 
 /// What a test changes for the process it runs in.

@@ -1,4 +1,4 @@
-//! Trees copied and removed whole.
+//! Whole workspaces on real file systems.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -7,15 +7,21 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
+use nix::errno::Errno;
+use nix::mount::{MsFlags, mount};
 use proptest::collection::{btree_map, vec};
 use proptest::prelude::*;
 use proptest::test_runner::Config;
 use tempfile::tempdir;
 
 use super::testing::{
-    OwnProcess, TENANT, chmod, depth, directory, entry, in_own_process, make_deep, picture,
+    OwnProcess, TENANT, chmod, depth, directory, entry, in_own_mounts, in_own_process, make_deep,
+    mount_tmpfs, picture,
 };
-use super::{Removed, Template, TreeLimits, copy_tree, remove_tree};
+use super::{
+    Removed, Template, TreeLimits, WorkspaceError, copy_tree, put, put_over_template, remove_tree,
+};
+use crate::base::rel_path::RelPath;
 
 fn copy(source: &Path, target: &Path) -> super::Copied {
     fs::create_dir(target).unwrap();
@@ -107,6 +113,61 @@ fn links_out_of_the_tree_are_never_followed() {
     symlink(&outside, place.path().join("alias")).unwrap();
     assert_eq!(remove(place.path(), "alias"), Removed { removed: 1, left: 0 });
     assert_eq!(picture(&outside), before);
+}
+
+#[test]
+fn a_put_over_a_template_is_a_put_into_the_mounted_overlay() {
+    let place = tempdir().unwrap();
+    let root = place.path().to_owned();
+    in_own_mounts(move || {
+        mount_tmpfs(&root);
+        let at = |name: &str| root.join(name);
+        for folder in ["template/check", "upper", "work", "merged"] {
+            fs::create_dir_all(at(folder)).unwrap();
+        }
+        fs::write(at("template/check/old"), "old").unwrap();
+        fs::write(at("template/check/kept"), "kept").unwrap();
+        chmod(&at("template/check"), 0o750);
+        let (upper, template) = (directory(&at("upper")), directory(&at("template")));
+        for path in ["check/old", "check/new", "lib/new"] {
+            let path = RelPath::parse(path).unwrap();
+            put_over_template(upper.as_fd(), template.as_fd(), &path, b"new", TENANT).unwrap();
+        }
+        let options = format!(
+            "lowerdir={},upperdir={},workdir={}",
+            at("template").display(),
+            at("upper").display(),
+            at("work").display()
+        );
+        let (overlay, merged) = (Some("overlay"), at("merged"));
+        mount(overlay, &merged, overlay, MsFlags::empty(), Some(options.as_str())).unwrap();
+        let merged = picture(&merged);
+        let contents = |path: &str| merged[Path::new(path)].contents.as_slice();
+        assert_eq!(contents("check/kept"), b"kept");
+        for path in ["check/old", "check/new", "lib/new"] {
+            assert_eq!(contents(path), b"new", "{path}");
+        }
+        assert_eq!(merged[Path::new("check")].mode, 0o40_750);
+        assert_eq!(merged[Path::new("check")].owner, TENANT);
+    });
+}
+
+#[test]
+fn a_put_that_does_not_fit_leaves_no_part() {
+    let place = tempdir().unwrap();
+    let root = place.path().to_owned();
+    in_own_mounts(move || {
+        mount_tmpfs(&root);
+        let path = RelPath::parse("file").unwrap();
+        let refused = put(directory(&root).as_fd(), &path, &[b'x'; 2 << 20], TENANT);
+        let full = WorkspaceError::System {
+            operation: "write",
+            path: "file".into(),
+            source: Errno::ENOSPC,
+        };
+        assert_eq!(refused, Err(full));
+        assert_eq!(fs::read_dir(&root).unwrap().count(), 0);
+    });
 }
 
 /// A tree small enough to be made a few dozen times.
