@@ -4,6 +4,7 @@
 //! `base` < `spec` < {`sandbox`, `lang`, `workspace`} < `executor` < `service` < {`http`, `cli`}.
 
 pub mod base;
+pub mod lang;
 pub mod service;
 pub mod spec;
 pub mod workspace;

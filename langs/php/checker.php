@@ -1,0 +1,152 @@
+<?php
+
+// Calls the posted `solution` once per entry of check/asserts.json; reports one JSON array.
+//
+// Descriptor 3 is the run's stdout. Descriptor 1 is the file named by the first
+// argument, so nothing the solution prints, not even a child process of it, can
+// come between the items.
+
+// A namespace and static members: a solution's functions and global variables
+// must not collide with the harness's.
+namespace Harness;
+
+final class Report
+{
+    private const FLAGS = JSON_PRESERVE_ZERO_FRACTION | JSON_UNESCAPED_SLASHES | JSON_UNESCAPED_UNICODE;
+
+    /** @var string[] the items so far, each encoded as it came: a later one cannot spoil it */
+    private static array $items = [];
+    private static int $failures = 0;
+    private static bool $finished = false;
+    /** @var resource */
+    private static $printed;
+    /** @var resource */
+    private static $results;
+
+    public static function open(string $printedPath): void
+    {
+        self::$printed = fopen($printedPath, 'rb');
+        self::$results = fopen('php://fd/3', 'wb');
+        // Reached by exit() in a solution and by fatal errors too.
+        register_shutdown_function(self::finish(...));
+    }
+
+    public static function result(mixed $value, float $seconds): void
+    {
+        // Encoded before what was printed is taken, so that a value JSON cannot
+        // hold leaves the order output, error.
+        $item = ['type' => 'result', 'value' => $value, 'time' => round($seconds, 6)];
+        $encoded = json_encode($item, self::FLAGS | JSON_THROW_ON_ERROR);
+        self::takePrinted();
+        self::$items[] = $encoded;
+    }
+
+    public static function text(string $type, string $value): void
+    {
+        if ($type !== 'output') {
+            self::takePrinted();
+        }
+        $item = ['type' => $type, 'value' => $value];
+        self::$items[] = json_encode($item, self::FLAGS | JSON_INVALID_UTF8_SUBSTITUTE);
+    }
+
+    public static function failure(\Throwable $error): void
+    {
+        if (self::$failures === 0) {
+            fwrite(STDERR, "$error\n");
+        }
+        self::$failures += 1;
+        $place = basename($error->getFile()) . ':' . $error->getLine();
+        self::text('error', $error::class . ': ' . $error->getMessage() . " ($place)");
+    }
+
+    /** Every call was made, or none can be. */
+    public static function finished(): void
+    {
+        self::$finished = true;
+    }
+
+    private static function finish(): void
+    {
+        $fatal = error_get_last();
+        $is_fatal = $fatal !== null && ($fatal['type'] & (E_ERROR | E_CORE_ERROR | E_COMPILE_ERROR)) !== 0;
+        if ($is_fatal) {
+            self::text('error', $fatal['message'] . ' (' . basename($fatal['file']) . ':' . $fatal['line'] . ')');
+        } elseif (!self::$finished) {
+            // Without it, the calls that never came would look like none were asked.
+            self::text('error', 'the solution ended the program');
+        }
+        self::takePrinted();
+        fwrite(self::$results, '[' . implode(',', self::$items) . "]\n");
+        if ($is_fatal) {
+            // The item says it, as it does for an error that could be caught.
+            exit(0);
+        }
+    }
+
+    private static function takePrinted(): void
+    {
+        while (ob_get_level() > 0) {
+            ob_end_flush();
+        }
+        $printed = stream_get_contents(self::$printed);
+        if ($printed !== '') {
+            self::text('output', $printed);
+        }
+    }
+}
+
+final class Calls
+{
+    private const ASSERTS = 'check/asserts.json';
+
+    private static array $calls;
+
+    public static function read(): bool
+    {
+        $text = @file_get_contents(self::ASSERTS);
+        $asserts = $text === false ? null : json_decode($text, true);
+        $calls = is_array($asserts) ? ($asserts['arguments'] ?? null) : null;
+        $is_list = fn (mixed $value): bool => is_array($value) && array_is_list($value);
+        if ($is_list($calls) && array_filter($calls, $is_list) === $calls) {
+            self::$calls = $calls;
+            return true;
+        }
+        $reason = match (true) {
+            $text === false => 'cannot be read',
+            json_last_error() !== JSON_ERROR_NONE => json_last_error_msg(),
+            default => 'want {"arguments": [[...], ...]}',
+        };
+        Report::text('error', self::ASSERTS . ": $reason");
+        return false;
+    }
+
+    public static function makeAll(): void
+    {
+        if (!function_exists('\solution')) {
+            Report::text('error', 'check/solution.php defines no function solution');
+            return;
+        }
+        foreach (self::$calls as $arguments) {
+            try {
+                $start = hrtime(true);
+                $value = \solution(...$arguments);
+                Report::result($value, (hrtime(true) - $start) / 1e9);
+            } catch (\Throwable $error) {
+                Report::failure($error);
+            }
+        }
+    }
+}
+
+Report::open($argv[1]);
+if (Calls::read()) {
+    try {
+        // Here and not in a function: the solution's variables are to be global.
+        require 'check/solution.php';
+        Calls::makeAll();
+    } catch (\Throwable $error) {
+        Report::failure($error);
+    }
+}
+Report::finished();

@@ -1,0 +1,127 @@
+"""Calls the posted `solution` once per entry of check/asserts.json; reports one JSON array.
+
+Descriptor 3 is the run's stdout. Descriptor 1 is the file named by the first
+argument, so nothing the solution prints, not even a child process of it, can
+come between the items.
+"""
+
+import json
+import os
+import sys
+import time
+
+ASSERTS = "check/asserts.json"
+SOLUTION = "check/solution.py"
+RESULTS_FD = 3
+
+
+class Report:
+    """The items so far, each encoded as it came: a later one cannot spoil it."""
+
+    def __init__(self, printed_path):
+        self.items = []
+        self.printed = open(printed_path, "rb")
+        self.failures = 0
+
+    def add(self, kind, value, **more):
+        # Encoded before what was printed is taken, so that a value JSON cannot
+        # hold leaves the order output, error.
+        item = json.dumps({"type": kind, "value": value, **more}, allow_nan=False, ensure_ascii=False)
+        self.take_printed()
+        self.items.append(item)
+
+    def take_printed(self):
+        try:
+            sys.stdout.flush()
+        except (OSError, ValueError, AttributeError):
+            pass  # The solution closed or replaced it; what reached the file counts.
+        printed = self.printed.read().decode("utf-8", "replace")
+        if printed:
+            self.items.append(json.dumps({"type": "output", "value": printed}, ensure_ascii=False))
+
+    def add_failure(self, error):
+        import traceback  # Costs more than the rest of the start; only failures need it.
+
+        own_frames = error.__traceback__ and error.__traceback__.tb_next
+        if self.failures == 0:
+            traceback.print_exception(type(error), error, own_frames)
+        self.failures += 1
+        self.add("error", "".join(traceback.format_exception_only(type(error), error)).strip())
+
+    def send(self):
+        self.take_printed()
+        # A lone surrogate has no UTF-8 form; it must not cost the other items.
+        text = ("[" + ",".join(self.items) + "]\n").encode("utf-8", "replace")
+        with open(RESULTS_FD, "wb") as results:
+            results.write(text)
+
+
+def read_calls():
+    """The argument lists, or a ValueError that says what is wrong with the file."""
+    try:
+        with open(ASSERTS, "rb") as file:
+            asserts = json.load(file)
+    except (OSError, ValueError, RecursionError) as error:
+        raise ValueError(f"{ASSERTS}: {error}") from None
+    calls = asserts.get("arguments") if isinstance(asserts, dict) else None
+    if not isinstance(calls, list) or not all(isinstance(call, list) for call in calls):
+        raise ValueError(f'{ASSERTS}: want {{"arguments": [[...], ...]}}')
+    return calls
+
+
+def load_solution():
+    module = type(sys)("solution")
+    module.__file__ = SOLUTION
+    # Dataclasses and pickle look their module up by its name.
+    sys.modules["solution"] = module
+    with open(SOLUTION, "rb") as file:
+        exec(compile(file.read(), SOLUTION, "exec"), module.__dict__)
+    if not callable(getattr(module, "solution", None)):
+        raise NameError(f"{SOLUTION} defines no function `solution`")
+    return module.solution
+
+
+def call(report, solution, arguments):
+    try:
+        start = time.perf_counter()
+        value = solution(*arguments)
+        seconds = time.perf_counter() - start
+        report.add("result", value, time=round(seconds, 6))
+    except SystemExit:
+        raise
+    except BaseException as error:
+        report.add_failure(error)
+
+
+def run(report):
+    try:
+        calls = read_calls()
+    except ValueError as error:
+        report.add("error", str(error))
+        return
+    try:
+        solution = load_solution()
+    except SystemExit:
+        raise
+    except BaseException as error:
+        report.add_failure(error)
+        return
+    for arguments in calls:
+        call(report, solution, arguments)
+
+
+def main():
+    os.set_inheritable(RESULTS_FD, False)
+    sys.set_int_max_str_digits(0)
+    report = Report(sys.argv[1])
+    try:
+        run(report)
+    except SystemExit as end:
+        # Without it, the calls that never came would look like none were asked.
+        report.add("error", f"the solution ended the program: SystemExit({end.code!r})")
+        raise
+    finally:
+        report.send()
+
+
+main()
