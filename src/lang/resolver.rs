@@ -106,6 +106,7 @@ mod tests {
     use tempfile::TempDir;
 
     use super::*;
+    use crate::lang::LanguageTable;
 
     /// Leaves a mark in `runs` each time `make` reads it.
     const COUNTED: &str = "$(shell echo >>runs)\n";
@@ -179,6 +180,21 @@ mod tests {
         assert_eq!(refused.to_string(), format!("no Makefile in {}", inner.display()));
         fs::write(inner.join("makefile"), "test:\n\techo here\n").unwrap();
         assert_eq!(&*resolver.resolve(&inner).unwrap(), "echo here");
+    }
+
+    #[test]
+    fn every_workspace_shipped_is_a_language_and_resolves() {
+        let langs = Path::new(env!("CARGO_MANIFEST_DIR")).join("langs");
+        let table = LanguageTable::load(&langs).unwrap();
+        let entries = fs::read_dir(&langs).unwrap().map(|entry| entry.unwrap().path());
+        let workspaces: Vec<PathBuf> = entries.filter(|path| path.is_dir()).collect();
+        assert!(!workspaces.is_empty());
+        for workspace in workspaces {
+            let language = table.get(workspace.file_name().unwrap().to_str().unwrap()).unwrap();
+            assert!(workspace.join(language.folder.as_path()).is_dir(), "{}", language.slug);
+            let command = Resolver::default().resolve(&workspace).unwrap();
+            assert!(command.contains(&language.requires[0]), "{}: {command}", language.slug);
+        }
     }
 
     #[test]
