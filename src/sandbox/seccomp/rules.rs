@@ -4,7 +4,7 @@ use nix::errno::Errno;
 use serde::Deserialize;
 
 /// The `[seccomp]` section of a profile file.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Rules {
     /// What happens to calls no entry decides; absent: the extended profile is asked.
