@@ -3,19 +3,22 @@
 //! A profile is a TOML file whose every entry gives its reason. One that `extends` another has
 //! its own layers asked first (see [`seccomp`](super::seccomp)) and the paths of both.
 
+#[cfg(test)]
+mod kernel;
+mod root;
+#[cfg(test)]
+mod shipped;
+
 use serde::Deserialize;
 
+pub use self::root::{PathError, PathFault, RootView};
+
+use self::root::RootSection;
 use super::seccomp::compile::{CompileError, Policy, compile};
 use super::seccomp::filter::Filter;
 use super::seccomp::lint::{Finding, lint};
 use super::seccomp::rules::Rules;
 use super::seccomp::syscalls::Arch;
-use crate::base::rel_path::RelPath;
-
-#[cfg(test)]
-mod kernel;
-#[cfg(test)]
-mod shipped;
 
 /// The largest profile file taken, in bytes.
 const TEXT_BYTES_MAX: usize = 256 * 1024;
@@ -39,19 +42,6 @@ pub struct Profile {
     pub filter: Filter,
     /// The view of the root file system.
     pub root: RootView,
-}
-
-/// What a box sees of the host's root file system; absolute paths, each once.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct RootView {
-    /// Never shown.
-    pub hide: Vec<String>,
-    /// Shown although below a hidden path.
-    pub keep: Vec<String>,
-    /// The device files of the box's own `/dev`.
-    pub devices: Vec<String>,
-    /// Paths of the box's own `/proc` that are covered.
-    pub proc_mask: Vec<String>,
 }
 
 /// Why a profile cannot be used.
@@ -98,16 +88,12 @@ pub enum ProfileError {
         findings: Vec<Finding>,
     },
     /// A path entry makes no sense.
-    #[error("profile {name:?}: root.{list}: {path:?} {fault}")]
+    #[error("profile {name:?}: {source}")]
     Path {
         /// The profile.
         name: String,
-        /// The list of `[root]`.
-        list: &'static str,
-        /// The path.
-        path: String,
-        /// What is wrong with it.
-        fault: PathFault,
+        /// Which entry, and why.
+        source: PathError,
     },
     /// There is no program for it.
     #[error("profile {name:?}: {source}")]
@@ -117,26 +103,6 @@ pub enum ProfileError {
         /// Why.
         source: CompileError,
     },
-}
-
-/// What is wrong with a path entry.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum PathFault {
-    /// Not the one spelling the kernel would print.
-    #[error("is not an absolute path without `.`, `..` and empty parts")]
-    NotPlain,
-    /// The group it is in has no reason.
-    #[error("is given without a reason")]
-    NoReason,
-    /// The list has it already.
-    #[error("is listed twice")]
-    Twice,
-    /// The list is for paths below another one.
-    #[error("is not below {0}")]
-    NotBelow(&'static str),
-    /// It would be shown anyway.
-    #[error("is not below a hidden path")]
-    NotHidden,
 }
 
 impl Profile {
@@ -179,7 +145,8 @@ impl Profile {
         let Rules { layers, otherwise: Some(otherwise) } = policy else {
             return Err(ProfileError::NoOtherwise { name });
         };
-        let root = root.checked(&name)?;
+        let root =
+            root.checked().map_err(|source| ProfileError::Path { name: name.clone(), source })?;
         let filter = compile(&name, &Policy { layers, otherwise }, arch)
             .map_err(|source| ProfileError::Compile { name: name.clone(), source })?;
         Ok(Self { name, description, filter, root })
@@ -201,23 +168,6 @@ struct ProfileFile {
     seccomp: Rules,
     #[serde(default)]
     root: RootSection,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-struct RootSection {
-    hide: Vec<PathGroup>,
-    keep: Vec<PathGroup>,
-    devices: Vec<PathGroup>,
-    proc_mask: Vec<PathGroup>,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct PathGroup {
-    paths: Vec<String>,
-    #[serde(default)]
-    reason: String,
 }
 
 /// The profile in `text`, and those it extends, nearest first; none has a trap.
@@ -259,62 +209,6 @@ fn file(text: &str) -> Result<ProfileFile, ProfileError> {
 
 fn joined(findings: &[Finding]) -> String {
     findings.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
-}
-
-impl RootSection {
-    fn append(&mut self, base: Self) {
-        self.hide.extend(base.hide);
-        self.keep.extend(base.keep);
-        self.devices.extend(base.devices);
-        self.proc_mask.extend(base.proc_mask);
-    }
-
-    /// The paths alone, when every one of them makes sense in the profile `name`.
-    fn checked(self, name: &str) -> Result<RootView, ProfileError> {
-        let hide = paths(name, "hide", self.hide, |_| None)?;
-        let keep = paths(name, "keep", self.keep, |path| {
-            let hidden = hide.iter().any(|hidden| is_below(path, hidden));
-            (!hidden).then_some(PathFault::NotHidden)
-        })?;
-        let below = |parent| {
-            move |path: &str| (!is_below(path, parent)).then_some(PathFault::NotBelow(parent))
-        };
-        let devices = paths(name, "devices", self.devices, below("/dev"))?;
-        let proc_mask = paths(name, "proc_mask", self.proc_mask, below("/proc"))?;
-        Ok(RootView { hide, keep, devices, proc_mask })
-    }
-}
-
-fn paths(
-    name: &str,
-    list: &'static str,
-    groups: Vec<PathGroup>,
-    fault_of: impl Fn(&str) -> Option<PathFault>,
-) -> Result<Vec<String>, ProfileError> {
-    let mut taken: Vec<String> = Vec::new();
-    for PathGroup { paths, reason } in groups {
-        for path in paths {
-            let plain = path.strip_prefix('/').is_some_and(|rest| RelPath::parse(rest).is_ok());
-            let fault = if !plain {
-                Some(PathFault::NotPlain)
-            } else if reason.trim().is_empty() {
-                Some(PathFault::NoReason)
-            } else if taken.contains(&path) {
-                Some(PathFault::Twice)
-            } else {
-                fault_of(&path)
-            };
-            if let Some(fault) = fault {
-                return Err(ProfileError::Path { name: name.into(), list, path, fault });
-            }
-            taken.push(path);
-        }
-    }
-    Ok(taken)
-}
-
-fn is_below(path: &str, parent: &str) -> bool {
-    path.strip_prefix(parent).is_some_and(|rest| rest.starts_with('/'))
 }
 
 #[cfg(test)]

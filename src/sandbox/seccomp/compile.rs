@@ -7,8 +7,7 @@
 use nix::errno::Errno;
 
 use super::assemble::{Assembler, Place};
-use super::filter::{Filter, code};
-use super::interpret::halves;
+use super::filter::{Filter, code, halves};
 use super::rules::{Action, Condition, Layer, Otherwise, Width};
 use super::syscalls::Arch;
 

@@ -65,6 +65,12 @@ impl Instruction {
     }
 }
 
+/// The low and the high 32 bits of a register.
+pub(super) fn halves(whole: u64) -> [u32; 2] {
+    let [a, b, c, d, e, f, g, h] = whole.to_le_bytes();
+    [u32::from_le_bytes([a, b, c, d]), u32::from_le_bytes([e, f, g, h])]
+}
+
 /// The verdicts a filter returns; the kernel's `SECCOMP_RET_*`.
 const ALLOW: u32 = 0x7fff_0000;
 const ERRNO: u32 = 0x0005_0000;

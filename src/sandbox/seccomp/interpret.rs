@@ -1,6 +1,6 @@
 //! Runs a filter over one system call, as the kernel would, without the kernel.
 
-use super::filter::{Filter, Instruction, code};
+use super::filter::{Filter, Instruction, code, halves};
 use super::rules::Action;
 
 /// What the kernel shows a filter of a call: `struct seccomp_data`.
@@ -89,12 +89,6 @@ impl SeccompData {
         };
         Some(word)
     }
-}
-
-/// The low and the high 32 bits of a register.
-pub(super) fn halves(whole: u64) -> [u32; 2] {
-    let [a, b, c, d, e, f, g, h] = whole.to_le_bytes();
-    [u32::from_le_bytes([a, b, c, d]), u32::from_le_bytes([e, f, g, h])]
 }
 
 #[cfg(test)]

@@ -106,16 +106,7 @@ pub enum Trap {
 
 /// Every trap in `rules`, in file order.
 pub fn lint(rules: &Rules) -> Vec<Finding> {
-    let entries: Vec<(Place, &Entry)> =
-        rules
-            .layers
-            .iter()
-            .flat_map(|layer| {
-                layer.entries.iter().zip(1..).map(|(entry, number)| {
-                    (Place::Entry { layer: layer.name.clone(), number }, entry)
-                })
-            })
-            .collect();
+    let entries = placed(rules);
     let mut findings = Vec::new();
     for (index, (place, entry)) in entries.iter().enumerate() {
         let earlier = entries.get(..index).unwrap_or_default();
@@ -128,6 +119,17 @@ pub fn lint(rules: &Rules) -> Vec<Finding> {
     let traps = otherwise(rules).into_iter();
     findings.extend(traps.map(|trap| Finding { place: Place::Otherwise, trap }));
     findings
+}
+
+/// Every entry with its place, in file order.
+fn placed(rules: &Rules) -> Vec<(Place, &Entry)> {
+    let mut placed = Vec::new();
+    for layer in &rules.layers {
+        for (entry, number) in layer.entries.iter().zip(1..) {
+            placed.push((Place::Entry { layer: layer.name.clone(), number }, entry));
+        }
+    }
+    placed
 }
 
 /// The traps of one entry that can be seen without the others.
@@ -146,18 +148,13 @@ fn alone(entry: &Entry) -> Vec<Trap> {
         if is_eperm(entry.action) && NEVER_EPERM.contains(&call) {
             traps.push(Trap::Eperm(call.to_owned()));
         }
-        traps.extend(WIDTHS.iter().filter_map(|(of, arg, needed)| {
-            let compared = |width| entry.when.iter().any(|c| c.arg == *arg && c.width == width);
-            let wrong = match needed {
-                Width::Bits32 => Width::Bits64,
-                Width::Bits64 => Width::Bits32,
-            };
-            (*of == call && compared(wrong)).then(|| Trap::WrongWidth {
-                call: call.to_owned(),
-                arg: *arg,
-                needed: *needed,
-            })
-        }));
+        for (of, arg, needed) in &WIDTHS {
+            let mut compared = entry.when.iter().filter(|condition| condition.arg == *arg);
+            if *of == call && compared.any(|condition| condition.width != *needed) {
+                let call = call.to_owned();
+                traps.push(Trap::WrongWidth { call, arg: *arg, needed: *needed });
+            }
+        }
     }
     traps
 }

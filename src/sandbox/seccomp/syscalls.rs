@@ -43,13 +43,6 @@ impl Arch {
     pub fn number(self, name: &str) -> Option<u32> {
         self.calls().iter().find(|(known, _)| *known == name).map(|(_, number)| *number)
     }
-
-    /// The name of call `number`, if this architecture's table has it.
-    pub fn name(self, number: u32) -> Option<&'static str> {
-        let calls = self.calls();
-        let index = calls.binary_search_by_key(&number, |(_, known)| *known).ok()?;
-        calls.get(index).map(|(name, _)| *name)
-    }
 }
 
 /// Whether any architecture has a call named `name`.
@@ -67,7 +60,6 @@ mod tests {
             assert!(arch.calls().is_sorted_by(|one, next| one.1 < next.1), "{arch:?}");
             for (name, number) in arch.calls() {
                 assert_eq!(arch.number(name), Some(*number), "{arch:?} {name}");
-                assert_eq!(arch.name(*number), Some(*name), "{arch:?} {number}");
             }
         }
         assert_eq!(Arch::Aarch64.number("open"), None);
