@@ -1,0 +1,2 @@
+pub mod profile;
+pub mod seccomp;
