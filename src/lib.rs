@@ -4,5 +4,6 @@
 //! `base` < `spec` < {`sandbox`, `lang`, `workspace`} < `executor` < `service` < {`http`, `cli`}.
 
 pub mod base;
+pub mod sandbox;
 pub mod service;
 pub mod spec;

@@ -1,0 +1,3 @@
+//! The box a run lives in.
+
+pub mod cgroup;
