@@ -1,0 +1,191 @@
+//! The groups of one box: limits set, usage read, all of it killed, removed.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::thread::sleep;
+use std::time::Duration;
+
+use nix::errno::Errno;
+use nix::fcntl::OFlag;
+
+use super::control::{CgroupVersion, Control};
+use super::directory::{CgroupError, Directory};
+use super::hierarchy::Hierarchy;
+use super::limit_files::{INIT_PROCESSES, is_needed, limit_files};
+use super::termination::kill_all;
+use super::usage::{self, GroupUsage};
+use super::waiting::{RETRY_INTERVAL, wait_for_line};
+use crate::base::deadline::Deadline;
+use crate::spec::{Limits, SetupFailure};
+
+/// One box's directory in each hierarchy it needs. Dropping it removes them as
+/// far as they are empty; [`BoxGroup::remove`] tells whether they went.
+#[derive(Debug, Default)]
+pub struct BoxGroup {
+    groups: Vec<Group>,
+    task_files: Vec<OwnedFd>,
+}
+
+#[derive(Debug)]
+struct Group {
+    top: Arc<Directory>,
+    directory: Directory,
+    controls: Vec<Control>,
+}
+
+impl BoxGroup {
+    /// Makes the directories and sets the limits. On failure nothing is left.
+    pub(super) fn make(
+        hierarchies: &[Hierarchy],
+        name: &str,
+        limits: &Limits,
+    ) -> Result<Self, SetupFailure> {
+        let mut made = Self::default();
+        for hierarchy in hierarchies {
+            let is_needed = |control: &Control| is_needed(*control, limits);
+            let controls: Vec<Control> =
+                hierarchy.controls().iter().copied().filter(is_needed).collect();
+            if let Some(first) = controls.first() {
+                let step = first.step();
+                made.add(hierarchy.top(), name, controls).map_err(|e| failure(step, &e))?;
+                made.limit_last(limits)?;
+            }
+        }
+        Ok(made)
+    }
+
+    fn add(
+        &mut self,
+        top: &Arc<Directory>,
+        name: &str,
+        controls: Vec<Control>,
+    ) -> Result<(), CgroupError> {
+        let directory = top.make_child(name)?;
+        let group = Group { top: Arc::clone(top), directory, controls };
+        let opened = match group.directory.version() {
+            CgroupVersion::V1 => Some(group.directory.open_file("tasks", OFlag::O_WRONLY)),
+            CgroupVersion::V2 => None,
+        };
+        // Kept before the error is looked at, so that dropping removes it.
+        self.groups.push(group);
+        self.task_files.extend(opened.transpose()?);
+        Ok(())
+    }
+
+    fn limit_last(&self, limits: &Limits) -> Result<(), SetupFailure> {
+        let Some(group) = self.groups.last() else { return Ok(()) };
+        for control in &group.controls {
+            for limit in limit_files(group.directory.version(), *control, limits) {
+                match group.directory.write(limit.file, &limit.text) {
+                    Err(error) if !(limit.optional && error.errno == Errno::ENOENT) => {
+                        return Err(failure(control.step(), &error));
+                    }
+                    _ => {}
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The version 2 directory for `clone3`'s `CLONE_INTO_CGROUP`; none on a
+    /// host of version 1 alone. Where `clone3` is refused, the child can still
+    /// write `0` into `cgroup.procs` there, at the price of the global lock.
+    pub fn clone_into(&self) -> Option<BorrowedFd<'_>> {
+        let group = self.groups.iter().find(|g| g.directory.version() == CgroupVersion::V2)?;
+        Some(group.directory.as_fd())
+    }
+
+    /// The version 1 `tasks` files, open for writing: the child, while it has
+    /// one thread, writes `0` into each.
+    pub fn task_files(&self) -> &[OwnedFd] {
+        &self.task_files
+    }
+
+    /// What the box has used so far.
+    pub fn usage(&self) -> GroupUsage {
+        let memory = self.directory_for(Control::Memory);
+        let processes = self.directory_for(Control::Processes);
+        GroupUsage {
+            cpu: self.cpu_time(),
+            memory_peak: memory.and_then(usage::memory_peak),
+            processes_peak: processes
+                .and_then(usage::processes_peak)
+                .map(|peak| peak.saturating_sub(INIT_PROCESSES)),
+            oom_kills: memory.map_or(0, usage::oom_kills),
+            processes_refused: processes.map_or(0, usage::processes_refused),
+        }
+    }
+
+    /// CPU time of all its processes so far: one small read.
+    pub fn cpu_time(&self) -> Option<Duration> {
+        usage::cpu_time(self.directory_for(Control::CpuTime)?)
+    }
+
+    /// Sends SIGKILL to every process of the box; false when this host's
+    /// groups have no means to reach all of them at once.
+    pub fn kill(&self) -> Result<bool, CgroupError> {
+        self.directory_for(Control::Kill).map_or(Ok(false), kill_all)
+    }
+
+    /// The processes in the box, as numbered in our own process namespace.
+    pub fn procs(&self) -> Result<Vec<i32>, CgroupError> {
+        let directory = self.directory_for(Control::Kill);
+        let directory = directory.or_else(|| Some(&self.groups.first()?.directory));
+        directory.map_or_else(|| Ok(Vec::new()), Directory::processes)
+    }
+
+    /// Removes the directories, waiting until the deadline for the box's last
+    /// process to be gone. An error names a directory that stays; it may be
+    /// tried again.
+    pub fn remove(&mut self, deadline: Deadline) -> Result<(), CgroupError> {
+        loop {
+            match self.try_remove() {
+                Err(error) if error.errno == Errno::EBUSY && !deadline.passed() => {
+                    self.wait_until_empty(deadline);
+                }
+                result => return result,
+            }
+        }
+    }
+
+    /// Removes what can be removed; the first error, if something cannot.
+    fn try_remove(&mut self) -> Result<(), CgroupError> {
+        let mut result = Ok(());
+        self.groups.retain(|group| {
+            let removed = group.top.remove_child(group.directory.name());
+            let stays = removed.is_err();
+            if result.is_ok() {
+                result = removed;
+            }
+            stays
+        });
+        result
+    }
+
+    fn wait_until_empty(&self, deadline: Deadline) {
+        if let Some(group) = self.groups.iter().find(|g| g.directory.version() == CgroupVersion::V2)
+        {
+            wait_for_line(&group.directory, "cgroup.events", "populated 0", deadline);
+        }
+        // Version 1 announces nothing, and a group may stay busy for a moment
+        // after it got empty.
+        sleep(RETRY_INTERVAL);
+    }
+
+    fn directory_for(&self, control: Control) -> Option<&Directory> {
+        let group = self.groups.iter().find(|group| group.controls.contains(&control))?;
+        Some(&group.directory)
+    }
+}
+
+impl Drop for BoxGroup {
+    fn drop(&mut self) {
+        // A last attempt; `remove` is for those who want to know.
+        let _ = self.try_remove();
+    }
+}
+
+fn failure(step: &str, error: &CgroupError) -> SetupFailure {
+    log::warn!("{step}: {error}");
+    SetupFailure::from_errno(step, error.errno as i32)
+}

@@ -1,0 +1,200 @@
+//! A cgroup directory held open: its files, its children, and errors that name them.
+
+use std::fmt;
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use nix::errno::Errno;
+use nix::fcntl::{OFlag, open, openat};
+use nix::sys::stat::{Mode, mkdirat};
+use nix::sys::statfs::{CGROUP_SUPER_MAGIC, CGROUP2_SUPER_MAGIC, fstatfs};
+use nix::unistd::{UnlinkatFlags, unlinkat};
+
+use super::control::CgroupVersion;
+
+/// More of a file is not read; it holds 130,000 process ids.
+const READ_BYTES_MAX: usize = 1 << 20;
+
+/// A call on one file or directory of a cgroup tree that failed.
+#[derive(Debug, thiserror::Error)]
+#[error("{}: {errno:?}", path.display())]
+pub struct CgroupError {
+    /// The file or directory.
+    pub path: PathBuf,
+    /// What the kernel said.
+    #[source]
+    pub errno: Errno,
+}
+
+/// The calls whose answers only a cgroup file system gives; everything else is
+/// plain reading. The kernel in production, a scripted tree in tests.
+pub(super) trait Calls: fmt::Debug + Send + Sync {
+    /// Which cgroup file system the directory is on, if on one.
+    fn version(
+        &self,
+        directory: BorrowedFd<'_>,
+        path: &Path,
+    ) -> Result<Option<CgroupVersion>, Errno>;
+    fn make(&self, parent: &Directory, name: &str) -> Result<(), Errno>;
+    fn write(&self, directory: &Directory, file: &str, text: &str) -> Result<(), Errno>;
+    fn remove(&self, parent: &Directory, name: &str) -> Result<(), Errno>;
+}
+
+/// The real thing.
+#[derive(Debug)]
+pub(super) struct Kernel;
+
+impl Calls for Kernel {
+    fn version(
+        &self,
+        directory: BorrowedFd<'_>,
+        _path: &Path,
+    ) -> Result<Option<CgroupVersion>, Errno> {
+        let kind = fstatfs(directory)?.filesystem_type();
+        Ok(match kind {
+            CGROUP_SUPER_MAGIC => Some(CgroupVersion::V1),
+            CGROUP2_SUPER_MAGIC => Some(CgroupVersion::V2),
+            _ => None,
+        })
+    }
+
+    fn make(&self, parent: &Directory, name: &str) -> Result<(), Errno> {
+        mkdirat(parent, name, Mode::from_bits_truncate(0o755))
+    }
+
+    fn write(&self, directory: &Directory, file: &str, text: &str) -> Result<(), Errno> {
+        let opened = openat(directory, file, OFlag::O_WRONLY | OFlag::O_CLOEXEC, Mode::empty())?;
+        File::from(opened).write_all(text.as_bytes()).map_err(|error| errno_of(&error))
+    }
+
+    fn remove(&self, parent: &Directory, name: &str) -> Result<(), Errno> {
+        unlinkat(parent, name, UnlinkatFlags::RemoveDir)
+    }
+}
+
+/// One directory of a cgroup tree. Its files are opened relative to it.
+#[derive(Debug)]
+pub(super) struct Directory {
+    path: PathBuf,
+    handle: OwnedFd,
+    version: CgroupVersion,
+    calls: Arc<dyn Calls>,
+}
+
+impl Directory {
+    /// Opens a directory; `EOPNOTSUPP` when it is not on a cgroup file system.
+    pub(super) fn open(calls: Arc<dyn Calls>, path: &Path) -> Result<Self, CgroupError> {
+        let fail = |errno| CgroupError { path: path.to_owned(), errno };
+        let handle = open(path, directory_flags(), Mode::empty()).map_err(fail)?;
+        let version = calls.version(handle.as_fd(), path).map_err(fail)?;
+        let version = version.ok_or_else(|| fail(Errno::EOPNOTSUPP))?;
+        Ok(Self { path: path.to_owned(), handle, version, calls })
+    }
+
+    /// Makes a child group and opens it.
+    pub(super) fn make_child(&self, name: &str) -> Result<Self, CgroupError> {
+        self.calls.make(self, name).map_err(|errno| self.fail(name, errno))?;
+        self.open_child(name).inspect_err(|_| {
+            // The error that matters is the one being returned.
+            let _ = self.remove_child(name);
+        })
+    }
+
+    fn open_child(&self, name: &str) -> Result<Self, CgroupError> {
+        let handle = openat(self, name, directory_flags(), Mode::empty())
+            .map_err(|errno| self.fail(name, errno))?;
+        let path = self.path.join(name);
+        Ok(Self { path, handle, version: self.version, calls: Arc::clone(&self.calls) })
+    }
+
+    /// Removes a child group; one that is gone already is no error.
+    pub(super) fn remove_child(&self, name: &str) -> Result<(), CgroupError> {
+        match self.calls.remove(self, name) {
+            Ok(()) | Err(Errno::ENOENT) => Ok(()),
+            Err(errno) => Err(self.fail(name, errno)),
+        }
+    }
+
+    pub(super) fn write(&self, file: &str, text: &str) -> Result<(), CgroupError> {
+        self.calls.write(self, file, text).map_err(|errno| self.fail(file, errno))
+    }
+
+    /// The file's text, whole lines only when there is more than we read.
+    pub(super) fn read(&self, file: &str) -> Result<String, CgroupError> {
+        let opened = self.open_file(file, OFlag::O_RDONLY)?;
+        let mut text = String::new();
+        File::from(opened)
+            .take(READ_BYTES_MAX as u64)
+            .read_to_string(&mut text)
+            .map_err(|error| self.fail(file, errno_of(&error)))?;
+        if text.len() == READ_BYTES_MAX {
+            // Half a process id would be another process's id.
+            text.truncate(text.rfind('\n').unwrap_or(0));
+        }
+        Ok(text)
+    }
+
+    pub(super) fn open_file(&self, file: &str, access: OFlag) -> Result<OwnedFd, CgroupError> {
+        openat(self, file, access | OFlag::O_CLOEXEC, Mode::empty())
+            .map_err(|errno| self.fail(file, errno))
+    }
+
+    /// Whether the file is there.
+    pub(super) fn has(&self, file: &str) -> bool {
+        self.open_file(file, OFlag::O_PATH).is_ok()
+    }
+
+    /// The processes of this group, as seen from our process namespace; those
+    /// it does not show are left out.
+    pub(super) fn processes(&self) -> Result<Vec<i32>, CgroupError> {
+        let text = self.read("cgroup.procs")?;
+        Ok(text.lines().filter_map(|line| line.parse().ok()).filter(|id| *id > 0).collect())
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The last part of its path.
+    pub(super) fn name(&self) -> &str {
+        self.path.file_name().and_then(|name| name.to_str()).unwrap_or_default()
+    }
+
+    pub(super) fn version(&self) -> CgroupVersion {
+        self.version
+    }
+
+    fn fail(&self, name: &str, errno: Errno) -> CgroupError {
+        CgroupError { path: self.path.join(name), errno }
+    }
+}
+
+impl AsFd for Directory {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.handle.as_fd()
+    }
+}
+
+fn directory_flags() -> OFlag {
+    OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC
+}
+
+fn errno_of(error: &io::Error) -> Errno {
+    error.raw_os_error().map_or(Errno::EIO, Errno::from_raw)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_of_another_file_system_is_refused_by_the_kernels_own_word() {
+        let elsewhere = tempfile::tempdir().unwrap();
+        let error = Directory::open(Arc::new(Kernel), elsewhere.path()).unwrap_err();
+        assert_eq!(error.errno, Errno::EOPNOTSUPP);
+        assert!(error.to_string().ends_with(": EOPNOTSUPP"), "{error}");
+    }
+}

@@ -1,0 +1,228 @@
+//! A cgroup file system played by a temporary directory, for what this host cannot show.
+//!
+//! It keeps the kernel's rules that our code has to live with: which files a
+//! group has, the no-internal-process rule, and when a group can be removed.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::fd::BorrowedFd;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+use nix::errno::Errno;
+
+use super::control::CgroupVersion;
+use super::directory::{Calls, Directory};
+
+/// The number of the process under test.
+pub(super) const OURSELVES: &str = "4242";
+
+#[derive(Debug)]
+pub(super) struct FakeKernel {
+    host: tempfile::TempDir,
+    log: Mutex<Vec<String>>,
+    refusals: Mutex<BTreeMap<String, Errno>>,
+    missing: Mutex<Vec<&'static str>>,
+}
+
+impl FakeKernel {
+    /// A version 2 hierarchy at `v2`, whose root offers `controllers`.
+    pub(super) fn new(controllers: &str) -> Arc<Self> {
+        let host = tempfile::tempdir().unwrap();
+        let kernel = Self {
+            host,
+            log: Mutex::default(),
+            refusals: Mutex::default(),
+            missing: Mutex::default(),
+        };
+        kernel.populate(&kernel.path("v2"), controllers);
+        Arc::new(kernel)
+    }
+
+    pub(super) fn path(&self, relative: &str) -> PathBuf {
+        self.host.path().join(relative)
+    }
+
+    /// Makes a group by another's hand.
+    pub(super) fn foreign_group(&self, relative: &str, controllers: &str) {
+        self.populate(&self.path(relative), controllers);
+    }
+
+    /// Puts text into a file, by another's hand.
+    pub(super) fn put(&self, file: &str, text: &str) {
+        fs::write(self.path(file), text).unwrap();
+    }
+
+    pub(super) fn text(&self, file: &str) -> String {
+        fs::read_to_string(self.path(file)).unwrap()
+    }
+
+    /// Has every later call on `what` (a file or directory) fail.
+    pub(super) fn refuse(&self, what: &str, errno: Errno) {
+        self.refusals.lock().unwrap().insert(what.to_owned(), errno);
+    }
+
+    /// A kernel that lacks a file.
+    pub(super) fn without(&self, file: &'static str) {
+        self.missing.lock().unwrap().push(file);
+    }
+
+    /// The calls so far, `mkdir v2/a`, `v2/a/pids.max=5`, `rmdir v2/a`; it is emptied.
+    pub(super) fn calls(&self) -> Vec<String> {
+        std::mem::take(&mut *self.log.lock().unwrap())
+    }
+
+    fn relative(&self, path: &Path) -> String {
+        path.strip_prefix(self.host.path()).unwrap().display().to_string()
+    }
+
+    fn check(&self, path: &Path) -> Result<(), Errno> {
+        let refused = self.refusals.lock().unwrap().get(&self.relative(path)).copied();
+        refused.map_or(Ok(()), Err)
+    }
+
+    fn note(&self, call: String) {
+        self.log.lock().unwrap().push(call);
+    }
+
+    fn populate(&self, group: &Path, controllers: &str) {
+        fs::create_dir_all(group).unwrap();
+        let missing = self.missing.lock().unwrap().clone();
+        let plain = [
+            ("cgroup.procs", ""),
+            ("cgroup.subtree_control", "\n"),
+            ("cgroup.kill", ""),
+            ("cgroup.freeze", "0\n"),
+            ("cgroup.events", "populated 0\nfrozen 0\n"),
+            ("cpu.stat", "usage_usec 1500\nuser_usec 1000\n"),
+        ];
+        let of_controllers = controllers.split_whitespace().flat_map(files_of);
+        for (file, text) in plain.into_iter().chain(of_controllers) {
+            if !missing.contains(&file) && !group.join(file).exists() {
+                fs::write(group.join(file), text).unwrap();
+            }
+        }
+        fs::write(group.join("cgroup.controllers"), format!("{controllers}\n")).unwrap();
+    }
+
+    fn is_root(&self, group: &Path) -> bool {
+        group == self.path("v2")
+    }
+
+    fn switch(&self, group: &Path, text: &str) -> Result<(), Errno> {
+        let read = |file: &str| fs::read_to_string(group.join(file)).unwrap();
+        let (sign, name) = text.split_at(1);
+        if !read("cgroup.controllers").split_whitespace().any(|offered| offered == name) {
+            return Err(Errno::ENOENT);
+        }
+        if sign == "+" && !read("cgroup.procs").is_empty() && !self.is_root(group) {
+            return Err(Errno::EBUSY);
+        }
+        let on = read("cgroup.subtree_control");
+        let mut on: Vec<&str> = on.split_whitespace().filter(|c| *c != name).collect();
+        if sign == "+" {
+            on.push(name);
+        }
+        for child in children(group) {
+            let used = fs::read_to_string(child.join("cgroup.subtree_control")).unwrap();
+            if sign == "-" && used.split_whitespace().any(|used| used == name) {
+                return Err(Errno::EBUSY);
+            }
+            self.populate(&child, &on.join(" "));
+        }
+        fs::write(group.join("cgroup.subtree_control"), on.join(" ") + "\n").unwrap();
+        Ok(())
+    }
+
+    fn enter(&self, group: &Path) -> Result<(), Errno> {
+        let hands_down = fs::read_to_string(group.join("cgroup.subtree_control")).unwrap();
+        if !hands_down.trim().is_empty() && !self.is_root(group) {
+            return Err(Errno::EBUSY);
+        }
+        let mut groups = vec![self.path("v2")];
+        while let Some(left) = groups.pop() {
+            groups.extend(children(&left));
+            let procs = fs::read_to_string(left.join("cgroup.procs")).unwrap();
+            let others: String =
+                procs.lines().filter(|id| *id != OURSELVES).map(|id| format!("{id}\n")).collect();
+            fs::write(left.join("cgroup.procs"), others).unwrap();
+        }
+        let procs = fs::read_to_string(group.join("cgroup.procs")).unwrap();
+        fs::write(group.join("cgroup.procs"), procs + OURSELVES + "\n").unwrap();
+        Ok(())
+    }
+}
+
+impl Calls for FakeKernel {
+    fn version(&self, _: BorrowedFd<'_>, path: &Path) -> Result<Option<CgroupVersion>, Errno> {
+        let relative = self.relative(path);
+        Ok(match relative.split('/').next() {
+            Some("v2") => Some(CgroupVersion::V2),
+            Some("v1") => Some(CgroupVersion::V1),
+            _ => None,
+        })
+    }
+
+    fn make(&self, parent: &Directory, name: &str) -> Result<(), Errno> {
+        let group = parent.path().join(name);
+        self.note(format!("mkdir {}", self.relative(&group)));
+        self.check(&group)?;
+        if group.exists() {
+            return Err(Errno::EEXIST);
+        }
+        let controllers = fs::read_to_string(parent.path().join("cgroup.subtree_control")).unwrap();
+        self.populate(&group, controllers.trim());
+        Ok(())
+    }
+
+    fn write(&self, directory: &Directory, file: &str, text: &str) -> Result<(), Errno> {
+        let path = directory.path().join(file);
+        self.note(format!("{}={text}", self.relative(&path)));
+        self.check(&path)?;
+        if !path.exists() {
+            return Err(Errno::ENOENT);
+        }
+        match file {
+            "cgroup.subtree_control" => self.switch(directory.path(), text),
+            "cgroup.procs" => self.enter(directory.path()),
+            "cgroup.freeze" => {
+                let events = format!("populated 1\nfrozen {text}\n");
+                fs::write(directory.path().join("cgroup.events"), events).unwrap();
+                Ok(())
+            }
+            _ => fs::write(path, text).map_err(|_| Errno::EIO),
+        }
+    }
+
+    fn remove(&self, parent: &Directory, name: &str) -> Result<(), Errno> {
+        let group = parent.path().join(name);
+        self.note(format!("rmdir {}", self.relative(&group)));
+        self.check(&group)?;
+        let procs = fs::read_to_string(group.join("cgroup.procs")).map_err(|_| Errno::ENOENT)?;
+        if !procs.is_empty() || !children(&group).is_empty() {
+            return Err(Errno::EBUSY);
+        }
+        fs::remove_dir_all(group).map_err(|_| Errno::EIO)
+    }
+}
+
+fn children(group: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(group).unwrap().map(|entry| entry.unwrap().path());
+    entries.filter(|path| path.is_dir()).collect()
+}
+
+fn files_of(controller: &str) -> Vec<(&'static str, &'static str)> {
+    match controller {
+        "memory" => vec![
+            ("memory.max", "max\n"),
+            ("memory.swap.max", "max\n"),
+            ("memory.peak", "1048576\n"),
+            ("memory.events", "low 0\nmax 9\noom 2\noom_kill 1\n"),
+        ],
+        "pids" => {
+            vec![("pids.max", "max\n"), ("pids.peak", "8\n"), ("pids.events", "max 3\n")]
+        }
+        "cpu" => vec![("cpu.max", "max 100000\n")],
+        _ => Vec::new(),
+    }
+}

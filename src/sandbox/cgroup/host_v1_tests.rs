@@ -1,0 +1,51 @@
+//! What only a host with version 1 hierarchies can show.
+
+use std::fs;
+use std::os::unix::process::ExitStatusExt;
+
+use super::control::{CgroupVersion, Control};
+use super::host_tests::{MIB, close, open_v1_only, soon, spawn_in, wait_for_output};
+use super::limit_files::V1_SWAP_FILE;
+use super::sweep;
+use crate::spec::Limits;
+
+#[test]
+fn swap_is_bounded_where_version_1_can() {
+    let tree = open_v1_only("swap");
+    let limits = Limits { memory_bytes_max: 32 * MIB, ..Limits::default() };
+    let made = tree.create("b", &limits).unwrap();
+    let memory = tree.directories().into_iter().find(|d| d.join(V1_SWAP_FILE).exists());
+    let text = fs::read_to_string(memory.unwrap().join("b").join(V1_SWAP_FILE)).unwrap();
+    assert_eq!(text.trim(), (32 * MIB).to_string());
+    close(tree, made);
+}
+
+#[test]
+fn a_box_left_frozen_is_swept_too() {
+    let tree = open_v1_only("frozen");
+    let directories = tree.directories();
+    let made = tree.create("b", &Limits::default()).unwrap();
+    let mut child = spawn_in(&made, "echo in; exec sleep 600");
+    wait_for_output(&mut child);
+    let freezer = directories.first().unwrap().join("b/freezer.state");
+    fs::write(freezer, "FROZEN").unwrap();
+    std::mem::forget((made, tree));
+    for directory in &directories {
+        sweep(directory, soon()).unwrap();
+        assert!(!directory.exists());
+    }
+    assert_eq!(child.wait().unwrap().signal(), Some(libc::SIGKILL));
+}
+
+#[test]
+fn version_1_alone_serves_every_control() {
+    let tree = open_v1_only("v1only");
+    let mut support = tree.support().clone();
+    for control in Control::ALL {
+        assert_eq!(support.of_mut(control).by, Some(CgroupVersion::V1), "{control:?}");
+    }
+    let made = tree.create("b", &Limits::default()).unwrap();
+    assert!(made.clone_into().is_none());
+    assert_eq!(made.task_files().len(), 4);
+    close(tree, made);
+}
