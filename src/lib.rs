@@ -4,7 +4,9 @@
 //! `base` < `spec` < {`sandbox`, `lang`, `workspace`} < `executor` < `service` < {`http`, `cli`}.
 
 pub mod base;
+pub mod executor;
 pub mod lang;
+pub mod sandbox;
 pub mod service;
 pub mod spec;
 pub mod workspace;

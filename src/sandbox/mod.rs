@@ -1,2 +1,35 @@
+//! The sandbox: a run specification becomes a plan, a child, and a report.
+//!
+//! `plan` says what to do (pure); `clone`, `child` and the embedded `init` do
+//! it; `supervise` looks after it; `classify` says how it ended (pure). The
+//! only unsafe code of the crate is in the files that make system calls:
+//! `sys`, `clone`, `child` and `init/`.
+
+pub mod box_fs;
+pub mod cgroup;
+mod child;
+mod classify;
+mod clone;
+mod encode;
+mod handshake;
+pub mod identity;
+mod idmap;
+mod init;
+mod kill;
+pub mod plan;
 pub mod profile;
+mod pump;
+pub mod rootfs;
+mod running;
 pub mod seccomp;
+mod setup;
+mod state;
+mod step;
+mod supervise;
+mod sys;
+
+pub use box_fs::BoxFs;
+pub use identity::{HostId, INSIDE_ID};
+pub use kill::unkillable_total;
+pub use running::Running;
+pub use setup::{RootSource, Sandbox, SandboxConfig};

@@ -1,13 +1,24 @@
-//! `/run`: one check in a language's workspace.
+//! `/run`: one check in a private copy of its language's workspace.
 
-use std::os::fd::OwnedFd;
-use std::sync::Arc;
-use std::time::Duration;
+use std::collections::BTreeMap;
+use std::ffi::CString;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use super::check_request::CheckRequest;
+use super::languages::{Languages, environment};
 use crate::base::cancel::CancelToken;
 use crate::base::deadline::Deadline;
-use crate::spec::{OutputSink, RunReport, SetupFailure};
+use crate::base::slots::{SlotGuard, Slots};
+use crate::executor::{Job, Sandboxed};
+use crate::lang::{FileToWrite, files_for};
+use crate::sandbox::HostId;
+pub use crate::spec::Watch;
+use crate::spec::{
+    Limits, NotStarted, OutputSink, RunReport, RunSpec, SetupFailure, StdinSource, WorkspaceFill,
+};
 
 /// Why a check gave no report.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -38,45 +49,119 @@ pub struct CheckReport {
     pub queued: Duration,
 }
 
-/// What may end a run early, beside its limits.
+/// What every check has in common.
 #[derive(Debug)]
-pub struct Watch {
-    /// Raised by whoever wants the run to end.
-    pub cancel: CancelToken,
-    /// The client's socket, where a client that goes away ends its run.
-    pub client: Option<OwnedFd>,
+pub struct CheckSettings {
+    /// Runs at once.
+    pub concurrency: usize,
+    /// The bounds; the wall time is the request's own.
+    pub limits: Limits,
+    /// Variables of the service's environment that runs get, with their values.
+    pub passed_env: BTreeMap<String, String>,
 }
 
 /// The use case: admission, the run, the drain.
 #[derive(Debug)]
-pub struct CheckRunner {}
+pub struct CheckRunner {
+    executor: Sandboxed,
+    languages: Languages,
+    settings: CheckSettings,
+    slots: Arc<Slots>,
+    /// The host id of each slot.
+    host_ids: Vec<HostId>,
+    draining: AtomicBool,
+    live: Mutex<Live>,
+}
+
+/// The runs that can still be asked to end.
+#[derive(Debug, Default)]
+struct Live {
+    tokens: BTreeMap<usize, CancelToken>,
+    ended: bool,
+}
 
 /// A validated check that holds a slot.
 #[derive(Debug)]
-pub struct AdmittedCheck {}
+pub struct AdmittedCheck {
+    runner: Arc<CheckRunner>,
+    slot: SlotGuard,
+    request: CheckRequest,
+    workspace: PathBuf,
+    command: CString,
+    admitted: Instant,
+}
 
 impl CheckRunner {
+    /// A runner with a host id for each slot.
+    pub fn new(
+        executor: Sandboxed,
+        languages: Languages,
+        settings: CheckSettings,
+    ) -> Result<Arc<Self>, SetupFailure> {
+        let host_ids = (0..settings.concurrency)
+            .map(|_| executor.sandbox().host_id())
+            .collect::<Result<Vec<_>, _>>()?;
+        Ok(Arc::new(Self {
+            slots: Slots::new(settings.concurrency),
+            executor,
+            languages,
+            settings,
+            host_ids,
+            draining: AtomicBool::new(false),
+            live: Mutex::default(),
+        }))
+    }
+
     /// Validates `request` against the language table, then takes a slot.
     pub fn admit(self: &Arc<Self>, request: CheckRequest) -> Result<AdmittedCheck, CheckError> {
-        let _ = request;
-        Err(CheckError::Busy)
+        if self.is_draining() {
+            return Err(CheckError::Draining);
+        }
+        let language = self
+            .languages
+            .get(&request.lang_slug)
+            .ok_or_else(|| CheckError::Invalid("unsupported lang_slug".to_owned()))?;
+        files_for(language, "", request.checker_text.as_deref(), None)
+            .map_err(|error| CheckError::Invalid(error.to_string()))?;
+        let (workspace, command) =
+            self.languages.command(language).map_err(CheckError::LanguageUnavailable)?;
+        let command = CString::new(command)
+            .map_err(|_| CheckError::LanguageUnavailable("its command holds a NUL".to_owned()))?;
+        let slot = self.slots.try_enter().ok_or(CheckError::Busy)?;
+        Ok(AdmittedCheck {
+            runner: Arc::clone(self),
+            slot,
+            request,
+            workspace,
+            command,
+            admitted: Instant::now(),
+        })
     }
 
     /// Refuses new runs from now on.
-    pub fn start_draining(&self) {}
+    pub fn start_draining(&self) {
+        self.draining.store(true, Ordering::SeqCst);
+    }
 
     /// Whether new runs are refused.
     pub fn is_draining(&self) -> bool {
-        false
+        self.draining.load(Ordering::SeqCst)
     }
 
-    /// Asks every live run to end.
-    pub fn cancel_all(&self) {}
+    /// Asks every live run to end, and every later one as soon as it begins.
+    pub fn cancel_all(&self) {
+        let mut live = self.live();
+        live.ended = true;
+        live.tokens.values().for_each(CancelToken::cancel);
+    }
 
     /// Waits until no run is live; false when the deadline came first.
     pub fn wait_idle(&self, deadline: Deadline) -> bool {
-        let _ = deadline;
-        true
+        self.slots.wait_idle(deadline)
+    }
+
+    fn live(&self) -> MutexGuard<'_, Live> {
+        self.live.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -84,10 +169,71 @@ impl AdmittedCheck {
     /// Runs to the end on the calling thread. The slot is free again when this returns.
     pub fn run(
         self,
-        watch: Watch,
+        watch: &Watch,
         sink: Option<Box<dyn OutputSink>>,
     ) -> Result<CheckReport, CheckError> {
-        let _ = (watch, sink);
-        Err(CheckError::Busy)
+        let queued = self.admitted.elapsed();
+        let index = self.slot.index();
+        {
+            let mut live = self.runner.live();
+            if live.ended {
+                watch.cancel.cancel();
+            }
+            live.tokens.insert(index, watch.cancel.clone());
+        }
+        let report = self.run_in_slot(watch, sink);
+        self.runner.live().tokens.remove(&index);
+        match report {
+            Ok(run) => Ok(CheckReport { run, queued }),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn run_in_slot(
+        &self,
+        watch: &Watch,
+        sink: Option<Box<dyn OutputSink>>,
+    ) -> Result<RunReport, CheckError> {
+        let runner = &self.runner;
+        let no_slot =
+            || CheckError::Sandbox(SetupFailure::from_words("host uid", "none for this slot"));
+        let host_id = runner.host_ids.get(self.slot.index()).ok_or_else(no_slot)?;
+        let request = &self.request;
+        let language = runner
+            .languages
+            .get(&request.lang_slug)
+            .ok_or_else(|| CheckError::Invalid("unsupported lang_slug".to_owned()))?;
+        let files = files_for(
+            language,
+            &request.solution_text,
+            request.checker_text.as_deref(),
+            request.asserts.as_deref(),
+        )
+        .map_err(|error| CheckError::Invalid(error.to_string()))?;
+        let files: Vec<_> = files
+            .iter()
+            .map(|FileToWrite { path, contents }| (*path, contents.as_bytes()))
+            .collect();
+        let mut limits = runner.settings.limits.clone().with_wall(request.timeout);
+        limits.memory_bytes_max =
+            limits.memory_bytes_max.max(language.memory_bytes_max.unwrap_or(0));
+        limits.disk_bytes_max = limits.disk_bytes_max.max(language.disk_bytes_max.unwrap_or(0));
+        let spec = RunSpec {
+            argv: vec![c"sh".to_owned(), c"-c".to_owned(), self.command.clone()],
+            env: environment(Some(language), &runner.settings.passed_env),
+            workdir: "/workspace".into(),
+            stdin: StdinSource::Null,
+            limits,
+            workspace: WorkspaceFill::Own,
+            binds: Vec::new(),
+            tmpfs: Vec::new(),
+        };
+        let job = Job { template: Some(&self.workspace), files: &files, spec };
+        runner.executor.run(job, host_id, watch, sink).map_err(|error| match error {
+            NotStarted::Setup(failure) => CheckError::Sandbox(failure),
+            NotStarted::Exec { errno } => {
+                CheckError::Sandbox(SetupFailure::from_errno("exec sh", errno))
+            }
+        })
     }
 }

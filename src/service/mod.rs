@@ -2,3 +2,4 @@
 
 pub mod check_request;
 pub mod check_run;
+pub mod languages;

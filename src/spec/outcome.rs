@@ -98,6 +98,20 @@ impl SetupFailure {
     }
 }
 
+/// Why a program never ran.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NotStarted {
+    /// The box could not be made.
+    #[error(transparent)]
+    Setup(#[from] SetupFailure),
+    /// The box stood, but the program could not be executed in it.
+    #[error("sandbox: exec: {:?}", nix::errno::Errno::from_raw(*errno))]
+    Exec {
+        /// What exec said.
+        errno: i32,
+    },
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,0 +1,5 @@
+//! Backends: a job, its files and its program become a report.
+
+mod sandboxed;
+
+pub use sandboxed::{Job, Sandboxed};

@@ -1,0 +1,132 @@
+//! The file system of one box: a tmpfs of its own, mounted nowhere on the host.
+
+use std::ffi::{CStr, CString};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+
+use nix::errno::Errno;
+use nix::fcntl::{AtFlags, OFlag, openat};
+use nix::sys::stat::{FchmodatFlags, Mode, fchmodat, mkdirat};
+use nix::unistd::{Gid, Uid, fchownat, symlinkat};
+
+use super::rootfs::{Make, RootLayout, Skeleton, c_string, strip_root};
+use super::sys;
+use crate::spec::{Limits, SetupFailure};
+
+/// Inodes that a box's own skeleton takes, added to the tenant's figure.
+const SKELETON_INODES: u64 = 256;
+
+/// A box's root before anything runs in it: size- and inode-capped, reachable
+/// through this value alone. Its death, by dropping this and the end of the
+/// box, is the whole clean-up, whatever a tenant has built inside.
+#[derive(Debug)]
+pub struct BoxFs {
+    root: OwnedFd,
+    tenant: u32,
+}
+
+impl BoxFs {
+    /// A fresh file system with the layout's skeleton, its writable places
+    /// owned by host id `tenant`.
+    pub fn create(layout: &RootLayout, limits: &Limits, tenant: u32) -> Result<Self, SetupFailure> {
+        let size = c_number(limits.disk_bytes_max);
+        let inodes = c_number(limits.disk_inodes_max.saturating_add(SKELETON_INODES));
+        let options: [(&CStr, &CStr); 3] =
+            [(c"mode", c"0755"), (c"size", &size), (c"nr_inodes", &inodes)];
+        let root = sys::detached_tmpfs(&options)
+            .map_err(|error| SetupFailure::from_io("mount tmpfs", &error))?;
+        let fs = Self { root, tenant };
+        for entry in &layout.skeleton {
+            fs.make(entry)?;
+        }
+        Ok(fs)
+    }
+
+    /// The directory that will be `/workspace` (or its upper layer), to be filled.
+    pub fn workspace(&self, overlay: bool) -> Result<OwnedFd, SetupFailure> {
+        let path = if overlay { c".overlay/upper" } else { c"workspace" };
+        let flags = OFlag::O_DIRECTORY | OFlag::O_CLOEXEC | OFlag::O_NOFOLLOW;
+        openat(&self.root, path, flags, Mode::empty()).map_err(|errno| failed("open", path, errno))
+    }
+
+    /// The host id that owns the writable places.
+    pub fn tenant(&self) -> u32 {
+        self.tenant
+    }
+
+    /// Makes a place for a mount at `target` (absolute, inside), with whatever
+    /// parents it lacks, all the tenant's. What is there already stays.
+    pub fn mount_point(&self, target: &Path, directory: bool) -> Result<CString, SetupFailure> {
+        let relative = strip_root(target);
+        let tenant = Make::Tenant { mode: 0o755 };
+        for parent in relative.ancestors().skip(1).collect::<Vec<_>>().into_iter().rev() {
+            if !parent.as_os_str().is_empty() {
+                self.make_unless_there(parent, tenant.clone())?;
+            }
+        }
+        self.make_unless_there(&relative, if directory { tenant } else { Make::File })?;
+        Ok(c_string(target.as_os_str()))
+    }
+
+    /// Whether the box has used up its bytes or its inodes.
+    pub fn is_full(&self) -> io::Result<bool> {
+        /// Less than a page or a handful of inodes is as good as nothing.
+        const NEARLY_NOTHING: (u64, u64) = (4096, 4);
+        let (bytes, inodes) = sys::free_space(&self.root)?;
+        Ok(bytes < NEARLY_NOTHING.0 || inodes < NEARLY_NOTHING.1)
+    }
+
+    fn make_unless_there(&self, path: &Path, make: Make) -> Result<(), SetupFailure> {
+        let entry = Skeleton { path: c_string(path.as_os_str()), make };
+        match self.make(&entry) {
+            Err(failure) if failure.errno == Some(libc::EEXIST) => Ok(()),
+            result => result,
+        }
+    }
+
+    fn make(&self, entry: &Skeleton) -> Result<(), SetupFailure> {
+        let path = entry.path.as_c_str();
+        self.make_entry(path, &entry.make).map_err(|errno| failed("make", path, errno))
+    }
+
+    fn make_entry(&self, path: &CStr, make: &Make) -> Result<(), Errno> {
+        match make {
+            Make::Directory => mkdirat(&self.root, path, Mode::from_bits_truncate(0o755)),
+            Make::Closed => mkdirat(&self.root, path, Mode::from_bits_truncate(0o700)),
+            Make::Tenant { mode } => {
+                mkdirat(&self.root, path, Mode::from_bits_truncate(0o755))?;
+                if *mode != 0o755 {
+                    // mkdirat obeys the umask and drops the sticky bit; this does neither.
+                    fchmodat(
+                        &self.root,
+                        path,
+                        Mode::from_bits_truncate(*mode),
+                        FchmodatFlags::FollowSymlink,
+                    )?;
+                }
+                let (uid, gid) = (Uid::from_raw(self.tenant), Gid::from_raw(self.tenant));
+                fchownat(&self.root, path, Some(uid), Some(gid), AtFlags::AT_SYMLINK_NOFOLLOW)
+            }
+            Make::File => {
+                let flags = OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_WRONLY | OFlag::O_CLOEXEC;
+                openat(&self.root, path, flags, Mode::from_bits_truncate(0o644)).map(drop)
+            }
+            Make::Symlink(target) => symlinkat(target.as_c_str(), &self.root, path),
+        }
+    }
+}
+
+impl AsFd for BoxFs {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.root.as_fd()
+    }
+}
+
+fn failed(verb: &str, path: &CStr, errno: Errno) -> SetupFailure {
+    SetupFailure::from_errno(format!("{verb} /{}", path.to_string_lossy()), errno as i32)
+}
+
+fn c_number(number: u64) -> CString {
+    CString::new(number.to_string()).unwrap_or_default()
+}

@@ -1,0 +1,88 @@
+//! What the cloned child does before it execs the init. AFTER CLONE: it borrows
+//! the parent's memory, so it may not allocate, lock, log, unwind or return.
+
+use std::ffi::CStr;
+use std::os::fd::RawFd;
+
+use super::init::wire::{FAILED, RECORD_BYTES, Record, STATUS_FD};
+
+/// The most descriptors a box can be given.
+pub const DESCRIPTORS_MAX: usize = 32;
+
+/// What the child needs, made ready by the parent.
+#[derive(Debug)]
+pub struct ChildStart<'a> {
+    /// Descriptor n of the box is a copy of `descriptors[n]`.
+    pub descriptors: &'a [RawFd],
+    /// The init's program file.
+    pub init: RawFd,
+}
+
+/// `Record::step` of a failure here, before there is a plan to have steps.
+pub const STEP_START_INIT: u32 = u32::MAX;
+
+/// Takes up its descriptors, lets go of all others, and becomes the init.
+pub fn start(start: &ChildStart<'_>) -> ! {
+    if let Err(errno) = become_init(start) {
+        let record = Record {
+            kind: FAILED,
+            step: STEP_START_INIT,
+            value: errno,
+            reserved: 0,
+            monotonic_ns: 0,
+        };
+        // SAFETY: the record is a live local of the length given.
+        unsafe { libc::write(STATUS_FD, (&raw const record).cast(), RECORD_BYTES) };
+    }
+    // SAFETY: _exit takes a plain integer and runs none of the parent's handlers.
+    unsafe { libc::_exit(1) }
+}
+
+/// Returns only when something failed, with the errno.
+fn become_init(start: &ChildStart<'_>) -> Result<(), i32> {
+    // SAFETY: integers only. Set before exec, which keeps it.
+    call(unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0) })?;
+    let count = i32::try_from(start.descriptors.len()).map_err(|_| libc::EMFILE)?;
+    // Out of the way first: a source may lie where another's copy has to go.
+    let mut moved = [0; DESCRIPTORS_MAX];
+    for (to, from) in moved.iter_mut().zip(start.descriptors) {
+        // SAFETY: integers only; the parent keeps the source open until we exec.
+        *to = call(unsafe { libc::fcntl(*from, libc::F_DUPFD, count) })?;
+    }
+    // SAFETY: as above.
+    let init = call(unsafe { libc::fcntl(start.init, libc::F_DUPFD, count) })?;
+    for (target, from) in (0..count).zip(moved) {
+        // SAFETY: integers only; nothing below `count` is in use any more.
+        call(unsafe { libc::dup2(from, target) })?;
+    }
+    // Everything else goes with exec: inherited descriptors, those of other runs, our own copies.
+    // SAFETY: integers only.
+    let closed = unsafe {
+        libc::syscall(libc::SYS_close_range, count, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC)
+    };
+    call(if closed < 0 { -1 } else { 0 })?;
+    let argv: [*const libc::c_char; 2] = [c"cofferdam-init".as_ptr(), std::ptr::null()];
+    let env: [*const libc::c_char; 1] = [std::ptr::null()];
+    let no_path: &CStr = c"";
+    // SAFETY: both arrays end in NULL, their texts in NUL, and all live until exec replaces us.
+    unsafe {
+        libc::syscall(
+            libc::SYS_execveat,
+            init,
+            no_path.as_ptr(),
+            argv.as_ptr(),
+            env.as_ptr(),
+            libc::AT_EMPTY_PATH,
+        )
+    };
+    Err(errno())
+}
+
+fn call(result: i32) -> Result<i32, i32> {
+    if result < 0 { Err(errno()) } else { Ok(result) }
+}
+
+fn errno() -> i32 {
+    // SAFETY: glibc's and musl's errno is a readable word of this thread, which the child shares.
+    unsafe { *libc::__errno_location() }
+}

@@ -1,0 +1,47 @@
+//! Who a tenant is: 10001 inside the box, a host uid of its own outside.
+
+use std::fs::File;
+use std::io;
+
+use nix::errno::Errno;
+use nix::fcntl::{Flock, FlockArg};
+
+use super::state::StateDirectory;
+
+/// The uid and gid a program sees.
+pub const INSIDE_ID: u32 = 10_001;
+/// The first host uid and gid given to boxes. Below 65536, so that it exists in
+/// a container's usual map too, and between the ids of people (from 1000) and
+/// those systemd hands out (from 61184).
+const HOST_ID_FIRST: u32 = 56_000;
+/// How many host ids there are to give: boxes alive at once on this host.
+const HOST_IDS: u32 = 4_096;
+
+/// A host uid (and the gid of the same number) that no other live box has:
+/// `RLIMIT_NPROC`, keyrings and signals are counted and allowed per host uid.
+/// Held by a file lock, so that it is free again however its owner ends.
+#[derive(Debug)]
+pub struct HostId {
+    id: u32,
+    _lock: Flock<File>,
+}
+
+impl HostId {
+    /// The lowest free id.
+    pub fn acquire(state: &StateDirectory) -> io::Result<Self> {
+        for id in HOST_ID_FIRST..HOST_ID_FIRST + HOST_IDS {
+            let file = state.create_file(&format!("uids/{id}"))?;
+            match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
+                Ok(lock) => return Ok(Self { id, _lock: lock }),
+                Err((_, Errno::EWOULDBLOCK)) => {}
+                Err((_, errno)) => return Err(errno.into()),
+            }
+        }
+        Err(io::Error::other(format!("all {HOST_IDS} host ids are in use")))
+    }
+
+    /// The uid, which is the gid too.
+    pub fn id(&self) -> u32 {
+        self.id
+    }
+}

@@ -1,0 +1,110 @@
+//! User namespaces that make somebody's files look like the tenant's on one mount.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::plan::ChildPlan;
+use super::running::{Launch, Running};
+use super::step::Step;
+use super::sys;
+use crate::spec::{Limits, SetupFailure, StdinSource};
+
+/// Who owns a directory, and as whom the tenant is to see it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Mapping {
+    owner_uid: u32,
+    owner_gid: u32,
+    host_id: u32,
+}
+
+/// The namespaces made so far: one for each owner and host id, kept, since a
+/// slot runs the same templates over and over.
+#[derive(Debug, Default)]
+pub struct IdMaps {
+    made: Mutex<BTreeMap<Mapping, Arc<OwnedFd>>>,
+}
+
+impl IdMaps {
+    /// The namespace that maps the owner of `path` to `host_id`; none where
+    /// the file system of `path` cannot be mounted with mapped ids.
+    pub fn for_owner_of(
+        &self,
+        path: &Path,
+        host_id: u32,
+    ) -> Result<Option<Arc<OwnedFd>>, SetupFailure> {
+        let failed = |error: io::Error| {
+            SetupFailure::from_io(format!("map owner of {}", path.display()), &error)
+        };
+        let metadata = fs::metadata(path).map_err(failed)?;
+        let mapping = Mapping { owner_uid: metadata.uid(), owner_gid: metadata.gid(), host_id };
+        let namespace = self.namespace(mapping)?;
+        let usable = sys::can_map_ids(path, namespace.as_fd()).map_err(failed)?;
+        Ok(usable.then_some(namespace))
+    }
+
+    fn namespace(&self, mapping: Mapping) -> Result<Arc<OwnedFd>, SetupFailure> {
+        let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(namespace) = made.get(&mapping) {
+            return Ok(Arc::clone(namespace));
+        }
+        let namespace = Arc::new(make(mapping)?);
+        made.insert(mapping, Arc::clone(&namespace));
+        Ok(namespace)
+    }
+}
+
+/// A namespace outlives its only process as long as somebody holds it open,
+/// so one that waits to be killed is process enough.
+fn make(mapping: Mapping) -> Result<OwnedFd, SetupFailure> {
+    let plan = ChildPlan { setup: vec![Step::WaitForKill], program: Vec::new(), guard: Vec::new() };
+    let holder = Running::launch(Launch {
+        plan,
+        namespaces: libc::CLONE_NEWUSER,
+        fs: None,
+        group: None,
+        extra: Vec::new(),
+        stdin: StdinSource::Null,
+        limits: &Limits::default(),
+        prepare_began: std::time::Instant::now(),
+    })?;
+    let namespace = map_and_open(holder.pid(), mapping);
+    holder.discard();
+    namespace.map_err(|error| SetupFailure::from_io("id map", &error))
+}
+
+fn map_and_open(pid: i32, mapping: Mapping) -> io::Result<OwnedFd> {
+    let Mapping { owner_uid, owner_gid, host_id } = mapping;
+    fs::write(format!("/proc/{pid}/uid_map"), format!("{owner_uid} {host_id} 1\n"))?;
+    fs::write(format!("/proc/{pid}/gid_map"), format!("{owner_gid} {host_id} 1\n"))?;
+    Ok(fs::File::open(format!("/proc/{pid}/ns/user"))?.into())
+}
+
+/// The descriptors that a plan refers to by number, collected while it is built.
+#[derive(Debug, Default)]
+pub struct ExtraDescriptors {
+    held: Vec<Arc<OwnedFd>>,
+    first: i32,
+}
+
+impl ExtraDescriptors {
+    /// The first one will have the number `first` in the box.
+    pub fn starting_at(first: i32) -> Self {
+        Self { held: Vec::new(), first }
+    }
+
+    /// Adds one; gives its number in the box.
+    pub fn add(&mut self, descriptor: Arc<OwnedFd>) -> i32 {
+        self.held.push(descriptor);
+        self.first + i32::try_from(self.held.len() - 1).unwrap_or(i32::MAX)
+    }
+
+    /// Their numbers here.
+    pub fn raw(&self) -> Vec<i32> {
+        self.held.iter().map(AsRawFd::as_raw_fd).collect()
+    }
+}

@@ -1,0 +1,148 @@
+//! PID 1 of a box: carries out its plan, starts the program, reaps, reports, ends.
+//!
+//! A program of its own without a C library or an allocator, embedded in the
+//! library and executed from memory. Being one keeps the server's address
+//! space out of the box, makes forking the program cheap whatever the server's
+//! size, and leaves no way to allocate, lock or unwind between clone and exec.
+//! It decides nothing: every system call it makes was written down by
+//! `plan::build` in the supervisor.
+
+#![no_std]
+#![no_main]
+
+mod sys;
+mod wire;
+
+use wire::{Call, Header, List};
+
+#[cfg(target_arch = "x86_64")]
+core::arch::global_asm!(".globl _start", "_start:", "xor ebp, ebp", "and rsp, -16", "call {run}", "ud2", run = sym run);
+#[cfg(target_arch = "aarch64")]
+core::arch::global_asm!(".globl _start", "_start:", "mov x29, #0", "mov x30, #0", "bl {run}", "brk #1", run = sym run);
+
+/// Exit code of an init that could not even read its plan.
+const EXIT_NO_PLAN: u64 = 120;
+/// Exit code of a process whose set-up failed; the record says why.
+const EXIT_SETUP_FAILED: u64 = 121;
+
+const ENOENT: i32 = 2;
+const EACCES: i32 = 13;
+const ENOTDIR: i32 = 20;
+
+extern "C" fn run() -> ! {
+    if sys::map_plan(wire::PLAN_FD, wire::PLAN_ADDRESS, wire::PLAN_BYTES_MAX).is_err() {
+        sys::exit(EXIT_NO_PLAN);
+    }
+    // SAFETY: the supervisor wrote a Header at the start of every plan, and the
+    // mapping just made is readable and never unmapped.
+    let header: Header = unsafe { *(wire::PLAN_ADDRESS as *const Header) };
+    if header.magic != wire::PLAN_MAGIC {
+        sys::exit(EXIT_NO_PLAN);
+    }
+    let mut registers = [0_u64; wire::REGISTERS];
+    walk(header.setup, &mut registers);
+    match sys::fork() {
+        Ok(0) => {
+            walk(header.program, &mut registers);
+            // The last call of a program list is exec; past it there is no program.
+            sys::exit(EXIT_SETUP_FAILED)
+        }
+        Ok(program) => {
+            walk(header.guard, &mut registers);
+            reap_until(program)
+        }
+        Err(errno) => fail(u32::MAX, errno),
+    }
+}
+
+/// Makes every call of `list` in order; a failure that matters ends the process.
+fn walk(list: List, registers: &mut [u64; wire::REGISTERS]) {
+    let mut exec_errno = ENOENT;
+    for index in 0..list.calls {
+        // SAFETY: the supervisor laid out `calls` Calls from `address`, inside the mapped plan.
+        let call: Call = unsafe { *(list.address as *const Call).add(index as usize) };
+        if call.number == wire::REPORT_READY {
+            if sys::write_record(wire::STATUS_FD, wire::READY, call.step, 0).is_err() {
+                // Nobody is left to supervise the program.
+                sys::exit(EXIT_SETUP_FAILED);
+            }
+            continue;
+        }
+        // SAFETY: the plan's author vouches for each call: `plan::build` writes only calls whose
+        // pointers lie in the plan itself.
+        let result = unsafe { sys::call(call.number, arguments(&call, registers)) };
+        match (result, call.on_error) {
+            (Ok(value), _) => {
+                if let Some(register) = registers.get_mut(call.store as usize) {
+                    *register = value;
+                }
+            }
+            (Err(ENOENT), wire::SKIP_IF_MISSING) | (Err(_), wire::IGNORE) => {}
+            (Err(errno @ (ENOENT | ENOTDIR | EACCES)), wire::TRY_NEXT) => {
+                // As execvp: a file that was found but may not be run outweighs "not found".
+                if errno == EACCES {
+                    exec_errno = EACCES;
+                }
+                if index + 1 == list.calls {
+                    fail(call.step, exec_errno);
+                }
+            }
+            (Err(errno), _) => fail(call.step, errno),
+        }
+    }
+}
+
+/// The call's arguments with registers filled in. A register no plan has set is zero.
+fn arguments(call: &Call, registers: &[u64; wire::REGISTERS]) -> [u64; 6] {
+    let mut args = call.args;
+    for (index, arg) in args.iter_mut().enumerate() {
+        if call.registers & (1 << index) != 0 {
+            *arg = registers.get(*arg as usize).copied().unwrap_or(0);
+        }
+    }
+    args
+}
+
+/// Reaps whatever ends until the program does, then reports and ends the box.
+fn reap_until(program: u64) -> ! {
+    loop {
+        match sys::wait_any() {
+            Ok((pid, status)) if pid == program => {
+                let _ = sys::write_record(wire::STATUS_FD, wire::ENDED, 0, status);
+                sys::exit(0);
+            }
+            Ok(_) => {}
+            Err(errno) => fail(u32::MAX, errno),
+        }
+    }
+}
+
+/// Reports a failure and ends this process.
+fn fail(step: u32, errno: i32) -> ! {
+    let _ = sys::write_record(wire::STATUS_FD, wire::FAILED, step, errno);
+    sys::exit(EXIT_SETUP_FAILED)
+}
+
+#[panic_handler]
+fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
+    sys::exit(EXIT_SETUP_FAILED)
+}
+
+// The compiler may ask for these two; a C library would bring them.
+#[unsafe(no_mangle)]
+extern "C" fn memcpy(to: *mut u8, from: *const u8, bytes: usize) -> *mut u8 {
+    for index in 0..bytes {
+        // SAFETY: memcpy's contract, kept by the compiler that calls it.
+        unsafe { to.add(index).write_volatile(from.add(index).read()) };
+    }
+    to
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn memset(to: *mut u8, value: i32, bytes: usize) -> *mut u8 {
+    for index in 0..bytes {
+        // SAFETY: memset's contract, kept by the compiler that calls it.
+        unsafe { to.add(index).write_volatile(value as u8) };
+    }
+    to
+}

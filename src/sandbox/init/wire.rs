@@ -1,0 +1,103 @@
+//! The bytes that pass between the supervisor and the init of a box.
+//!
+//! Compiled twice: into the library, which writes plans and reads records, and
+//! into the freestanding init, which reads plans and writes records. So it
+//! uses nothing but `core`.
+
+/// Where the init maps its plan. Fixed, so that the supervisor can write ready
+/// pointers into it; far from everything the kernel places by itself.
+pub const PLAN_ADDRESS: u64 = 0x1000_0000;
+/// The largest plan in bytes: program, arguments and environment together.
+pub const PLAN_BYTES_MAX: usize = 8 << 20;
+/// First word of a plan: "cofferd1" as little-endian bytes.
+pub const PLAN_MAGIC: u64 = u64::from_le_bytes(*b"cofferd1");
+/// How many results of earlier calls a plan can refer to.
+pub const REGISTERS: usize = 128;
+
+/// The descriptor on which the init writes its records.
+pub const STATUS_FD: i32 = 3;
+/// The descriptor that holds the plan.
+pub const PLAN_FD: i32 = 4;
+/// The first descriptor after the fixed ones.
+pub const FIRST_FREE_FD: i32 = 5;
+
+/// Start of a plan: three lists of calls, as pointers and lengths.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct Header {
+    /// [`PLAN_MAGIC`].
+    pub magic: u64,
+    /// What PID 1 does before the program exists.
+    pub setup: List,
+    /// What the program's own process does, ending in exec.
+    pub program: List,
+    /// What PID 1 does once the program's process exists.
+    pub guard: List,
+}
+
+/// A run of [`Call`]s inside a plan.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct List {
+    /// Absolute address of the first call.
+    pub address: u64,
+    /// How many there are.
+    pub calls: u64,
+}
+
+/// One system call of a plan.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Call {
+    /// The call's number, or [`REPORT_READY`].
+    pub number: i64,
+    /// Its arguments; a bit in `registers` makes one an index into the register file.
+    pub args: [u64; 6],
+    /// Bit n: argument n names a register.
+    pub registers: u8,
+    /// The register that takes the result; [`NO_REGISTER`] for none.
+    pub store: u8,
+    /// What happens when the call fails.
+    pub on_error: u16,
+    /// Which step of the plan the call belongs to, for the failure's name.
+    pub step: u32,
+}
+
+/// `Call::number` of the one entry that is no system call: write a Ready record.
+pub const REPORT_READY: i64 = -1;
+/// `Call::store` of a call whose result is not kept.
+pub const NO_REGISTER: u8 = u8::MAX;
+
+/// `Call::on_error`: report the failure and end.
+pub const FAIL: u16 = 0;
+/// `Call::on_error`: a missing target (`ENOENT`) is fine, all else fails.
+pub const SKIP_IF_MISSING: u16 = 1;
+/// `Call::on_error`: go on with the next call.
+pub const IGNORE: u16 = 2;
+/// `Call::on_error`: the next call tries the program elsewhere (PATH search).
+pub const TRY_NEXT: u16 = 3;
+
+/// What the init tells its supervisor, one fixed-size write each.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Record {
+    /// [`READY`], [`FAILED`] or [`ENDED`].
+    pub kind: u32,
+    /// The step that failed.
+    pub step: u32,
+    /// The errno of a failure, the wait status of an end.
+    pub value: i32,
+    /// Always zero.
+    pub reserved: u32,
+    /// `CLOCK_MONOTONIC` in nanoseconds when the record was written.
+    pub monotonic_ns: u64,
+}
+
+/// `Record::kind`: set-up is done, the next call is exec.
+pub const READY: u32 = 1;
+/// `Record::kind`: a call of step `step` failed with errno `value`.
+pub const FAILED: u32 = 2;
+/// `Record::kind`: the program ended with wait status `value`.
+pub const ENDED: u32 = 3;
+/// Bytes of a record on the pipe; below `PIPE_BUF`, so never split or mixed.
+pub const RECORD_BYTES: usize = size_of::<Record>();

@@ -1,0 +1,274 @@
+//! What to run and where, turned into the ordered steps that make the box.
+
+use std::ffi::{CStr, CString, OsStr};
+use std::os::unix::ffi::OsStrExt;
+
+use super::encode::{EncodedPlan, Encoder, PlanTooLarge};
+use super::identity::INSIDE_ID;
+use super::init::wire::{FIRST_FREE_FD, PLAN_FD, REGISTERS, STATUS_FD};
+use super::profile::Profile;
+use super::rootfs::{RootLayout, c_string};
+use super::step::{Access, Register, Rlimit, Step, TREES_REGISTER};
+use crate::spec::{Limits, SetupFailure};
+
+/// The descriptor of the box's own file system, from `supervise`'s layout of them.
+pub const BOX_FD: i32 = FIRST_FREE_FD;
+/// The first descriptor of the `tasks` files; id-mapping namespaces follow them.
+pub const TASKS_FD: i32 = FIRST_FREE_FD + 1;
+/// `$PATH` where the environment has none.
+const PATH_DEFAULT: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+/// The host name every box has.
+const HOSTNAME: &CStr = c"sandbox";
+
+/// Everything a plan depends on. Nothing here is looked up later.
+#[derive(Debug)]
+pub struct PlanInput<'a> {
+    /// The system-call filter, and what of `/proc` is covered.
+    pub profile: &'a Profile,
+    /// The root's layout.
+    pub root: &'a RootLayout,
+    /// The program and its arguments.
+    pub argv: &'a [CString],
+    /// The whole environment.
+    pub env: &'a [CString],
+    /// The working directory inside.
+    pub workdir: &'a CStr,
+    /// The bounds that are process limits.
+    pub limits: &'a Limits,
+    /// The host uid and gid the tenant really has.
+    pub host_id: u32,
+    /// Whether 10001 is mapped to it by a user namespace, or is simply not shown.
+    pub user_namespace: bool,
+    /// How many `tasks` files the init joins.
+    pub task_files: i32,
+    /// Where the box's root is put before it becomes the root.
+    pub mountpoint: &'a CStr,
+    /// The kernel's last capability.
+    pub last_capability: u32,
+    /// Templates and binds, in the order they are attached.
+    pub trees: &'a [Tree],
+    /// Extra private file systems.
+    pub tmpfs: &'a [PlannedTmpfs],
+    /// Whether `/workspace` is an overlay; the template is then the first tree.
+    pub overlay: bool,
+}
+
+/// A host path to show, its mount point made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Tree {
+    /// Absolute, on the host.
+    pub source: CString,
+    /// Absolute, inside.
+    pub target: CString,
+    /// What may be done with it.
+    pub access: Access,
+    /// The descriptor of the user namespace that maps its owner to the tenant.
+    pub idmap_fd: Option<i32>,
+}
+
+/// An extra tmpfs, its mount point made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PlannedTmpfs {
+    /// Absolute, inside.
+    pub target: CString,
+    /// Its size in bytes.
+    pub bytes_max: u64,
+}
+
+/// The steps of one box, in order, for its three stages.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ChildPlan {
+    /// PID 1, before the program's process exists.
+    pub setup: Vec<Step>,
+    /// The program's process, ending in exec.
+    pub program: Vec<Step>,
+    /// PID 1, once the program's process exists.
+    pub guard: Vec<Step>,
+}
+
+impl ChildPlan {
+    /// The name of step `index`, counted through the three stages.
+    pub fn step_name(&self, index: u32) -> String {
+        let steps = self.setup.iter().chain(&self.program).chain(&self.guard);
+        let step = usize::try_from(index).ok().and_then(|index| steps.into_iter().nth(index));
+        step.map_or_else(|| "start init".to_owned(), Step::name)
+    }
+
+    /// The plan as the init reads it.
+    pub fn encode(&self) -> Result<EncodedPlan, PlanTooLarge> {
+        let mut out = Encoder::default();
+        let mut index = 0;
+        for stage in [&self.setup, &self.program, &self.guard] {
+            for step in stage {
+                out.begin_step(index);
+                step.encode(&mut out);
+                index += 1;
+            }
+            out.end_list();
+        }
+        out.finish()
+    }
+}
+
+/// The steps for `input`.
+pub fn build(input: &PlanInput<'_>) -> Result<ChildPlan, SetupFailure> {
+    Ok(ChildPlan {
+        setup: setup_steps(input)?,
+        program: program_steps(input),
+        guard: guard_steps(),
+    })
+}
+
+fn setup_steps(input: &PlanInput<'_>) -> Result<Vec<Step>, SetupFailure> {
+    let mut steps: Vec<Step> =
+        (0..input.task_files).map(|file| Step::JoinCgroup { fd: TASKS_FD + file }).collect();
+    // After joining, so that the box's own group is the root it sees.
+    steps.push(Step::UnshareCgroup);
+    steps.push(Step::MakeMountsPrivate);
+    let (open, attach) = tree_steps(input)?;
+    // Sources are opened while the host's paths are what they are, and attached
+    // once the box is the root: no link inside either can redirect the other.
+    steps.extend(open);
+    steps.push(Step::EnterBox { fd: BOX_FD, mountpoint: input.mountpoint.to_owned() });
+    steps.push(Step::PivotRoot);
+    steps.extend(attach);
+    if input.overlay {
+        steps.push(Step::MountOverlay);
+    }
+    steps.extend(input.tmpfs.iter().map(|tmpfs| Step::MountTmpfs {
+        target: tmpfs.target.clone(),
+        bytes_max: tmpfs.bytes_max,
+        inodes_max: input.limits.disk_inodes_max,
+        uid: input.host_id,
+        gid: input.host_id,
+    }));
+    steps.push(Step::MountProc);
+    steps.extend(input.root.masks.iter().map(|(target, directory)| Step::Mask {
+        with: if *directory { ".empty" } else { "dev/null" },
+        target: target.clone(),
+    }));
+    steps.push(Step::RaiseLoopback);
+    steps.push(Step::SetHostname { name: HOSTNAME.to_owned() });
+    steps.push(Step::SetUmask { mask: 0o022 });
+    Ok(steps)
+}
+
+/// The steps that open every tree and those that attach them.
+fn tree_steps(input: &PlanInput<'_>) -> Result<(Vec<Step>, Vec<Step>), SetupFailure> {
+    let shown = |access| {
+        move |shown: &super::rootfs::Shown| Tree {
+            source: shown.source.clone(),
+            target: shown.target.clone(),
+            access,
+            idmap_fd: None,
+        }
+    };
+    let root = input.root.shown.iter().map(shown(Access::ReadOnly));
+    let devices = input.root.devices.iter().map(shown(Access::Device));
+    let trees: Vec<Tree> = root.chain(devices).chain(input.trees.iter().cloned()).collect();
+    if trees.len() > REGISTERS - usize::from(TREES_REGISTER) {
+        return Err(SetupFailure::from_words("bind", "too many paths to show"));
+    }
+    let mut open = Vec::with_capacity(trees.len());
+    let mut attach = Vec::with_capacity(trees.len());
+    for (register, tree) in (TREES_REGISTER..Register::MAX).zip(trees) {
+        let Tree { source, target, access, idmap_fd } = tree;
+        open.push(Step::OpenTree { source, access, idmap_fd, register });
+        attach.push(Step::AttachTree { register, target });
+    }
+    Ok((open, attach))
+}
+
+fn program_steps(input: &PlanInput<'_>) -> Vec<Step> {
+    let mut steps = vec![Step::NewSession, Step::ResetSignals];
+    steps.extend(limit_steps(input.limits));
+    steps.extend([
+        Step::DropGroups,
+        Step::SetGid { gid: input.host_id },
+        Step::SetUid { uid: input.host_id },
+    ]);
+    if input.user_namespace {
+        steps.extend(user_namespace_steps(input.host_id));
+    }
+    steps.extend([
+        Step::DropBoundingSet { last_capability: input.last_capability },
+        Step::ClearAmbientSet,
+        Step::ClearCapabilities,
+        Step::EnterDirectory { path: input.workdir.to_owned() },
+        Step::CloseFrom { first: PLAN_FD.unsigned_abs() },
+        Step::CloseStatusOnExec,
+        Step::NoNewPrivileges,
+        Step::InstallFilter {
+            name: input.profile.name.clone(),
+            program: input.profile.filter.bytes(),
+        },
+        Step::ReportReady,
+        Step::Exec {
+            paths: executable_paths(input.argv, input.env),
+            argv: input.argv.to_vec(),
+            env: input.env.to_vec(),
+        },
+    ]);
+    steps
+}
+
+fn limit_steps(limits: &Limits) -> [Step; 5] {
+    let limit = |limit, value| Step::SetLimit { limit, value };
+    [
+        limit(Rlimit::Cpu, limits.cpu_seconds_max),
+        limit(Rlimit::OpenFiles, limits.open_files_max),
+        limit(Rlimit::Processes, limits.processes_max),
+        limit(Rlimit::Core, 0),
+        limit(Rlimit::FileSize, limits.file_bytes_max),
+    ]
+}
+
+/// The last namespace, made by the tenant's own host uid: the kernel then
+/// counts its processes apart from every other box's, and the one-line maps
+/// need no privilege and no hand-shake.
+fn user_namespace_steps(host_id: u32) -> Vec<Step> {
+    let write = |file: &CStr, text: String| Step::WriteProc {
+        file: file.to_owned(),
+        text: CString::new(text).unwrap_or_default(),
+    };
+    let map = format!("{INSIDE_ID} {host_id} 1\n");
+    vec![
+        // The uid change took it away, and with it the right to write the maps.
+        Step::MakeDumpable,
+        Step::UnshareUser,
+        write(c"self/setgroups", "deny".to_owned()),
+        write(c"self/gid_map", map.clone()),
+        write(c"self/uid_map", map),
+        // Where memory runs out, boxes go before anything of the host's.
+        write(c"self/oom_score_adj", "1000".to_owned()),
+    ]
+}
+
+/// The init keeps its status pipe and the three calls of its profile.
+fn guard_steps() -> Vec<Step> {
+    vec![
+        Step::CloseRange { first: 0, last: STATUS_FD.unsigned_abs() - 1 },
+        Step::CloseFrom { first: PLAN_FD.unsigned_abs() },
+        Step::MakeUndumpable,
+        Step::ClearCapabilities,
+        Step::NoNewPrivileges,
+    ]
+}
+
+/// Where the program may be, in the order a shell would look.
+fn executable_paths(argv: &[CString], env: &[CString]) -> Vec<CString> {
+    let Some(program) = argv.first() else { return Vec::new() };
+    let program = program.as_bytes();
+    if program.contains(&b'/') {
+        return vec![c_string(OsStr::from_bytes(program))];
+    }
+    let path = env.iter().find_map(|entry| entry.as_bytes().strip_prefix(b"PATH="));
+    path.unwrap_or(PATH_DEFAULT.as_bytes())
+        .split(|byte| *byte == b':')
+        .map(|directory| {
+            // An empty entry means the working directory.
+            let directory = if directory.is_empty() { b"." } else { directory };
+            c_string(OsStr::from_bytes(&[directory, b"/", program].concat()))
+        })
+        .collect()
+}

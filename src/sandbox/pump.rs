@@ -1,0 +1,307 @@
+//! Bytes between the program's pipes and us, bounded and never blocking.
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
+use nix::unistd::pipe2;
+
+use crate::spec::{CapturedStream, OutputSink, StdinSource, Stream};
+
+/// One read or write at most.
+const CHUNK_BYTES: usize = 64 << 10;
+/// Reads of one stream before the loop looks at everything else again.
+const READS_PER_TURN_MAX: usize = 8;
+
+/// Our end of a pipe; reading and writing never block.
+#[derive(Debug)]
+pub struct PipeEnd(File);
+
+impl PipeEnd {
+    fn new(end: OwnedFd) -> io::Result<Self> {
+        fcntl(&end, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
+        Ok(Self(File::from(end)))
+    }
+}
+
+impl Read for PipeEnd {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.0.read(buffer)
+    }
+}
+
+impl AsFd for PipeEnd {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+/// A pipe we read from: our end, and the end the box writes to.
+pub fn pipe_from_box() -> io::Result<(PipeEnd, OwnedFd)> {
+    let (read, write) = pipe2(OFlag::O_CLOEXEC)?;
+    Ok((PipeEnd::new(read)?, write))
+}
+
+/// A pipe we write to: our end, and the end the box reads from.
+pub fn pipe_into_box() -> io::Result<(PipeEnd, OwnedFd)> {
+    let (read, write) = pipe2(OFlag::O_CLOEXEC)?;
+    Ok((PipeEnd::new(write)?, read))
+}
+
+/// What a turn of reading found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Progress {
+    /// More may come.
+    Open,
+    /// Every writer is gone.
+    Closed,
+    /// The stream crossed its limit; what is kept is the limit's worth.
+    Overflowed,
+}
+
+/// One output stream being captured.
+#[derive(Debug)]
+pub struct Capture {
+    stream: Stream,
+    pipe: Option<PipeEnd>,
+    captured: CapturedStream,
+    bytes_max: Option<u64>,
+}
+
+impl Capture {
+    /// Captures at most `bytes_max` from `pipe`.
+    pub fn new(stream: Stream, pipe: PipeEnd, bytes_max: Option<u64>) -> Self {
+        Self { stream, pipe: Some(pipe), captured: CapturedStream::default(), bytes_max }
+    }
+
+    /// The pipe, while it is open.
+    pub fn pipe(&self) -> Option<BorrowedFd<'_>> {
+        self.pipe.as_ref().map(AsFd::as_fd)
+    }
+
+    /// Reads what is there, a bounded amount, and passes it on to `sink`.
+    pub fn turn(&mut self, sink: &mut Option<Box<dyn OutputSink>>) -> io::Result<Progress> {
+        let Some(pipe) = &mut self.pipe else { return Ok(Progress::Closed) };
+        let mut chunk = [0; CHUNK_BYTES];
+        for _ in 0..READS_PER_TURN_MAX {
+            if sink.as_ref().is_some_and(|sink| !sink.has_room()) {
+                break;
+            }
+            match pipe.read(&mut chunk) {
+                Ok(0) => {
+                    self.pipe = None;
+                    return Ok(Progress::Closed);
+                }
+                Ok(count) => {
+                    let bytes = chunk.get(..count).unwrap_or_default();
+                    let kept = keep(&mut self.captured, bytes, self.bytes_max);
+                    if let (Some(sink), false) = (sink.as_mut(), kept.is_empty()) {
+                        sink.take(self.stream, kept);
+                    }
+                    if self.captured.truncated {
+                        return Ok(Progress::Overflowed);
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(Progress::Open)
+    }
+
+    /// Takes what is still in the pipe once nobody writes any more: at most
+    /// what a pipe holds. The sink is asked no longer.
+    pub fn drain(&mut self, sink: &mut Option<Box<dyn OutputSink>>) -> io::Result<Progress> {
+        let mut tireless =
+            sink.take().map(|inner| Box::new(Tireless(inner)) as Box<dyn OutputSink>);
+        let progress = loop {
+            match self.turn(&mut tireless)? {
+                Progress::Open if !self.is_drained()? => {}
+                progress => break progress,
+            }
+        };
+        *sink = tireless;
+        Ok(progress)
+    }
+
+    fn is_drained(&self) -> io::Result<bool> {
+        use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+        let Some(pipe) = &self.pipe else { return Ok(true) };
+        Ok(poll(&mut [PollFd::new(pipe.as_fd(), PollFlags::POLLIN)], PollTimeout::ZERO)? == 0)
+    }
+
+    /// What was captured.
+    pub fn finish(self) -> CapturedStream {
+        self.captured
+    }
+}
+
+/// A sink that takes what is left in a pipe even when it said it has no room:
+/// the amount is bounded by the pipe, and nobody will ask again.
+struct Tireless(Box<dyn OutputSink>);
+
+impl OutputSink for Tireless {
+    fn take(&mut self, stream: Stream, bytes: &[u8]) {
+        self.0.take(stream, bytes);
+    }
+}
+
+/// Adds `bytes` to the capture as far as the limit goes; gives the part kept.
+fn keep<'a>(captured: &mut CapturedStream, bytes: &'a [u8], bytes_max: Option<u64>) -> &'a [u8] {
+    let room = bytes_max.map_or(u64::MAX, |max| max.saturating_sub(captured.bytes.len() as u64));
+    let kept = bytes.get(..usize::try_from(room).unwrap_or(usize::MAX)).unwrap_or(bytes);
+    captured.bytes.extend_from_slice(kept);
+    captured.bytes_total += bytes.len() as u64;
+    captured.truncated |= kept.len() < bytes.len();
+    kept
+}
+
+/// Standard input on its way into the box.
+#[derive(Debug)]
+pub struct Feed {
+    pipe: Option<PipeEnd>,
+    pending: Vec<u8>,
+    written: usize,
+    source: Option<File>,
+}
+
+impl Feed {
+    /// Feeds `pipe` from `source`; nothing for `/dev/null`.
+    pub fn new(source: StdinSource, pipe: PipeEnd) -> Self {
+        let (pending, source) = match source {
+            StdinSource::Null => (Vec::new(), None),
+            StdinSource::Bytes(bytes) => (bytes, None),
+            StdinSource::Copied(fd) => (Vec::new(), Some(File::from(fd))),
+        };
+        let mut feed = Self { pipe: Some(pipe), pending, written: 0, source };
+        feed.close_when_done();
+        feed
+    }
+
+    /// The pipe, while there is something to write into it. Polled even with
+    /// nothing pending, so that a program that stops reading is noticed.
+    pub fn pipe(&self) -> Option<BorrowedFd<'_>> {
+        self.pipe.as_ref().filter(|_| self.has_pending()).map(AsFd::as_fd)
+    }
+
+    /// The source, while there is room for what it yields.
+    pub fn source(&self) -> Option<BorrowedFd<'_>> {
+        self.source.as_ref().filter(|_| !self.has_pending() && self.pipe.is_some()).map(AsFd::as_fd)
+    }
+
+    /// Writes what is pending as far as the pipe takes it.
+    pub fn write(&mut self) {
+        let Some(pipe) = &mut self.pipe else { return };
+        let rest = self.pending.get(self.written..).unwrap_or_default();
+        match pipe.0.write(rest) {
+            Ok(count) => self.written += count,
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
+                ) => {}
+            // The program closed its stdin: its right.
+            Err(_) => self.pipe = None,
+        }
+        self.close_when_done();
+    }
+
+    /// Reads once from the source, which has something or is at its end.
+    pub fn read(&mut self) {
+        let Some(source) = &mut self.source else { return };
+        self.pending.resize(CHUNK_BYTES, 0);
+        self.written = 0;
+        match source.read(&mut self.pending) {
+            Ok(count) => {
+                self.pending.truncate(count);
+                if count == 0 {
+                    self.source = None;
+                }
+            }
+            Err(error) => {
+                self.pending.clear();
+                if !matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) {
+                    self.source = None;
+                }
+            }
+        }
+        self.close_when_done();
+    }
+
+    fn has_pending(&self) -> bool {
+        self.written < self.pending.len()
+    }
+
+    fn close_when_done(&mut self) {
+        if !self.has_pending() && self.source.is_none() {
+            self.pipe = None;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kept(chunks: &[&[u8]], bytes_max: Option<u64>) -> CapturedStream {
+        let mut captured = CapturedStream::default();
+        for chunk in chunks {
+            keep(&mut captured, chunk, bytes_max);
+        }
+        captured
+    }
+
+    #[test]
+    fn exactly_the_limit_is_kept_and_one_more_is_an_overflow() {
+        let exact = kept(&[b"ab", b"cd"], Some(4));
+        assert_eq!(
+            (exact.bytes.as_slice(), exact.truncated, exact.bytes_total),
+            (&b"abcd"[..], false, 4)
+        );
+        let over = kept(&[b"ab", b"cde"], Some(4));
+        assert_eq!(
+            (over.bytes.as_slice(), over.truncated, over.bytes_total),
+            (&b"abcd"[..], true, 5)
+        );
+        assert!(!kept(&[&[0; 1000]], None).truncated);
+        assert!(kept(&[b"a"], Some(0)).truncated);
+    }
+
+    #[test]
+    fn a_capture_reads_to_the_end_of_the_pipe() {
+        let (ours, theirs) = pipe_from_box().unwrap();
+        let mut capture = Capture::new(Stream::Stdout, ours, Some(100));
+        assert_eq!(capture.turn(&mut None).unwrap(), Progress::Open);
+        let mut writer = File::from(theirs);
+        writer.write_all(b"hello").unwrap();
+        drop(writer);
+        assert_eq!(capture.turn(&mut None).unwrap(), Progress::Closed);
+        assert_eq!(capture.finish().bytes, b"hello");
+    }
+
+    #[test]
+    fn a_feed_writes_everything_and_then_closes() {
+        let (ours, theirs) = pipe_into_box().unwrap();
+        let text = vec![b'x'; 300_000];
+        let mut feed = Feed::new(StdinSource::Bytes(text.clone()), ours);
+        let reader = std::thread::spawn(move || {
+            let mut read = Vec::new();
+            File::from(theirs).read_to_end(&mut read).map(|_| read)
+        });
+        while feed.pipe().is_some() {
+            feed.write();
+        }
+        assert_eq!(reader.join().unwrap().unwrap(), text);
+    }
+
+    #[test]
+    fn a_program_that_closes_its_stdin_ends_the_feed() {
+        let (ours, theirs) = pipe_into_box().unwrap();
+        let mut feed = Feed::new(StdinSource::Bytes(b"unread".to_vec()), ours);
+        drop(theirs);
+        feed.write();
+        assert!(feed.pipe().is_none());
+    }
+}

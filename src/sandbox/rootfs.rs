@@ -1,0 +1,357 @@
+//! What a box sees of a root file system: skeleton, binds and masks, as data.
+
+use std::collections::BTreeSet;
+use std::ffi::{CString, OsStr};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Component, Path, PathBuf};
+
+use super::profile::RootView;
+
+/// What a path of the real root is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Kind {
+    /// A directory; `mounted` when it is the root of another file system.
+    Directory { mounted: bool },
+    /// A symbolic link and its target.
+    Symlink(PathBuf),
+    /// Anything else.
+    Other,
+}
+
+/// One entry of the box's own file system, made before anything is mounted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Skeleton {
+    /// Relative to the box's root; parents come first.
+    pub path: CString,
+    /// What to make.
+    pub make: Make,
+}
+
+/// What a skeleton entry is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Make {
+    /// A directory of root's, which the tenant can read but not write.
+    Directory,
+    /// A directory of root's that the tenant cannot even enter.
+    Closed,
+    /// A directory of the tenant's with this mode.
+    Tenant { mode: u32 },
+    /// An empty file, for a mount to cover.
+    File,
+    /// A symbolic link.
+    Symlink(CString),
+}
+
+/// A path of the host shown in the box.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Shown {
+    /// Absolute, on the host.
+    pub source: CString,
+    /// Relative to the box's root.
+    pub target: CString,
+}
+
+/// A box's root, worked out once per root and profile.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RootLayout {
+    /// The entries to make, parents first.
+    pub skeleton: Vec<Skeleton>,
+    /// Directories shown read-only.
+    pub shown: Vec<Shown>,
+    /// Device nodes shown.
+    pub devices: Vec<Shown>,
+    /// Paths to cover, relative to the box's root, and whether each is a directory.
+    pub masks: Vec<(CString, bool)>,
+}
+
+/// Names that are the box's own whatever the real root has there.
+const OWN: [&str; 6] = ["dev", "proc", "run", "sys", "tmp", "workspace"];
+/// A top-level directory on a file system of its own is shown only when it is
+/// one of these: any other is likely a volume with somebody's data.
+const SYSTEM: [&str; 10] =
+    ["bin", "etc", "lib", "lib32", "lib64", "libx32", "nix", "opt", "sbin", "usr"];
+
+/// Lays out the box's root. `base` is `/` or the root given instead of it;
+/// `entries` are its top-level names; `kind_of` looks at a path below `base`
+/// (as the box names it); `private` are host paths of the service itself.
+pub fn layout(
+    base: &Path,
+    entries: &[(String, Kind)],
+    view: &RootView,
+    private: &[PathBuf],
+    kind_of: &dyn Fn(&Path) -> Option<Kind>,
+) -> RootLayout {
+    let mut draft =
+        Draft { base: base.to_owned(), layout: RootLayout::default(), made: BTreeSet::new() };
+    // A root given on purpose is shown whole; the host's is not ours to show.
+    let is_host = base == Path::new("/");
+    let hide: Vec<&Path> =
+        if is_host { view.hide.iter().map(Path::new).collect() } else { Vec::new() };
+    for (name, kind) in entries {
+        let path = Path::new("/").join(name);
+        let hidden = OWN.contains(&name.as_str())
+            || hide.contains(&path.as_path())
+            || private.contains(&path);
+        match kind {
+            _ if hidden => {}
+            Kind::Symlink(target) => {
+                draft.make(Path::new(name), Make::Symlink(c_string(target.as_os_str())));
+            }
+            Kind::Directory { mounted: true } if is_host && !SYSTEM.contains(&name.as_str()) => {}
+            Kind::Directory { .. } => draft.show(&path),
+            Kind::Other => {}
+        }
+    }
+    draft.own_directories();
+    if is_host {
+        for path in view.keep.iter().map(Path::new) {
+            if matches!(kind_of(path), Some(Kind::Directory { .. })) {
+                draft.show(path);
+            }
+        }
+        let private = private.iter().map(PathBuf::as_path);
+        for path in hide.iter().copied().chain(private) {
+            draft.mask_if_shown(path, kind_of);
+        }
+    }
+    draft.devices(&view.devices);
+    for path in &view.proc_mask {
+        let is_directory = matches!(proc_kind(path), Some(Kind::Directory { .. }));
+        draft.layout.masks.push((relative(Path::new(path)), is_directory));
+    }
+    draft.layout
+}
+
+/// Kernel files look the same in every `/proc`, so the host's own tells.
+fn proc_kind(path: &str) -> Option<Kind> {
+    kind_at(Path::new(path), None)
+}
+
+/// What `path` is; `root_device` tells whether a directory is a mount point.
+pub fn kind_at(path: &Path, root_device: Option<u64>) -> Option<Kind> {
+    use std::os::unix::fs::MetadataExt;
+    let metadata = std::fs::symlink_metadata(path).ok()?;
+    Some(if metadata.is_symlink() {
+        Kind::Symlink(std::fs::read_link(path).ok()?)
+    } else if metadata.is_dir() {
+        Kind::Directory { mounted: root_device.is_some_and(|device| device != metadata.dev()) }
+    } else {
+        Kind::Other
+    })
+}
+
+/// A layout under construction.
+struct Draft {
+    base: PathBuf,
+    layout: RootLayout,
+    made: BTreeSet<PathBuf>,
+}
+
+impl Draft {
+    /// Makes `path` (relative) and, before it, whatever parents it lacks.
+    fn make(&mut self, path: &Path, make: Make) {
+        let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+        if let Some(parent) = parent.filter(|parent| !self.made.contains(*parent)) {
+            self.make(parent, Make::Directory);
+        }
+        if self.made.insert(path.to_owned()) {
+            self.layout.skeleton.push(Skeleton { path: c_string(path.as_os_str()), make });
+        }
+    }
+
+    /// Shows the directory `path` (absolute, as the box names it) read-only.
+    fn show(&mut self, path: &Path) {
+        let target = strip_root(path);
+        self.make(&target, Make::Directory);
+        let source = self.base.join(&target);
+        self.layout.shown.push(Shown {
+            source: c_string(source.as_os_str()),
+            target: c_string(target.as_os_str()),
+        });
+    }
+
+    /// What every box has of its own.
+    fn own_directories(&mut self) {
+        for name in ["dev", "proc", ".empty"] {
+            self.make(Path::new(name), Make::Directory);
+        }
+        for (name, mode) in [
+            ("workspace", 0o755),
+            ("tmp", 0o1777),
+            ("tmp/home", 0o755),
+            ("run", 0o755),
+            ("run/lock", 0o755),
+            ("dev/shm", 0o1777),
+        ] {
+            self.make(Path::new(name), Make::Tenant { mode });
+        }
+        // A shown /var has its own /var/tmp, which the plan covers with a tmpfs.
+        if !self.made.contains(Path::new("var")) {
+            self.make(Path::new("var/tmp"), Make::Tenant { mode: 0o1777 });
+        }
+        for (name, target) in [
+            ("fd", c"/proc/self/fd"),
+            ("stdin", c"/proc/self/fd/0"),
+            ("stdout", c"/proc/self/fd/1"),
+            ("stderr", c"/proc/self/fd/2"),
+        ] {
+            self.make(&Path::new("dev").join(name), Make::Symlink(target.to_owned()));
+        }
+        self.make(Path::new(".overlay"), Make::Closed);
+        for name in ["lower", "work"] {
+            self.make(&Path::new(".overlay").join(name), Make::Directory);
+        }
+        self.make(Path::new(".overlay/upper"), Make::Tenant { mode: 0o755 });
+    }
+
+    fn devices(&mut self, devices: &[String]) {
+        for device in devices {
+            let target = strip_root(Path::new(device));
+            self.make(&target, Make::File);
+            self.layout.devices.push(Shown {
+                source: c_string(OsStr::new(device)),
+                target: c_string(target.as_os_str()),
+            });
+        }
+    }
+
+    /// Covers `path` when a shown directory would let it be seen.
+    fn mask_if_shown(&mut self, path: &Path, kind_of: &dyn Fn(&Path) -> Option<Kind>) {
+        let inside = strip_root(path);
+        let shown =
+            self.layout.shown.iter().any(|shown| {
+                inside.starts_with(Path::new(OsStr::from_bytes(shown.target.as_bytes())))
+            });
+        if let (true, Some(kind)) = (shown, kind_of(path)) {
+            let is_directory = matches!(kind, Kind::Directory { .. });
+            self.layout.masks.push((c_string(inside.as_os_str()), is_directory));
+        }
+    }
+}
+
+/// `path` without its leading slash and without anything that could climb.
+pub fn strip_root(path: &Path) -> PathBuf {
+    path.components().filter(|part| matches!(part, Component::Normal(_))).collect()
+}
+
+fn relative(path: &Path) -> CString {
+    c_string(strip_root(path).as_os_str())
+}
+
+/// A path as the kernel takes it. Paths come from directory listings and
+/// profiles; a NUL cannot be in the former and is refused in the latter.
+pub fn c_string(text: &OsStr) -> CString {
+    let bytes: Vec<u8> = text.as_bytes().iter().copied().take_while(|byte| *byte != 0).collect();
+    CString::new(bytes).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn view() -> RootView {
+        RootView {
+            hide: ["/root", "/home", "/var", "/etc/secret", "/etc/absent"]
+                .map(str::to_owned)
+                .to_vec(),
+            keep: ["/var/lib/gems", "/var/lib/absent"].map(str::to_owned).to_vec(),
+            devices: vec!["/dev/null".to_owned()],
+            proc_mask: vec!["/proc/keys".to_owned(), "/proc/irq".to_owned()],
+        }
+    }
+
+    fn host_entries() -> Vec<(String, Kind)> {
+        let directory = |mounted| Kind::Directory { mounted };
+        [
+            ("bin", Kind::Symlink("usr/bin".into())),
+            ("data", directory(true)),
+            ("dev", directory(true)),
+            ("etc", directory(false)),
+            ("home", directory(false)),
+            ("notes.txt", Kind::Other),
+            ("opt", directory(true)),
+            ("root", directory(false)),
+            ("srv-store", directory(false)),
+            ("tmp", directory(false)),
+            ("usr", directory(false)),
+            ("var", directory(false)),
+        ]
+        .map(|(name, kind)| (name.to_owned(), kind))
+        .to_vec()
+    }
+
+    fn host_layout() -> RootLayout {
+        let kind_of = |path: &Path| match path.to_str() {
+            Some("/etc/secret" | "/var/lib/gems" | "/usr/lib/store") => {
+                Some(Kind::Directory { mounted: false })
+            }
+            Some("/usr/token") => Some(Kind::Other),
+            _ => None,
+        };
+        let private =
+            ["/srv-store", "/usr/lib/store", "/usr/token", "/var/lib/gems-not"].map(PathBuf::from);
+        layout(Path::new("/"), &host_entries(), &view(), &private, &kind_of)
+    }
+
+    fn targets(shown: &[Shown]) -> Vec<&str> {
+        shown.iter().map(|shown| shown.target.to_str().unwrap()).collect()
+    }
+
+    #[test]
+    fn the_host_root_shows_system_directories_and_what_is_kept() {
+        assert_eq!(targets(&host_layout().shown), ["etc", "opt", "usr", "var/lib/gems"]);
+    }
+
+    #[test]
+    fn volumes_homes_and_the_services_own_directories_are_not_there() {
+        let layout = host_layout();
+        let made: Vec<&str> =
+            layout.skeleton.iter().map(|entry| entry.path.to_str().unwrap()).collect();
+        for absent in ["data", "home", "root", "srv-store", "notes.txt", "sys"] {
+            assert!(!made.contains(&absent), "{absent} is shown");
+        }
+    }
+
+    #[test]
+    fn sensitive_paths_below_shown_directories_are_covered_when_they_exist() {
+        let masks = host_layout().masks;
+        let masks: Vec<(&str, bool)> =
+            masks.iter().map(|(path, dir)| (path.to_str().unwrap(), *dir)).collect();
+        assert_eq!(
+            masks,
+            [
+                ("etc/secret", true),
+                ("usr/lib/store", true),
+                ("usr/token", false),
+                ("proc/keys", false),
+                ("proc/irq", true)
+            ]
+        );
+    }
+
+    #[test]
+    fn a_given_root_is_shown_whole_except_for_the_boxs_own_places() {
+        let layout = layout(Path::new("/srv/rootfs"), &host_entries(), &view(), &[], &|_| None);
+        assert_eq!(
+            targets(&layout.shown),
+            ["data", "etc", "home", "opt", "root", "srv-store", "usr", "var"]
+        );
+        assert_eq!(layout.shown[0].source, c"/srv/rootfs/data".to_owned());
+        assert_eq!(layout.devices[0].source, c"/dev/null".to_owned(), "devices are the host's");
+    }
+
+    #[test]
+    fn parents_are_made_before_their_children() {
+        let layout = host_layout();
+        let mut made = BTreeSet::new();
+        for entry in &layout.skeleton {
+            let path = PathBuf::from(entry.path.to_str().unwrap());
+            let parent = path.parent().unwrap().to_owned();
+            assert!(
+                parent.as_os_str().is_empty() || made.contains(&parent),
+                "{path:?} before its parent"
+            );
+            made.insert(path);
+        }
+    }
+}

@@ -1,0 +1,398 @@
+//! A sandbox on this host: what is looked up once, and boxes made from it.
+
+use std::ffi::CString;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use super::box_fs::BoxFs;
+use super::cgroup::{self, CgroupTree};
+use super::identity::HostId;
+use super::idmap::{ExtraDescriptors, IdMaps};
+use super::plan::{self, ChildPlan, PlanInput, PlannedTmpfs, Tree};
+use super::profile::Profile;
+use super::rootfs::{self, Kind, RootLayout, c_string};
+use super::running::{Launch, NAMESPACES, Running};
+use super::state::{Instance, StateDirectory};
+use super::step::Access;
+use crate::base::cancel::CancelToken;
+use crate::base::deadline::Deadline;
+use crate::spec::{
+    Bind, Enforced, Limits, NotStarted, RunSpec, SetupFailure, StdinSource, Watch, WorkspaceFill,
+};
+
+/// How long the boxes of a dead server may take to be cleared away at start.
+const SWEEP_WAIT: Duration = Duration::from_secs(10);
+/// Directories every root has one of, for the box's root to be put on until it is the root.
+const MOUNTPOINTS: [&str; 4] = ["/tmp", "/mnt", "/run", "/var"];
+
+/// Whose root file system boxes see.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RootSource {
+    /// The host's, read-only and masked.
+    Host,
+    /// This directory's; nothing of the host is visible.
+    Directory(PathBuf),
+}
+
+/// What a sandbox is made from.
+#[derive(Debug)]
+pub struct SandboxConfig {
+    /// The profile of every box.
+    pub profile: Profile,
+    /// The root of every box.
+    pub root: RootSource,
+    /// Host paths of the service itself, never shown.
+    pub private: Vec<PathBuf>,
+    /// Refuse a host that lacks any control, instead of saying which it lacks.
+    pub strict: bool,
+}
+
+/// Makes boxes on this host. Everything that does not depend on a run was
+/// looked up when it was opened.
+#[derive(Debug)]
+pub struct Sandbox {
+    profile: Profile,
+    layout: RootLayout,
+    state: StateDirectory,
+    instance: Instance,
+    cgroups: CgroupTree,
+    mountpoint: CString,
+    last_capability: u32,
+    user_namespace: bool,
+    hard_limits: HardLimits,
+    idmaps: IdMaps,
+    not_enforced: Vec<String>,
+}
+
+/// The hard process limits this process inherited: nothing can go above them.
+#[derive(Debug, Clone, Copy)]
+struct HardLimits {
+    open_files: u64,
+    processes: u64,
+}
+
+impl Sandbox {
+    /// Clears away what dead servers left, looks at the host, and tries a
+    /// whole box. A host that cannot make one is refused here, with the step.
+    pub fn open(config: SandboxConfig) -> Result<Self, SetupFailure> {
+        let failed =
+            |step: &'static str| move |error: std::io::Error| SetupFailure::from_io(step, &error);
+        let state = StateDirectory::open().map_err(failed("state directory"))?;
+        sweep_abandoned(&state).map_err(failed("sweep"))?;
+        let instance = state.register().map_err(failed("state directory"))?;
+        let cgroups = CgroupTree::open(instance.id())?;
+        instance.record_cgroups(&cgroups.directories()).map_err(failed("state directory"))?;
+        let mut private = config.private;
+        private.push(state.path().to_owned());
+        let mut sandbox = Self {
+            layout: layout_of(&config.root, &config.profile, &private)
+                .map_err(failed("read root"))?,
+            profile: config.profile,
+            state,
+            instance,
+            cgroups,
+            mountpoint: mountpoint().map_err(failed("mount point"))?,
+            last_capability: last_capability().map_err(failed("read cap_last_cap"))?,
+            user_namespace: true,
+            hard_limits: HardLimits::read().map_err(failed("read limits"))?,
+            idmaps: IdMaps::default(),
+            not_enforced: Vec::new(),
+        };
+        sandbox.settle()?;
+        if config.strict && !sandbox.not_enforced.is_empty() {
+            return Err(SetupFailure::from_words(
+                "strict isolation",
+                sandbox.not_enforced.join("; "),
+            ));
+        }
+        Ok(sandbox)
+    }
+
+    /// Tries a box as it should be, then without its user namespace, and
+    /// notes what this host does not enforce.
+    fn settle(&mut self) -> Result<(), SetupFailure> {
+        if let Err(with) = self.try_fill(WorkspaceFill::Own) {
+            self.user_namespace = false;
+            // Where that was not the reason, the first failure is the one to tell.
+            self.try_fill(WorkspaceFill::Own).map_err(|_| with.clone())?;
+            self.not_enforced
+                .push(format!("uid: no user namespace ({with}); programs see their host uid"));
+        }
+        let support = self.cgroups.support();
+        for (name, control) in
+            [("memory", &support.memory), ("processes", &support.processes), ("cpu", &support.cpu)]
+        {
+            if control.by.is_none() {
+                let reason = control.reason.as_deref().unwrap_or("no cgroup controller");
+                self.not_enforced.push(format!("{name}: {reason}"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes a whole box whose workspace is filled so, up to the point where a
+    /// program would be executed.
+    pub fn try_fill(&self, workspace: WorkspaceFill) -> Result<(), SetupFailure> {
+        let limits = Limits::default();
+        let host_id = self.host_id()?;
+        let fs = self.box_fs(&limits, &host_id)?;
+        let spec = RunSpec {
+            argv: Vec::new(),
+            env: Vec::new(),
+            workdir: "/workspace".into(),
+            stdin: StdinSource::Null,
+            limits,
+            workspace,
+            binds: Vec::new(),
+            tmpfs: Vec::new(),
+        };
+        let running = self.start(spec, fs, &host_id, Instant::now())?;
+        let cancel =
+            CancelToken::new().map_err(|error| SetupFailure::from_io("eventfd", &error))?;
+        match running.supervise(&Watch { cancel, client: None }, None) {
+            Ok(_) => Ok(()),
+            Err(NotStarted::Setup(failure)) => Err(failure),
+            Err(NotStarted::Exec { errno }) => Err(SetupFailure::from_errno("exec", errno)),
+        }
+    }
+
+    /// A host uid for one box at a time.
+    pub fn host_id(&self) -> Result<HostId, SetupFailure> {
+        HostId::acquire(&self.state).map_err(|error| SetupFailure::from_io("host uid", &error))
+    }
+
+    /// A box's file system, to be filled before [`Sandbox::start`].
+    pub fn box_fs(&self, limits: &Limits, host_id: &HostId) -> Result<BoxFs, SetupFailure> {
+        BoxFs::create(&self.layout, limits, host_id.id())
+    }
+
+    /// The controls every box of this sandbox has.
+    pub fn enforced(&self) -> Enforced {
+        let support = self.cgroups.support();
+        let version =
+            |control: &cgroup::ControlSupport| control.by.map(cgroup::CgroupVersion::word);
+        let mut namespaces = vec!["pid", "mount", "ipc", "uts", "net", "cgroup"];
+        namespaces.extend(self.user_namespace.then_some("user"));
+        Enforced {
+            namespaces,
+            uid: Some(if self.user_namespace { "userns" } else { "host" }),
+            seccomp: Some(self.profile.name.clone()),
+            memory: version(&support.memory),
+            processes: Some(match version(&support.processes) {
+                Some("cgroup2") => "cgroup2+rlimit",
+                Some(_) => "cgroup1+rlimit",
+                None => "rlimit",
+            }),
+            disk: Some("tmpfs"),
+            cpu: version(&support.cpu),
+        }
+    }
+
+    /// What this host does not enforce, with the reasons.
+    pub fn not_enforced(&self) -> &[String] {
+        &self.not_enforced
+    }
+
+    /// Makes the box around `fs` and starts the program in it.
+    pub fn start(
+        &self,
+        mut spec: RunSpec,
+        fs: BoxFs,
+        host_id: &HostId,
+        began: Instant,
+    ) -> Result<Running, SetupFailure> {
+        let mut not_enforced = self.not_enforced.clone();
+        self.hard_limits.clamp(&mut spec.limits, &mut not_enforced);
+        let group = self.cgroups.create(&format!("box-{}", host_id.id()), &spec.limits)?;
+        let task_files = count(group.task_files().len());
+        let mut extra = ExtraDescriptors::starting_at(plan::TASKS_FD + task_files);
+        let trees = self.trees(&spec, &fs, &mut extra)?;
+        let tmpfs = planned_tmpfs(&spec, &fs)?;
+        let plan = self.plan(&spec, &fs, host_id, &trees, &tmpfs, task_files)?;
+        let running = Running::launch(Launch {
+            plan,
+            namespaces: NAMESPACES,
+            fs: Some(fs),
+            group: Some(group),
+            extra: extra.raw(),
+            stdin: spec.stdin,
+            limits: &spec.limits,
+            prepare_began: began,
+        })?;
+        Ok(running.enforcing(self.enforced(), not_enforced))
+    }
+
+    /// The template's tree, if there is one, then the binds, mount points made.
+    fn trees(
+        &self,
+        spec: &RunSpec,
+        fs: &BoxFs,
+        extra: &mut ExtraDescriptors,
+    ) -> Result<Vec<Tree>, SetupFailure> {
+        let mut trees = Vec::new();
+        if let WorkspaceFill::Overlay { template } = &spec.workspace {
+            let idmap = self.idmaps.for_owner_of(template, fs.tenant())?;
+            let idmap = idmap.ok_or_else(|| {
+                SetupFailure::from_words("mount overlay /workspace", "no mapped ids here")
+            })?;
+            trees.push(Tree {
+                source: c_string(template.as_os_str()),
+                target: c".overlay/lower".to_owned(),
+                access: Access::ReadOnly,
+                idmap_fd: Some(extra.add(idmap)),
+            });
+        }
+        for bind in &spec.binds {
+            trees.push(self.bind(bind, fs, extra)?);
+        }
+        Ok(trees)
+    }
+
+    /// A writable bind shows its owner's files as the tenant's where the file
+    /// system allows it; elsewhere the tenant may do there what others may.
+    fn bind(
+        &self,
+        bind: &Bind,
+        fs: &BoxFs,
+        extra: &mut ExtraDescriptors,
+    ) -> Result<Tree, SetupFailure> {
+        let Bind { source, target, read_only } = bind;
+        let metadata = std::fs::metadata(source)
+            .map_err(|error| SetupFailure::from_io(format!("bind {}", source.display()), &error))?;
+        let idmap =
+            if *read_only { None } else { self.idmaps.for_owner_of(source, fs.tenant())? };
+        Ok(Tree {
+            source: c_string(source.as_os_str()),
+            target: fs.mount_point(target, metadata.is_dir())?,
+            access: if *read_only { Access::ReadOnly } else { Access::ReadWrite },
+            idmap_fd: idmap.map(|namespace| extra.add(namespace)),
+        })
+    }
+
+    fn plan(
+        &self,
+        spec: &RunSpec,
+        fs: &BoxFs,
+        host_id: &HostId,
+        trees: &[Tree],
+        tmpfs: &[PlannedTmpfs],
+        task_files: i32,
+    ) -> Result<ChildPlan, SetupFailure> {
+        debug_assert_eq!(fs.tenant(), host_id.id());
+        plan::build(&PlanInput {
+            profile: &self.profile,
+            root: &self.layout,
+            argv: &spec.argv,
+            env: &spec.env,
+            workdir: &c_string(spec.workdir.as_os_str()),
+            limits: &spec.limits,
+            host_id: host_id.id(),
+            user_namespace: self.user_namespace,
+            task_files,
+            mountpoint: &self.mountpoint,
+            last_capability: self.last_capability,
+            trees,
+            tmpfs,
+            overlay: matches!(spec.workspace, WorkspaceFill::Overlay { .. }),
+        })
+    }
+}
+
+impl Drop for Sandbox {
+    fn drop(&mut self) {
+        for directory in self.cgroups.directories() {
+            if let Err(error) = cgroup::sweep(&directory, Deadline::after(SWEEP_WAIT)) {
+                log::error!("remove {}: {error}", directory.display());
+            }
+        }
+        if let Err(error) = self.instance.unregister() {
+            log::error!("unregister: {error}");
+        }
+    }
+}
+
+impl HardLimits {
+    fn read() -> std::io::Result<Self> {
+        use nix::sys::resource::{Resource, getrlimit};
+        Ok(Self {
+            open_files: getrlimit(Resource::RLIMIT_NOFILE)?.1,
+            processes: getrlimit(Resource::RLIMIT_NPROC)?.1,
+        })
+    }
+
+    /// Brings limits down to what can be set, and says so.
+    fn clamp(self, limits: &mut Limits, notes: &mut Vec<String>) {
+        for (name, wanted, hard) in [
+            ("open files", &mut limits.open_files_max, self.open_files),
+            ("processes", &mut limits.processes_max, self.processes),
+        ] {
+            if *wanted > hard {
+                notes.push(format!("{name}: {wanted} lowered to the inherited hard limit {hard}"));
+                *wanted = hard;
+            }
+        }
+    }
+}
+
+/// Ends and removes whatever servers that are dead by now left behind.
+fn sweep_abandoned(state: &StateDirectory) -> std::io::Result<()> {
+    for dead in state.abandoned()? {
+        for directory in dead.recorded_cgroups() {
+            match cgroup::sweep(&directory, Deadline::after(SWEEP_WAIT)) {
+                Ok(swept) => log::info!("cleared what instance {} left: {swept:?}", dead.id()),
+                Err(error) if error.errno == nix::errno::Errno::ENOENT => {}
+                Err(error) => log::error!("sweep {}: {error}", directory.display()),
+            }
+        }
+        dead.unregister()?;
+    }
+    Ok(())
+}
+
+fn layout_of(
+    root: &RootSource,
+    profile: &Profile,
+    private: &[PathBuf],
+) -> std::io::Result<RootLayout> {
+    use std::os::unix::fs::MetadataExt;
+    let base = match root {
+        RootSource::Host => Path::new("/"),
+        RootSource::Directory(directory) => directory,
+    };
+    let device = std::fs::metadata(base)?.dev();
+    let mut entries: Vec<(String, Kind)> = Vec::new();
+    for entry in std::fs::read_dir(base)? {
+        let entry = entry?;
+        // A name that is no text names nothing a toolchain needs.
+        if let (Ok(name), Some(kind)) =
+            (entry.file_name().into_string(), rootfs::kind_at(&entry.path(), Some(device)))
+        {
+            entries.push((name, kind));
+        }
+    }
+    entries.sort_by(|(a, _), (b, _)| a.cmp(b));
+    let kind_of = |path: &Path| rootfs::kind_at(&base.join(rootfs::strip_root(path)), None);
+    Ok(rootfs::layout(base, &entries, &profile.root, private, &kind_of))
+}
+
+fn planned_tmpfs(spec: &RunSpec, fs: &BoxFs) -> Result<Vec<PlannedTmpfs>, SetupFailure> {
+    let plan = |tmpfs: &crate::spec::Tmpfs| {
+        let bytes_max = tmpfs.bytes_max.unwrap_or(spec.limits.disk_bytes_max);
+        Ok(PlannedTmpfs { target: fs.mount_point(&tmpfs.target, true)?, bytes_max })
+    };
+    spec.tmpfs.iter().map(plan).collect()
+}
+
+fn mountpoint() -> std::io::Result<CString> {
+    let found = MOUNTPOINTS.into_iter().find(|path| Path::new(path).is_dir());
+    found.map(|path| c_string(path.as_ref())).ok_or_else(|| std::io::ErrorKind::NotFound.into())
+}
+
+fn last_capability() -> std::io::Result<u32> {
+    let text = std::fs::read_to_string("/proc/sys/kernel/cap_last_cap")?;
+    text.trim().parse().map_err(|_| std::io::ErrorKind::InvalidData.into())
+}
+
+fn count(files: usize) -> i32 {
+    i32::try_from(files).unwrap_or(i32::MAX)
+}

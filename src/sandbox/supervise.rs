@@ -1,0 +1,357 @@
+//! One poll loop from a cloned box to a dead one.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::{Duration, Instant};
+
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, ppoll};
+use nix::sys::time::TimeSpec;
+use nix::time::{ClockId, clock_gettime};
+
+use super::cgroup::BoxGroup;
+use super::classify::Cut;
+use super::clone::Cloned;
+use super::handshake::{Message, ProgramStatus, StatusPipe};
+use super::kill;
+use super::pump::{Capture, Feed, Progress};
+use crate::base::deadline::Deadline;
+use crate::spec::{Limits, OutputSink, Watch};
+
+/// How long a box may take to be made, from clone to exec.
+const SETUP_WAIT: Duration = Duration::from_secs(10);
+/// How long a client may have closed its sending side before that counts as
+/// gone: one that only half-closed still reads a short run's answer.
+const HANGUP_GRACE: Duration = Duration::from_millis(100);
+/// The shortest pause between two looks at the box's CPU clock.
+const CPU_LOOK_MIN: Duration = Duration::from_millis(5);
+
+/// The live parts of a box that the loop looks after.
+#[derive(Debug)]
+pub struct Supervised<'a> {
+    /// The init.
+    pub process: &'a Cloned,
+    /// The cgroup, where there is one.
+    pub group: Option<&'a BoxGroup>,
+    /// What the init says.
+    pub status: StatusPipe,
+    /// Standard output.
+    pub stdout: Capture,
+    /// Standard error.
+    pub stderr: Capture,
+    /// Standard input.
+    pub feed: Option<Feed>,
+    /// The bounds.
+    pub limits: &'a Limits,
+}
+
+/// What the loop learned.
+#[derive(Debug, Default)]
+pub struct Observed {
+    /// When the program was about to exec.
+    pub started: Option<Instant>,
+    /// How the program ended by itself, and when.
+    pub ended: Option<(ProgramStatus, Instant)>,
+    /// Why we ended the box.
+    pub cut: Option<(Cut, Instant)>,
+    /// The first step that failed, and its errno.
+    pub failed: Option<(u32, i32)>,
+    /// Whether the box took longer to make than it may.
+    pub setup_timed_out: bool,
+    /// Whether everything in the box is dead.
+    pub dead: bool,
+}
+
+/// Looks after the box until nothing in it is alive.
+pub fn supervise(
+    parts: &mut Supervised<'_>,
+    watch: &Watch,
+    sink: &mut Option<Box<dyn OutputSink>>,
+) -> io::Result<Observed> {
+    let mut turn = Loop {
+        observed: Observed::default(),
+        setup: Deadline::after(SETUP_WAIT),
+        client: Client::of(watch),
+        next_cpu_look: None,
+    };
+    let result = turn.run(parts, watch, sink);
+    if result.is_err() || turn.observed.must_die() {
+        kill::end(parts.process, parts.group);
+    }
+    turn.observed.dead = kill::wait_dead(parts.process, Deadline::after(kill::KILL_WAIT));
+    result?;
+    turn.last_words(parts, sink)?;
+    Ok(turn.observed)
+}
+
+impl Observed {
+    fn must_die(&self) -> bool {
+        self.cut.is_some() || self.failed.is_some() || self.setup_timed_out
+    }
+
+    fn cut(&mut self, cut: Cut) {
+        // The first reason stands, and none does once the program has ended.
+        if self.cut.is_none() && self.ended.is_none() {
+            self.cut = Some((cut, Instant::now()));
+        }
+    }
+}
+
+/// The client's socket as far as its going away concerns us.
+#[derive(Debug)]
+enum Client {
+    /// Not watched, or already known to be gone.
+    Unwatched,
+    /// Both sides open.
+    Open,
+    /// Its sending side is closed; at the deadline it counts as gone.
+    HalfClosed(Deadline),
+}
+
+impl Client {
+    fn of(watch: &Watch) -> Self {
+        if watch.client.is_some() { Self::Open } else { Self::Unwatched }
+    }
+}
+
+/// What a poll entry stands for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Source {
+    Process,
+    Status,
+    Stdout,
+    Stderr,
+    Stdin,
+    Input,
+    Room,
+    Cancel,
+    Client,
+}
+
+struct Loop {
+    observed: Observed,
+    setup: Deadline,
+    client: Client,
+    next_cpu_look: Option<Deadline>,
+}
+
+impl Loop {
+    /// Turns until the init is dead or has to be.
+    fn run(
+        &mut self,
+        parts: &mut Supervised<'_>,
+        watch: &Watch,
+        sink: &mut Option<Box<dyn OutputSink>>,
+    ) -> io::Result<()> {
+        loop {
+            let (ready, hangup) = self.wait(parts, watch, sink)?;
+            // What the init said comes first: a status outranks a deadline met in the same turn.
+            if ready.contains(&Source::Status) {
+                self.listen(parts)?;
+            }
+            for source in &ready {
+                self.serve(*source, parts, sink)?;
+            }
+            if let Some(flags) = hangup {
+                self.client_moved(flags);
+            }
+            self.look_at_clocks(parts);
+            if ready.contains(&Source::Process) || self.observed.must_die() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Waits for the next event; the client's flags come apart, they mean more than "ready".
+    fn wait(
+        &self,
+        parts: &Supervised<'_>,
+        watch: &Watch,
+        sink: &Option<Box<dyn OutputSink>>,
+    ) -> io::Result<(Vec<Source>, Option<PollFlags>)> {
+        let (sources, mut fds) = self.interests(parts, watch, sink);
+        let timeout = TimeSpec::from_duration(self.next_wake(parts.limits));
+        match ppoll(&mut fds, Some(timeout), None) {
+            Ok(_) => {}
+            Err(Errno::EINTR) => return Ok((Vec::new(), None)),
+            Err(errno) => return Err(errno.into()),
+        }
+        // The wrapper gives none for POLLRDHUP, which it has no name for: something did happen.
+        let happened = fds.iter().map(|fd| fd.revents().unwrap_or(PollFlags::POLLIN));
+        let mut hangup = None;
+        let mut ready = Vec::with_capacity(sources.len());
+        for (source, flags) in sources.into_iter().zip(happened) {
+            if flags.is_empty() {
+                continue;
+            }
+            if source == Source::Client { hangup = Some(flags) } else { ready.push(source) }
+        }
+        Ok((ready, hangup))
+    }
+
+    fn interests<'fds>(
+        &self,
+        parts: &'fds Supervised<'_>,
+        watch: &'fds Watch,
+        sink: &'fds Option<Box<dyn OutputSink>>,
+    ) -> (Vec<Source>, Vec<PollFd<'fds>>) {
+        let mut sources = Vec::with_capacity(9);
+        let mut fds = Vec::with_capacity(9);
+        let mut add = |source, fd: Option<BorrowedFd<'fds>>, flags| {
+            if let Some(fd) = fd {
+                sources.push(source);
+                fds.push(PollFd::new(fd, flags));
+            }
+        };
+        add(Source::Process, Some(parts.process.pidfd.as_fd()), PollFlags::POLLIN);
+        add(Source::Status, Some(parts.status.as_fd()), PollFlags::POLLIN);
+        add(Source::Cancel, Some(watch.cancel.as_fd()), PollFlags::POLLIN);
+        match sink {
+            Some(sink) if !sink.has_room() => add(Source::Room, sink.room_fd(), PollFlags::POLLIN),
+            _ => {
+                add(Source::Stdout, parts.stdout.pipe(), PollFlags::POLLIN);
+                add(Source::Stderr, parts.stderr.pipe(), PollFlags::POLLIN);
+            }
+        }
+        if let Some(feed) = &parts.feed {
+            add(Source::Stdin, feed.pipe(), PollFlags::POLLOUT);
+            add(Source::Input, feed.source(), PollFlags::POLLIN);
+        }
+        let client = watch.client.as_ref().map(AsFd::as_fd);
+        match self.client {
+            Client::Unwatched => {}
+            Client::Open => {
+                add(Source::Client, client, PollFlags::from_bits_retain(libc::POLLRDHUP));
+            }
+            // Errors and full hang-ups are told unasked; the half-close is known.
+            Client::HalfClosed(_) => add(Source::Client, client, PollFlags::empty()),
+        }
+        (sources, fds)
+    }
+
+    fn serve(
+        &mut self,
+        source: Source,
+        parts: &mut Supervised<'_>,
+        sink: &mut Option<Box<dyn OutputSink>>,
+    ) -> io::Result<()> {
+        match source {
+            Source::Stdout => self.captured(parts.stdout.turn(sink)?),
+            Source::Stderr => self.captured(parts.stderr.turn(sink)?),
+            Source::Stdin => parts.feed.iter_mut().for_each(Feed::write),
+            Source::Input => parts.feed.iter_mut().for_each(Feed::read),
+            Source::Cancel => self.observed.cut(Cut::Cancelled),
+            // The status was read before; a dead init ends the loop; room is asked for anew.
+            Source::Status | Source::Process | Source::Room | Source::Client => {}
+        }
+        Ok(())
+    }
+
+    fn captured(&mut self, progress: Progress) {
+        if progress == Progress::Overflowed && self.observed.cut.is_none() {
+            // Even a program that has ended by now wrote more than it may.
+            self.observed.cut = Some((Cut::Output, Instant::now()));
+        }
+    }
+
+    /// Takes every message that has arrived.
+    fn listen(&mut self, parts: &mut Supervised<'_>) -> io::Result<()> {
+        while let Some(message) = parts.status.next()? {
+            match message {
+                Message::Ready { at_ns } => self.observed.started = Some(instant_of(at_ns)),
+                Message::Failed { step, errno } => {
+                    self.observed.failed.get_or_insert((step, errno));
+                }
+                Message::Ended { status, at_ns } => {
+                    self.observed.ended.get_or_insert((status, instant_of(at_ns)));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn client_moved(&mut self, flags: PollFlags) {
+        if flags.intersects(PollFlags::POLLERR | PollFlags::POLLHUP | PollFlags::POLLNVAL) {
+            self.client = Client::Unwatched;
+            self.observed.cut(Cut::Cancelled);
+        } else if matches!(self.client, Client::Open) {
+            self.client = Client::HalfClosed(Deadline::after(HANGUP_GRACE));
+        }
+    }
+
+    /// Ends the box when one of its times is up.
+    fn look_at_clocks(&mut self, parts: &Supervised<'_>) {
+        if self.observed.ended.is_some() {
+            return;
+        }
+        let Some(started) = self.observed.started else {
+            self.observed.setup_timed_out = self.setup.passed();
+            return;
+        };
+        if Deadline::at(started, parts.limits.wall).passed() {
+            self.observed.cut(Cut::WallTime);
+        }
+        if matches!(self.client, Client::HalfClosed(gone) if gone.passed()) {
+            self.client = Client::Unwatched;
+            self.observed.cut(Cut::Cancelled);
+        }
+        self.look_at_cpu(parts);
+    }
+
+    fn look_at_cpu(&mut self, parts: &Supervised<'_>) {
+        let Some(cpu_max) = parts.limits.cpu_total_max else { return };
+        if self.next_cpu_look.is_some_and(|look| !look.passed()) {
+            return;
+        }
+        let Some(used) = parts.group.and_then(BoxGroup::cpu_time) else { return };
+        match cpu_max.checked_sub(used) {
+            None | Some(Duration::ZERO) => self.observed.cut(Cut::CpuTime),
+            Some(left) => {
+                // All CPUs busy use it up no sooner than this.
+                let cpus = std::thread::available_parallelism()
+                    .map_or(1, |n| u32::try_from(n.get()).unwrap_or(1));
+                self.next_cpu_look = Some(Deadline::after((left / cpus).max(CPU_LOOK_MIN)));
+            }
+        }
+    }
+
+    /// How long nothing can become due.
+    fn next_wake(&self, limits: &Limits) -> Duration {
+        let Some(started) = self.observed.started else { return self.setup.remaining() };
+        if self.observed.ended.is_some() {
+            // Only the init's own end is missing.
+            return kill::KILL_WAIT;
+        }
+        let mut wake = Deadline::at(started, limits.wall).remaining();
+        if let Client::HalfClosed(gone) = self.client {
+            wake = wake.min(gone.remaining());
+        }
+        if let Some(look) = self.next_cpu_look.filter(|_| limits.cpu_total_max.is_some()) {
+            wake = wake.min(look.remaining());
+        }
+        wake
+    }
+
+    /// What was still in the pipes when the last writer died.
+    fn last_words(
+        &mut self,
+        parts: &mut Supervised<'_>,
+        sink: &mut Option<Box<dyn OutputSink>>,
+    ) -> io::Result<()> {
+        self.listen(parts)?;
+        for capture in [&mut parts.stdout, &mut parts.stderr] {
+            if capture.drain(sink)? == Progress::Overflowed && self.observed.cut.is_none() {
+                self.observed.cut = Some((Cut::Output, Instant::now()));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The instant at which `CLOCK_MONOTONIC` read `at_ns`, the clock instants are of.
+fn instant_of(at_ns: u64) -> Instant {
+    let now = Instant::now();
+    let Ok(clock) = clock_gettime(ClockId::CLOCK_MONOTONIC) else { return now };
+    let ago = Duration::from(clock).saturating_sub(Duration::from_nanos(at_ns));
+    now.checked_sub(ago).unwrap_or(now)
+}

@@ -1,0 +1,191 @@
+//! Which languages can be run here: workspace, command, toolchain.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::CString;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::base::cancel::CancelToken;
+use crate::executor::{Job, Sandboxed};
+use crate::lang::{Language, LanguageTable, Resolver};
+use crate::sandbox::HostId;
+use crate::spec::{
+    Limits, NotStarted, Outcome, RunReport, RunSpec, StdinSource, Watch, WorkspaceFill,
+};
+
+/// How long looking for every toolchain, or asking one for its version, may take.
+const LOOK_WAIT: Duration = Duration::from_secs(20);
+/// What programs of a box find on their PATH.
+const BOX_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
+/// Where languages find their workspaces.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Workspaces {
+    /// Every slug uses this directory, and brings its own toolchain: a
+    /// one-language image.
+    One(PathBuf),
+    /// Slug `x` uses the directory `x` below this one.
+    PerLanguage(PathBuf),
+}
+
+impl Workspaces {
+    /// The workspace of `slug`.
+    pub fn directory(&self, slug: &str) -> PathBuf {
+        match self {
+            Self::One(directory) => directory.clone(),
+            Self::PerLanguage(directory) => directory.join(slug),
+        }
+    }
+}
+
+/// The languages of this service, and what is missing for each.
+#[derive(Debug)]
+pub struct Languages {
+    table: LanguageTable,
+    workspaces: Workspaces,
+    resolver: Resolver,
+    /// Executables that some language requires and the box lacks.
+    missing: BTreeSet<String>,
+}
+
+/// One language as `cofferdam langs` tells it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LanguageStatus {
+    /// The slug.
+    pub slug: String,
+    /// The folder posted files go to.
+    pub folder: String,
+    /// The solution's name in it, then the checker's where one is required.
+    pub files: Vec<String>,
+    /// Whether `checker_text` is required.
+    pub checker_required: bool,
+    /// The toolchain's version line and the resolved command, or what is missing.
+    pub available: Result<(String, String), String>,
+}
+
+impl Languages {
+    /// Looks for every toolchain inside a box: one that only the host can see
+    /// is of no use to a run.
+    pub fn look(
+        table: LanguageTable,
+        workspaces: Workspaces,
+        resolver: Resolver,
+        executor: &Sandboxed,
+        host_id: &HostId,
+    ) -> Result<Self, NotStarted> {
+        let wanted: BTreeSet<&str> =
+            table.iter().flat_map(|language| &language.requires).map(String::as_str).collect();
+        let missing = match workspaces {
+            Workspaces::One(_) => BTreeSet::new(),
+            Workspaces::PerLanguage(_) => missing_executables(&wanted, executor, host_id)?,
+        };
+        Ok(Self { table, workspaces, resolver, missing })
+    }
+
+    /// The language of that slug, if there is one.
+    pub fn get(&self, slug: &str) -> Option<&Language> {
+        self.table.get(slug)
+    }
+
+    /// The workspace a run of `language` gets a copy of, and what it runs
+    /// there; otherwise what is missing.
+    pub fn command(&self, language: &Language) -> Result<(PathBuf, String), String> {
+        let workspace = self.workspaces.directory(&language.slug);
+        let command = self.resolver.resolve(&workspace).map_err(|error| error.to_string())?;
+        match language.requires.iter().find(|name| self.missing.contains(*name)) {
+            Some(name) => Err(format!("{name} is not installed where runs can see it")),
+            None => Ok((workspace, command.to_string())),
+        }
+    }
+
+    /// Everything about every language, versions asked for in boxes.
+    pub fn status(&self, executor: &Sandboxed, host_id: &HostId) -> Vec<LanguageStatus> {
+        self.table.iter().map(|language| self.status_of(language, executor, host_id)).collect()
+    }
+
+    fn status_of(
+        &self,
+        language: &Language,
+        executor: &Sandboxed,
+        host_id: &HostId,
+    ) -> LanguageStatus {
+        let available = self.command(language).and_then(|(_, command)| {
+            let version = version(language, executor, host_id)?;
+            Ok((version, command))
+        });
+        let names = [Some(&language.solution), language.checker.as_ref()];
+        LanguageStatus {
+            slug: language.slug.clone(),
+            folder: language.folder.to_string(),
+            files: names.into_iter().flatten().map(|path| path.file_name().to_owned()).collect(),
+            checker_required: language.checker.is_some(),
+            available,
+        }
+    }
+}
+
+/// The environment of every run: nothing of the service's own but what is
+/// allowed by name in `passed`.
+pub fn environment(language: Option<&Language>, passed: &BTreeMap<String, String>) -> Vec<CString> {
+    let own = [("HOME", "/tmp/home"), ("LANG", "C.UTF-8"), ("PATH", BOX_PATH), ("TMPDIR", "/tmp")];
+    let mut variables: BTreeMap<&str, &str> = own.into();
+    variables.extend(
+        language.iter().flat_map(|language| &language.env).map(|(k, v)| (k.as_str(), v.as_str())),
+    );
+    variables.extend(passed.iter().map(|(key, value)| (key.as_str(), value.as_str())));
+    // A NUL cannot be in a variable: it came from an environment or from a table that refuses it.
+    variables
+        .iter()
+        .filter_map(|(key, value)| CString::new(format!("{key}={value}")).ok())
+        .collect()
+}
+
+/// One box asks its shell for all of them.
+fn missing_executables(
+    wanted: &BTreeSet<&str>,
+    executor: &Sandboxed,
+    host_id: &HostId,
+) -> Result<BTreeSet<String>, NotStarted> {
+    const SCRIPT: &str = r#"for name; do command -v "$name" >/dev/null || echo "$name"; done"#;
+    let argv: Vec<&str> =
+        ["sh", "-c", SCRIPT, "sh"].into_iter().chain(wanted.iter().copied()).collect();
+    let report = run_in_box(&argv, None, executor, host_id)?;
+    Ok(report.stdout.text().lines().map(str::to_owned).collect())
+}
+
+/// The first line the version command prints.
+fn version(language: &Language, executor: &Sandboxed, host_id: &HostId) -> Result<String, String> {
+    let argv: Vec<&str> = language.version.iter().map(String::as_str).collect();
+    let report =
+        run_in_box(&argv, Some(language), executor, host_id).map_err(|error| error.to_string())?;
+    let (stdout, stderr) = (report.stdout.text(), report.stderr.text());
+    let line = stdout.lines().chain(stderr.lines()).map(str::trim).find(|line| !line.is_empty());
+    match (report.outcome, line) {
+        (Outcome::Exited { code: 0 }, Some(line)) => Ok(line.to_owned()),
+        (outcome, line) => {
+            Err(format!("`{}` {}: {}", argv.join(" "), outcome.word(), line.unwrap_or("no output")))
+        }
+    }
+}
+
+fn run_in_box(
+    argv: &[&str],
+    language: Option<&Language>,
+    executor: &Sandboxed,
+    host_id: &HostId,
+) -> Result<RunReport, NotStarted> {
+    let cancel = CancelToken::new()
+        .map_err(|error| crate::spec::SetupFailure::from_io("eventfd", &error))?;
+    let spec = RunSpec {
+        argv: argv.iter().filter_map(|word| CString::new(*word).ok()).collect(),
+        env: environment(language, &BTreeMap::new()),
+        workdir: Path::new("/workspace").into(),
+        stdin: StdinSource::Null,
+        limits: Limits::default().with_wall(LOOK_WAIT),
+        workspace: WorkspaceFill::Own,
+        binds: Vec::new(),
+        tmpfs: Vec::new(),
+    };
+    let job = Job { template: None, files: &[], spec };
+    executor.run(job, host_id, &Watch { cancel, client: None }, None)
+}
