@@ -81,6 +81,16 @@ pub struct ControlSupport {
     pub reason: Option<String>,
 }
 
+impl ControlSupport {
+    pub(super) fn given(by: CgroupVersion) -> Self {
+        Self { by: Some(by), reason: None }
+    }
+
+    pub(super) fn missing(reason: String) -> Self {
+        Self { by: None, reason: Some(reason) }
+    }
+}
+
 /// What this host's cgroups can do for a box.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CgroupSupport {

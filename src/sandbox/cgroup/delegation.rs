@@ -2,11 +2,12 @@
 //!
 //! A group of version 2 may hold processes or hand controllers to children,
 //! not both (its root may). So where our own group holds us, as in a container
-//! or a systemd service, we move into a leaf below it first. Nobody else is
-//! ever moved, and no group's `cgroup.subtree_control` is written but our own
-//! and those we made.
-
-use nix::errno::Errno;
+//! or a systemd service, we first move into a leaf below it. This is not left
+//! to the kernel's EBUSY: pids and cpu it hands down from a group with
+//! processes too, but then makes of the children domains that take nobody.
+//!
+//! Nobody else is ever moved, and no group's `cgroup.subtree_control` is
+//! written but our own and those we made.
 
 use super::control::Control;
 use super::directory::{CgroupError, Directory};
@@ -38,9 +39,16 @@ impl Delegation {
         if offered.is_empty() {
             return delegation;
         }
-        let mut switched = Switched::on(own, &offered);
-        if switched.met_processes {
-            switched = delegation.move_out_and_switch(own, top, &offered, switched);
+        if !is_root(own) {
+            if let Err(reason) = move_out(own, top) {
+                delegation.refuse_all(&reason);
+                return delegation;
+            }
+            delegation.moved = Some(Vec::new());
+        }
+        let switched = Switched::on(own, &offered);
+        if let Some(by_us) = &mut delegation.moved {
+            by_us.clone_from(&switched.by_us);
         }
         delegation.note(&switched);
         let below = Switched::on(top, &switched.now_on);
@@ -99,26 +107,6 @@ impl Delegation {
         usable
     }
 
-    fn move_out_and_switch(
-        &mut self,
-        own: &Directory,
-        top: &Directory,
-        offered: &[&'static str],
-        before: Switched,
-    ) -> Switched {
-        let moved = top.make_child(SUPERVISOR).and_then(|leaf| leaf.write(PROCESSES, "0"));
-        if let Err(error) = moved {
-            // An empty leaf is in nobody's way; the top's removal reports it.
-            let _ = top.remove_child(SUPERVISOR);
-            self.refuse_all(&format!("cannot leave our own group: {error}"));
-            return before;
-        }
-        let mut after = Switched::on(own, offered);
-        after.by_us.extend(before.by_us);
-        self.moved = Some(after.by_us.clone());
-        after
-    }
-
     fn note(&mut self, switched: &Switched) {
         for (controller, reason) in &switched.refused {
             if self.refusal(controller).is_none() {
@@ -140,8 +128,6 @@ struct Switched {
     /// Those of them that were not before.
     by_us: Vec<&'static str>,
     refused: Vec<(&'static str, String)>,
-    /// Whether processes that live in the group were in the way.
-    met_processes: bool,
 }
 
 impl Switched {
@@ -162,21 +148,39 @@ impl Switched {
             };
             match result {
                 Ok(true) => switched.now_on.push(controller),
-                Ok(false) => switched.refuse(controller, group, "taken, but not on afterwards"),
-                Err(error) if error.errno == Errno::EBUSY => {
-                    switched.met_processes = true;
-                    switched.refuse(controller, group, "EBUSY, processes live in that group");
+                Ok(false) => {
+                    let file = group.path().join(HANDED_DOWN);
+                    let reason = format!("{}: taken, but not on afterwards", file.display());
+                    switched.refused.push((controller, reason));
                 }
                 Err(error) => switched.refused.push((controller, error.to_string())),
             }
         }
         switched
     }
+}
 
-    fn refuse(&mut self, controller: &'static str, group: &Directory, why: &str) {
-        let file = group.path().join(HANDED_DOWN);
-        self.refused.push((controller, format!("{}: {why}", file.display())));
+/// Whether this is the root of the whole hierarchy, which announces no events;
+/// what a cgroup namespace shows as `/` is not.
+fn is_root(group: &Directory) -> bool {
+    !group.has("cgroup.events")
+}
+
+/// Moves this process, all its threads, from `own` to a leaf below `top`. An
+/// error says in words why not; then it stays where it was.
+fn move_out(own: &Directory, top: &Directory) -> Result<(), String> {
+    let ourselves = std::process::id().to_string();
+    let living_here = own.read(PROCESSES).map_err(|error| error.to_string())?;
+    if living_here.lines().any(|process| process != ourselves) {
+        let own = own.path().display();
+        return Err(format!("{own}/{PROCESSES}: other processes live in our own group"));
     }
+    let leaf = top.make_child(SUPERVISOR).map_err(|error| error.to_string())?;
+    leaf.write(PROCESSES, "0").map_err(|error| {
+        // A leaf that stays is in nobody's way; the top's removal reports it.
+        let _ = top.remove_child(SUPERVISOR);
+        error.to_string()
+    })
 }
 
 fn switch_off(group: &Directory, controllers: &[&str]) -> Result<(), CgroupError> {

@@ -14,8 +14,10 @@ use nix::errno::Errno;
 use super::control::CgroupVersion;
 use super::directory::{Calls, Directory};
 
-/// The number of the process under test.
-pub(super) const OURSELVES: &str = "4242";
+/// The line of `cgroup.procs` that is the process under test.
+pub(super) fn ourselves() -> String {
+    format!("{}\n", std::process::id())
+}
 
 #[derive(Debug)]
 pub(super) struct FakeKernel {
@@ -88,16 +90,26 @@ impl FakeKernel {
     fn populate(&self, group: &Path, controllers: &str) {
         fs::create_dir_all(group).unwrap();
         let missing = self.missing.lock().unwrap().clone();
-        let plain = [
+        let everywhere = [
             ("cgroup.procs", ""),
             ("cgroup.subtree_control", "\n"),
+            ("cpu.stat", "usage_usec 1500\nuser_usec 1000\n"),
+        ];
+        let below_the_root = [
+            ("cgroup.type", "domain\n"),
             ("cgroup.kill", ""),
             ("cgroup.freeze", "0\n"),
             ("cgroup.events", "populated 0\nfrozen 0\n"),
-            ("cpu.stat", "usage_usec 1500\nuser_usec 1000\n"),
         ];
+        let below_the_root = below_the_root.into_iter().filter(|_| !self.is_root(group));
+        let v1: &[_] = if group.starts_with(self.path("v1")) { V1_FILES } else { &[] };
         let of_controllers = controllers.split_whitespace().flat_map(files_of);
-        for (file, text) in plain.into_iter().chain(of_controllers) {
+        for (file, text) in everywhere
+            .into_iter()
+            .chain(below_the_root)
+            .chain(of_controllers)
+            .chain(v1.iter().copied())
+        {
             if !missing.contains(&file) && !group.join(file).exists() {
                 fs::write(group.join(file), text).unwrap();
             }
@@ -115,7 +127,8 @@ impl FakeKernel {
         if !read("cgroup.controllers").split_whitespace().any(|offered| offered == name) {
             return Err(Errno::ENOENT);
         }
-        if sign == "+" && !read("cgroup.procs").is_empty() && !self.is_root(group) {
+        let has_processes = !read("cgroup.procs").is_empty() && !self.is_root(group);
+        if sign == "+" && has_processes && name == "memory" {
             return Err(Errno::EBUSY);
         }
         let on = read("cgroup.subtree_control");
@@ -129,12 +142,20 @@ impl FakeKernel {
                 return Err(Errno::EBUSY);
             }
             self.populate(&child, &on.join(" "));
+            if has_processes && !on.is_empty() {
+                // The group has become the root of a threaded subtree.
+                fs::write(child.join("cgroup.type"), "domain invalid\n").unwrap();
+            }
         }
         fs::write(group.join("cgroup.subtree_control"), on.join(" ") + "\n").unwrap();
         Ok(())
     }
 
     fn enter(&self, group: &Path) -> Result<(), Errno> {
+        let kind = fs::read_to_string(group.join("cgroup.type")).unwrap_or_default();
+        if kind.trim() == "domain invalid" {
+            return Err(Errno::EOPNOTSUPP);
+        }
         let hands_down = fs::read_to_string(group.join("cgroup.subtree_control")).unwrap();
         if !hands_down.trim().is_empty() && !self.is_root(group) {
             return Err(Errno::EBUSY);
@@ -143,12 +164,10 @@ impl FakeKernel {
         while let Some(left) = groups.pop() {
             groups.extend(children(&left));
             let procs = fs::read_to_string(left.join("cgroup.procs")).unwrap();
-            let others: String =
-                procs.lines().filter(|id| *id != OURSELVES).map(|id| format!("{id}\n")).collect();
-            fs::write(left.join("cgroup.procs"), others).unwrap();
+            fs::write(left.join("cgroup.procs"), procs.replace(&ourselves(), "")).unwrap();
         }
         let procs = fs::read_to_string(group.join("cgroup.procs")).unwrap();
-        fs::write(group.join("cgroup.procs"), procs + OURSELVES + "\n").unwrap();
+        fs::write(group.join("cgroup.procs"), procs + &ourselves()).unwrap();
         Ok(())
     }
 }
@@ -172,6 +191,10 @@ impl Calls for FakeKernel {
         }
         let controllers = fs::read_to_string(parent.path().join("cgroup.subtree_control")).unwrap();
         self.populate(&group, controllers.trim());
+        let kind = fs::read_to_string(parent.path().join("cgroup.type")).unwrap_or_default();
+        if kind.contains("threaded") || kind.contains("invalid") {
+            fs::write(group.join("cgroup.type"), "domain invalid\n").unwrap();
+        }
         Ok(())
     }
 
@@ -205,6 +228,17 @@ impl Calls for FakeKernel {
         fs::remove_dir_all(group).map_err(|_| Errno::EIO)
     }
 }
+
+/// A version 1 group here has every controller's files.
+const V1_FILES: &[(&str, &str)] = &[
+    ("tasks", ""),
+    ("memory.limit_in_bytes", "-1\n"),
+    ("memory.memsw.limit_in_bytes", "-1\n"),
+    ("pids.max", "max\n"),
+    ("cpu.cfs_period_us", "100000\n"),
+    ("cpu.cfs_quota_us", "-1\n"),
+    ("cpuacct.usage", "2500000\n"),
+];
 
 fn children(group: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(group).unwrap().map(|entry| entry.unwrap().path());

@@ -32,10 +32,15 @@ impl Hierarchy {
     }
 
     /// Makes our top directory in the unified hierarchy and takes there every
-    /// control it can give.
+    /// control it can give. `EOPNOTSUPP` below a threaded group, where no new
+    /// group can hold a process.
     pub(super) fn v2(calls: Arc<dyn Calls>, own: &Path, name: &str) -> Result<Self, CgroupError> {
         let mut made = Self::make(calls, own, name)?;
         made.delegation = Delegation::obtain(&made.own, &made.top);
+        if made.top.read("cgroup.type").is_ok_and(|kind| kind.trim_end() == "domain invalid") {
+            let path = made.top.path().join("cgroup.type");
+            return Err(CgroupError { path, errno: Errno::EOPNOTSUPP });
+        }
         let gives = |control: &Control| match control {
             Control::CpuTime => made.top.has("cpu.stat"),
             Control::Kill => made.top.has("cgroup.kill") || made.top.has("cgroup.freeze"),

@@ -28,6 +28,8 @@ mod host_tests;
 #[cfg(test)]
 mod host_v1_tests;
 #[cfg(test)]
+mod shared_v1_tests;
+#[cfg(test)]
 mod unified_tests;
 
 pub use box_group::BoxGroup;

@@ -1,6 +1,7 @@
 //! The part of the host's cgroup trees that this process uses.
 
-use std::fs;
+use std::fs::File;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -21,6 +22,9 @@ pub(super) const NAME_PREFIX: &str = "cofferdam-";
 
 const NAME_BYTES_MAX: usize = 64;
 
+/// A mount table longer than this (100,000 mounts) is read only in part.
+const TEXT_BYTES_MAX: u64 = 16 << 20;
+
 /// Our top directories, one in each hierarchy that gives boxes something.
 /// Made once; it outlives the boxes made below it.
 #[derive(Debug)]
@@ -40,11 +44,11 @@ impl CgroupTree {
     /// 64 letters, digits, `-` and `_`, or is in use.
     pub fn open(instance: &str) -> Result<Self, SetupFailure> {
         let read = |path: &str| {
-            fs::read_to_string(path).map_err(|e| SetupFailure::from_io(format!("read {path}"), &e))
+            read_text(path).map_err(|e| SetupFailure::from_io(format!("read {path}"), &e))
         };
         let layout = Layout::parse(&read("/proc/self/mountinfo")?, &read("/proc/self/cgroup")?);
         // A kernel without swap has no such file; the first line is a heading.
-        let swaps = fs::read_to_string("/proc/swaps").unwrap_or_default();
+        let swaps = read_text("/proc/swaps").unwrap_or_default();
         let kernel: Arc<dyn Calls> = Arc::new(Kernel);
         Self::open_on(&layout, swaps.lines().count() > 1, &kernel, instance)
     }
@@ -68,12 +72,11 @@ impl CgroupTree {
                 Err(reason) => Some(reason.as_str()),
             };
             *support.of_mut(control) = match no_v2 {
-                None => ControlSupport { by: Some(CgroupVersion::V2), reason: None },
+                None => ControlSupport::given(CgroupVersion::V2),
                 Some(no_v2) => match take_from_v1(&mut v1, layout, calls, &name, control)? {
-                    Ok(()) => ControlSupport { by: Some(CgroupVersion::V1), reason: None },
+                    Ok(()) => ControlSupport::given(CgroupVersion::V1),
                     Err(no_v1) => {
-                        let reason = format!("cgroup2: {no_v2}; cgroup1: {no_v1}");
-                        ControlSupport { by: None, reason: Some(reason) }
+                        ControlSupport::missing(format!("cgroup2: {no_v2}; cgroup1: {no_v1}"))
                     }
                 },
             };
@@ -114,7 +117,7 @@ impl CgroupTree {
     }
 
     /// Our top directories, the one to sweep first at the front. Recorded, they
-    /// let a later process [`sweep`](super::sweep) what this one left.
+    /// let a later process [`sweep`](fn@super::sweep) what this one left.
     pub fn directories(&self) -> Vec<PathBuf> {
         self.hierarchies.iter().map(|hierarchy| hierarchy.top().path().to_owned()).collect()
     }
@@ -125,6 +128,14 @@ impl CgroupTree {
         let results: Vec<_> = self.hierarchies.iter_mut().map(|h| h.close(deadline)).collect();
         results.into_iter().collect()
     }
+}
+
+/// The text of a file of `/proc`. Mount points need not be UTF-8; the ones that
+/// are not, we cannot use but read past.
+fn read_text(path: &str) -> io::Result<String> {
+    let mut bytes = Vec::new();
+    File::open(path)?.take(TEXT_BYTES_MAX).read_to_end(&mut bytes)?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 /// Has boxes take `control` from version 1; the inner error says why not.
