@@ -300,13 +300,13 @@ impl Sandbox {
 
 impl Drop for Sandbox {
     fn drop(&mut self) {
-        for directory in self.cgroups.directories() {
-            if let Err(error) = cgroup::sweep(&directory, Deadline::after(SWEEP_WAIT)) {
-                log::error!("remove {}: {error}", directory.display());
-            }
-        }
-        if let Err(error) = self.instance.unregister() {
-            log::error!("unregister: {error}");
+        // Whatever does not go now stays registered, for the next start to sweep.
+        let forgotten =
+            self.cgroups.close(Deadline::after(SWEEP_WAIT)).map_err(|error| error.to_string());
+        let forgotten =
+            forgotten.and_then(|()| self.instance.unregister().map_err(|error| error.to_string()));
+        if let Err(error) = forgotten {
+            log::error!("close sandbox {}: {error}", self.instance.id());
         }
     }
 }

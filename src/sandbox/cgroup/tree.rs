@@ -124,7 +124,7 @@ impl CgroupTree {
 
     /// Removes the top directories, after the last box; where this process
     /// moved, it goes back. All are tried; the first error is returned.
-    pub fn close(mut self, deadline: Deadline) -> Result<(), CgroupError> {
+    pub fn close(&mut self, deadline: Deadline) -> Result<(), CgroupError> {
         let results: Vec<_> = self.hierarchies.iter_mut().map(|h| h.close(deadline)).collect();
         results.into_iter().collect()
     }
