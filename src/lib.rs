@@ -4,5 +4,7 @@
 //! `base` < `spec` < {`sandbox`, `lang`, `workspace`} < `executor` < `service` < {`http`, `cli`}.
 
 pub mod base;
+pub mod config;
+pub mod http;
 pub mod service;
 pub mod spec;
