@@ -8,8 +8,8 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use axum::body::{Body, Bytes};
+use axum::http::HeaderValue;
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
-use axum::http::{HeaderMap, HeaderValue};
 use axum::response::Response;
 use hyper::body::{Body as HttpBody, Frame};
 use serde_json::json;
@@ -25,11 +25,6 @@ use crate::spec::Stream;
 /// How long the answer's head waits for a sign that the run has started, so
 /// that a failure before it is an ordinary HTTP error.
 const START_WITHIN: Duration = Duration::from_secs(1);
-
-/// Whether the client asked for events.
-pub fn is_wanted(headers: &HeaderMap) -> bool {
-    super::router::accepts(headers, "text/event-stream")
-}
 
 /// The events of one run, made as the client reads them.
 struct EventStream {

@@ -24,6 +24,8 @@ struct State {
     turn: Turn,
     /// What was found of a head that hyper was shown and has not yet announced.
     shown: Option<Result<(), HeadFault>>,
+    /// Whether bytes were written since the last flush.
+    written: bool,
     /// Since when the socket has had no room for the answer.
     blocked_since: Option<Instant>,
     /// Whether any progress of the answer counts, not only its end.
@@ -42,6 +44,7 @@ impl Exchange {
         Self(Arc::new(Mutex::new(State {
             turn: Turn::Idle(now),
             shown: None,
+            written: false,
             blocked_since: None,
             streaming: false,
             unanswered: None,
@@ -81,6 +84,7 @@ impl Exchange {
     /// The socket took some bytes.
     pub fn wrote(&self) {
         let mut state = self.lock();
+        state.written = true;
         if state.streaming {
             state.blocked_since = None;
         }
@@ -91,9 +95,13 @@ impl Exchange {
         self.lock().blocked_since.get_or_insert(now);
     }
 
-    /// Everything hyper had to write is with the kernel.
+    /// Everything hyper had to write is with the kernel. hyper says so again
+    /// whenever it is polled, which is no sign of life.
     pub fn flushed(&self, now: Instant) {
         let mut state = self.lock();
+        if !std::mem::take(&mut state.written) {
+            return;
+        }
         state.blocked_since = None;
         if let Turn::Idle(since) = &mut state.turn {
             *since = now;
@@ -153,7 +161,8 @@ mod tests {
         exchange.blocked(second(25));
         assert_eq!(exchange.due(&limits), Some(second(21) + ANSWER));
         exchange.flushed(second(30));
-        assert_eq!(exchange.due(&limits), Some(second(30) + IDLE));
+        exchange.flushed(second(40));
+        assert_eq!(exchange.due(&limits), Some(second(30) + IDLE), "nothing was written since");
     }
 
     #[test]
@@ -179,10 +188,13 @@ mod tests {
     fn a_request_is_in_flight_until_its_answer_is_flushed() {
         let (exchange, in_flight) = (Exchange::new(Instant::now()), InFlight::default());
         let _ = exchange.request_began(in_flight.enter());
+        exchange.wrote();
         exchange.flushed(Instant::now());
         assert_eq!(in_flight.count(), 1, "a flushed 100 Continue is no answer");
         exchange.answered(Instant::now(), false);
-        assert_eq!(in_flight.count(), 1);
+        exchange.flushed(Instant::now());
+        assert_eq!(in_flight.count(), 1, "nothing of the answer was written");
+        exchange.wrote();
         exchange.flushed(Instant::now());
         assert_eq!(in_flight.count(), 0);
     }

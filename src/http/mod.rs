@@ -1,5 +1,6 @@
 //! The HTTP front: bytes of strangers in, service values through, bytes out.
 
+mod accept;
 mod checks;
 mod chunk_scan;
 mod connection;

@@ -6,6 +6,7 @@ use axum::Extension;
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
 
+use super::accept::accepts;
 use super::connection::ClientSocket;
 use super::output_queue::{QUEUED_BYTES_MAX, output_queue};
 use super::reply::{self, Refusal};
@@ -38,7 +39,7 @@ async fn try_run(
     let asked = CheckRequest::from_json(&body, front.timeout_default, front.timeout_max)?;
     drop(body);
     let check = Arc::clone(&front.checks).admit(asked)?;
-    if !event_stream::is_wanted(&head.headers) {
+    if !accepts(&head.headers, "text/event-stream") {
         let running = RunningCheck::start(check, client, front.on_disconnect, None)?;
         return Ok(reply::from_report(&running.report().await?));
     }

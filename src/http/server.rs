@@ -173,7 +173,9 @@ impl Server {
                 log::error!("draining: a killed run is still there, leaving it");
             }
         }
-        in_flight.wait_none(Deadline::after(LAST_ANSWERS_WITHIN));
+        if !in_flight.wait_none(Deadline::after(LAST_ANSWERS_WITHIN)) {
+            log::warn!("draining: leaving {} requests unanswered", in_flight.count());
+        }
     }
 }
 
