@@ -55,13 +55,15 @@ pub async fn serve(socket: TcpStream, router: Router, limits: Arc<HttpLimits>, f
             answer(request, routes.clone(), client.clone(), exchange.clone(), flight.clone())
         }
     });
-    let connection = http1::Builder::new()
-        .half_close(true)
-        .max_buf_size(HEAD_BYTES_MAX)
-        .max_headers(HEADERS_MAX)
-        .serve_connection(gate, service);
-    let watched = Watched { connection: pin!(connection), sleep: None, exchange, limits: &limits };
-    if watched.await == Ended::ByHttp {
+    let ended = {
+        let connection = http1::Builder::new()
+            .half_close(true)
+            .max_buf_size(HEAD_BYTES_MAX)
+            .max_headers(HEADERS_MAX)
+            .serve_connection(gate, service);
+        Watched { connection: pin!(connection), sleep: None, exchange, limits: &limits }.await
+    };
+    if ended == Ended::ByHttp {
         // Closing over unread bytes would reset the connection under the answer.
         let _ = timeout(limits.linger_max, linger(&socket)).await;
     }

@@ -5,8 +5,10 @@ use std::sync::Arc;
 use axum::Extension;
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
+use tokio::task::spawn_blocking;
 
 use super::accept::accepts;
+use super::checks::RunCheck;
 use super::connection::ClientSocket;
 use super::output_queue::{QUEUED_BYTES_MAX, output_queue};
 use super::reply::{self, Refusal};
@@ -38,7 +40,7 @@ async fn try_run(
     let body = request_body::read(body, front.input_bytes_max, front.body_within).await?;
     let asked = CheckRequest::from_json(&body, front.timeout_default, front.timeout_max)?;
     drop(body);
-    let check = Arc::clone(&front.checks).admit(asked)?;
+    let check = admit(front, asked).await?;
     if !accepts(&head.headers, "text/event-stream") {
         let running = RunningCheck::start(check, client, front.on_disconnect, None)?;
         return Ok(reply::from_report(&running.report().await?));
@@ -49,4 +51,17 @@ async fn try_run(
         .map_err(|error| CheckError::Sandbox(SetupFailure::from_io("eventfd", &error)))?;
     let running = RunningCheck::start(check, client, front.on_disconnect, Some(Box::new(sink)))?;
     event_stream::respond(running, queue, front.ping_every).await
+}
+
+/// Validation may read a workspace again, so it keeps off the threads that
+/// answer probes.
+async fn admit(front: &Front, asked: CheckRequest) -> Result<RunCheck, Refusal> {
+    let checks = Arc::clone(&front.checks);
+    match spawn_blocking(move || checks.admit(asked)).await {
+        Ok(admitted) => Ok(admitted?),
+        Err(error) => {
+            log::error!("admission ended without a word: {error}");
+            Err(Refusal::Internal)
+        }
+    }
 }

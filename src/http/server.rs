@@ -23,6 +23,8 @@ use crate::config::{Config, OnDisconnect};
 
 /// Threads that serve all connections together. Runs have their own.
 const WORKER_THREADS: usize = 2;
+/// Threads that admit runs, made when needed and gone when not.
+const ADMISSION_THREADS_MAX: usize = 4;
 /// Connections the kernel keeps for us until we accept them.
 const BACKLOG_CONNECTIONS: i32 = 1024;
 /// How long accepting rests after a failure such as descriptor exhaustion.
@@ -140,7 +142,7 @@ impl Server {
     fn runtime(&self) -> io::Result<Runtime> {
         Builder::new_multi_thread()
             .worker_threads(WORKER_THREADS)
-            .max_blocking_threads(1)
+            .max_blocking_threads(ADMISSION_THREADS_MAX)
             .thread_name("http")
             .enable_all()
             .build()

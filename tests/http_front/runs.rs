@@ -99,6 +99,20 @@ fn a_busy_runner_refuses_at_once_and_stays_healthy() {
 }
 
 #[test]
+fn health_does_not_wait_for_an_admission_that_hangs() {
+    let checks = ScriptedChecks::echo();
+    let server = start(checks.clone(), settings());
+    let hold = checks.admission.lock().unwrap();
+    let mut waiting: Vec<_> = (0..6).map(|_| server.connect()).collect();
+    waiting.iter_mut().for_each(|client| client.send(post("", &body("held"))));
+    for _ in 0..20 {
+        assert_eq!(server.ask(HEALTH).status, 200);
+    }
+    drop(hold);
+    waiting.iter_mut().for_each(|client| assert_eq!(client.answer().status, 200));
+}
+
+#[test]
 fn the_slot_is_free_when_the_answer_is_read() {
     let checks = ScriptedChecks::new(1, |_, _, _| Ok(exited(0, "", "")));
     let server = start(checks, settings());

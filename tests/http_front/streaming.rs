@@ -1,5 +1,6 @@
 //! Runs as server-sent events.
 
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Mutex;
 use std::sync::mpsc;
 use std::time::Duration;
@@ -7,6 +8,8 @@ use std::time::Duration;
 use cofferdam::http::{HttpLimits, HttpSettings};
 use cofferdam::service::check_run::CheckError;
 use cofferdam::spec::{OutputSink, SetupFailure, Stream};
+
+use nix::poll::{PollFd, PollFlags, poll};
 
 use crate::support::{Client, Running, ScriptedChecks, body, exited, post, settings, start};
 
@@ -129,9 +132,7 @@ fn unlimited_output_waits_for_its_reader_and_arrives_whole() {
             while !sink.has_room() {
                 waits += 1;
                 let room = sink.room_fd().expect("a descriptor to wait for");
-                let mut fds = [nix::poll::PollFd::new(room, nix::poll::PollFlags::POLLIN)];
-                let ready = nix::poll::poll(&mut fds, 10_000_u16).unwrap();
-                assert_eq!(ready, 1, "no room for ten seconds");
+                assert!(is_readable(room, 10_000), "no room for ten seconds");
             }
             sink.take(Stream::Stdout, &[b'x'; PIECE_BYTES]);
         }
@@ -147,4 +148,33 @@ fn unlimited_output_waits_for_its_reader_and_arrives_whole() {
     assert!(events.ends_with(RESULT));
     assert_eq!(events.matches('x').count(), PIECE_BYTES * PIECES + RESULT.matches('x').count());
     assert!(peaks.recv_timeout(Duration::from_secs(10)).unwrap() > 0);
+}
+
+#[test]
+fn a_stream_that_is_not_read_ends_its_run() {
+    let (ended, ends) = mpsc::channel();
+    let checks = ScriptedChecks::new(1, move |_, watch, sink| {
+        let mut sink = sink.unwrap();
+        // As long as the reader is there: the socket's peer stays connected all the time.
+        while !is_readable(watch.cancel.as_fd(), 0) {
+            if sink.has_room() {
+                sink.take(Stream::Stdout, &[b'x'; 65_536]);
+            } else {
+                is_readable(sink.room_fd().unwrap(), 10);
+            }
+        }
+        ended.send(()).unwrap();
+        Ok(exited(0, "", ""))
+    });
+    let limits = HttpLimits { answer_within: Duration::from_millis(300), ..settings().limits };
+    let server = start(checks, HttpSettings { limits, output_bytes_max: None, ..settings() });
+    let client = ask_events(&server);
+    ends.recv_timeout(Duration::from_secs(10)).expect("the run goes on, unread");
+    drop(client);
+}
+
+/// Whether `fd` has something to read, now or within so many milliseconds.
+fn is_readable(fd: BorrowedFd<'_>, within_ms: u16) -> bool {
+    let mut fds = [PollFd::new(fd, PollFlags::POLLIN)];
+    poll(&mut fds, within_ms).unwrap() == 1
 }

@@ -26,7 +26,10 @@ pub struct ScriptedChecks {
     script: Box<Script>,
     slots: Arc<Slots>,
     draining: AtomicBool,
+    killed: AtomicBool,
     live: Mutex<Vec<CancelToken>>,
+    /// Held by a test, it makes every admission wait.
+    pub admission: Mutex<()>,
     /// How many runs were admitted.
     pub runs: AtomicUsize,
 }
@@ -47,7 +50,9 @@ impl ScriptedChecks {
             script: Box::new(script),
             slots: Slots::new(slots),
             draining: AtomicBool::new(false),
+            killed: AtomicBool::new(false),
             live: Mutex::new(Vec::new()),
+            admission: Mutex::new(()),
             runs: AtomicUsize::new(0),
         })
     }
@@ -68,6 +73,7 @@ impl ScriptedChecks {
 
 impl Checks for ScriptedChecks {
     fn admit(self: Arc<Self>, request: CheckRequest) -> Result<RunCheck, CheckError> {
+        drop(self.admission.lock().unwrap());
         if self.is_draining() {
             return Err(CheckError::Draining);
         }
@@ -80,6 +86,10 @@ impl Checks for ScriptedChecks {
         self.runs.fetch_add(1, Ordering::SeqCst);
         Ok(Box::new(move |watch, sink| {
             self.live.lock().unwrap().push(watch.cancel.clone());
+            // A run may have been admitted before the kill and begin after it.
+            if self.killed.load(Ordering::SeqCst) {
+                watch.cancel.cancel();
+            }
             let report = (self.script)(&request, watch, sink);
             drop(slot);
             report
@@ -95,6 +105,7 @@ impl Checks for ScriptedChecks {
     }
 
     fn cancel_all(&self) {
+        self.killed.store(true, Ordering::SeqCst);
         self.live.lock().unwrap().iter().for_each(CancelToken::cancel);
     }
 
