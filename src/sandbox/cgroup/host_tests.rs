@@ -73,7 +73,7 @@ pub(super) fn spawn_in(made: &BoxGroup, script: &str) -> Child {
 }
 
 /// Removes the box and its tree, and looks that nothing is left.
-pub(super) fn close(tree: CgroupTree, mut made: BoxGroup) {
+pub(super) fn close(mut tree: CgroupTree, mut made: BoxGroup) {
     let directories = tree.directories();
     made.remove(soon()).unwrap();
     drop(made);

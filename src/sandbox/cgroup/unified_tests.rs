@@ -47,7 +47,7 @@ fn container() -> Arc<FakeKernel> {
 fn in_the_hierarchys_root_controllers_are_handed_down_without_a_move() {
     let kernel = FakeKernel::new(ALL);
     kernel.put("v2/cgroup.procs", &format!("1\n{}", ourselves()));
-    let tree = open(&kernel, "v2").unwrap();
+    let mut tree = open(&kernel, "v2").unwrap();
     let support = tree.support();
     for control in
         [&support.memory, &support.processes, &support.cpu, &support.cpu_time, &support.kill]
@@ -83,7 +83,7 @@ fn what_is_on_already_is_not_written_again() {
 #[test]
 fn in_a_container_we_move_to_a_leaf_first_and_back_at_the_end() {
     let kernel = container();
-    let tree = open(&kernel, "v2/box").unwrap();
+    let mut tree = open(&kernel, "v2/box").unwrap();
     assert!(is_by_v2(&tree.support().memory), "{:?}", tree.support());
     assert!(is_by_v2(&tree.support().cpu));
     assert_eq!(kernel.text("v2/box/cofferdam-t/supervisor/cgroup.procs"), ourselves());
@@ -312,7 +312,7 @@ fn a_busy_box_is_retried_until_the_deadline_and_then_named() {
 #[test]
 fn controllers_stay_on_while_a_box_lives() {
     let kernel = container();
-    let tree = open(&kernel, "v2/box").unwrap();
+    let mut tree = open(&kernel, "v2/box").unwrap();
     let mut made = tree.create("b1", &Limits::default()).unwrap();
     assert_eq!(tree.close(now()).unwrap_err().errno, Errno::EBUSY);
     assert!(kernel.text("v2/box/cofferdam-t/cgroup.subtree_control").contains("memory"));
