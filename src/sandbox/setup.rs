@@ -21,7 +21,7 @@ use crate::spec::{
 };
 
 /// How long the boxes of a dead server may take to be cleared away at start.
-const SWEEP_WAIT: Duration = Duration::from_secs(10);
+pub(super) const SWEEP_WAIT: Duration = Duration::from_secs(10);
 /// Directories every root has one of, for the box's root to be put on until it is the root.
 const MOUNTPOINTS: [&str; 4] = ["/tmp", "/mnt", "/run", "/var"];
 
@@ -66,7 +66,7 @@ pub struct Sandbox {
 
 /// The hard process limits this process inherited: nothing can go above them.
 #[derive(Debug, Clone, Copy)]
-struct HardLimits {
+pub(super) struct HardLimits {
     open_files: u64,
     processes: u64,
 }
@@ -312,7 +312,7 @@ impl Drop for Sandbox {
 }
 
 impl HardLimits {
-    fn read() -> std::io::Result<Self> {
+    pub(super) fn read() -> std::io::Result<Self> {
         use nix::sys::resource::{Resource, getrlimit};
         Ok(Self {
             open_files: getrlimit(Resource::RLIMIT_NOFILE)?.1,
@@ -321,7 +321,7 @@ impl HardLimits {
     }
 
     /// Brings limits down to what can be set, and says so.
-    fn clamp(self, limits: &mut Limits, notes: &mut Vec<String>) {
+    pub(super) fn clamp(self, limits: &mut Limits, notes: &mut Vec<String>) {
         for (name, wanted, hard) in [
             ("open files", &mut limits.open_files_max, self.open_files),
             ("processes", &mut limits.processes_max, self.processes),
@@ -383,12 +383,12 @@ fn planned_tmpfs(spec: &RunSpec, fs: &BoxFs) -> Result<Vec<PlannedTmpfs>, SetupF
     spec.tmpfs.iter().map(plan).collect()
 }
 
-fn mountpoint() -> std::io::Result<CString> {
+pub(super) fn mountpoint() -> std::io::Result<CString> {
     let found = MOUNTPOINTS.into_iter().find(|path| Path::new(path).is_dir());
     found.map(|path| c_string(path.as_ref())).ok_or_else(|| std::io::ErrorKind::NotFound.into())
 }
 
-fn last_capability() -> std::io::Result<u32> {
+pub(super) fn last_capability() -> std::io::Result<u32> {
     let text = std::fs::read_to_string("/proc/sys/kernel/cap_last_cap")?;
     text.trim().parse().map_err(|_| std::io::ErrorKind::InvalidData.into())
 }

@@ -1,0 +1,282 @@
+//! What this host can enforce: every control tried in a child, never inferred.
+
+use std::ffi::CString;
+use std::path::Path;
+use std::time::Instant;
+
+use super::box_fs::BoxFs;
+use super::cgroup::{CgroupTree, ControlSupport};
+use super::identity::HostId;
+use super::plan::{BOX_FD, ChildPlan};
+use super::profile::Profile;
+use super::remedy::{Environment, remedy};
+use super::rootfs::RootLayout;
+use super::running::{Launch, NAMESPACES, Running};
+use super::setup::{HardLimits, last_capability, mountpoint};
+use super::state::StateDirectory;
+use super::step::Step;
+use crate::base::cancel::CancelToken;
+use crate::base::deadline::Deadline;
+use crate::spec::{Limits, NotStarted, SetupFailure, StdinSource, Watch};
+
+/// How well a control is held here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Status {
+    /// As asked for.
+    Enforced,
+    /// In a weaker way, which the reason names.
+    Degraded,
+    /// Not at all.
+    Missing,
+}
+
+impl Status {
+    /// The word of a report.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Enforced => "enforced",
+            Self::Degraded => "degraded",
+            Self::Missing => "missing",
+        }
+    }
+}
+
+/// One control and what came of trying it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Control {
+    /// Its name: `pid namespace`, `seccomp`, `memory`.
+    pub name: &'static str,
+    /// How well it is held.
+    pub status: Status,
+    /// Why, or by what.
+    pub reason: String,
+    /// What to change, where something should be.
+    pub fix: String,
+}
+
+/// What `doctor` tells.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Report {
+    /// Every control, in the order a box is made.
+    pub controls: Vec<Control>,
+    /// What kind of place this is.
+    pub environment: Environment,
+}
+
+impl Report {
+    /// Whether everything is enforced.
+    pub fn is_whole(&self) -> bool {
+        self.controls.iter().all(|control| control.status == Status::Enforced)
+    }
+}
+
+/// Tries every control of a box with `profile`'s filter.
+pub fn examine(profile: &Profile) -> Result<Report, SetupFailure> {
+    let environment = Environment::detect();
+    let failed =
+        |step: &'static str| move |error: std::io::Error| SetupFailure::from_io(step, &error);
+    let state = StateDirectory::open().map_err(failed("state directory"))?;
+    let host_id = HostId::acquire(&state).map_err(failed("host uid"))?;
+    let trial =
+        Trial { host_id, last_capability: last_capability().map_err(failed("read cap_last_cap"))? };
+    let mut found = trial.namespaces();
+    found.extend(trial.root());
+    found.extend(trial.privileges(profile));
+    found.push(process_limits().map_err(failed("read limits"))?);
+    let instance = state.register().map_err(failed("state directory"))?;
+    let mut tree = CgroupTree::open(instance.id())?;
+    found.extend(cgroup_controls(&tree));
+    let closed = tree.close(Deadline::after(super::setup::SWEEP_WAIT));
+    closed.map_err(|error| SetupFailure::from_words("cgroup", error.to_string()))?;
+    instance.unregister().map_err(failed("state directory"))?;
+    let controls = found.into_iter().map(|found| found.with_fix(environment)).collect();
+    Ok(Report { controls, environment })
+}
+
+/// A control before somebody says what to do about it.
+struct Found {
+    name: &'static str,
+    status: Status,
+    reason: String,
+}
+
+impl Found {
+    fn with_fix(self, environment: Environment) -> Control {
+        let Self { name, status, reason } = self;
+        let fix =
+            if status == Status::Enforced { String::new() } else { remedy(name, environment) };
+        Control { name, status, reason, fix }
+    }
+}
+
+/// A control that is there if its steps succeed, and `otherwise` if not.
+fn tried(name: &'static str, otherwise: Status, result: Result<(), SetupFailure>) -> Found {
+    match result {
+        Ok(()) => Found { name, status: Status::Enforced, reason: "tried".to_owned() },
+        Err(failure) => {
+            let reason = format!("{}: {}", failure.step, failure.reason);
+            Found { name, status: otherwise, reason }
+        }
+    }
+}
+
+/// What the trials share.
+struct Trial {
+    host_id: HostId,
+    last_capability: u32,
+}
+
+impl Trial {
+    fn namespaces(&self) -> Vec<Found> {
+        let alone = |flag, setup| attempt(flag, setup, Vec::new());
+        let hostname = Step::SetHostname { name: c"sandbox".to_owned() };
+        let id = self.host_id.id();
+        let map = CString::new(format!("{} {id} 1\n", super::INSIDE_ID)).unwrap_or_default();
+        let write = |file: &std::ffi::CStr, text: &CString| Step::WriteProc {
+            file: file.to_owned(),
+            text: text.clone(),
+        };
+        let user = attempt(
+            libc::CLONE_NEWPID | libc::CLONE_NEWNS,
+            vec![Step::MakeMountsPrivate, Step::MountProc],
+            vec![
+                Step::SetGid { gid: id },
+                Step::SetUid { uid: id },
+                Step::MakeDumpable,
+                Step::UnshareUser,
+                write(c"self/setgroups", &c"deny".to_owned()),
+                write(c"self/gid_map", &map),
+                write(c"self/uid_map", &map),
+            ],
+        );
+        vec![
+            tried("pid namespace", Status::Missing, alone(libc::CLONE_NEWPID, Vec::new())),
+            tried(
+                "mount namespace",
+                Status::Missing,
+                alone(libc::CLONE_NEWNS, vec![Step::MakeMountsPrivate]),
+            ),
+            tried("ipc namespace", Status::Missing, alone(libc::CLONE_NEWIPC, Vec::new())),
+            tried("uts namespace", Status::Missing, alone(libc::CLONE_NEWUTS, vec![hostname])),
+            tried(
+                "net namespace",
+                Status::Missing,
+                alone(libc::CLONE_NEWNET, vec![Step::RaiseLoopback]),
+            ),
+            tried("cgroup namespace", Status::Missing, alone(0, vec![Step::UnshareCgroup])),
+            // Without it a program sees its host uid, which is still its own.
+            tried("user namespace", Status::Degraded, user),
+        ]
+    }
+
+    fn root(&self) -> Vec<Found> {
+        let box_fs =
+            || BoxFs::create(&RootLayout::default(), &Limits::default(), self.host_id.id());
+        let root = box_fs().and_then(|fs| {
+            let mountpoint =
+                mountpoint().map_err(|error| SetupFailure::from_io("mount point", &error))?;
+            let setup = vec![
+                Step::MakeMountsPrivate,
+                Step::EnterBox { fd: BOX_FD, mountpoint },
+                Step::PivotRoot,
+            ];
+            launch(NAMESPACES, setup, Vec::new(), Some(fs))
+        });
+        let proc = attempt(
+            libc::CLONE_NEWPID | libc::CLONE_NEWNS,
+            vec![Step::MakeMountsPrivate, Step::MountProc],
+            Vec::new(),
+        );
+        vec![
+            tried("disk quota", Status::Missing, box_fs().map(drop)),
+            tried("private root", Status::Missing, root),
+            tried("private /proc", Status::Missing, proc),
+        ]
+    }
+
+    fn privileges(&self, profile: &Profile) -> Vec<Found> {
+        let id = self.host_id.id();
+        let program = |steps| attempt(0, Vec::new(), steps);
+        let drop_uid = vec![Step::DropGroups, Step::SetGid { gid: id }, Step::SetUid { uid: id }];
+        let drop_capabilities = vec![
+            Step::DropBoundingSet { last_capability: self.last_capability },
+            Step::ClearAmbientSet,
+            Step::ClearCapabilities,
+        ];
+        let filter =
+            Step::InstallFilter { name: profile.name.clone(), program: profile.filter.bytes() };
+        vec![
+            tried("uid", Status::Missing, program(drop_uid)),
+            tried("capabilities", Status::Missing, program(drop_capabilities)),
+            tried("no_new_privs", Status::Missing, program(vec![Step::NoNewPrivileges])),
+            tried("seccomp", Status::Missing, program(vec![Step::NoNewPrivileges, filter])),
+        ]
+    }
+}
+
+/// Whether the default limits fit under the hard limits this process inherited.
+fn process_limits() -> std::io::Result<Found> {
+    let mut lowered = Vec::new();
+    HardLimits::read()?.clamp(&mut Limits::default(), &mut lowered);
+    let status = if lowered.is_empty() { Status::Enforced } else { Status::Degraded };
+    let reason = if lowered.is_empty() { "tried".to_owned() } else { lowered.join("; ") };
+    Ok(Found { name: "process limits", status, reason })
+}
+
+fn cgroup_controls(tree: &CgroupTree) -> Vec<Found> {
+    let support = tree.support();
+    let found = |name, control: &ControlSupport, otherwise| {
+        let reason = control.reason.clone();
+        match (control.by, reason) {
+            (Some(version), None) => {
+                Found { name, status: Status::Enforced, reason: version.word().to_owned() }
+            }
+            (Some(_), Some(reason)) => Found { name, status: Status::Degraded, reason },
+            (None, reason) => Found { name, status: otherwise, reason: reason.unwrap_or_default() },
+        }
+    };
+    vec![
+        found("memory", &support.memory, Status::Missing),
+        // The process limit still bounds what one host uid has.
+        found("processes", &support.processes, Status::Degraded),
+        found("cpu", &support.cpu, Status::Missing),
+        // Counted from what was reaped, and killed through the init, where there is no cgroup.
+        found("cpu time", &support.cpu_time, Status::Degraded),
+        found("cgroup kill", &support.kill, Status::Degraded),
+    ]
+}
+
+fn attempt(namespaces: i32, setup: Vec<Step>, program: Vec<Step>) -> Result<(), SetupFailure> {
+    launch(namespaces, setup, program, None)
+}
+
+/// Walks the steps in a child that ends where a program would be executed.
+fn launch(
+    namespaces: i32,
+    setup: Vec<Step>,
+    mut program: Vec<Step>,
+    fs: Option<BoxFs>,
+) -> Result<(), SetupFailure> {
+    program.push(Step::ReportReady);
+    let running = Running::launch(Launch {
+        plan: ChildPlan { setup, program, guard: Vec::new() },
+        namespaces,
+        fs,
+        group: None,
+        extra: Vec::new(),
+        stdin: StdinSource::Null,
+        limits: &Limits::default(),
+        prepare_began: Instant::now(),
+    })?;
+    let cancel = CancelToken::new().map_err(|error| SetupFailure::from_io("eventfd", &error))?;
+    match running.supervise(&Watch { cancel, client: None }, None) {
+        Ok(_) => Ok(()),
+        Err(NotStarted::Setup(failure)) => Err(failure),
+        Err(NotStarted::Exec { errno }) => Err(SetupFailure::from_errno("exec", errno)),
+    }
+}
+
+/// Whether the file at `path` is there; unreadable counts as there.
+pub(super) fn exists(path: &str) -> bool {
+    Path::new(path).symlink_metadata().is_ok()
+}
