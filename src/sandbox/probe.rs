@@ -138,7 +138,7 @@ impl Trial {
         };
         let user = attempt(
             libc::CLONE_NEWPID | libc::CLONE_NEWNS,
-            vec![Step::MakeMountsPrivate, Step::MountProc],
+            own_proc(),
             vec![
                 Step::SetGid { gid: id },
                 Step::SetUid { uid: id },
@@ -182,11 +182,7 @@ impl Trial {
             ];
             launch(NAMESPACES, setup, Vec::new(), Some(fs))
         });
-        let proc = attempt(
-            libc::CLONE_NEWPID | libc::CLONE_NEWNS,
-            vec![Step::MakeMountsPrivate, Step::MountProc],
-            Vec::new(),
-        );
+        let proc = attempt(libc::CLONE_NEWPID | libc::CLONE_NEWNS, own_proc(), Vec::new());
         vec![
             tried("disk quota", Status::Missing, box_fs().map(drop)),
             tried("private root", Status::Missing, root),
@@ -244,6 +240,11 @@ fn cgroup_controls(tree: &CgroupTree) -> Vec<Found> {
         found("cpu time", &support.cpu_time, Status::Degraded),
         found("cgroup kill", &support.kill, Status::Degraded),
     ]
+}
+
+/// The steps that mount `/proc` over the host's, in a mount namespace of one's own.
+fn own_proc() -> Vec<Step> {
+    vec![Step::MakeMountsPrivate, Step::EnterDirectory { path: c"/".to_owned() }, Step::MountProc]
 }
 
 fn attempt(namespaces: i32, setup: Vec<Step>, program: Vec<Step>) -> Result<(), SetupFailure> {
