@@ -8,6 +8,7 @@ use super::identity::INSIDE_ID;
 use super::init::wire::{FIRST_FREE_FD, PLAN_FD, REGISTERS, STATUS_FD};
 use super::profile::Profile;
 use super::rootfs::{RootLayout, c_string};
+use super::seccomp::filter::Filter;
 use super::step::{Access, Register, Rlimit, Step, TREES_REGISTER};
 use crate::spec::{Limits, SetupFailure};
 
@@ -25,6 +26,8 @@ const HOSTNAME: &CStr = c"sandbox";
 pub struct PlanInput<'a> {
     /// The system-call filter, and what of `/proc` is covered.
     pub profile: &'a Profile,
+    /// What the init may still call once the program runs.
+    pub init_filter: &'a Filter,
     /// The root's layout.
     pub root: &'a RootLayout,
     /// The program and its arguments.
@@ -115,7 +118,7 @@ pub fn build(input: &PlanInput<'_>) -> Result<ChildPlan, SetupFailure> {
     Ok(ChildPlan {
         setup: setup_steps(input)?,
         program: program_steps(input),
-        guard: guard_steps(),
+        guard: guard_steps(input.init_filter),
     })
 }
 
@@ -244,14 +247,15 @@ fn user_namespace_steps(host_id: u32) -> Vec<Step> {
     ]
 }
 
-/// The init keeps its status pipe and the three calls of its profile.
-fn guard_steps() -> Vec<Step> {
+/// The init keeps its status pipe and the few calls of its own profile.
+fn guard_steps(filter: &Filter) -> Vec<Step> {
     vec![
         Step::CloseRange { first: 0, last: STATUS_FD.unsigned_abs() - 1 },
         Step::CloseFrom { first: PLAN_FD.unsigned_abs() },
         Step::MakeUndumpable,
         Step::ClearCapabilities,
         Step::NoNewPrivileges,
+        Step::InstallFilter { name: filter.name.clone(), program: filter.bytes() },
     ]
 }
 

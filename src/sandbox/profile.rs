@@ -26,8 +26,9 @@ const TEXT_BYTES_MAX: usize = 256 * 1024;
 const CHAIN_LENGTH_MAX: usize = 4;
 
 /// The profiles inside this program, by name.
-const BUILTIN: [(&str, &str); 2] = [
+const BUILTIN: [(&str, &str); 3] = [
     ("default", include_str!("../../sandbox-profiles/default.toml")),
+    ("init", include_str!("../../sandbox-profiles/init.toml")),
     ("strict-native", include_str!("../../sandbox-profiles/strict-native.toml")),
 ];
 
@@ -244,7 +245,7 @@ mod tests {
     #[test]
     fn builtin_profiles_are_found_by_name_only() {
         let names: Vec<_> = Profile::builtin_names().collect();
-        assert_eq!(names, ["default", "strict-native"]);
+        assert_eq!(names, ["default", "init", "strict-native"]);
         for name in names {
             assert_eq!(Profile::builtin(name).unwrap().name, name);
         }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use super::box_fs::BoxFs;
 use super::cgroup::{BoxGroup, GroupUsage};
 use super::child::{ChildStart, DESCRIPTORS_MAX};
-use super::classify::{Facts, classify};
+use super::classify::{Cut, Facts, classify};
 use super::clone::{Cloned, clone_vfork};
 use super::handshake::StatusPipe;
 use super::plan::ChildPlan;
@@ -214,11 +214,14 @@ fn started(observed: &Observed, plan: &ChildPlan, oom_kills: u64) -> Result<Inst
             },
         );
     }
+    if let (None, Some((Cut::Cancelled, at))) = (observed.started, observed.cut) {
+        // Whoever asked for the end gets one, not a fault of the box.
+        return Ok(at);
+    }
     observed.started.ok_or_else(|| {
-        let reason = match (observed.setup_timed_out, &observed.cut, oom_kills) {
-            (true, ..) => "took too long",
-            (_, Some(_), _) => "cancelled during set-up",
-            (.., 1..) => "the memory limit is too small for a box",
+        let reason = match (observed.setup_timed_out, oom_kills) {
+            (true, _) => "took too long",
+            (_, 1..) => "the memory limit is too small for a box",
             _ => "died during set-up",
         };
         SetupFailure::from_words("start init", reason).into()

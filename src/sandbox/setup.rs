@@ -2,16 +2,18 @@
 
 use std::ffi::CString;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use super::box_fs::BoxFs;
-use super::cgroup::{self, CgroupTree};
+use super::cgroup::{self, BoxGroup, CgroupTree};
 use super::identity::HostId;
 use super::idmap::{ExtraDescriptors, IdMaps};
 use super::plan::{self, ChildPlan, PlanInput, PlannedTmpfs, Tree};
 use super::profile::Profile;
 use super::rootfs::{self, Kind, RootLayout, c_string};
 use super::running::{Launch, NAMESPACES, Running};
+use super::seccomp::filter::Filter;
 use super::state::{Instance, StateDirectory};
 use super::step::Access;
 use crate::base::cancel::CancelToken;
@@ -52,6 +54,7 @@ pub struct SandboxConfig {
 #[derive(Debug)]
 pub struct Sandbox {
     profile: Profile,
+    init_filter: Filter,
     layout: RootLayout,
     state: StateDirectory,
     instance: Instance,
@@ -61,6 +64,7 @@ pub struct Sandbox {
     user_namespace: bool,
     hard_limits: HardLimits,
     idmaps: IdMaps,
+    boxes_started: AtomicU64,
     not_enforced: Vec<String>,
 }
 
@@ -88,6 +92,7 @@ impl Sandbox {
             layout: layout_of(&config.root, &config.profile, &private)
                 .map_err(failed("read root"))?,
             profile: config.profile,
+            init_filter: init_filter()?,
             state,
             instance,
             cgroups,
@@ -96,6 +101,7 @@ impl Sandbox {
             user_namespace: true,
             hard_limits: HardLimits::read().map_err(failed("read limits"))?,
             idmaps: IdMaps::default(),
+            boxes_started: AtomicU64::new(0),
             not_enforced: Vec::new(),
         };
         sandbox.settle()?;
@@ -203,7 +209,7 @@ impl Sandbox {
     ) -> Result<Running, SetupFailure> {
         let mut not_enforced = self.not_enforced.clone();
         self.hard_limits.clamp(&mut spec.limits, &mut not_enforced);
-        let group = self.cgroups.create(&format!("box-{}", host_id.id()), &spec.limits)?;
+        let group = self.create_group(&spec.limits)?;
         let task_files = count(group.task_files().len());
         let mut extra = ExtraDescriptors::starting_at(plan::TASKS_FD + task_files);
         let trees = self.trees(&spec, &fs, &mut extra)?;
@@ -220,6 +226,13 @@ impl Sandbox {
             prepare_began: began,
         })?;
         Ok(running.enforcing(self.enforced(), not_enforced))
+    }
+
+    /// A cgroup under a name never used before: one that would not go must not
+    /// stand in the way of the next.
+    fn create_group(&self, limits: &Limits) -> Result<BoxGroup, SetupFailure> {
+        let number = self.boxes_started.fetch_add(1, Ordering::Relaxed);
+        self.cgroups.create(&format!("box-{number}"), limits)
     }
 
     /// The template's tree, if there is one, then the binds, mount points made.
@@ -281,6 +294,7 @@ impl Sandbox {
         debug_assert_eq!(fs.tenant(), host_id.id());
         plan::build(&PlanInput {
             profile: &self.profile,
+            init_filter: &self.init_filter,
             root: &self.layout,
             argv: &spec.argv,
             env: &spec.env,
@@ -381,6 +395,13 @@ fn planned_tmpfs(spec: &RunSpec, fs: &BoxFs) -> Result<Vec<PlannedTmpfs>, SetupF
         Ok(PlannedTmpfs { target: fs.mount_point(&tmpfs.target, true)?, bytes_max })
     };
     spec.tmpfs.iter().map(plan).collect()
+}
+
+/// The filter of every box's init, part of this program.
+fn init_filter() -> Result<Filter, SetupFailure> {
+    let profile = Profile::builtin("init")
+        .map_err(|error| SetupFailure::from_words("seccomp init", error.to_string()))?;
+    Ok(profile.filter)
 }
 
 pub(super) fn mountpoint() -> std::io::Result<CString> {
