@@ -12,6 +12,7 @@ mod classify;
 mod clone;
 mod encode;
 mod handshake;
+mod host;
 pub mod identity;
 mod idmap;
 mod init;
@@ -31,7 +32,8 @@ mod supervise;
 mod sys;
 
 pub use box_fs::BoxFs;
+pub use host::RootSource;
 pub use identity::{HostId, INSIDE_ID};
 pub use kill::unkillable_total;
 pub use running::Running;
-pub use setup::{RootSource, Sandbox, SandboxConfig};
+pub use setup::{Sandbox, SandboxConfig};

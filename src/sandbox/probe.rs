@@ -6,13 +6,13 @@ use std::time::Instant;
 
 use super::box_fs::BoxFs;
 use super::cgroup::{CgroupTree, ControlSupport};
+use super::host::{HardLimits, SWEEP_WAIT, last_capability, mountpoint};
 use super::identity::HostId;
 use super::plan::{BOX_FD, ChildPlan};
 use super::profile::Profile;
 use super::remedy::{Environment, remedy};
 use super::rootfs::RootLayout;
 use super::running::{Launch, NAMESPACES, Running};
-use super::setup::{HardLimits, last_capability, mountpoint};
 use super::state::StateDirectory;
 use super::step::Step;
 use crate::base::cancel::CancelToken;
@@ -86,7 +86,7 @@ pub fn examine(profile: &Profile) -> Result<Report, SetupFailure> {
     let instance = state.register().map_err(failed("state directory"))?;
     let mut tree = CgroupTree::open(instance.id())?;
     found.extend(cgroup_controls(&tree));
-    let closed = tree.close(Deadline::after(super::setup::SWEEP_WAIT));
+    let closed = tree.close(Deadline::after(SWEEP_WAIT));
     closed.map_err(|error| SetupFailure::from_words("cgroup", error.to_string()))?;
     instance.unregister().map_err(failed("state directory"))?;
     let controls = found.into_iter().map(|found| found.with_fix(environment)).collect();
