@@ -56,12 +56,30 @@ pub struct Sandbox {
     idmaps: IdMaps,
     boxes_started: AtomicU64,
     not_enforced: Vec<String>,
+    strict: bool,
 }
 
 impl Sandbox {
     /// Clears away what dead servers left, looks at the host, and tries a
-    /// whole box. A host that cannot make one is refused here, with the step.
+    /// whole box. A host that cannot make one is refused here, with the step;
+    /// one that lacks a user namespace is made do without.
     pub fn open(config: SandboxConfig) -> Result<Self, SetupFailure> {
+        let mut sandbox = Self::open_untried(config)?;
+        if let Err(with) = sandbox.try_fill(WorkspaceFill::Own) {
+            sandbox.user_namespace = false;
+            // Where that was not the reason, the first failure is the one to tell.
+            sandbox.try_fill(WorkspaceFill::Own).map_err(|_| with.clone())?;
+            sandbox
+                .not_enforced
+                .push(format!("uid: no user namespace ({with}); programs see their host uid"));
+            sandbox.refuse_if_strict()?;
+        }
+        Ok(sandbox)
+    }
+
+    /// As [`Sandbox::open`] without the trial: for whoever makes one box, which
+    /// is then the trial.
+    pub fn open_untried(config: SandboxConfig) -> Result<Self, SetupFailure> {
         let failed =
             |step: &'static str| move |error: std::io::Error| SetupFailure::from_io(step, &error);
         let state = StateDirectory::open().map_err(failed("state directory"))?;
@@ -86,27 +104,14 @@ impl Sandbox {
             idmaps: IdMaps::default(),
             boxes_started: AtomicU64::new(0),
             not_enforced: Vec::new(),
+            strict: config.strict,
         };
-        sandbox.settle()?;
-        if config.strict && !sandbox.not_enforced.is_empty() {
-            return Err(SetupFailure::from_words(
-                "strict isolation",
-                sandbox.not_enforced.join("; "),
-            ));
-        }
+        sandbox.note_missing_controllers();
+        sandbox.refuse_if_strict()?;
         Ok(sandbox)
     }
 
-    /// Tries a box as it should be, then without its user namespace, and
-    /// notes what this host does not enforce.
-    fn settle(&mut self) -> Result<(), SetupFailure> {
-        if let Err(with) = self.try_fill(WorkspaceFill::Own) {
-            self.user_namespace = false;
-            // Where that was not the reason, the first failure is the one to tell.
-            self.try_fill(WorkspaceFill::Own).map_err(|_| with.clone())?;
-            self.not_enforced
-                .push(format!("uid: no user namespace ({with}); programs see their host uid"));
-        }
+    fn note_missing_controllers(&mut self) {
         let support = self.cgroups.support();
         for (name, control) in
             [("memory", &support.memory), ("processes", &support.processes), ("cpu", &support.cpu)]
@@ -115,6 +120,12 @@ impl Sandbox {
                 let reason = control.reason.as_deref().unwrap_or("no cgroup controller");
                 self.not_enforced.push(format!("{name}: {reason}"));
             }
+        }
+    }
+
+    fn refuse_if_strict(&self) -> Result<(), SetupFailure> {
+        if self.strict && !self.not_enforced.is_empty() {
+            return Err(SetupFailure::from_words("strict isolation", self.not_enforced.join("; ")));
         }
         Ok(())
     }

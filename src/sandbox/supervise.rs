@@ -213,7 +213,8 @@ impl Loop {
                 add(Source::Stderr, parts.stderr.pipe(), PollFlags::POLLIN);
             }
         }
-        if let Some(feed) = &parts.feed {
+        // Nothing is taken from the source for a program that may never start.
+        if let (Some(feed), Some(_)) = (&parts.feed, self.observed.started) {
             add(Source::Stdin, feed.pipe(), PollFlags::POLLOUT);
             add(Source::Input, feed.source(), PollFlags::POLLIN);
         }
