@@ -4,7 +4,9 @@
 //! `base` < `spec` < {`sandbox`, `lang`, `workspace`} < `executor` < `service` < {`http`, `cli`}.
 
 pub mod base;
+pub mod config;
 pub mod executor;
+pub mod http;
 pub mod lang;
 pub mod sandbox;
 pub mod service;

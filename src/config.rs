@@ -1,0 +1,356 @@
+//! The service's configuration: environment and flags in, one checked value or every problem out.
+
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::base::bytes::parse_bytes;
+use crate::base::duration::parse_figure;
+use crate::spec::Limits;
+
+/// Every name beginning with `RUN_` that means something here.
+const RUN_NAMES: [&str; 12] = [
+    "RUN_CONCURRENCY",
+    "RUN_CPUS",
+    "RUN_DISK_MAX",
+    "RUN_ENV_ALLOW",
+    "RUN_FILE_MAX",
+    "RUN_INPUT_MAX",
+    "RUN_MEMORY_MAX",
+    "RUN_ON_DISCONNECT",
+    "RUN_OUTPUT_MAX",
+    "RUN_PIDS_MAX",
+    "RUN_TIMEOUT_MAX",
+    "RUN_WORKSPACE",
+];
+
+/// What the command line says of it; each beats the environment.
+#[derive(Debug, Clone, Default)]
+pub struct Overrides {
+    /// `--addr HOST:PORT`.
+    pub addr: Option<String>,
+    /// `--workspace DIR`.
+    pub workspace: Option<PathBuf>,
+    /// `--langs DIR`.
+    pub langs: Option<PathBuf>,
+    /// `--rootfs DIR`.
+    pub rootfs: Option<PathBuf>,
+}
+
+/// Which workspace a request runs in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum WorkspaceChoice {
+    /// Every slug uses this directory.
+    Single(PathBuf),
+    /// Each slug uses the directory of its name below this one.
+    PerLanguage(PathBuf),
+    /// Nothing was said: `./langs` per language if it exists, else `.` for all.
+    Unset,
+}
+
+/// What becomes of a run whose client has gone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OnDisconnect {
+    /// It is killed.
+    Kill,
+    /// It goes on to its end.
+    Finish,
+}
+
+/// What to do on a host that cannot enforce everything.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Isolation {
+    /// Do without what the host lacks, and say so.
+    Best,
+    /// Refuse to start.
+    Strict,
+}
+
+/// The checked configuration.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Config {
+    /// Where to listen.
+    pub address: SocketAddr,
+    /// Whether `POST /shutdown` exists.
+    pub allow_shutdown: bool,
+    /// Runs at the same time, at least one.
+    pub concurrency: usize,
+    /// The longest request body; none for no limit.
+    pub input_bytes_max: Option<u64>,
+    /// The longest timeout a request may ask for.
+    pub timeout_max: Duration,
+    /// The bounds of a run before the language table and the request have their say.
+    pub limits: Limits,
+    /// Names of our own environment that user code sees.
+    pub env_allow: Vec<String>,
+    /// What becomes of a run whose client has gone.
+    pub on_disconnect: OnDisconnect,
+    /// How long a drain may take.
+    pub shutdown_grace: Duration,
+    /// Client connections at the same time, at least one.
+    pub connections_max: usize,
+    /// What to do on a weak host.
+    pub isolation: Isolation,
+    /// Whether request headers are logged.
+    pub debug: bool,
+    /// Which workspace a request runs in.
+    pub workspaces: WorkspaceChoice,
+    /// The root file system shown inside; the host's where none is given.
+    pub rootfs: Option<PathBuf>,
+    /// What deserves a word at the start but not a refusal.
+    pub warnings: Vec<String>,
+}
+
+/// Everything wrong with the configuration, one line a problem.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{}", .0.join("\n"))]
+pub struct Problems(pub Vec<String>);
+
+impl Config {
+    /// Reads `environment` (as of `std::env::vars_os`) and `overrides`. All
+    /// problems are found before any is reported.
+    pub fn read(
+        environment: impl IntoIterator<Item = (OsString, OsString)>,
+        overrides: &Overrides,
+    ) -> Result<Self, Problems> {
+        let mut raw = RawConfig { values: environment.into_iter().collect(), problems: Vec::new() };
+        let config = raw.check(overrides);
+        if raw.problems.is_empty() { Ok(config) } else { Err(Problems(raw.problems)) }
+    }
+}
+
+/// The environment as it came, and what was found wrong with it so far.
+struct RawConfig {
+    values: BTreeMap<OsString, OsString>,
+    problems: Vec<String>,
+}
+
+impl RawConfig {
+    fn check(&mut self, overrides: &Overrides) -> Config {
+        Config {
+            address: self.address(overrides),
+            allow_shutdown: matches!(self.text("ALLOW_SHUTDOWN"), Some("1" | "true")),
+            concurrency: self.figure("RUN_CONCURRENCY", "a whole number from 1", 10, parse_count),
+            input_bytes_max: self.figure(
+                "RUN_INPUT_MAX",
+                "a byte count, or 0 for no limit",
+                Some(1 << 20),
+                parse_optional_bytes,
+            ),
+            timeout_max: self.figure(
+                "RUN_TIMEOUT_MAX",
+                "a duration above zero, as 30s or 5m",
+                Duration::from_secs(300),
+                |text| parse_figure(text).ok().filter(|duration| !duration.is_zero()),
+            ),
+            limits: self.limits(),
+            env_allow: self.figure(
+                "RUN_ENV_ALLOW",
+                "names divided by commas or spaces",
+                Vec::new(),
+                parse_names,
+            ),
+            on_disconnect: self.figure(
+                "RUN_ON_DISCONNECT",
+                "kill or finish",
+                OnDisconnect::Kill,
+                |text| match text {
+                    "kill" => Some(OnDisconnect::Kill),
+                    "finish" => Some(OnDisconnect::Finish),
+                    _ => None,
+                },
+            ),
+            shutdown_grace: self.figure(
+                "SHUTDOWN_GRACE",
+                "a duration, as 500ms, 30s or 2m",
+                Duration::from_secs(30),
+                |text| parse_figure(text).ok(),
+            ),
+            connections_max: self.figure(
+                "HTTP_CONNECTIONS_MAX",
+                "a whole number from 1",
+                1024,
+                parse_count,
+            ),
+            isolation: self.figure(
+                "ISOLATION",
+                "best or strict",
+                Isolation::Best,
+                |text| match text {
+                    "best" => Some(Isolation::Best),
+                    "strict" => Some(Isolation::Strict),
+                    _ => None,
+                },
+            ),
+            debug: self.values.get(OsStr::new("DEBUG")).is_some_and(|v| v != "0" && v != "false"),
+            workspaces: self.workspaces(overrides),
+            rootfs: overrides.rootfs.clone().or_else(|| self.path("SANDBOX_ROOTFS")),
+            warnings: self.warnings(),
+        }
+    }
+
+    fn address(&mut self, overrides: &Overrides) -> SocketAddr {
+        let everywhere = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
+        let port = self.figure("PORT", "a port number", 4040, parse_decimal);
+        let Some(addr) = &overrides.addr else { return (everywhere, port).into() };
+        match addr.to_socket_addrs().ok().and_then(|mut found| found.next()) {
+            Some(address) => address,
+            None => {
+                self.problem("--addr", "HOST:PORT", addr);
+                (everywhere, port).into()
+            }
+        }
+    }
+
+    fn limits(&mut self) -> Limits {
+        const BYTES: &str = "a byte count above 0, as 512MiB";
+        let preset = Limits::default();
+        Limits {
+            memory_bytes_max: self.figure(
+                "RUN_MEMORY_MAX",
+                BYTES,
+                preset.memory_bytes_max,
+                parse_some_bytes,
+            ),
+            processes_max: self.figure(
+                "RUN_PIDS_MAX",
+                "a whole number from 1",
+                preset.processes_max,
+                |text| parse_decimal(text).filter(|count| *count > 0),
+            ),
+            disk_bytes_max: self.figure(
+                "RUN_DISK_MAX",
+                BYTES,
+                preset.disk_bytes_max,
+                parse_some_bytes,
+            ),
+            file_bytes_max: self.figure(
+                "RUN_FILE_MAX",
+                BYTES,
+                preset.file_bytes_max,
+                parse_some_bytes,
+            ),
+            output_bytes_max: self.figure(
+                "RUN_OUTPUT_MAX",
+                "a byte count, or 0 for no limit",
+                preset.output_bytes_max,
+                parse_optional_bytes,
+            ),
+            cpus_milli_max: self.figure(
+                "RUN_CPUS",
+                "a number of CPUs above 0, as 1.5",
+                preset.cpus_milli_max,
+                |text| parse_cpus_milli(text).map(Some),
+            ),
+            ..preset
+        }
+    }
+
+    fn workspaces(&mut self, overrides: &Overrides) -> WorkspaceChoice {
+        // Both are read in any case, so that a bad value is found in any case.
+        let (single, per_language) = (self.path("RUN_WORKSPACE"), self.path("LANGS_DIR"));
+        match (&overrides.workspace, &overrides.langs, single, per_language) {
+            (Some(_), Some(langs), ..) => {
+                let both = langs.display().to_string();
+                self.problem("--langs", "no --workspace beside it", &both);
+                WorkspaceChoice::Unset
+            }
+            (Some(workspace), None, ..) => WorkspaceChoice::Single(workspace.clone()),
+            (None, Some(langs), ..) => WorkspaceChoice::PerLanguage(langs.clone()),
+            (None, None, Some(workspace), _) => WorkspaceChoice::Single(workspace),
+            (None, None, None, Some(langs)) => WorkspaceChoice::PerLanguage(langs),
+            (None, None, None, None) => WorkspaceChoice::Unset,
+        }
+    }
+
+    /// An orchestrator injects `RUN_*` names of its own, so a strange one is not a problem.
+    fn warnings(&self) -> Vec<String> {
+        let names = self.values.keys().map(|name| name.to_string_lossy());
+        names
+            .filter(|name| name.starts_with("RUN_") && !RUN_NAMES.contains(&name.as_ref()))
+            .map(|name| format!("{name}: not a variable of ours, ignored"))
+            .collect()
+    }
+
+    fn text(&self, name: &str) -> Option<&str> {
+        self.values.get(OsStr::new(name)).and_then(|value| value.to_str())
+    }
+
+    fn path(&mut self, name: &str) -> Option<PathBuf> {
+        let value = self.values.get(OsStr::new(name))?;
+        if value.is_empty() {
+            self.problem(name, "a directory", "");
+            return None;
+        }
+        Some(PathBuf::from(value))
+    }
+
+    /// The value of `name`, or `preset` where it is not set or does not parse.
+    fn figure<T>(
+        &mut self,
+        name: &str,
+        want: &str,
+        preset: T,
+        parse: impl FnOnce(&str) -> Option<T>,
+    ) -> T {
+        let Some(value) = self.values.get(OsStr::new(name)) else { return preset };
+        if let Some(figure) = value.to_str().and_then(parse) {
+            return figure;
+        }
+        let got = value.to_string_lossy().into_owned();
+        self.problem(name, want, &got);
+        preset
+    }
+
+    fn problem(&mut self, name: &str, want: &str, got: &str) {
+        self.problems.push(format!("{name}: want {want}, got {got:?}"));
+    }
+}
+
+/// Decimal digits alone: no sign, no space.
+fn parse_decimal<T: std::str::FromStr>(text: &str) -> Option<T> {
+    text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok())?
+}
+
+fn parse_count(text: &str) -> Option<usize> {
+    parse_decimal(text).filter(|count| *count > 0)
+}
+
+fn parse_some_bytes(text: &str) -> Option<u64> {
+    parse_bytes(text).ok().filter(|bytes| *bytes > 0)
+}
+
+fn parse_optional_bytes(text: &str) -> Option<Option<u64>> {
+    parse_bytes(text).ok().map(|bytes| (bytes > 0).then_some(bytes))
+}
+
+/// `1.5` as 1500; at most three digits behind the point, and above zero.
+fn parse_cpus_milli(text: &str) -> Option<u64> {
+    let (whole, fraction) = match text.split_once('.') {
+        Some((_, "")) => return None,
+        Some(parts) => parts,
+        None => (text, ""),
+    };
+    if fraction.len() > 3 {
+        return None;
+    }
+    let milli: u64 = parse_decimal(&format!("{fraction:0<3}"))?;
+    let whole: u64 = parse_decimal(whole)?;
+    whole.checked_mul(1000)?.checked_add(milli).filter(|milli| *milli > 0)
+}
+
+fn parse_names(text: &str) -> Option<Vec<String>> {
+    let names = text.split([',', ' ']).filter(|name| !name.is_empty());
+    names.map(|name| is_variable_name(name).then(|| name.to_owned())).collect()
+}
+
+/// Whether `name` is one a shell could set.
+fn is_variable_name(name: &str) -> bool {
+    let part = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+    name.bytes().all(part) && !name.starts_with(|first: char| first.is_ascii_digit())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,176 @@
+//! What the configuration takes and refuses.
+
+use super::*;
+
+fn read(pairs: &[(&str, &str)]) -> Result<Config, Vec<String>> {
+    read_with(pairs, &Overrides::default())
+}
+
+fn read_with(pairs: &[(&str, &str)], overrides: &Overrides) -> Result<Config, Vec<String>> {
+    let environment = pairs.iter().map(|(name, value)| (name.into(), value.into()));
+    Config::read(environment, overrides).map_err(|problems| problems.0)
+}
+
+#[test]
+fn an_empty_environment_gives_the_contract_s_defaults() {
+    let config = read(&[]).unwrap();
+    let expected = Config {
+        address: "0.0.0.0:4040".parse().unwrap(),
+        allow_shutdown: false,
+        concurrency: 10,
+        input_bytes_max: Some(1_048_576),
+        timeout_max: Duration::from_secs(300),
+        limits: Limits::default(),
+        env_allow: vec![],
+        on_disconnect: OnDisconnect::Kill,
+        shutdown_grace: Duration::from_secs(30),
+        connections_max: 1024,
+        isolation: Isolation::Best,
+        debug: false,
+        workspaces: WorkspaceChoice::Unset,
+        rootfs: None,
+        warnings: vec![],
+    };
+    assert_eq!(config, expected);
+}
+
+#[test]
+fn every_variable_is_read() {
+    let config = read(&[
+        ("PORT", "8080"),
+        ("ALLOW_SHUTDOWN", "true"),
+        ("RUN_CONCURRENCY", "010"),
+        ("RUN_INPUT_MAX", "0"),
+        ("RUN_OUTPUT_MAX", "64KiB"),
+        ("RUN_TIMEOUT_MAX", "1.5m"),
+        ("RUN_MEMORY_MAX", "1GiB"),
+        ("RUN_PIDS_MAX", "64"),
+        ("RUN_DISK_MAX", "10MiB"),
+        ("RUN_FILE_MAX", "1MiB"),
+        ("RUN_CPUS", "1.5"),
+        ("RUN_ENV_ALLOW", "LANG, TZ,_x1 "),
+        ("RUN_ON_DISCONNECT", "finish"),
+        ("SHUTDOWN_GRACE", "500ms"),
+        ("HTTP_CONNECTIONS_MAX", "7"),
+        ("ISOLATION", "strict"),
+        ("DEBUG", ""),
+        ("RUN_WORKSPACE", "/w"),
+        ("SANDBOX_ROOTFS", "/r"),
+    ])
+    .unwrap();
+    assert_eq!(config.address.port(), 8080);
+    assert!(config.allow_shutdown && config.debug);
+    assert_eq!((config.concurrency, config.connections_max), (10, 7));
+    assert_eq!((config.input_bytes_max, config.timeout_max), (None, Duration::from_secs(90)));
+    let limits = Limits {
+        memory_bytes_max: 1 << 30,
+        processes_max: 64,
+        disk_bytes_max: 10 << 20,
+        file_bytes_max: 1 << 20,
+        output_bytes_max: Some(1 << 16),
+        cpus_milli_max: Some(1500),
+        ..Limits::default()
+    };
+    assert_eq!(config.limits, limits);
+    assert_eq!(config.env_allow, ["LANG", "TZ", "_x1"]);
+    assert_eq!(config.on_disconnect, OnDisconnect::Finish);
+    assert_eq!(config.shutdown_grace, Duration::from_millis(500));
+    assert_eq!(config.isolation, Isolation::Strict);
+    assert_eq!(config.workspaces, WorkspaceChoice::Single("/w".into()));
+    assert_eq!(config.rootfs, Some("/r".into()));
+}
+
+#[test]
+fn every_problem_is_told_at_once_with_what_was_wanted() {
+    let problems = read(&[
+        ("PORT", "70000"),
+        ("RUN_CONCURRENCY", "0"),
+        ("RUN_MEMORY_MAX", "much"),
+        ("RUN_WORKSPACE", ""),
+    ]);
+    assert_eq!(
+        problems.unwrap_err(),
+        [
+            r#"PORT: want a port number, got "70000""#,
+            r#"RUN_CONCURRENCY: want a whole number from 1, got "0""#,
+            r#"RUN_MEMORY_MAX: want a byte count above 0, as 512MiB, got "much""#,
+            r#"RUN_WORKSPACE: want a directory, got """#,
+        ]
+    );
+}
+
+#[test]
+fn malformed_values_refuse_the_start() {
+    for (name, values) in [
+        ("PORT", &["", "-1", "+80", "http", "65536"][..]),
+        ("RUN_CONCURRENCY", &["", "0", "0x10", "a", "+1", " 1", "1.0", "99999999999999999999"]),
+        ("RUN_INPUT_MAX", &["", "-1", "1X"]),
+        ("RUN_OUTPUT_MAX", &["", "x"]),
+        ("RUN_TIMEOUT_MAX", &["", "0", "0s", "5x", "-1s"]),
+        ("RUN_MEMORY_MAX", &["", "0"]),
+        ("RUN_PIDS_MAX", &["", "0", "1K"]),
+        ("RUN_DISK_MAX", &["0"]),
+        ("RUN_FILE_MAX", &["0"]),
+        ("RUN_CPUS", &["", "0", "0.000", "1.", ".", "1.2345", "-1", "1e3", "+1"]),
+        ("RUN_ENV_ALLOW", &["A=B", "1A", "é"]),
+        ("RUN_ON_DISCONNECT", &["", "Kill", "stop"]),
+        ("SHUTDOWN_GRACE", &["", "soon"]),
+        ("HTTP_CONNECTIONS_MAX", &["0", ""]),
+        ("ISOLATION", &["", "STRICT"]),
+        ("LANGS_DIR", &[""]),
+        ("SANDBOX_ROOTFS", &[""]),
+    ] {
+        for value in values {
+            let problems = read(&[(name, value)]).expect_err(&format!("{name}={value:?}"));
+            assert_eq!(problems.len(), 1, "{problems:?}");
+            assert!(problems[0].starts_with(&format!("{name}: want ")), "{problems:?}");
+        }
+    }
+}
+
+#[test]
+fn only_the_two_words_allow_a_shutdown() {
+    for (value, allowed) in [("1", true), ("true", true), ("TRUE", false), ("yes", false)] {
+        assert_eq!(read(&[("ALLOW_SHUTDOWN", value)]).unwrap().allow_shutdown, allowed);
+    }
+}
+
+#[test]
+fn debug_is_on_unless_it_says_off() {
+    for (value, on) in [("", true), ("1", true), ("no", true), ("0", false), ("false", false)] {
+        assert_eq!(read(&[("DEBUG", value)]).unwrap().debug, on, "{value:?}");
+    }
+}
+
+#[test]
+fn a_strange_run_name_is_a_warning() {
+    let config = read(&[("RUN_PORT_80_TCP", "tcp://10.0.0.1"), ("RUNNER", "x")]).unwrap();
+    assert_eq!(config.warnings, ["RUN_PORT_80_TCP: not a variable of ours, ignored"]);
+}
+
+#[test]
+fn flags_beat_the_environment() {
+    let overrides = Overrides {
+        addr: Some("127.0.0.1:9".into()),
+        langs: Some("/flag".into()),
+        ..Overrides::default()
+    };
+    let config = read_with(&[("PORT", "1"), ("RUN_WORKSPACE", "/env")], &overrides).unwrap();
+    assert_eq!(config.address, "127.0.0.1:9".parse().unwrap());
+    assert_eq!(config.workspaces, WorkspaceChoice::PerLanguage("/flag".into()));
+    let both = read(&[("RUN_WORKSPACE", "/w"), ("LANGS_DIR", "/l")]).unwrap();
+    assert_eq!(both.workspaces, WorkspaceChoice::Single("/w".into()));
+}
+
+#[test]
+fn flags_that_contradict_or_do_not_parse_are_problems() {
+    let both = Overrides {
+        workspace: Some("/w".into()),
+        langs: Some("/l".into()),
+        ..Overrides::default()
+    };
+    let problems = read_with(&[], &both).unwrap_err();
+    assert_eq!(problems, [r#"--langs: want no --workspace beside it, got "/l""#]);
+    let addr = Overrides { addr: Some("4040".into()), ..Overrides::default() };
+    assert_eq!(read_with(&[], &addr).unwrap_err(), [r#"--addr: want HOST:PORT, got "4040""#]);
+}

@@ -1,0 +1,50 @@
+//! The check service as the front sees it.
+
+use std::sync::Arc;
+
+use crate::base::deadline::Deadline;
+use crate::service::check_request::CheckRequest;
+use crate::service::check_run::{CheckError, CheckReport, CheckRunner, Watch};
+use crate::spec::OutputSink;
+
+/// An admitted check, to be run on a thread of its own; dropped, it frees its slot.
+pub type RunCheck =
+    Box<dyn FnOnce(Watch, Option<Box<dyn OutputSink>>) -> Result<CheckReport, CheckError> + Send>;
+
+/// What the front asks of the service. The one implementation that runs
+/// anything is [`CheckRunner`]; a front's tests script their own.
+pub trait Checks: Send + Sync {
+    /// Validates `request`, then takes a slot.
+    fn admit(self: Arc<Self>, request: CheckRequest) -> Result<RunCheck, CheckError>;
+    /// Refuses new runs from now on.
+    fn start_draining(&self);
+    /// Whether new runs are refused.
+    fn is_draining(&self) -> bool;
+    /// Asks every live run to end.
+    fn cancel_all(&self);
+    /// Waits until no run is live; false when the deadline came first.
+    fn wait_idle(&self, deadline: Deadline) -> bool;
+}
+
+impl Checks for CheckRunner {
+    fn admit(self: Arc<Self>, request: CheckRequest) -> Result<RunCheck, CheckError> {
+        let admitted = Self::admit(&self, request)?;
+        Ok(Box::new(move |watch, sink| admitted.run(&watch, sink)))
+    }
+
+    fn start_draining(&self) {
+        Self::start_draining(self);
+    }
+
+    fn is_draining(&self) -> bool {
+        Self::is_draining(self)
+    }
+
+    fn cancel_all(&self) {
+        Self::cancel_all(self);
+    }
+
+    fn wait_idle(&self, deadline: Deadline) -> bool {
+        Self::wait_idle(self, deadline)
+    }
+}

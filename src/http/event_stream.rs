@@ -1,0 +1,125 @@
+//! A run's answer as server-sent events.
+
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use axum::body::{Body, Bytes};
+use axum::http::HeaderValue;
+use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use axum::response::Response;
+use hyper::body::{Body as HttpBody, Frame};
+use serde_json::json;
+use tokio::time::{Instant, Interval, interval_at, timeout};
+
+use super::event_text::{TextCutter, event};
+use super::output_queue::OutputQueue;
+use super::reply::{Refusal, RunBody};
+use super::run_thread::RunningCheck;
+use crate::service::check_run::CheckReport;
+use crate::spec::Stream;
+
+/// How long the answer's head waits for a sign that the run has started, so
+/// that a failure before it is an ordinary HTTP error.
+const START_WITHIN: Duration = Duration::from_secs(1);
+
+/// The events of one run, made as the client reads them.
+struct EventStream {
+    queue: OutputQueue,
+    running: RunningCheck,
+    ping: Interval,
+    stdout: TextCutter,
+    stderr: TextCutter,
+    /// Events that are made and not yet taken.
+    ready: VecDeque<String>,
+    over: bool,
+}
+
+/// Answers with the events of `running`, whose output comes by `queue`, or
+/// refuses where it failed before its start.
+pub async fn respond(
+    running: RunningCheck,
+    queue: OutputQueue,
+    ping_every: Duration,
+) -> Result<Response, Refusal> {
+    let mut stream = EventStream {
+        queue,
+        running,
+        ping: interval_at(Instant::now() + ping_every, ping_every),
+        stdout: TextCutter::default(),
+        stderr: TextCutter::default(),
+        ready: VecDeque::new(),
+        over: false,
+    };
+    if let Ok(started) = timeout(START_WITHIN, poll_fn(|cx| stream.poll_step(cx))).await {
+        started?;
+    }
+    let mut response = Response::new(Body::new(stream));
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    Ok(response)
+}
+
+impl EventStream {
+    /// Waits for the run's next piece of output, or its end, and makes the events of it.
+    fn poll_step(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Refusal>> {
+        if let Some((stream, bytes)) = ready!(self.queue.poll_next(cx)) {
+            let (name, cutter) = match stream {
+                Stream::Stdout => ("stdout", &mut self.stdout),
+                Stream::Stderr => ("stderr", &mut self.stderr),
+            };
+            let text = cutter.cut(&bytes);
+            self.ready.extend(text.map(|(offset, text)| event(name, Some(offset), &text)));
+            return Poll::Ready(Ok(()));
+        }
+        let report = ready!(self.running.poll_report(cx))?;
+        self.end(&report);
+        Poll::Ready(Ok(()))
+    }
+
+    fn end(&mut self, report: &CheckReport) {
+        for (name, cutter) in [("stdout", &mut self.stdout), ("stderr", &mut self.stderr)] {
+            let rest = cutter.finish();
+            self.ready.extend(rest.map(|(offset, text)| event(name, Some(offset), &text)));
+        }
+        self.ready.push_back(event("result", None, &RunBody::with_outcome(&report.run)));
+        self.over = true;
+    }
+}
+
+impl HttpBody for EventStream {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        let stream = self.get_mut();
+        loop {
+            if let Some(text) = stream.ready.pop_front() {
+                stream.ping.reset();
+                return Poll::Ready(Some(Ok(Frame::data(text.into()))));
+            }
+            if stream.over {
+                return Poll::Ready(None);
+            }
+            match stream.poll_step(cx) {
+                Poll::Ready(Ok(())) => {}
+                Poll::Ready(Err(refusal)) => {
+                    let body = json!({ "error": refusal.to_string() });
+                    stream.ready.push_back(event("error", None, &body));
+                    stream.over = true;
+                }
+                Poll::Pending => {
+                    ready!(stream.ping.poll_tick(cx));
+                    stream.ready.push_back(event("ping", None, &json!({})));
+                }
+            }
+        }
+    }
+}

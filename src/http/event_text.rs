@@ -1,0 +1,91 @@
+//! The text of server-sent events, and output bytes as text that splits no character.
+
+use serde::Serialize;
+
+/// One output stream on its way to becoming events.
+#[derive(Debug, Default)]
+pub struct TextCutter {
+    /// An incomplete character that waits for its rest: at most three bytes between calls.
+    held: Vec<u8>,
+    /// Where in the stream `held` begins, bytes.
+    offset: u64,
+}
+
+impl TextCutter {
+    /// Adds `bytes` and takes the whole characters so far, with the offset of
+    /// the first; none where there is no whole one. U+FFFD stands for what is no text.
+    pub fn cut(&mut self, bytes: &[u8]) -> Option<(u64, String)> {
+        self.held.extend_from_slice(bytes);
+        let whole = self.held.len() - incomplete_bytes(&self.held);
+        self.take(whole)
+    }
+
+    /// What is held when no more will come.
+    pub fn finish(&mut self) -> Option<(u64, String)> {
+        self.take(self.held.len())
+    }
+
+    fn take(&mut self, count: usize) -> Option<(u64, String)> {
+        if count == 0 {
+            return None;
+        }
+        let taken: Vec<u8> = self.held.drain(..count).collect();
+        let offset = self.offset;
+        self.offset += taken.len() as u64;
+        Some((offset, String::from_utf8_lossy(&taken).into_owned()))
+    }
+}
+
+/// How many bytes at the end are the beginning of a character.
+fn incomplete_bytes(bytes: &[u8]) -> usize {
+    let tail = bytes.utf8_chunks().last().map_or(&[][..], |chunk| chunk.invalid());
+    match std::str::from_utf8(tail) {
+        Err(error) if error.error_len().is_none() => tail.len(),
+        _ => 0,
+    }
+}
+
+/// One event. JSON holds no raw line end, so its text is one `data` line.
+pub fn event(name: &str, id: Option<u64>, data: &impl Serialize) -> String {
+    let id = id.map(|id| format!("id: {id}\n")).unwrap_or_default();
+    let data = serde_json::to_string(data).unwrap_or_default();
+    format!("event: {name}\n{id}data: {data}\n\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_character_waits_for_its_rest() {
+        let mut cutter = TextCutter::default();
+        assert_eq!(cutter.cut(b"a\xE2\x82"), Some((0, "a".into())));
+        assert_eq!(cutter.cut(b""), None);
+        assert_eq!(cutter.cut(b"\xACb"), Some((1, "€b".into())));
+        assert_eq!(cutter.cut(b"\xFFc\xC3"), Some((5, "\u{FFFD}c".into())));
+        assert_eq!(cutter.finish(), Some((7, "\u{FFFD}".into())));
+        assert_eq!(cutter.finish(), None);
+    }
+
+    #[test]
+    fn an_event_is_one_data_line() {
+        assert_eq!(
+            event("stdout", Some(7), &"a\r\nb"),
+            "event: stdout\nid: 7\ndata: \"a\\r\\nb\"\n\n"
+        );
+        assert_eq!(event("ping", None, &()), "event: ping\ndata: null\n\n");
+    }
+
+    proptest! {
+        #[test]
+        fn pieces_say_what_the_whole_says(bytes in proptest::collection::vec(any::<u8>(), 0..60), size in 1_usize..7) {
+            let mut cutter = TextCutter::default();
+            let mut text: String = bytes.chunks(size).filter_map(|piece| cutter.cut(piece)).map(|(_, text)| text).collect();
+            text.extend(cutter.finish().map(|(_, text)| text));
+            prop_assert_eq!(text, String::from_utf8_lossy(&bytes).into_owned());
+            prop_assert!(cutter.offset == bytes.len() as u64);
+        }
+    }
+}

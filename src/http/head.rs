@@ -1,0 +1,196 @@
+//! Where a request's head ends in the bytes of a connection, and how its body is framed.
+//!
+//! hyper parses the head; this page looks at the same bytes first for what
+//! hyper forgives without a trace (a length sent twice, a length beside a
+//! transfer coding), since two readers of one message who disagree on where it
+//! ends are how a request is smuggled.
+
+/// The longest head taken, in bytes, request line and empty line counted in.
+pub const HEAD_BYTES_MAX: usize = 16 * 1024;
+/// The most digits of a length; 10^18 bytes is beyond any body and within `u64`.
+const LENGTH_DIGITS_MAX: usize = 18;
+
+/// Why a head is refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum HeadFault {
+    /// A byte no head may hold.
+    #[error("NUL or bare CR in the head")]
+    ControlByte,
+    /// A line that begins with white space.
+    #[error("folded header line")]
+    Folded,
+    /// White space between a header's name and its colon.
+    #[error("white space before a header's colon")]
+    SpaceBeforeColon,
+    /// A length that is not 1 to 18 decimal digits.
+    #[error("bad content-length")]
+    Length,
+    /// More than one length.
+    #[error("more than one content-length")]
+    Lengths,
+    /// A coding other than exactly `chunked`.
+    #[error("transfer coding not supported")]
+    Coding,
+    /// Both ways of framing at once.
+    #[error("content-length beside transfer-encoding")]
+    LengthAndCoding,
+    /// The HTTP parser saw a head where this page saw none.
+    #[error("ambiguous end of message")]
+    Ambiguous,
+}
+
+/// How a body's end is found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Framing {
+    /// After this many bytes.
+    Length(u64),
+    /// By its chunks.
+    Chunked,
+}
+
+/// The bytes of the head at the start of `bytes`, its empty line counted in;
+/// none while it is not whole. `scanned` is how far an earlier call has looked.
+pub fn end(bytes: &[u8], scanned: usize) -> Option<usize> {
+    // Empty lines before the request line belong to the head, as the parser has it.
+    let start = bytes.iter().position(|byte| !matches!(byte, b'\r' | b'\n'))?;
+    // The end is up to three bytes: some of them may have been seen before.
+    let from = start.max(scanned.saturating_sub(3));
+    let mut lines = bytes.iter().enumerate().skip(from).filter(|(_, byte)| **byte == b'\n');
+    lines.find_map(|(at, _)| match bytes.get(at + 1..)? {
+        [b'\n', ..] => Some(at + 2),
+        [b'\r', b'\n', ..] => Some(at + 3),
+        _ => None,
+    })
+}
+
+/// How the body behind `head` is framed, or why the head is refused.
+pub fn framing(head: &[u8]) -> Result<Framing, HeadFault> {
+    let bare_cr = head.windows(2).any(|pair| matches!(pair, [b'\r', next] if *next != b'\n'));
+    if bare_cr || head.contains(&0) {
+        return Err(HeadFault::ControlByte);
+    }
+    let lines = head.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii_end);
+    let (mut length, mut chunked) = (None, false);
+    for line in lines.skip_while(|line| line.is_empty()).skip(1).take_while(|l| !l.is_empty()) {
+        if matches!(line, [b' ' | b'\t', ..]) {
+            return Err(HeadFault::Folded);
+        }
+        let Some(colon) = line.iter().position(|byte| *byte == b':') else { continue };
+        let (name, value) = (&line[..colon], line[colon + 1..].trim_ascii());
+        if name.ends_with(b" ") || name.ends_with(b"\t") {
+            return Err(HeadFault::SpaceBeforeColon);
+        }
+        if name.eq_ignore_ascii_case(b"content-length") {
+            let again = length.replace(parse_length(value)?).is_some();
+            if again {
+                return Err(HeadFault::Lengths);
+            }
+        } else if name.eq_ignore_ascii_case(b"transfer-encoding") {
+            if chunked || !value.eq_ignore_ascii_case(b"chunked") {
+                return Err(HeadFault::Coding);
+            }
+            chunked = true;
+        }
+    }
+    match (length, chunked) {
+        (Some(_), true) => Err(HeadFault::LengthAndCoding),
+        (None, true) => Ok(Framing::Chunked),
+        (length, false) => Ok(Framing::Length(length.unwrap_or(0))),
+    }
+}
+
+fn parse_length(value: &[u8]) -> Result<u64, HeadFault> {
+    let digits = std::str::from_utf8(value).map_err(|_| HeadFault::Length)?;
+    let plain = digits.bytes().all(|byte| byte.is_ascii_digit());
+    if !plain || digits.len() > LENGTH_DIGITS_MAX {
+        return Err(HeadFault::Length);
+    }
+    digits.parse().map_err(|_| HeadFault::Length)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_head_ends_with_its_first_empty_line() {
+        for (bytes, length) in [
+            (&b"GET / HTTP/1.1\r\n\r\nrest"[..], Some(18)),
+            (b"GET / HTTP/1.1\n\nrest", Some(16)),
+            (b"\r\n\r\nGET / HTTP/1.1\r\na: b\r\n\r\n", Some(28)),
+            (b"GET / HTTP/1.1\r\na: b\r\n\r", None),
+            (b"GET / HTTP/1.1\r\n", None),
+            (b"\r\n\r\n", None),
+            (b"", None),
+        ] {
+            assert_eq!(end(bytes, 0), length, "{}", bytes.escape_ascii());
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn the_end_is_the_same_however_the_bytes_arrive(
+            head in "[a\r\n]{0,40}", cut in 0_usize..40,
+        ) {
+            let bytes = head.as_bytes();
+            let cut = cut.min(bytes.len());
+            let whole = end(bytes, 0);
+            let found = end(&bytes[..cut], 0).or_else(|| end(bytes, cut));
+            prop_assert_eq!(found, whole);
+        }
+    }
+
+    fn of(headers: &str) -> Result<Framing, HeadFault> {
+        framing(format!("POST /run HTTP/1.1\r\nhost: x\r\n{headers}\r\n").as_bytes())
+    }
+
+    #[test]
+    fn plain_framing_is_understood() {
+        for (headers, expected) in [
+            ("", Framing::Length(0)),
+            ("Content-Length: 12\r\n", Framing::Length(12)),
+            ("content-length:\t007 \r\n", Framing::Length(7)),
+            ("Transfer-Encoding: Chunked\r\n", Framing::Chunked),
+            ("x-content-length: a\r\n", Framing::Length(0)),
+        ] {
+            assert_eq!(of(headers), Ok(expected), "{headers:?}");
+        }
+    }
+
+    #[test]
+    fn every_ambiguous_framing_is_refused() {
+        for (headers, fault) in [
+            ("content-length: 1\r\ncontent-length: 2\r\n", HeadFault::Lengths),
+            ("content-length: 1\r\nContent-Length: 1\r\n", HeadFault::Lengths),
+            ("content-length: 1, 1\r\n", HeadFault::Length),
+            ("content-length: +1\r\n", HeadFault::Length),
+            ("content-length: -1\r\n", HeadFault::Length),
+            ("content-length: 0x1\r\n", HeadFault::Length),
+            ("content-length: 1a\r\n", HeadFault::Length),
+            ("content-length: 1 1\r\n", HeadFault::Length),
+            ("content-length:\r\n", HeadFault::Length),
+            ("content-length: 0000000000000000001\r\n", HeadFault::Length),
+            ("transfer-encoding: gzip\r\n", HeadFault::Coding),
+            ("transfer-encoding: gzip, chunked\r\n", HeadFault::Coding),
+            ("transfer-encoding: chunked, gzip\r\n", HeadFault::Coding),
+            ("transfer-encoding: chunked, chunked\r\n", HeadFault::Coding),
+            ("transfer-encoding: \"chunked\"\r\n", HeadFault::Coding),
+            ("transfer-encoding: x\x0bchunked\r\n", HeadFault::Coding),
+            ("transfer-encoding:\r\n", HeadFault::Coding),
+            ("transfer-encoding: chunked\r\ntransfer-encoding: chunked\r\n", HeadFault::Coding),
+            ("transfer-encoding: chunked\r\ncontent-length: 1\r\n", HeadFault::LengthAndCoding),
+            ("content-length: 1\r\ntransfer-encoding: chunked\r\n", HeadFault::LengthAndCoding),
+            ("a: b\r\n c\r\n", HeadFault::Folded),
+            ("a: b\r\n\tc\r\n", HeadFault::Folded),
+            ("content-length : 1\r\n", HeadFault::SpaceBeforeColon),
+            ("a\t: 1\r\n", HeadFault::SpaceBeforeColon),
+            ("a: b\0\r\n", HeadFault::ControlByte),
+            ("a: b\rc: d\r\n", HeadFault::ControlByte),
+            ("a: b\r\r\n", HeadFault::ControlByte),
+        ] {
+            assert_eq!(of(headers), Err(fault), "{headers:?}");
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! How many requests have been begun and not yet been answered.
+
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use crate::base::deadline::Deadline;
+
+/// A count that a thread can wait on.
+#[derive(Debug, Clone, Default)]
+pub struct InFlight(Arc<Inner>);
+
+#[derive(Debug, Default)]
+struct Inner {
+    count: Mutex<usize>,
+    fell: Condvar,
+}
+
+/// One request; dropping it counts it out.
+#[derive(Debug)]
+pub struct InFlightGuard(Arc<Inner>);
+
+impl InFlight {
+    /// Counts a request in.
+    pub fn enter(&self) -> InFlightGuard {
+        *self.0.lock() += 1;
+        InFlightGuard(Arc::clone(&self.0))
+    }
+
+    /// How many requests there are now.
+    pub fn count(&self) -> usize {
+        *self.0.lock()
+    }
+
+    /// Waits until there is none; false when the deadline came first.
+    pub fn wait_none(&self, deadline: Deadline) -> bool {
+        let wait =
+            self.0.fell.wait_timeout_while(self.0.lock(), deadline.remaining(), |count| *count > 0);
+        !wait.unwrap_or_else(PoisonError::into_inner).1.timed_out()
+    }
+}
+
+impl Inner {
+    fn lock(&self) -> MutexGuard<'_, usize> {
+        // A count cannot be left half-written.
+        self.count.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for InFlightGuard {
+    fn drop(&mut self) {
+        *self.0.lock() -= 1;
+        self.0.fell.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn the_wait_ends_with_the_last_request_or_the_deadline() {
+        let in_flight = InFlight::default();
+        let guard = in_flight.enter();
+        assert!(!in_flight.wait_none(Deadline::after(Duration::from_millis(5))));
+        let waiter = std::thread::spawn({
+            let in_flight = in_flight.clone();
+            move || in_flight.wait_none(Deadline::after(Duration::from_secs(10)))
+        });
+        drop(guard);
+        assert!(waiter.join().unwrap());
+    }
+}

@@ -1,0 +1,74 @@
+//! How much and how long a client may ask of the front.
+
+use std::time::Duration;
+
+use nix::sys::resource::{Resource, getrlimit};
+
+/// Descriptors kept for what is no connection: listeners, logs, event loops.
+const DESCRIPTORS_RESERVED: u64 = 64;
+/// Descriptors one run may need at once: pipes, namespaces, cgroup files, its client's socket.
+const DESCRIPTORS_PER_RUN: u64 = 32;
+
+/// The front's limits.
+#[derive(Debug, Clone)]
+pub struct HttpLimits {
+    /// Connections served at once; more wait in the kernel's queue.
+    pub connections_max: usize,
+    /// From the first byte of a head to its last.
+    pub head_within: Duration,
+    /// From the end of a head to the end of its body.
+    pub body_within: Duration,
+    /// From the first byte of an answer that finds no room to the last one written.
+    pub answer_within: Duration,
+    /// How long a connection may lie between two requests.
+    pub idle_max: Duration,
+    /// How long what a refused client still sends is thrown away, so that it reads the answer.
+    pub linger_max: Duration,
+    /// Between two signs of life on an event stream.
+    pub ping_every: Duration,
+}
+
+impl Default for HttpLimits {
+    fn default() -> Self {
+        Self {
+            connections_max: 1024,
+            head_within: Duration::from_secs(10),
+            body_within: Duration::from_secs(30),
+            answer_within: Duration::from_secs(30),
+            idle_max: Duration::from_secs(60),
+            linger_max: Duration::from_secs(5),
+            ping_every: Duration::from_secs(10),
+        }
+    }
+}
+
+/// How many connections this process can hold: `wanted`, or fewer where its
+/// descriptors would not suffice for them beside `runs` runs; at least one.
+pub fn connections_affordable(wanted: usize, runs: usize) -> usize {
+    let descriptors_max = getrlimit(Resource::RLIMIT_NOFILE).map_or(u64::MAX, |(soft, _)| soft);
+    affordable(wanted, runs, descriptors_max)
+}
+
+fn affordable(wanted: usize, runs: usize, descriptors_max: u64) -> usize {
+    let for_runs = DESCRIPTORS_PER_RUN.saturating_mul(runs as u64);
+    let left = descriptors_max.saturating_sub(DESCRIPTORS_RESERVED).saturating_sub(for_runs);
+    wanted.min(usize::try_from(left).unwrap_or(usize::MAX)).max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connections_never_take_the_descriptors_that_runs_need() {
+        for (wanted, runs, descriptors_max, expected) in [
+            (1024, 10, 1_048_576, 1024),
+            (1024, 10, 1024, 640),
+            (1024, 100, 1024, 1),
+            (1024, usize::MAX, u64::MAX, 1),
+            (7, 1, 1024, 7),
+        ] {
+            assert_eq!(affordable(wanted, runs, descriptors_max), expected);
+        }
+    }
+}

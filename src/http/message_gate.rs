@@ -1,0 +1,224 @@
+//! The socket as hyper sees it: one message at a time, each head judged before it is shown.
+
+use std::io;
+use std::os::fd::AsRawFd;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Instant;
+
+use hyper::rt::{Read, ReadBufCursor, Write};
+use nix::sys::socket::{Shutdown, shutdown};
+use tokio::net::TcpStream;
+
+use super::chunk_scan::ChunkScan;
+use super::exchange::Exchange;
+use super::head::{self, Framing, HEAD_BYTES_MAX};
+
+/// How many bytes are asked of the socket at a time.
+const READ_BYTES: usize = HEAD_BYTES_MAX;
+
+/// Which part of a message the next buffered byte belongs to.
+#[derive(Debug)]
+enum Part {
+    /// A head, looked at this far and not whole yet.
+    Head { scanned: usize },
+    /// A whole head, so much of it not shown yet, and the body behind it.
+    ShownHead { left: usize, body: Framing },
+    /// A body of so many more bytes.
+    Length { left: u64 },
+    /// A chunked body.
+    Chunks(ChunkScan),
+    /// Nothing hyper may act on: a head too long or cut short, shown to be refused.
+    Refused,
+}
+
+/// Reads and writes a connection on hyper's behalf.
+#[derive(Debug)]
+pub struct MessageGate {
+    socket: Arc<TcpStream>,
+    exchange: Exchange,
+    buffer: Vec<u8>,
+    part: Part,
+    /// Nothing more is read: the client has ended, or behind a refused head
+    /// there is no next message.
+    ended: bool,
+}
+
+impl MessageGate {
+    /// The gate of a fresh connection.
+    pub fn new(socket: Arc<TcpStream>, exchange: Exchange) -> Self {
+        let part = Part::Head { scanned: 0 };
+        Self { socket, exchange, buffer: Vec::new(), part, ended: false }
+    }
+
+    /// How many bytes at the buffer's start hyper may see now, after moving on
+    /// to the next part where one is over.
+    fn showable(&mut self) -> usize {
+        loop {
+            let next = match &mut self.part {
+                Part::Head { scanned } => {
+                    let scanned = *scanned;
+                    match self.judge_head(scanned) {
+                        Some(part) => part,
+                        None => return 0,
+                    }
+                }
+                Part::ShownHead { left: 0, body: Framing::Chunked } => {
+                    Part::Chunks(ChunkScan::default())
+                }
+                Part::ShownHead { left: 0, body: Framing::Length(left) } => {
+                    Part::Length { left: *left }
+                }
+                Part::ShownHead { left, .. } => return *left,
+                Part::Length { left: 0 } => Part::Head { scanned: 0 },
+                Part::Length { left } => {
+                    return self.buffer.len().min(usize::try_from(*left).unwrap_or(usize::MAX));
+                }
+                Part::Chunks(scan) if scan.is_over() => Part::Head { scanned: 0 },
+                Part::Chunks(_) | Part::Refused => return self.buffer.len(),
+            };
+            self.part = next;
+        }
+    }
+
+    /// Looks for a whole head in the buffer; none while more must come.
+    fn judge_head(&mut self, scanned: usize) -> Option<Part> {
+        if self.buffer.is_empty() {
+            // A connection that lies idle holds no buffer.
+            self.buffer = Vec::new();
+        } else {
+            self.exchange.head_began(Instant::now());
+        }
+        let within = self.buffer.get(..HEAD_BYTES_MAX).unwrap_or(&self.buffer);
+        if let Some(length) = head::end(within, scanned) {
+            let framing = head::framing(within.get(..length)?);
+            self.exchange.head_shown(framing.map(drop));
+            // A refused head is shown all the same: hyper is who writes answers.
+            let body = framing.unwrap_or(Framing::Length(0));
+            if framing.is_err() {
+                self.buffer.truncate(length);
+                self.ended = true;
+            }
+            return Some(Part::ShownHead { left: length, body });
+        }
+        if within.len() == HEAD_BYTES_MAX || self.ended {
+            return Some(Part::Refused);
+        }
+        self.part = Part::Head { scanned: within.len() };
+        None
+    }
+
+    /// Copies up to `showable` bytes to hyper.
+    fn show(&mut self, showable: usize, out: &mut ReadBufCursor<'_>) {
+        let offered = self.buffer.get(..showable.min(out.remaining())).unwrap_or_default();
+        let shown = match &mut self.part {
+            Part::Chunks(scan) => scan.advance(offered),
+            _ => offered.len(),
+        };
+        out.put_slice(offered.get(..shown).unwrap_or_default());
+        match &mut self.part {
+            Part::ShownHead { left, .. } => *left -= shown,
+            Part::Length { left } => *left -= shown as u64,
+            Part::Head { .. } | Part::Chunks(_) | Part::Refused => {}
+        }
+        self.buffer.drain(..shown);
+    }
+
+    /// Reads what the socket has, at most [`READ_BYTES`].
+    fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        loop {
+            ready!(self.socket.poll_read_ready(cx))?;
+            self.buffer.reserve(READ_BYTES);
+            match self.socket.try_read_buf(&mut self.buffer) {
+                Ok(bytes) => {
+                    self.ended = bytes == 0;
+                    return Poll::Ready(Ok(()));
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) => return Poll::Ready(Err(error)),
+            }
+        }
+    }
+
+    /// Runs `write` once the socket has room and tells the exchange of either.
+    fn poll_socket_write(
+        &self,
+        cx: &mut Context<'_>,
+        write: impl Fn(&TcpStream) -> io::Result<usize>,
+    ) -> Poll<io::Result<usize>> {
+        loop {
+            let Poll::Ready(room) = self.socket.poll_write_ready(cx) else {
+                self.exchange.blocked(Instant::now());
+                return Poll::Pending;
+            };
+            room?;
+            match write(&self.socket) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                written => {
+                    self.exchange.wrote();
+                    return Poll::Ready(written);
+                }
+            }
+        }
+    }
+}
+
+impl Read for MessageGate {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        mut out: ReadBufCursor<'_>,
+    ) -> Poll<io::Result<()>> {
+        let gate = self.get_mut();
+        loop {
+            let showable = gate.showable();
+            if showable > 0 {
+                gate.show(showable, &mut out);
+                return Poll::Ready(Ok(()));
+            }
+            if gate.ended {
+                return Poll::Ready(Ok(()));
+            }
+            ready!(gate.poll_fill(cx))?;
+        }
+    }
+}
+
+impl Write for MessageGate {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        self.poll_socket_write(cx, |socket| socket.try_write(bytes))
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        pieces: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.poll_socket_write(cx, |socket| socket.try_write_vectored(pieces))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.exchange.flushed(Instant::now());
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        // A client that has already gone is no failure of ours.
+        let _ = shutdown_write(&self.socket);
+        Poll::Ready(Ok(()))
+    }
+}
+
+/// Tells the client that no more will come.
+pub fn shutdown_write(socket: &TcpStream) -> nix::Result<()> {
+    shutdown(socket.as_raw_fd(), Shutdown::Write)
+}

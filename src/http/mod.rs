@@ -1,0 +1,26 @@
+//! The HTTP front: bytes of strangers in, service values through, bytes out.
+
+mod accept;
+mod checks;
+mod chunk_scan;
+mod connection;
+mod event_stream;
+mod event_text;
+mod exchange;
+mod head;
+mod in_flight;
+mod limits;
+mod message_gate;
+mod output_queue;
+mod reply;
+mod request_body;
+mod router;
+mod run;
+mod run_thread;
+mod server;
+mod shutdown;
+
+pub use checks::{Checks, RunCheck};
+pub use limits::HttpLimits;
+pub use server::{HttpSettings, Server};
+pub use shutdown::ShutdownHandle;

@@ -1,0 +1,114 @@
+//! Paths and methods to handlers.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::{Request, State};
+use axum::http::header::{AUTHORIZATION, COOKIE, PROXY_AUTHORIZATION};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use serde_json::json;
+
+use super::accept::accepts;
+use super::checks::Checks;
+use super::reply::{self, Refusal};
+use super::shutdown::ShutdownHandle;
+use crate::config::OnDisconnect;
+
+/// Headers whose values are secrets.
+const SECRET_HEADERS: [HeaderName; 3] = [AUTHORIZATION, PROXY_AUTHORIZATION, COOKIE];
+
+/// What every handler may use.
+pub struct Front {
+    /// The check service.
+    pub checks: Arc<dyn Checks>,
+    /// Stops the server.
+    pub shutdown: ShutdownHandle,
+    /// The longest body, bytes; none for no limit.
+    pub input_bytes_max: Option<u64>,
+    /// Whether some figure bounds a run's output.
+    pub output_bounded: bool,
+    /// The timeout of a request that names none.
+    pub timeout_default: Duration,
+    /// The longest timeout a request may ask for.
+    pub timeout_max: Duration,
+    /// From the end of a head to the end of its body.
+    pub body_within: Duration,
+    /// Between two signs of life on an event stream.
+    pub ping_every: Duration,
+    /// What becomes of a run whose client has gone.
+    pub on_disconnect: OnDisconnect,
+}
+
+/// The routes. `/shutdown` is one only where the operator allows it.
+pub fn router(front: Arc<Front>, allow_shutdown: bool, log_headers: bool) -> Router {
+    let mut routes =
+        Router::new().route("/health", get(health)).route("/run", post(super::run::run));
+    if allow_shutdown {
+        routes = routes.route("/shutdown", post(shutdown));
+    }
+    routes = routes
+        .method_not_allowed_fallback(async || Refusal::MethodNotAllowed.into_response())
+        .fallback(async || Refusal::NotFound.into_response());
+    if log_headers {
+        routes = routes.layer(middleware::from_fn(log_request));
+    }
+    routes.with_state(front)
+}
+
+async fn health(State(front): State<Arc<Front>>, headers: HeaderMap) -> Response {
+    let (status, word, line) = if front.checks.is_draining() {
+        (StatusCode::SERVICE_UNAVAILABLE, "draining", "draining\n")
+    } else {
+        (StatusCode::OK, "ok", "ok\n")
+    };
+    if accepts(&headers, "application/json") {
+        reply::json(status, &json!({ "status": word }))
+    } else {
+        reply::text(status, line)
+    }
+}
+
+async fn shutdown(State(front): State<Arc<Front>>) -> Response {
+    front.shutdown.drain();
+    reply::text(StatusCode::OK, "shutdown\n")
+}
+
+async fn log_request(request: Request, next: Next) -> Response {
+    log::info!("{} {}{}", request.method(), request.uri(), shown_headers(request.headers()));
+    next.run(request).await
+}
+
+/// One line a header, secrets left out, no byte that could forge a line.
+fn shown_headers(headers: &HeaderMap) -> String {
+    let show = |(name, value): (&HeaderName, &HeaderValue)| {
+        if SECRET_HEADERS.contains(name) {
+            format!("\n  {name}: (redacted)")
+        } else {
+            format!("\n  {name}: {}", value.as_bytes().escape_ascii())
+        }
+    };
+    headers.iter().map(show).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_secret_header_is_never_logged() {
+        let mut headers = HeaderMap::new();
+        for name in ["authorization", "cookie", "proxy-authorization"] {
+            headers.append(name, HeaderValue::from_static("s3cret"));
+            headers.append(name, HeaderValue::from_static("s3cret"));
+        }
+        headers.insert("x-a", HeaderValue::from_bytes(b"plain\xFF").unwrap());
+        let shown = shown_headers(&headers);
+        assert!(!shown.contains("s3cret"), "{shown}");
+        assert_eq!(shown.matches("(redacted)").count(), 6);
+        assert!(shown.contains("\n  x-a: plain\\xff"), "{shown}");
+    }
+}

@@ -1,0 +1,67 @@
+//! `POST /run`.
+
+use std::sync::Arc;
+
+use axum::Extension;
+use axum::extract::{Request, State};
+use axum::response::{IntoResponse, Response};
+use tokio::task::spawn_blocking;
+
+use super::accept::accepts;
+use super::checks::RunCheck;
+use super::connection::ClientSocket;
+use super::output_queue::{QUEUED_BYTES_MAX, output_queue};
+use super::reply::{self, Refusal};
+use super::router::Front;
+use super::run_thread::RunningCheck;
+use super::{event_stream, request_body};
+use crate::service::check_request::CheckRequest;
+use crate::service::check_run::CheckError;
+use crate::spec::SetupFailure;
+
+/// Answers one request for a run.
+pub async fn run(
+    State(front): State<Arc<Front>>,
+    Extension(client): Extension<ClientSocket>,
+    request: Request,
+) -> Response {
+    try_run(&front, &client, request).await.unwrap_or_else(IntoResponse::into_response)
+}
+
+/// The steps in the order of the contract: what the head decides, the body,
+/// the request, the slot.
+async fn try_run(
+    front: &Front,
+    client: &ClientSocket,
+    request: Request,
+) -> Result<Response, Refusal> {
+    let (head, body) = request.into_parts();
+    request_body::check_encoding(&head.headers)?;
+    let body = request_body::read(body, front.input_bytes_max, front.body_within).await?;
+    let asked = CheckRequest::from_json(&body, front.timeout_default, front.timeout_max)?;
+    drop(body);
+    let check = admit(front, asked).await?;
+    if !accepts(&head.headers, "text/event-stream") {
+        let running = RunningCheck::start(check, client, front.on_disconnect, None)?;
+        return Ok(reply::from_report(&running.report().await?));
+    }
+    // An output limit bounds the queue by itself, and the program need not wait for its reader.
+    let queued_bytes_max = if front.output_bounded { usize::MAX } else { QUEUED_BYTES_MAX };
+    let (sink, queue) = output_queue(queued_bytes_max)
+        .map_err(|error| CheckError::Sandbox(SetupFailure::from_io("eventfd", &error)))?;
+    let running = RunningCheck::start(check, client, front.on_disconnect, Some(Box::new(sink)))?;
+    event_stream::respond(running, queue, front.ping_every).await
+}
+
+/// Validation may read a workspace again, so it keeps off the threads that
+/// answer probes.
+async fn admit(front: &Front, asked: CheckRequest) -> Result<RunCheck, Refusal> {
+    let checks = Arc::clone(&front.checks);
+    match spawn_blocking(move || checks.admit(asked)).await {
+        Ok(admitted) => Ok(admitted?),
+        Err(error) => {
+            log::error!("admission ended without a word: {error}");
+            Err(Refusal::Internal)
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! A run on a thread of its own, as a request waits for it.
+
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::thread;
+
+use tokio::sync::oneshot;
+
+use super::checks::RunCheck;
+use super::connection::ClientSocket;
+use super::reply::Refusal;
+use crate::base::cancel::CancelToken;
+use crate::config::OnDisconnect;
+use crate::service::check_run::{CheckError, CheckReport, Watch};
+use crate::spec::{OutputSink, SetupFailure};
+
+/// A run that goes on. Dropped before its end, it asks the run to end too,
+/// unless runs are to outlive their clients.
+#[derive(Debug)]
+pub struct RunningCheck {
+    report: oneshot::Receiver<Result<CheckReport, CheckError>>,
+    cancel_on_drop: Option<CancelToken>,
+}
+
+impl RunningCheck {
+    /// Starts `check` for the client at the other end of `client`. Where the
+    /// thread cannot be had, the slot is free again on return.
+    pub fn start(
+        check: RunCheck,
+        client: &ClientSocket,
+        on_disconnect: OnDisconnect,
+        sink: Option<Box<dyn OutputSink>>,
+    ) -> Result<Self, CheckError> {
+        let failed = |step: &'static str| {
+            move |error| CheckError::Sandbox(SetupFailure::from_io(step, &error))
+        };
+        let cancel = CancelToken::new().map_err(failed("eventfd"))?;
+        let (watched, cancel_on_drop) = match on_disconnect {
+            OnDisconnect::Finish => (None, None),
+            OnDisconnect::Kill => {
+                let socket = client.duplicate().map_err(failed("client socket"))?;
+                (Some(socket), Some(cancel.clone()))
+            }
+        };
+        let watch = Watch { cancel, client: watched };
+        let (sender, report) = oneshot::channel();
+        thread::Builder::new()
+            .name("run".to_owned())
+            // The client may have gone; then nobody is left to tell.
+            .spawn(move || drop(sender.send(check(watch, sink))))
+            .map_err(failed("thread"))?;
+        Ok(Self { report, cancel_on_drop })
+    }
+
+    /// Waits for the end of the run.
+    pub async fn report(mut self) -> Result<CheckReport, Refusal> {
+        poll_fn(|cx| self.poll_report(cx)).await
+    }
+
+    /// As [`RunningCheck::report`], for a caller that polls.
+    pub fn poll_report(&mut self, cx: &mut Context<'_>) -> Poll<Result<CheckReport, Refusal>> {
+        Pin::new(&mut self.report).poll(cx).map(|ended| {
+            self.cancel_on_drop = None;
+            match ended {
+                Ok(report) => report.map_err(Refusal::Check),
+                Err(_) => {
+                    log::error!("a run's thread ended without a report");
+                    Err(Refusal::Internal)
+                }
+            }
+        })
+    }
+}
+
+impl Drop for RunningCheck {
+    fn drop(&mut self) {
+        if let Some(cancel) = &self.cancel_on_drop {
+            cancel.cancel();
+        }
+    }
+}

@@ -1,0 +1,216 @@
+//! The listening socket, the accept loop and the way down.
+
+use std::fmt;
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use axum::Router;
+use nix::sys::socket::{Backlog, listen};
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::Semaphore;
+use tokio::time::sleep;
+
+use super::checks::Checks;
+use super::connection;
+use super::in_flight::InFlight;
+use super::limits::{HttpLimits, connections_affordable};
+use super::router::{Front, router};
+use super::shutdown::ShutdownHandle;
+use crate::base::deadline::Deadline;
+use crate::config::{Config, OnDisconnect};
+
+/// Threads that serve all connections together. Runs have their own.
+const WORKER_THREADS: usize = 2;
+/// Threads that admit runs, made when needed and gone when not.
+const ADMISSION_THREADS_MAX: usize = 4;
+/// Connections the kernel keeps for us until we accept them.
+const BACKLOG_CONNECTIONS: i32 = 1024;
+/// How long accepting rests after a failure such as descriptor exhaustion.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// Between two log lines about failing accepts.
+const ACCEPT_LOG_EVERY: Duration = Duration::from_secs(5);
+/// How long killed runs may take to be gone.
+const KILLED_WITHIN: Duration = Duration::from_secs(5);
+/// How long the last answers may take to reach the kernel.
+const LAST_ANSWERS_WITHIN: Duration = Duration::from_secs(1);
+
+/// How the front is to behave.
+#[derive(Debug, Clone)]
+pub struct HttpSettings {
+    /// What a client may ask of the front itself.
+    pub limits: HttpLimits,
+    /// Runs at the same time; they need descriptors too.
+    pub concurrency: usize,
+    /// The longest body, bytes; none for no limit.
+    pub input_bytes_max: Option<u64>,
+    /// The longest output, bytes; none for no limit.
+    pub output_bytes_max: Option<u64>,
+    /// The timeout of a request that names none.
+    pub timeout_default: Duration,
+    /// The longest timeout a request may ask for.
+    pub timeout_max: Duration,
+    /// What becomes of a run whose client has gone.
+    pub on_disconnect: OnDisconnect,
+    /// Whether `POST /shutdown` exists.
+    pub allow_shutdown: bool,
+    /// How long a drain may take before the live runs are killed.
+    pub shutdown_grace: Duration,
+    /// Whether request headers are logged.
+    pub log_headers: bool,
+}
+
+impl From<&Config> for HttpSettings {
+    fn from(config: &Config) -> Self {
+        Self {
+            limits: HttpLimits { connections_max: config.connections_max, ..HttpLimits::default() },
+            concurrency: config.concurrency,
+            input_bytes_max: config.input_bytes_max,
+            output_bytes_max: config.limits.output_bytes_max,
+            timeout_default: config.limits.wall,
+            timeout_max: config.timeout_max,
+            on_disconnect: config.on_disconnect,
+            allow_shutdown: config.allow_shutdown,
+            shutdown_grace: config.shutdown_grace,
+            log_headers: config.debug,
+        }
+    }
+}
+
+/// A bound server.
+pub struct Server {
+    listener: TcpListener,
+    checks: Arc<dyn Checks>,
+    settings: HttpSettings,
+    shutdown: ShutdownHandle,
+}
+
+impl fmt::Debug for Server {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { listener, settings, .. } = self;
+        out.debug_struct("Server").field("listener", listener).field("settings", settings).finish()
+    }
+}
+
+impl Server {
+    /// Listens on `address`. Clients may connect from here on, and are served by [`Server::run`].
+    pub fn bind(
+        address: SocketAddr,
+        checks: Arc<dyn Checks>,
+        settings: HttpSettings,
+    ) -> io::Result<Self> {
+        let listener = TcpListener::bind(address)?;
+        listener.set_nonblocking(true)?;
+        listen(&listener, Backlog::new(BACKLOG_CONNECTIONS)?)?;
+        let shutdown = ShutdownHandle::new(Arc::clone(&checks));
+        Ok(Self { listener, checks, settings, shutdown })
+    }
+
+    /// Where it listens, with the port the kernel chose if none was asked for.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.listener.local_addr()
+    }
+
+    /// Stops this server.
+    pub fn shutdown_handle(&self) -> ShutdownHandle {
+        self.shutdown.clone()
+    }
+
+    /// Serves until the shutdown handle is used and the drain is over: no live
+    /// run, and their answers written. The listener stays open meanwhile, so
+    /// that a probe reads `draining` rather than nothing.
+    pub fn run(self) -> io::Result<()> {
+        let runtime = self.runtime()?;
+        let in_flight = InFlight::default();
+        let limits = Arc::new(self.settings.limits.clone());
+        let listener = {
+            // A socket joins the runtime it is made in.
+            let _entered = runtime.enter();
+            tokio::net::TcpListener::from_std(self.listener.try_clone()?)?
+        };
+        let connections_max =
+            connections_affordable(limits.connections_max, self.settings.concurrency);
+        let accepting = accept(listener, self.router(), connections_max, limits, in_flight.clone());
+        runtime.spawn(accepting);
+        self.shutdown.wait();
+        self.drain(&in_flight);
+        runtime.shutdown_timeout(LAST_ANSWERS_WITHIN);
+        Ok(())
+    }
+
+    fn runtime(&self) -> io::Result<Runtime> {
+        Builder::new_multi_thread()
+            .worker_threads(WORKER_THREADS)
+            .max_blocking_threads(ADMISSION_THREADS_MAX)
+            .thread_name("http")
+            .enable_all()
+            .build()
+    }
+
+    fn router(&self) -> Router {
+        let settings = &self.settings;
+        let front = Front {
+            checks: Arc::clone(&self.checks),
+            shutdown: self.shutdown.clone(),
+            input_bytes_max: settings.input_bytes_max,
+            output_bounded: settings.output_bytes_max.is_some(),
+            timeout_default: settings.timeout_default,
+            timeout_max: settings.timeout_max,
+            body_within: settings.limits.body_within,
+            ping_every: settings.limits.ping_every,
+            on_disconnect: settings.on_disconnect,
+        };
+        router(Arc::new(front), settings.allow_shutdown, settings.log_headers)
+    }
+
+    /// Waits for the live runs, kills those that outlast the grace, and lets
+    /// the last answers out.
+    fn drain(&self, in_flight: &InFlight) {
+        log::info!("draining: no new runs");
+        if !self.checks.wait_idle(Deadline::after(self.settings.shutdown_grace)) {
+            log::warn!("draining: the grace is over, killing what still runs");
+            self.checks.cancel_all();
+            if !self.checks.wait_idle(Deadline::after(KILLED_WITHIN)) {
+                log::error!("draining: a killed run is still there, leaving it");
+            }
+        }
+        if !in_flight.wait_none(Deadline::after(LAST_ANSWERS_WITHIN)) {
+            log::warn!("draining: leaving {} requests unanswered", in_flight.count());
+        }
+    }
+}
+
+/// Accepts for ever. No failure ends it: a client that has gone again costs
+/// nothing, and want of descriptors passes.
+async fn accept(
+    listener: tokio::net::TcpListener,
+    router: Router,
+    connections_max: usize,
+    limits: Arc<HttpLimits>,
+    in_flight: InFlight,
+) {
+    let places = Arc::new(Semaphore::new(connections_max.min(Semaphore::MAX_PERMITS)));
+    let mut logged: Option<Instant> = None;
+    // The semaphore is never closed, so this loop never ends.
+    while let Ok(place) = Arc::clone(&places).acquire_owned().await {
+        match listener.accept().await {
+            Ok((socket, _)) => {
+                let serving =
+                    connection::serve(socket, router.clone(), limits.clone(), in_flight.clone());
+                tokio::spawn(async move {
+                    serving.await;
+                    drop(place);
+                });
+            }
+            Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
+            Err(error) => {
+                if logged.is_none_or(|at| at.elapsed() >= ACCEPT_LOG_EVERY) {
+                    log::warn!("accept: {error}; trying again");
+                    logged = Some(Instant::now());
+                }
+                sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+}

@@ -1,0 +1,55 @@
+//! Asking the server to stop, from any thread.
+
+use std::fmt;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use super::checks::Checks;
+
+/// Stops a server: cloned freely, usable from a signal's thread as from a request.
+#[derive(Clone)]
+pub struct ShutdownHandle(Arc<Inner>);
+
+struct Inner {
+    checks: Arc<dyn Checks>,
+    draining: Mutex<bool>,
+    began: Condvar,
+}
+
+impl fmt::Debug for ShutdownHandle {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("ShutdownHandle").field("draining", &*self.lock()).finish_non_exhaustive()
+    }
+}
+
+impl ShutdownHandle {
+    pub(super) fn new(checks: Arc<dyn Checks>) -> Self {
+        Self(Arc::new(Inner { checks, draining: Mutex::new(false), began: Condvar::new() }))
+    }
+
+    /// The first call begins the drain; every later one kills the live runs at once.
+    pub fn request(&self) {
+        if !self.drain() {
+            self.0.checks.cancel_all();
+        }
+    }
+
+    /// Begins the drain, and says whether this call did: from its return on no
+    /// run is admitted.
+    pub fn drain(&self) -> bool {
+        self.0.checks.start_draining();
+        let already = std::mem::replace(&mut *self.lock(), true);
+        self.0.began.notify_all();
+        !already
+    }
+
+    /// Waits for the drain to begin.
+    pub(super) fn wait(&self) {
+        let draining = self.0.began.wait_while(self.lock(), |draining| !*draining);
+        drop(draining.unwrap_or_else(PoisonError::into_inner));
+    }
+
+    fn lock(&self) -> MutexGuard<'_, bool> {
+        // A bool cannot be left half-written.
+        self.0.draining.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

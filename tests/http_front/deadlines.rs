@@ -1,0 +1,124 @@
+//! Clients that take their time.
+
+use std::io::Write;
+use std::time::{Duration, Instant};
+
+use cofferdam::http::{HttpLimits, HttpSettings};
+
+use crate::support::{
+    Client, HEALTH, Running, ScriptedChecks, body, exited, post, settings, start,
+};
+
+const NEAR: Duration = Duration::from_millis(300);
+/// Later than this the deadline did not hold, however busy the machine.
+const LATE: Duration = Duration::from_secs(10);
+
+fn start_with(limits: HttpLimits) -> Running {
+    start(ScriptedChecks::echo(), HttpSettings { limits, ..settings() })
+}
+
+fn assert_closed_near(client: &mut Client) {
+    let (after, rest) = client.closed_after();
+    assert!(after < LATE, "closed after {after:?}");
+    assert!(rest.is_empty() || rest.starts_with("HTTP/1.1 408 "), "{rest:?}");
+}
+
+#[test]
+fn a_head_that_does_not_come_whole_is_given_up() {
+    let server = start_with(HttpLimits { head_within: NEAR, ..settings().limits });
+    for piece in ["G", "\r\n", "GET /health HTTP/1.1\r\n", "GET /health HTTP/1.1\r\nhost: x\r\n\r"]
+    {
+        let mut client = server.connect();
+        client.send(piece);
+        let start = Instant::now();
+        assert_closed_near(&mut client);
+        assert!(start.elapsed() > NEAR / 2, "{piece:?} was given up at once");
+    }
+}
+
+#[test]
+fn dripping_bytes_do_not_prolong_a_head() {
+    let server = start_with(HttpLimits { head_within: NEAR, ..settings().limits });
+    let mut client = server.connect();
+    client.send("GET /health HTTP/1.1\r\nx: ");
+    let start = Instant::now();
+    // The drip ends with the connection: the kernel refuses what goes to a closed one.
+    while client.socket.write_all(b"y").is_ok() {
+        assert!(start.elapsed() < LATE, "a drip kept the connection");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn a_second_head_has_the_same_deadline_however_it_arrives() {
+    let server = start_with(HttpLimits { head_within: NEAR, ..settings().limits });
+    let mut behind = server.connect();
+    behind.send(HEALTH);
+    assert_eq!(behind.answer().status, 200);
+    behind.send("GET /hea");
+    assert_closed_near(&mut behind);
+    let chunked = format!(
+        "POST /run HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n{:x}\r\n{}\r\n0\r\n\r\n",
+        body("").len(),
+        body("")
+    );
+    for whole in [HEALTH.to_owned(), post("", &body("")), chunked] {
+        let mut pipelined = server.connect();
+        pipelined.send(format!("{whole}GET /hea"));
+        assert_eq!(pipelined.answer().status, 200);
+        assert_closed_near(&mut pipelined);
+    }
+}
+
+#[test]
+fn an_idle_connection_has_its_own_longer_deadline() {
+    let limits = HttpLimits {
+        head_within: Duration::from_millis(20),
+        idle_max: Duration::from_millis(500),
+        ..settings().limits
+    };
+    let server = start_with(limits);
+    let mut fresh = server.connect();
+    let mut used = server.connect();
+    used.send(HEALTH);
+    assert_eq!(used.answer().status, 200);
+    for client in [&mut used, &mut fresh] {
+        let start = Instant::now();
+        assert_closed_near(client);
+        assert!(start.elapsed() < LATE);
+    }
+    let mut client = server.connect();
+    let (after, _) = client.closed_after();
+    assert!(after > Duration::from_millis(250), "the head's deadline closed an idle connection");
+}
+
+#[test]
+fn a_body_that_does_not_come_whole_is_answered_408_and_closed() {
+    let server = start_with(HttpLimits { body_within: NEAR, ..settings().limits });
+    for head in [
+        "POST /run HTTP/1.1\r\ncontent-length: 100\r\n\r\n{",
+        "POST /run HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n1\r\n{\r\n",
+        "POST /run HTTP/1.1\r\ncontent-length: 100\r\nexpect: 100-continue\r\n\r\n",
+    ] {
+        let mut client = server.connect();
+        client.send(head);
+        let (after, rest) = client.closed_after();
+        assert!(rest.contains("HTTP/1.1 408 ") && after < LATE, "{head:?}: {rest:?}");
+        assert!(after > NEAR / 2, "{head:?} was given up at once");
+    }
+}
+
+#[test]
+fn an_answer_that_is_not_read_costs_its_client_the_connection() {
+    let limits = HttpLimits { answer_within: NEAR, connections_max: 1, ..settings().limits };
+    let long = "x".repeat(32 << 20);
+    let checks = ScriptedChecks::new(1, move |_, _, _| Ok(exited(0, &long, "")));
+    let server = start(checks, HttpSettings { limits, ..settings() });
+    let mut unread = server.connect();
+    unread.send(post("", &body("")));
+    // The one place is free again only once the first connection is given up.
+    let start = Instant::now();
+    assert_eq!(server.ask(HEALTH).status, 200);
+    assert!(start.elapsed() < LATE, "the place was free after {:?}", start.elapsed());
+    assert!(unread.rest().len() < 32 << 20, "the whole answer fitted");
+}

@@ -1,0 +1,239 @@
+//! Messages whose end two readers could see in two places.
+
+use std::sync::atomic::Ordering;
+
+use crate::support::{HEALTH, ScriptedChecks, body, post, settings, start, start_echo};
+
+/// Sends a doubtful request with a run hidden behind it. It must be answered
+/// 400 once, the connection closed, and nothing run.
+fn assert_refused(request: &str) {
+    let checks = ScriptedChecks::echo();
+    let server = start(checks.clone(), settings());
+    let mut client = server.connect();
+    client.send(format!("{request}{}", post("", &body("smuggled"))));
+    let answers = client.rest();
+    assert!(answers.starts_with("HTTP/1.1 400 "), "{request:?} was answered {answers:?}");
+    assert_eq!(answers.matches("HTTP/1.1").count(), 1, "{request:?}: {answers:?}");
+    assert_eq!(checks.runs.load(Ordering::SeqCst), 0, "{request:?} ran");
+    assert_eq!(server.ask(HEALTH).status, 200);
+}
+
+fn run_with(headers: &str) -> String {
+    let body = body("direct");
+    let headers = headers.replace("LEN", &body.len().to_string());
+    format!("POST /run HTTP/1.1\r\nhost: x\r\n{headers}\r\n{body}")
+}
+
+#[test]
+fn a_doubtful_length_is_refused_and_ends_the_connection() {
+    for headers in [
+        "content-length: LEN\r\ncontent-length: 5\r\n",
+        "content-length: 5\r\ncontent-length: LEN\r\n",
+        "content-length: LEN\r\ncontent-length: LEN\r\n",
+        "content-length: LEN, LEN\r\n",
+        "content-length: LEN,\r\n",
+        "content-length: +LEN\r\n",
+        "content-length: -1\r\n",
+        "content-length: -LEN\r\n",
+        "content-length: 0x2d\r\n",
+        "content-length: 2d\r\n",
+        "content-length: LEN \t5\r\n",
+        "content-length: 4.5\r\n",
+        "content-length: \r\n",
+        "content-length: 18446744073709551616\r\n",
+        "content-length: 99999999999999999999999\r\n",
+        "content-length: 00000000000000000000000LEN\r\n",
+    ] {
+        assert_refused(&run_with(headers));
+    }
+}
+
+#[test]
+fn a_doubtful_transfer_coding_is_refused_and_ends_the_connection() {
+    let chunked = format!("{:x}\r\n{}\r\n0\r\n\r\n", body("c").len(), body("c"));
+    for headers in [
+        "transfer-encoding: gzip\r\n",
+        "transfer-encoding: gzip, chunked\r\n",
+        "transfer-encoding: chunked, gzip\r\n",
+        "transfer-encoding: chunked, identity\r\n",
+        "transfer-encoding: identity\r\n",
+        "transfer-encoding: xchunked\r\n",
+        "transfer-encoding: \"chunked\"\r\n",
+        "transfer-encoding: chunked;q=1\r\n",
+        "transfer-encoding:\r\n",
+        "transfer-encoding: \x0bchunked\r\n",
+        "transfer-encoding: chunked\r\ntransfer-encoding: chunked\r\n",
+        "transfer-encoding: identity\r\ntransfer-encoding: chunked\r\n",
+        "transfer-encoding: chunked\r\ncontent-length: 5\r\n",
+        "content-length: 5\r\ntransfer-encoding: chunked\r\n",
+    ] {
+        assert_refused(&format!("POST /run HTTP/1.1\r\nhost: x\r\n{headers}\r\n{chunked}"));
+    }
+    assert_refused_old(&format!(
+        "POST /run HTTP/1.0\r\ntransfer-encoding: chunked\r\n\r\n{chunked}"
+    ));
+}
+
+/// As [`assert_refused`], for a version whose answers carry its own number.
+fn assert_refused_old(request: &str) {
+    let checks = ScriptedChecks::echo();
+    let server = start(checks.clone(), settings());
+    let mut client = server.connect();
+    client.send(request);
+    let answers = client.rest();
+    assert!(answers.contains(" 400 "), "{request:?} was answered {answers:?}");
+    assert_eq!(checks.runs.load(Ordering::SeqCst), 0);
+}
+
+#[test]
+fn a_malformed_head_is_refused_and_ends_the_connection() {
+    for head in [
+        "content-length: LEN\r\n folded: 1\r\n",
+        "a: b\r\n\tc\r\ncontent-length: LEN\r\n",
+        " a: b\r\ncontent-length: LEN\r\n",
+        "content-length : LEN\r\n",
+        "a\t: b\r\ncontent-length: LEN\r\n",
+        "a: \0\r\ncontent-length: LEN\r\n",
+        "a\0: b\r\ncontent-length: LEN\r\n",
+        "a: b\rc: d\r\ncontent-length: LEN\r\n",
+        "a: b\r\r\ncontent-length: LEN\r\n",
+        "no colon\r\ncontent-length: LEN\r\n",
+        ": no name\r\ncontent-length: LEN\r\n",
+        "content-length: LEN\r\na: \x01\r\n",
+    ] {
+        assert_refused(&run_with(head));
+    }
+    for line in [
+        "POST /run HTTP/1.1 \r\n",
+        "POST /run\r\n",
+        "POST  /run HTTP/1.1\r\n",
+        "POST /run HTTP/9.9\r\n",
+        "POST /ru\0n HTTP/1.1\r\n",
+        "PO\0ST /run HTTP/1.1\r\n",
+        "POST /run HTTP/1.1\rx\r\n",
+        "\x16\x03\x01 TLS\r\n",
+    ] {
+        let body = body("direct");
+        assert_refused(&format!("{line}content-length: {}\r\n\r\n{body}", body.len()));
+    }
+}
+
+#[test]
+fn malformed_chunks_run_nothing_and_hide_nothing() {
+    let body = body("c");
+    let length = body.len();
+    for chunks in [
+        format!("+{length:x}\r\n{body}\r\n0\r\n\r\n"),
+        format!("-{length:x}\r\n{body}\r\n0\r\n\r\n"),
+        format!("0x{length:x}\r\n{body}\r\n0\r\n\r\n"),
+        format!("{length:x}\n{body}\n0\n\n"),
+        format!("{:x}\r\n{body}\r\n0\r\n\r\n", length - 1),
+        format!("{length:x}\r\n{body}X0\r\n\r\n"),
+        format!("ffffffffffffffffff\r\n{body}\r\n0\r\n\r\n"),
+        format!("\r\n{body}\r\n0\r\n\r\n"),
+        format!("g\r\n{body}\r\n0\r\n\r\n"),
+    ] {
+        let chunked = "POST /run HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n";
+        assert_refused(&format!("{chunked}{chunks}"));
+    }
+}
+
+#[test]
+fn a_body_cut_short_runs_nothing() {
+    for request in [
+        post("", &body("cut")).replace("content-length: 4", "content-length: 9"),
+        "POST /run HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n2\r\n{}\r\n".to_owned(),
+    ] {
+        let checks = ScriptedChecks::echo();
+        let server = start(checks.clone(), settings());
+        let mut client = server.connect();
+        client.send(&request);
+        client.socket.shutdown(std::net::Shutdown::Write).unwrap();
+        let answer = client.rest();
+        assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 400 "), "{answer:?}");
+        assert_eq!(checks.runs.load(Ordering::SeqCst), 0, "{request:?} ran");
+    }
+}
+
+#[test]
+fn pipelined_requests_of_every_framing_are_answered_in_order() {
+    let server = start_echo();
+    let chunked = |solution: &str| {
+        let body = body(solution);
+        let (left, right) = body.split_at(7);
+        format!(
+            "POST /run HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n{:x};x=y\r\n{left}\r\n{:X}\r\n{right}\r\n0\r\nx-sum: 1\r\n\r\n",
+            left.len(),
+            right.len(),
+        )
+    };
+    let requests = [
+        HEALTH.to_owned(),
+        post("", &body("one")),
+        chunked("two"),
+        format!("\r\n{HEALTH}"),
+        chunked("three"),
+        post("", &body("four")),
+    ]
+    .concat();
+    let expected = ["ok\n", "one", "two", "ok\n", "three", "four"];
+    // All at once, and byte by byte: the framing may not depend on the segments.
+    for piece_bytes in [requests.len(), 7, 1] {
+        let mut client = server.connect();
+        client.socket.set_nodelay(true).unwrap();
+        for piece in requests.as_bytes().chunks(piece_bytes) {
+            client.send(piece);
+        }
+        for text in expected {
+            let answer = client.answer();
+            assert_eq!(answer.status, 200, "{answer:?}");
+            assert!(answer.body.contains(text), "{text}: {answer:?}");
+        }
+    }
+}
+
+#[test]
+fn fifty_pipelined_requests_are_all_answered() {
+    let server = start_echo();
+    let mut client = server.connect();
+    client.send(HEALTH.repeat(50));
+    for _ in 0..50 {
+        assert_eq!(client.answer().body, "ok\n");
+    }
+}
+
+#[test]
+fn old_and_keep_alive_clients_are_served() {
+    let server = start_echo();
+    let mut old = server.connect();
+    old.send("GET /health HTTP/1.0\r\n\r\n");
+    assert_eq!(old.answer().status, 200);
+    assert_eq!(old.rest(), "", "an HTTP/1.0 connection is closed behind its answer");
+    let mut kept = server.connect();
+    kept.send("GET /health HTTP/1.0\r\nconnection: keep-alive\r\n\r\n");
+    assert_eq!(kept.answer().status, 200);
+    kept.send("GET /health HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n");
+    assert_eq!(kept.answer().status, 200);
+    assert_eq!(kept.rest(), "");
+}
+
+#[test]
+fn a_client_that_waits_for_a_hundred_is_told_to_go_on() {
+    let server = start_echo();
+    let request = post("expect: 100-continue\r\n", &body("late"));
+    let (head, body) = request.split_at(request.find('{').unwrap());
+    let mut client = server.connect();
+    client.send(head);
+    assert!(client.head().starts_with("HTTP/1.1 100 "));
+    client.send(body);
+    assert!(client.answer().body.contains("late"));
+}
+
+#[test]
+fn a_client_that_closed_its_sending_side_still_reads_its_answer() {
+    let server = start_echo();
+    let mut client = server.connect();
+    client.send(HEALTH);
+    client.socket.shutdown(std::net::Shutdown::Write).unwrap();
+    assert!(client.rest().ends_with("ok\n"));
+}

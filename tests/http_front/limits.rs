@@ -1,0 +1,102 @@
+//! How much a client may send, and how many clients there may be.
+
+use std::io::{ErrorKind, Read};
+use std::time::Duration;
+
+use cofferdam::http::{HttpLimits, HttpSettings};
+
+use crate::support::{HEALTH, ScriptedChecks, body, post, settings, start, start_echo};
+
+/// A valid body of exactly `length` bytes.
+fn body_of(length: usize) -> String {
+    let bare = body("").len();
+    body(&"x".repeat(length - bare))
+}
+
+fn chunked(body: &str) -> String {
+    let chunks: String = body
+        .as_bytes()
+        .chunks(100)
+        .map(|piece| format!("{:x}\r\n{}\r\n", piece.len(), std::str::from_utf8(piece).unwrap()))
+        .collect();
+    format!("POST /run HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n{chunks}0\r\n\r\n")
+}
+
+#[test]
+fn a_body_may_be_as_long_as_the_limit_and_no_longer() {
+    let server = start_echo();
+    assert_eq!(server.ask(post("", &body_of(1000))).status, 200);
+    assert_eq!(server.ask(chunked(&body_of(1000))).status, 200);
+    for request in [post("", &body_of(1001)), chunked(&body_of(1001)), post("", &"x".repeat(2000))]
+    {
+        let answer = server.ask(request);
+        assert_eq!(answer.status, 413);
+        assert_eq!(answer.body, r#"{"error":"payload too large"}"#);
+    }
+}
+
+#[test]
+fn no_limit_means_none() {
+    let server =
+        start(ScriptedChecks::echo(), HttpSettings { input_bytes_max: None, ..settings() });
+    assert_eq!(server.ask(post("", &body_of(5_000_000))).status, 200);
+    assert_eq!(server.ask(chunked(&body_of(300_000))).status, 200);
+}
+
+#[test]
+fn a_length_above_the_limit_is_refused_by_the_head_alone() {
+    let server = start_echo();
+    for headers in ["", "expect: 100-continue\r\n"] {
+        for length in ["1001", "999999999999999999"] {
+            let head = format!("POST /run HTTP/1.1\r\n{headers}content-length: {length}\r\n\r\n");
+            assert_eq!(server.ask(head).status, 413, "{headers} {length}");
+        }
+    }
+}
+
+#[test]
+fn a_refused_client_that_keeps_sending_still_reads_the_answer() {
+    let server = start_echo();
+    for _ in 0..5 {
+        let answer = server.ask(post("", &"x".repeat(3_000_000)));
+        assert_eq!((answer.status, answer.header("connection")), (413, Some("close")));
+    }
+}
+
+#[test]
+fn a_head_may_have_sixteen_kibibytes_and_no_more() {
+    let server = start_echo();
+    let bare = "GET /health HTTP/1.1\r\nx: \r\n\r\n".len();
+    for (bytes, status) in [(16 * 1024, 200), (16 * 1024 + 1, 431), (1 << 20, 431)] {
+        let head = format!("GET /health HTTP/1.1\r\nx: {}\r\n\r\n", "y".repeat(bytes - bare));
+        assert_eq!(server.ask(head).status, status, "{bytes} bytes");
+    }
+    let endless_line = format!("GET /{}", "y".repeat(100_000));
+    assert_eq!(server.ask(endless_line).status, 431);
+    assert_eq!(server.ask("\r\n".repeat(20_000)).status, 431);
+}
+
+#[test]
+fn a_head_may_have_a_hundred_headers_and_no_more() {
+    let server = start_echo();
+    for (count, status) in [(100, 200), (101, 431), (1000, 431)] {
+        let head = format!("GET /health HTTP/1.1\r\n{}\r\n", "a: b\r\n".repeat(count));
+        assert_eq!(server.ask(head).status, status, "{count} headers");
+    }
+}
+
+#[test]
+fn connections_beyond_the_limit_wait_for_a_place() {
+    let limits = HttpLimits { connections_max: 2, ..settings().limits };
+    let server = start(ScriptedChecks::echo(), HttpSettings { limits, ..settings() });
+    let (first, mut second, mut third) = (server.connect(), server.connect(), server.connect());
+    second.send(HEALTH);
+    assert_eq!(second.answer().status, 200);
+    third.send(HEALTH);
+    third.socket.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
+    let waiting = third.socket.read(&mut [0]).unwrap_err();
+    assert!(matches!(waiting.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut));
+    drop(first);
+    third.socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    assert_eq!(third.answer().status, 200);
+}

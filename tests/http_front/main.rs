@@ -1,0 +1,16 @@
+//! The HTTP front against clients that mean harm, over real sockets.
+
+// The whole crate is a test; clippy knows it only where it is told.
+#![cfg(test)]
+
+mod deadlines;
+mod exhaustion;
+mod flood;
+mod framing;
+mod limits;
+mod process;
+mod routes;
+mod runs;
+mod shutdown;
+mod streaming;
+mod support;

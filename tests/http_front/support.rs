@@ -1,0 +1,346 @@
+//! A server on a free port, a scripted check service behind it, and a raw client.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use cofferdam::base::cancel::CancelToken;
+use cofferdam::base::deadline::Deadline;
+use cofferdam::base::slots::Slots;
+use cofferdam::config::OnDisconnect;
+use cofferdam::http::{Checks, HttpLimits, HttpSettings, RunCheck, Server, ShutdownHandle};
+use cofferdam::service::check_request::CheckRequest;
+use cofferdam::service::check_run::{CheckError, CheckReport, Watch};
+use cofferdam::spec::{CapturedStream, Enforced, Outcome, OutputSink, RunReport, Timings, Usage};
+
+/// What a scripted run does: the test's closure in the place of a sandbox.
+pub type Script = dyn Fn(&CheckRequest, Watch, Option<Box<dyn OutputSink>>) -> Result<CheckReport, CheckError>
+    + Send
+    + Sync;
+
+/// A check service that runs scripts.
+pub struct ScriptedChecks {
+    script: Box<Script>,
+    slots: Arc<Slots>,
+    draining: AtomicBool,
+    killed: AtomicBool,
+    live: Mutex<Vec<CancelToken>>,
+    /// Held by a test, it makes every admission wait.
+    pub admission: Mutex<()>,
+    /// How many runs were admitted.
+    pub runs: AtomicUsize,
+}
+
+impl ScriptedChecks {
+    pub fn new(
+        slots: usize,
+        script: impl Fn(
+            &CheckRequest,
+            Watch,
+            Option<Box<dyn OutputSink>>,
+        ) -> Result<CheckReport, CheckError>
+        + Send
+        + Sync
+        + 'static,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            script: Box::new(script),
+            slots: Slots::new(slots),
+            draining: AtomicBool::new(false),
+            killed: AtomicBool::new(false),
+            live: Mutex::new(Vec::new()),
+            admission: Mutex::new(()),
+            runs: AtomicUsize::new(0),
+        })
+    }
+
+    /// Every run prints the solution's text and exits with 0.
+    pub fn echo() -> Arc<Self> {
+        Self::new(10, |request, _, _| Ok(exited(0, &request.solution_text, "")))
+    }
+
+    /// Every run lasts until it is asked to end.
+    pub fn endless() -> Arc<Self> {
+        Self::new(1, |_, watch, _| {
+            wait_for_end(&watch);
+            Ok(report(Outcome::Cancelled, "", ""))
+        })
+    }
+}
+
+impl Checks for ScriptedChecks {
+    fn admit(self: Arc<Self>, request: CheckRequest) -> Result<RunCheck, CheckError> {
+        drop(self.admission.lock().unwrap());
+        if self.is_draining() {
+            return Err(CheckError::Draining);
+        }
+        match request.lang_slug.as_str() {
+            "absent" => return Err(CheckError::LanguageUnavailable("no such toolchain".into())),
+            "Python" => return Err(CheckError::Invalid("unsupported lang_slug".into())),
+            _ => {}
+        }
+        let slot = self.slots.try_enter().ok_or(CheckError::Busy)?;
+        self.runs.fetch_add(1, Ordering::SeqCst);
+        Ok(Box::new(move |watch, sink| {
+            self.live.lock().unwrap().push(watch.cancel.clone());
+            // A run may have been admitted before the kill and begin after it.
+            if self.killed.load(Ordering::SeqCst) {
+                watch.cancel.cancel();
+            }
+            let report = (self.script)(&request, watch, sink);
+            drop(slot);
+            report
+        }))
+    }
+
+    fn start_draining(&self) {
+        self.draining.store(true, Ordering::SeqCst);
+    }
+
+    fn is_draining(&self) -> bool {
+        self.draining.load(Ordering::SeqCst)
+    }
+
+    fn cancel_all(&self) {
+        self.killed.store(true, Ordering::SeqCst);
+        self.live.lock().unwrap().iter().for_each(CancelToken::cancel);
+    }
+
+    fn wait_idle(&self, deadline: Deadline) -> bool {
+        self.slots.wait_idle(deadline)
+    }
+}
+
+/// Waits as the supervisor does: until the run is cancelled or its client has gone.
+pub fn wait_for_end(watch: &Watch) {
+    use std::os::fd::AsFd;
+
+    use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+
+    let mut fds = vec![PollFd::new(watch.cancel.as_fd(), PollFlags::POLLIN)];
+    if let Some(client) = &watch.client {
+        fds.push(PollFd::new(client.as_fd(), PollFlags::from_bits_retain(libc::POLLRDHUP)));
+    }
+    poll(&mut fds, PollTimeout::NONE).unwrap();
+}
+
+/// A report of a run that ended with `code`.
+pub fn exited(code: u8, stdout: &str, stderr: &str) -> CheckReport {
+    report(Outcome::Exited { code }, stdout, stderr)
+}
+
+pub fn report(outcome: Outcome, stdout: &str, stderr: &str) -> CheckReport {
+    let captured = |text: &str| CapturedStream {
+        bytes: text.as_bytes().to_vec(),
+        bytes_total: text.len() as u64,
+        truncated: false,
+    };
+    let usage = Usage {
+        wall_ms: 12,
+        cpu_ms: 7,
+        memory_peak_bytes: 4096,
+        memory_peak_source: "cgroup1",
+        processes_peak: None,
+        stdout_bytes: stdout.len() as u64,
+        stderr_bytes: stderr.len() as u64,
+    };
+    let timings = Timings {
+        prepare: Duration::from_micros(1_500),
+        run: Duration::from_millis(12),
+        cleanup: Duration::from_micros(20),
+    };
+    let run = RunReport {
+        outcome,
+        stdout: captured(stdout),
+        stderr: captured(stderr),
+        usage,
+        enforced: Enforced::default(),
+        not_enforced: Vec::new(),
+        timings,
+    };
+    CheckReport { run, queued: Duration::from_micros(5) }
+}
+
+/// Settings whose deadlines are far away, for a test to bring one of them near.
+pub fn settings() -> HttpSettings {
+    let far = Duration::from_secs(120);
+    HttpSettings {
+        limits: HttpLimits {
+            connections_max: 1024,
+            head_within: far,
+            body_within: far,
+            answer_within: far,
+            idle_max: far,
+            linger_max: Duration::from_secs(5),
+            ping_every: far,
+        },
+        concurrency: 2,
+        input_bytes_max: Some(1000),
+        output_bytes_max: Some(1 << 20),
+        timeout_default: Duration::from_secs(30),
+        timeout_max: Duration::from_secs(300),
+        on_disconnect: OnDisconnect::Kill,
+        allow_shutdown: false,
+        shutdown_grace: Duration::from_secs(30),
+        log_headers: true,
+    }
+}
+
+/// A running server; dropping it stops it and waits for its end.
+pub struct Running {
+    pub address: SocketAddr,
+    pub shutdown: ShutdownHandle,
+    thread: Option<JoinHandle<()>>,
+}
+
+pub fn start(checks: Arc<ScriptedChecks>, settings: HttpSettings) -> Running {
+    let server = Server::bind("127.0.0.1:0".parse().unwrap(), checks, settings).unwrap();
+    let (address, shutdown) = (server.local_addr().unwrap(), server.shutdown_handle());
+    let thread = std::thread::spawn(move || server.run().unwrap());
+    Running { address, shutdown, thread: Some(thread) }
+}
+
+/// A server whose runs echo, with the settings above.
+pub fn start_echo() -> Running {
+    start(ScriptedChecks::echo(), settings())
+}
+
+impl Running {
+    pub fn connect(&self) -> Client {
+        client_of(TcpStream::connect(self.address).unwrap())
+    }
+
+    /// Sends `bytes` on a connection of its own and reads the one answer.
+    pub fn ask(&self, bytes: impl AsRef<[u8]>) -> Answer {
+        let mut client = self.connect();
+        client.send(bytes);
+        client.answer()
+    }
+
+    /// Waits for the server to come to its end by itself.
+    pub fn join(mut self) {
+        self.thread.take().unwrap().join().unwrap();
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.shutdown.request();
+        self.shutdown.request();
+        if let Some(thread) = self.thread.take() {
+            let ended = thread.join();
+            assert!(ended.is_ok() || std::thread::panicking());
+        }
+    }
+}
+
+/// A client whose reads fail rather than last for ever.
+pub fn client_of(socket: TcpStream) -> Client {
+    socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    Client { socket, unread: Vec::new() }
+}
+
+/// A raw connection.
+pub struct Client {
+    pub socket: TcpStream,
+    unread: Vec<u8>,
+}
+
+/// One answer as it came.
+#[derive(Debug)]
+pub struct Answer {
+    pub status: u16,
+    pub head: String,
+    pub body: String,
+}
+
+impl Answer {
+    pub fn header(&self, name: &str) -> Option<&str> {
+        let mut lines = self.head.lines().filter_map(|line| line.split_once(": "));
+        lines.find(|(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, value)| value)
+    }
+}
+
+impl Client {
+    pub fn send(&mut self, bytes: impl AsRef<[u8]>) {
+        self.socket.write_all(bytes.as_ref()).unwrap();
+    }
+
+    /// The next answer. Its body is as long as its length says.
+    pub fn answer(&mut self) -> Answer {
+        let head = self.head();
+        let answer = Answer {
+            status: head.split(' ').nth(1).and_then(|code| code.parse().ok()).expect("a status"),
+            head,
+            body: String::new(),
+        };
+        let length = answer.header("content-length").map_or(0, |length| length.parse().unwrap());
+        while self.unread.len() < length {
+            assert!(self.fill() > 0, "the body was cut short: {answer:?}");
+        }
+        let body: Vec<u8> = self.unread.drain(..length).collect();
+        Answer { body: String::from_utf8(body).unwrap(), ..answer }
+    }
+
+    /// The next answer's head; what is behind it stays unread.
+    pub fn head(&mut self) -> String {
+        loop {
+            if let Some(at) = self.unread.windows(4).position(|window| window == b"\r\n\r\n") {
+                let head = self.unread.drain(..at + 4).collect();
+                return String::from_utf8(head).unwrap();
+            }
+            let bytes = self.fill();
+            assert!(bytes > 0, "closed before an answer: {:?}", self.unread.escape_ascii());
+        }
+    }
+
+    /// Reads until what is unread holds `text` `times` times, and leaves it unread.
+    pub fn wait_for(&mut self, text: &str, times: usize) {
+        while String::from_utf8_lossy(&self.unread).matches(text).count() < times {
+            assert!(self.fill() > 0, "closed before {text:?}");
+        }
+    }
+
+    /// Everything until the connection is closed.
+    pub fn rest(&mut self) -> String {
+        while self.fill() > 0 {}
+        String::from_utf8(std::mem::take(&mut self.unread)).unwrap()
+    }
+
+    /// How long it took the server to close, having sent nothing more than `rest` says.
+    pub fn closed_after(&mut self) -> (Duration, String) {
+        let start = Instant::now();
+        let rest = self.rest();
+        (start.elapsed(), rest)
+    }
+
+    fn fill(&mut self) -> usize {
+        let mut piece = [0; 4096];
+        match self.socket.read(&mut piece) {
+            Ok(bytes) => {
+                self.unread.extend_from_slice(&piece[..bytes]);
+                bytes
+            }
+            Err(error) if error.kind() == ErrorKind::ConnectionReset => 0,
+            Err(error) => panic!("no answer: {error}; so far {:?}", self.unread.escape_ascii()),
+        }
+    }
+}
+
+/// A body that runs and prints `solution`.
+pub fn body(solution: &str) -> String {
+    format!(r#"{{"solution_text":"{solution}","lang_slug":"python"}}"#)
+}
+
+/// A `POST /run` of `body` with `headers` (whole lines) beside its length.
+pub fn post(headers: &str, body: &str) -> String {
+    format!(
+        "POST /run HTTP/1.1\r\nhost: x\r\n{headers}content-length: {}\r\n\r\n{body}",
+        body.len()
+    )
+}
+
+pub const HEALTH: &str = "GET /health HTTP/1.1\r\nhost: x\r\n\r\n";
