@@ -1,0 +1,119 @@
+//! What is looked up on the host once, before any box.
+
+use std::ffi::CString;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use super::cgroup;
+use super::profile::Profile;
+use super::rootfs::{self, Kind, RootLayout, c_string};
+use super::seccomp::filter::Filter;
+use super::state::StateDirectory;
+use crate::base::deadline::Deadline;
+use crate::spec::{Limits, SetupFailure};
+
+/// How long the boxes of a dead server may take to be cleared away at start.
+pub const SWEEP_WAIT: Duration = Duration::from_secs(10);
+/// Directories every root has one of, for the box's root to be put on until it is the root.
+const MOUNTPOINTS: [&str; 4] = ["/tmp", "/mnt", "/run", "/var"];
+
+/// Whose root file system boxes see.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RootSource {
+    /// The host's, read-only and masked.
+    Host,
+    /// This directory's; nothing of the host is visible.
+    Directory(PathBuf),
+}
+
+/// The hard process limits this process inherited: nothing can go above them.
+#[derive(Debug, Clone, Copy)]
+pub struct HardLimits {
+    open_files: u64,
+    processes: u64,
+}
+
+impl HardLimits {
+    /// Those of this process.
+    pub fn read() -> std::io::Result<Self> {
+        use nix::sys::resource::{Resource, getrlimit};
+        Ok(Self {
+            open_files: getrlimit(Resource::RLIMIT_NOFILE)?.1,
+            processes: getrlimit(Resource::RLIMIT_NPROC)?.1,
+        })
+    }
+
+    /// Brings limits down to what can be set, and says so.
+    pub fn clamp(self, limits: &mut Limits, notes: &mut Vec<String>) {
+        for (name, wanted, hard) in [
+            ("open files", &mut limits.open_files_max, self.open_files),
+            ("processes", &mut limits.processes_max, self.processes),
+        ] {
+            if *wanted > hard {
+                notes.push(format!("{name}: {wanted} lowered to the inherited hard limit {hard}"));
+                *wanted = hard;
+            }
+        }
+    }
+}
+
+/// Ends and removes whatever servers that are dead by now left behind.
+pub fn sweep_abandoned(state: &StateDirectory) -> std::io::Result<()> {
+    for dead in state.abandoned()? {
+        for directory in dead.recorded_cgroups() {
+            match cgroup::sweep(&directory, Deadline::after(SWEEP_WAIT)) {
+                Ok(swept) => log::info!("cleared what instance {} left: {swept:?}", dead.id()),
+                Err(error) if error.errno == nix::errno::Errno::ENOENT => {}
+                Err(error) => log::error!("sweep {}: {error}", directory.display()),
+            }
+        }
+        dead.unregister()?;
+    }
+    Ok(())
+}
+
+/// The layout of boxes with that root.
+pub fn layout_of(
+    root: &RootSource,
+    profile: &Profile,
+    private: &[PathBuf],
+) -> std::io::Result<RootLayout> {
+    use std::os::unix::fs::MetadataExt;
+    let base = match root {
+        RootSource::Host => Path::new("/"),
+        RootSource::Directory(directory) => directory,
+    };
+    let device = std::fs::metadata(base)?.dev();
+    let mut entries: Vec<(String, Kind)> = Vec::new();
+    for entry in std::fs::read_dir(base)? {
+        let entry = entry?;
+        // A name that is no text names nothing a toolchain needs.
+        if let (Ok(name), Some(kind)) =
+            (entry.file_name().into_string(), rootfs::kind_at(&entry.path(), Some(device)))
+        {
+            entries.push((name, kind));
+        }
+    }
+    entries.sort_by(|(a, _), (b, _)| a.cmp(b));
+    let kind_of = |path: &Path| rootfs::kind_at(&base.join(rootfs::strip_root(path)), None);
+    Ok(rootfs::layout(base, &entries, &profile.root, private, &kind_of))
+}
+
+/// The filter of every box's init, part of this program.
+pub fn init_filter() -> Result<Filter, SetupFailure> {
+    let profile = Profile::builtin("init")
+        .map_err(|error| SetupFailure::from_words("seccomp init", error.to_string()))?;
+    Ok(profile.filter)
+}
+
+/// A directory to put a box's root on.
+pub fn mountpoint() -> std::io::Result<CString> {
+    let found = MOUNTPOINTS.into_iter().find(|path| Path::new(path).is_dir());
+    found.map(|path| c_string(path.as_ref())).ok_or_else(|| std::io::ErrorKind::NotFound.into())
+}
+
+/// The highest capability this kernel knows.
+pub fn last_capability() -> std::io::Result<u32> {
+    let text = std::fs::read_to_string("/proc/sys/kernel/cap_last_cap")?;
+    text.trim().parse().map_err(|_| std::io::ErrorKind::InvalidData.into())
+}
