@@ -79,7 +79,7 @@ pub enum Step {
     ResetSignals,
     /// The mode bits new files never get.
     SetUmask { mask: u32 },
-    /// A process limit, soft and hard alike.
+    /// A process limit, soft and hard alike; for CPU time the hard one is a second above.
     SetLimit { limit: Rlimit, value: u64 },
     /// No supplementary groups.
     DropGroups,
@@ -240,7 +240,10 @@ impl Step {
             Self::ResetSignals => reset_signals(out),
             Self::SetUmask { mask } => out.call(libc::SYS_umask, &[mask.into()]),
             Self::SetLimit { limit, value } => {
-                let pair = out.words(&[*value, *value]);
+                // Where both are the same, the kernel sends SIGKILL and never SIGXCPU,
+                // and nothing tells that end from any other.
+                let hard = value.saturating_add(u64::from(*limit == Rlimit::Cpu));
+                let pair = out.words(&[*value, hard]);
                 out.call(libc::SYS_prlimit64, &[0.into(), limit.number().into(), pair, 0.into()]);
             }
             Self::DropGroups => out.call(libc::SYS_setgroups, &[0.into(), 0.into()]),
