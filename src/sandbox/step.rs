@@ -141,17 +141,19 @@ impl Step {
     /// The step's name in an error: what was being done, to what.
     pub fn name(&self) -> String {
         let path = |path: &CString| path.to_string_lossy().into_owned();
+        // The root's own targets are relative, those a run asks for absolute.
+        let inside = |target: &CString| format!("/{}", path(target).trim_start_matches('/'));
         match self {
             Self::JoinCgroup { .. } => "join cgroup".into(),
             Self::UnshareCgroup => "cgroup namespace".into(),
             Self::MakeMountsPrivate => "private mounts".into(),
             Self::OpenTree { source, .. } => format!("bind {}", path(source)),
             Self::EnterBox { .. } => "mount root".into(),
-            Self::AttachTree { target, .. } => format!("attach /{}", path(target)),
-            Self::MountTmpfs { target, .. } => format!("mount tmpfs /{}", path(target)),
+            Self::AttachTree { target, .. } => format!("attach {}", inside(target)),
+            Self::MountTmpfs { target, .. } => format!("mount tmpfs {}", inside(target)),
             Self::MountOverlay => "mount overlay /workspace".into(),
             Self::MountProc => "mount /proc".into(),
-            Self::Mask { target, .. } => format!("mask /{}", path(target)),
+            Self::Mask { target, .. } => format!("mask {}", inside(target)),
             Self::RaiseLoopback => "raise lo".into(),
             Self::SetHostname { .. } => "set hostname".into(),
             Self::PivotRoot => "pivot_root".into(),
