@@ -186,6 +186,9 @@ fn program_steps(input: &PlanInput<'_>) -> Vec<Step> {
     let mut steps = vec![Step::NewSession, Step::ResetSignals];
     steps.extend(limit_steps(input.limits));
     steps.extend([
+        // Where memory runs out, boxes go before anything of the host's. Still as root: after the
+        // uid change these files are no longer the process's own.
+        write_proc(c"self/oom_score_adj", "1000"),
         Step::DropGroups,
         Step::SetGid { gid: input.host_id },
         Step::SetUid { uid: input.host_id },
@@ -230,21 +233,19 @@ fn limit_steps(limits: &Limits) -> [Step; 5] {
 /// counts its processes apart from every other box's, and the one-line maps
 /// need no privilege and no hand-shake.
 fn user_namespace_steps(host_id: u32) -> Vec<Step> {
-    let write = |file: &CStr, text: String| Step::WriteProc {
-        file: file.to_owned(),
-        text: CString::new(text).unwrap_or_default(),
-    };
     let map = format!("{INSIDE_ID} {host_id} 1\n");
     vec![
         // The uid change took it away, and with it the right to write the maps.
         Step::MakeDumpable,
         Step::UnshareUser,
-        write(c"self/setgroups", "deny".to_owned()),
-        write(c"self/gid_map", map.clone()),
-        write(c"self/uid_map", map),
-        // Where memory runs out, boxes go before anything of the host's.
-        write(c"self/oom_score_adj", "1000".to_owned()),
+        write_proc(c"self/setgroups", "deny"),
+        write_proc(c"self/gid_map", &map),
+        write_proc(c"self/uid_map", &map),
     ]
+}
+
+fn write_proc(file: &CStr, text: &str) -> Step {
+    Step::WriteProc { file: file.to_owned(), text: c_string(OsStr::new(text)) }
 }
 
 /// The init keeps its status pipe and the few calls of its own profile.

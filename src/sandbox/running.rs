@@ -4,6 +4,8 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::time::{Duration, Instant};
 
+use nix::unistd::{Gid, Uid, fchown};
+
 use super::box_fs::BoxFs;
 use super::cgroup::{BoxGroup, GroupUsage};
 use super::child::{ChildStart, DESCRIPTORS_MAX};
@@ -78,6 +80,13 @@ impl Running {
         let (stdout, stdout_end) = pipe_from_box().map_err(failed("stdout pipe"))?;
         let (stderr, stderr_end) = pipe_from_box().map_err(failed("stderr pipe"))?;
         let (feed, stdin_end) = open_stdin(launch.stdin).map_err(failed("stdin"))?;
+        if let Some(tenant) = launch.fs.as_ref().map(BoxFs::tenant) {
+            // Never the null device: that is the host's.
+            let stdin_pipe = feed.is_some().then_some(&stdin_end);
+            for pipe in [&stdout_end, &stderr_end].into_iter().chain(stdin_pipe) {
+                give_to_tenant(pipe, tenant).map_err(failed("pipe owner"))?;
+            }
+        }
         let plan_file = write_plan(&launch.plan)?;
         // In the order of the init's descriptors: 0 to 4 are fixed, then what the plan counts on.
         let mut descriptors = vec![
@@ -267,6 +276,12 @@ fn open_stdin(source: StdinSource) -> io::Result<(Option<Feed>, OwnedFd)> {
     }
     let (ours, theirs) = pipe_into_box()?;
     Ok((Some(Feed::new(source, ours)), theirs))
+}
+
+/// Makes the tenant the owner of `pipe`, so that it can open `/dev/stdout` and
+/// its like, which are the same pipes by name.
+fn give_to_tenant(pipe: &OwnedFd, tenant: u32) -> io::Result<()> {
+    Ok(fchown(pipe, Some(Uid::from_raw(tenant)), Some(Gid::from_raw(tenant)))?)
 }
 
 /// The plan as a file in memory for the init to map.

@@ -126,7 +126,12 @@ impl Instance {
 
     /// Forgets the instance. What it made must be gone by now.
     pub fn unregister(&self) -> io::Result<()> {
-        fs::remove_dir_all(&self.directory)
+        match fs::remove_dir_all(&self.directory) {
+            // A sweeper that opened the lock just before its owner let go of it claims an
+            // instance that is forgotten already.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            result => result,
+        }
     }
 }
 
@@ -179,6 +184,15 @@ mod tests {
         );
         assert!(state.abandoned().unwrap().is_empty(), "a claimed instance was claimed twice");
         drop(live);
+    }
+
+    #[test]
+    fn an_instance_forgotten_twice_is_no_error() {
+        let place = tempfile::tempdir().unwrap();
+        let state = StateDirectory::open_at(&place.path().join("state")).unwrap();
+        let instance = state.register().unwrap();
+        instance.unregister().unwrap();
+        instance.unregister().unwrap();
     }
 
     #[test]

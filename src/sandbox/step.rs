@@ -79,7 +79,7 @@ pub enum Step {
     ResetSignals,
     /// The mode bits new files never get.
     SetUmask { mask: u32 },
-    /// A process limit, soft and hard alike.
+    /// A process limit, soft and hard alike; for CPU time the hard one is a second above.
     SetLimit { limit: Rlimit, value: u64 },
     /// No supplementary groups.
     DropGroups,
@@ -141,17 +141,19 @@ impl Step {
     /// The step's name in an error: what was being done, to what.
     pub fn name(&self) -> String {
         let path = |path: &CString| path.to_string_lossy().into_owned();
+        // The root's own targets are relative, those a run asks for absolute.
+        let inside = |target: &CString| format!("/{}", path(target).trim_start_matches('/'));
         match self {
             Self::JoinCgroup { .. } => "join cgroup".into(),
             Self::UnshareCgroup => "cgroup namespace".into(),
             Self::MakeMountsPrivate => "private mounts".into(),
             Self::OpenTree { source, .. } => format!("bind {}", path(source)),
             Self::EnterBox { .. } => "mount root".into(),
-            Self::AttachTree { target, .. } => format!("attach /{}", path(target)),
-            Self::MountTmpfs { target, .. } => format!("mount tmpfs /{}", path(target)),
+            Self::AttachTree { target, .. } => format!("attach {}", inside(target)),
+            Self::MountTmpfs { target, .. } => format!("mount tmpfs {}", inside(target)),
             Self::MountOverlay => "mount overlay /workspace".into(),
             Self::MountProc => "mount /proc".into(),
-            Self::Mask { target, .. } => format!("mask /{}", path(target)),
+            Self::Mask { target, .. } => format!("mask {}", inside(target)),
             Self::RaiseLoopback => "raise lo".into(),
             Self::SetHostname { .. } => "set hostname".into(),
             Self::PivotRoot => "pivot_root".into(),
@@ -240,7 +242,10 @@ impl Step {
             Self::ResetSignals => reset_signals(out),
             Self::SetUmask { mask } => out.call(libc::SYS_umask, &[mask.into()]),
             Self::SetLimit { limit, value } => {
-                let pair = out.words(&[*value, *value]);
+                // Where both are the same, the kernel sends SIGKILL and never SIGXCPU,
+                // and nothing tells that end from any other.
+                let hard = value.saturating_add(u64::from(*limit == Rlimit::Cpu));
+                let pair = out.words(&[*value, hard]);
                 out.call(libc::SYS_prlimit64, &[0.into(), limit.number().into(), pair, 0.into()]);
             }
             Self::DropGroups => out.call(libc::SYS_setgroups, &[0.into(), 0.into()]),

@@ -1,0 +1,56 @@
+//! A supervisor that dies takes its boxes along, and its successor clears the rest away.
+
+use std::io::{BufRead, BufReader};
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::time::Duration;
+
+use crate::support::processes::{
+    cgroups_of, eventually, is_own_process, own_instances, own_process, processes_of,
+};
+use crate::support::{self, Program, lines_of};
+
+const TEST: &str = "crash::the_boxes_of_a_killed_supervisor_die_and_are_swept";
+
+/// A supervisor with one long run, until it is killed.
+fn supervise_for_ever() {
+    let Some(host) = support::host() else { return };
+    let mut run = host.start(Program::sh(
+        "trap '' TERM HUP; setsid sleep 600 & (sleep 600 &); echo up; sleep 600; sleep 600",
+    ));
+    run.wait_for("up\n");
+    for instance in own_instances() {
+        println!("crash: {} {}", run.host_uid, instance.display());
+    }
+    run.join();
+}
+
+#[test]
+fn the_boxes_of_a_killed_supervisor_die_and_are_swept() {
+    if is_own_process(TEST) {
+        return supervise_for_ever();
+    }
+    let Some(_) = support::host() else { return };
+    let mut supervisor = own_process(TEST).stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(supervisor.stdout.take().unwrap()).lines();
+    // The test runner has begun a line of its own by then.
+    let line = lines.find_map(|line| Some(line.unwrap().split_once("crash: ")?.1.to_owned()));
+    let line = line.expect("the supervisor says where it is");
+    let (uid, instance) = line.split_once(' ').unwrap();
+    let (uid, instance): (u32, PathBuf) = (uid.parse().unwrap(), instance.into());
+    let id = instance.file_name().unwrap().to_str().unwrap().to_owned();
+    assert!(processes_of(uid).len() >= 4, "{:?}", processes_of(uid));
+    assert!(instance.exists());
+
+    supervisor.kill().unwrap();
+    supervisor.wait().unwrap();
+    let all_dead = eventually(Duration::from_secs(1), || processes_of(uid).is_empty());
+    assert!(all_dead, "{:?}", processes_of(uid));
+
+    let Some(successor) = support::host_with(|_| {}) else { return };
+    // Another successor may have been quicker, and not be done yet.
+    let swept =
+        eventually(Duration::from_secs(10), || cgroups_of(&id).is_empty() && !instance.exists());
+    assert!(swept, "{:?}, {}", cgroups_of(&id), instance.display());
+    assert_eq!(lines_of(&successor.run(Program::sh("echo well"))), ["well"]);
+}

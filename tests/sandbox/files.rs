@@ -1,0 +1,207 @@
+//! Which files of the host a program sees, and where it can write.
+
+use std::fs;
+use std::path::Path;
+
+use cofferdam::sandbox::RootSource;
+
+use crate::support::{self, MIB, Program, lines_of, stdout_of};
+
+#[test]
+fn nothing_outside_the_boxs_own_places_can_be_written() {
+    let Some(host) = support::host() else { return };
+    let report = host.run(Program::sh(
+        "for place in / /etc /usr /usr/bin /dev /proc /proc/sys/kernel /proc/self/attr; do
+             (echo x >$place/cofferdam-test) 2>/dev/null && echo written: $place
+             mkdir $place/cofferdam-test.d 2>/dev/null && echo made: $place
+         done
+         for file in /etc/passwd /bin/sh /proc/sys/kernel/hostname /proc/sys/kernel/core_pattern \
+                     /proc/sysrq-trigger /proc/self/oom_score_adj; do
+             (echo -1000 >>$file) 2>/dev/null && echo written: $file
+             chmod 777 $file 2>/dev/null && echo changed: $file
+         done; true",
+    ));
+    assert_eq!(stdout_of(&report), "");
+}
+
+#[test]
+fn what_the_host_keeps_is_not_there() {
+    let Some(host) = support::host() else { return };
+    let report = host.run(Program::sh(
+        "for path in /root /home /sys /boot /srv /mnt /media /lost+found /var/log /var/lib/dpkg \
+                     /run/cofferdam /etc/ssh /etc/ssl/private/x /.overlay/work/x /.empty/x; do
+             test -e $path && ! test -d $path/. && echo seen: $path
+             ls -A $path 2>/dev/null | sed \"s|^|in $path: |\"
+         done; true",
+    ));
+    assert_eq!(stdout_of(&report), "");
+}
+
+#[test]
+fn the_hosts_temporary_files_are_not_those_of_the_box() {
+    let Some(host) = support::host() else { return };
+    let place = tempfile::tempdir().unwrap();
+    assert!(place.path().starts_with("/tmp"), "{:?}", place.path());
+    let report = host.run(Program::sh(&format!(
+        "test -e {} && echo seen; ls -A /tmp; ls -A /run; ls -A /var/tmp",
+        place.path().display()
+    )));
+    assert_eq!(lines_of(&report), ["home", "lock"]);
+}
+
+#[test]
+fn proc_and_dev_hold_nothing_of_the_kernels_or_the_hosts() {
+    let Some(host) = support::host() else { return };
+    let report = host.run(Program::sh(
+        "ls /dev | tr '\\n' ' '; echo
+         for path in kcore kallsyms kmsg timer_list keys key-users sysrq-trigger interrupts; do
+             head -c 1 /proc/$path 2>/dev/null | wc -c
+         done | sort -u
+         ls -A /proc/irq /proc/bus /proc/fs /proc/acpi 2>/dev/null | grep -v :",
+    ));
+    let lines = lines_of(&report);
+    assert_eq!(lines[0], "fd full null random shm stderr stdin stdout urandom zero");
+    assert_eq!(lines[1], "0");
+    assert!(lines[2..].iter().all(String::is_empty), "{lines:?}");
+}
+
+#[test]
+fn device_nodes_work_but_cannot_be_made() {
+    let Some(host) = support::host() else { return };
+    let report = host.run(Program::sh(
+        "head -c 3 /dev/zero | wc -c; head -c 3 /dev/urandom | wc -c; echo x >/dev/null && echo ok
+         (echo x >/dev/full) 2>/dev/null || echo full
+         mknod /tmp/null c 1 3 2>/dev/null || echo refused",
+    ));
+    assert_eq!(lines_of(&report), ["3", "3", "ok", "full", "refused"]);
+}
+
+#[test]
+fn the_services_own_paths_are_hidden_below_shown_directories() {
+    let place = tempfile::tempdir_in("/usr/local").unwrap();
+    fs::set_permissions(place.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let (directory, file) = (place.path().join("store"), place.path().join("token"));
+    fs::create_dir(&directory).unwrap();
+    fs::write(directory.join("other-run"), "secret").unwrap();
+    fs::write(&file, "secret").unwrap();
+    let script =
+        format!("cat {}/other-run {} 2>&1 | grep -c secret", directory.display(), file.display());
+    let look = || Program::sh(&script);
+
+    let Some(open) = support::host_with(|_| {}) else { return };
+    assert_eq!(
+        stdout_of(&open.run(look())),
+        "1\n",
+        "the test shows nothing where nothing is hidden"
+    );
+    drop(open);
+    let Some(host) = support::host_with(|config| config.private = vec![directory, file]) else {
+        return;
+    };
+    let report = host.run(look());
+    assert_eq!(report.stdout.text(), "0\n");
+}
+
+#[test]
+fn nothing_a_run_writes_is_seen_by_the_next_of_the_same_slot() {
+    let Some(host) = support::host() else { return };
+    let slot = host.host_id();
+    let places = "/tmp /var/tmp /dev/shm /run /run/lock /workspace $HOME";
+    let write = Program::sh(&format!("for place in {places}; do echo x >$place/left; done"));
+    let look = Program::sh(&format!(
+        "for place in {places}; do test -e $place/left && echo $place; done; true"
+    ));
+    assert_eq!(stdout_of(&host.try_run_as(&slot, write).unwrap()), "");
+    assert_eq!(stdout_of(&host.try_run_as(&slot, look).unwrap()), "");
+}
+
+#[test]
+fn a_program_in_tmp_can_be_executed() {
+    let Some(host) = support::host() else { return };
+    let report = host.run(Program::sh("cp /bin/true /tmp/program && /tmp/program && echo ran"));
+    assert_eq!(lines_of(&report), ["ran"]);
+}
+
+#[test]
+fn binds_are_what_they_are_given_as() {
+    let Some(host) = support::host() else { return };
+    let place = tempfile::tempdir().unwrap();
+    fs::set_permissions(place.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    fs::write(place.path().join("given"), "text\n").unwrap();
+    let report = host.run(
+        Program::sh(
+            "cat /read/given /one
+             (echo x >/read/new) 2>/dev/null && echo written
+             echo made >/write/new || echo refused
+             stat -c %u:%g /write/given /write/new",
+        )
+        .bind(place.path(), "/read", true)
+        .bind(&place.path().join("given"), "/one", true)
+        .bind(place.path(), "/write", false),
+    );
+    if !support::has("mounts with mapped ids", !report.stdout.text().contains("refused")) {
+        return;
+    }
+    assert_eq!(lines_of(&report), ["text", "text", "10001:10001", "10001:10001"]);
+    let made = place.path().join("new");
+    assert_eq!(fs::read_to_string(&made).unwrap(), "made\n");
+    let owner = std::os::unix::fs::MetadataExt::uid(&fs::metadata(&made).unwrap());
+    assert_eq!(owner, 0, "on the host it is its directory's owner's");
+}
+
+#[test]
+fn an_extra_tmpfs_has_its_own_size_and_is_the_tenants() {
+    let Some(host) = support::host() else { return };
+    let report = host.run(
+        Program::sh("head -c 5000000 /dev/zero >/scratch/file; stat -c '%s %u' /scratch/file")
+            .tmpfs("/scratch", Some(MIB)),
+    );
+    assert_eq!(report.stdout.text(), "1048576 10001\n");
+}
+
+#[test]
+fn a_root_given_instead_of_the_hosts_is_all_there_is() {
+    let root = tempfile::tempdir().unwrap();
+    fs::set_permissions(root.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    for directory in ["bin", "etc", "lib", "lib64", "usr", "var/tmp", "marker", "tmp"] {
+        fs::create_dir_all(root.path().join(directory)).unwrap();
+    }
+    copy_with_libraries(Path::new("/bin/sh"), root.path());
+    copy_with_libraries(Path::new("/bin/ls"), root.path());
+    let config = |config: &mut cofferdam::sandbox::SandboxConfig| {
+        config.root = RootSource::Directory(root.path().to_owned());
+    };
+    let Some(host) = support::host_with(config) else { return };
+    let report = host.run(Program::sh("echo x >/tmp/x; ls /"));
+    assert_eq!(
+        stdout_of(&report).split_whitespace().collect::<Vec<_>>(),
+        [
+            "bin",
+            "dev",
+            "etc",
+            "lib",
+            "lib64",
+            "marker",
+            "proc",
+            "run",
+            "tmp",
+            "usr",
+            "var",
+            "workspace"
+        ]
+    );
+    assert_eq!(report.stderr.text(), "");
+}
+
+/// Copies a program and the libraries it is linked with to where they are
+/// below `root`.
+fn copy_with_libraries(program: &Path, root: &Path) {
+    let output = std::process::Command::new("ldd").arg(program).output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let libraries = text.split_whitespace().filter(|word| word.starts_with('/')).map(Path::new);
+    for source in libraries.chain([program]) {
+        let target = root.join(source.strip_prefix("/").unwrap());
+        fs::create_dir_all(target.parent().unwrap()).unwrap();
+        fs::copy(source, target).unwrap();
+    }
+}

@@ -1,0 +1,49 @@
+//! The output limit: kept to the byte, and enforced at once.
+
+use std::time::Duration;
+
+use crate::support::{self, Program, ending, stdout_of};
+
+fn print_bytes(stream: u8, bytes: u64) -> Program {
+    Program::sh(&format!("head -c {bytes} /dev/zero >&{stream}"))
+        .limits(|limits| limits.output_bytes_max = Some(100_000))
+}
+
+#[test]
+fn output_of_exactly_the_limit_is_whole() {
+    let Some(host) = support::host() else { return };
+    assert_eq!(stdout_of(&host.run(print_bytes(1, 100_000))).len(), 100_000);
+    let report = host.run(print_bytes(2, 100_000));
+    assert_eq!(ending(&report), ("exited", Some(0)));
+    assert_eq!((report.stderr.bytes.len(), report.stderr.truncated), (100_000, false));
+}
+
+#[test]
+fn one_byte_more_ends_the_run_with_the_limits_worth_kept() {
+    let Some(host) = support::host() else { return };
+    for stream in [1, 2] {
+        let report = host.run(print_bytes(stream, 100_001));
+        assert_eq!(ending(&report), ("output_limit", None), "stream {stream}");
+        let captured = if stream == 1 { &report.stdout } else { &report.stderr };
+        assert_eq!((captured.bytes.len(), captured.truncated), (100_000, true));
+    }
+}
+
+#[test]
+fn a_flood_ends_its_run_long_before_the_time_is_up() {
+    let Some(host) = support::quiet_host() else { return };
+    for script in
+        ["exec yes", "exec yes >&2", "yes & yes >&2", "trap '' PIPE TERM; while :; do yes; done"]
+    {
+        let (report, waited) = host.timed(Program::sh(script));
+        assert_eq!(report.outcome.word(), "output_limit", "{script}");
+        assert!(waited < Duration::from_secs(1), "{script}: {waited:?}");
+    }
+}
+
+#[test]
+fn without_a_limit_everything_is_kept() {
+    let Some(host) = support::host() else { return };
+    let report = host.run(print_bytes(1, 3 << 20).limits(|limits| limits.output_bytes_max = None));
+    assert_eq!(stdout_of(&report).len(), 3 << 20);
+}

@@ -1,0 +1,208 @@
+//! The order of the steps that make a box. Needs no privilege: a plan is data.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use cofferdam::sandbox::plan::{ChildPlan, PlanInput, PlannedTmpfs, build};
+use cofferdam::sandbox::profile::Profile;
+use cofferdam::sandbox::rootfs::{self, Kind, RootLayout};
+use cofferdam::spec::Limits;
+
+fn layout(profile: &Profile) -> RootLayout {
+    let directory = || Kind::Directory { mounted: false };
+    let entries = [("etc".to_owned(), directory()), ("usr".to_owned(), directory())];
+    let kind_of = |path: &Path| (path == Path::new("/etc/ssh")).then(directory);
+    rootfs::layout(Path::new("/"), &entries, &profile.root, &[], &kind_of)
+}
+
+fn plan(user_namespace: bool) -> ChildPlan {
+    let profile = Profile::builtin("default").unwrap();
+    let root = layout(&profile);
+    build(&PlanInput {
+        profile: &profile,
+        init_filter: &Profile::builtin("init").unwrap().filter,
+        root: &root,
+        argv: &[c"make".to_owned(), c"test".to_owned()],
+        env: &[c"PATH=/usr/bin:/bin".to_owned()],
+        workdir: c"/workspace",
+        limits: &Limits::default(),
+        host_id: 56_000,
+        user_namespace,
+        task_files: 2,
+        mountpoint: c"/tmp",
+        last_capability: 40,
+        trees: &[],
+        tmpfs: &[PlannedTmpfs { target: c"/scratch".to_owned(), bytes_max: 1 << 20 }],
+        overlay: true,
+    })
+    .unwrap()
+}
+
+/// The names of a plan's steps, its three stages in one.
+fn names(plan: &ChildPlan) -> Vec<String> {
+    let stages = [&plan.setup, &plan.program, &plan.guard];
+    let count = stages.iter().map(|stage| stage.len()).sum::<usize>();
+    (0..u32::try_from(count).unwrap()).map(|index| plan.step_name(index)).collect()
+}
+
+#[test]
+fn the_first_stage_joins_then_divides_then_mounts() {
+    let plan = plan(true);
+    let names = &names(&plan)[..plan.setup.len()];
+    let without_masks: Vec<&str> =
+        names.iter().map(String::as_str).filter(|name| !name.starts_with("mask /proc")).collect();
+    assert_eq!(
+        without_masks,
+        [
+            "join cgroup",
+            "join cgroup",
+            "cgroup namespace",
+            "private mounts",
+            "bind /etc",
+            "bind /usr",
+            "bind /dev/null",
+            "bind /dev/zero",
+            "bind /dev/full",
+            "bind /dev/random",
+            "bind /dev/urandom",
+            "mount root",
+            "pivot_root",
+            "attach /etc",
+            "attach /usr",
+            "attach /dev/null",
+            "attach /dev/zero",
+            "attach /dev/full",
+            "attach /dev/random",
+            "attach /dev/urandom",
+            "mount overlay /workspace",
+            "mount tmpfs /scratch",
+            "mount /proc",
+            "mask /etc/ssh",
+            "raise lo",
+            "set hostname",
+            "umask",
+        ]
+    );
+    assert!(names.iter().any(|name| name == "mask /proc/kcore"), "{names:?}");
+}
+
+#[test]
+fn the_programs_stage_gives_up_one_thing_after_another() {
+    let plan = plan(true);
+    let names = &names(&plan)[plan.setup.len()..plan.setup.len() + plan.program.len()];
+    assert_eq!(
+        names,
+        [
+            "setsid",
+            "reset signals",
+            "rlimit cpu",
+            "rlimit openfiles",
+            "rlimit processes",
+            "rlimit core",
+            "rlimit filesize",
+            "write /proc/self/oom_score_adj",
+            "setgroups",
+            "setresgid",
+            "setresuid",
+            "set dumpable",
+            "user namespace",
+            "write /proc/self/setgroups",
+            "write /proc/self/gid_map",
+            "write /proc/self/uid_map",
+            "drop bounding set",
+            "clear ambient set",
+            "capset",
+            "workdir /workspace",
+            "close descriptors",
+            "close descriptors",
+            "no_new_privs",
+            "seccomp default",
+            "report",
+            "exec",
+        ]
+    );
+}
+
+#[test]
+fn the_guards_stage_closes_everything_before_it_gives_up_its_privileges() {
+    let plan = plan(true);
+    let names = names(&plan).split_off(plan.setup.len() + plan.program.len());
+    assert_eq!(
+        names,
+        [
+            "close descriptors",
+            "close descriptors",
+            "set dumpable",
+            "capset",
+            "no_new_privs",
+            "seccomp init",
+        ]
+    );
+}
+
+#[test]
+fn each_step_comes_after_what_it_needs() {
+    // Why the order is what it is, whatever else may come between.
+    let needs = [
+        ("join cgroup", "cgroup namespace"),
+        ("cgroup namespace", "mount root"),
+        ("private mounts", "mount root"),
+        ("bind /etc", "pivot_root"),
+        ("pivot_root", "attach /etc"),
+        ("write /proc/self/oom_score_adj", "setresuid"),
+        ("mount /proc", "write /proc/self/uid_map"),
+        ("rlimit processes", "setresuid"),
+        ("setgroups", "setresgid"),
+        ("setresgid", "setresuid"),
+        ("setresuid", "user namespace"),
+        ("user namespace", "drop bounding set"),
+        ("drop bounding set", "capset"),
+        ("capset", "workdir /workspace"),
+        ("capset", "no_new_privs"),
+        ("no_new_privs", "seccomp default"),
+        ("seccomp default", "exec"),
+    ];
+    let names = names(&plan(true));
+    let position = |wanted: &str| names.iter().position(|name| name == wanted);
+    for (first, then) in needs {
+        let (Some(at), Some(then_at)) = (position(first), position(then)) else {
+            panic!("{first} or {then} is not in {names:?}");
+        };
+        assert!(at < then_at, "{first} comes after {then}");
+    }
+    let last = names.iter().position(|name| name == "exec").unwrap();
+    assert_eq!(names[last - 2..last], ["seccomp default", "report"]);
+}
+
+#[test]
+fn without_user_namespaces_the_same_steps_but_theirs() {
+    let with = names(&plan(true));
+    let without = names(&plan(false));
+    let theirs: Vec<&String> = with.iter().filter(|name| !without.contains(name)).collect();
+    assert!(without.iter().all(|name| with.contains(name)));
+    assert!(theirs.iter().any(|name| *name == "user namespace"), "{theirs:?}");
+    assert!(
+        without.iter().any(|name| name == "write /proc/self/oom_score_adj"),
+        "boxes go first when memory runs out, mapped or not"
+    );
+}
+
+#[test]
+fn a_failure_can_be_told_from_every_other_by_its_name() {
+    // Steps of several calls to the same end; which of them failed matters to nobody.
+    let repeated = ["join cgroup", "close descriptors", "set dumpable", "capset", "no_new_privs"];
+    let mut counts = BTreeMap::<String, usize>::new();
+    names(&plan(true)).into_iter().for_each(|name| *counts.entry(name).or_default() += 1);
+    for (name, count) in counts {
+        assert!(
+            count == 1 || repeated.contains(&name.as_str()),
+            "{count} steps are called {name:?}"
+        );
+    }
+}
+
+#[test]
+fn the_program_is_looked_for_along_the_path_of_its_environment() {
+    let exec = format!("{:?}", plan(true).program.last().unwrap());
+    assert!(exec.contains(r#"paths: ["/usr/bin/make", "/bin/make"]"#), "{exec}");
+}

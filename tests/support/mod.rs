@@ -1,0 +1,46 @@
+//! What tests on a real kernel share: a sandbox, programs to run in it, and looks at the host.
+
+#![allow(dead_code, unused_imports, reason = "every test binary uses its own part of this")]
+#![allow(
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stderr,
+    clippy::unwrap_used,
+    reason = "test support reports by failing the test"
+)]
+
+pub mod host;
+pub mod live;
+pub mod processes;
+pub mod program;
+
+use cofferdam::spec::{Outcome, RunReport};
+
+pub use host::{Host, has, host, host_with, quiet_host};
+pub use program::Program;
+
+pub const MIB: u64 = 1 << 20;
+
+/// What a run printed; it must have ended with exit code 0.
+#[track_caller]
+pub fn stdout_of(report: &RunReport) -> String {
+    let stdout = report.stdout.text();
+    assert_eq!(
+        report.outcome,
+        Outcome::Exited { code: 0 },
+        "\nstdout: {stdout}\nstderr: {}",
+        report.stderr.text()
+    );
+    stdout
+}
+
+/// What a run printed, as trimmed lines.
+#[track_caller]
+pub fn lines_of(report: &RunReport) -> Vec<String> {
+    stdout_of(report).lines().map(|line| line.trim().to_owned()).collect()
+}
+
+/// The outcome's word and the shell's code for it.
+pub fn ending(report: &RunReport) -> (&'static str, Option<u8>) {
+    (report.outcome.word(), report.outcome.shell_code())
+}

@@ -1,0 +1,106 @@
+//! Looks at the host's processes, mounts and cgroups, and tests in processes of their own.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+/// Names the one test that the re-executed binary is to run.
+const ALONE: &str = "COFFERDAM_TEST_ALONE";
+
+/// A command that runs the test `test` (its full path) of this binary in a
+/// process of its own.
+pub fn own_process(test: &str) -> Command {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args([test, "--exact", "--nocapture", "--test-threads=1"]).env(ALONE, test);
+    command
+}
+
+/// Whether this process was started by [`own_process`] for `test`.
+pub fn is_own_process(test: &str) -> bool {
+    std::env::var_os(ALONE).is_some_and(|alone| alone == test)
+}
+
+/// Runs `body` as the test `test` in a process that runs nothing else, for
+/// looks at what is the whole process's.
+#[track_caller]
+pub fn in_own_process(test: &str, body: impl FnOnce()) {
+    if is_own_process(test) {
+        return body();
+    }
+    let output = own_process(test).output().unwrap();
+    let (stdout, stderr) =
+        (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{}\n{stdout}\n{stderr}", output.status);
+    assert!(stdout.contains("1 passed"), "there is no test {test}: {stdout}");
+    eprint!("{stderr}");
+}
+
+/// The processes of the host whose real uid is `uid`.
+pub fn processes_of(uid: u32) -> Vec<String> {
+    let is_theirs = |status: &str| {
+        let mut uids = status.lines().find_map(|line| line.strip_prefix("Uid:")).into_iter();
+        uids.next().and_then(|ids| ids.split_whitespace().next()) == Some(uid.to_string().as_str())
+    };
+    let mut found = Vec::new();
+    for entry in fs::read_dir("/proc").unwrap() {
+        let path = entry.unwrap().path();
+        // One that ends while we look has no status any more.
+        let status = fs::read_to_string(path.join("status")).unwrap_or_default();
+        if is_theirs(&status) {
+            found.push(status.lines().take(3).collect::<Vec<_>>().join(" "));
+        }
+    }
+    found
+}
+
+/// Waits until `holds`, for as long as `patience`; whether it came to hold.
+pub fn eventually(patience: Duration, mut holds: impl FnMut() -> bool) -> bool {
+    let began = Instant::now();
+    loop {
+        if holds() {
+            return true;
+        }
+        if began.elapsed() > patience {
+            return false;
+        }
+        // What is waited for here announces itself to nobody but its own parent.
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// The directories in which instances of this very process are registered,
+/// known by the lock files it holds open.
+pub fn own_instances() -> Vec<PathBuf> {
+    let entries = fs::read_dir("/proc/self/fd").unwrap();
+    let targets = entries.filter_map(|entry| fs::read_link(entry.unwrap().path()).ok());
+    let mut instances: Vec<PathBuf> = targets
+        .filter(|path| path.ends_with("lock"))
+        .filter_map(|path| path.parent().map(Path::to_owned))
+        .filter(|path| path.parent().is_some_and(|parent| parent.ends_with("instances")))
+        .collect();
+    instances.sort();
+    instances
+}
+
+/// Every cgroup directory below one named after the instance `id`, itself included.
+pub fn cgroups_of(id: &str) -> Vec<PathBuf> {
+    let name = format!("cofferdam-{id}");
+    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
+    let mut pending: Vec<PathBuf> = mounts
+        .lines()
+        .filter(|line| line.contains(" - cgroup"))
+        .filter_map(|line| line.split(' ').nth(4).map(PathBuf::from))
+        .collect();
+    let mut found = Vec::new();
+    while let Some(directory) = pending.pop() {
+        let Ok(entries) = fs::read_dir(&directory) else { continue };
+        for entry in entries.flatten().filter(|entry| entry.file_type().unwrap().is_dir()) {
+            pending.push(entry.path());
+            if entry.path().iter().any(|part| part == name.as_str()) {
+                found.push(entry.path());
+            }
+        }
+    }
+    found
+}
