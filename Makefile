@@ -1,0 +1,80 @@
+# `make` alone lists the targets.
+
+# What boxes search for programs; what only a login shell finds is of no use there.
+SYSTEM_PATH = /usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
+# command:package of everything that building, tests, demo and benches use.
+NEEDED = make:make gcc:gcc g++:g++ python3:python3 node:nodejs ruby:ruby php:php-cli \
+	javac:default-jdk-headless bwrap:bubblewrap curl:curl update-ca-certificates:ca-certificates
+APT_GET = DEBIAN_FRONTEND=noninteractive apt-get -q -o Acquire::Retries=3 -o DPkg::Lock::Timeout=300
+
+CARGO = cargo
+CARGO_DENY = cargo-deny@0.20.2
+TRIPLE = $(shell rustc -vV | sed -n 's/^host: //p')
+TARGET_DIR = $(abspath $(or $(CARGO_TARGET_DIR),target))
+BINARY = $(TARGET_DIR)/$(TRIPLE)/release/cofferdam
+PREFIX = /usr/local
+
+# The program that build.rs compiles by itself, out of cargo's sight, under what
+# Cargo.toml asks of the rest. The library and the init share wire.rs, and neither
+# uses all of it; the casts it makes are between machine words.
+INIT = src/sandbox/init/main.rs
+INIT_LINTS = -D warnings -A dead_code -D missing_debug_implementations -D unsafe_op_in_unsafe_fn \
+	-D unused_qualifications -D clippy::undocumented_unsafe_blocks -D clippy::panic \
+	-D clippy::expect_used -D clippy::unwrap_used -D clippy::todo -D clippy::unimplemented
+
+SOAK_RUNS = 100000
+
+.DEFAULT_GOAL = help
+# Cargo fills the cores by itself.
+.NOTPARALLEL:
+.PHONY: help deps build install fmt lint deny test demo bench soak clean
+
+help: ## List the targets
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/\1	\2/p' $(MAKEFILE_LIST) | expand -t 10
+
+deps: ## Install the compilers, runtimes and tools that are missing (Debian, as root)
+	@missing=; \
+	for need in $(NEEDED); do \
+		PATH=$(SYSTEM_PATH) command -v "$${need%%:*}" >/dev/null || missing="$$missing $${need##*:}"; \
+	done; \
+	if [ -n "$$missing" ]; then \
+		echo "installing:$$missing"; \
+		$(APT_GET) update && $(APT_GET) install -y --no-install-recommends $$missing; \
+	fi </dev/null
+
+build: ## Build the release binary, static and stripped
+	$(CARGO) build --locked --release
+
+install: build ## Copy the release binary to /usr/local/bin (PREFIX, DESTDIR)
+	install -D -m 755 $(BINARY) $(DESTDIR)$(PREFIX)/bin/cofferdam
+
+fmt: ## Format the code
+	$(CARGO) fmt
+	rustfmt $(INIT)
+
+lint: ## Check format and lints, those of a box's init too
+	$(CARGO) fmt --check
+	rustfmt --check $(INIT)
+	$(CARGO) clippy --locked --all-targets -- -D warnings
+	@mkdir -p $(TARGET_DIR)
+	clippy-driver --edition 2024 --crate-name init --crate-type bin -Cpanic=abort \
+		--emit=metadata -o $(TARGET_DIR)/init.rmeta $(INIT_LINTS) $(INIT)
+
+deny: ## Check the dependencies' licences, sources and versions
+	cargo-deny --version >/dev/null 2>&1 || (cd / && $(CARGO) install --locked $(CARGO_DENY))
+	$(CARGO) deny --locked check bans licenses sources
+
+test: deps lint build ## Lint, then run every test, against the release binary where it is a black box
+	COFFERDAM_BIN=$(BINARY) REQUIRE_PRIVILEGED=1 $(CARGO) test --locked
+
+demo: deps build ## Start the service, post a solution in each language, show the answers
+	python3 tests/demo/demo.py $(BINARY)
+
+bench: deps build ## Compare with bare processes and bubblewrap, in pairs
+	COFFERDAM_BIN=$(BINARY) $(CARGO) bench --locked --bench '*'
+
+soak: deps build ## Run a great many boxes (SOAK_RUNS) and look for what they leave behind
+	COFFERDAM_BIN=$(BINARY) REQUIRE_PRIVILEGED=1 SOAK_RUNS=$(SOAK_RUNS) $(CARGO) test --locked --test soak
+
+clean: ## Remove what was built
+	$(CARGO) clean

@@ -1,0 +1,254 @@
+//! The documents are true: the README's commands run and print what it says, its tables are
+//! whole, and no link leads nowhere.
+//!
+//! How a fenced block of the README is taken, by its info string:
+//! - `sh`: run with `sh -eu` at the repository's root, in order, and has to succeed;
+//! - `text`: what the `sh` block before it prints, where `…` stands for any text of one line;
+//! - `sh server`: started in the background, ended by SIGTERM after the last block, exits with 0;
+//! - `sh ci`: not run here, since it would run this test; each line is a line of `.ci/run`.
+//!
+//! Port 4040 of the README is a free one here.
+
+// The whole crate is a test; clippy knows it only where it is told.
+#![cfg(test)]
+
+use std::env;
+use std::ffi::OsString;
+use std::fs;
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+const ROOT: &str = env!("CARGO_MANIFEST_DIR");
+const START_WAIT: Duration = Duration::from_secs(30);
+const STOP_WAIT: Duration = Duration::from_secs(40);
+const PORT_IN_README: &str = "4040";
+
+#[derive(Debug, PartialEq, Eq)]
+struct Block {
+    info: String,
+    /// Of its first fence, from 1.
+    line: usize,
+    text: String,
+}
+
+#[test]
+fn the_commands_of_the_readme_run_and_print_what_it_says() {
+    let blocks = blocks(&read("README.md"));
+    let port = free_port();
+    let mut servers = Vec::new();
+    let mut printed: Option<Output> = None;
+    let mut commands_run = 0;
+    for block in &blocks {
+        let place = format!("README.md:{}", block.line);
+        match block.info.as_str() {
+            "sh" => {
+                let output = shell(&block.text, port).output().unwrap();
+                assert!(output.status.success(), "{place}: {output:?}");
+                printed = Some(output);
+                commands_run += 1;
+            }
+            "text" => {
+                let output = printed.take().unwrap_or_else(|| panic!("{place}: no sh before it"));
+                let stdout = String::from_utf8(output.stdout).unwrap();
+                assert!(fits(&block.text, &stdout), "{place}: it prints\n{stdout}");
+            }
+            "sh server" => servers.push(Server::start(&block.text, port)),
+            "sh ci" => {}
+            other => panic!("{place}: nobody checks a block of kind {other:?}"),
+        }
+    }
+    assert!(commands_run > 0, "the README runs nothing");
+    servers.into_iter().for_each(Server::stop);
+}
+
+#[test]
+fn what_the_readme_leaves_to_ci_is_what_ci_does() {
+    let ci = read(".ci/run");
+    let ci: Vec<&str> = ci.lines().collect();
+    for block in blocks(&read("README.md")).iter().filter(|block| block.info == "sh ci") {
+        for command in block.text.lines() {
+            assert!(ci.contains(&command), "README.md:{}: {command:?}", block.line);
+        }
+    }
+}
+
+#[test]
+fn every_variable_the_configuration_reads_is_in_the_readme() {
+    let (source, readme) = (read("src/config.rs"), read("README.md"));
+    let quoted = source.split('"').skip(1).step_by(2);
+    let names: Vec<&str> = quoted.filter(|text| is_variable(text)).collect();
+    assert!(names.contains(&"PORT"), "no names found in src/config.rs");
+    for name in names {
+        assert!(readme.contains(&format!("| `{name}` |")), "{name} is not in the README's table");
+    }
+}
+
+#[test]
+fn every_link_between_the_documents_leads_somewhere() {
+    let mut documents: Vec<PathBuf> = markdown_in(Path::new(ROOT));
+    documents.extend(markdown_in(&Path::new(ROOT).join("docs")));
+    documents.extend(markdown_in(&Path::new(ROOT).join("docs/adr")));
+    let mut links = 0;
+    for document in documents {
+        let text = fs::read_to_string(&document).unwrap();
+        for target in text.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
+            if target.contains("://") || target.starts_with('#') {
+                continue;
+            }
+            let path = target.split('#').next().unwrap_or(target);
+            let there = document.parent().unwrap().join(path).exists();
+            assert!(there, "{}: {target} is not there", document.display());
+            links += 1;
+        }
+    }
+    assert!(links > 0, "no links were found");
+}
+
+#[test]
+fn an_ellipsis_stands_for_any_text_of_one_line_and_nothing_else_does() {
+    let table = [
+        ("a\n", "a\n", true),
+        ("a\n", "a b\n", false),
+        ("a …\n", "a b\n", true),
+        ("…b\n", "a b\n", true),
+        ("a … c … e\n", "a b c d e\n", true),
+        ("a … c\n", "a b c d\n", false),
+        ("a … c\n", "a b\n c\n", false),
+        ("ab…ba\n", "aba\n", false),
+        ("a\nb\n", "a\n", false),
+    ];
+    for (pattern, text, expected) in table {
+        assert_eq!(fits(pattern, text), expected, "{pattern:?} {text:?}");
+    }
+}
+
+/// A server of a `sh server` block.
+struct Server(Child);
+
+impl Server {
+    fn start(command: &str, port: u16) -> Self {
+        // exec: the signal that ends it is the server's, not a shell's.
+        let mut shell = shell(&format!("exec {command}"), port);
+        let mut server = Self(shell.stdout(Stdio::null()).spawn().unwrap());
+        let deadline = Instant::now() + START_WAIT;
+        while TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_err() {
+            assert_eq!(server.0.try_wait().unwrap(), None, "{command} ended");
+            assert!(Instant::now() < deadline, "{command} does not listen");
+            thread::sleep(Duration::from_millis(20));
+        }
+        server
+    }
+
+    fn stop(mut self) {
+        let pid = Pid::from_raw(i32::try_from(self.0.id()).unwrap());
+        kill(pid, Signal::SIGTERM).unwrap();
+        let deadline = Instant::now() + STOP_WAIT;
+        let status = loop {
+            if let Some(status) = self.0.try_wait().unwrap() {
+                break status;
+            }
+            assert!(Instant::now() < deadline, "the server does not stop");
+            thread::sleep(Duration::from_millis(20));
+        };
+        assert!(status.success(), "the server ended with {status}");
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // After a failed check only; a server that was stopped is gone by now.
+        if let Ok(None) = self.0.try_wait() {
+            let _ = self.0.kill();
+            let _ = self.0.wait();
+        }
+    }
+}
+
+/// A shell for a block, with the binary first on its PATH.
+fn shell(script: &str, port: u16) -> Command {
+    let binary = env::var_os("COFFERDAM_BIN")
+        .map_or_else(|| PathBuf::from(env!("CARGO_BIN_EXE_cofferdam")), PathBuf::from);
+    let mut path: OsString = binary.parent().unwrap().into();
+    path.push(":");
+    path.push(env::var_os("PATH").unwrap());
+    let mut command = Command::new("sh");
+    command
+        .args(["-eu", "-c"])
+        .arg(script.replace(PORT_IN_README, &port.to_string()))
+        .current_dir(ROOT)
+        .env("PATH", path)
+        .stdin(Stdio::null())
+        .process_group(0);
+    command
+}
+
+fn free_port() -> u16 {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    listener.local_addr().unwrap().port()
+}
+
+/// The fenced blocks of a document, in order.
+fn blocks(markdown: &str) -> Vec<Block> {
+    let mut blocks: Vec<Block> = Vec::new();
+    let mut open = false;
+    for (index, line) in markdown.lines().enumerate() {
+        match (line.strip_prefix("```"), open) {
+            (Some(info), false) => {
+                let (info, text) = (info.to_owned(), String::new());
+                blocks.push(Block { info, line: index + 1, text });
+                open = true;
+            }
+            (Some(_), true) => open = false,
+            (None, true) => {
+                let block = blocks.last_mut().unwrap();
+                block.text.push_str(line);
+                block.text.push('\n');
+            }
+            (None, false) => {}
+        }
+    }
+    assert!(!open, "a fence is not closed");
+    blocks
+}
+
+/// Whether `text` is `pattern`, line by line. Trailing white space does not
+/// count: a header line ends in CR, an answer's body in nothing.
+fn fits(pattern: &str, text: &str) -> bool {
+    let (pattern, text): (Vec<&str>, Vec<&str>) =
+        (pattern.trim_end().lines().collect(), text.trim_end().lines().collect());
+    pattern.len() == text.len()
+        && pattern.iter().zip(text).all(|(pattern, line)| line_fits(pattern, line.trim_end()))
+}
+
+fn line_fits(pattern: &str, line: &str) -> bool {
+    let Some((first, rest)) = pattern.split_once('…') else { return pattern == line };
+    let Some(mut line) = line.strip_prefix(first) else { return false };
+    let (middle, last) = rest.rsplit_once('…').unwrap_or(("", rest));
+    for part in middle.split('…') {
+        let Some(at) = line.find(part) else { return false };
+        line = &line[at + part.len()..];
+    }
+    line.ends_with(last)
+}
+
+/// Whether a literal is a variable's whole name, and not the beginning of several.
+fn is_variable(text: &str) -> bool {
+    let letter = |byte: u8| byte.is_ascii_uppercase() || byte == b'_';
+    text.len() >= 4 && text.bytes().all(letter) && !text.ends_with('_')
+}
+
+fn markdown_in(directory: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
+    entries.filter(|path| path.extension().is_some_and(|extension| extension == "md")).collect()
+}
+
+fn read(name: &str) -> String {
+    fs::read_to_string(Path::new(ROOT).join(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
+}
