@@ -171,11 +171,8 @@ impl Sandbox {
         let support = self.cgroups.support();
         let version =
             |control: &cgroup::ControlSupport| control.by.map(cgroup::CgroupVersion::word);
-        let mut namespaces = vec!["pid", "mount", "ipc", "uts", "net", "cgroup"];
-        namespaces.extend(self.user_namespace.then_some("user"));
         Enforced {
-            namespaces,
-            uid: Some(if self.user_namespace { "userns" } else { "host" }),
+            namespaces: vec!["pid", "mount", "ipc", "uts", "net", "cgroup"],
             seccomp: Some(self.profile.name.clone()),
             memory: version(&support.memory),
             processes: Some(match version(&support.processes) {
@@ -186,6 +183,12 @@ impl Sandbox {
             disk: Some("tmpfs"),
             cpu: version(&support.cpu),
         }
+    }
+
+    /// Whether a user namespace gives programs uid 10001; otherwise they see
+    /// the host id they have.
+    pub fn maps_users(&self) -> bool {
+        self.user_namespace
     }
 
     /// What this host does not enforce, with the reasons.

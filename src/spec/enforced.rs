@@ -6,10 +6,8 @@ use serde::Serialize;
 /// `None` where the host could not and `not_enforced` says so.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Enforced {
-    /// The namespaces made for the box, in clone-flag words.
+    /// The namespaces made for the box, the user namespace behind its uid apart.
     pub namespaces: Vec<&'static str>,
-    /// How uid 10001 was given: `userns` (a host uid of its own behind it) or `host`.
-    pub uid: Option<&'static str>,
     /// The seccomp profile's name.
     pub seccomp: Option<String>,
     /// `cgroup2` or `cgroup1`.

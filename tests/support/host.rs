@@ -157,6 +157,6 @@ impl Host {
     /// Whether boxes have user namespaces.
     #[track_caller]
     pub fn maps_users(&self) -> bool {
-        has("user namespaces", self.sandbox().enforced().uid == Some("userns"))
+        has("user namespaces", self.sandbox().maps_users())
     }
 }
