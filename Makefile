@@ -65,7 +65,7 @@ deny: ## Check the dependencies' licences, sources and versions
 	$(CARGO) deny --locked check bans licenses sources
 
 test: deps lint build ## Lint, then run every test, against the release binary where it is a black box
-	COFFERDAM_BIN=$(BINARY) REQUIRE_PRIVILEGED=1 $(CARGO) test --locked
+	COFFERDAM_BIN=$(BINARY) REQUIRE_PRIVILEGED=1 $(CARGO) test --locked --no-fail-fast
 
 demo: deps build ## Start the service, post a solution in each language, show the answers
 	python3 tests/demo/demo.py $(BINARY)
