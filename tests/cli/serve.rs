@@ -2,6 +2,7 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt;
 use std::process::{Child, ChildStderr};
 use std::time::Duration;
 
@@ -118,17 +119,19 @@ fn a_single_workspace_that_does_not_resolve_refuses_the_start() {
 
 #[test]
 fn the_store_is_not_shown_to_a_run() {
-    let store = tempfile::tempdir_in("/var").unwrap();
-    std::fs::write(store.path().join("secret"), "secret").unwrap();
-    std::fs::set_permissions(store.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755))
-        .unwrap();
-    let mut serving = Serving::start(serve().arg("--store-dir").arg(store.path()));
-    let path = store.path().join("secret");
-    let solution = format!("def solution(a):\\n  return open('{}').read()", path.display());
+    // A place that runs see otherwise.
+    let store = tempfile::tempdir_in("/opt").unwrap();
+    std::fs::write(store.path().join("mark"), "seen").unwrap();
+    std::fs::set_permissions(store.path(), PermissionsExt::from_mode(0o755)).unwrap();
+    let solution =
+        format!("def solution(a):\\n  return open('{}/mark').read()", store.path().display());
     let body = format!(
         r#"{{"lang_slug":"python","solution_text":"{solution}","asserts":"{{\"arguments\":[[7]]}}"}}"#
     );
-    let answer = serving.run(&body);
-    assert!(answer.contains("No such file") || answer.contains("Permission denied"), "{answer}");
-    assert_eq!(serving.signal(Signal::SIGTERM), Some(0));
+    for (call, shown) in [(serve(), true), (serve().arg("--store-dir").arg(store.path()), false)] {
+        let mut serving = Serving::start(call);
+        let answer = serving.run(&body);
+        assert_eq!(answer.contains(r#"\"value\": \"seen\""#), shown, "{answer}");
+        assert_eq!(serving.signal(Signal::SIGTERM), Some(0));
+    }
 }
