@@ -7,9 +7,10 @@ use std::sync::Arc;
 
 use clap::Args;
 
+use super::failure::error_words;
 use crate::config::{Config, Isolation, Overrides, Problems, WorkspaceChoice};
 use crate::executor::Sandboxed;
-use crate::lang::{LanguageTable, Resolver};
+use crate::lang::{Language, LanguageTable, Resolver};
 use crate::sandbox::profile::Profile;
 use crate::sandbox::{RootSource, Sandbox, SandboxConfig};
 use crate::service::check_run::{CheckRunner, CheckSettings};
@@ -97,6 +98,11 @@ impl Found {
         }
     }
 
+    /// The language of `slug`, if there is one.
+    pub fn language(&self, slug: &str) -> Option<&Language> {
+        self.table.get(slug)
+    }
+
     /// Holds a single workspace to having a command: without one there is nothing to serve.
     pub fn has_command(&self) -> Result<(), Problems> {
         match &self.workspaces {
@@ -175,13 +181,5 @@ fn existing_directory(option: &str, path: &Path) -> Result<PathBuf, String> {
         Ok(path) if path.is_dir() => Ok(path),
         Ok(_) => Err(fault(&"not a directory")),
         Err(error) => Err(fault(&error_words(&error))),
-    }
-}
-
-/// What went wrong, in lower case and without a number.
-pub fn error_words(error: &std::io::Error) -> String {
-    match error.raw_os_error() {
-        Some(errno) => nix::errno::Errno::from_raw(errno).desc().to_lowercase(),
-        None => error.to_string().to_lowercase(),
     }
 }

@@ -14,8 +14,8 @@ use std::time::Duration;
 use clap::Args;
 
 use super::attended::Attended;
-use super::boxes::{PROFILE, ROOTFS_VARIABLE, error_words, root_source};
-use super::failure::Failure;
+use super::boxes::{PROFILE, ROOTFS_VARIABLE, root_source};
+use super::failure::{Failure, error_words};
 use super::figures;
 use super::report::Report;
 use crate::executor::{Job, Sandboxed};

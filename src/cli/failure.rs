@@ -53,7 +53,7 @@ pub enum Failure {
     #[error("language unavailable: {0}; `cofferdam langs` lists what is there")]
     LanguageUnavailable(String),
     /// Output or a report could not be written.
-    #[error("cannot write {what}: {source}")]
+    #[error("cannot write {what}: {}", error_words(source))]
     Write {
         /// Which.
         what: &'static str,
@@ -61,7 +61,7 @@ pub enum Failure {
         source: io::Error,
     },
     /// The service cannot have its address.
-    #[error("cannot listen on {address}: {source}; choose another with --addr")]
+    #[error("cannot listen on {address}: {}; choose another with --addr", error_words(source))]
     Listen {
         /// The address.
         address: std::net::SocketAddr,
@@ -72,7 +72,7 @@ pub enum Failure {
     #[error("{0}; `cofferdam doctor` says what this host can enforce")]
     Refused(SetupFailure),
     /// The service broke.
-    #[error("cannot go on serving: {0}")]
+    #[error("cannot serve: {}", error_words(.0))]
     Serve(io::Error),
 }
 
@@ -116,6 +116,14 @@ impl From<CheckError> for Failure {
                 Self::Sandbox(SetupFailure::from_words("admit", error.to_string()))
             }
         }
+    }
+}
+
+/// What went wrong, in lower case and without a number.
+pub fn error_words(error: &io::Error) -> String {
+    match error.raw_os_error() {
+        Some(errno) => Errno::from_raw(errno).desc().to_lowercase(),
+        None => error.to_string().to_lowercase(),
     }
 }
 

@@ -8,8 +8,8 @@ use std::time::Duration;
 use clap::Args;
 
 use super::attended::Attended;
-use super::boxes::{Found, Places, error_words};
-use super::failure::Failure;
+use super::boxes::{Found, Places};
+use super::failure::{Failure, error_words};
 use super::figures;
 use super::passthrough::Broken;
 use super::report::CheckOutput;
@@ -68,6 +68,7 @@ impl Run {
             timeout: timeout.unwrap_or(config.limits.wall),
         };
         let found = Found::look(&config)?;
+        check_options(&found, &request)?;
         let attended = Attended::begin()?;
         let checked = |sink| check(&config, found, request, &attended, sink);
         let (report, broken) = if json {
@@ -98,6 +99,18 @@ fn print_json(report: &RunReport, attended: &Attended) -> Result<Option<Broken>,
     let text = serde_json::to_string(&CheckOutput::of(report))
         .map_err(|error| Failure::Write { what: "the result", source: error.into() })?;
     attended.print(&(text + "\n"))
+}
+
+/// Says in terms of options what a request would be refused for.
+fn check_options(found: &Found, request: &CheckRequest) -> Result<(), Failure> {
+    let slug = &request.lang_slug;
+    let language = found.language(slug).ok_or_else(|| {
+        Failure::option("--lang", format!("{slug:?} is not supported; see `cofferdam langs`"))
+    })?;
+    match (&language.checker, &request.checker_text) {
+        (Some(_), None) => Err(Failure::option("--checker", format!("{slug} requires a checker"))),
+        _ => Ok(()),
+    }
 }
 
 /// The text in `path`, at most `bytes_max` of it; `-` is stdin.

@@ -1,0 +1,94 @@
+//! What ends `exec` and `run` from outside: signals, and readers that go.
+
+use std::io::Read;
+use std::process::Child;
+use std::time::Duration;
+
+use nix::sys::signal::{Signal, kill};
+
+use crate::support::{
+    Call, cofferdam, ends_within, exec_sh, is_running, langs, pid_of, until_running,
+};
+
+/// How soon a signal has to have ended everything.
+const AT_ONCE: Duration = Duration::from_secs(1);
+
+/// Starts `call` and waits until its program has written a byte.
+fn started(call: Call) -> Child {
+    let mut child = call.spawn();
+    child.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
+    child
+}
+
+#[test]
+fn a_signal_ends_the_box_and_tells_so() {
+    for (signal, code, duration) in
+        [(Signal::SIGTERM, 143, "600.143"), (Signal::SIGINT, 130, "600.13")]
+    {
+        // As unwilling as a program can be: deaf, detached, and with children.
+        let script =
+            format!("trap '' TERM INT HUP; setsid sleep {duration} & echo up; sleep {duration}");
+        let mut child = started(exec_sh("", &script));
+        until_running(duration, &mut child);
+        kill(pid_of(&child), signal).unwrap();
+        assert_eq!(ends_within(&mut child, AT_ONCE).code(), Some(code));
+        assert!(!is_running(duration), "something of the box outlived {signal}");
+        let mut stderr = String::new();
+        child.stderr.unwrap().read_to_string(&mut stderr).unwrap();
+        assert_eq!(stderr, "");
+    }
+}
+
+#[test]
+fn what_was_written_before_a_signal_is_passed_on() {
+    let mut child = started(exec_sh("", "echo xlast; echo words >&2; sleep 600"));
+    let mut words = [0; 6];
+    child.stderr.as_mut().unwrap().read_exact(&mut words).unwrap();
+    kill(pid_of(&child), Signal::SIGTERM).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!((output.status.code(), output.stdout.as_slice()), (Some(143), &b"last\n"[..]));
+}
+
+#[test]
+fn a_reader_that_reads_no_more_does_not_keep_a_signal_from_ending_us() {
+    for script in ["yes", "yes | head -c 200000"] {
+        let mut child = started(exec_sh("--output 0", script));
+        kill(pid_of(&child), Signal::SIGTERM).unwrap();
+        assert_eq!(ends_within(&mut child, AT_ONCE).code(), Some(143), "{script}");
+    }
+}
+
+#[test]
+fn a_slow_reader_gets_everything() {
+    let mut child = started(exec_sh("--output 0", "head -c 3000000 /dev/zero"));
+    let mut rest = Vec::new();
+    child.stdout.as_mut().unwrap().read_to_end(&mut rest).unwrap();
+    assert_eq!((rest.len(), ends_within(&mut child, AT_ONCE).code()), (2_999_999, Some(0)));
+}
+
+#[test]
+fn a_reader_that_goes_ends_the_run_quietly() {
+    let mut child = started(cofferdam("exec --output 0 -- yes 600.141"));
+    drop(child.stdout.take());
+    assert_eq!(ends_within(&mut child, AT_ONCE).code(), Some(141));
+    assert!(!is_running("600.141"));
+    let mut stderr = String::new();
+    child.stderr.unwrap().read_to_string(&mut stderr).unwrap();
+    assert_eq!(stderr, "");
+}
+
+#[test]
+fn a_signal_ends_a_check_too() {
+    let workspace = tempfile::tempdir().unwrap();
+    std::fs::create_dir(workspace.path().join("check")).unwrap();
+    std::fs::write(workspace.path().join("Makefile"), "test:\n\t@echo up; sleep 600.15\n").unwrap();
+    let solution = langs().join("languages.toml");
+    for json in [false, true] {
+        let call = cofferdam("run --lang python --workspace").arg(workspace.path()).arg(&solution);
+        let mut child = if json { call.arg("--json").spawn() } else { started(call) };
+        until_running("600.15", &mut child);
+        kill(pid_of(&child), Signal::SIGTERM).unwrap();
+        assert_eq!(ends_within(&mut child, AT_ONCE).code(), Some(143));
+        assert!(!is_running("600.15"));
+    }
+}
