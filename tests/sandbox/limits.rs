@@ -17,6 +17,16 @@ fn one_process_that_uses_up_its_cpu_seconds_is_ended() {
 }
 
 #[test]
+fn one_that_ignores_the_signal_is_ended_a_second_later() {
+    let Some(host) = support::host() else { return };
+    let report = host.run(
+        Program::sh("trap '' XCPU; while :; do :; done")
+            .limits(|limits| limits.cpu_seconds_max = 1),
+    );
+    assert_eq!(ending(&report), ("cpu_limit", Some(137)), "{:?}", report.usage);
+}
+
+#[test]
 fn the_cpu_time_of_many_processes_counts_together() {
     let Some(host) = support::host() else { return };
     if !host.counts_cpu() {
