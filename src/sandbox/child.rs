@@ -18,12 +18,17 @@ pub struct ChildStart<'a> {
     pub init: RawFd,
 }
 
+/// Where the status pipe is among the descriptors.
+const STATUS: usize = STATUS_FD.unsigned_abs() as usize;
+
 /// `Record::step` of a failure here, before there is a plan to have steps.
 pub const STEP_START_INIT: u32 = u32::MAX;
 
 /// Takes up its descriptors, lets go of all others, and becomes the init.
 pub fn start(start: &ChildStart<'_>) -> ! {
-    if let Err(errno) = become_init(start) {
+    // Until the pipe is where the init expects it, that number is some file of the parent's.
+    let mut status = start.descriptors.get(STATUS).copied().unwrap_or(-1);
+    if let Err(errno) = become_init(start, &mut status) {
         let record = Record {
             kind: FAILED,
             step: STEP_START_INIT,
@@ -32,14 +37,15 @@ pub fn start(start: &ChildStart<'_>) -> ! {
             monotonic_ns: 0,
         };
         // SAFETY: the record is a live local of the length given.
-        unsafe { libc::write(STATUS_FD, (&raw const record).cast(), RECORD_BYTES) };
+        unsafe { libc::write(status, (&raw const record).cast(), RECORD_BYTES) };
     }
     // SAFETY: _exit takes a plain integer and runs none of the parent's handlers.
     unsafe { libc::_exit(1) }
 }
 
-/// Returns only when something failed, with the errno.
-fn become_init(start: &ChildStart<'_>) -> Result<(), i32> {
+/// Returns only when something failed, with the errno. `status` is the status
+/// pipe's number at any time.
+fn become_init(start: &ChildStart<'_>, status: &mut RawFd) -> Result<(), i32> {
     // SAFETY: integers only. Set before exec, which keeps it.
     call(unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0) })?;
     let count = i32::try_from(start.descriptors.len()).map_err(|_| libc::EMFILE)?;
@@ -49,6 +55,7 @@ fn become_init(start: &ChildStart<'_>) -> Result<(), i32> {
         // SAFETY: integers only; the parent keeps the source open until we exec.
         *to = call(unsafe { libc::fcntl(*from, libc::F_DUPFD, count) })?;
     }
+    *status = moved.get(STATUS).copied().unwrap_or(-1);
     // SAFETY: as above.
     let init = call(unsafe { libc::fcntl(start.init, libc::F_DUPFD, count) })?;
     for (target, from) in (0..count).zip(moved) {

@@ -39,7 +39,9 @@ fn the_boxes_of_a_killed_supervisor_die_and_are_swept() {
     let (uid, instance) = line.split_once(' ').unwrap();
     let (uid, instance): (u32, PathBuf) = (uid.parse().unwrap(), instance.into());
     let id = instance.file_name().unwrap().to_str().unwrap().to_owned();
-    assert!(processes_of(uid).len() >= 4, "{:?}", processes_of(uid));
+    // The shell, its child, the daemon and the orphan.
+    let all_there = eventually(Duration::from_secs(10), || processes_of(uid).len() >= 4);
+    assert!(all_there, "{:?}", processes_of(uid));
     assert!(instance.exists());
 
     supervisor.kill().unwrap();

@@ -123,6 +123,19 @@ fn a_program_in_tmp_can_be_executed() {
 }
 
 #[test]
+fn a_tree_deeper_than_any_path_goes_with_its_box() {
+    let Some(host) = support::host() else { return };
+    let slot = host.host_id();
+    let dig = Program::python(
+        "import os\n\
+         for n in range(20000): os.mkdir('d'); os.chdir('d')\n\
+         print('deep')\n",
+    );
+    assert_eq!(lines_of(&host.try_run_as(&slot, dig).unwrap()), ["deep"]);
+    assert_eq!(stdout_of(&host.try_run_as(&slot, Program::sh("ls -A")).unwrap()), "");
+}
+
+#[test]
 fn binds_are_what_they_are_given_as() {
     let Some(host) = support::host() else { return };
     let place = tempfile::tempdir().unwrap();

@@ -12,7 +12,18 @@ fn one_process_that_uses_up_its_cpu_seconds_is_ended() {
     let report =
         host.run(Program::sh("while :; do :; done").limits(|limits| limits.cpu_seconds_max = 1));
     assert_eq!(ending(&report), ("cpu_limit", Some(152)), "{:?}", report.usage);
-    assert!((900..5_000).contains(&report.usage.cpu_ms), "{:?}", report.usage);
+    // The limit's clock counts in ticks, ours does not; on a busy machine they are far apart.
+    assert!((500..5_000).contains(&report.usage.cpu_ms), "{:?}", report.usage);
+}
+
+#[test]
+fn one_that_ignores_the_signal_is_ended_a_second_later() {
+    let Some(host) = support::host() else { return };
+    let report = host.run(
+        Program::sh("trap '' XCPU; while :; do :; done")
+            .limits(|limits| limits.cpu_seconds_max = 1),
+    );
+    assert_eq!(ending(&report), ("cpu_limit", Some(137)), "{:?}", report.usage);
 }
 
 #[test]

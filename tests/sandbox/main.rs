@@ -3,6 +3,7 @@
 #![allow(
     clippy::expect_used,
     clippy::panic,
+    clippy::print_stdout,
     clippy::unwrap_used,
     reason = "a test reports by failing"
 )]

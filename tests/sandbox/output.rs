@@ -1,6 +1,9 @@
 //! The output limit: kept to the byte, and enforced at once.
 
+use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
+
+use cofferdam::spec::{OutputSink, Stream};
 
 use crate::support::{self, Program, ending, stdout_of};
 
@@ -39,6 +42,38 @@ fn a_flood_ends_its_run_long_before_the_time_is_up() {
         assert_eq!(report.outcome.word(), "output_limit", "{script}");
         assert!(waited < Duration::from_secs(1), "{script}: {waited:?}");
     }
+}
+
+/// Takes no output until it has to.
+struct Full(Sender<usize>);
+
+impl OutputSink for Full {
+    fn take(&mut self, _: Stream, bytes: &[u8]) {
+        self.0.send(bytes.len()).unwrap();
+    }
+
+    fn has_room(&self) -> bool {
+        false
+    }
+}
+
+#[test]
+fn a_sink_without_room_makes_the_program_wait_and_gets_the_rest_at_its_end() {
+    let Some(host) = support::host() else { return };
+    let (sender, taken) = channel();
+    let short = Program::sh("head -c 1000 /dev/zero; head -c 500 /dev/zero >&2");
+    let report = host.run_into(short, Box::new(Full(sender)));
+    assert_eq!(ending(&report), ("exited", Some(0)));
+    assert_eq!((report.stdout.bytes.len(), report.stderr.bytes.len()), (1000, 500));
+    assert_eq!(taken.iter().sum::<usize>(), 1500);
+
+    // More than a pipe holds: it waits for room until its time is up.
+    let (sender, taken) = channel();
+    let long = Program::sh("yes").limits(|limits| limits.wall = Duration::from_millis(300));
+    let report = host.run_into(long, Box::new(Full(sender)));
+    assert_eq!(ending(&report), ("timed_out", None));
+    assert_eq!(taken.iter().sum::<usize>(), report.stdout.bytes.len());
+    assert!(report.stdout.bytes.len() <= 1 << 20, "{}", report.stdout.bytes.len());
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! Which processes a program sees and reaches: its own.
 
+use std::fs;
+
 use crate::support::{self, Program, lines_of, stdout_of};
 
 #[test]
@@ -45,6 +47,24 @@ fn the_init_cannot_be_signalled_traced_or_read() {
         let refused = ["EPERM", "EACCES", "EROFS"].iter().any(|errno| answer.ends_with(errno));
         assert!(refused, "{answer}");
     }
+}
+
+/// From the host, since nothing of it can be seen from inside.
+#[test]
+fn the_init_keeps_one_descriptor_and_no_capability() {
+    let Some(host) = support::host() else { return };
+    let mut run = host.start(Program::sh("echo up; cat"));
+    run.wait_for("up\n");
+    let init = format!("/proc/{}", support::processes::init_of(run.host_uid));
+    let status = fs::read_to_string(format!("{init}/status")).unwrap();
+    for line in ["CapInh:\t0000000000000000", "CapPrm:\t0000000000000000", "NoNewPrivs:\t1"] {
+        assert!(status.contains(line), "{line} is not in {status}");
+    }
+    let descriptors = fs::read_dir(format!("{init}/fd")).unwrap();
+    let names: Vec<_> = descriptors.map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(names, ["3"], "the status pipe");
+    assert_eq!(fs::read(format!("{init}/environ")).unwrap(), b"");
+    run.finish();
 }
 
 #[test]

@@ -6,7 +6,10 @@ use std::time::Instant;
 use cofferdam::executor::Sandboxed;
 use cofferdam::sandbox::profile::Profile;
 use cofferdam::sandbox::{HostId, RootSource, Sandbox, SandboxConfig};
-use cofferdam::spec::{NotStarted, RunReport};
+use cofferdam::spec::{NotStarted, OutputSink, RunReport};
+
+use nix::mount::{MsFlags, mount};
+use nix::sched::{CloneFlags, unshare};
 
 use super::live::Live;
 use super::program::Program;
@@ -88,16 +91,27 @@ fn shared() -> Option<Arc<Sandboxed>> {
 
 #[track_caller]
 fn open(config: SandboxConfig) -> Option<Sandbox> {
-    if !has("root", nix::unistd::geteuid().is_root()) {
-        return None;
-    }
-    match Sandbox::open(config) {
-        Ok(sandbox) => Some(sandbox),
-        Err(failure) => {
-            has(&format!("a whole sandbox ({failure})"), false);
-            None
-        }
-    }
+    let able = has("root", nix::unistd::geteuid().is_root())
+        && has("namespaces and mounts for root", can_divide());
+    able.then(|| Sandbox::open(config).expect("a host with namespaces and mounts has sandboxes"))
+}
+
+/// Whether this process may make namespaces and mounts, tried on a thread
+/// that ends with them. On a host that lets it, a sandbox that does not open
+/// is a failure and not a reason to skip.
+fn can_divide() -> bool {
+    let flags = CloneFlags::CLONE_NEWNS
+        | CloneFlags::CLONE_NEWPID
+        | CloneFlags::CLONE_NEWIPC
+        | CloneFlags::CLONE_NEWUTS
+        | CloneFlags::CLONE_NEWNET;
+    let attempt = move || {
+        let none: Option<&str> = None;
+        unshare(flags)?;
+        mount(none, "/", none, MsFlags::MS_REC | MsFlags::MS_PRIVATE, none)?;
+        mount(Some("tmpfs"), "/tmp", Some("tmpfs"), MsFlags::empty(), none)
+    };
+    std::thread::spawn(attempt).join().unwrap().is_ok()
 }
 
 impl Host {
@@ -135,6 +149,11 @@ impl Host {
         let report = self.try_run_as(&host_id, program).unwrap();
         let waited = began.elapsed().saturating_sub(report.timings.prepare);
         (report, waited)
+    }
+
+    /// Runs `program` to its end; `sink` takes its output as it comes.
+    pub fn run_into(&self, program: Program, sink: Box<dyn OutputSink>) -> RunReport {
+        program.run_on(&self.backend, &self.host_id(), Some(sink)).unwrap()
     }
 
     /// Starts `program` on a thread of its own.

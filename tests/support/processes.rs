@@ -36,22 +36,37 @@ pub fn in_own_process(test: &str, body: impl FnOnce()) {
     eprint!("{stderr}");
 }
 
-/// The processes of the host whose real uid is `uid`.
+/// The `/proc/<pid>/status` of every process of the host whose real uid is `uid`.
+fn statuses_of(uid: u32) -> Vec<String> {
+    let entries = fs::read_dir("/proc").unwrap();
+    // One that ends while we look has no status any more.
+    let statuses =
+        entries.filter_map(|entry| fs::read_to_string(entry.unwrap().path().join("status")).ok());
+    let uid = uid.to_string();
+    let is_theirs = |status: &String| field(status, "Uid").is_some_and(|real| real == uid);
+    statuses.filter(is_theirs).collect()
+}
+
+/// The first word of the field `name` of a status.
+fn field<'a>(status: &'a str, name: &str) -> Option<&'a str> {
+    let value = |line: &'a str| line.strip_prefix(name)?.strip_prefix(':');
+    status.lines().find_map(value)?.split_whitespace().next()
+}
+
+/// The processes of the host whose real uid is `uid`, described.
 pub fn processes_of(uid: u32) -> Vec<String> {
-    let is_theirs = |status: &str| {
-        let mut uids = status.lines().find_map(|line| line.strip_prefix("Uid:")).into_iter();
-        uids.next().and_then(|ids| ids.split_whitespace().next()) == Some(uid.to_string().as_str())
+    let describe = |status: &String| {
+        ["Pid", "Name", "State"].map(|name| field(status, name).unwrap_or("?")).join(" ")
     };
-    let mut found = Vec::new();
-    for entry in fs::read_dir("/proc").unwrap() {
-        let path = entry.unwrap().path();
-        // One that ends while we look has no status any more.
-        let status = fs::read_to_string(path.join("status")).unwrap_or_default();
-        if is_theirs(&status) {
-            found.push(status.lines().take(3).collect::<Vec<_>>().join(" "));
-        }
-    }
-    found
+    statuses_of(uid).iter().map(describe).collect()
+}
+
+/// The pid of the init of the box whose tenant is `uid`: the parent of its eldest.
+pub fn init_of(uid: u32) -> u32 {
+    let number = |status: &String, name| field(status, name).unwrap().parse::<u32>().unwrap();
+    let statuses = statuses_of(uid);
+    let eldest = statuses.iter().min_by_key(|status| number(status, "Pid")).unwrap();
+    number(eldest, "PPid")
 }
 
 /// Waits until `holds`, for as long as `patience`; whether it came to hold.
