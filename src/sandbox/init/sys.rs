@@ -68,8 +68,7 @@ pub unsafe fn call(number: i64, args: [u64; 6]) -> Result<u64, i32> {
 
 /// Maps `bytes` of `fd` read-only at exactly `address`.
 pub fn map_plan(fd: i32, address: u64, bytes: usize) -> Result<(), i32> {
-    let args =
-        [address, bytes as u64, PROT_READ, MAP_PRIVATE | MAP_FIXED_NOREPLACE, fd as u64, 0];
+    let args = [address, bytes as u64, PROT_READ, MAP_PRIVATE | MAP_FIXED_NOREPLACE, fd as u64, 0];
     // SAFETY: NOREPLACE refuses to cover anything this process already uses.
     unsafe { call(numbers::MMAP, args) }.map(|_| ())
 }
@@ -84,9 +83,7 @@ pub fn fork() -> Result<u64, i32> {
 pub fn wait_any() -> Result<(u64, i32), i32> {
     let mut status: i32 = 0;
     // SAFETY: `status` outlives the call and is the one pointer given.
-    let pid = unsafe {
-        call(numbers::WAIT4, [u64::MAX, &raw mut status as u64, WALL, 0, 0, 0])
-    }?;
+    let pid = unsafe { call(numbers::WAIT4, [u64::MAX, &raw mut status as u64, WALL, 0, 0, 0]) }?;
     Ok((pid, status))
 }
 
