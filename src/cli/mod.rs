@@ -2,6 +2,7 @@
 
 mod attended;
 mod boxes;
+mod doctor;
 mod exec;
 mod failure;
 mod figures;
@@ -25,6 +26,7 @@ Examples:
   cofferdam exec -- sh -c 'id; ls /'
   cofferdam run --lang python solution.py
   cofferdam langs
+  cofferdam doctor
   cofferdam serve --addr 127.0.0.1:4040
 
 `cofferdam COMMAND --help` has more of each.";
@@ -48,6 +50,8 @@ enum Command {
     Exec(Box<exec::Exec>),
     /// List the languages and what is missing for each
     Langs(langs::Langs),
+    /// Say what this host can enforce, and how to mend the rest
+    Doctor(doctor::Doctor),
 }
 
 /// Does what `arguments` (the program's own name first) ask for.
@@ -74,6 +78,7 @@ impl Command {
             Self::Run(run) => run.run(),
             Self::Exec(exec) => exec.run(),
             Self::Langs(langs) => langs.run(),
+            Self::Doctor(doctor) => doctor.run(),
         }
     }
 }

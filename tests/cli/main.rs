@@ -3,6 +3,7 @@
 // The whole crate is a test; clippy knows it only where it is told.
 #![cfg(test)]
 
+mod doctor;
 mod exec_box;
 mod exec_end;
 mod langs;

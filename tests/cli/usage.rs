@@ -4,7 +4,7 @@ use crate::support::cofferdam;
 
 #[test]
 fn every_level_has_help_with_examples() {
-    for level in ["", "serve", "run", "exec", "langs"] {
+    for level in ["", "serve", "run", "exec", "langs", "doctor"] {
         let done = cofferdam(level).arg("--help").run().exits(0).quietly();
         let help = done.stdout();
         done.holds(help.contains("Usage: cofferdam") && help.contains("Examples:\n  "), "examples");
@@ -21,6 +21,7 @@ fn help_names_every_option_of_the_contract() {
         ("exec", "--timeout --cpu-time --memory --pids --cpus --disk --files --output"),
         ("exec", "--bind --tmpfs --workdir --env --profile --rootfs --report"),
         ("langs", "--json --workspace --langs --rootfs"),
+        ("doctor", "--json --strict"),
     ];
     for (command, options) in all {
         let done = cofferdam(command).arg("--help").run();
