@@ -4,6 +4,7 @@
 //! `base` < `spec` < {`sandbox`, `lang`, `workspace`} < `executor` < `service` < {`http`, `cli`}.
 
 pub mod base;
+pub mod cli;
 pub mod config;
 pub mod executor;
 pub mod http;

@@ -1,0 +1,187 @@
+//! The sandbox and the languages as options and environment ask for them.
+
+use std::env;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use clap::Args;
+
+use crate::config::{Config, Isolation, Overrides, Problems, WorkspaceChoice};
+use crate::executor::Sandboxed;
+use crate::lang::{LanguageTable, Resolver};
+use crate::sandbox::profile::Profile;
+use crate::sandbox::{RootSource, Sandbox, SandboxConfig};
+use crate::service::check_run::{CheckRunner, CheckSettings};
+use crate::service::languages::{Languages, Workspaces};
+use crate::spec::{NotStarted, SetupFailure};
+
+/// The environment's word for `--rootfs`.
+pub const ROOTFS_VARIABLE: &str = "SANDBOX_ROOTFS";
+/// The profile of everything but `exec --profile`.
+pub const PROFILE: &str = "default";
+/// Where workspaces are looked for when nothing was said.
+const LANGS_HERE: &str = "langs";
+
+/// Where workspaces and the root file system are; each beats its variable.
+#[derive(Debug, Args)]
+pub struct Places {
+    /// One workspace for every language, as in a one-language image [RUN_WORKSPACE]
+    #[arg(long, value_name = "DIR", conflicts_with = "langs")]
+    workspace: Option<PathBuf>,
+    /// The directory that holds a workspace per language [LANGS_DIR]
+    #[arg(long, value_name = "DIR")]
+    langs: Option<PathBuf>,
+    /// The root file system of the boxes instead of the host's [SANDBOX_ROOTFS]
+    #[arg(long, value_name = "DIR")]
+    rootfs: Option<PathBuf>,
+}
+
+impl Places {
+    /// The configuration of the environment, with these places over it.
+    pub fn config(self, addr: Option<String>) -> Result<Config, Problems> {
+        let Self { workspace, langs, rootfs } = self;
+        Config::read(env::vars_os(), &Overrides { addr, workspace, langs, rootfs })
+    }
+}
+
+/// What runs checks, before it is told how many at once.
+#[derive(Debug)]
+pub struct Checking {
+    /// The box maker.
+    pub executor: Sandboxed,
+    /// What can be run.
+    pub languages: Languages,
+}
+
+impl Checking {
+    /// A runner of so many checks at once as `config` would have them run.
+    pub fn runner(
+        self,
+        config: &Config,
+        concurrency: usize,
+    ) -> Result<Arc<CheckRunner>, SetupFailure> {
+        let passed_env =
+            config.env_allow.iter().filter_map(|name| Some((name.clone(), env::var(name).ok()?)));
+        let settings = CheckSettings {
+            concurrency,
+            limits: config.limits.clone(),
+            passed_env: passed_env.collect(),
+        };
+        CheckRunner::new(self.executor, self.languages, settings)
+    }
+}
+
+/// What a configuration names on this host, found to be there.
+#[derive(Debug)]
+pub struct Found {
+    root: RootSource,
+    workspaces: Workspaces,
+    table: LanguageTable,
+    resolver: Resolver,
+}
+
+impl Found {
+    /// Looks for everything `config` names; all that is missing is told at once.
+    pub fn look(config: &Config) -> Result<Self, Problems> {
+        let root = root_source(config.rootfs.as_deref());
+        let languages = workspaces(&config.workspaces)
+            .and_then(|workspaces| Ok((table(&workspaces)?, workspaces)));
+        match (root, languages) {
+            (Ok(root), Ok((table, workspaces))) => {
+                Ok(Self { root, workspaces, table, resolver: Resolver::default() })
+            }
+            (root, languages) => {
+                Err(Problems([root.err(), languages.err()].into_iter().flatten().collect()))
+            }
+        }
+    }
+
+    /// Holds a single workspace to having a command: without one there is nothing to serve.
+    pub fn has_command(&self) -> Result<(), Problems> {
+        match &self.workspaces {
+            Workspaces::One(directory) => {
+                let resolved = self.resolver.resolve(directory);
+                resolved.map(drop).map_err(|error| Problems(vec![format!("workspace: {error}")]))
+            }
+            Workspaces::PerLanguage(_) => Ok(()),
+        }
+    }
+
+    /// Opens the sandbox, which never shows `private`, and looks for the
+    /// toolchains in a box.
+    pub fn open(
+        self,
+        isolation: Isolation,
+        private: Vec<PathBuf>,
+    ) -> Result<Checking, SetupFailure> {
+        let Self { root, workspaces, table, resolver } = self;
+        let profile = Profile::builtin(PROFILE)
+            .map_err(|error| SetupFailure::from_words("profile", error.to_string()))?;
+        let strict = isolation == Isolation::Strict;
+        let sandbox = Sandbox::open(SandboxConfig { profile, root, private, strict })?;
+        let host_id = sandbox.host_id()?;
+        let executor = Sandboxed::new(sandbox);
+        let looked = Languages::look(table, workspaces, resolver, &executor, &host_id);
+        let languages = looked.map_err(|error| match error {
+            NotStarted::Setup(failure) => failure,
+            NotStarted::Exec { errno } => SetupFailure::from_errno("exec sh", errno),
+        })?;
+        Ok(Checking { executor, languages })
+    }
+}
+
+/// The root of every box, or what is wrong with the one asked for.
+pub fn root_source(rootfs: Option<&Path>) -> Result<RootSource, String> {
+    match rootfs {
+        None => Ok(RootSource::Host),
+        Some(path) => existing_directory("--rootfs", path).map(RootSource::Directory),
+    }
+}
+
+/// The three rules of where a request runs.
+fn workspaces(choice: &WorkspaceChoice) -> Result<Workspaces, String> {
+    let langs_here = Path::new(LANGS_HERE);
+    match choice {
+        WorkspaceChoice::Single(path) => {
+            existing_directory("--workspace", path).map(Workspaces::One)
+        }
+        WorkspaceChoice::PerLanguage(path) => {
+            existing_directory("--langs", path).map(Workspaces::PerLanguage)
+        }
+        WorkspaceChoice::Unset if langs_here.is_dir() => {
+            existing_directory("--langs", langs_here).map(Workspaces::PerLanguage)
+        }
+        WorkspaceChoice::Unset => {
+            existing_directory("--workspace", Path::new(".")).map(Workspaces::One)
+        }
+    }
+}
+
+fn table(workspaces: &Workspaces) -> Result<LanguageTable, String> {
+    let table = match workspaces {
+        Workspaces::One(_) => LanguageTable::embedded(),
+        Workspaces::PerLanguage(langs) => LanguageTable::load(langs),
+    };
+    table.map_err(|error| error.to_string())
+}
+
+/// `path` as it is wherever we go from here.
+fn existing_directory(option: &str, path: &Path) -> Result<PathBuf, String> {
+    let fault = |what: &dyn std::fmt::Display| {
+        format!("{option}: {}: {what}; want a directory", path.display())
+    };
+    match fs::canonicalize(path) {
+        Ok(path) if path.is_dir() => Ok(path),
+        Ok(_) => Err(fault(&"not a directory")),
+        Err(error) => Err(fault(&error_words(&error))),
+    }
+}
+
+/// What went wrong, in lower case and without a number.
+pub fn error_words(error: &std::io::Error) -> String {
+    match error.raw_os_error() {
+        Some(errno) => nix::errno::Errno::from_raw(errno).desc().to_lowercase(),
+        None => error.to_string().to_lowercase(),
+    }
+}

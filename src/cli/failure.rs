@@ -1,0 +1,178 @@
+//! Why a command did not do its work, and the exit codes of the contract.
+
+use std::ffi::OsString;
+use std::io;
+
+use nix::errno::Errno;
+
+use crate::config::Problems;
+use crate::service::check_run::CheckError;
+use crate::spec::{LimitKind, NotStarted, Outcome, SetupFailure};
+
+/// Usage: options, files and configuration.
+pub const USAGE: u8 = 2;
+/// Something of the host's is in the way of the service: its port, its sandbox.
+pub const NO_SERVICE: u8 = 1;
+/// Killed for another limit than time.
+pub const OTHER_LIMIT: u8 = 123;
+/// Killed for a time limit.
+pub const TIME_LIMIT: u8 = 124;
+/// The sandbox itself failed.
+pub const SANDBOX: u8 = 125;
+/// The program is there and cannot be executed.
+pub const NOT_EXECUTABLE: u8 = 126;
+/// The program is not there.
+pub const NOT_FOUND: u8 = 127;
+/// Added to the number of the signal that ended something.
+pub const BY_SIGNAL: u8 = 128;
+
+/// Why a command did not do its work; shown in one line.
+#[derive(Debug, thiserror::Error)]
+pub enum Failure {
+    /// The command line, a file it names or the configuration is at fault.
+    #[error("{0}")]
+    Usage(String),
+    /// The environment and the options together are; one problem a line.
+    #[error(transparent)]
+    Configuration(#[from] Problems),
+    /// No box could be made.
+    #[error("{0}; `cofferdam doctor` says what this host can enforce")]
+    Sandbox(#[from] SetupFailure),
+    /// The program is not in the box.
+    #[error("{}: not found inside the box; give its path there or --bind it", .0.display())]
+    NotFound(OsString),
+    /// The program is there and cannot be executed.
+    #[error("{}: cannot be executed: {errno:?}; it has to be an executable file", program.display())]
+    NotExecutable {
+        /// The program as named.
+        program: OsString,
+        /// What exec said.
+        errno: Errno,
+    },
+    /// The language cannot be run here.
+    #[error("language unavailable: {0}; `cofferdam langs` lists what is there")]
+    LanguageUnavailable(String),
+    /// Output or a report could not be written.
+    #[error("cannot write {what}: {source}")]
+    Write {
+        /// Which.
+        what: &'static str,
+        /// Why.
+        source: io::Error,
+    },
+    /// The service cannot have its address.
+    #[error("cannot listen on {address}: {source}; choose another with --addr")]
+    Listen {
+        /// The address.
+        address: std::net::SocketAddr,
+        /// Why.
+        source: io::Error,
+    },
+    /// The service has no box to run anything in.
+    #[error("{0}; `cofferdam doctor` says what this host can enforce")]
+    Refused(SetupFailure),
+    /// The service broke.
+    #[error("cannot go on serving: {0}")]
+    Serve(io::Error),
+}
+
+impl Failure {
+    /// The exit code it has.
+    pub fn code(&self) -> u8 {
+        match self {
+            Self::Usage(_) | Self::Configuration(_) => USAGE,
+            Self::Listen { .. } | Self::Refused(_) | Self::Serve(_) => NO_SERVICE,
+            Self::Sandbox(_) | Self::LanguageUnavailable(_) | Self::Write { .. } => SANDBOX,
+            Self::NotExecutable { .. } => NOT_EXECUTABLE,
+            Self::NotFound(_) => NOT_FOUND,
+        }
+    }
+
+    /// Something said of `option` that does not hold.
+    pub fn option(option: &str, fault: impl std::fmt::Display) -> Self {
+        Self::Usage(format!("{option}: {fault}"))
+    }
+
+    /// `program` did not run.
+    pub fn not_started(program: OsString, why: NotStarted) -> Self {
+        match why {
+            NotStarted::Setup(failure) => Self::Sandbox(failure),
+            NotStarted::Exec { errno: libc::ENOENT } => Self::NotFound(program),
+            NotStarted::Exec { errno } => {
+                Self::NotExecutable { program, errno: Errno::from_raw(errno) }
+            }
+        }
+    }
+}
+
+impl From<CheckError> for Failure {
+    fn from(error: CheckError) -> Self {
+        match error {
+            CheckError::Invalid(fault) => Self::Usage(fault),
+            CheckError::LanguageUnavailable(reason) => Self::LanguageUnavailable(reason),
+            CheckError::Sandbox(failure) => Self::Sandbox(failure),
+            // A runner of one run's own is neither; said all the same.
+            CheckError::Busy | CheckError::Draining => {
+                Self::Sandbox(SetupFailure::from_words("admit", error.to_string()))
+            }
+        }
+    }
+}
+
+/// The exit code that tells of `outcome`; none where somebody else ended the run.
+pub fn code_of(outcome: Outcome) -> Option<u8> {
+    match outcome {
+        Outcome::LimitHit { kind: LimitKind::WallTime | LimitKind::CpuTime, .. } => {
+            Some(TIME_LIMIT)
+        }
+        Outcome::LimitHit { kind: LimitKind::Memory | LimitKind::Output, .. } => Some(OTHER_LIMIT),
+        // Refused inside, and the program's own code says what it made of that.
+        Outcome::LimitHit { kind: LimitKind::Processes | LimitKind::Disk, .. }
+        | Outcome::Exited { .. }
+        | Outcome::Signaled { .. }
+        | Outcome::Cancelled => outcome.shell_code(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_outcome_has_the_code_of_the_contract() {
+        use LimitKind::{CpuTime, Disk, Memory, Output, Processes, WallTime};
+        let limit = |kind, code| Outcome::LimitHit { kind, code };
+        for (outcome, code) in [
+            (Outcome::Exited { code: 0 }, Some(0)),
+            (Outcome::Exited { code: 255 }, Some(255)),
+            (Outcome::Signaled { signal: libc::SIGKILL }, Some(137)),
+            (limit(WallTime, None), Some(124)),
+            (limit(CpuTime, None), Some(124)),
+            (limit(CpuTime, Some(152)), Some(124)),
+            (limit(Memory, Some(1)), Some(123)),
+            (limit(Output, None), Some(123)),
+            (limit(Processes, Some(2)), Some(2)),
+            (limit(Disk, Some(153)), Some(153)),
+            (Outcome::Cancelled, None),
+        ] {
+            assert_eq!(code_of(outcome), code, "{outcome:?}");
+        }
+    }
+
+    #[test]
+    fn a_program_that_did_not_run_is_missing_or_not_executable() {
+        for (errno, code) in [
+            (libc::ENOENT, NOT_FOUND),
+            (libc::EACCES, NOT_EXECUTABLE),
+            (libc::ENOEXEC, NOT_EXECUTABLE),
+            (libc::EISDIR, NOT_EXECUTABLE),
+        ] {
+            let failure = Failure::not_started("prog".into(), NotStarted::Exec { errno });
+            assert_eq!(failure.code(), code, "{failure}");
+        }
+        let setup = SetupFailure::from_errno("mount /proc", libc::EPERM);
+        let failure = Failure::not_started("prog".into(), setup.into());
+        assert_eq!(failure.code(), SANDBOX);
+        assert!(failure.to_string().starts_with("sandbox: mount /proc: EPERM;"), "{failure}");
+    }
+}

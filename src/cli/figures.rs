@@ -1,0 +1,186 @@
+//! What options may say: figures, places and variables, checked one by one.
+
+use std::path::{Component, Path, PathBuf};
+use std::time::Duration;
+
+use crate::base::bytes::parse_bytes;
+use crate::base::duration::{BadDuration, parse_figure};
+use crate::spec::{Bind, Tmpfs};
+
+/// Why a value is not what its option wants.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum BadValue {
+    /// Not a number of bytes that leaves room for something.
+    #[error("want a byte count above 0, as 1048576, 64KiB or 512MiB")]
+    Bytes,
+    /// Not a number of bytes, or none.
+    #[error("want a byte count, as 64KiB or 1MiB, or 0 for no limit")]
+    OptionalBytes,
+    /// Not a number of things.
+    #[error("want a whole number from 1")]
+    Count,
+    /// Not a number of CPUs.
+    #[error("want a number of CPUs above 0 with at most three decimals, as 1.5")]
+    Cpus,
+    /// Not `SRC:DST` or `SRC:DST:ro`.
+    #[error("want SRC:DST or SRC:DST:ro")]
+    Bind,
+    /// Not a place in the box where something can be mounted.
+    #[error("want an absolute path below the root of the box, without ..")]
+    Target,
+    /// Not a directory the box can have.
+    #[error("want an absolute path inside the box, without ..")]
+    Directory,
+    /// Not `KEY=VALUE`.
+    #[error("want KEY=VALUE")]
+    Variable,
+}
+
+/// A duration, as `500ms`, `1.5s` or `2m`; a bare number is seconds.
+pub fn duration(text: &str) -> Result<Duration, BadDuration> {
+    parse_figure(text)
+}
+
+/// Some bytes.
+pub fn bytes(text: &str) -> Result<u64, BadValue> {
+    parse_bytes(text).ok().filter(|bytes| *bytes > 0).ok_or(BadValue::Bytes)
+}
+
+/// Some bytes, or 0 for as many as may come.
+pub fn bytes_or_unlimited(text: &str) -> Result<u64, BadValue> {
+    parse_bytes(text).map_err(|_| BadValue::OptionalBytes)
+}
+
+/// One or more.
+pub fn count(text: &str) -> Result<u64, BadValue> {
+    decimal(text).filter(|count| *count > 0).ok_or(BadValue::Count)
+}
+
+/// CPUs in thousandths: 1500 for `1.5`.
+pub fn cpus_milli(text: &str) -> Result<u64, BadValue> {
+    let (whole, fraction) = match text.split_once('.') {
+        Some((_, fraction)) if !matches!(fraction.len(), 1..=3) => return Err(BadValue::Cpus),
+        Some(parts) => parts,
+        None => (text, ""),
+    };
+    let milli = decimal(&format!("{whole}{fraction:0<3}"));
+    milli.filter(|milli| *milli > 0 && !whole.is_empty()).ok_or(BadValue::Cpus)
+}
+
+/// `SRC:DST` or `SRC:DST:ro`; `SRC` may still be relative.
+pub fn bind(text: &str) -> Result<Bind, BadValue> {
+    let (source, target) = text.split_once(':').ok_or(BadValue::Bind)?;
+    let (target, read_only) = match target.split_once(':') {
+        Some((target, "ro")) => (target, true),
+        Some(_) => return Err(BadValue::Bind),
+        None => (target, false),
+    };
+    if source.is_empty() {
+        return Err(BadValue::Bind);
+    }
+    Ok(Bind { source: source.into(), target: self::target(target)?, read_only })
+}
+
+/// `DST` or `DST:SIZE`.
+pub fn tmpfs(text: &str) -> Result<Tmpfs, BadValue> {
+    let (target, size) = match text.split_once(':') {
+        Some((target, size)) => (target, Some(size)),
+        None => (text, None),
+    };
+    Ok(Tmpfs { target: self::target(target)?, bytes_max: size.map(bytes).transpose()? })
+}
+
+/// A place in the box, absolute and below its root.
+fn target(text: &str) -> Result<PathBuf, BadValue> {
+    inside(text).filter(|path| path != Path::new("/")).ok_or(BadValue::Target)
+}
+
+/// A directory in the box, absolute.
+pub fn directory(text: &str) -> Result<PathBuf, BadValue> {
+    inside(text).ok_or(BadValue::Directory)
+}
+
+/// An absolute path that leaves nothing, without doubled or trailing slashes.
+fn inside(text: &str) -> Option<PathBuf> {
+    let path = Path::new(text);
+    let stays = path.components().all(|part| part != Component::ParentDir);
+    (path.is_absolute() && stays).then(|| path.components().collect())
+}
+
+/// `KEY=VALUE`, the key not empty.
+pub fn variable(text: &str) -> Result<(String, String), BadValue> {
+    match text.split_once('=') {
+        Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
+        _ => Err(BadValue::Variable),
+    }
+}
+
+/// Decimal digits alone: no sign, no space.
+fn decimal(text: &str) -> Option<u64> {
+    text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok())?
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_are_positive_and_unsigned() {
+        assert_eq!((bytes("1.5MiB"), count("256")), (Ok(1_572_864), Ok(256)));
+        assert_eq!((bytes_or_unlimited("0"), bytes_or_unlimited("64K")), (Ok(0), Ok(65_536)));
+        for text in ["", "0", "-1", "+1", " 1", "1.5", "many", "99999999999999999999"] {
+            assert_eq!(count(text), Err(BadValue::Count), "{text:?}");
+            assert_eq!(bytes(text), Err(BadValue::Bytes), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn cpus_are_thousandths() {
+        for (text, milli) in [("1", 1_000), ("1.5", 1_500), ("0.25", 250), ("0.001", 1)] {
+            assert_eq!(cpus_milli(text), Ok(milli), "{text}");
+        }
+        for text in ["", ".", ".5", "1.", "0", "0.000", "1.0001", "-1", "1e3", "99999999999999999"]
+        {
+            assert_eq!(cpus_milli(text), Err(BadValue::Cpus), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_bind_has_a_source_and_an_absolute_target_below_the_root() {
+        let data = |read_only| Bind { source: "data".into(), target: "/data".into(), read_only };
+        assert_eq!(bind("data:/data"), Ok(data(false)));
+        assert_eq!(bind("data://data/:ro"), Ok(data(true)));
+        for text in ["", "data", ":/data", "data:/data:rw", "data:/data:ro:ro"] {
+            assert_eq!(bind(text), Err(BadValue::Bind), "{text:?}");
+        }
+        for text in ["data:", "data:inner", "data:/", "data://", "data:/a/../b", "data:/./:ro"] {
+            assert_eq!(bind(text), Err(BadValue::Target), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_tmpfs_may_have_a_size() {
+        let scratch = |bytes_max| Tmpfs { target: "/scratch".into(), bytes_max };
+        assert_eq!(tmpfs("/scratch"), Ok(scratch(None)));
+        assert_eq!(tmpfs("/scratch:1MiB"), Ok(scratch(Some(1 << 20))));
+        assert_eq!(tmpfs("scratch"), Err(BadValue::Target));
+        assert_eq!(tmpfs("/scratch:big"), Err(BadValue::Bytes));
+    }
+
+    #[test]
+    fn a_directory_in_the_box_is_absolute() {
+        assert_eq!((directory("/"), directory("/a//b/")), (Ok("/".into()), Ok("/a/b".into())));
+        for text in ["", "a", "./a", "/a/../b"] {
+            assert_eq!(directory(text), Err(BadValue::Directory), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_variable_has_a_name_and_may_be_empty() {
+        assert_eq!(variable("A=b=c"), Ok(("A".to_owned(), "b=c".to_owned())));
+        assert_eq!(variable("A="), Ok(("A".to_owned(), String::new())));
+        for text in ["", "A", "=b"] {
+            assert_eq!(variable(text), Err(BadValue::Variable), "{text:?}");
+        }
+    }
+}

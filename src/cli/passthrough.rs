@@ -1,0 +1,183 @@
+//! A run's output on its way to our own stdout and stderr.
+
+use std::fs::File;
+use std::io::{self, PipeReader, PipeWriter, Write};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, OnceLock};
+use std::thread;
+
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::eventfd::{EfdFlags, EventFd};
+
+use crate::base::cancel::CancelToken;
+use crate::spec::{OutputSink, Stream};
+
+/// How much may wait for our readers before the program does, bytes.
+const QUEUED_BYTES_MAX: usize = 256 << 10;
+/// How long our readers may take for the rest of a run that was ended early,
+/// milliseconds. Those of a run that ended by itself may take their time, as
+/// they may with any program.
+const LAST_WORDS_MS: u16 = 300;
+
+/// What waits to be written, and the descriptor that tells when it was.
+#[derive(Debug)]
+struct Level {
+    bytes: AtomicUsize,
+    fell: EventFd,
+}
+
+/// The end on the supervising thread. Each stream has a thread that writes it,
+/// so that only those wait for our readers.
+#[derive(Debug)]
+pub struct Passthrough {
+    stdout: Sender<Vec<u8>>,
+    stderr: Sender<Vec<u8>>,
+    level: Arc<Level>,
+}
+
+/// A stream of ours that could not be written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Broken {
+    /// Which.
+    pub stream: Stream,
+    /// What the kernel said; `EPIPE` for a reader that has gone.
+    pub errno: Errno,
+}
+
+/// The end that waits for the writing threads.
+#[derive(Debug)]
+pub struct Writers {
+    /// At its end once every writer is.
+    finished: PipeReader,
+    broken: Arc<OnceLock<Broken>>,
+    cancel: CancelToken,
+}
+
+/// Begins writing to our stdout and stderr. One that cannot be written raises
+/// `cancel`: nobody is left to run for.
+pub fn open(cancel: &CancelToken) -> io::Result<(Passthrough, Writers)> {
+    let flags = EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK;
+    let fell = EventFd::from_value_and_flags(0, flags)?;
+    let level = Arc::new(Level { bytes: AtomicUsize::new(0), fell });
+    let (finished, alive) = io::pipe()?;
+    let writers = Writers { finished, broken: Arc::new(OnceLock::new()), cancel: cancel.clone() };
+    let begin = |stream, out: OwnedFd, alive: PipeWriter| {
+        let (sender, pieces) = channel();
+        let writer = Writer {
+            stream,
+            out: out.into(),
+            level: Arc::clone(&level),
+            broken: Arc::clone(&writers.broken),
+            cancel: cancel.clone(),
+            _alive: alive,
+        };
+        thread::Builder::new().name("output".to_owned()).spawn(move || writer.write(pieces))?;
+        Ok::<_, io::Error>(sender)
+    };
+    let stdout =
+        begin(Stream::Stdout, io::stdout().as_fd().try_clone_to_owned()?, alive.try_clone()?)?;
+    let stderr = begin(Stream::Stderr, io::stderr().as_fd().try_clone_to_owned()?, alive)?;
+    Ok((Passthrough { stdout, stderr, level }, writers))
+}
+
+impl Level {
+    fn has_room(&self) -> bool {
+        self.bytes.load(Ordering::SeqCst) < QUEUED_BYTES_MAX
+    }
+}
+
+impl OutputSink for Passthrough {
+    fn take(&mut self, stream: Stream, bytes: &[u8]) {
+        let sender = match stream {
+            Stream::Stdout => &self.stdout,
+            Stream::Stderr => &self.stderr,
+        };
+        self.level.bytes.fetch_add(bytes.len(), Ordering::SeqCst);
+        // A writer takes pieces for as long as there is a sender.
+        let _ = sender.send(bytes.to_vec());
+    }
+
+    fn has_room(&self) -> bool {
+        if self.level.has_room() {
+            return true;
+        }
+        // Lowered before the second look: a fall in between raises it again.
+        let _ = self.level.fell.read();
+        self.level.has_room()
+    }
+
+    fn room_fd(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.level.fell.as_fd())
+    }
+}
+
+/// One stream's thread.
+struct Writer {
+    stream: Stream,
+    out: File,
+    level: Arc<Level>,
+    broken: Arc<OnceLock<Broken>>,
+    cancel: CancelToken,
+    _alive: PipeWriter,
+}
+
+impl Writer {
+    /// Writes what comes until the sink is gone; into the void once the stream is broken.
+    fn write(mut self, pieces: Receiver<Vec<u8>>) {
+        let mut writable = true;
+        for piece in pieces {
+            if writable && let Err(errno) = write_fully(&mut self.out, &piece) {
+                writable = false;
+                let _ = self.broken.set(Broken { stream: self.stream, errno });
+                self.cancel.cancel();
+            }
+            self.level.bytes.fetch_sub(piece.len(), Ordering::SeqCst);
+            let _ = self.level.fell.write(1);
+        }
+    }
+}
+
+impl Writers {
+    /// Waits until everything is written, the sink being gone; says whether a
+    /// stream broke. A run that was ended early has its readers waited for no
+    /// longer than [`LAST_WORDS_MS`].
+    pub fn wait(self) -> io::Result<Option<Broken>> {
+        let written = PollFd::new(self.finished.as_fd(), PollFlags::POLLIN);
+        let ended_early = PollFd::new(self.cancel.as_fd(), PollFlags::POLLIN);
+        wait_for(&mut [written.clone(), ended_early], PollTimeout::NONE)?;
+        wait_for(&mut [written], PollTimeout::from(LAST_WORDS_MS))?;
+        Ok(self.broken.get().copied())
+    }
+}
+
+fn wait_for(fds: &mut [PollFd<'_>], timeout: PollTimeout) -> io::Result<()> {
+    loop {
+        match poll(fds, timeout) {
+            Err(Errno::EINTR) => {}
+            result => return Ok(result.map(drop)?),
+        }
+    }
+}
+
+/// Writes all of `bytes`, to a descriptor that another program may have made
+/// non-blocking too.
+fn write_fully(out: &mut File, mut bytes: &[u8]) -> Result<(), Errno> {
+    while !bytes.is_empty() {
+        match out.write(bytes) {
+            Ok(0) => return Err(Errno::EIO),
+            Ok(count) => bytes = bytes.get(count..).unwrap_or_default(),
+            Err(error) => match error.raw_os_error().map(Errno::from_raw) {
+                Some(Errno::EINTR) => {}
+                Some(Errno::EAGAIN) => {
+                    let ready = PollFd::new(out.as_fd(), PollFlags::POLLOUT);
+                    wait_for(&mut [ready], PollTimeout::NONE).map_err(|_| Errno::EIO)?;
+                }
+                errno => return Err(errno.unwrap_or(Errno::EIO)),
+            },
+        }
+    }
+    Ok(())
+}

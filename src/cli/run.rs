@@ -1,0 +1,120 @@
+//! `cofferdam run`: one `POST /run` without a server.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use clap::Args;
+
+use super::attended::Attended;
+use super::boxes::{Found, Places, error_words};
+use super::failure::Failure;
+use super::figures;
+use super::passthrough::Broken;
+use super::report::CheckOutput;
+use crate::config::Config;
+use crate::service::check_request::CheckRequest;
+use crate::spec::{OutputSink, RunReport};
+
+const EXAMPLES: &str = "\
+Examples:
+  cofferdam run --lang python solution.py
+  cofferdam run --lang cpp solution.cpp --checker checker.cpp --timeout 10s
+  cofferdam run --lang js - --asserts asserts.json --json <solution.js
+
+Exit codes: those of `cofferdam exec`; 125 also for a language that is not available here";
+
+/// Runs a solution as a POST /run does, with the limits of the RUN_* variables.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Run {
+    /// The language, as `cofferdam langs` lists them
+    #[arg(long, value_name = "SLUG")]
+    lang: String,
+    /// The solution; `-` for stdin
+    #[arg(value_name = "FILE")]
+    solution: PathBuf,
+    /// The checker, for languages that require one
+    #[arg(long, value_name = "FILE")]
+    checker: Option<PathBuf>,
+    /// What becomes asserts.json; the workspace's own stays without it
+    #[arg(long, value_name = "FILE")]
+    asserts: Option<PathBuf>,
+    /// Wall-clock time, as 500ms or 30s [default: 30s]
+    #[arg(long, value_name = "D", value_parser = figures::duration)]
+    timeout: Option<Duration>,
+    #[command(flatten)]
+    places: Places,
+    /// Print one JSON object at the end instead of the output as it comes
+    #[arg(long)]
+    json: bool,
+}
+
+impl Run {
+    /// Runs the check to its end; the exit code is the contract's.
+    pub fn run(self) -> Result<u8, Failure> {
+        let Self { lang, solution, checker, asserts, timeout, places, json } = self;
+        let config = places.config(None)?;
+        let bytes_max = config.input_bytes_max;
+        let read = |name: &str, path: Option<&Path>| {
+            path.map(|path| read_text(name, path, bytes_max)).transpose()
+        };
+        let request = CheckRequest {
+            lang_slug: lang,
+            solution_text: read_text("FILE", &solution, bytes_max)?,
+            checker_text: read("--checker", checker.as_deref())?,
+            asserts: read("--asserts", asserts.as_deref())?,
+            timeout: timeout.unwrap_or(config.limits.wall),
+        };
+        let found = Found::look(&config)?;
+        let attended = Attended::begin()?;
+        let checked = |sink| check(&config, found, request, &attended, sink);
+        let (report, broken) = if json {
+            let report = checked(None);
+            let broken =
+                report.as_ref().map_or(Ok(None), |report| print_json(report, &attended))?;
+            (report, broken)
+        } else {
+            attended.pass_through(|sink| checked(Some(sink)))?
+        };
+        attended.exit_code(report.map(|report| report.outcome), broken)
+    }
+}
+
+fn check(
+    config: &Config,
+    found: Found,
+    request: CheckRequest,
+    attended: &Attended,
+    sink: Option<Box<dyn OutputSink>>,
+) -> Result<RunReport, Failure> {
+    let checking = found.open(config.isolation, Vec::new())?;
+    let admitted = checking.runner(config, 1)?.admit(request)?;
+    Ok(admitted.run(&attended.watch(), sink)?.run)
+}
+
+fn print_json(report: &RunReport, attended: &Attended) -> Result<Option<Broken>, Failure> {
+    let text = serde_json::to_string(&CheckOutput::of(report))
+        .map_err(|error| Failure::Write { what: "the result", source: error.into() })?;
+    attended.print(&(text + "\n"))
+}
+
+/// The text in `path`, at most `bytes_max` of it; `-` is stdin.
+fn read_text(name: &str, path: &Path, bytes_max: Option<u64>) -> Result<String, Failure> {
+    let fault = |words: &str| Failure::option(name, format!("{}: {words}", path.display()));
+    let bytes_max = bytes_max.unwrap_or(u64::MAX);
+    let mut bytes = Vec::new();
+    let source: io::Result<Box<dyn Read>> = if path == Path::new("-") {
+        Ok(Box::new(io::stdin().lock()))
+    } else {
+        File::open(path).map(|file| Box::new(file) as Box<dyn Read>)
+    };
+    source
+        .and_then(|source| source.take(bytes_max.saturating_add(1)).read_to_end(&mut bytes))
+        .map_err(|error| fault(&error_words(&error)))?;
+    if u64::try_from(bytes.len()).is_ok_and(|count| count > bytes_max) {
+        return Err(fault(&format!("more than RUN_INPUT_MAX, which is {bytes_max} bytes")));
+    }
+    String::from_utf8(bytes).map_err(|_| fault("not UTF-8; want a text file"))
+}

@@ -1,0 +1,65 @@
+//! `cofferdam serve`: the HTTP service.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::boxes::{Found, Places};
+use super::failure::Failure;
+use super::signals::Signals;
+use crate::http::{HttpSettings, Server};
+use crate::sandbox::Sandbox;
+
+const EXAMPLES: &str = "\
+Examples:
+  cofferdam serve
+  cofferdam serve --addr 127.0.0.1:8080 --langs /srv/langs
+  RUN_CONCURRENCY=4 RUN_MEMORY_MAX=1GiB ISOLATION=strict cofferdam serve --workspace /app
+
+SIGTERM or SIGINT drains: no new runs, the live ones have SHUTDOWN_GRACE to end; a second one kills them.
+Exit codes: 0 drained; 1 the address or a sandbox cannot be had; 2 configuration";
+
+/// Serves POST /run, configured by the environment; options beat it.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Serve {
+    /// Where to listen [default: 0.0.0.0 and PORT, 4040]
+    #[arg(long, value_name = "HOST:PORT")]
+    addr: Option<String>,
+    #[command(flatten)]
+    places: Places,
+    /// Where records are kept; never shown to a run
+    #[arg(long, value_name = "DIR")]
+    store_dir: Option<PathBuf>,
+}
+
+impl Serve {
+    /// Serves until a signal or `POST /shutdown`, and until the drain after it is over.
+    pub fn run(self) -> Result<u8, Failure> {
+        let Self { addr, places, store_dir } = self;
+        let config = places.config(addr)?;
+        config.warnings.iter().for_each(|warning| log::warn!("{warning}"));
+        let found = Found::look(&config)?;
+        found.has_command()?;
+        let private = store_dir.iter().map(std::path::absolute).collect::<Result<_, _>>();
+        let private = private.map_err(|error| Failure::option("--store-dir", error))?;
+        let checking = found.open(config.isolation, private).map_err(Failure::Refused)?;
+        let controls = controls(checking.executor.sandbox()).map_err(Failure::Serve)?;
+        let gaps = checking.executor.sandbox().not_enforced().to_vec();
+        let runner = checking.runner(&config, config.concurrency).map_err(Failure::Refused)?;
+        let server = Server::bind(config.address, runner, HttpSettings::from(&config))
+            .map_err(|source| Failure::Listen { address: config.address, source })?;
+        let shutdown = server.shutdown_handle();
+        let _signals = Signals::on_each(move || shutdown.request()).map_err(Failure::Serve)?;
+        let address = server.local_addr().map_err(Failure::Serve)?;
+        gaps.iter().for_each(|gap| log::warn!("not enforced: {gap}"));
+        log::info!("listening on {address}; enforced: {controls}");
+        server.run().map_err(Failure::Serve)?;
+        Ok(0)
+    }
+}
+
+/// The enforced controls in one line, in the words of a report.
+fn controls(sandbox: &Sandbox) -> std::io::Result<String> {
+    Ok(serde_json::to_string(&sandbox.enforced())?)
+}
