@@ -1,0 +1,180 @@
+//! A raw HTTP client: bytes out, one answer at a time in.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+/// No answer in these tests takes longer, however loaded the machine is.
+const READ_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// One answer as it came.
+#[derive(Debug)]
+pub struct Answer {
+    pub status: u16,
+    pub head: String,
+    pub body: String,
+}
+
+impl Answer {
+    pub fn header(&self, name: &str) -> Option<&str> {
+        let mut lines = self.head.lines().filter_map(|line| line.split_once(": "));
+        lines.find(|(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, value)| value)
+    }
+
+    /// Status, type and body to the byte.
+    #[track_caller]
+    pub fn assert_json(&self, status: u16, body: &str) {
+        assert_eq!((self.status, self.body.as_str()), (status, body), "{}", self.head);
+        assert_eq!(self.header("content-type"), Some("application/json"), "{}", self.head);
+    }
+
+    /// Status, type and body to the byte.
+    #[track_caller]
+    pub fn assert_text(&self, status: u16, body: &str) {
+        assert_eq!((self.status, self.body.as_str()), (status, body), "{}", self.head);
+        assert_eq!(self.header("content-type"), Some("text/plain"), "{}", self.head);
+    }
+
+    /// A body of the one key `error`, whose words name `what`.
+    #[track_caller]
+    pub fn assert_error_naming(&self, status: u16, what: &str) {
+        let body: Value = serde_json::from_str(&self.body).unwrap_or_default();
+        let words = body["error"].as_str().unwrap_or_default();
+        assert!(words.contains(what), "{what:?} is not named: {self:?}");
+        self.assert_json(status, &json!({ "error": words }).to_string());
+    }
+
+    /// The three keys of a finished run, and no other.
+    #[track_caller]
+    pub fn finished(&self) -> Finished {
+        assert_eq!(self.status, 200, "{self:?}");
+        assert_eq!(self.header("content-type"), Some("application/json"), "{}", self.head);
+        serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {self:?}"))
+    }
+
+    /// What a run that went well printed.
+    #[track_caller]
+    pub fn stdout(&self) -> String {
+        let finished = self.finished();
+        assert_eq!((finished.exit_code, finished.stderr.as_str()), (Some(0), ""), "{self:?}");
+        finished.stdout
+    }
+
+    /// One figure of `Server-Timing`, milliseconds.
+    pub fn timing_ms(&self, name: &str) -> f64 {
+        let timing = self.header("server-timing").unwrap_or_default();
+        let mut metrics = timing.split(", ").filter_map(|metric| metric.split_once(";dur="));
+        let found = metrics.find(|(metric, _)| *metric == name);
+        found.and_then(|(_, figure)| figure.parse().ok()).unwrap_or_else(|| panic!("{self:?}"))
+    }
+}
+
+/// A strict client's view of the body.
+#[derive(Debug, PartialEq, Eq, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Finished {
+    pub exit_code: Option<u8>,
+    pub stdout: String,
+    pub stderr: String,
+}
+
+/// A connection whose reads fail rather than last for ever.
+pub struct Client {
+    socket: TcpStream,
+    unread: Vec<u8>,
+}
+
+impl Client {
+    pub fn connect(address: SocketAddr) -> Self {
+        let socket = TcpStream::connect(address).unwrap();
+        socket.set_read_timeout(Some(READ_TIMEOUT)).unwrap();
+        socket.set_nodelay(true).unwrap();
+        Self { socket, unread: Vec::new() }
+    }
+
+    pub fn send(&mut self, bytes: impl AsRef<[u8]>) {
+        self.socket.write_all(bytes.as_ref()).unwrap();
+    }
+
+    /// Sends `bytes` and reads the next answer.
+    pub fn ask(&mut self, bytes: impl AsRef<[u8]>) -> Answer {
+        self.send(bytes);
+        self.answer()
+    }
+
+    /// The next answer. Its body is as long as its length says.
+    pub fn answer(&mut self) -> Answer {
+        let mut answer = self.head();
+        let length = answer.header("content-length").map_or(0, |length| length.parse().unwrap());
+        while self.unread.len() < length {
+            assert!(self.fill() > 0, "the body was cut short: {answer:?}");
+        }
+        let body = self.unread.drain(..length).collect();
+        answer.body = String::from_utf8(body).unwrap();
+        answer
+    }
+
+    /// The next answer without its body; what is behind the head stays unread.
+    pub fn head(&mut self) -> Answer {
+        loop {
+            if let Some(at) = self.unread.windows(4).position(|window| window == b"\r\n\r\n") {
+                let head = String::from_utf8(self.unread.drain(..at + 4).collect()).unwrap();
+                let status = head.split(' ').nth(1).and_then(|code| code.parse().ok());
+                return Answer { status: status.unwrap(), head, body: String::new() };
+            }
+            let bytes = self.fill();
+            assert!(bytes > 0, "closed before an answer: {:?}", self.unread.escape_ascii());
+        }
+    }
+
+    /// Reads until what is unread holds `text`, and leaves it unread.
+    pub fn wait_for(&mut self, text: &str) {
+        while !String::from_utf8_lossy(&self.unread).contains(text) {
+            assert!(self.fill() > 0, "closed before {text:?}: {:?}", self.unread.escape_ascii());
+        }
+    }
+
+    /// Everything until the connection is closed.
+    pub fn rest(&mut self) -> Vec<u8> {
+        while self.fill() > 0 {}
+        std::mem::take(&mut self.unread)
+    }
+
+    fn fill(&mut self) -> usize {
+        let mut piece = [0; 16 * 1024];
+        match self.socket.read(&mut piece) {
+            Ok(bytes) => {
+                self.unread.extend_from_slice(&piece[..bytes]);
+                bytes
+            }
+            Err(error) if error.kind() == ErrorKind::ConnectionReset => 0,
+            Err(error) => panic!("no answer: {error}; so far {:?}", self.unread.escape_ascii()),
+        }
+    }
+}
+
+/// A request without a body.
+pub fn request(method: &str, target: &str, headers: &str) -> String {
+    format!("{method} {target} HTTP/1.1\r\nhost: x\r\n{headers}\r\n")
+}
+
+/// A `POST /run` of `body` with `headers` (whole lines) beside its length.
+pub fn post(headers: &str, body: impl AsRef<[u8]>) -> Vec<u8> {
+    let body = body.as_ref();
+    let length = body.len();
+    let head =
+        format!("POST /run HTTP/1.1\r\nhost: x\r\n{headers}content-length: {length}\r\n\r\n");
+    [head.as_bytes(), body].concat()
+}
+
+/// The body that asks for `solution`, which a shell will run.
+pub fn solution(solution: &str) -> Value {
+    json!({ "lang_slug": "python", "solution_text": solution })
+}
+
+/// As [`solution`], with a timeout.
+pub fn solution_within(timeout: &str, solution: &str) -> Value {
+    json!({ "lang_slug": "python", "solution_text": solution, "timeout": timeout })
+}

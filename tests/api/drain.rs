@@ -1,0 +1,98 @@
+//! Rows 2, 5, 6 and 7: the ways down.
+
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::Signal;
+
+use super::client::{Client, post, request, solution};
+use super::host::{Footprint, is_running};
+use super::service::{Service, Setup, wait_until};
+
+const DRAINING: &str = r#"{"error":"draining"}"#;
+/// For what has to happen at once, on a loaded machine.
+const SOON: Duration = Duration::from_secs(10);
+
+/// Asks for a run of `script` on a connection of its own, and waits until it sleeps.
+fn begin(service: &Service, script: &str) -> Client {
+    let mut client = service.connect();
+    client.send(post("", solution(script).to_string()));
+    wait_until("the program", SOON, || is_running(service.pid(), "sleep"));
+    client
+}
+
+#[test]
+fn a_drain_by_request_ends_the_process_when_the_last_run_has_ended() {
+    for value in ["1", "true"] {
+        let mut service = Setup::shell().env("ALLOW_SHUTDOWN", value).start();
+        let mut live = begin(&service, "sleep 1; echo ended; exit 3");
+        service.ask(request("POST", "/shutdown", "")).assert_text(200, "shutdown\n");
+        service.run("true").assert_json(503, DRAINING);
+        service.get("/health").assert_text(503, "draining\n");
+        live.answer().assert_json(200, r#"{"exit_code":3,"stdout":"ended\n","stderr":""}"#);
+        assert_eq!(service.wait_end(SOON).code(), Some(0));
+    }
+}
+
+#[test]
+fn a_drain_without_runs_ends_the_process_by_itself() {
+    let mut service = Setup::shell().env("ALLOW_SHUTDOWN", "1").start();
+    // A connection that lies idle is no reason to stay.
+    let mut idle = service.connect();
+    idle.ask(request("GET", "/health", "")).assert_text(200, "ok\n");
+    service.ask(request("POST", "/shutdown", "")).assert_text(200, "shutdown\n");
+    assert_eq!(service.wait_end(SOON).code(), Some(0));
+}
+
+#[test]
+fn a_signal_drains_as_the_request_does() {
+    for signal in [Signal::SIGTERM, Signal::SIGINT] {
+        let mut service = Setup::shell().start();
+        let mut live = begin(&service, "sleep 1; echo ended");
+        service.signal(signal);
+        service.wait_draining();
+        service.get("/health").assert_text(503, "draining\n");
+        service.run("true").assert_json(503, DRAINING);
+        assert_eq!(live.answer().stdout(), "ended\n");
+        assert_eq!(service.wait_end(SOON).code(), Some(0));
+    }
+}
+
+#[test]
+fn the_grace_ends_what_does_not_end_by_itself_and_nothing_is_left() {
+    let mut service = Setup::shell().env("SHUTDOWN_GRACE", "300ms").start();
+    let footprint = Footprint::of(service.pid());
+    let mut live = begin(&service, "trap '' TERM; setsid sleep 60 & sleep 60");
+    service.signal(Signal::SIGTERM);
+    let answer = live.answer();
+    answer.assert_json(200, r#"{"exit_code":null,"stdout":"","stderr":""}"#);
+    assert_eq!(answer.header("x-run-outcome"), Some("cancelled"));
+    assert_eq!(service.wait_end(SOON).code(), Some(0));
+    footprint.assert_gone();
+}
+
+#[test]
+fn the_default_grace_lets_a_run_go_on_for_seconds() {
+    let mut service = Setup::shell().start();
+    let mut live = begin(&service, "sleep 3; echo ended");
+    service.signal(Signal::SIGTERM);
+    assert_eq!(live.answer().stdout(), "ended\n");
+    assert_eq!(service.wait_end(SOON).code(), Some(0));
+}
+
+#[test]
+fn a_second_signal_kills_at_once() {
+    for (first, second) in [(Signal::SIGTERM, Signal::SIGTERM), (Signal::SIGINT, Signal::SIGTERM)] {
+        let mut service = Setup::shell().start();
+        let footprint = Footprint::of(service.pid());
+        let mut live = begin(&service, "sleep 60");
+        service.signal(first);
+        service.wait_draining();
+        let start = Instant::now();
+        service.signal(second);
+        let answer = live.answer();
+        assert_eq!(answer.header("x-run-outcome"), Some("cancelled"), "{answer:?}");
+        assert_eq!(service.wait_end(SOON).code(), Some(0));
+        assert!(start.elapsed() < SOON);
+        footprint.assert_gone();
+    }
+}

@@ -1,0 +1,155 @@
+//! What the host shows of a server: its processes, descriptors, mounts and cgroups.
+
+use std::collections::HashMap;
+use std::fs;
+use std::ops::Range;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// The uids that boxes have on the host.
+pub const HOST_UIDS: Range<u32> = 56_000..60_096;
+
+/// Held by tests with a bound in milliseconds and by those that load the
+/// machine, so that they do not meet.
+pub fn alone() -> MutexGuard<'static, ()> {
+    static MACHINE: Mutex<()> = Mutex::new(());
+    MACHINE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// One process; its start tells it from a later one of the same id.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Process {
+    pub pid: i32,
+    started: u64,
+}
+
+impl Process {
+    /// Whether it is still there, as more than a zombie nobody asked about.
+    pub fn is_alive(&self) -> bool {
+        Stat::read(self.pid).is_some_and(|stat| stat.started == self.started && stat.state != 'Z')
+    }
+}
+
+/// Everything that `pid` and its children have started, zombies included.
+pub fn descendants(pid: i32) -> Vec<Process> {
+    let stats: HashMap<i32, Stat> =
+        pids().filter_map(|pid| Some((pid, Stat::read(pid)?))).collect();
+    let is_below = |stat: &Stat| {
+        let mut parent = stat.parent;
+        while parent != pid {
+            match stats.get(&parent) {
+                Some(stat) => parent = stat.parent,
+                None => return false,
+            }
+        }
+        true
+    };
+    let below = stats.iter().filter(|(_, stat)| is_below(stat));
+    below.map(|(&pid, stat)| Process { pid, started: stat.started }).collect()
+}
+
+/// Whether a program of a box, by its `name`, has got as far as its exec.
+pub fn is_running(pid: i32, name: &str) -> bool {
+    let comm = |process: &Process| fs::read_to_string(format!("/proc/{}/comm", process.pid));
+    descendants(pid).iter().any(|process| comm(process).is_ok_and(|comm| comm.trim() == name))
+}
+
+/// Those of the descendants that are a tenant's.
+pub fn tenants(pid: i32) -> Vec<Process> {
+    let is_tenant = |process: &Process| {
+        fs::metadata(format!("/proc/{}", process.pid))
+            .is_ok_and(|proc| HOST_UIDS.contains(&proc.uid()))
+    };
+    descendants(pid).into_iter().filter(is_tenant).collect()
+}
+
+/// How many threads and descriptors a server has.
+pub fn threads_and_descriptors(pid: i32) -> (usize, usize) {
+    let count = |what: &str| fs::read_dir(format!("/proc/{pid}/{what}")).unwrap().count();
+    (count("task"), count("fd"))
+}
+
+/// How many mounts a server sees.
+pub fn mounts(pid: i32) -> usize {
+    fs::read_to_string(format!("/proc/{pid}/mountinfo")).unwrap().lines().count()
+}
+
+/// Where a server registered itself, found by the lock it holds there.
+fn instance_of(pid: i32) -> PathBuf {
+    let links = fs::read_dir(format!("/proc/{pid}/fd")).unwrap();
+    let mut opened = links.filter_map(|link| fs::read_link(link.ok()?.path()).ok());
+    let lock = opened.find(|path| path.ends_with("lock") && named(path, "instances"));
+    lock.expect("a registered server").parent().unwrap().to_owned()
+}
+
+/// The directories of cgroups that carry the name of `instance`, those of its boxes included.
+fn cgroups_of(instance: &Path) -> Vec<PathBuf> {
+    let id = instance.file_name().unwrap().to_str().unwrap();
+    let mut found = Vec::new();
+    let mut unread = vec![PathBuf::from("/sys/fs/cgroup")];
+    while let Some(directory) = unread.pop() {
+        let entries = fs::read_dir(&directory).into_iter().flatten().flatten();
+        let directories = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+        unread.extend(directories.map(|entry| entry.path()));
+        if directory.to_string_lossy().contains(id) {
+            found.push(directory);
+        }
+    }
+    found
+}
+
+/// Where a server keeps what has to be gone when it is.
+pub struct Footprint {
+    instance: PathBuf,
+}
+
+impl Footprint {
+    pub fn of(pid: i32) -> Self {
+        Self { instance: instance_of(pid) }
+    }
+
+    /// The cgroup directories that are there now.
+    pub fn cgroups(&self) -> Vec<PathBuf> {
+        cgroups_of(&self.instance)
+    }
+
+    /// Whether neither the registration nor any cgroup is left.
+    pub fn is_gone(&self) -> bool {
+        !self.instance.exists() && self.cgroups().is_empty()
+    }
+
+    #[track_caller]
+    pub fn assert_gone(&self) {
+        assert!(!self.instance.exists(), "{} is left", self.instance.display());
+        assert_eq!(self.cgroups(), Vec::<PathBuf>::new());
+    }
+}
+
+fn named(path: &Path, name: &str) -> bool {
+    path.components().any(|component| component.as_os_str() == name)
+}
+
+fn pids() -> impl Iterator<Item = i32> {
+    let entries = fs::read_dir("/proc").unwrap().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+}
+
+struct Stat {
+    state: char,
+    parent: i32,
+    started: u64,
+}
+
+impl Stat {
+    fn read(pid: i32) -> Option<Self> {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        // The name before it may hold anything, a bracket too.
+        let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
+        Some(Self {
+            state: fields.first()?.chars().next()?,
+            parent: fields.get(1)?.parse().ok()?,
+            started: fields.get(19)?.parse().ok()?,
+        })
+    }
+}

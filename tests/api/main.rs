@@ -1,0 +1,25 @@
+//! The service as its clients meet it: the real binary, real sockets, real boxes.
+//!
+//! `COFFERDAM_BIN` names another binary to hold to the same guarantees.
+
+// The whole crate is a test; clippy knows it only where it is told.
+#![cfg(test)]
+
+mod client;
+mod configuration;
+mod drain;
+mod failures;
+mod host;
+mod inside;
+mod languages;
+mod limits;
+mod outcomes;
+mod requests;
+mod routes;
+mod service;
+mod slots;
+mod soak;
+mod streaming;
+mod timeouts;
+mod workspace;
+mod workspaces;

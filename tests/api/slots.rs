@@ -1,0 +1,119 @@
+//! Rows 28 to 30: how many runs there are at once, and when a place is free again.
+
+use std::time::{Duration, Instant};
+
+use super::client::{Client, post, solution};
+use super::host::{Process, alone, descendants, is_running};
+use super::service::{Service, Setup, best_of_three, wait_until};
+
+const BUSY: &str = r#"{"error":"runner busy"}"#;
+/// For what has to happen soon, on a loaded machine.
+const SOON: Duration = Duration::from_secs(10);
+
+fn assert_busy(service: &Service) {
+    let start = Instant::now();
+    let answer = service.run("true");
+    answer.assert_json(429, BUSY);
+    assert_eq!(answer.header("retry-after"), Some("1"));
+    assert!(start.elapsed() < Duration::from_secs(2), "not at once: {:?}", start.elapsed());
+}
+
+/// How long after `client` has gone the next run is let in.
+fn free_after(service: &Service, client: Client) -> Duration {
+    drop(client);
+    let gone = Instant::now();
+    loop {
+        let asked = gone.elapsed();
+        if service.run("true").status == 200 {
+            return asked;
+        }
+        assert!(asked < Duration::from_secs(10), "the slot is still taken");
+    }
+}
+
+#[test]
+fn one_run_more_than_there_are_slots_is_refused_at_once() {
+    let service = Setup::shell().env("RUN_CONCURRENCY", "1").start();
+    let live = service.live("sleep 60");
+    assert_busy(&service);
+    free_after(&service, live);
+}
+
+#[test]
+fn there_are_ten_slots_by_default() {
+    let service = Setup::shell().start();
+    let mut live: Vec<Client> = (0..10).map(|_| service.live("sleep 60")).collect();
+    assert_busy(&service);
+    free_after(&service, live.remove(0));
+}
+
+#[test]
+fn validation_comes_before_the_slot() {
+    let service = Setup::shell().env("RUN_CONCURRENCY", "1").start();
+    let _live = service.live("sleep 60");
+    let mut body = solution("true");
+    body["lang_slug"] = "perl".into();
+    service.post(&body).assert_json(400, r#"{"error":"unsupported lang_slug"}"#);
+    body["lang_slug"] = "cpp".into();
+    service.post(&body).assert_json(400, r#"{"error":"checker_text is required"}"#);
+    body["timeout"] = "5".into();
+    service.post(&body).assert_json(400, r#"{"error":"invalid timeout"}"#);
+    service.ask(post("", "{")).assert_error_naming(400, "EOF");
+    assert_busy(&service);
+}
+
+#[test]
+fn a_client_that_fires_again_at_once_is_never_refused() {
+    let service = Setup::shell().env("RUN_CONCURRENCY", "1").start();
+    let fire = post("", solution("echo hi").to_string());
+    let mut client = service.connect();
+    for round in 0..200 {
+        let answer = client.ask(&fire);
+        assert_eq!(answer.status, 200, "round {round}: {answer:?}");
+    }
+    for round in 0..50 {
+        assert_eq!(service.run("echo hi").status, 200, "connection {round}");
+    }
+    // Failures free it too.
+    for script in ["kill -9 $$", "yes", "exit 3"] {
+        for round in 0..5 {
+            assert_ne!(client.ask(post("", solution(script).to_string())).status, 429, "{round}");
+        }
+    }
+}
+
+#[test]
+fn the_run_of_a_client_that_goes_away_is_killed_and_its_slot_free_within_200_ms() {
+    let _alone = alone();
+    let service = Setup::shell().env("RUN_CONCURRENCY", "1").start();
+    let script = "trap '' TERM HUP; setsid sleep 60 & sleep 60";
+    best_of_three(Duration::from_millis(200), || {
+        let live = service.live(script);
+        free_after(&service, live)
+    });
+    best_of_three(Duration::from_millis(200), || {
+        // The same without a stream: nothing was written to it before it left.
+        let mut client = service.connect();
+        client.send(post("", solution(script).to_string()));
+        wait_until("the run", SOON, || is_running(service.pid(), "sleep"));
+        free_after(&service, client)
+    });
+    wait_until("their death", Duration::from_secs(1), || descendants(service.pid()).is_empty());
+}
+
+#[test]
+fn a_run_outlives_its_client_where_the_operator_says_so() {
+    let service =
+        Setup::shell().env("RUN_CONCURRENCY", "1").env("RUN_ON_DISCONNECT", "finish").start();
+    let mut client = service.connect();
+    client.send(post("", solution("sleep 2").to_string()));
+    wait_until("the run", SOON, || is_running(service.pid(), "sleep"));
+    let program = descendants(service.pid());
+    drop(client);
+    let gone = Instant::now();
+    while gone.elapsed() < Duration::from_secs(1) {
+        assert_busy(&service);
+    }
+    assert!(program.iter().all(Process::is_alive), "{program:?}");
+    wait_until("its own end", SOON, || service.run("true").status == 200);
+}

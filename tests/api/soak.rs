@@ -1,0 +1,156 @@
+//! After any number of runs of every kind the server and the host are as before.
+
+use std::fs;
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::client::{post, solution, solution_within};
+use super::host::{
+    Footprint, Process, alone, descendants, mounts, tenants, threads_and_descriptors,
+};
+use super::service::{Service, Setup, wait_until};
+
+/// Runs of the short form; `SOAK_RUNS` asks for another number.
+const RUNS: usize = 200;
+const CONCURRENCY: usize = 8;
+/// Threads that served an admission stay for ten seconds in case of another.
+const SETTLED_WITHIN: Duration = Duration::from_secs(30);
+
+/// What must not grow.
+#[derive(Debug, PartialEq, Eq)]
+struct Holdings {
+    threads: usize,
+    descriptors: usize,
+    mounts: usize,
+    processes: usize,
+    cgroups: usize,
+    own_temporary_files: usize,
+    tenants_files_in_tmp: usize,
+}
+
+impl Holdings {
+    fn of(service: &Service, footprint: &Footprint, temporary: &Path) -> Self {
+        let (threads, descriptors) = threads_and_descriptors(service.pid());
+        Self {
+            threads,
+            descriptors,
+            mounts: mounts(service.pid()),
+            processes: descendants(service.pid()).len(),
+            cgroups: footprint.cgroups().len(),
+            own_temporary_files: fs::read_dir(temporary).unwrap().count(),
+            tenants_files_in_tmp: tenants_files(Path::new("/tmp")),
+        }
+    }
+}
+
+/// What `count` gives once the last connection is closed on the other side too:
+/// the same for a fifth of a second.
+fn settled(count: impl Fn() -> Holdings) -> Holdings {
+    let (mut last, mut since) = (count(), Instant::now());
+    while since.elapsed() < Duration::from_millis(200) {
+        thread::sleep(Duration::from_millis(5));
+        let now = count();
+        if now != last {
+            (last, since) = (now, Instant::now());
+        }
+    }
+    last
+}
+
+fn tenants_files(directory: &Path) -> usize {
+    use std::os::unix::fs::MetadataExt;
+    let entries = fs::read_dir(directory).unwrap().flatten();
+    let owners = entries.filter_map(|entry| Some(entry.metadata().ok()?.uid()));
+    owners.filter(|uid| super::host::HOST_UIDS.contains(uid)).count()
+}
+
+/// One run of some kind, and whether it was answered as that kind has to be.
+fn run_some_kind(service: &Service, number: usize) {
+    let expect = |script: &str, timeout: &str, outcome: &str| {
+        let answer = service.post(&solution_within(timeout, script));
+        assert_eq!(answer.header("x-run-outcome"), Some(outcome), "{script}: {answer:?}");
+    };
+    match number % 8 {
+        0 => expect("echo hi", "20s", "exited"),
+        1 => expect("sleep 60", "100ms", "timed_out"),
+        2 => expect("yes", "20s", "output_limit"),
+        3 => expect("i=0; while [ $i -lt 50 ]; do sleep 60 & i=$((i+1)); done", "20s", "exited"),
+        4 => expect(
+            "while :; do head -c 1000000 /dev/zero >>$((i=i+1)) || exit 1; done",
+            "20s",
+            "disk_limit",
+        ),
+        5 => expect("kill -SEGV $$", "20s", "signaled"),
+        6 => drop(service.live("setsid sleep 60 & sleep 60")),
+        // Gone before it was even let in.
+        _ => service.connect().send(post("", solution("sleep 60").to_string())),
+    }
+}
+
+#[test]
+fn after_many_runs_of_every_kind_everything_is_as_before() {
+    let _alone = alone();
+    let temporary = tempfile::tempdir().unwrap();
+    let runs = std::env::var("SOAK_RUNS").map_or(RUNS, |runs| runs.parse().unwrap());
+    let service = Setup::shell()
+        // The leavers' runs may still be ending when the next ones come.
+        .env("RUN_CONCURRENCY", (4 * CONCURRENCY).to_string())
+        .env("RUN_DISK_MAX", "8MiB")
+        .env("TMPDIR", temporary.path())
+        .start();
+    let footprint = Footprint::of(service.pid());
+    let count = || Holdings::of(&service, &footprint, temporary.path());
+    // A run leaves a thread behind for a while, so these are counted before the first one.
+    let idle_threads = settled(count).threads;
+    assert_eq!(service.run("true").stdout(), "");
+    let before = Holdings { threads: idle_threads, ..settled(count) };
+
+    let next = AtomicUsize::new(0);
+    thread::scope(|scope| {
+        for _ in 0..CONCURRENCY {
+            scope.spawn(|| {
+                loop {
+                    let number = next.fetch_add(1, Ordering::Relaxed);
+                    if number >= runs {
+                        return;
+                    }
+                    run_some_kind(&service, number);
+                }
+            });
+        }
+    });
+
+    let mut after = count();
+    let deadline = Instant::now() + SETTLED_WITHIN;
+    while after != before && Instant::now() < deadline {
+        thread::sleep(Duration::from_millis(50));
+        after = count();
+    }
+    assert_eq!(after, before);
+    assert_eq!(service.run("echo hi").stdout(), "hi\n");
+}
+
+#[test]
+fn a_killed_server_leaves_no_tenant_and_the_next_start_clears_the_rest() {
+    let mut service = Setup::shell().start();
+    let footprint = Footprint::of(service.pid());
+    let _live = [
+        service.live("sleep 60"),
+        service.live("trap '' TERM HUP INT; setsid sleep 60 & (sleep 60 &); sleep 60"),
+        service.live("while :; do :; done"),
+        service.live("kill -STOP $$"),
+    ];
+    wait_until("the tenants", Duration::from_secs(10), || tenants(service.pid()).len() >= 7);
+    let tenants = tenants(service.pid());
+    service.kill();
+    wait_until("the tenants' death", Duration::from_secs(1), || {
+        !tenants.iter().any(Process::is_alive)
+    });
+
+    let next = Setup::shell().start();
+    // Another server that starts just now may be the one who clears.
+    wait_until("the sweep", Duration::from_secs(5), || footprint.is_gone());
+    assert_eq!(next.run("echo hi").stdout(), "hi\n");
+}

@@ -1,0 +1,74 @@
+//! Row 23: when the time is up, the answer comes, whatever the program did.
+
+use std::time::{Duration, Instant};
+
+use super::client::{Answer, solution_within};
+use super::host::{alone, descendants};
+use super::service::{Service, Setup, best_of_three, wait_until};
+
+/// How long after the limit an answer may come.
+const LATE_MAX: Duration = Duration::from_millis(50);
+/// How long the killed may take to be out of sight.
+const GONE_WITHIN: Duration = Duration::from_secs(1);
+
+/// Runs `script` and returns how long after its limit it was answered. The
+/// limit counts from the start of the program, so what came before is taken off.
+fn lateness(service: &Service, limit: Duration, script: &str, check: impl Fn(&Answer)) -> Duration {
+    let body = solution_within(&format!("{}ms", limit.as_millis()), script);
+    let start = Instant::now();
+    let answer = service.post(&body);
+    let took = start.elapsed();
+    assert_eq!(answer.finished().exit_code, None, "{script}: {answer:?}");
+    assert_eq!(answer.header("x-run-outcome"), Some("timed_out"), "{script}");
+    check(&answer);
+    wait_until("the last process", GONE_WITHIN, || descendants(service.pid()).is_empty());
+    let before = answer.timing_ms("queue") + answer.timing_ms("prepare");
+    took.saturating_sub(Duration::from_secs_f64(before / 1e3)).saturating_sub(limit)
+}
+
+#[test]
+fn an_answer_comes_within_50_ms_of_the_limit_whatever_the_program_does() {
+    let _alone = alone();
+    let service = Setup::shell().start();
+    for script in [
+        "sleep 60",
+        "while :; do :; done",
+        "trap '' TERM INT HUP QUIT; while :; do sleep 60; done",
+        "kill -STOP $$",
+        "setsid sleep 60 & setsid sleep 60 & sleep 60",
+        "( ( setsid sleep 60 & ) & ); sleep 60",
+        "sleep 60 & sleep 60 & sleep 60 & exec sleep 60",
+        "sh -c 'kill -STOP $$' & sleep 60",
+        "exec >&- 2>&-; sleep 60",
+    ] {
+        best_of_three(LATE_MAX, || lateness(&service, Duration::from_millis(300), script, |_| ()));
+    }
+}
+
+#[test]
+fn an_answer_comes_within_50_ms_of_the_limit_with_256_processes_alive() {
+    let _alone = alone();
+    let service = Setup::shell().start();
+    let script = "i=1; while [ $i -lt 256 ]; do sleep 60 & i=$((i+1)); done; echo 256; wait";
+    best_of_three(LATE_MAX, || {
+        lateness(&service, Duration::from_secs(3), script, |answer| {
+            assert_eq!(answer.finished().stdout, "256\n", "{answer:?}");
+        })
+    });
+}
+
+#[test]
+fn the_output_so_far_is_in_the_answer() {
+    let service = Setup::shell().start();
+    let answer = service.post(&solution_within("500ms", "echo out; echo err >&2; sleep 60"));
+    answer.assert_json(200, r#"{"exit_code":null,"stdout":"out\n","stderr":"err\n"}"#);
+}
+
+#[test]
+fn the_limit_does_not_count_what_comes_before_the_program() {
+    let service = Setup::shell().start();
+    let answer = service.post(&solution_within("1s", "sleep 60"));
+    let wall_ms: u64 = answer.header("x-run-wall-ms").unwrap().parse().unwrap();
+    assert!(wall_ms >= 1000, "{}", answer.head);
+    assert!(answer.timing_ms("run") >= 1000.0, "{}", answer.head);
+}

@@ -1,0 +1,50 @@
+//! Workspaces whose language is the shell, so that no toolchain is needed.
+
+use std::fs;
+use std::path::Path;
+
+use tempfile::TempDir;
+
+/// Runs what was posted, whatever the slug names the file; the shell becomes
+/// the program, so that its end is the program's end.
+pub const RUN_SOLUTION: &str = "exec sh ./*/[sS]olution.*";
+
+/// A directory of files that is gone with this value.
+pub struct Workspace(TempDir);
+
+impl Workspace {
+    /// One without any file.
+    pub fn empty() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    /// One whose `test` target has these recipe lines.
+    pub fn running(recipe: &[&str]) -> Self {
+        Self::empty().with("Makefile", &makefile(recipe))
+    }
+
+    /// One that runs the posted solution in a shell.
+    pub fn shell() -> Self {
+        Self::running(&[RUN_SOLUTION])
+    }
+
+    pub fn with(self, path: &str, contents: &str) -> Self {
+        self.put(path, contents);
+        self
+    }
+
+    pub fn put(&self, path: &str, contents: &str) {
+        let path = self.path().join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, contents).unwrap();
+    }
+
+    pub fn path(&self) -> &Path {
+        self.0.path()
+    }
+}
+
+pub fn makefile(recipe: &[&str]) -> String {
+    let lines: String = recipe.iter().map(|line| format!("\t{line}\n")).collect();
+    format!(".PHONY: test\ntest:\n{lines}")
+}

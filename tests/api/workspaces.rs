@@ -1,0 +1,152 @@
+//! Which workspace a request runs in, and what becomes of one that does not resolve.
+
+use super::client::solution;
+use super::service::{Service, Setup};
+use super::workspace::{Workspace, makefile};
+
+const UNAVAILABLE: &str = r#"{"error":"language unavailable"}"#;
+/// Makefiles without a command, with a word the reason has to hold.
+const UNRESOLVABLE: [(&str, &str, &str); 6] = [
+    ("no target", "all:\n\techo hi\n", "test"),
+    ("an error", "test:\n\techo $(error too old)\n", "too old"),
+    ("no recipe", "test:\n", "test"),
+    ("an empty recipe", ".PHONY: test\ntest:\n\t\n", "test"),
+    ("up to date", "test: Makefile\n", "test"),
+    ("not a Makefile", "\"\n\techo\n", "Makefile"),
+];
+/// A table of languages that need nothing but a shell.
+const TABLE: &str = r#"
+[alpha]
+folder = "check"
+solution = "solution.sh"
+requires = ["sh"]
+version = ["echo", "1"]
+
+[beta]
+folder = "check"
+solution = "solution.sh"
+requires = ["sh"]
+version = ["echo", "1"]
+
+[gamma]
+folder = "check"
+solution = "solution.sh"
+requires = ["no-such-toolchain"]
+version = ["no-such-toolchain", "--version"]
+"#;
+
+/// A directory of workspaces, each of which says its name.
+fn languages() -> Workspace {
+    let langs = Workspace::empty().with("languages.toml", TABLE);
+    for slug in ["alpha", "beta", "gamma"] {
+        langs.put(&format!("{slug}/Makefile"), &makefile(&[&format!("echo {slug}")]));
+    }
+    langs
+}
+
+fn run(service: &Service, slug: &str) -> super::client::Answer {
+    let mut body = solution("");
+    body["lang_slug"] = slug.into();
+    service.post(&body)
+}
+
+#[test]
+fn one_workspace_serves_every_slug() {
+    let workspace = Workspace::running(&["echo one"]);
+    let other = Workspace::running(&["echo other"]);
+    let elsewhere = Workspace::empty();
+    let by_flag = || Setup::inside(elsewhere.path()).arg("--workspace").arg(workspace.path());
+    for setup in [
+        by_flag(),
+        Setup::inside(elsewhere.path()).env("RUN_WORKSPACE", workspace.path()),
+        by_flag().env("RUN_WORKSPACE", other.path()),
+        by_flag().env("LANGS_DIR", other.path()),
+        Setup::inside(workspace.path()),
+    ] {
+        let service = setup.start();
+        for slug in ["python", "ruby", "ts"] {
+            assert_eq!(run(&service, slug).stdout(), "one\n");
+        }
+    }
+}
+
+#[test]
+fn each_slug_has_a_workspace_of_its_name() {
+    let (langs, elsewhere) = (languages(), Workspace::empty());
+    let nearby = Workspace::running(&["echo nearby"]);
+    std::fs::rename(languages().path(), nearby.path().join("langs")).unwrap();
+    for setup in [
+        Setup::inside(elsewhere.path()).arg("--langs").arg(langs.path()),
+        Setup::inside(elsewhere.path()).env("LANGS_DIR", langs.path()),
+        Setup::inside(nearby.path()),
+    ] {
+        let service = setup.start();
+        assert_eq!(run(&service, "alpha").stdout(), "alpha\n");
+        assert_eq!(run(&service, "beta").stdout(), "beta\n");
+        run(&service, "python").assert_json(400, r#"{"error":"unsupported lang_slug"}"#);
+    }
+}
+
+#[test]
+fn a_relative_directory_is_taken_from_where_the_server_was_started() {
+    let parent = Workspace::empty();
+    std::fs::rename(languages().path(), parent.path().join("mine")).unwrap();
+    parent.put("one/Makefile", &makefile(&["echo one"]));
+    let service = Setup::inside(parent.path()).arg("--langs").arg("mine").start();
+    assert_eq!(run(&service, "alpha").stdout(), "alpha\n");
+    drop(service);
+    let service = Setup::inside(parent.path()).env("RUN_WORKSPACE", "./one").start();
+    assert_eq!(run(&service, "ruby").stdout(), "one\n");
+}
+
+#[test]
+fn the_only_workspace_has_to_resolve_for_a_start() {
+    let (code, said) = Setup::of(Workspace::empty()).refused();
+    assert!(code.is_some_and(|code| code != 0), "{code:?}");
+    assert!(said.contains("Makefile"), "{said}");
+    let (code, said) =
+        Setup::of(Workspace::empty()).arg("--workspace").arg("/no/such/directory").refused();
+    assert!(code.is_some_and(|code| code != 0), "{code:?}: {said}");
+    for (name, text, reason) in UNRESOLVABLE {
+        let (code, said) = Setup::of(Workspace::empty().with("Makefile", text)).refused();
+        assert!(code.is_some_and(|code| code != 0), "{name}: {code:?}");
+        assert!(said.contains(reason), "{name}: {said}");
+    }
+}
+
+#[test]
+fn a_workspace_that_does_not_resolve_costs_its_own_slug_alone() {
+    let langs = languages();
+    let service = Setup::inside(langs.path()).arg("--langs").arg(langs.path()).start();
+    for (name, text, _) in UNRESOLVABLE {
+        langs.put("alpha/Makefile", text);
+        let answer = run(&service, "alpha");
+        assert_eq!(answer.status, 503, "{name}: {answer:?}");
+        answer.assert_json(503, UNAVAILABLE);
+        assert_eq!(run(&service, "beta").stdout(), "beta\n");
+    }
+    std::fs::remove_dir_all(langs.path().join("alpha")).unwrap();
+    run(&service, "alpha").assert_json(503, UNAVAILABLE);
+}
+
+#[test]
+fn a_toolchain_that_is_not_installed_is_503_and_no_127() {
+    let langs = languages();
+    let service = Setup::inside(langs.path()).arg("--langs").arg(langs.path()).start();
+    run(&service, "gamma").assert_json(503, UNAVAILABLE);
+    assert_eq!(run(&service, "alpha").stdout(), "alpha\n");
+}
+
+#[test]
+fn a_changed_makefile_is_resolved_again() {
+    let langs = languages();
+    let service = Setup::inside(langs.path()).arg("--langs").arg(langs.path()).start();
+    assert_eq!(run(&service, "alpha").stdout(), "alpha\n");
+    langs.put("alpha/Makefile", &makefile(&["echo another word"]));
+    assert_eq!(run(&service, "alpha").stdout(), "another word\n");
+    drop(service);
+
+    let service = Setup::of(Workspace::running(&["echo one"])).start();
+    service.workspace().put("Makefile", &makefile(&["echo two words"]));
+    assert_eq!(run(&service, "python").stdout(), "two words\n");
+}
