@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::base::bytes::parse_bytes;
+use crate::base::cpus::parse_cpus_milli;
 use crate::base::duration::parse_figure;
 use crate::spec::Limits;
 
@@ -242,7 +243,7 @@ impl RawConfig {
                 "RUN_CPUS",
                 "a number of CPUs above 0, as 1.5",
                 preset.cpus_milli_max,
-                |text| parse_cpus_milli(text).map(Some),
+                |text| parse_cpus_milli(text).ok().map(Some),
             ),
             ..preset
         }
@@ -327,20 +328,6 @@ fn parse_optional_bytes(text: &str) -> Option<Option<u64>> {
 }
 
 /// `1.5` as 1500; at most three digits behind the point, and above zero.
-fn parse_cpus_milli(text: &str) -> Option<u64> {
-    let (whole, fraction) = match text.split_once('.') {
-        Some((_, "")) => return None,
-        Some(parts) => parts,
-        None => (text, ""),
-    };
-    if fraction.len() > 3 {
-        return None;
-    }
-    let milli: u64 = parse_decimal(&format!("{fraction:0<3}"))?;
-    let whole: u64 = parse_decimal(whole)?;
-    whole.checked_mul(1000)?.checked_add(milli).filter(|milli| *milli > 0)
-}
-
 fn parse_names(text: &str) -> Option<Vec<String>> {
     let names = text.split([',', ' ']).filter(|name| !name.is_empty());
     names.map(|name| is_variable_name(name).then(|| name.to_owned())).collect()

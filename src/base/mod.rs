@@ -2,6 +2,7 @@
 
 pub mod bytes;
 pub mod cancel;
+pub mod cpus;
 pub mod deadline;
 pub mod duration;
 pub mod rel_path;

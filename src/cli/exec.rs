@@ -18,6 +18,7 @@ use super::boxes::{PROFILE, ROOTFS_VARIABLE, root_source};
 use super::failure::{Failure, error_words};
 use super::figures;
 use super::report::Report;
+use crate::base::cpus::parse_cpus_milli;
 use crate::executor::{Job, Sandboxed};
 use crate::sandbox::profile::Profile;
 use crate::sandbox::{RootSource, Sandbox, SandboxConfig};
@@ -88,7 +89,7 @@ struct LimitOptions {
     #[arg(long, value_name = "N", value_parser = figures::count)]
     pids: Option<u64>,
     /// CPUs, as 1.5 [default: all]
-    #[arg(long, value_name = "N", value_parser = figures::cpus_milli)]
+    #[arg(long, value_name = "N", value_parser = parse_cpus_milli)]
     cpus: Option<u64>,
     /// Bytes in all writable places together [default: 512MiB]
     #[arg(long, value_name = "SIZE", value_parser = figures::bytes)]
@@ -178,7 +179,7 @@ fn run_in_box(
     sink: Box<dyn OutputSink>,
 ) -> Result<RunReport, NotStarted> {
     let sandbox =
-        Sandbox::open(SandboxConfig { profile, root, private: Vec::new(), strict: false })?;
+        Sandbox::open_for_one(SandboxConfig { profile, root, private: Vec::new(), strict: false })?;
     let host_id = sandbox.host_id()?;
     let job = Job { template: None, files: &[], spec };
     Sandboxed::new(sandbox).run(job, &host_id, &attended.watch(), Some(sink))

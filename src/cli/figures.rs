@@ -19,9 +19,6 @@ pub enum BadValue {
     /// Not a number of things.
     #[error("want a whole number from 1")]
     Count,
-    /// Not a number of CPUs.
-    #[error("want a number of CPUs above 0 with at most three decimals, as 1.5")]
-    Cpus,
     /// Not `SRC:DST` or `SRC:DST:ro`.
     #[error("want SRC:DST or SRC:DST:ro")]
     Bind,
@@ -54,17 +51,6 @@ pub fn bytes_or_unlimited(text: &str) -> Result<u64, BadValue> {
 /// One or more.
 pub fn count(text: &str) -> Result<u64, BadValue> {
     decimal(text).filter(|count| *count > 0).ok_or(BadValue::Count)
-}
-
-/// CPUs in thousandths: 1500 for `1.5`.
-pub fn cpus_milli(text: &str) -> Result<u64, BadValue> {
-    let (whole, fraction) = match text.split_once('.') {
-        Some((_, fraction)) if !matches!(fraction.len(), 1..=3) => return Err(BadValue::Cpus),
-        Some(parts) => parts,
-        None => (text, ""),
-    };
-    let milli = decimal(&format!("{whole}{fraction:0<3}"));
-    milli.filter(|milli| *milli > 0 && !whole.is_empty()).ok_or(BadValue::Cpus)
 }
 
 /// `SRC:DST` or `SRC:DST:ro`; `SRC` may still be relative.
@@ -131,17 +117,6 @@ mod tests {
         for text in ["", "0", "-1", "+1", " 1", "1.5", "many", "99999999999999999999"] {
             assert_eq!(count(text), Err(BadValue::Count), "{text:?}");
             assert_eq!(bytes(text), Err(BadValue::Bytes), "{text:?}");
-        }
-    }
-
-    #[test]
-    fn cpus_are_thousandths() {
-        for (text, milli) in [("1", 1_000), ("1.5", 1_500), ("0.25", 250), ("0.001", 1)] {
-            assert_eq!(cpus_milli(text), Ok(milli), "{text}");
-        }
-        for text in ["", ".", ".5", "1.", "0", "0.000", "1.0001", "-1", "1e3", "99999999999999999"]
-        {
-            assert_eq!(cpus_milli(text), Err(BadValue::Cpus), "{text:?}");
         }
     }
 

@@ -90,6 +90,10 @@ impl Level {
 }
 
 impl OutputSink for Passthrough {
+    fn is_only_reader(&self) -> bool {
+        true
+    }
+
     fn take(&mut self, stream: Stream, bytes: &[u8]) {
         let sender = match stream {
             Stream::Stdout => &self.stdout,

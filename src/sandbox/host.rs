@@ -57,6 +57,16 @@ impl HardLimits {
     }
 }
 
+/// Whether a sysctl hints that user namespaces may be refused here. A hint only:
+/// it decides whether to try, and the trial decides the rest.
+pub fn user_namespaces_are_doubtful() -> bool {
+    let reads = |path: &str, text: &str| {
+        std::fs::read_to_string(path).is_ok_and(|value| value.trim() == text)
+    };
+    reads("/proc/sys/user/max_user_namespaces", "0")
+        || reads("/proc/sys/kernel/apparmor_restrict_unprivileged_userns", "1")
+}
+
 /// Ends and removes whatever servers that are dead by now left behind.
 pub fn sweep_abandoned(state: &StateDirectory) -> std::io::Result<()> {
     for dead in state.abandoned()? {

@@ -218,11 +218,10 @@ fn program_steps(input: &PlanInput<'_>) -> Vec<Step> {
     steps
 }
 
-fn limit_steps(limits: &Limits) -> [Step; 5] {
+fn limit_steps(limits: &Limits) -> [Step; 4] {
     let limit = |limit, value| Step::SetLimit { limit, value };
     [
         limit(Rlimit::Cpu, limits.cpu_seconds_max),
-        limit(Rlimit::OpenFiles, limits.open_files_max),
         limit(Rlimit::Processes, limits.processes_max),
         limit(Rlimit::Core, 0),
         limit(Rlimit::FileSize, limits.file_bytes_max),

@@ -95,9 +95,12 @@ impl Capture {
                 }
                 Ok(count) => {
                     let bytes = chunk.get(..count).unwrap_or_default();
-                    let kept = keep(&mut self.captured, bytes, self.bytes_max);
-                    if let (Some(sink), false) = (sink.as_mut(), kept.is_empty()) {
-                        sink.take(self.stream, kept);
+                    let within = tally(&mut self.captured, bytes, self.bytes_max);
+                    if !sink.as_ref().is_some_and(|sink| sink.is_only_reader()) {
+                        self.captured.bytes.extend_from_slice(within);
+                    }
+                    if let (Some(sink), false) = (sink.as_mut(), within.is_empty()) {
+                        sink.take(self.stream, within);
                     }
                     if self.captured.truncated {
                         return Ok(Progress::Overflowed);
@@ -146,16 +149,19 @@ impl OutputSink for Tireless {
     fn take(&mut self, stream: Stream, bytes: &[u8]) {
         self.0.take(stream, bytes);
     }
+
+    fn is_only_reader(&self) -> bool {
+        self.0.is_only_reader()
+    }
 }
 
-/// Adds `bytes` to the capture as far as the limit goes; gives the part kept.
-fn keep<'a>(captured: &mut CapturedStream, bytes: &'a [u8], bytes_max: Option<u64>) -> &'a [u8] {
-    let room = bytes_max.map_or(u64::MAX, |max| max.saturating_sub(captured.bytes.len() as u64));
-    let kept = bytes.get(..usize::try_from(room).unwrap_or(usize::MAX)).unwrap_or(bytes);
-    captured.bytes.extend_from_slice(kept);
+/// Counts `bytes`; gives the part of them that is within the limit.
+fn tally<'a>(captured: &mut CapturedStream, bytes: &'a [u8], bytes_max: Option<u64>) -> &'a [u8] {
+    let room = bytes_max.map_or(u64::MAX, |max| max.saturating_sub(captured.bytes_total));
+    let within = bytes.get(..usize::try_from(room).unwrap_or(usize::MAX)).unwrap_or(bytes);
     captured.bytes_total += bytes.len() as u64;
-    captured.truncated |= kept.len() < bytes.len();
-    kept
+    captured.truncated |= within.len() < bytes.len();
+    within
 }
 
 /// Standard input on its way into the box.
@@ -248,7 +254,8 @@ mod tests {
     fn kept(chunks: &[&[u8]], bytes_max: Option<u64>) -> CapturedStream {
         let mut captured = CapturedStream::default();
         for chunk in chunks {
-            keep(&mut captured, chunk, bytes_max);
+            let within = tally(&mut captured, chunk, bytes_max);
+            captured.bytes.extend_from_slice(within);
         }
         captured
     }

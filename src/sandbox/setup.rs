@@ -9,7 +9,7 @@ use super::box_fs::BoxFs;
 use super::cgroup::{self, BoxGroup, CgroupTree};
 use super::host::{
     HardLimits, RootSource, SWEEP_WAIT, init_filter, last_capability, layout_of, mountpoint,
-    sweep_abandoned,
+    sweep_abandoned, user_namespaces_are_doubtful,
 };
 use super::identity::HostId;
 use super::idmap::{ExtraDescriptors, IdMaps};
@@ -77,9 +77,13 @@ impl Sandbox {
         Ok(sandbox)
     }
 
-    /// As [`Sandbox::open`] without the trial: for whoever makes one box, which
-    /// is then the trial.
-    pub fn open_untried(config: SandboxConfig) -> Result<Self, SetupFailure> {
+    /// As [`Sandbox::open`] for whoever makes one box, which is then the trial.
+    /// Only a host that may not let user namespaces be made is tried before.
+    pub fn open_for_one(config: SandboxConfig) -> Result<Self, SetupFailure> {
+        if user_namespaces_are_doubtful() { Self::open(config) } else { Self::open_untried(config) }
+    }
+
+    fn open_untried(config: SandboxConfig) -> Result<Self, SetupFailure> {
         let failed =
             |step: &'static str| move |error: std::io::Error| SetupFailure::from_io(step, &error);
         let state = StateDirectory::open().map_err(failed("state directory"))?;

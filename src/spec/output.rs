@@ -18,6 +18,12 @@ pub trait OutputSink: Send {
     /// Takes the next bytes of `stream`, already within the output limit.
     fn take(&mut self, stream: Stream, bytes: &[u8]);
 
+    /// Whether nobody else wants the bytes: the report then counts them and
+    /// holds none.
+    fn is_only_reader(&self) -> bool {
+        false
+    }
+
     /// Whether `take` may be called now; while false the program's pipe fills
     /// and the program waits.
     fn has_room(&self) -> bool {
