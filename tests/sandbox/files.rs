@@ -185,7 +185,7 @@ fn a_root_given_instead_of_the_hosts_is_all_there_is() {
         config.root = RootSource::Directory(root.path().to_owned());
     };
     let Some(host) = support::host_with(config) else { return };
-    let report = host.run(Program::sh("echo x >/tmp/x; ls /"));
+    let report = host.run(Program::sh("echo x >/var/tmp/x; echo x >/tmp/x; ls /"));
     assert_eq!(
         stdout_of(&report).split_whitespace().collect::<Vec<_>>(),
         [
