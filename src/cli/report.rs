@@ -117,7 +117,7 @@ mod tests {
         }
     }
 
-    const REST: &str = r#""usage":{"wall_ms":1,"cpu_ms":2,"memory_peak_bytes":3,"memory_peak_source":"cgroup2","processes_peak":null,"stdout_bytes":3,"stderr_bytes":1},"enforced":{"namespaces":["pid"],"uid":null,"seccomp":null,"memory":null,"processes":null,"disk":"tmpfs","cpu":null},"not_enforced":["memory: no controller"]}"#;
+    const REST: &str = r#""usage":{"wall_ms":1,"cpu_ms":2,"memory_peak_bytes":3,"memory_peak_source":"cgroup2","processes_peak":null,"stdout_bytes":3,"stderr_bytes":1},"enforced":{"namespaces":["pid"],"seccomp":null,"memory":null,"processes":null,"disk":"tmpfs","cpu":null},"not_enforced":["memory: no controller"]}"#;
 
     #[test]
     fn a_report_has_the_keys_of_the_contract_in_their_order() {

@@ -12,7 +12,7 @@ use crate::base::rel_path::RelPath;
 use crate::sandbox::{BoxFs, HostId, Sandbox};
 use crate::spec::{NotStarted, OutputSink, RunReport, RunSpec, SetupFailure, Watch, WorkspaceFill};
 use crate::workspace::{
-    Fill, Owner, Owners, Template, TreeLimits, copy_tree, put, put_over_template,
+    Fill, Owner, Owners, Template, TreeLimits, WorkspaceError, copy_tree, put, put_over_template,
 };
 
 /// One run: what is in its workspace, and what is executed there.
@@ -82,7 +82,7 @@ impl Sandboxed {
         let opened = template.map(open_template).transpose()?;
         if let (Some(source), Fill::Copy) = (&opened, fill) {
             copy_tree(source.as_fd(), workspace, owner, &TreeLimits::default())
-                .map_err(|error| SetupFailure::from_words("copy workspace", error.to_string()))?;
+                .map_err(|error| failure("copy workspace".to_owned(), error))?;
         }
         for (path, contents) in files {
             match (&opened, fill) {
@@ -91,9 +91,7 @@ impl Sandboxed {
                 }
                 _ => put(workspace, path, contents, owner),
             }
-            .map_err(|error| {
-                SetupFailure::from_words(format!("write {path}"), error.to_string())
-            })?;
+            .map_err(|error| failure(format!("write {path}"), error))?;
         }
         Ok(match template {
             Some(template) if overlay => WorkspaceFill::Overlay { template: template.to_owned() },
@@ -124,7 +122,7 @@ impl Sandboxed {
     /// then shows as the tenant's, and a file system that can do that: tried.
     fn choose_fill(&self, template: &Path) -> Result<Fill, SetupFailure> {
         let scanned = Template::scan(template)
-            .map_err(|error| SetupFailure::from_words("read workspace", error.to_string()))?;
+            .map_err(|error| failure("read workspace".to_owned(), error))?;
         if scanned.fill() == Fill::Copy || scanned.owners == Owners::Several {
             return Ok(Fill::Copy);
         }
@@ -135,6 +133,14 @@ impl Sandboxed {
                 Ok(Fill::Copy)
             }
         }
+    }
+}
+
+/// The kernel's reason where there is one; the words of anything else.
+fn failure(step: String, error: WorkspaceError) -> SetupFailure {
+    match error {
+        WorkspaceError::System { source, .. } => SetupFailure::from_errno(step, source as i32),
+        other => SetupFailure::from_words(step, other.to_string()),
     }
 }
 

@@ -68,8 +68,9 @@ fn cause(facts: &Facts, status: ProgramStatus) -> Option<LimitKind> {
     if facts.oom_kills > 0 {
         return Some(LimitKind::Memory);
     }
-    // The kernel kills at RLIMIT_CPU with SIGKILL, which needs the clock's word too.
-    let cpu_is_up = facts.cpu >= Duration::from_secs(facts.cpu_seconds_max);
+    // Whoever ignores SIGXCPU is killed a second later, which needs the clock's word too. The
+    // kernel counts ticks there and time here: up to a fifth apart.
+    let cpu_is_up = facts.cpu * 5 >= Duration::from_secs(facts.cpu_seconds_max) * 4;
     if ended_by(status, libc::SIGXCPU) || (ended_by(status, libc::SIGKILL) && cpu_is_up) {
         return Some(LimitKind::CpuTime);
     }

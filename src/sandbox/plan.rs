@@ -7,7 +7,7 @@ use super::encode::{EncodedPlan, Encoder, PlanTooLarge};
 use super::identity::INSIDE_ID;
 use super::init::wire::{FIRST_FREE_FD, PLAN_FD, REGISTERS, STATUS_FD};
 use super::profile::Profile;
-use super::rootfs::{RootLayout, c_string};
+use super::rootfs::{RootLayout, VAR_TMP, c_string};
 use super::seccomp::filter::Filter;
 use super::step::{Access, Register, Rlimit, Step, TREES_REGISTER};
 use crate::spec::{Limits, SetupFailure};
@@ -150,6 +150,9 @@ fn setup_steps(input: &PlanInput<'_>) -> Result<Vec<Step>, SetupFailure> {
         with: if *directory { ".empty" } else { "dev/null" },
         target: target.clone(),
     }));
+    if input.root.covers_var_tmp {
+        steps.push(Step::Mask { with: VAR_TMP, target: c"var/tmp".to_owned() });
+    }
     steps.push(Step::RaiseLoopback);
     steps.push(Step::SetHostname { name: HOSTNAME.to_owned() });
     steps.push(Step::SetUmask { mask: 0o022 });
@@ -203,6 +206,8 @@ fn program_steps(input: &PlanInput<'_>) -> Vec<Step> {
         Step::EnterDirectory { path: input.workdir.to_owned() },
         Step::CloseFrom { first: PLAN_FD.unsigned_abs() },
         Step::CloseStatusOnExec,
+        // Not before: the steps above open files, however few the tenant may.
+        Step::SetLimit { limit: Rlimit::OpenFiles, value: input.limits.open_files_max },
         Step::NoNewPrivileges,
         Step::InstallFilter {
             name: input.profile.name.clone(),

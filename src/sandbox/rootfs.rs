@@ -62,7 +62,12 @@ pub struct RootLayout {
     pub devices: Vec<Shown>,
     /// Paths to cover, relative to the box's root, and whether each is a directory.
     pub masks: Vec<(CString, bool)>,
+    /// Whether [`VAR_TMP`] is to be put over `/var/tmp`.
+    pub covers_var_tmp: bool,
 }
+
+/// Where the box's own `/var/tmp` is while `/var` is the root's.
+pub const VAR_TMP: &str = ".var-tmp";
 
 /// Names that are the box's own whatever the real root has there.
 const OWN: [&str; 6] = ["dev", "proc", "run", "sys", "tmp", "workspace"];
@@ -185,10 +190,10 @@ impl Draft {
         ] {
             self.make(Path::new(name), Make::Tenant { mode });
         }
-        // A shown /var has its own /var/tmp, which the plan covers with a tmpfs.
-        if !self.made.contains(Path::new("var")) {
-            self.make(Path::new("var/tmp"), Make::Tenant { mode: 0o1777 });
-        }
+        // A shown /var has a /var/tmp of its own, read-only: the box's is put over it.
+        self.layout.covers_var_tmp = self.made.contains(Path::new("var"));
+        let var_tmp = if self.layout.covers_var_tmp { VAR_TMP } else { "var/tmp" };
+        self.make(Path::new(var_tmp), Make::Tenant { mode: 0o1777 });
         for (name, target) in [
             ("fd", c"/proc/self/fd"),
             ("stdin", c"/proc/self/fd/0"),
@@ -338,6 +343,16 @@ mod tests {
         );
         assert_eq!(layout.shown[0].source, c"/srv/rootfs/data".to_owned());
         assert_eq!(layout.devices[0].source, c"/dev/null".to_owned(), "devices are the host's");
+    }
+
+    #[test]
+    fn a_box_has_a_var_tmp_of_its_own_wherever_var_comes_from() {
+        let given = layout(Path::new("/srv/rootfs"), &host_entries(), &view(), &[], &|_| None);
+        for (layout, path) in [(host_layout(), "var/tmp"), (given, VAR_TMP)] {
+            let own = layout.skeleton.iter().find(|entry| entry.path.to_str() == Ok(path));
+            assert_eq!(own.unwrap().make, Make::Tenant { mode: 0o1777 });
+            assert_eq!(layout.covers_var_tmp, path == VAR_TMP);
+        }
     }
 
     #[test]

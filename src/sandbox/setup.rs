@@ -150,7 +150,7 @@ impl Sandbox {
             binds: Vec::new(),
             tmpfs: Vec::new(),
         };
-        let running = self.start(spec, fs, &host_id, Instant::now())?;
+        let running = self.launch(spec, fs, &host_id, Instant::now())?;
         let cancel =
             CancelToken::new().map_err(|error| SetupFailure::from_io("eventfd", &error))?;
         match running.supervise(&Watch { cancel, client: None }, None) {
@@ -200,8 +200,23 @@ impl Sandbox {
         &self.not_enforced
     }
 
-    /// Makes the box around `fs` and starts the program in it.
+    /// Makes the box around `fs` and starts the program in it. The box dies
+    /// with the thread that calls this.
     pub fn start(
+        &self,
+        spec: RunSpec,
+        fs: BoxFs,
+        host_id: &HostId,
+        began: Instant,
+    ) -> Result<Running, SetupFailure> {
+        if spec.argv.is_empty() {
+            return Err(SetupFailure::from_words("exec", "no program given"));
+        }
+        self.launch(spec, fs, host_id, began)
+    }
+
+    /// As [`Sandbox::start`]; without a program the box ends where it would begin.
+    fn launch(
         &self,
         mut spec: RunSpec,
         fs: BoxFs,

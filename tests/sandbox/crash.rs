@@ -5,6 +5,9 @@ use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::Duration;
 
+use cofferdam::sandbox::Sandbox;
+use cofferdam::spec::WorkspaceFill;
+
 use crate::support::processes::{
     cgroups_of, eventually, is_own_process, own_instances, own_process, processes_of,
 };
@@ -55,4 +58,21 @@ fn the_boxes_of_a_killed_supervisor_die_and_are_swept() {
         eventually(Duration::from_secs(10), || cgroups_of(&id).is_empty() && !instance.exists());
     assert!(swept, "{:?}, {}", cgroups_of(&id), instance.display());
     assert_eq!(lines_of(&successor.run(Program::sh("echo well"))), ["well"]);
+}
+
+#[test]
+fn supervisors_that_come_and_go_do_not_sweep_each_other() {
+    let Some(_) = support::host() else { return };
+    std::thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| {
+                for _ in 0..8 {
+                    let sandbox = Sandbox::open(support::host::config()).unwrap();
+                    let host_id = sandbox.host_id().unwrap();
+                    let running = sandbox.try_fill(WorkspaceFill::Own);
+                    assert_eq!(running, Ok(()), "as {}", host_id.id());
+                }
+            });
+        }
+    });
 }

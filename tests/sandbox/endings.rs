@@ -178,6 +178,23 @@ fn a_failure_leaves_no_process_and_the_next_run_is_well() {
 }
 
 #[test]
+fn arguments_of_any_size_are_handed_over_or_refused_by_name() {
+    let Some(host) = support::host() else { return };
+    let with =
+        |bytes| host.try_run(Program::new(&["/bin/sh", "-c", "echo ${#0}", &"x".repeat(bytes)]));
+    assert_eq!(lines_of(&with(100_000).unwrap()), ["100000"]);
+    assert_eq!(with(200_000).unwrap_err(), NotStarted::Exec { errno: libc::E2BIG });
+    let refused = with(10_000_000).unwrap_err().to_string();
+    assert!(refused.starts_with("sandbox: plan: "), "{refused}");
+    let many: Vec<String> = (0..20_000).map(|n| format!("argument {n}")).collect();
+    let argv: Vec<&str> = ["/bin/sh", "-c", "echo $#", "sh"]
+        .into_iter()
+        .chain(many.iter().map(String::as_str))
+        .collect();
+    assert_eq!(lines_of(&host.run(Program::new(&argv))), ["20000"]);
+}
+
+#[test]
 fn what_cannot_be_executed_is_told_by_its_errno() {
     let Some(host) = support::host() else { return };
     let template = tempfile::tempdir().unwrap();

@@ -1,29 +1,34 @@
 //! What is left of runs once they are over: nothing.
 
 use std::collections::BTreeMap;
-use std::fs;
+use std::fs::{self, File};
+use std::os::fd::{AsRawFd, RawFd};
 use std::path::PathBuf;
 use std::time::Duration;
 
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
-use cofferdam::spec::StdinSource;
+use cofferdam::spec::{NotStarted, StdinSource};
 
 use crate::support::processes::{
     cgroups_of, eventually, in_own_process, own_instances, processes_of,
 };
 use crate::support::{self, Host, MIB, Program};
 
-/// A mount namespace in which only this thread mounts and only this process
-/// makes temporary files, so that every difference is the sandbox's doing.
-/// Mounts made in a namespace cloned from this one would spread back into it.
-fn private_but_spreading_mounts() {
+/// A sandbox in a mount namespace in which only this thread mounts and makes
+/// temporary files, so that every difference is the sandbox's doing. Mounts
+/// made in a namespace cloned from this one would spread back into it.
+fn secluded_host() -> Option<Host> {
+    // Says whether there can be one; what it opened was opened elsewhere.
+    drop(support::host()?);
     unshare(CloneFlags::CLONE_NEWNS).unwrap();
     let none: Option<&str> = None;
     mount(none, "/", none, MsFlags::MS_REC | MsFlags::MS_PRIVATE, none).unwrap();
     mount(Some("tmpfs"), "/tmp", Some("tmpfs"), MsFlags::empty(), none).unwrap();
     mount(none, "/", none, MsFlags::MS_REC | MsFlags::MS_SHARED, none).unwrap();
+    support::host()
 }
 
 /// What of this process and the host can be counted.
@@ -74,11 +79,7 @@ fn mixed(host: &Host, slot: &cofferdam::sandbox::HostId, number: usize) -> &'sta
 #[test]
 fn nothing_is_left_of_two_hundred_runs() {
     in_own_process("leaks::nothing_is_left_of_two_hundred_runs", || {
-        if !support::has("root", nix::unistd::geteuid().is_root()) {
-            return;
-        }
-        private_but_spreading_mounts();
-        let Some(host) = support::host() else { return };
+        let Some(host) = secluded_host() else { return };
         let slot = host.host_id();
         // What is made once and kept, such as the init's program file.
         for number in 0..10 {
@@ -105,14 +106,54 @@ fn nothing_is_left_of_two_hundred_runs() {
     });
 }
 
+/// An empty file whose number is `number`: that of the status pipe, in a box.
+fn file_at(number: RawFd) -> File {
+    let file = tempfile::tempfile().unwrap();
+    // SAFETY: in a process that has opened nothing yet, the number is nobody's.
+    assert_eq!(unsafe { libc::dup2(file.as_raw_fd(), number) }, number);
+    file
+}
+
+/// Whatever descriptor is the first that cannot be had: the run fails by name
+/// or is well, and everything made before is given back.
+#[test]
+fn a_shortage_of_descriptors_is_told_and_costs_none() {
+    in_own_process("leaks::a_shortage_of_descriptors_is_told_and_costs_none", || {
+        let bait = file_at(3);
+        let Some(host) = secluded_host() else { return };
+        let slot = host.host_id();
+        let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
+        let shown = || Program::sh("cat").bind("/usr/share".as_ref(), "/shown", false);
+        let run = || host.try_run_as(&slot, shown().stdin(StdinSource::Bytes(b"x".to_vec())));
+        run().unwrap();
+        let before = counts();
+        let open = u64::try_from(before["descriptors"].len()).unwrap();
+        let mut failures = 0;
+        for spare in 0..60 {
+            setrlimit(Resource::RLIMIT_NOFILE, open + spare, hard).unwrap();
+            let result = run();
+            setrlimit(Resource::RLIMIT_NOFILE, hard, hard).unwrap();
+            match result {
+                Ok(report) => assert_eq!(report.stdout.text(), "x"),
+                Err(NotStarted::Setup(failure)) => {
+                    assert_eq!(failure.errno, Some(libc::EMFILE), "{failure}");
+                    failures += 1;
+                }
+                Err(other) => panic!("{other}"),
+            }
+            for (what, after) in counts() {
+                assert_eq!(after, before[what], "{what} with {spare} descriptors to spare");
+            }
+        }
+        assert!((5..50).contains(&failures), "{failures} of 60 runs failed");
+        assert_eq!(bait.metadata().unwrap().len(), 0, "a child wrote into our descriptor 3");
+    });
+}
+
 #[test]
 fn mounts_of_a_live_box_do_not_show_on_the_host() {
     in_own_process("leaks::mounts_of_a_live_box_do_not_show_on_the_host", || {
-        if !support::has("root", nix::unistd::geteuid().is_root()) {
-            return;
-        }
-        private_but_spreading_mounts();
-        let Some(host) = support::host() else { return };
+        let Some(host) = secluded_host() else { return };
         let slot = host.host_id();
         let uid = slot.id();
         let before = fs::read_to_string("/proc/thread-self/mountinfo").unwrap();

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use cofferdam::spec::Outcome;
+use cofferdam::spec::{NotStarted, Outcome};
 
 use crate::support::{self, MIB, Program, ending, lines_of};
 
@@ -226,6 +226,30 @@ fn a_program_can_open_so_many_files_and_no_more() {
          except OSError as error: print(last, errno.errorcode[error.errno])\n",
     ));
     assert_eq!(lines_of(&report), ["255 EMFILE"]);
+}
+
+#[test]
+fn a_limit_too_small_for_a_box_is_told_before_anything_starts() {
+    let Some(host) = support::host() else { return };
+    if !host.bounds_memory() {
+        return;
+    }
+    for bytes in [0, 4096, 64 << 10] {
+        let small = Program::sh("echo x").limits(|limits| limits.memory_bytes_max = bytes);
+        match host.try_run(small) {
+            Err(NotStarted::Setup(failure)) => assert!(failure.errno.is_none(), "{failure}"),
+            Ok(report) => assert_eq!(report.outcome.word(), "memory_limit", "{bytes}"),
+            Err(other) => panic!("{other}"),
+        }
+    }
+}
+
+#[test]
+fn one_process_is_enough_for_one_program() {
+    let Some(host) = support::host() else { return };
+    let alone = |script| Program::sh(script).limits(|limits| limits.processes_max = 1);
+    assert_eq!(lines_of(&host.run(alone("echo alone"))), ["alone"]);
+    assert_eq!(host.run(alone("/bin/true; exit 2")).outcome.word(), "process_limit");
 }
 
 #[test]
