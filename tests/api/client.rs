@@ -1,7 +1,7 @@
 //! A raw HTTP client: bytes out, one answer at a time in.
 
 use std::io::{ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -96,6 +96,11 @@ impl Client {
 
     pub fn send(&mut self, bytes: impl AsRef<[u8]>) {
         self.socket.write_all(bytes.as_ref()).unwrap();
+    }
+
+    /// Closes the sending side; the client still listens.
+    pub fn stop_sending(&self) {
+        self.socket.shutdown(Shutdown::Write).unwrap();
     }
 
     /// Sends `bytes` and reads the next answer.

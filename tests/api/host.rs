@@ -70,6 +70,14 @@ pub fn threads_and_descriptors(pid: i32) -> (usize, usize) {
     (count("task"), count("fd"))
 }
 
+/// Memory of a server that is in RAM, bytes.
+pub fn resident_bytes(pid: i32) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    let kibibytes: u64 = line.trim().trim_end_matches(" kB").parse().unwrap();
+    kibibytes * 1024
+}
+
 /// How many mounts a server sees.
 pub fn mounts(pid: i32) -> usize {
     fs::read_to_string(format!("/proc/{pid}/mountinfo")).unwrap().lines().count()

@@ -100,6 +100,16 @@ fn every_limit_has_its_word_and_leaves_the_program_its_code() {
 }
 
 #[test]
+fn a_share_of_the_cpu_is_all_a_run_gets() {
+    let service = Setup::shell().env("RUN_CPUS", "0.2").start();
+    let body = solution_within("1s", "while :; do :; done & while :; do :; done");
+    let used: u64 = service.post(&body).header("x-run-cpu-ms").unwrap().parse().unwrap();
+    let is_enforced = service.log.text().contains(r#""cpu":"cgroup"#);
+    // Two of them on whole CPUs would use up to two seconds; a quota is exceeded by a period at most.
+    assert!(!is_enforced || used <= 400, "{used} ms");
+}
+
+#[test]
 fn a_missing_command_is_127_with_the_shell_s_message() {
     let answer = answer_of(&["no-such-command --flag"]);
     let finished = answer.finished();

@@ -1,5 +1,6 @@
 //! Rows 28 to 30: how many runs there are at once, and when a place is free again.
 
+use std::thread;
 use std::time::{Duration, Instant};
 
 use super::client::{Client, post, solution};
@@ -99,6 +100,39 @@ fn the_run_of_a_client_that_goes_away_is_killed_and_its_slot_free_within_200_ms(
         free_after(&service, client)
     });
     wait_until("their death", Duration::from_secs(1), || descendants(service.pid()).is_empty());
+}
+
+#[test]
+fn a_client_that_only_stops_sending_still_reads_its_answer() {
+    let ask = |service: &Service, script: &str| {
+        let mut client = service.connect();
+        client.send(post("", solution(script).to_string()));
+        client.stop_sending();
+        client.answer().finished().stdout
+    };
+    let service = Setup::shell().env("RUN_ON_DISCONNECT", "finish").start();
+    assert_eq!(ask(&service, "sleep 1; echo done"), "done\n");
+    drop(service);
+    // Where leavers' runs are killed, nothing tells it from one for long: only a
+    // short run is safe, and on a loaded machine not every time.
+    let service = Setup::shell().start();
+    assert!((0..10).any(|_| ask(&service, "echo done") == "done\n"));
+}
+
+#[test]
+fn as_many_clients_as_there_are_slots_are_never_refused() {
+    let service = Setup::shell().env("RUN_CONCURRENCY", "8").start();
+    thread::scope(|scope| {
+        for client in 0..8 {
+            let service = &service;
+            scope.spawn(move || {
+                for round in 0..6 {
+                    let script = format!("echo {client} {round}");
+                    assert_eq!(service.run(&script).stdout(), format!("{client} {round}\n"));
+                }
+            });
+        }
+    });
 }
 
 #[test]

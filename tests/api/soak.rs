@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 
 use super::client::{post, solution, solution_within};
 use super::host::{
-    Footprint, Process, alone, descendants, mounts, tenants, threads_and_descriptors,
+    Footprint, Process, alone, descendants, mounts, resident_bytes, tenants,
+    threads_and_descriptors,
 };
 use super::service::{Service, Setup, wait_until};
 
@@ -17,6 +18,9 @@ const RUNS: usize = 200;
 const CONCURRENCY: usize = 8;
 /// Threads that served an admission stay for ten seconds in case of another.
 const SETTLED_WITHIN: Duration = Duration::from_secs(30);
+
+/// What an allocator may keep of the busiest moment, eight outputs of a mebibyte and their JSON.
+const RESIDENT_GROWTH_MAX: u64 = 48 << 20;
 
 /// What must not grow.
 #[derive(Debug, PartialEq, Eq)]
@@ -107,6 +111,7 @@ fn after_many_runs_of_every_kind_everything_is_as_before() {
     assert_eq!(service.run("true").stdout(), "");
     let before = Holdings { threads: idle_threads, ..settled(count) };
 
+    let resident_before = resident_bytes(service.pid());
     let next = AtomicUsize::new(0);
     thread::scope(|scope| {
         for _ in 0..CONCURRENCY {
@@ -129,6 +134,9 @@ fn after_many_runs_of_every_kind_everything_is_as_before() {
         after = count();
     }
     assert_eq!(after, before);
+    let grown = resident_bytes(service.pid()).saturating_sub(resident_before);
+    println!("{runs} runs; resident memory grew by {grown} bytes");
+    assert!(grown < RESIDENT_GROWTH_MAX, "{grown} bytes");
     assert_eq!(service.run("echo hi").stdout(), "hi\n");
 }
 

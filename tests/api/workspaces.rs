@@ -115,6 +115,13 @@ fn the_only_workspace_has_to_resolve_for_a_start() {
 }
 
 #[test]
+fn a_host_without_make_is_told_so() {
+    let (code, said) = Setup::shell().env("PATH", "/no/such/directory").refused();
+    assert!(code.is_some_and(|code| code != 0), "{code:?}");
+    assert!(said.contains("make"), "{said}");
+}
+
+#[test]
 fn a_workspace_that_does_not_resolve_costs_its_own_slug_alone() {
     let langs = languages();
     let service = Setup::inside(langs.path()).arg("--langs").arg(langs.path()).start();
