@@ -22,7 +22,7 @@ INIT_LINTS = -D warnings -A dead_code -D missing_debug_implementations -D unsafe
 	-D unused_qualifications -D clippy::undocumented_unsafe_blocks -D clippy::panic \
 	-D clippy::expect_used -D clippy::unwrap_used -D clippy::todo -D clippy::unimplemented
 
-SOAK_RUNS = 100000
+SOAK_RUNS = 1000
 
 .DEFAULT_GOAL = help
 # Cargo fills the cores by itself.
@@ -73,8 +73,8 @@ demo: deps build ## Start the service, post a solution in each language, show th
 bench: deps build ## Compare with bare processes and bubblewrap, in pairs
 	COFFERDAM_BIN=$(BINARY) $(CARGO) bench --locked --bench '*'
 
-soak: deps build ## Run a great many boxes (SOAK_RUNS) and look for what they leave behind
-	COFFERDAM_BIN=$(BINARY) REQUIRE_PRIVILEGED=1 SOAK_RUNS=$(SOAK_RUNS) $(CARGO) test --locked --test soak
+soak: deps build ## Run many boxes (SOAK_RUNS) and look for what they leave behind
+	COFFERDAM_BIN=$(BINARY) REQUIRE_PRIVILEGED=1 SOAK_RUNS=$(SOAK_RUNS) $(CARGO) test --locked --test api soak::
 
 clean: ## Remove what was built
 	$(CARGO) clean

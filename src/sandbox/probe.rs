@@ -89,7 +89,7 @@ pub fn examine(profile: &Profile) -> Result<Report, SetupFailure> {
     let closed = tree.close(Deadline::after(SWEEP_WAIT));
     closed.map_err(|error| SetupFailure::from_words("cgroup", error.to_string()))?;
     instance.unregister().map_err(failed("state directory"))?;
-    let controls = found.into_iter().map(|found| found.with_fix(environment)).collect();
+    let controls = found.into_iter().map(Found::with_fix).collect();
     Ok(Report { controls, environment })
 }
 
@@ -101,10 +101,9 @@ struct Found {
 }
 
 impl Found {
-    fn with_fix(self, environment: Environment) -> Control {
+    fn with_fix(self) -> Control {
         let Self { name, status, reason } = self;
-        let fix =
-            if status == Status::Enforced { String::new() } else { remedy(name, environment) };
+        let fix = if status == Status::Enforced { String::new() } else { remedy(name) };
         Control { name, status, reason, fix }
     }
 }
@@ -114,10 +113,31 @@ fn tried(name: &'static str, otherwise: Status, result: Result<(), SetupFailure>
     match result {
         Ok(()) => Found { name, status: Status::Enforced, reason: "tried".to_owned() },
         Err(failure) => {
-            let reason = format!("{}: {}", failure.step, failure.reason);
+            let lacking = lacking_capabilities(&failure);
+            let reason = format!("{}: {}{lacking}", failure.step, failure.reason);
             Found { name, status: otherwise, reason }
         }
     }
+}
+
+/// Where something was not permitted, the capabilities that may be why.
+fn lacking_capabilities(failure: &SetupFailure) -> String {
+    use caps::{CapSet, Capability, has_cap};
+    const WANTED: [Capability; 5] = [
+        Capability::CAP_SYS_ADMIN,
+        Capability::CAP_SETUID,
+        Capability::CAP_SETGID,
+        Capability::CAP_SETPCAP,
+        Capability::CAP_CHOWN,
+    ];
+    if failure.errno != Some(libc::EPERM) {
+        return String::new();
+    }
+    let lacks =
+        |capability: &Capability| !has_cap(None, CapSet::Effective, *capability).unwrap_or(true);
+    let lacking: Vec<String> =
+        WANTED.iter().filter(|c| lacks(c)).map(ToString::to_string).collect();
+    if lacking.is_empty() { String::new() } else { format!(" (without {})", lacking.join(", ")) }
 }
 
 /// What the trials share.

@@ -1,4 +1,4 @@
-//! What to change where a control is missing, for the place this is.
+//! What kind of place this is, and what to change where a control is missing.
 
 use std::env;
 use std::fs;
@@ -49,37 +49,31 @@ impl Environment {
     }
 }
 
-/// What would bring `control` here, as a flag or a line to add.
-pub fn remedy(control: &str, environment: Environment) -> String {
-    let cgroup = matches!(control, "memory" | "processes" | "cpu" | "cpu time" | "cgroup kill");
-    let fix = match (environment, cgroup, control) {
-        (Environment::Host, true, _) => {
-            "run as root with a writable cgroup tree (systemd: Delegate=yes in the unit)"
-        }
-        (Environment::Wsl2, true, _) => {
-            "add kernelCommandLine=cgroup_no_v1=all under [wsl2] in .wslconfig, and systemd=true under [boot] in /etc/wsl.conf"
-        }
-        (Environment::Docker | Environment::Podman, true, _) => {
-            "start the container with --privileged, or --cgroupns=private with /sys/fs/cgroup writable"
-        }
-        (Environment::Kubernetes, true, _) => {
-            "set securityContext.privileged: true for the container"
-        }
-        (_, _, "process limits") => {
-            "raise the hard limits (ulimit -Hn, -Hu) of whatever starts the service"
-        }
-        (Environment::Host | Environment::Wsl2, false, "user namespace") => {
-            "sysctl -w user.max_user_namespaces=15000, and kernel.apparmor_restrict_unprivileged_userns=0 where that exists"
-        }
-        (Environment::Host | Environment::Wsl2, ..) => "run as root on Linux 5.12 or newer",
-        (Environment::Docker | Environment::Podman, ..) => {
-            "start the container with --privileged, or --cap-add SYS_ADMIN --security-opt seccomp=unconfined --security-opt apparmor=unconfined --security-opt systempaths=unconfined"
-        }
-        (Environment::Kubernetes, ..) => {
-            "set securityContext.privileged: true, or capabilities.add [SYS_ADMIN], seccompProfile.type Unconfined and procMount Unmasked"
-        }
+/// What would bring `control` to a plain host, to Docker and to Kubernetes.
+pub fn remedy(control: &str) -> String {
+    let [host, docker, kubernetes] = match control {
+        "memory" | "processes" | "cpu" | "cpu time" | "cgroup kill" => [
+            "run as root with a writable cgroup tree (in a systemd unit: Delegate=yes)",
+            "--privileged, or --cgroupns=private with /sys/fs/cgroup writable",
+            "securityContext.privileged: true",
+        ],
+        "process limits" => [
+            "raise the hard limits of what starts the service (LimitNOFILE=, LimitNPROC=)",
+            "--ulimit nofile=1024:1024 --ulimit nproc=4096:4096",
+            "raise the container runtime's default limits on the node",
+        ],
+        "user namespace" => [
+            "sysctl -w user.max_user_namespaces=15000, and kernel.apparmor_restrict_unprivileged_userns=0 where that exists",
+            "--security-opt seccomp=unconfined --security-opt systempaths=unconfined",
+            "seccompProfile.type: Unconfined and procMount: Unmasked",
+        ],
+        _ => [
+            "run as root on Linux 5.12 or newer",
+            "--privileged, or --cap-add SYS_ADMIN --security-opt seccomp=unconfined --security-opt apparmor=unconfined --security-opt systempaths=unconfined",
+            "securityContext.privileged: true, or capabilities.add: [SYS_ADMIN] with seccompProfile.type: Unconfined and procMount: Unmasked",
+        ],
     };
-    fix.to_owned()
+    format!("plain host: {host}; docker: {docker}; kubernetes: {kubernetes}")
 }
 
 #[cfg(test)]
@@ -87,12 +81,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_place_has_a_fix_of_its_own_for_what_it_withholds() {
-        let places = [Environment::Host, Environment::Docker, Environment::Kubernetes];
-        for control in ["pid namespace", "memory"] {
-            let fixes: std::collections::BTreeSet<String> =
-                places.iter().map(|place| remedy(control, *place)).collect();
-            assert_eq!(fixes.len(), places.len(), "{control}: {fixes:?}");
+    fn every_fix_speaks_of_all_three_places() {
+        for control in ["pid namespace", "user namespace", "memory", "process limits", "seccomp"] {
+            let fix = remedy(control);
+            let places = ["plain host: ", "; docker: --", "; kubernetes: "];
+            assert!(places.iter().all(|place| fix.contains(place)), "{control}: {fix}");
         }
     }
 }
