@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
@@ -16,6 +17,8 @@ pub const INSIDE_ID: u32 = 10_001;
 const HOST_ID_FIRST: u32 = 56_000;
 /// How many host ids there are to give: boxes alive at once on this host.
 const HOST_IDS: u32 = 4_096;
+/// Between the places where two processes with successive pids begin to look.
+const SPREAD: u32 = 61;
 
 /// A host uid (and the gid of the same number) that no other live box has:
 /// `RLIMIT_NPROC`, keyrings and signals are counted and allowed per host uid.
@@ -27,9 +30,15 @@ pub struct HostId {
 }
 
 impl HostId {
-    /// The lowest free id.
+    /// An id nobody holds. Where the search begins depends on the process, so
+    /// that many that start at once do not try each other's ids one by one.
     pub fn acquire(state: &StateDirectory) -> io::Result<Self> {
-        for id in HOST_ID_FIRST..HOST_ID_FIRST + HOST_IDS {
+        static ACQUIRED: AtomicU32 = AtomicU32::new(0);
+        let first = std::process::id()
+            .wrapping_mul(SPREAD)
+            .wrapping_add(ACQUIRED.fetch_add(1, Ordering::Relaxed));
+        for step in 0..HOST_IDS {
+            let id = HOST_ID_FIRST + first.wrapping_add(step) % HOST_IDS;
             let file = state.create_file(&format!("uids/{id}"))?;
             match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
                 Ok(lock) => return Ok(Self { id, _lock: lock }),
