@@ -103,6 +103,8 @@ impl Setup {
     fn spawn(&self) -> (Child, Log) {
         let binary = std::env::var_os("COFFERDAM_BIN")
             .unwrap_or_else(|| env!("CARGO_BIN_EXE_cofferdam").into());
+        // It is started in another directory.
+        let binary = std::path::absolute(binary).unwrap();
         let child = Command::new(binary)
             .args(&self.args)
             .env_clear()
