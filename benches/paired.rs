@@ -40,9 +40,7 @@ fn main() -> io::Result<()> {
         table.row(
             &format!("POST /run of {what}, 10 files ÷ bare make test"),
             Box::new(move || client.run()),
-            Box::new(|| {
-                succeed(Command::new("make").args(["-s", "test"]).current_dir(workspace.path()))
-            }),
+            Box::new(|| succeed(make_test().current_dir(workspace.path()))),
         )?;
     }
     table.print()
@@ -102,6 +100,15 @@ fn bubblewrap(program: &str) -> Command {
     command.args(["--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-net"]);
     command.args(["--unshare-cgroup", "--ro-bind", "/", "/", "--proc", "/proc"]);
     command.args(["--dev", "/dev", "--tmpfs", "/tmp", program]);
+    command
+}
+
+/// Bare, and with the programs a box would find.
+fn make_test() -> Command {
+    let mut command = Command::new("make");
+    command
+        .args(["-s", "test"])
+        .env("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin");
     command
 }
 

@@ -9,7 +9,11 @@ use std::time::Duration;
 use crate::base::bytes::parse_bytes;
 use crate::base::cpus::parse_cpus_milli;
 use crate::base::duration::parse_figure;
+use crate::sandbox::BOXES_MAX;
 use crate::spec::Limits;
+
+/// What `RUN_CONCURRENCY` may be: every box has a host id of its own.
+const WANTED_CONCURRENCY: &str = "a whole number from 1 to 4096";
 
 /// Every name beginning with `RUN_` that means something here.
 const RUN_NAMES: [&str; 12] = [
@@ -133,7 +137,9 @@ impl RawConfig {
         Config {
             address: self.address(overrides),
             allow_shutdown: matches!(self.text("ALLOW_SHUTDOWN"), Some("1" | "true")),
-            concurrency: self.figure("RUN_CONCURRENCY", "a whole number from 1", 10, parse_count),
+            concurrency: self.figure("RUN_CONCURRENCY", WANTED_CONCURRENCY, 10, |text| {
+                parse_count(text).filter(|count| *count <= BOXES_MAX as usize)
+            }),
             input_bytes_max: self.figure(
                 "RUN_INPUT_MAX",
                 "a byte count, or 0 for no limit",

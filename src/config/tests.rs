@@ -92,7 +92,7 @@ fn every_problem_is_told_at_once_with_what_was_wanted() {
         problems.unwrap_err(),
         [
             r#"PORT: want a port number, got "70000""#,
-            r#"RUN_CONCURRENCY: want a whole number from 1, got "0""#,
+            r#"RUN_CONCURRENCY: want a whole number from 1 to 4096, got "0""#,
             r#"RUN_MEMORY_MAX: want a byte count above 0, as 512MiB, got "much""#,
             r#"RUN_WORKSPACE: want a directory, got """#,
         ]
@@ -103,7 +103,10 @@ fn every_problem_is_told_at_once_with_what_was_wanted() {
 fn malformed_values_refuse_the_start() {
     for (name, values) in [
         ("PORT", &["", "-1", "+80", "http", "65536"][..]),
-        ("RUN_CONCURRENCY", &["", "0", "0x10", "a", "+1", " 1", "1.0", "99999999999999999999"]),
+        (
+            "RUN_CONCURRENCY",
+            &["", "0", "0x10", "a", "+1", " 1", "1.0", "4097", "99999999999999999999"],
+        ),
         ("RUN_INPUT_MAX", &["", "-1", "1X"]),
         ("RUN_OUTPUT_MAX", &["", "x"]),
         ("RUN_TIMEOUT_MAX", &["", "0", "0s", "5x", "-1s"]),

@@ -15,8 +15,8 @@ pub const INSIDE_ID: u32 = 10_001;
 /// a container's usual map too, and between the ids of people (from 1000) and
 /// those systemd hands out (from 61184).
 const HOST_ID_FIRST: u32 = 56_000;
-/// How many host ids there are to give: boxes alive at once on this host.
-const HOST_IDS: u32 = 4_096;
+/// How many boxes can be alive at once on this host: the host ids there are to give.
+pub const BOXES_MAX: u32 = 4_096;
 /// Between the places where two processes with successive pids begin to look.
 const SPREAD: u32 = 61;
 
@@ -37,8 +37,8 @@ impl HostId {
         let first = std::process::id()
             .wrapping_mul(SPREAD)
             .wrapping_add(ACQUIRED.fetch_add(1, Ordering::Relaxed));
-        for step in 0..HOST_IDS {
-            let id = HOST_ID_FIRST + first.wrapping_add(step) % HOST_IDS;
+        for step in 0..BOXES_MAX {
+            let id = HOST_ID_FIRST + first.wrapping_add(step) % BOXES_MAX;
             let file = state.create_file(&format!("uids/{id}"))?;
             match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
                 Ok(lock) => return Ok(Self { id, _lock: lock }),
@@ -46,7 +46,7 @@ impl HostId {
                 Err((_, errno)) => return Err(errno.into()),
             }
         }
-        Err(io::Error::other(format!("all {HOST_IDS} host ids are in use")))
+        Err(io::Error::other(format!("all {BOXES_MAX} host ids are in use")))
     }
 
     /// The uid, which is the gid too.

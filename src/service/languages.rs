@@ -65,7 +65,7 @@ pub struct LanguageStatus {
 
 impl Languages {
     /// Looks for every toolchain inside a box: one that only the host can see
-    /// is of no use to a run.
+    /// is of no use to a run. A workspace for all languages brings its own.
     pub fn look(
         table: LanguageTable,
         workspaces: Workspaces,
@@ -75,10 +75,12 @@ impl Languages {
     ) -> Result<Self, NotStarted> {
         let wanted: BTreeSet<&str> =
             table.iter().flat_map(|language| &language.requires).map(String::as_str).collect();
-        let missing = match workspaces {
+        let wanted = match workspaces {
             Workspaces::One(_) => BTreeSet::new(),
-            Workspaces::PerLanguage(_) => missing_executables(&wanted, executor, host_id)?,
+            Workspaces::PerLanguage(_) => wanted,
         };
+        // Asked even when nothing is: a root without a shell can run nothing.
+        let missing = missing_executables(&wanted, executor, host_id)?;
         Ok(Self { table, workspaces, resolver, missing })
     }
 
