@@ -6,6 +6,7 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use nix::sys::signal::{SigSet, SigmaskHow};
 
 use super::child::{self, ChildStart};
+use super::sys::{self, Rusage};
 
 /// A process just cloned.
 #[derive(Debug)]
@@ -15,6 +16,21 @@ pub struct Cloned {
     pub pid: i32,
     /// A descriptor for it.
     pub pidfd: OwnedFd,
+    reaped: bool,
+}
+
+impl Cloned {
+    /// Takes leave of it once it is dead; says what it used.
+    pub fn reap(&mut self) -> io::Result<Rusage> {
+        let usage = sys::reap(self.pid)?;
+        self.reaped = true;
+        Ok(usage)
+    }
+
+    /// Whether it is gone, its pid no longer its own.
+    pub fn is_reaped(&self) -> bool {
+        self.reaped
+    }
 }
 
 /// `struct clone_args` up to `cgroup`.
@@ -84,7 +100,7 @@ pub fn clone_vfork(
         return Err(io::Error::from_raw_os_error(errno));
     };
     // SAFETY: the call succeeded with CLONE_PIDFD, so `pidfd` is a new descriptor of ours.
-    Ok(Cloned { pid, pidfd: unsafe { OwnedFd::from_raw_fd(pidfd) } })
+    Ok(Cloned { pid, pidfd: unsafe { OwnedFd::from_raw_fd(pidfd) }, reaped: false })
 }
 
 /// The call itself. In the child it goes on into [`enter_child`] without ever

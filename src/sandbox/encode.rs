@@ -61,15 +61,13 @@ pub struct Encoder {
 pub struct EncodedPlan {
     /// Header and calls, at offset 0.
     pub calls: Vec<u8>,
-    /// Texts and tables, at [`EncodedPlan::data_offset`].
+    /// Texts and tables, at [`EncodedPlan::DATA_OFFSET`].
     pub data: Vec<u8>,
 }
 
 impl EncodedPlan {
     /// Where `data` goes.
-    pub fn data_offset() -> i64 {
-        i64::try_from(CALLS_BYTES_MAX).unwrap_or(i64::MAX)
-    }
+    pub const DATA_OFFSET: u64 = CALLS_BYTES_MAX as u64;
 }
 
 impl Encoder {

@@ -8,8 +8,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use super::launch::Launch;
 use super::plan::ChildPlan;
-use super::running::{Launch, Running};
 use super::step::Step;
 use super::sys;
 use crate::spec::{Limits, SetupFailure, StdinSource};
@@ -62,7 +62,7 @@ impl IdMaps {
 /// so one that waits to be killed is process enough.
 fn make(mapping: Mapping) -> Result<OwnedFd, SetupFailure> {
     let plan = ChildPlan { setup: vec![Step::WaitForKill], program: Vec::new(), guard: Vec::new() };
-    let holder = Running::launch(Launch {
+    let holder = Launch {
         plan,
         namespaces: libc::CLONE_NEWUSER,
         fs: None,
@@ -71,9 +71,10 @@ fn make(mapping: Mapping) -> Result<OwnedFd, SetupFailure> {
         stdin: StdinSource::Null,
         limits: &Limits::default(),
         prepare_began: std::time::Instant::now(),
-    })?;
+    }
+    .clone_box()?;
     let namespace = map_and_open(holder.pid(), mapping);
-    holder.discard();
+    drop(holder);
     namespace.map_err(|error| SetupFailure::from_io("id map", &error))
 }
 

@@ -58,3 +58,18 @@ pub fn wait_dead(process: &Cloned, deadline: Deadline) -> bool {
         }
     }
 }
+
+impl Drop for Cloned {
+    /// A box that nobody looks after any more must not go on.
+    fn drop(&mut self) {
+        if self.is_reaped() {
+            return;
+        }
+        end(self, None);
+        if wait_dead(self, Deadline::after(KILL_WAIT))
+            && let Err(error) = self.reap()
+        {
+            log::error!("reap box {}: {error}", self.pid);
+        }
+    }
+}

@@ -90,11 +90,15 @@ pub struct ChildPlan {
 }
 
 impl ChildPlan {
-    /// The name of step `index`, counted through the three stages.
+    /// Step `index`, counted through the three stages.
+    pub fn step(&self, index: u32) -> Option<&Step> {
+        let mut steps = self.setup.iter().chain(&self.program).chain(&self.guard);
+        steps.nth(usize::try_from(index).ok()?)
+    }
+
+    /// The name of step `index`; what comes before the plan has one too.
     pub fn step_name(&self, index: u32) -> String {
-        let steps = self.setup.iter().chain(&self.program).chain(&self.guard);
-        let step = usize::try_from(index).ok().and_then(|index| steps.into_iter().nth(index));
-        step.map_or_else(|| "start init".to_owned(), Step::name)
+        self.step(index).map_or_else(|| "start init".to_owned(), Step::name)
     }
 
     /// The plan as the init reads it.

@@ -8,11 +8,11 @@ use super::box_fs::BoxFs;
 use super::cgroup::{CgroupTree, ControlSupport};
 use super::host::{HardLimits, SWEEP_WAIT, last_capability, mountpoint};
 use super::identity::HostId;
+use super::launch::{Launch, NAMESPACES};
 use super::plan::{BOX_FD, ChildPlan};
 use super::profile::Profile;
 use super::remedy::{Environment, remedy};
 use super::rootfs::RootLayout;
-use super::running::{Launch, NAMESPACES, Running};
 use super::state::StateDirectory;
 use super::step::Step;
 use crate::base::cancel::CancelToken;
@@ -279,7 +279,7 @@ fn launch(
     fs: Option<BoxFs>,
 ) -> Result<(), SetupFailure> {
     program.push(Step::ReportReady);
-    let running = Running::launch(Launch {
+    let running = Launch {
         plan: ChildPlan { setup, program, guard: Vec::new() },
         namespaces,
         fs,
@@ -288,7 +288,8 @@ fn launch(
         stdin: StdinSource::Null,
         limits: &Limits::default(),
         prepare_began: Instant::now(),
-    })?;
+    }
+    .clone_box()?;
     let cancel = CancelToken::new().map_err(|error| SetupFailure::from_io("eventfd", &error))?;
     match running.supervise(&Watch { cancel, client: None }, None) {
         Ok(_) => Ok(()),

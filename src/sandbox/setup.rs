@@ -13,10 +13,11 @@ use super::host::{
 };
 use super::identity::HostId;
 use super::idmap::{ExtraDescriptors, IdMaps};
+use super::launch::{Launch, NAMESPACES};
 use super::plan::{self, ChildPlan, PlanInput, PlannedTmpfs, Tree};
 use super::profile::Profile;
 use super::rootfs::{RootLayout, c_string};
-use super::running::{Launch, NAMESPACES, Running};
+use super::running::Running;
 use super::seccomp::filter::Filter;
 use super::state::{Instance, StateDirectory};
 use super::step::Access;
@@ -231,7 +232,7 @@ impl Sandbox {
         let trees = self.trees(&spec, &fs, &mut extra)?;
         let tmpfs = planned_tmpfs(&spec, &fs)?;
         let plan = self.plan(&spec, &fs, host_id, &trees, &tmpfs, task_files)?;
-        let running = Running::launch(Launch {
+        let running = Launch {
             plan,
             namespaces: NAMESPACES,
             fs: Some(fs),
@@ -240,7 +241,8 @@ impl Sandbox {
             stdin: spec.stdin,
             limits: &spec.limits,
             prepare_began: began,
-        })?;
+        }
+        .clone_box()?;
         Ok(running.enforcing(self.enforced(), not_enforced))
     }
 

@@ -1,0 +1,126 @@
+//! From a plan to a cloned box: pipes, plan file, descriptors, clone.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::os::unix::fs::FileExt;
+use std::time::Instant;
+
+use nix::unistd::{Gid, Uid, fchown};
+
+use super::box_fs::BoxFs;
+use super::cgroup::BoxGroup;
+use super::child::{ChildStart, DESCRIPTORS_MAX};
+use super::clone::clone_vfork;
+use super::encode::EncodedPlan;
+use super::handshake::StatusPipe;
+use super::plan::ChildPlan;
+use super::pump::{Capture, Feed, pipe_from_box, pipe_into_box};
+use super::running::Running;
+use super::{init, sys};
+use crate::spec::{Enforced, Limits, SetupFailure, StdinSource, Stream};
+
+/// The namespaces every box is cloned into; the init adds the cgroup's and the
+/// program the user's.
+pub const NAMESPACES: i32 = libc::CLONE_NEWPID
+    | libc::CLONE_NEWNS
+    | libc::CLONE_NEWIPC
+    | libc::CLONE_NEWUTS
+    | libc::CLONE_NEWNET;
+/// All that a clone needs.
+#[derive(Debug)]
+pub struct Launch<'a> {
+    /// The steps.
+    pub plan: ChildPlan,
+    /// The clone flags.
+    pub namespaces: i32,
+    /// The box's file system, if it has one.
+    pub fs: Option<BoxFs>,
+    /// The box's cgroup.
+    pub group: Option<BoxGroup>,
+    /// Further descriptors the plan refers to, after the `tasks` files.
+    pub extra: Vec<RawFd>,
+    /// Standard input.
+    pub stdin: StdinSource,
+    /// The bounds.
+    pub limits: &'a Limits,
+    /// When preparation began.
+    pub prepare_began: Instant,
+}
+
+impl Launch<'_> {
+    /// Clones the box and hands it its plan. It dies with the calling thread.
+    pub fn clone_box(self) -> Result<Running, SetupFailure> {
+        let failed =
+            |step: &'static str| move |error: io::Error| SetupFailure::from_io(step, &error);
+        let (status, status_end) = pipe_from_box().map_err(failed("status pipe"))?;
+        let (stdout, stdout_end) = pipe_from_box().map_err(failed("stdout pipe"))?;
+        let (stderr, stderr_end) = pipe_from_box().map_err(failed("stderr pipe"))?;
+        let (feed, stdin_end) = open_stdin(self.stdin).map_err(failed("stdin"))?;
+        if let Some(tenant) = self.fs.as_ref().map(BoxFs::tenant) {
+            // Never the null device: that is the host's.
+            let stdin_pipe = feed.is_some().then_some(&stdin_end);
+            for pipe in [&stdout_end, &stderr_end].into_iter().chain(stdin_pipe) {
+                give_to_tenant(pipe, tenant).map_err(failed("pipe owner"))?;
+            }
+        }
+        let plan_file = write_plan(&self.plan)?;
+        // In the order of the init's descriptors: 0 to 4 are fixed, then what the plan counts on.
+        let fixed = [&stdin_end, &stdout_end, &stderr_end, &status_end, &plan_file];
+        let mut descriptors: Vec<RawFd> = fixed.into_iter().map(AsRawFd::as_raw_fd).collect();
+        descriptors.extend(self.fs.as_ref().map(|fs| fs.as_fd().as_raw_fd()));
+        descriptors
+            .extend(self.group.iter().flat_map(BoxGroup::task_files).map(AsRawFd::as_raw_fd));
+        descriptors.extend(self.extra);
+        if descriptors.len() > DESCRIPTORS_MAX {
+            return Err(SetupFailure::from_words("descriptors", "too many for one box"));
+        }
+        let init = init::program().map_err(failed("init program"))?;
+        let start = ChildStart { descriptors: &descriptors, init: init.as_raw_fd() };
+        let into = self.group.as_ref().and_then(BoxGroup::clone_into);
+        let process = clone_vfork(self.namespaces, into, &start).map_err(failed("clone"))?;
+        let output_max = self.limits.output_bytes_max;
+        Ok(Running {
+            process,
+            plan: self.plan,
+            fs: self.fs,
+            group: self.group,
+            status: StatusPipe::new(status),
+            stdout: Capture::new(Stream::Stdout, stdout, output_max),
+            stderr: Capture::new(Stream::Stderr, stderr, output_max),
+            feed,
+            limits: self.limits.clone(),
+            prepare_began: self.prepare_began,
+            enforced: Enforced::default(),
+            not_enforced: Vec::new(),
+        })
+    }
+}
+
+/// The program's stdin and what feeds it, if anything does.
+fn open_stdin(source: StdinSource) -> io::Result<(Option<Feed>, OwnedFd)> {
+    if let StdinSource::Null = source {
+        return Ok((None, File::open("/dev/null")?.into()));
+    }
+    let (ours, theirs) = pipe_into_box()?;
+    Ok((Some(Feed::new(source, ours)), theirs))
+}
+
+/// Makes the tenant the owner of `pipe`, so that it can open `/dev/stdout` and
+/// its like, which are the same pipes by name.
+fn give_to_tenant(pipe: &OwnedFd, tenant: u32) -> io::Result<()> {
+    Ok(fchown(pipe, Some(Uid::from_raw(tenant)), Some(Gid::from_raw(tenant)))?)
+}
+
+/// The plan as a file in memory for the init to map.
+fn write_plan(plan: &ChildPlan) -> Result<OwnedFd, SetupFailure> {
+    let encoded =
+        plan.encode().map_err(|error| SetupFailure::from_words("plan", error.to_string()))?;
+    let write = || -> io::Result<OwnedFd> {
+        let file = File::from(sys::memory_file(c"cofferdam-plan", false)?);
+        file.write_all_at(&encoded.calls, 0)?;
+        file.write_all_at(&encoded.data, EncodedPlan::DATA_OFFSET)?;
+        Ok(file.into())
+    };
+    write().map_err(|error| SetupFailure::from_io("plan", &error))
+}

@@ -1,0 +1,126 @@
+//! What was observed of a box, put together into its report (pure).
+
+use std::time::{Duration, Instant};
+
+use super::cgroup::GroupUsage;
+use super::classify::{Cut, Facts, classify};
+use super::plan::ChildPlan;
+use super::step::Step;
+use super::supervise::Observed;
+use super::sys::Rusage;
+use crate::spec::{
+    CapturedStream, Enforced, Limits, NotStarted, RunReport, SetupFailure, Timings, Usage,
+};
+
+/// What is left to know of a dead box.
+#[derive(Debug)]
+pub struct Remains {
+    /// What its loop learned.
+    pub observed: Observed,
+    /// What its cgroup says it used.
+    pub group: GroupUsage,
+    /// What its init and all that was reaped used.
+    pub rusage: Rusage,
+    /// Whether its file system was full.
+    pub disk_full: bool,
+    /// Standard output.
+    pub stdout: CapturedStream,
+    /// Standard error.
+    pub stderr: CapturedStream,
+    /// When its preparation began.
+    pub prepare_began: Instant,
+    /// When nothing of it was alive any more.
+    pub dead_at: Instant,
+}
+
+impl Remains {
+    /// The report, or why there is none: the program never started.
+    pub fn into_report(
+        self,
+        plan: &ChildPlan,
+        limits: &Limits,
+        enforced: Enforced,
+        not_enforced: Vec<String>,
+    ) -> Result<RunReport, NotStarted> {
+        let started = self.started(plan)?;
+        let ended = self.ended();
+        let run = ended.saturating_duration_since(started);
+        let timings = Timings {
+            prepare: started.saturating_duration_since(self.prepare_began),
+            run,
+            cleanup: ended.elapsed(),
+        };
+        let outcome = classify(&self.facts(limits));
+        let usage = self.usage(run);
+        let Self { stdout, stderr, .. } = self;
+        Ok(RunReport { outcome, stdout, stderr, usage, enforced, not_enforced, timings })
+    }
+
+    /// When the program started, or why it did not.
+    fn started(&self, plan: &ChildPlan) -> Result<Instant, NotStarted> {
+        let observed = &self.observed;
+        if let Some((step, errno)) = observed.failed {
+            return Err(match plan.step(step) {
+                Some(Step::Exec { .. }) => NotStarted::Exec { errno },
+                _ => SetupFailure::from_errno(plan.step_name(step), errno).into(),
+            });
+        }
+        if let (None, Some((Cut::Cancelled, at))) = (observed.started, observed.cut) {
+            // Whoever asked for the end gets one, not a fault of the box.
+            return Ok(at);
+        }
+        observed.started.ok_or_else(|| {
+            let reason = match (observed.setup_timed_out, self.group.oom_kills) {
+                (true, _) => "took too long",
+                (_, 1..) => "the memory limit is too small for a box",
+                _ => "died during set-up",
+            };
+            SetupFailure::from_words("start init", reason).into()
+        })
+    }
+
+    /// When the program ended, by itself, by us, or with its init.
+    fn ended(&self) -> Instant {
+        let by_itself = self.observed.ended.map(|(_, at)| at);
+        by_itself.or(self.observed.cut.map(|(_, at)| at)).unwrap_or(self.dead_at)
+    }
+
+    fn facts(&self, limits: &Limits) -> Facts {
+        let Self { observed, group, .. } = self;
+        let processes_at_limit = group.processes_refused > 0
+            || group.processes_peak.is_some_and(|peak| peak >= limits.processes_max);
+        Facts {
+            status: observed.ended.map(|(status, _)| status),
+            cut: observed.cut.map(|(cut, _)| cut),
+            oom_kills: group.oom_kills,
+            processes_at_limit,
+            disk_full: self.disk_full,
+            cpu: self.cpu(),
+            cpu_seconds_max: limits.cpu_seconds_max,
+        }
+    }
+
+    fn cpu(&self) -> Duration {
+        self.group.cpu.unwrap_or(self.rusage.cpu)
+    }
+
+    fn usage(&self, wall: Duration) -> Usage {
+        let (memory_peak_bytes, memory_peak_source) = match &self.group.memory_peak {
+            Some(peak) => (peak.bytes, peak.source.word()),
+            None => (self.rusage.max_rss_bytes, "rusage"),
+        };
+        Usage {
+            wall_ms: millis(wall),
+            cpu_ms: millis(self.cpu()),
+            memory_peak_bytes,
+            memory_peak_source,
+            processes_peak: self.group.processes_peak,
+            stdout_bytes: self.stdout.bytes_total,
+            stderr_bytes: self.stderr.bytes_total,
+        }
+    }
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
