@@ -11,8 +11,8 @@ use super::sys::{self, Rusage};
 /// A process just cloned.
 #[derive(Debug)]
 pub struct Cloned {
-    /// Its pid here. Stays its own until it is reaped: the child sends no
-    /// SIGCHLD, so nobody reaps it by accident.
+    /// Its pid here. Stays its own until it is reaped, which is ours to do; a
+    /// host program that reaps any child it has costs us the usage, no more.
     pub pid: i32,
     /// A descriptor for it.
     pub pidfd: OwnedFd,
