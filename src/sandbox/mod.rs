@@ -6,6 +6,7 @@
 //! `sys`, `clone`, `child` and `init/`.
 
 pub mod box_fs;
+mod calls;
 pub mod cgroup;
 mod child;
 mod classify;

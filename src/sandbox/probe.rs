@@ -1,7 +1,6 @@
 //! What this host can enforce: every control tried in a child, never inferred.
 
 use std::ffi::CString;
-use std::path::Path;
 use std::time::Instant;
 
 use super::box_fs::BoxFs;
@@ -296,9 +295,4 @@ fn launch(
         Err(NotStarted::Setup(failure)) => Err(failure),
         Err(NotStarted::Exec { errno }) => Err(SetupFailure::from_errno("exec", errno)),
     }
-}
-
-/// Whether the file at `path` is there; unreadable counts as there.
-pub(super) fn exists(path: &str) -> bool {
-    Path::new(path).symlink_metadata().is_ok()
 }

@@ -3,8 +3,6 @@
 use std::env;
 use std::fs;
 
-use super::probe::exists;
-
 /// What kind of place a process runs in, as far as it decides what to change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Environment {
@@ -47,6 +45,11 @@ impl Environment {
             Self::Kubernetes => "kubernetes",
         }
     }
+}
+
+/// Whether there is something at `path`; what cannot be looked at counts as there.
+fn exists(path: &str) -> bool {
+    fs::symlink_metadata(path).is_ok()
 }
 
 /// What would bring `control` to a plain host, to Docker and to Kubernetes.

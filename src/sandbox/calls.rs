@@ -1,0 +1,290 @@
+//! The system calls that each step stands for.
+
+use std::ffi::CString;
+
+use super::encode::{Arg, Encoder};
+use super::init::wire;
+use super::step::{Access, PROC_REGISTER, Register, Rlimit, SCRATCH_REGISTER, Step};
+
+const AT_FDCWD: i64 = libc::AT_FDCWD as i64;
+const EMPTY_PATH: i64 = libc::AT_EMPTY_PATH as i64;
+const OPEN_TREE_CLONE: i64 = 1;
+const OPEN_TREE_CLOEXEC: i64 = libc::O_CLOEXEC as i64;
+const MOVE_MOUNT_F_EMPTY_PATH: i64 = 4;
+const FSOPEN_CLOEXEC: i64 = 1;
+const FSMOUNT_CLOEXEC: i64 = 1;
+const FSCONFIG_CMD_CREATE: i64 = 6;
+const MOUNT_ATTR_RDONLY: u64 = 0x1;
+const MOUNT_ATTR_NOSUID: u64 = 0x2;
+const MOUNT_ATTR_NODEV: u64 = 0x4;
+const MOUNT_ATTR_NOEXEC: u64 = 0x8;
+const MOUNT_ATTR_IDMAP: u64 = 0x0010_0000;
+const SECCOMP_SET_MODE_FILTER: i64 = 1;
+const CAPABILITY_VERSION_3: u32 = 0x2008_0522;
+/// Signals are numbered 1 to this.
+const SIGNAL_MAX: i64 = 64;
+
+impl Step {
+    /// Appends the step's system calls.
+    pub fn encode(&self, out: &mut Encoder) {
+        match self {
+            Self::JoinCgroup { fd } => {
+                let zero = out.bytes(b"0");
+                out.call(libc::SYS_write, &[fd.into(), zero, 1.into()]);
+            }
+            Self::UnshareCgroup => out.call(libc::SYS_unshare, &[libc::CLONE_NEWCGROUP.into()]),
+            Self::MakeMountsPrivate => {
+                let root = out.text(c"/");
+                let change = out.mount_attributes(0, libc::MS_PRIVATE, None);
+                out.call(
+                    libc::SYS_mount_setattr,
+                    &[AT_FDCWD.into(), root, libc::AT_RECURSIVE.into(), change, 32.into()],
+                );
+            }
+            Self::OpenTree { source, access, idmap_fd, register } => {
+                open_tree(out, source, *access, *idmap_fd, *register);
+            }
+            Self::EnterBox { fd, mountpoint } => {
+                let (empty, mountpoint) = (out.text(c""), out.text(mountpoint));
+                let flags = MOVE_MOUNT_F_EMPTY_PATH.into();
+                out.call(
+                    libc::SYS_move_mount,
+                    &[fd.into(), empty, AT_FDCWD.into(), mountpoint, flags],
+                );
+                out.call(libc::SYS_fchdir, &[fd.into()]);
+            }
+            Self::AttachTree { register, target } => attach(out, *register, target),
+            Self::MountTmpfs { target, bytes_max, inodes_max, uid, gid } => {
+                let options = format!(
+                    "mode=0755,size={bytes_max},nr_inodes={inodes_max},uid={uid},gid={gid}\0"
+                );
+                let (kind, target, options) =
+                    (out.text(c"tmpfs"), out.text(target), out.bytes(options.as_bytes()));
+                let flags = libc::MS_NOSUID | libc::MS_NODEV;
+                out.call(libc::SYS_mount, &[kind, target, kind, flags.into(), options]);
+            }
+            Self::MountOverlay => mount_overlay(out),
+            Self::MountProc => mount_proc(out),
+            Self::Mask { with, target } => mask(out, with, target),
+            Self::RaiseLoopback => raise_loopback(out),
+            Self::SetHostname { name } => {
+                let length = name.as_bytes().len();
+                let name = out.text(name);
+                out.call(libc::SYS_sethostname, &[name, length.into()]);
+            }
+            Self::PivotRoot => {
+                // Both names the same: the old root ends up under the new one,
+                // where the next call lets go of it. No directory is needed.
+                let (here, root) = (out.text(c"."), out.text(c"/"));
+                out.call(libc::SYS_pivot_root, &[here, here]);
+                out.call(libc::SYS_umount2, &[here, libc::MNT_DETACH.into()]);
+                out.call(libc::SYS_chdir, &[root]);
+            }
+            Self::WaitForKill => out.call(libc::SYS_ppoll, &[]),
+            Self::NewSession => out.call(libc::SYS_setsid, &[]),
+            Self::ResetSignals => reset_signals(out),
+            Self::SetUmask { mask } => out.call(libc::SYS_umask, &[mask.into()]),
+            Self::SetLimit { limit, value } => {
+                // Where both are the same, the kernel sends SIGKILL and never SIGXCPU,
+                // and nothing tells that end from any other.
+                let hard = value.saturating_add(u64::from(*limit == Rlimit::Cpu));
+                let pair = out.words(&[*value, hard]);
+                out.call(libc::SYS_prlimit64, &[0.into(), limit.number().into(), pair, 0.into()]);
+            }
+            Self::DropGroups => out.call(libc::SYS_setgroups, &[0.into(), 0.into()]),
+            Self::SetGid { gid } => {
+                out.call(libc::SYS_setresgid, &[gid.into(), gid.into(), gid.into()]);
+            }
+            Self::SetUid { uid } => {
+                out.call(libc::SYS_setresuid, &[uid.into(), uid.into(), uid.into()]);
+            }
+            Self::MakeDumpable => prctl(out, libc::PR_SET_DUMPABLE, 1, 0),
+            Self::MakeUndumpable => prctl(out, libc::PR_SET_DUMPABLE, 0, 0),
+            Self::UnshareUser => out.call(libc::SYS_unshare, &[libc::CLONE_NEWUSER.into()]),
+            Self::WriteProc { file, text } => write_proc(out, file, text),
+            Self::DropBoundingSet { last_capability } => {
+                for capability in 0..=*last_capability {
+                    prctl(out, libc::PR_CAPBSET_DROP, i64::from(capability), 0);
+                }
+            }
+            Self::ClearAmbientSet => {
+                prctl(out, libc::PR_CAP_AMBIENT, i64::from(libc::PR_CAP_AMBIENT_CLEAR_ALL), 0);
+            }
+            Self::ClearCapabilities => {
+                let header = out.half_words(&[CAPABILITY_VERSION_3, 0]);
+                let sets = out.words(&[0; 3]);
+                out.call(libc::SYS_capset, &[header, sets]);
+            }
+            Self::EnterDirectory { path } => {
+                let path = out.text(path);
+                out.call(libc::SYS_chdir, &[path]);
+            }
+            Self::CloseFrom { first } => close_range(out, *first, u32::MAX, 0),
+            Self::CloseRange { first, last } => close_range(out, *first, *last, 0),
+            Self::CloseStatusOnExec => {
+                let status = wire::STATUS_FD.unsigned_abs();
+                close_range(out, status, status, libc::CLOSE_RANGE_CLOEXEC);
+            }
+            Self::NoNewPrivileges => prctl(out, libc::PR_SET_NO_NEW_PRIVS, 1, 0),
+            Self::InstallFilter { program, .. } => install_filter(out, program),
+            Self::ReportReady => out.report_ready(),
+            Self::Exec { paths, argv, env } => exec(out, paths, argv, env),
+        }
+    }
+}
+
+impl Rlimit {
+    fn number(self) -> u32 {
+        match self {
+            Self::Cpu => libc::RLIMIT_CPU,
+            Self::OpenFiles => libc::RLIMIT_NOFILE,
+            Self::Processes => libc::RLIMIT_NPROC,
+            Self::Core => libc::RLIMIT_CORE,
+            Self::FileSize => libc::RLIMIT_FSIZE,
+        }
+    }
+}
+
+fn open_tree(
+    out: &mut Encoder,
+    source: &CString,
+    access: Access,
+    idmap_fd: Option<i32>,
+    register: Register,
+) {
+    let source = out.text(source);
+    let flags = OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC;
+    out.call_into(register, libc::SYS_open_tree, &[AT_FDCWD.into(), source, flags.into()]);
+    let attributes = match access {
+        Access::ReadOnly => MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_RDONLY,
+        Access::ReadWrite => MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV,
+        Access::Device => MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC,
+    };
+    set_attributes(out, register, attributes, idmap_fd);
+}
+
+/// `mount_setattr` on a tree held in a register.
+fn set_attributes(out: &mut Encoder, register: Register, attributes: u64, idmap_fd: Option<i32>) {
+    let idmap = if idmap_fd.is_some() { MOUNT_ATTR_IDMAP } else { 0 };
+    let (empty, change) = (out.text(c""), out.mount_attributes(attributes | idmap, 0, idmap_fd));
+    out.call(
+        libc::SYS_mount_setattr,
+        &[Arg::Register(register), empty, EMPTY_PATH.into(), change, 32.into()],
+    );
+}
+
+fn attach(out: &mut Encoder, register: Register, target: &CString) {
+    let (empty, target) = (out.text(c""), out.text(target));
+    let flags = MOVE_MOUNT_F_EMPTY_PATH.into();
+    out.call(
+        libc::SYS_move_mount,
+        &[Arg::Register(register), empty, AT_FDCWD.into(), target, flags],
+    );
+}
+
+/// Names inside the box's own file system, made by `box_fs`: no path of the
+/// host's reaches overlay's option string, so none needs escaping.
+fn mount_overlay(out: &mut Encoder) {
+    let kind = out.text(c"overlay");
+    let target = out.text(c"workspace");
+    let options =
+        out.text(c"lowerdir=.overlay/lower,upperdir=.overlay/upper,workdir=.overlay/work,volatile");
+    let flags = libc::MS_NOSUID | libc::MS_NODEV;
+    out.call(libc::SYS_mount, &[kind, target, kind, flags.into(), options]);
+}
+
+fn mount_proc(out: &mut Encoder) {
+    let scratch = Arg::Register(SCRATCH_REGISTER);
+    let (kind, target, empty) = (out.text(c"proc"), c"proc".to_owned(), out.text(c""));
+    out.call_into(SCRATCH_REGISTER, libc::SYS_fsopen, &[kind, FSOPEN_CLOEXEC.into()]);
+    out.call(
+        libc::SYS_fsconfig,
+        &[scratch, FSCONFIG_CMD_CREATE.into(), 0.into(), 0.into(), 0.into()],
+    );
+    let attributes = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC;
+    out.call_into(
+        SCRATCH_REGISTER,
+        libc::SYS_fsmount,
+        &[scratch, FSMOUNT_CLOEXEC.into(), attributes.into()],
+    );
+    attach(out, SCRATCH_REGISTER, &target);
+    let flags = OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | EMPTY_PATH;
+    out.call_into(PROC_REGISTER, libc::SYS_open_tree, &[scratch, empty, flags.into()]);
+    set_attributes(out, SCRATCH_REGISTER, attributes | MOUNT_ATTR_RDONLY, None);
+}
+
+fn mask(out: &mut Encoder, with: &'static str, target: &CString) {
+    let with = out.bytes(format!("{with}\0").as_bytes());
+    let flags = OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC;
+    out.call_into(SCRATCH_REGISTER, libc::SYS_open_tree, &[AT_FDCWD.into(), with, flags.into()]);
+    attach(out, SCRATCH_REGISTER, target);
+    out.on_error(wire::SKIP_IF_MISSING);
+}
+
+fn raise_loopback(out: &mut Encoder) {
+    let kind = libc::SOCK_DGRAM | libc::SOCK_CLOEXEC;
+    out.call_into(
+        SCRATCH_REGISTER,
+        libc::SYS_socket,
+        &[libc::AF_INET.into(), kind.into(), 0.into()],
+    );
+    // struct ifreq: a name of 16 bytes, then the flags, 40 bytes in all.
+    let mut request = [0_u8; 40];
+    request[..2].copy_from_slice(b"lo");
+    let flags = libc::IFF_UP | libc::IFF_RUNNING;
+    request[16..20].copy_from_slice(&flags.to_ne_bytes());
+    let request = out.bytes(&request);
+    out.call(
+        libc::SYS_ioctl,
+        &[Arg::Register(SCRATCH_REGISTER), libc::SIOCSIFFLAGS.into(), request],
+    );
+}
+
+fn reset_signals(out: &mut Encoder) {
+    // SIG_DFL, no flags, no restorer, empty mask: all words zero.
+    let default = out.words(&[0; 4]);
+    for signal in 1..=SIGNAL_MAX {
+        out.call(libc::SYS_rt_sigaction, &[signal.into(), default, 0.into(), 8.into()]);
+        // SIGKILL and SIGSTOP have no disposition to set.
+        out.on_error(wire::IGNORE);
+    }
+    out.call(libc::SYS_rt_sigprocmask, &[libc::SIG_SETMASK.into(), default, 0.into(), 8.into()]);
+}
+
+fn write_proc(out: &mut Encoder, file: &CString, text: &CString) {
+    let length = text.as_bytes().len();
+    let (file, text) = (out.text(file), out.text(text));
+    let flags = libc::O_WRONLY | libc::O_CLOEXEC | libc::O_NOFOLLOW;
+    out.call_into(
+        SCRATCH_REGISTER,
+        libc::SYS_openat,
+        &[Arg::Register(PROC_REGISTER), file, flags.into()],
+    );
+    out.call(libc::SYS_write, &[Arg::Register(SCRATCH_REGISTER), text, length.into()]);
+}
+
+fn prctl(out: &mut Encoder, option: i32, second: i64, third: i64) {
+    out.call(libc::SYS_prctl, &[option.into(), second.into(), third.into(), 0.into(), 0.into()]);
+}
+
+fn close_range(out: &mut Encoder, first: u32, last: u32, flags: u32) {
+    out.call(libc::SYS_close_range, &[first.into(), last.into(), flags.into()]);
+}
+
+fn install_filter(out: &mut Encoder, program: &[u8]) {
+    let instructions = u64::try_from(program.len() / 8).unwrap_or(u64::MAX);
+    let instructions_address = out.bytes(program);
+    // struct sock_fprog: a count in the first word's low half, then the address.
+    let descriptor = out.pointers(&[Arg::Value(instructions), instructions_address]);
+    out.call(libc::SYS_seccomp, &[SECCOMP_SET_MODE_FILTER.into(), 0.into(), descriptor]);
+}
+
+fn exec(out: &mut Encoder, paths: &[CString], argv: &[CString], env: &[CString]) {
+    let argv = out.string_array(argv);
+    let env = out.string_array(env);
+    for path in paths {
+        let path = out.text(path);
+        out.call(libc::SYS_execve, &[path, argv, env]);
+        out.on_error(wire::TRY_NEXT);
+    }
+}
