@@ -11,7 +11,7 @@ use nix::fcntl::OFlag;
 use super::control::{CgroupVersion, Control};
 use super::directory::{CgroupError, Directory};
 use super::hierarchy::Hierarchy;
-use super::limit_files::{INIT_PROCESSES, is_needed, limit_files};
+use super::limit_files::{INIT_PROCESSES, all_cpus, is_needed, limit_files};
 use super::termination::kill_all;
 use super::usage::{self, GroupUsage};
 use super::waiting::{RETRY_INTERVAL, wait_for_line};
@@ -122,9 +122,22 @@ impl BoxGroup {
     }
 
     /// Sends SIGKILL to every process of the box; false when this host's
-    /// groups have no means to reach all of them at once.
+    /// groups have no means to reach all of them at once. Its share of the CPUs
+    /// ends with it.
     pub fn kill(&self) -> Result<bool, CgroupError> {
+        self.lift_cpu_share();
         self.directory_for(Control::Kill).map_or(Ok(false), kill_all)
+    }
+
+    /// Dying takes CPU time too: a hundred processes that share a fiftieth of
+    /// a CPU would be at it for many seconds.
+    fn lift_cpu_share(&self) {
+        let Some(directory) = self.directory_for(Control::Cpu) else { return };
+        let unbounded = all_cpus(directory.version());
+        if let Err(error) = directory.write(unbounded.file, &unbounded.text) {
+            // They die all the same, only later.
+            log::warn!("cgroup cpu: {error}");
+        }
     }
 
     /// The processes in the box, as numbered in our own process namespace.

@@ -166,6 +166,23 @@ fn a_share_of_the_cpus_throttles_and_only_it_needs_the_cpu_controller() {
 }
 
 #[test]
+fn a_kill_ends_the_share_of_the_cpus_so_that_dying_is_not_throttled() {
+    for tree in trees("lift") {
+        let limits = Limits { cpus_milli_max: Some(20), ..Limits::default() };
+        let made = tree.create("b", &limits).unwrap();
+        assert!(made.kill().unwrap());
+        let (file, unbounded) = match tree.support().cpu.by {
+            Some(CgroupVersion::V2) => ("cpu.max", "max 100000"),
+            _ => ("cpu.cfs_quota_us", "-1"),
+        };
+        let mut boxes = tree.directories().into_iter().map(|top| top.join("b").join(file));
+        let share = fs::read_to_string(boxes.find(|file| file.exists()).unwrap()).unwrap();
+        assert_eq!(share.trim(), unbounded);
+        close(tree, made);
+    }
+}
+
+#[test]
 fn a_kill_reaches_what_has_left_its_session_and_what_keeps_forking() {
     for tree in trees("kill") {
         let limits = Limits { processes_max: 40, ..Limits::default() };

@@ -75,6 +75,14 @@ pub(super) fn limit_files(
     }
 }
 
+/// The write that gives a box all CPUs again.
+pub(super) fn all_cpus(version: CgroupVersion) -> LimitFile {
+    match version {
+        CgroupVersion::V1 => LimitFile::required("cpu.cfs_quota_us", "-1".to_owned()),
+        CgroupVersion::V2 => LimitFile::required("cpu.max", "max".to_owned()),
+    }
+}
+
 /// The file that keeps a version 1 box out of swap.
 pub(super) const V1_SWAP_FILE: &str = "memory.memsw.limit_in_bytes";
 /// The file that keeps a version 2 box out of swap.

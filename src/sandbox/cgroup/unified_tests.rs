@@ -220,7 +220,25 @@ fn a_boxs_limits_are_exactly_these_writes() {
     assert_eq!((usage.processes_peak, usage.processes_refused, usage.oom_kills), (Some(7), 3, 1));
     assert!(made.kill().unwrap());
     made.remove(now()).unwrap();
-    assert_eq!(kernel.calls(), ["v2/cofferdam-t/b1/cgroup.kill=1", "rmdir v2/cofferdam-t/b1"]);
+    assert_eq!(
+        kernel.calls(),
+        [
+            "v2/cofferdam-t/b1/cpu.max=max",
+            "v2/cofferdam-t/b1/cgroup.kill=1",
+            "rmdir v2/cofferdam-t/b1",
+        ]
+    );
+}
+
+#[test]
+fn a_share_of_the_cpus_that_cannot_be_lifted_does_not_hinder_the_kill() {
+    let kernel = FakeKernel::new(ALL);
+    let tree = open(&kernel, "v2").unwrap();
+    let limits = Limits { cpus_milli_max: Some(500), ..Limits::default() };
+    let made = tree.create("b1", &limits).unwrap();
+    kernel.refuse("v2/cofferdam-t/b1/cpu.max", Errno::EPERM);
+    assert!(made.kill().unwrap());
+    assert_eq!(kernel.text("v2/cofferdam-t/b1/cgroup.kill"), "1");
 }
 
 #[test]
