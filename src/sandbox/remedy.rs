@@ -56,8 +56,8 @@ fn exists(path: &str) -> bool {
 pub fn remedy(control: &str) -> String {
     let [host, docker, kubernetes] = match control {
         "memory" | "processes" | "cpu" | "cpu time" | "cgroup kill" => [
-            "run as root with a writable cgroup tree (in a systemd unit: Delegate=yes)",
-            "--privileged, or --cgroupns=private with /sys/fs/cgroup writable",
+            "run as root, alone in a group of a writable cgroup tree (in a systemd unit: Delegate=yes)",
+            "--privileged, or --cgroupns=private with /sys/fs/cgroup writable; in both cases the only process at the start (no --init, exec in entrypoints)",
             "securityContext.privileged: true",
         ],
         "process limits" => [

@@ -75,7 +75,8 @@ pub fn supervise(
         next_cpu_look: None,
     };
     let result = turn.run(parts, watch, sink);
-    if result.is_err() || turn.observed.must_die() {
+    // A box with a share of a CPU would take its time to die of its init's end; a kill lifts it.
+    if result.is_err() || turn.observed.must_die() || parts.limits.cpus_milli_max.is_some() {
         kill::end(parts.process, parts.group);
     }
     turn.observed.dead = kill::wait_dead(parts.process, Deadline::after(kill::KILL_WAIT));
@@ -156,7 +157,9 @@ impl Loop {
                 self.client_moved(flags);
             }
             self.look_at_clocks(parts);
-            if ready.contains(&Source::Process) || self.observed.must_die() {
+            let dies_slowly =
+                self.observed.ended.is_some() && parts.limits.cpus_milli_max.is_some();
+            if ready.contains(&Source::Process) || self.observed.must_die() || dies_slowly {
                 return Ok(());
             }
         }
