@@ -163,6 +163,20 @@ fn binds_are_what_they_are_given_as() {
 }
 
 #[test]
+fn a_link_of_the_root_leads_no_mount_point_out_of_the_box() {
+    let (root, outside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    fs::create_dir(root.path().join("bin")).unwrap();
+    std::os::unix::fs::symlink(outside.path(), root.path().join("data")).unwrap();
+    let config = |config: &mut cofferdam::sandbox::SandboxConfig| {
+        config.root = RootSource::Directory(root.path().to_owned());
+    };
+    let Some(host) = support::host_with(config) else { return };
+    let bound = Program::sh("true").bind(root.path(), "/data/made", true);
+    assert!(host.try_run(bound).is_err(), "there is nothing behind the link inside");
+    assert_eq!(fs::read_dir(outside.path()).unwrap().count(), 0);
+}
+
+#[test]
 fn an_extra_tmpfs_has_its_own_size_and_is_the_tenants() {
     let Some(host) = support::host() else { return };
     let report = host.run(
