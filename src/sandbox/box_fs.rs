@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
 use nix::errno::Errno;
-use nix::fcntl::{AtFlags, OFlag, openat};
+use nix::fcntl::{AtFlags, OFlag, OpenHow, ResolveFlag, openat, openat2};
 use nix::sys::stat::{FchmodatFlags, Mode, fchmodat, mkdirat};
 use nix::unistd::{Gid, Uid, fchownat, symlinkat};
 
@@ -62,10 +62,10 @@ impl BoxFs {
         let tenant = Make::Tenant { mode: 0o755 };
         for parent in relative.ancestors().skip(1).collect::<Vec<_>>().into_iter().rev() {
             if !parent.as_os_str().is_empty() {
-                self.make_unless_there(parent, tenant.clone())?;
+                self.make_unless_there(parent, &tenant)?;
             }
         }
-        self.make_unless_there(&relative, if directory { tenant } else { Make::File })?;
+        self.make_unless_there(&relative, if directory { &tenant } else { &Make::File })?;
         Ok(c_string(target.as_os_str()))
     }
 
@@ -77,42 +77,50 @@ impl BoxFs {
         Ok(bytes < NEARLY_NOTHING.0 || inodes < NEARLY_NOTHING.1)
     }
 
-    fn make_unless_there(&self, path: &Path, make: Make) -> Result<(), SetupFailure> {
-        let entry = Skeleton { path: c_string(path.as_os_str()), make };
-        match self.make(&entry) {
-            Err(failure) if failure.errno == Some(libc::EEXIST) => Ok(()),
-            result => result,
+    /// A link on the way leads where it will lead inside: the box's root is `/` already.
+    fn make_unless_there(&self, path: &Path, make: &Make) -> Result<(), SetupFailure> {
+        let (parent, name) = (path.parent().unwrap_or(path), path.file_name().unwrap_or_default());
+        let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
+        let how = OpenHow::new()
+            .flags(OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC)
+            .resolve(ResolveFlag::RESOLVE_IN_ROOT | ResolveFlag::RESOLVE_NO_MAGICLINKS);
+        let made = openat2(&self.root, parent, how)
+            .and_then(|parent| self.make_entry(parent.as_fd(), &c_string(name), make));
+        match made {
+            Ok(()) | Err(Errno::EEXIST) => Ok(()),
+            Err(errno) => Err(failed("make", &c_string(path.as_os_str()), errno)),
         }
     }
 
     fn make(&self, entry: &Skeleton) -> Result<(), SetupFailure> {
         let path = entry.path.as_c_str();
-        self.make_entry(path, &entry.make).map_err(|errno| failed("make", path, errno))
+        self.make_entry(self.as_fd(), path, &entry.make)
+            .map_err(|errno| failed("make", path, errno))
     }
 
-    fn make_entry(&self, path: &CStr, make: &Make) -> Result<(), Errno> {
+    fn make_entry(&self, at: BorrowedFd<'_>, path: &CStr, make: &Make) -> Result<(), Errno> {
         match make {
-            Make::Directory => mkdirat(&self.root, path, Mode::from_bits_truncate(0o755)),
-            Make::Closed => mkdirat(&self.root, path, Mode::from_bits_truncate(0o700)),
+            Make::Directory => mkdirat(at, path, Mode::from_bits_truncate(0o755)),
+            Make::Closed => mkdirat(at, path, Mode::from_bits_truncate(0o700)),
             Make::Tenant { mode } => {
-                mkdirat(&self.root, path, Mode::from_bits_truncate(0o755))?;
+                mkdirat(at, path, Mode::from_bits_truncate(0o755))?;
                 if *mode != 0o755 {
                     // mkdirat obeys the umask and drops the sticky bit; this does neither.
                     fchmodat(
-                        &self.root,
+                        at,
                         path,
                         Mode::from_bits_truncate(*mode),
                         FchmodatFlags::FollowSymlink,
                     )?;
                 }
                 let (uid, gid) = (Uid::from_raw(self.tenant), Gid::from_raw(self.tenant));
-                fchownat(&self.root, path, Some(uid), Some(gid), AtFlags::AT_SYMLINK_NOFOLLOW)
+                fchownat(at, path, Some(uid), Some(gid), AtFlags::AT_SYMLINK_NOFOLLOW)
             }
             Make::File => {
                 let flags = OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_WRONLY | OFlag::O_CLOEXEC;
-                openat(&self.root, path, flags, Mode::from_bits_truncate(0o644)).map(drop)
+                openat(at, path, flags, Mode::from_bits_truncate(0o644)).map(drop)
             }
-            Make::Symlink(target) => symlinkat(target.as_c_str(), &self.root, path),
+            Make::Symlink(target) => symlinkat(target.as_c_str(), at, path),
         }
     }
 }

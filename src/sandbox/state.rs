@@ -32,22 +32,20 @@ impl StateDirectory {
 
     /// The state directory at `path`, made if it is not there.
     pub fn open_at(path: &Path) -> io::Result<Self> {
-        for directory in [path.to_owned(), path.join("uids"), path.join("instances")] {
-            match DirBuilder::new().mode(0o700).create(&directory) {
-                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
-                _ => {}
-            }
-        }
-        // In a place everybody can write to, somebody may have been there first.
+        make_directory(path)?;
+        // In a place everybody can write to, somebody may have been there first: nothing is made
+        // below it before it is known to be no link and nobody else's.
         let metadata = fs::symlink_metadata(path)?;
         let ours = metadata.is_dir()
             && metadata.uid() == geteuid().as_raw()
             && metadata.mode() & 0o022 == 0;
-        if ours {
-            Ok(Self { path: path.to_owned() })
-        } else {
-            Err(io::ErrorKind::PermissionDenied.into())
+        if !ours {
+            return Err(io::ErrorKind::PermissionDenied.into());
         }
+        for below in ["uids", "instances"] {
+            make_directory(&path.join(below))?;
+        }
+        Ok(Self { path: path.to_owned() })
     }
 
     /// Where it is.
@@ -135,6 +133,14 @@ impl Instance {
     }
 }
 
+/// Makes the directory `path` for this user alone, unless something has that name.
+fn make_directory(path: &Path) -> io::Result<()> {
+    match DirBuilder::new().mode(0o700).create(path) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        result => result,
+    }
+}
+
 fn open_lock_file(path: &Path) -> io::Result<File> {
     OpenOptions::new()
         .read(true)
@@ -206,5 +212,18 @@ mod tests {
             StateDirectory::open_at(&path).unwrap_err().kind(),
             io::ErrorKind::PermissionDenied
         );
+    }
+
+    #[test]
+    fn nothing_is_made_behind_a_link_that_somebody_put_in_the_way() {
+        let place = tempfile::tempdir().unwrap();
+        let (elsewhere, path) = (place.path().join("elsewhere"), place.path().join("state"));
+        fs::create_dir(&elsewhere).unwrap();
+        std::os::unix::fs::symlink(&elsewhere, &path).unwrap();
+        assert_eq!(
+            StateDirectory::open_at(&path).unwrap_err().kind(),
+            io::ErrorKind::PermissionDenied
+        );
+        assert_eq!(fs::read_dir(&elsewhere).unwrap().count(), 0);
     }
 }

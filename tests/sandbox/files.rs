@@ -162,6 +162,58 @@ fn binds_are_what_they_are_given_as() {
     assert_eq!(owner, 0, "on the host it is its directory's owner's");
 }
 
+/// With the numbers of the calls that C libraries have no name for.
+const SET_ID_BITS: &str = "import ctypes, errno, os\n\
+    os.umask(0)\n\
+    libc = ctypes.CDLL(None, use_errno=True)\n\
+    name = lambda text: os.path.join('/write', text).encode()\n\
+    open(name('x'), 'w').close()\n\
+    for call in (\n\
+        lambda mode: libc.chmod(name('x'), mode),\n\
+        lambda mode: libc.fchmod(os.open(name('x'), os.O_RDONLY), mode),\n\
+        lambda mode: libc.fchmodat(-100, name('x'), mode, 0),\n\
+        lambda mode: libc.syscall(452, -100, name('x'), mode, 0),\n\
+        lambda mode: libc.creat(name('creat%o' % mode), mode),\n\
+        lambda mode: libc.open(name('open%o' % mode), os.O_CREAT | os.O_RDWR, mode),\n\
+        lambda mode: libc.open(b'/write', os.O_TMPFILE | os.O_RDWR, mode),\n\
+        lambda mode: libc.mknod(name('mknod%o' % mode), 0o100000 | mode, 0),\n\
+    ):\n\
+    \u{20}   for mode in (0o4755, 0o2755):\n\
+    \u{20}       print(errno.errorcode.get(call(mode) < 0 and ctypes.get_errno(), 'done'))\n\
+    how = (ctypes.c_uint64 * 3)(os.O_CREAT | os.O_RDWR, 0o4755, 0)\n\
+    print(libc.syscall(437, -100, name('openat2'), how, 24), errno.errorcode[ctypes.get_errno()])\n";
+
+#[test]
+fn no_program_for_somebody_else_can_be_left_in_a_writable_bind() {
+    let Some(host) = support::host() else { return };
+    let place = tempfile::tempdir().unwrap();
+    // So that the bits are tried even where ids cannot be mapped.
+    fs::set_permissions(place.path(), std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
+    let report = host.run(Program::python(SET_ID_BITS).bind(place.path(), "/write", false));
+    let lines = lines_of(&report);
+    assert_eq!(lines.len(), 17, "{lines:?}");
+    assert!(lines[..16].iter().all(|line| line == "EPERM"), "{lines:?}");
+    assert_eq!(lines[16], "-1 ENOSYS");
+    for entry in fs::read_dir(place.path()).unwrap() {
+        let metadata = entry.unwrap().metadata().unwrap();
+        assert_eq!(std::os::unix::fs::MetadataExt::mode(&metadata) & 0o6000, 0);
+    }
+}
+
+#[test]
+fn a_link_of_the_root_leads_no_mount_point_out_of_the_box() {
+    let (root, outside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    fs::create_dir(root.path().join("bin")).unwrap();
+    std::os::unix::fs::symlink(outside.path(), root.path().join("data")).unwrap();
+    let config = |config: &mut cofferdam::sandbox::SandboxConfig| {
+        config.root = RootSource::Directory(root.path().to_owned());
+    };
+    let Some(host) = support::host_with(config) else { return };
+    let bound = Program::sh("true").bind(root.path(), "/data/made", true);
+    assert!(host.try_run(bound).is_err(), "there is nothing behind the link inside");
+    assert_eq!(fs::read_dir(outside.path()).unwrap().count(), 0);
+}
+
 #[test]
 fn an_extra_tmpfs_has_its_own_size_and_is_the_tenants() {
     let Some(host) = support::host() else { return };

@@ -138,6 +138,18 @@ const REFUSED: &[(&str, [u64; 3], Errno)] = &[
     ("seccomp", [1, 9, 0], Errno::EPERM),
     ("seccomp", [1, 0xffff_ffff_0000_0008, 0], Errno::EPERM),
     ("seccomp", [3, 0, 0], Errno::EPERM),
+    // Bits that would outlive the box on a file of a writable bind.
+    ("chmod", [0, 0o4755, 0], Errno::EPERM),
+    ("fchmod", [0, 0o2755, 0], Errno::EPERM),
+    ("fchmod", [0, 0xffff_ffff_0000_0c00, 0], Errno::EPERM),
+    ("fchmodat", [0, 0, 0o6755], Errno::EPERM),
+    ("fchmodat2", [0, 0, 0o4000], Errno::EPERM),
+    ("mknod", [0, 0o10_4755, 0], Errno::EPERM),
+    ("mknodat", [0, 0, 0o10_4755], Errno::EPERM),
+    ("creat", [0, 0o4755, 0], Errno::EPERM),
+    ("open", [0, 0o101, 0o4755], Errno::EPERM),
+    ("open", [0, 0o2020_0002, 0o2755], Errno::EPERM),
+    ("openat2", [0, 0, 0], Errno::ENOSYS),
 ];
 
 /// What has to work beside [`TRACED`]: the call and its first three arguments.
@@ -169,8 +181,9 @@ const NEEDED: &[(&str, [u64; 3])] = &[
     ("seccomp", [1, 1, 0]),
     ("seccomp", [2, 0, 0]),
     ("sched_setscheduler", [0, 0, 0]),
-    ("openat2", [0; 3]), ("execveat", [0; 3]), ("preadv2", [0; 3]), ("epoll_pwait2", [0; 3]),
-    ("fchmodat2", [0; 3]), ("membarrier", [0; 3]), ("mlock", [0; 3]), ("splice", [0; 3]),
+    ("execveat", [0; 3]), ("preadv2", [0; 3]), ("epoll_pwait2", [0; 3]),
+    ("fchmodat2", [0, 0, 0o1777]), ("chmod", [0, 0o1777, 0]), ("open", [0, 0, 0o6755]),
+    ("membarrier", [0; 3]), ("mlock", [0; 3]), ("splice", [0; 3]),
     ("inotify_init1", [0; 3]), ("eventfd2", [0; 3]), ("fchownat", [0; 3]), ("linkat", [0; 3]),
     ("sendfile", [0; 3]), ("accept4", [0; 3]), ("listen", [0; 3]), ("getxattr", [0; 3]),
     ("shmget", [0; 3]), ("semop", [0; 3]), ("mq_open", [0; 3]), ("setitimer", [0; 3]),
