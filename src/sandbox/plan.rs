@@ -19,7 +19,7 @@ pub const TASKS_FD: i32 = FIRST_FREE_FD + 1;
 /// `$PATH` where the environment has none.
 const PATH_DEFAULT: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 /// The host name every box has.
-const HOSTNAME: &CStr = c"sandbox";
+pub(super) const HOSTNAME: &CStr = c"sandbox";
 
 /// Everything a plan depends on. Nothing here is looked up later.
 #[derive(Debug)]
@@ -240,7 +240,7 @@ fn limit_steps(limits: &Limits) -> [Step; 4] {
 /// The last namespace, made by the tenant's own host uid: the kernel then
 /// counts its processes apart from every other box's, and the one-line maps
 /// need no privilege and no hand-shake.
-fn user_namespace_steps(host_id: u32) -> Vec<Step> {
+pub(super) fn user_namespace_steps(host_id: u32) -> Vec<Step> {
     let map = format!("{INSIDE_ID} {host_id} 1\n");
     vec![
         // The uid change took it away, and with it the right to write the maps.

@@ -21,11 +21,8 @@ use super::running::Running;
 use super::seccomp::filter::Filter;
 use super::state::{Instance, StateDirectory};
 use super::step::Access;
-use crate::base::cancel::CancelToken;
 use crate::base::deadline::Deadline;
-use crate::spec::{
-    Bind, Enforced, Limits, NotStarted, RunSpec, SetupFailure, StdinSource, Watch, WorkspaceFill,
-};
+use crate::spec::{Bind, Enforced, Limits, RunSpec, SetupFailure, StdinSource, WorkspaceFill};
 
 /// What a sandbox is made from.
 #[derive(Debug)]
@@ -151,14 +148,7 @@ impl Sandbox {
             binds: Vec::new(),
             tmpfs: Vec::new(),
         };
-        let running = self.launch(spec, fs, &host_id, Instant::now())?;
-        let cancel =
-            CancelToken::new().map_err(|error| SetupFailure::from_io("eventfd", &error))?;
-        match running.supervise(&Watch { cancel, client: None }, None) {
-            Ok(_) => Ok(()),
-            Err(NotStarted::Setup(failure)) => Err(failure),
-            Err(NotStarted::Exec { errno }) => Err(SetupFailure::from_errno("exec", errno)),
-        }
+        self.launch(spec, fs, &host_id, Instant::now())?.try_out()
     }
 
     /// A host uid for one box at a time.

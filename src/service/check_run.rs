@@ -17,7 +17,7 @@ use crate::lang::{FileToWrite, files_for};
 use crate::sandbox::HostId;
 pub use crate::spec::Watch;
 use crate::spec::{
-    Limits, NotStarted, OutputSink, RunReport, RunSpec, SetupFailure, StdinSource, WorkspaceFill,
+    Limits, OutputSink, RunReport, RunSpec, SetupFailure, StdinSource, WorkspaceFill,
 };
 
 /// Why a check gave no report.
@@ -229,11 +229,9 @@ impl AdmittedCheck {
             tmpfs: Vec::new(),
         };
         let job = Job { template: Some(&self.workspace), files: &files, spec };
-        runner.executor.run(job, host_id, watch, sink).map_err(|error| match error {
-            NotStarted::Setup(failure) => CheckError::Sandbox(failure),
-            NotStarted::Exec { errno } => {
-                CheckError::Sandbox(SetupFailure::from_errno("exec sh", errno))
-            }
-        })
+        runner
+            .executor
+            .run(job, host_id, watch, sink)
+            .map_err(|why| CheckError::Sandbox(why.into_failure("exec sh")))
     }
 }
