@@ -333,7 +333,7 @@ fn parse_optional_bytes(text: &str) -> Option<Option<u64>> {
     parse_bytes(text).ok().map(|bytes| (bytes > 0).then_some(bytes))
 }
 
-/// `1.5` as 1500; at most three digits behind the point, and above zero.
+/// Names divided by commas or spaces, each one a shell could set.
 fn parse_names(text: &str) -> Option<Vec<String>> {
     let names = text.split([',', ' ']).filter(|name| !name.is_empty());
     names.map(|name| is_variable_name(name).then(|| name.to_owned())).collect()

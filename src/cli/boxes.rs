@@ -15,7 +15,7 @@ use crate::sandbox::profile::Profile;
 use crate::sandbox::{RootSource, Sandbox, SandboxConfig};
 use crate::service::check_run::{CheckRunner, CheckSettings};
 use crate::service::languages::{Languages, Workspaces};
-use crate::spec::{NotStarted, SetupFailure};
+use crate::spec::SetupFailure;
 
 /// The environment's word for `--rootfs`.
 pub const ROOTFS_VARIABLE: &str = "SANDBOX_ROOTFS";
@@ -129,10 +129,7 @@ impl Found {
         let host_id = sandbox.host_id()?;
         let executor = Sandboxed::new(sandbox);
         let looked = Languages::look(table, workspaces, resolver, &executor, &host_id);
-        let languages = looked.map_err(|error| match error {
-            NotStarted::Setup(failure) => failure,
-            NotStarted::Exec { errno } => SetupFailure::from_errno("exec sh", errno),
-        })?;
+        let languages = looked.map_err(|why| why.into_failure("exec sh"))?;
         Ok(Checking { executor, languages })
     }
 }

@@ -64,7 +64,7 @@ impl Sandboxed {
         let Job { template, files, mut spec } = job;
         let box_fs = self.sandbox.box_fs(&spec.limits, host_id)?;
         spec.workspace = self.fill(template, files, &box_fs)?;
-        self.sandbox.start(spec, box_fs, host_id, began)?.supervise(watch, sink)
+        self.sandbox.start(spec, box_fs, began)?.supervise(watch, sink)
     }
 
     /// Fills the workspace of `box_fs`; says what is left for the box to do.

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use crate::base::deadline::Deadline;
 use crate::service::check_request::CheckRequest;
-use crate::service::check_run::{CheckError, CheckReport, CheckRunner, Watch};
-use crate::spec::OutputSink;
+use crate::service::check_run::{CheckError, CheckReport, CheckRunner};
+use crate::spec::{OutputSink, Watch};
 
 /// An admitted check, to be run on a thread of its own; dropped, it frees its slot.
 pub type RunCheck =

@@ -1,6 +1,6 @@
 //! Where a request's head ends in the bytes of a connection, and how its body is framed.
 //!
-//! hyper parses the head; this page looks at the same bytes first for what
+//! hyper parses the head; this module looks at the same bytes first for what
 //! hyper forgives without a trace (a length sent twice, a length beside a
 //! transfer coding), since two readers of one message who disagree on where it
 //! ends are how a request is smuggled.
@@ -34,7 +34,7 @@ pub enum HeadFault {
     /// Both ways of framing at once.
     #[error("content-length beside transfer-encoding")]
     LengthAndCoding,
-    /// The HTTP parser saw a head where this page saw none.
+    /// The HTTP parser saw a head where this module saw none.
     #[error("ambiguous end of message")]
     Ambiguous,
 }

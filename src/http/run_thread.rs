@@ -12,8 +12,8 @@ use super::connection::ClientSocket;
 use super::reply::Refusal;
 use crate::base::cancel::CancelToken;
 use crate::config::OnDisconnect;
-use crate::service::check_run::{CheckError, CheckReport, Watch};
-use crate::spec::{OutputSink, SetupFailure};
+use crate::service::check_run::{CheckError, CheckReport};
+use crate::spec::{OutputSink, SetupFailure, Watch};
 
 /// A run that goes on. Dropped before its end, it asks the run to end too,
 /// unless runs are to outlive their clients.

@@ -4,12 +4,12 @@ use super::table::Language;
 use crate::base::rel_path::RelPath;
 
 /// One file of a request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct FileToWrite<'a> {
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FileToWrite {
     /// Where, below the workspace.
-    pub path: &'a RelPath,
+    pub path: RelPath,
     /// The whole text, byte for byte.
-    pub contents: &'a str,
+    pub contents: String,
 }
 
 /// Why a request cannot be laid out.
@@ -24,19 +24,19 @@ pub enum LayoutError {
 ///
 /// An empty text is a text. A checker sent for a language that has none is
 /// passed over, and without asserts the workspace's own `asserts.json` stays.
-pub fn files_for<'a>(
-    language: &'a Language,
-    solution_text: &'a str,
-    checker_text: Option<&'a str>,
-    asserts: Option<&'a str>,
-) -> Result<Vec<FileToWrite<'a>>, LayoutError> {
-    let mut files = vec![FileToWrite { path: &language.solution, contents: solution_text }];
+pub fn files_for(
+    language: &Language,
+    solution_text: String,
+    checker_text: Option<String>,
+    asserts: Option<String>,
+) -> Result<Vec<FileToWrite>, LayoutError> {
+    let mut files = vec![FileToWrite { path: language.solution.clone(), contents: solution_text }];
     if let Some(path) = &language.checker {
         let contents = checker_text.ok_or(LayoutError::CheckerMissing)?;
-        files.push(FileToWrite { path, contents });
+        files.push(FileToWrite { path: path.clone(), contents });
     }
     if let Some(contents) = asserts {
-        files.push(FileToWrite { path: &language.asserts, contents });
+        files.push(FileToWrite { path: language.asserts.clone(), contents });
     }
     Ok(files)
 }
@@ -54,8 +54,10 @@ mod tests {
         asserts: Option<&str>,
     ) -> Result<Written, LayoutError> {
         let table = LanguageTable::embedded().unwrap();
-        let files = files_for(table.get(slug).unwrap(), "solved", checker_text, asserts)?;
-        Ok(files.iter().map(|file| (file.path.to_string(), file.contents.to_owned())).collect())
+        let [checker_text, asserts] = [checker_text, asserts].map(|text| text.map(str::to_owned));
+        let language = table.get(slug).unwrap();
+        let files = files_for(language, "solved".to_owned(), checker_text, asserts)?;
+        Ok(files.into_iter().map(|file| (file.path.to_string(), file.contents)).collect())
     }
 
     fn pairs(files: &[(&str, &str)]) -> Written {

@@ -1,12 +1,11 @@
 //! The languages: what a slug means, what a request writes, what its workspace runs.
 
-pub mod layout;
-pub mod make_process;
-pub mod makefile;
-pub mod resolver;
-pub mod table;
+mod layout;
+mod make_process;
+mod makefile;
+mod resolver;
+mod table;
 
-pub use layout::{FileToWrite, LayoutError, files_for};
-pub use makefile::ResolveError;
+pub use layout::{FileToWrite, files_for};
 pub use resolver::Resolver;
-pub use table::{Language, LanguageTable, TableError};
+pub use table::{Language, LanguageTable};

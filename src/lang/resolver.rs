@@ -33,11 +33,6 @@ struct Remembered {
 }
 
 impl Resolver {
-    /// A resolver that asks this `make`.
-    pub fn new(make: Make) -> Self {
-        Self { make, workspaces: Mutex::default() }
-    }
-
     /// The command of `workspace`; runs `make` where it is not known yet.
     pub fn resolve(&self, workspace: &Path) -> Resolved {
         // Taken before `make` reads: a change in between shows the next time.

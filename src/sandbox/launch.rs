@@ -27,6 +27,7 @@ pub const NAMESPACES: i32 = libc::CLONE_NEWPID
     | libc::CLONE_NEWIPC
     | libc::CLONE_NEWUTS
     | libc::CLONE_NEWNET;
+
 /// All that a clone needs.
 #[derive(Debug)]
 pub struct Launch<'a> {

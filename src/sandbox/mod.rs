@@ -5,29 +5,29 @@
 //! only unsafe code of the crate is in the files that make system calls:
 //! `sys`, `clone`, `child` and `init/`.
 
-pub mod box_fs;
+mod box_fs;
 mod calls;
-pub mod cgroup;
+mod cgroup;
 mod child;
 mod classify;
 mod clone;
 mod encode;
 mod handshake;
 mod host;
-pub mod identity;
+mod identity;
 mod idmap;
 mod init;
 mod kill;
 mod launch;
 pub mod plan;
-pub mod probe;
+pub(crate) mod probe;
 pub mod profile;
 mod pump;
-pub mod remedy;
+pub(crate) mod remedy;
 mod report;
 pub mod rootfs;
 mod running;
-pub mod seccomp;
+mod seccomp;
 mod setup;
 mod state;
 mod step;
@@ -37,6 +37,5 @@ mod sys;
 pub use box_fs::BoxFs;
 pub use host::RootSource;
 pub use identity::{BOXES_MAX, HostId, INSIDE_ID};
-pub use kill::unkillable_total;
 pub use running::Running;
 pub use setup::{Sandbox, SandboxConfig};

@@ -6,26 +6,25 @@ use std::os::unix::ffi::OsStrExt;
 use super::encode::{EncodedPlan, Encoder, PlanTooLarge};
 use super::identity::INSIDE_ID;
 use super::init::wire::{FIRST_FREE_FD, PLAN_FD, REGISTERS, STATUS_FD};
-use super::profile::Profile;
 use super::rootfs::{RootLayout, VAR_TMP, c_string};
 use super::seccomp::filter::Filter;
 use super::step::{Access, Register, Rlimit, Step, TREES_REGISTER};
 use crate::spec::{Limits, SetupFailure};
 
-/// The descriptor of the box's own file system, from `supervise`'s layout of them.
+/// The descriptor of the box's own file system, in the order `launch` has them.
 pub const BOX_FD: i32 = FIRST_FREE_FD;
 /// The first descriptor of the `tasks` files; id-mapping namespaces follow them.
 pub const TASKS_FD: i32 = FIRST_FREE_FD + 1;
 /// `$PATH` where the environment has none.
 const PATH_DEFAULT: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 /// The host name every box has.
-const HOSTNAME: &CStr = c"sandbox";
+pub(super) const HOSTNAME: &CStr = c"sandbox";
 
 /// Everything a plan depends on. Nothing here is looked up later.
 #[derive(Debug)]
 pub struct PlanInput<'a> {
-    /// The system-call filter, and what of `/proc` is covered.
-    pub profile: &'a Profile,
+    /// What the program may call.
+    pub filter: &'a Filter,
     /// What the init may still call once the program runs.
     pub init_filter: &'a Filter,
     /// The root's layout.
@@ -213,10 +212,7 @@ fn program_steps(input: &PlanInput<'_>) -> Vec<Step> {
         // Not before: the steps above open files, however few the tenant may.
         Step::SetLimit { limit: Rlimit::OpenFiles, value: input.limits.open_files_max },
         Step::NoNewPrivileges,
-        Step::InstallFilter {
-            name: input.profile.name.clone(),
-            program: input.profile.filter.bytes(),
-        },
+        install(input.filter),
         Step::ReportReady,
         Step::Exec {
             paths: executable_paths(input.argv, input.env),
@@ -240,7 +236,7 @@ fn limit_steps(limits: &Limits) -> [Step; 4] {
 /// The last namespace, made by the tenant's own host uid: the kernel then
 /// counts its processes apart from every other box's, and the one-line maps
 /// need no privilege and no hand-shake.
-fn user_namespace_steps(host_id: u32) -> Vec<Step> {
+pub(super) fn user_namespace_steps(host_id: u32) -> Vec<Step> {
     let map = format!("{INSIDE_ID} {host_id} 1\n");
     vec![
         // The uid change took it away, and with it the right to write the maps.
@@ -264,8 +260,12 @@ fn guard_steps(filter: &Filter) -> Vec<Step> {
         Step::MakeUndumpable,
         Step::ClearCapabilities,
         Step::NoNewPrivileges,
-        Step::InstallFilter { name: filter.name.clone(), program: filter.bytes() },
+        install(filter),
     ]
+}
+
+fn install(filter: &Filter) -> Step {
+    Step::InstallFilter { name: filter.name.clone(), program: filter.bytes() }
 }
 
 /// Where the program may be, in the order a shell would look.

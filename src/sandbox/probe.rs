@@ -1,6 +1,5 @@
 //! What this host can enforce: every control tried in a child, never inferred.
 
-use std::ffi::CString;
 use std::time::Instant;
 
 use super::box_fs::BoxFs;
@@ -8,15 +7,14 @@ use super::cgroup::{CgroupTree, ControlSupport};
 use super::host::{HardLimits, SWEEP_WAIT, last_capability, mountpoint};
 use super::identity::HostId;
 use super::launch::{Launch, NAMESPACES};
-use super::plan::{BOX_FD, ChildPlan};
+use super::plan::{BOX_FD, ChildPlan, HOSTNAME, user_namespace_steps};
 use super::profile::Profile;
 use super::remedy::{Environment, remedy};
 use super::rootfs::RootLayout;
 use super::state::StateDirectory;
 use super::step::Step;
-use crate::base::cancel::CancelToken;
 use crate::base::deadline::Deadline;
-use crate::spec::{Limits, NotStarted, SetupFailure, StdinSource, Watch};
+use crate::spec::{Limits, SetupFailure, StdinSource};
 
 /// How well a control is held here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -148,26 +146,11 @@ struct Trial {
 impl Trial {
     fn namespaces(&self) -> Vec<Found> {
         let alone = |flag, setup| attempt(flag, setup, Vec::new());
-        let hostname = Step::SetHostname { name: c"sandbox".to_owned() };
+        let hostname = Step::SetHostname { name: HOSTNAME.to_owned() };
         let id = self.host_id.id();
-        let map = CString::new(format!("{} {id} 1\n", super::INSIDE_ID)).unwrap_or_default();
-        let write = |file: &std::ffi::CStr, text: &CString| Step::WriteProc {
-            file: file.to_owned(),
-            text: text.clone(),
-        };
-        let user = attempt(
-            libc::CLONE_NEWPID | libc::CLONE_NEWNS,
-            own_proc(),
-            vec![
-                Step::SetGid { gid: id },
-                Step::SetUid { uid: id },
-                Step::MakeDumpable,
-                Step::UnshareUser,
-                write(c"self/setgroups", &c"deny".to_owned()),
-                write(c"self/gid_map", &map),
-                write(c"self/uid_map", &map),
-            ],
-        );
+        let mut become_tenant = vec![Step::SetGid { gid: id }, Step::SetUid { uid: id }];
+        become_tenant.extend(user_namespace_steps(id));
+        let user = attempt(libc::CLONE_NEWPID | libc::CLONE_NEWNS, own_proc(), become_tenant);
         vec![
             tried("pid namespace", Status::Missing, alone(libc::CLONE_NEWPID, Vec::new())),
             tried(
@@ -278,7 +261,7 @@ fn launch(
     fs: Option<BoxFs>,
 ) -> Result<(), SetupFailure> {
     program.push(Step::ReportReady);
-    let running = Launch {
+    let trial = Launch {
         plan: ChildPlan { setup, program, guard: Vec::new() },
         namespaces,
         fs,
@@ -287,12 +270,6 @@ fn launch(
         stdin: StdinSource::Null,
         limits: &Limits::default(),
         prepare_began: Instant::now(),
-    }
-    .clone_box()?;
-    let cancel = CancelToken::new().map_err(|error| SetupFailure::from_io("eventfd", &error))?;
-    match running.supervise(&Watch { cancel, client: None }, None) {
-        Ok(_) => Ok(()),
-        Err(NotStarted::Setup(failure)) => Err(failure),
-        Err(NotStarted::Exec { errno }) => Err(SetupFailure::from_errno("exec", errno)),
-    }
+    };
+    trial.clone_box()?.try_out()
 }

@@ -10,6 +10,7 @@ use super::plan::ChildPlan;
 use super::pump::{Capture, Feed};
 use super::report::Remains;
 use super::supervise::{Supervised, supervise};
+use crate::base::cancel::CancelToken;
 use crate::base::deadline::Deadline;
 use crate::spec::{Enforced, Limits, NotStarted, OutputSink, RunReport, SetupFailure, Watch};
 
@@ -44,6 +45,14 @@ impl Running {
         self.enforced = enforced;
         self.not_enforced = not_enforced;
         self
+    }
+
+    /// Looks after a box that ends where a program would begin; says whether it got there.
+    pub(super) fn try_out(self) -> Result<(), SetupFailure> {
+        let cancel =
+            CancelToken::new().map_err(|error| SetupFailure::from_io("eventfd", &error))?;
+        let tried = self.supervise(&Watch { cancel, client: None }, None);
+        tried.map(drop).map_err(|why| why.into_failure("exec"))
     }
 
     /// Looks after the box until nothing of it is left. Blocks for at most the

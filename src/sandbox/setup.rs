@@ -21,11 +21,8 @@ use super::running::Running;
 use super::seccomp::filter::Filter;
 use super::state::{Instance, StateDirectory};
 use super::step::Access;
-use crate::base::cancel::CancelToken;
 use crate::base::deadline::Deadline;
-use crate::spec::{
-    Bind, Enforced, Limits, NotStarted, RunSpec, SetupFailure, StdinSource, Watch, WorkspaceFill,
-};
+use crate::spec::{Bind, Enforced, Limits, RunSpec, SetupFailure, StdinSource, WorkspaceFill};
 
 /// What a sandbox is made from.
 #[derive(Debug)]
@@ -151,14 +148,7 @@ impl Sandbox {
             binds: Vec::new(),
             tmpfs: Vec::new(),
         };
-        let running = self.launch(spec, fs, &host_id, Instant::now())?;
-        let cancel =
-            CancelToken::new().map_err(|error| SetupFailure::from_io("eventfd", &error))?;
-        match running.supervise(&Watch { cancel, client: None }, None) {
-            Ok(_) => Ok(()),
-            Err(NotStarted::Setup(failure)) => Err(failure),
-            Err(NotStarted::Exec { errno }) => Err(SetupFailure::from_errno("exec", errno)),
-        }
+        self.launch(spec, fs, Instant::now())?.try_out()
     }
 
     /// A host uid for one box at a time.
@@ -201,19 +191,13 @@ impl Sandbox {
         &self.not_enforced
     }
 
-    /// Makes the box around `fs` and starts the program in it. The box dies
-    /// with the thread that calls this.
-    pub fn start(
-        &self,
-        spec: RunSpec,
-        fs: BoxFs,
-        host_id: &HostId,
-        began: Instant,
-    ) -> Result<Running, SetupFailure> {
+    /// Makes the box around `fs` and starts the program in it, as the host id
+    /// `fs` was made for. The box dies with the thread that calls this.
+    pub fn start(&self, spec: RunSpec, fs: BoxFs, began: Instant) -> Result<Running, SetupFailure> {
         if spec.argv.is_empty() {
             return Err(SetupFailure::from_words("exec", "no program given"));
         }
-        self.launch(spec, fs, host_id, began)
+        self.launch(spec, fs, began)
     }
 
     /// As [`Sandbox::start`]; without a program the box ends where it would begin.
@@ -221,7 +205,6 @@ impl Sandbox {
         &self,
         mut spec: RunSpec,
         fs: BoxFs,
-        host_id: &HostId,
         began: Instant,
     ) -> Result<Running, SetupFailure> {
         let mut not_enforced = self.not_enforced.clone();
@@ -229,9 +212,7 @@ impl Sandbox {
         let group = self.create_group(&spec.limits)?;
         let task_files = count(group.task_files().len());
         let mut extra = ExtraDescriptors::starting_at(plan::TASKS_FD + task_files);
-        let trees = self.trees(&spec, &fs, &mut extra)?;
-        let tmpfs = planned_tmpfs(&spec, &fs)?;
-        let plan = self.plan(&spec, &fs, host_id, &trees, &tmpfs, task_files)?;
+        let plan = self.plan(&spec, &fs, task_files, &mut extra)?;
         let running = Launch {
             plan,
             namespaces: NAMESPACES,
@@ -304,27 +285,24 @@ impl Sandbox {
         &self,
         spec: &RunSpec,
         fs: &BoxFs,
-        host_id: &HostId,
-        trees: &[Tree],
-        tmpfs: &[PlannedTmpfs],
         task_files: i32,
+        extra: &mut ExtraDescriptors,
     ) -> Result<ChildPlan, SetupFailure> {
-        debug_assert_eq!(fs.tenant(), host_id.id());
         plan::build(&PlanInput {
-            profile: &self.profile,
+            filter: &self.profile.filter,
             init_filter: &self.init_filter,
             root: &self.layout,
             argv: &spec.argv,
             env: &spec.env,
             workdir: &c_string(spec.workdir.as_os_str()),
             limits: &spec.limits,
-            host_id: host_id.id(),
+            host_id: fs.tenant(),
             user_namespace: self.user_namespace,
             task_files,
             mountpoint: &self.mountpoint,
             last_capability: self.last_capability,
-            trees,
-            tmpfs,
+            trees: &self.trees(spec, fs, extra)?,
+            tmpfs: &planned_tmpfs(spec, fs)?,
             overlay: matches!(spec.workspace, WorkspaceFill::Overlay { .. }),
         })
     }

@@ -344,9 +344,8 @@ impl Loop {
     ) -> io::Result<()> {
         self.listen(parts)?;
         for capture in [&mut parts.stdout, &mut parts.stderr] {
-            if capture.drain(sink)? == Progress::Overflowed && self.observed.cut.is_none() {
-                self.observed.cut = Some((Cut::Output, Instant::now()));
-            }
+            let progress = capture.drain(sink)?;
+            self.captured(progress);
         }
         Ok(())
     }

@@ -13,11 +13,10 @@ use crate::base::cancel::CancelToken;
 use crate::base::deadline::Deadline;
 use crate::base::slots::{SlotGuard, Slots};
 use crate::executor::{Job, Sandboxed};
-use crate::lang::{FileToWrite, files_for};
+use crate::lang::{FileToWrite, Language, files_for};
 use crate::sandbox::HostId;
-pub use crate::spec::Watch;
 use crate::spec::{
-    Limits, NotStarted, OutputSink, RunReport, RunSpec, SetupFailure, StdinSource, WorkspaceFill,
+    Limits, OutputSink, RunReport, RunSpec, SetupFailure, StdinSource, Watch, WorkspaceFill,
 };
 
 /// Why a check gave no report.
@@ -85,9 +84,9 @@ struct Live {
 pub struct AdmittedCheck {
     runner: Arc<CheckRunner>,
     slot: SlotGuard,
-    request: CheckRequest,
     workspace: PathBuf,
-    command: CString,
+    files: Vec<FileToWrite>,
+    spec: RunSpec,
     admitted: Instant,
 }
 
@@ -117,11 +116,12 @@ impl CheckRunner {
         if self.is_draining() {
             return Err(CheckError::Draining);
         }
+        let CheckRequest { lang_slug, solution_text, checker_text, asserts, timeout } = request;
         let language = self
             .languages
-            .get(&request.lang_slug)
+            .get(&lang_slug)
             .ok_or_else(|| CheckError::Invalid("unsupported lang_slug".to_owned()))?;
-        files_for(language, "", request.checker_text.as_deref(), None)
+        let files = files_for(language, solution_text, checker_text, asserts)
             .map_err(|error| CheckError::Invalid(error.to_string()))?;
         let (workspace, command) =
             self.languages.command(language).map_err(CheckError::LanguageUnavailable)?;
@@ -131,11 +131,30 @@ impl CheckRunner {
         Ok(AdmittedCheck {
             runner: Arc::clone(self),
             slot,
-            request,
             workspace,
-            command,
+            files,
+            spec: self.spec(language, command, timeout),
             admitted: Instant::now(),
         })
+    }
+
+    /// What a check executes in its copy of the workspace.
+    fn spec(&self, language: &Language, command: CString, timeout: Duration) -> RunSpec {
+        let CheckSettings { limits, passed_env, .. } = &self.settings;
+        let mut limits = limits.clone().with_wall(timeout);
+        limits.memory_bytes_max =
+            limits.memory_bytes_max.max(language.memory_bytes_max.unwrap_or(0));
+        limits.disk_bytes_max = limits.disk_bytes_max.max(language.disk_bytes_max.unwrap_or(0));
+        RunSpec {
+            argv: vec![c"sh".to_owned(), c"-c".to_owned(), command],
+            env: environment(Some(language), passed_env),
+            workdir: "/workspace".into(),
+            stdin: StdinSource::Null,
+            limits,
+            workspace: WorkspaceFill::Own,
+            binds: Vec::new(),
+            tmpfs: Vec::new(),
+        }
     }
 
     /// Refuses new runs from now on.
@@ -160,6 +179,15 @@ impl CheckRunner {
         self.slots.wait_idle(deadline)
     }
 
+    /// Has `cancel` end the run in `slot` when all are to end.
+    fn enlist(&self, slot: usize, cancel: &CancelToken) {
+        let mut live = self.live();
+        if live.ended {
+            cancel.cancel();
+        }
+        live.tokens.insert(slot, cancel.clone());
+    }
+
     fn live(&self) -> MutexGuard<'_, Live> {
         self.live.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -172,68 +200,21 @@ impl AdmittedCheck {
         watch: &Watch,
         sink: Option<Box<dyn OutputSink>>,
     ) -> Result<CheckReport, CheckError> {
-        let queued = self.admitted.elapsed();
-        let index = self.slot.index();
-        {
-            let mut live = self.runner.live();
-            if live.ended {
-                watch.cancel.cancel();
-            }
-            live.tokens.insert(index, watch.cancel.clone());
-        }
-        let report = self.run_in_slot(watch, sink);
-        self.runner.live().tokens.remove(&index);
-        match report {
-            Ok(run) => Ok(CheckReport { run, queued }),
-            Err(error) => Err(error),
-        }
-    }
-
-    fn run_in_slot(
-        &self,
-        watch: &Watch,
-        sink: Option<Box<dyn OutputSink>>,
-    ) -> Result<RunReport, CheckError> {
-        let runner = &self.runner;
-        let no_slot =
+        let Self { runner, slot, workspace, files, spec, admitted } = self;
+        let queued = admitted.elapsed();
+        let no_host_id =
             || CheckError::Sandbox(SetupFailure::from_words("host uid", "none for this slot"));
-        let host_id = runner.host_ids.get(self.slot.index()).ok_or_else(no_slot)?;
-        let request = &self.request;
-        let language = runner
-            .languages
-            .get(&request.lang_slug)
-            .ok_or_else(|| CheckError::Invalid("unsupported lang_slug".to_owned()))?;
-        let files = files_for(
-            language,
-            &request.solution_text,
-            request.checker_text.as_deref(),
-            request.asserts.as_deref(),
-        )
-        .map_err(|error| CheckError::Invalid(error.to_string()))?;
+        let host_id = runner.host_ids.get(slot.index()).ok_or_else(no_host_id)?;
         let files: Vec<_> = files
             .iter()
-            .map(|FileToWrite { path, contents }| (*path, contents.as_bytes()))
+            .map(|FileToWrite { path, contents }| (path, contents.as_bytes()))
             .collect();
-        let mut limits = runner.settings.limits.clone().with_wall(request.timeout);
-        limits.memory_bytes_max =
-            limits.memory_bytes_max.max(language.memory_bytes_max.unwrap_or(0));
-        limits.disk_bytes_max = limits.disk_bytes_max.max(language.disk_bytes_max.unwrap_or(0));
-        let spec = RunSpec {
-            argv: vec![c"sh".to_owned(), c"-c".to_owned(), self.command.clone()],
-            env: environment(Some(language), &runner.settings.passed_env),
-            workdir: "/workspace".into(),
-            stdin: StdinSource::Null,
-            limits,
-            workspace: WorkspaceFill::Own,
-            binds: Vec::new(),
-            tmpfs: Vec::new(),
-        };
-        let job = Job { template: Some(&self.workspace), files: &files, spec };
-        runner.executor.run(job, host_id, watch, sink).map_err(|error| match error {
-            NotStarted::Setup(failure) => CheckError::Sandbox(failure),
-            NotStarted::Exec { errno } => {
-                CheckError::Sandbox(SetupFailure::from_errno("exec sh", errno))
-            }
-        })
+        let job = Job { template: Some(&workspace), files: &files, spec };
+        runner.enlist(slot.index(), &watch.cancel);
+        let report = runner.executor.run(job, host_id, watch, sink);
+        // While the slot is still ours: the next run in it has a token of its own.
+        runner.live().tokens.remove(&slot.index());
+        let run = report.map_err(|why| CheckError::Sandbox(why.into_failure("exec sh")))?;
+        Ok(CheckReport { run, queued })
     }
 }

@@ -1,13 +1,13 @@
 //! The vocabulary every layer shares: what to run, within which limits, and how it ended.
 
-pub mod captured;
-pub mod enforced;
-pub mod limits;
-pub mod outcome;
-pub mod output;
-pub mod report;
-pub mod run_spec;
-pub mod watch;
+mod captured;
+mod enforced;
+mod limits;
+mod outcome;
+mod output;
+mod report;
+mod run_spec;
+mod watch;
 
 pub use captured::CapturedStream;
 pub use enforced::Enforced;

@@ -112,6 +112,16 @@ pub enum NotStarted {
     },
 }
 
+impl NotStarted {
+    /// The failure of a box whose program is ours too; `exec_step` names its start.
+    pub fn into_failure(self, exec_step: &str) -> SetupFailure {
+        match self {
+            Self::Setup(failure) => failure,
+            Self::Exec { errno } => SetupFailure::from_errno(exec_step, errno),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -131,5 +141,13 @@ mod tests {
             SetupFailure::from_errno("mount /proc", libc::EPERM).to_string(),
             "sandbox: mount /proc: EPERM"
         );
+    }
+
+    #[test]
+    fn a_program_of_our_own_that_does_not_start_is_a_step_that_failed() {
+        let setup = SetupFailure::from_errno("mount /proc", libc::EPERM);
+        assert_eq!(NotStarted::from(setup.clone()).into_failure("exec sh"), setup);
+        let exec = NotStarted::Exec { errno: libc::ENOENT };
+        assert_eq!(exec.into_failure("exec sh").to_string(), "sandbox: exec sh: ENOENT");
     }
 }

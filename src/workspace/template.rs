@@ -1,9 +1,8 @@
 //! What a workspace's template holds, learnt once, and how workspaces are to be filled from it.
 
 use std::ffi::CStr;
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use nix::errno::Errno;
 use nix::fcntl::{AtFlags, OFlag, open};
@@ -40,23 +39,14 @@ pub enum Owners {
 /// What a template held when it was scanned, `.git` left out.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Template {
-    /// The directory.
-    pub path: PathBuf,
     /// Regular files and symbolic links.
     pub files: u64,
     /// Directories, the template itself not counted.
     pub directories: u64,
-    /// Fifos, sockets, devices and mount points, which a copy leaves out.
-    pub specials: u64,
     /// The sizes of the regular files.
     pub bytes: u64,
     /// Who owns them, the template itself included.
     pub owners: Owners,
-    /// Changes when an entry appears, vanishes, is renamed or replaced, or changes its size,
-    /// mode, owner or time. It misses a change of contents that keeps the size and falls
-    /// into the tick of the file system's clock in which the file last changed, contents
-    /// below a mount point, and `.git`. Only to be compared within one process.
-    pub fingerprint: u64,
 }
 
 impl Template {
@@ -74,10 +64,10 @@ impl Template {
     /// As [`Template::scan`].
     pub fn scan_within(path: &Path, limits: &TreeLimits) -> Result<Self, WorkspaceError> {
         let (root, stat) = open_root(path).during("open").map_err(|fault| fault.at(path))?;
-        let mut walk = Walk::to_read(root.as_fd(), limits.entries_max)
+        let mut walk = Walk::over(root.as_fd(), limits.entries_max)
             .during("list")
             .map_err(|fault| fault.at(path))?;
-        let mut scan = Scan::new(path, &stat, limits);
+        let mut scan = Scan::new(&stat, limits);
         while let Some(event) = walk.advance()? {
             scan.take(&walk, &event)?;
         }
@@ -104,35 +94,24 @@ fn open_root(path: &Path) -> Result<(OwnedFd, FileStat), Errno> {
 struct Scan {
     template: Template,
     budget: Budget,
-    hasher: DefaultHasher,
 }
 
 impl Scan {
-    fn new(path: &Path, root: &FileStat, limits: &TreeLimits) -> Self {
-        let template = Template {
-            path: path.to_owned(),
-            files: 0,
-            directories: 0,
-            specials: 0,
-            bytes: 0,
-            owners: Owners::One(Owner::of(root)),
-            fingerprint: 0,
-        };
-        let mut scan =
-            Self { template, budget: Budget::new(*limits), hasher: DefaultHasher::new() };
-        scan.note(c".", 0, root);
-        scan
+    fn new(root: &FileStat, limits: &TreeLimits) -> Self {
+        let template =
+            Template { files: 0, directories: 0, bytes: 0, owners: Owners::One(Owner::of(root)) };
+        Self { template, budget: Budget::new(*limits) }
     }
 
     fn finish(self) -> Template {
-        Template { bytes: self.budget.bytes(), fingerprint: self.hasher.finish(), ..self.template }
+        Template { bytes: self.budget.bytes(), ..self.template }
     }
 
     fn take(&mut self, walk: &Walk<'_>, event: &Event) -> Result<(), WorkspaceError> {
         match event {
             Event::Leave { .. } => Ok(()),
-            Event::Enter { name, stat } => {
-                self.directory(walk, name, stat).map_err(|fault| fault.at(walk.path()))
+            Event::Enter { stat, .. } => {
+                self.directory(walk, stat).map_err(|fault| fault.at(walk.path()))
             }
             Event::Entry { name, kind } => self
                 .entry(walk, name, *kind)
@@ -143,10 +122,10 @@ impl Scan {
         }
     }
 
-    fn directory(&mut self, walk: &Walk<'_>, name: &CStr, stat: &FileStat) -> Result<(), Fault> {
+    fn directory(&mut self, walk: &Walk<'_>, stat: &FileStat) -> Result<(), Fault> {
         self.budget.take_entry(walk.depth())?;
         self.template.directories += 1;
-        self.note(name, walk.depth(), stat);
+        self.note_owner(stat);
         Ok(())
     }
 
@@ -154,38 +133,30 @@ impl Scan {
         self.budget.take_entry(walk.depth())?;
         let stat = fstatat(walk.directory(), name, AtFlags::AT_SYMLINK_NOFOLLOW).during("stat")?;
         match kind {
-            Kind::Special => self.template.specials += 1,
+            Kind::Special => {}
             Kind::Symlink => self.template.files += 1,
             Kind::Regular => {
                 self.template.files += 1;
                 self.budget.take_bytes(u64::try_from(stat.st_size).unwrap_or(0))?;
             }
         }
-        self.note(name, walk.depth(), &stat);
+        self.note_owner(&stat);
         Ok(())
     }
 
     fn unopened(&mut self, walk: &Walk<'_>, errno: Errno) -> Result<(), Fault> {
         self.budget.take_entry(walk.depth())?;
         match errno {
-            Errno::EXDEV => {
-                self.template.specials += 1;
-                Ok(())
-            }
+            // A mount point, which a copy leaves out.
+            Errno::EXDEV => Ok(()),
             _ => Err(errno).during("open"),
         }
     }
 
-    /// Adds an entry to the owners and the fingerprint. Its place is told by the order of the
-    /// walk and the depth.
-    fn note(&mut self, name: &CStr, depth: usize, stat: &FileStat) {
+    fn note_owner(&mut self, stat: &FileStat) {
         if self.template.owners != Owners::One(Owner::of(stat)) {
             self.template.owners = Owners::Several;
         }
-        (name, depth, stat.st_dev, stat.st_ino, stat.st_mode).hash(&mut self.hasher);
-        (stat.st_uid, stat.st_gid, stat.st_size).hash(&mut self.hasher);
-        (stat.st_mtime, stat.st_mtime_nsec).hash(&mut self.hasher);
-        (stat.st_ctime, stat.st_ctime_nsec).hash(&mut self.hasher);
     }
 }
 
@@ -194,14 +165,11 @@ mod tests {
     use std::fs;
     use std::os::unix::fs::{MetadataExt, chown, symlink};
 
-    use nix::sys::stat::futimens;
-    use nix::sys::time::TimeSpec;
     use nix::unistd::mkfifo;
     use tempfile::tempdir;
 
     use super::*;
     use crate::workspace::budget::TreeLimit;
-    use crate::workspace::testing::chmod;
 
     #[test]
     fn a_scan_counts_what_a_copy_would_hold() {
@@ -212,7 +180,7 @@ mod tests {
         symlink("Makefile", place.path().join("link")).unwrap();
         mkfifo(&place.path().join("fifo"), Mode::S_IRWXU).unwrap();
         let template = Template::scan(place.path()).unwrap();
-        assert_eq!((template.files, template.directories, template.specials), (3, 1, 1));
+        assert_eq!((template.files, template.directories), (3, 1));
         assert_eq!(template.bytes, 8);
         assert_eq!(template.fill(), Fill::Copy);
         assert_eq!(Template::scan(place.path()).unwrap(), template);
@@ -230,46 +198,9 @@ mod tests {
     }
 
     #[test]
-    fn every_kind_of_change_shows_in_the_fingerprint() {
-        let place = tempdir().unwrap();
-        let at = |name: &str| place.path().join(name);
-        fs::create_dir(at("folder")).unwrap();
-        fs::write(at("folder/file"), "1234").unwrap();
-        let touch = |seconds| {
-            let time = TimeSpec::new(seconds, 0);
-            futimens(fs::File::open(at("folder/file")).unwrap(), &time, &time).unwrap();
-        };
-        touch(1);
-        let changes: [(&str, &dyn Fn()); 8] = [
-            ("time", &|| touch(2)),
-            ("size", &|| fs::write(at("folder/file"), "12345").unwrap()),
-            ("mode", &|| chmod(&at("folder/file"), 0o600)),
-            ("owner", &|| chown(at("folder/file"), Some(7), None).unwrap()),
-            ("name", &|| fs::rename(at("folder/file"), at("folder/renamed")).unwrap()),
-            ("place", &|| fs::rename(at("folder/renamed"), at("renamed")).unwrap()),
-            ("new", &|| fs::write(at("folder/new"), "").unwrap()),
-            ("gone", &|| fs::remove_file(at("folder/new")).unwrap()),
-        ];
-        let mut seen = vec![Template::scan(place.path()).unwrap().fingerprint];
-        for (change, apply) in changes {
-            apply();
-            let fingerprint = Template::scan(place.path()).unwrap().fingerprint;
-            assert!(!seen.contains(&fingerprint), "{change}");
-            seen.push(fingerprint);
-        }
-    }
-
-    #[test]
     fn small_templates_are_copied_and_all_others_covered() {
-        let small = Template {
-            path: PathBuf::new(),
-            files: 20,
-            directories: 20,
-            specials: 0,
-            bytes: 256 * 1024,
-            owners: Owners::Several,
-            fingerprint: 0,
-        };
+        let small =
+            Template { files: 20, directories: 20, bytes: 256 * 1024, owners: Owners::Several };
         let table = [
             (small.clone(), Fill::Copy),
             (Template { files: 21, ..small.clone() }, Fill::Overlay),

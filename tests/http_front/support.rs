@@ -13,8 +13,10 @@ use cofferdam::base::slots::Slots;
 use cofferdam::config::OnDisconnect;
 use cofferdam::http::{Checks, HttpLimits, HttpSettings, RunCheck, Server, ShutdownHandle};
 use cofferdam::service::check_request::CheckRequest;
-use cofferdam::service::check_run::{CheckError, CheckReport, Watch};
-use cofferdam::spec::{CapturedStream, Enforced, Outcome, OutputSink, RunReport, Timings, Usage};
+use cofferdam::service::check_run::{CheckError, CheckReport};
+use cofferdam::spec::{
+    CapturedStream, Enforced, Outcome, OutputSink, RunReport, Timings, Usage, Watch,
+};
 
 /// What a scripted run does: the test's closure in the place of a sandbox.
 pub type Script = dyn Fn(&CheckRequest, Watch, Option<Box<dyn OutputSink>>) -> Result<CheckReport, CheckError>

@@ -19,7 +19,7 @@ fn plan(user_namespace: bool) -> ChildPlan {
     let profile = Profile::builtin("default").unwrap();
     let root = layout(&profile);
     build(&PlanInput {
-        profile: &profile,
+        filter: &profile.filter,
         init_filter: &Profile::builtin("init").unwrap().filter,
         root: &root,
         argv: &[c"make".to_owned(), c"test".to_owned()],

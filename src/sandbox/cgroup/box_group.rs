@@ -141,7 +141,8 @@ impl BoxGroup {
     }
 
     /// The processes in the box, as numbered in our own process namespace.
-    pub fn procs(&self) -> Result<Vec<i32>, CgroupError> {
+    #[cfg(test)]
+    pub(super) fn processes(&self) -> Result<Vec<i32>, CgroupError> {
         let directory = self.directory_for(Control::Kill);
         let directory = directory.or_else(|| Some(&self.groups.first()?.directory));
         directory.map_or_else(|| Ok(Vec::new()), Directory::processes)

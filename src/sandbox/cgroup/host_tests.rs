@@ -136,7 +136,7 @@ fn processes_over_the_limit_are_refused_and_counted() {
         let usage = made.usage();
         assert_eq!(usage.processes_peak, Some(4), "{usage:?}");
         assert!(usage.processes_refused >= 1, "{usage:?}");
-        assert_eq!(made.procs().unwrap().len(), 4);
+        assert_eq!(made.processes().unwrap().len(), 4);
         assert!(made.kill().unwrap());
         close(tree, made);
     }
@@ -190,7 +190,7 @@ fn a_kill_reaches_what_has_left_its_session_and_what_keeps_forking() {
         let forks = "trap '' TERM; echo in; while :; do setsid sh -c 'sleep 0.01' & done 2>&1";
         let mut child = spawn_in(&made, &format!("sleep 600 & {forks}"));
         wait_for_output(&mut child);
-        assert!(made.procs().unwrap().len() >= 2);
+        assert!(made.processes().unwrap().len() >= 2);
         // The shell gives up when a fork is refused; either way all must go.
         assert!(made.kill().unwrap());
         let _ = child.wait().unwrap();

@@ -134,5 +134,4 @@ fn unescape(field: &str) -> PathBuf {
 }
 
 #[cfg(test)]
-#[path = "layout_tests.rs"]
 mod tests;

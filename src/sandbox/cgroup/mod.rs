@@ -33,8 +33,7 @@ mod shared_v1_tests;
 mod unified_tests;
 
 pub use box_group::BoxGroup;
-pub use control::{CgroupSupport, CgroupVersion, ControlSupport};
-pub use directory::CgroupError;
-pub use sweep::{Swept, sweep};
+pub use control::{CgroupVersion, ControlSupport};
+pub use sweep::sweep;
 pub use tree::CgroupTree;
-pub use usage::{GroupUsage, MemoryPeak};
+pub use usage::GroupUsage;

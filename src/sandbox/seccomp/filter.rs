@@ -1,7 +1,5 @@
 //! The compiled form of a filter: the kernel's `sock_filter` instructions as plain values.
 
-use nix::errno::Errno;
-
 use super::rules::Action;
 
 /// The most instructions the kernel takes in one filter (`BPF_MAXINSNS`).
@@ -31,12 +29,8 @@ pub mod code {
     pub const JUMP: u16 = 0x05;
     /// Compare A == `k`.
     pub const JUMP_IF_EQUAL: u16 = 0x15;
-    /// Compare A > `k`, unsigned.
-    pub const JUMP_IF_GREATER: u16 = 0x25;
     /// Compare A >= `k`, unsigned.
     pub const JUMP_IF_GREATER_OR_EQUAL: u16 = 0x35;
-    /// Compare A & `k` != 0.
-    pub const JUMP_IF_ANY_BIT: u16 = 0x45;
     /// End with verdict `k`.
     pub const RETURN: u16 = 0x06;
 }
@@ -74,7 +68,6 @@ pub(super) fn halves(whole: u64) -> [u32; 2] {
 /// The verdicts a filter returns; the kernel's `SECCOMP_RET_*`.
 const ALLOW: u32 = 0x7fff_0000;
 const ERRNO: u32 = 0x0005_0000;
-const ERRNO_BITS: u32 = 0x0000_ffff;
 const KILL_PROCESS: u32 = 0x8000_0000;
 
 impl Action {
@@ -86,23 +79,12 @@ impl Action {
             Self::KillProcess => KILL_PROCESS,
         }
     }
-
-    /// The action behind a value a filter returned, if it is one of ours.
-    pub fn from_verdict(verdict: u32) -> Option<Self> {
-        match verdict & !ERRNO_BITS {
-            ERRNO => {
-                let number = i32::try_from(verdict & ERRNO_BITS).ok()?;
-                Some(Self::Errno(Errno::from_raw(number)))
-            }
-            _ if verdict == ALLOW => Some(Self::Allow),
-            _ if verdict == KILL_PROCESS => Some(Self::KillProcess),
-            _ => None,
-        }
-    }
 }
 
 #[cfg(test)]
 mod tests {
+    use nix::errno::Errno;
+
     use super::*;
 
     #[test]
@@ -120,15 +102,13 @@ mod tests {
     }
 
     #[test]
-    fn verdicts_are_the_kernels_and_read_back() {
+    fn verdicts_are_the_kernels() {
         for (action, verdict) in [
             (Action::Allow, libc::SECCOMP_RET_ALLOW),
             (Action::Errno(Errno::ENOSYS), libc::SECCOMP_RET_ERRNO | 38),
             (Action::KillProcess, libc::SECCOMP_RET_KILL_PROCESS),
         ] {
             assert_eq!(action.verdict(), verdict);
-            assert_eq!(Action::from_verdict(verdict), Some(action));
         }
-        assert_eq!(Action::from_verdict(libc::SECCOMP_RET_TRACE), None);
     }
 }

@@ -1,7 +1,13 @@
 //! Runs a filter over one system call, as the kernel would, without the kernel.
 
+use nix::errno::Errno;
+
 use super::filter::{Filter, Instruction, code, halves};
 use super::rules::Action;
+
+/// Comparisons that other compilers make and ours does not: A > `k`, and A & `k` != 0.
+const JUMP_IF_GREATER: u16 = 0x25;
+const JUMP_IF_ANY_BIT: u16 = 0x45;
 
 /// What the kernel shows a filter of a call: `struct seccomp_data`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -52,14 +58,26 @@ pub fn decide(filter: &Filter, data: &SeccompData) -> Result<Action, Malformed> 
                 skip(&mut rest, usize::try_from(k).map_err(|_| Malformed::End)?);
                 continue;
             }
-            code::RETURN => return Action::from_verdict(k).ok_or(Malformed::Verdict(k)),
+            code::RETURN => return action_of(k).ok_or(Malformed::Verdict(k)),
             code::JUMP_IF_EQUAL => word == k,
-            code::JUMP_IF_GREATER => word > k,
+            JUMP_IF_GREATER => word > k,
             code::JUMP_IF_GREATER_OR_EQUAL => word >= k,
-            code::JUMP_IF_ANY_BIT => word & k != 0,
+            JUMP_IF_ANY_BIT => word & k != 0,
             other => return Err(Malformed::Operation(other)),
         };
         skip(&mut rest, usize::from(if holds { jt } else { jf }));
+    }
+}
+
+/// The action behind a verdict, if it is one of ours; by libc's numbers, so that
+/// the compiler's own are held to them.
+fn action_of(verdict: u32) -> Option<Action> {
+    let data = verdict & libc::SECCOMP_RET_DATA;
+    match verdict & !libc::SECCOMP_RET_DATA {
+        libc::SECCOMP_RET_ERRNO => Some(Action::Errno(Errno::from_raw(data.cast_signed()))),
+        libc::SECCOMP_RET_ALLOW if data == 0 => Some(Action::Allow),
+        libc::SECCOMP_RET_KILL_PROCESS if data == 0 => Some(Action::KillProcess),
+        _ => None,
     }
 }
 
@@ -131,12 +149,12 @@ mod tests {
         let table = [
             (code::JUMP_IF_EQUAL, 7, true),
             (code::JUMP_IF_EQUAL, 8, false),
-            (code::JUMP_IF_GREATER, 6, true),
-            (code::JUMP_IF_GREATER, 7, false),
+            (JUMP_IF_GREATER, 6, true),
+            (JUMP_IF_GREATER, 7, false),
             (code::JUMP_IF_GREATER_OR_EQUAL, 7, true),
             (code::JUMP_IF_GREATER_OR_EQUAL, 8, false),
-            (code::JUMP_IF_ANY_BIT, 9, true),
-            (code::JUMP_IF_ANY_BIT, 8, false),
+            (JUMP_IF_ANY_BIT, 9, true),
+            (JUMP_IF_ANY_BIT, 8, false),
         ];
         for (comparison, k, holds) in table {
             let program = [
@@ -157,5 +175,7 @@ mod tests {
         assert_eq!(run(&[(code::JUMP, 0, 0, 9)]), Err(Malformed::End));
         assert_eq!(run(&[(0xffff, 0, 0, 0)]), Err(Malformed::Operation(0xffff)));
         assert_eq!(run(&[(code::RETURN, 0, 0, 1)]), Err(Malformed::Verdict(1)));
+        let trace = libc::SECCOMP_RET_TRACE;
+        assert_eq!(run(&[(code::RETURN, 0, 0, trace)]), Err(Malformed::Verdict(trace)));
     }
 }
