@@ -55,7 +55,7 @@ pub fn copy_tree(
 ) -> Result<Copied, WorkspaceError> {
     let root = fstat(source).during("stat").map_err(|fault| fault.at("."))?;
     let mut walk =
-        Walk::over(source, limits.entries_max).during("list").map_err(|fault| fault.at("."))?;
+        Walk::to_read(source, limits.entries_max).during("list").map_err(|fault| fault.at("."))?;
     let mut copy = Copy::new(target, owner, limits);
     while let Some(event) = walk.advance()? {
         copy.take(&walk, &event)?;

@@ -1,4 +1,4 @@
-//! Directories a run works in: looking at, filling and writing into them; never processes.
+//! Directories a run works in: filling, writing into, and removing them; never processes.
 //!
 //! Every access is relative to a directory descriptor and resolved one name at a time without
 //! links, so nothing a tenant left in a tree leads out of it. A tree is only ever walked with a
@@ -11,6 +11,7 @@ mod descent;
 mod error;
 mod owner;
 mod put;
+mod remove;
 mod status;
 mod template;
 #[cfg(test)]
@@ -19,9 +20,10 @@ mod testing;
 mod tests;
 mod walk;
 
-pub use budget::TreeLimits;
-pub use copy::copy_tree;
+pub use budget::{TreeLimit, TreeLimits};
+pub use copy::{Copied, copy_tree};
 pub use error::WorkspaceError;
 pub use owner::Owner;
 pub use put::{put, put_over_template};
+pub use remove::{Removed, remove_tree};
 pub use template::{Fill, Owners, Template};

@@ -64,7 +64,7 @@ impl Template {
     /// As [`Template::scan`].
     pub fn scan_within(path: &Path, limits: &TreeLimits) -> Result<Self, WorkspaceError> {
         let (root, stat) = open_root(path).during("open").map_err(|fault| fault.at(path))?;
-        let mut walk = Walk::over(root.as_fd(), limits.entries_max)
+        let mut walk = Walk::to_read(root.as_fd(), limits.entries_max)
             .during("list")
             .map_err(|fault| fault.at(path))?;
         let mut scan = Scan::new(&stat, limits);

@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use nix::fcntl::{OFlag, open};
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
-use nix::sys::resource::{Resource, setrlimit};
 use nix::sys::stat::{Mode, mkdirat};
 
 use super::beneath;
@@ -114,15 +114,31 @@ pub(super) fn mount_tmpfs(point: &Path) {
     mount(None::<&str>, point, Some("tmpfs"), MsFlags::empty(), Some("size=1m")).unwrap();
 }
 
-/// Runs `body` of the test called `name` in a process of its own, which may have at most
-/// `descriptors_max` files open.
-pub(super) fn in_own_process(name: &str, descriptors_max: u64, body: impl FnOnce()) {
+/// What a test changes for the process it runs in.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum OwnProcess {
+    /// At most this many open descriptors.
+    Descriptors(u64),
+    /// No privilege: the tenant's ids.
+    Unprivileged,
+}
+
+/// Runs `body` of the test called `name` in a process of its own, changed as `own` says.
+pub(super) fn in_own_process(name: &str, own: OwnProcess, body: impl FnOnce()) {
     if std::env::var_os(OWN_PROCESS).is_some() {
-        setrlimit(Resource::RLIMIT_NOFILE, descriptors_max, descriptors_max).unwrap();
+        if let OwnProcess::Descriptors(max) = own {
+            use nix::sys::resource::{Resource, setrlimit};
+            setrlimit(Resource::RLIMIT_NOFILE, max, max).unwrap();
+        }
         return body();
     }
+    // The magic link works for a user who may not look into the build directory.
     let mut command = Command::new("/proc/self/exe");
-    let output = command.args([name, "--exact"]).env(OWN_PROCESS, "1").output().unwrap();
+    command.args([name, "--exact"]).env(OWN_PROCESS, "1").current_dir("/");
+    if let OwnProcess::Unprivileged = own {
+        command.uid(TENANT.uid).gid(TENANT.gid);
+    }
+    let output = command.output().unwrap();
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success() && said.contains("1 passed"), "{said}");
 }

@@ -15,40 +15,67 @@ use proptest::test_runner::Config;
 use tempfile::tempdir;
 
 use super::testing::{
-    TENANT, chmod, depth, directory, entry, in_own_mounts, in_own_process, make_deep, mount_tmpfs,
-    picture,
+    OwnProcess, TENANT, chmod, depth, directory, entry, in_own_mounts, in_own_process, make_deep,
+    mount_tmpfs, picture,
 };
-use super::{Template, TreeLimits, WorkspaceError, copy_tree, put, put_over_template};
+use super::{
+    Removed, Template, TreeLimits, WorkspaceError, copy_tree, put, put_over_template, remove_tree,
+};
 use crate::base::rel_path::RelPath;
 
-fn copy(source: &Path, target: &Path) -> super::copy::Copied {
+fn copy(source: &Path, target: &Path) -> super::Copied {
     fs::create_dir(target).unwrap();
     let limits = TreeLimits::default();
     copy_tree(directory(source).as_fd(), directory(target).as_fd(), TENANT, &limits).unwrap()
 }
 
-#[test]
-fn a_tree_20000_levels_deep_needs_few_descriptors_and_no_stack() {
-    let name = "workspace::tests::a_tree_20000_levels_deep_needs_few_descriptors_and_no_stack";
-    in_own_process(name, 64, || {
-        let place = tempdir().unwrap();
-        let (source, target) = (place.path().join("source"), place.path().join("target"));
-        let root = place.path().to_owned();
-        in_own_mounts(move || {
-            // Where workspaces lie; its end is that of the trees, which are too deep to remove.
-            mount_tmpfs(&root);
-            fs::create_dir(&source).unwrap();
-            let levels = 20_000;
-            make_deep(&source, levels);
-            assert_eq!(Template::scan(&source).unwrap().directories, levels as u64);
-            assert_eq!(copy(&source, &target).files, 1);
-            assert_eq!(depth(&target), (levels, true));
-        });
-    });
+fn remove(parent: &Path, name: &str) -> Removed {
+    remove_tree(directory(parent).as_fd(), OsStr::new(name)).unwrap()
+}
+
+fn a_deep_tree_comes_and_goes(place: &Path, levels: usize) {
+    let (source, target) = (place.join("source"), place.join("target"));
+    fs::create_dir(&source).unwrap();
+    make_deep(&source, levels);
+    let template = Template::scan(&source).unwrap();
+    assert_eq!(template.directories, levels as u64);
+    assert_eq!(copy(&source, &target).files, 1);
+    assert_eq!(depth(&target), (levels, true));
+    for name in ["source", "target"] {
+        let whole = Removed { removed: levels as u64 + 2, left: 0 };
+        assert_eq!(remove(place, name), whole);
+    }
+    assert_eq!(fs::read_dir(place).unwrap().count(), 0);
 }
 
 #[test]
-fn any_name_the_kernel_takes_is_copied() {
+fn a_tree_3000_levels_deep_needs_few_descriptors() {
+    in_own_process(
+        "workspace::tests::a_tree_3000_levels_deep_needs_few_descriptors",
+        OwnProcess::Descriptors(64),
+        || a_deep_tree_comes_and_goes(tempdir().unwrap().path(), 3_000),
+    );
+}
+
+#[test]
+fn a_tree_20000_levels_deep_needs_few_descriptors_and_no_stack() {
+    in_own_process(
+        "workspace::tests::a_tree_20000_levels_deep_needs_few_descriptors_and_no_stack",
+        OwnProcess::Descriptors(64),
+        || {
+            let place = tempdir().unwrap();
+            let root = place.path().to_owned();
+            in_own_mounts(move || {
+                // Where workspaces lie; a disk would take seconds to note 40,000 directories.
+                mount_tmpfs(&root);
+                a_deep_tree_comes_and_goes(&root, 20_000);
+            });
+        },
+    );
+}
+
+#[test]
+fn any_name_the_kernel_takes_is_copied_and_removed() {
     let place = tempdir().unwrap();
     let source = place.path().join("source");
     fs::create_dir(&source).unwrap();
@@ -65,6 +92,8 @@ fn any_name_the_kernel_takes_is_copied() {
         let copied = place.path().join("target").join(name).join(name);
         assert_eq!(fs::read(copied).unwrap(), name.as_bytes());
     }
+    assert_eq!(remove(place.path(), "target"), Removed { removed: 15, left: 0 });
+    assert_eq!(remove(place.path(), "source"), Removed { removed: 15, left: 0 });
 }
 
 #[test]
@@ -87,6 +116,9 @@ fn links_out_of_the_tree_are_never_followed() {
     assert_eq!(copy(&source, &target).files, 4);
     assert_eq!(fs::read_link(target.join("relative")).unwrap(), Path::new("../outside"));
     assert_eq!(entry(&target.join("file")).owner, TENANT);
+    assert_eq!(remove(place.path(), "target"), Removed { removed: 5, left: 0 });
+    symlink(&outside, place.path().join("alias")).unwrap();
+    assert_eq!(remove(place.path(), "alias"), Removed { removed: 1, left: 0 });
     assert_eq!(picture(&outside), before);
 }
 
@@ -194,7 +226,7 @@ proptest! {
     #![proptest_config(Config { cases: 48, failure_persistence: None, ..Config::default() })]
 
     #[test]
-    fn a_copy_equals_its_source(
+    fn a_copy_equals_its_source_and_its_removal_leaves_nothing(
         nodes in btree_map(name(), node(), 0..6),
     ) {
         let place = tempdir().unwrap();
@@ -214,7 +246,11 @@ proptest! {
                 entry.mode |= 0o700;
             }
         }
+        let actual = picture(&target);
         prop_assert_eq!(copied.skipped, 0);
-        prop_assert_eq!(picture(&target), expected);
+        prop_assert_eq!(&actual, &expected);
+        let whole = Removed { removed: actual.len() as u64 + 1, left: 0 };
+        prop_assert_eq!(remove(place.path(), "target"), whole);
+        prop_assert!(!target.exists());
     }
 }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use nix::dir::{Dir, Type};
 use nix::errno::Errno;
 use nix::fcntl::{AtFlags, OFlag};
-use nix::sys::stat::{FileStat, Mode, SFlag, fstat, fstatat};
+use nix::sys::stat::{FchmodatFlags, FileStat, Mode, SFlag, fchmod, fchmodat, fstat, fstatat};
 
 use super::beneath;
 use super::descent::Descent;
@@ -17,6 +17,8 @@ use super::status;
 
 /// Bytes of a path put into an error: deep trees have paths of megabytes.
 const PATH_SHOWN_BYTES_MAX: usize = 1024;
+/// Names a walk that removes holds at once; what does not fit is left for the next walk.
+const NAMES_HELD_MAX: usize = 65_536;
 /// Never part of a workspace, at any depth, be it a directory or a file.
 const GIT: &CStr = c".git";
 
@@ -42,6 +44,15 @@ pub(super) enum Event {
     Unopened { name: CString, errno: Errno },
 }
 
+/// What a walk is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Purpose {
+    /// Reading a workspace: `.git` is passed over.
+    Read,
+    /// Removing everything: directories closed to their owner are opened up.
+    Remove,
+}
+
 #[derive(Debug)]
 enum Pending {
     Visit { name: CString, kind: Option<Type> },
@@ -63,16 +74,30 @@ pub(super) struct Walk<'root> {
     /// A stack; the `Leave`s in it are the directories the walk is in, outermost first.
     pending: Vec<Pending>,
     names_max: usize,
+    truncated: bool,
+    purpose: Purpose,
 }
 
 impl<'root> Walk<'root> {
     /// Over everything in `root`, `.git` excepted. `entries_max` entries and one more are
     /// visited at least, so that a caller who counts them notices a larger tree.
-    pub(super) fn over(root: BorrowedFd<'root>, entries_max: u64) -> Result<Self, Errno> {
+    pub(super) fn to_read(root: BorrowedFd<'root>, entries_max: u64) -> Result<Self, Errno> {
         let names_max = usize::try_from(entries_max.saturating_add(1)).unwrap_or(usize::MAX);
-        let mut walk = Self { descent: Descent::new(root), pending: Vec::new(), names_max };
+        let mut walk = Self::new(root, names_max, Purpose::Read);
         walk.list(root)?;
         Ok(walk)
+    }
+
+    /// Over the entry `name` of `parent` and everything in it.
+    pub(super) fn to_remove(parent: BorrowedFd<'root>, name: CString) -> Self {
+        let mut walk = Self::new(parent, NAMES_HELD_MAX, Purpose::Remove);
+        walk.pending.push(Pending::Visit { name, kind: None });
+        walk
+    }
+
+    fn new(root: BorrowedFd<'root>, names_max: usize, purpose: Purpose) -> Self {
+        let descent = Descent::new(root);
+        Self { descent, pending: Vec::new(), names_max, truncated: false, purpose }
     }
 
     /// The directory the last event speaks of.
@@ -83,6 +108,11 @@ impl<'root> Walk<'root> {
     /// How many directories below the root that is.
     pub(super) fn depth(&self) -> usize {
         self.descent.depth()
+    }
+
+    /// Whether some directory held more names than the walk could keep.
+    pub(super) fn truncated(&self) -> bool {
+        self.truncated
     }
 
     /// The path of the directory the walk is in, for an error; cut when it is very long.
@@ -148,8 +178,20 @@ impl<'root> Walk<'root> {
 
     /// Opens the directory `name` of the current one and notes what is in it.
     fn open(&mut self, name: &CStr) -> Result<(OwnedFd, FileStat), Errno> {
-        let directory = beneath::open_directory(self.directory(), name)?;
+        let remove = self.purpose == Purpose::Remove;
+        let opened = match beneath::open_directory(self.directory(), name) {
+            Err(Errno::EACCES) if remove => {
+                let flags = FchmodatFlags::NoFollowSymlink;
+                fchmodat(self.directory(), name, Mode::S_IRWXU, flags)?;
+                beneath::open_directory(self.directory(), name)
+            }
+            opened => opened,
+        };
+        let directory = opened?;
         let stat = fstat(&directory)?;
+        if remove && !status::file_mode(&stat).contains(Mode::S_IRWXU) {
+            fchmod(&directory, Mode::S_IRWXU)?;
+        }
         let held = self.pending.len();
         self.pending.push(Pending::Leave { name: name.to_owned() });
         if let Err(errno) = self.list(directory.as_fd()) {
@@ -164,14 +206,16 @@ impl<'root> Walk<'root> {
         // Opened anew, since a caller's descriptor may be an O_PATH one, or read before.
         let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
         let held = self.pending.len();
-        let names_max = self.names_max.saturating_sub(held);
+        // One at least, so that a walk that removes always gets further.
+        let names_max = self.names_max.saturating_sub(held).max(1);
         for entry in Dir::openat(directory, c".", flags, Mode::empty())? {
             let entry = entry?;
             let name = entry.file_name();
-            if name == c"." || name == c".." || name == GIT {
+            if name == c"." || name == c".." || (self.purpose == Purpose::Read && name == GIT) {
                 continue;
             }
             if self.pending.len() - held == names_max {
+                self.truncated = true;
                 break;
             }
             self.pending.push(Pending::Visit { name: name.to_owned(), kind: entry.file_type() });
@@ -224,7 +268,7 @@ mod tests {
         }
         symlink("b", place.path().join("link")).unwrap();
         let root = directory(place.path());
-        let mut walk = Walk::over(root.as_fd(), 100).unwrap();
+        let mut walk = Walk::to_read(root.as_fd(), 100).unwrap();
         let expected = ["=a", ">b", ">a", "=x", "<a", "=z", "<b", "=b-", "=c", "@link"];
         assert_eq!(steps(&mut walk), expected);
     }
@@ -235,7 +279,7 @@ mod tests {
         let levels = 40;
         crate::workspace::testing::make_deep(place.path(), levels);
         let root = directory(place.path());
-        let mut walk = Walk::over(root.as_fd(), 1_000).unwrap();
+        let mut walk = Walk::to_read(root.as_fd(), 1_000).unwrap();
         for _ in 0..levels {
             assert!(matches!(walk.advance(), Ok(Some(Event::Enter { .. }))));
         }
@@ -257,7 +301,7 @@ mod tests {
         let place = tempdir().unwrap();
         crate::workspace::testing::make_deep(place.path(), 2_000);
         let root = directory(place.path());
-        let mut walk = Walk::over(root.as_fd(), 10_000).unwrap();
+        let mut walk = Walk::to_read(root.as_fd(), 10_000).unwrap();
         while !matches!(walk.advance().unwrap(), Some(Event::Entry { .. })) {}
         let path = walk.path();
         assert!(path.starts_with("d/d/d") && path.ends_with("…"));
