@@ -1,6 +1,7 @@
 //! Ending a box for good.
 
 use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use nix::errno::Errno;
@@ -13,6 +14,14 @@ use crate::base::deadline::Deadline;
 
 /// How long the kernel may take to end a box it was told to end.
 pub const KILL_WAIT: Duration = Duration::from_secs(5);
+
+/// Boxes that did not die within [`KILL_WAIT`], since the process started.
+static UNKILLABLE: AtomicU64 = AtomicU64::new(0);
+
+/// How many boxes would not die, since this process started.
+pub fn unkillable_total() -> u64 {
+    UNKILLABLE.load(Ordering::Relaxed)
+}
 
 /// Tells the kernel to end everything in the box, by both means there are:
 /// its cgroup at once, and its init, whose death takes the PID namespace along
@@ -36,6 +45,7 @@ pub fn wait_dead(process: &Cloned, deadline: Deadline) -> bool {
         let timeout = PollTimeout::try_from(millis).unwrap_or(PollTimeout::ZERO);
         match poll(&mut [PollFd::new(process.pidfd.as_fd(), PollFlags::POLLIN)], timeout) {
             Ok(0) if deadline.passed() => {
+                UNKILLABLE.fetch_add(1, Ordering::Relaxed);
                 log::error!("box {} did not die within {KILL_WAIT:?} of SIGKILL", process.pid);
                 return false;
             }

@@ -37,5 +37,6 @@ mod sys;
 pub use box_fs::BoxFs;
 pub use host::RootSource;
 pub use identity::{BOXES_MAX, HostId, INSIDE_ID};
+pub use kill::unkillable_total;
 pub use running::Running;
 pub use setup::{Sandbox, SandboxConfig};
