@@ -1,5 +1,6 @@
 //! Values that know nothing of processes.
 
+pub mod byte_level;
 pub mod bytes;
 pub mod cancel;
 pub mod cpus;
