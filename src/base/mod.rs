@@ -8,3 +8,4 @@ pub mod deadline;
 pub mod duration;
 pub mod rel_path;
 pub mod slots;
+pub mod variable_name;
