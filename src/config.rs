@@ -9,6 +9,7 @@ use std::time::Duration;
 use crate::base::bytes::parse_bytes;
 use crate::base::cpus::parse_cpus_milli;
 use crate::base::duration::parse_figure;
+use crate::base::variable_name::is_variable_name;
 use crate::sandbox::BOXES_MAX;
 use crate::spec::Limits;
 
@@ -337,12 +338,6 @@ fn parse_optional_bytes(text: &str) -> Option<Option<u64>> {
 fn parse_names(text: &str) -> Option<Vec<String>> {
     let names = text.split([',', ' ']).filter(|name| !name.is_empty());
     names.map(|name| is_variable_name(name).then(|| name.to_owned())).collect()
-}
-
-/// Whether `name` is one a shell could set.
-fn is_variable_name(name: &str) -> bool {
-    let part = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
-    name.bytes().all(part) && !name.starts_with(|first: char| first.is_ascii_digit())
 }
 
 #[cfg(test)]

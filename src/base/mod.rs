@@ -1,5 +1,6 @@
 //! Values that know nothing of processes.
 
+pub mod byte_level;
 pub mod bytes;
 pub mod cancel;
 pub mod cpus;
@@ -7,3 +8,4 @@ pub mod deadline;
 pub mod duration;
 pub mod rel_path;
 pub mod slots;
+pub mod variable_name;

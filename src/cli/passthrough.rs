@@ -3,15 +3,14 @@
 use std::fs::File;
 use std::io::{self, PipeReader, PipeWriter, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, OnceLock};
 use std::thread;
 
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::eventfd::{EfdFlags, EventFd};
 
+use crate::base::byte_level::ByteLevel;
 use crate::base::cancel::CancelToken;
 use crate::spec::{OutputSink, Stream};
 
@@ -22,20 +21,13 @@ const QUEUED_BYTES_MAX: usize = 256 << 10;
 /// they may with any program.
 const LAST_WORDS_MS: u16 = 300;
 
-/// What waits to be written, and the descriptor that tells when it was.
-#[derive(Debug)]
-struct Level {
-    bytes: AtomicUsize,
-    fell: EventFd,
-}
-
 /// The end on the supervising thread. Each stream has a thread that writes it,
 /// so that only those wait for our readers.
 #[derive(Debug)]
 pub struct Passthrough {
     stdout: Sender<Vec<u8>>,
     stderr: Sender<Vec<u8>>,
-    level: Arc<Level>,
+    level: Arc<ByteLevel>,
 }
 
 /// A stream of ours that could not be written.
@@ -59,9 +51,7 @@ pub struct Writers {
 /// Begins writing to our stdout and stderr. One that cannot be written raises
 /// `cancel`: nobody is left to run for.
 pub fn open(cancel: &CancelToken) -> io::Result<(Passthrough, Writers)> {
-    let flags = EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK;
-    let fell = EventFd::from_value_and_flags(0, flags)?;
-    let level = Arc::new(Level { bytes: AtomicUsize::new(0), fell });
+    let level = Arc::new(ByteLevel::new(QUEUED_BYTES_MAX)?);
     let (finished, alive) = io::pipe()?;
     let writers = Writers { finished, broken: Arc::new(OnceLock::new()), cancel: cancel.clone() };
     let begin = |stream, out: OwnedFd, alive: PipeWriter| {
@@ -83,12 +73,6 @@ pub fn open(cancel: &CancelToken) -> io::Result<(Passthrough, Writers)> {
     Ok((Passthrough { stdout, stderr, level }, writers))
 }
 
-impl Level {
-    fn has_room(&self) -> bool {
-        self.bytes.load(Ordering::SeqCst) < QUEUED_BYTES_MAX
-    }
-}
-
 impl OutputSink for Passthrough {
     fn is_only_reader(&self) -> bool {
         true
@@ -99,22 +83,17 @@ impl OutputSink for Passthrough {
             Stream::Stdout => &self.stdout,
             Stream::Stderr => &self.stderr,
         };
-        self.level.bytes.fetch_add(bytes.len(), Ordering::SeqCst);
+        self.level.rise(bytes.len());
         // A writer takes pieces for as long as there is a sender.
         let _ = sender.send(bytes.to_vec());
     }
 
     fn has_room(&self) -> bool {
-        if self.level.has_room() {
-            return true;
-        }
-        // Lowered before the second look: a fall in between raises it again.
-        let _ = self.level.fell.read();
         self.level.has_room()
     }
 
     fn room_fd(&self) -> Option<BorrowedFd<'_>> {
-        Some(self.level.fell.as_fd())
+        Some(self.level.as_fd())
     }
 }
 
@@ -122,7 +101,7 @@ impl OutputSink for Passthrough {
 struct Writer {
     stream: Stream,
     out: File,
-    level: Arc<Level>,
+    level: Arc<ByteLevel>,
     broken: Arc<OnceLock<Broken>>,
     cancel: CancelToken,
     _alive: PipeWriter,
@@ -138,8 +117,7 @@ impl Writer {
                 let _ = self.broken.set(Broken { stream: self.stream, errno });
                 self.cancel.cancel();
             }
-            self.level.bytes.fetch_sub(piece.len(), Ordering::SeqCst);
-            let _ = self.level.fell.write(1);
+            self.level.fall(piece.len());
         }
     }
 }

@@ -9,6 +9,7 @@ use serde::Deserialize;
 
 use crate::base::bytes::parse_bytes;
 use crate::base::rel_path::RelPath;
+use crate::base::variable_name::is_variable_name;
 
 /// The table's name in a languages directory.
 const TABLE_FILE: &str = "languages.toml";
@@ -210,13 +211,7 @@ fn check_commands(requires: &[String], version: &[String]) -> Result<(), Fault> 
 }
 
 fn check_env(env: &BTreeMap<String, String>) -> Result<(), Fault> {
-    let is_name = |name: &String| {
-        let word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
-        name.bytes().all(word)
-            && !name.starts_with(|c: char| c.is_ascii_digit())
-            && !name.is_empty()
-    };
-    if !env.keys().all(is_name) {
+    if !env.keys().all(|name| is_variable_name(name)) {
         return Err(("env", "a variable's name is letters, digits and underscores"));
     }
     if env.values().any(|value| value.contains('\0')) {

@@ -15,8 +15,8 @@ use crate::spec::{Limits, SetupFailure};
 pub const BOX_FD: i32 = FIRST_FREE_FD;
 /// The first descriptor of the `tasks` files; id-mapping namespaces follow them.
 pub const TASKS_FD: i32 = FIRST_FREE_FD + 1;
-/// `$PATH` where the environment has none.
-const PATH_DEFAULT: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+/// `$PATH` of a box, also where the environment has none.
+pub const PATH_DEFAULT: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 /// The host name every box has.
 pub(super) const HOSTNAME: &CStr = c"sandbox";
 

@@ -22,7 +22,9 @@ use super::seccomp::filter::Filter;
 use super::state::{Instance, StateDirectory};
 use super::step::Access;
 use crate::base::deadline::Deadline;
-use crate::spec::{Bind, Enforced, Limits, RunSpec, SetupFailure, StdinSource, WorkspaceFill};
+use crate::spec::{
+    Bind, Enforced, Limits, RunSpec, SetupFailure, StdinSource, Tmpfs, WorkspaceFill,
+};
 
 /// What a sandbox is made from.
 #[derive(Debug)]
@@ -322,7 +324,7 @@ impl Drop for Sandbox {
 }
 
 fn planned_tmpfs(spec: &RunSpec, fs: &BoxFs) -> Result<Vec<PlannedTmpfs>, SetupFailure> {
-    let plan = |tmpfs: &crate::spec::Tmpfs| {
+    let plan = |tmpfs: &Tmpfs| {
         let bytes_max = tmpfs.bytes_max.unwrap_or(spec.limits.disk_bytes_max);
         Ok(PlannedTmpfs { target: fs.mount_point(&tmpfs.target, true)?, bytes_max })
     };

@@ -9,14 +9,14 @@ use crate::base::cancel::CancelToken;
 use crate::executor::{Job, Sandboxed};
 use crate::lang::{Language, LanguageTable, Resolver};
 use crate::sandbox::HostId;
+use crate::sandbox::plan::PATH_DEFAULT;
 use crate::spec::{
-    Limits, NotStarted, Outcome, RunReport, RunSpec, StdinSource, Watch, WorkspaceFill,
+    Limits, NotStarted, Outcome, RunReport, RunSpec, SetupFailure, StdinSource, Watch,
+    WorkspaceFill,
 };
 
 /// How long looking for every toolchain, or asking one for its version, may take.
 const LOOK_WAIT: Duration = Duration::from_secs(20);
-/// What programs of a box find on their PATH.
-const BOX_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 /// Where languages find their workspaces.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -129,7 +129,8 @@ impl Languages {
 /// The environment of every run: nothing of the service's own but what is
 /// allowed by name in `passed`.
 pub fn environment(language: Option<&Language>, passed: &BTreeMap<String, String>) -> Vec<CString> {
-    let own = [("HOME", "/tmp/home"), ("LANG", "C.UTF-8"), ("PATH", BOX_PATH), ("TMPDIR", "/tmp")];
+    let own =
+        [("HOME", "/tmp/home"), ("LANG", "C.UTF-8"), ("PATH", PATH_DEFAULT), ("TMPDIR", "/tmp")];
     let mut variables: BTreeMap<&str, &str> = own.into();
     variables.extend(
         language.iter().flat_map(|language| &language.env).map(|(k, v)| (k.as_str(), v.as_str())),
@@ -176,8 +177,7 @@ fn run_in_box(
     executor: &Sandboxed,
     host_id: &HostId,
 ) -> Result<RunReport, NotStarted> {
-    let cancel = CancelToken::new()
-        .map_err(|error| crate::spec::SetupFailure::from_io("eventfd", &error))?;
+    let cancel = CancelToken::new().map_err(|error| SetupFailure::from_io("eventfd", &error))?;
     let spec = RunSpec {
         argv: argv.iter().filter_map(|word| CString::new(*word).ok()).collect(),
         env: environment(language, &BTreeMap::new()),
