@@ -114,16 +114,23 @@ pub struct Config {
 #[error("{}", .0.join("\n"))]
 pub struct Problems(pub Vec<String>);
 
+impl Problems {
+    /// `value`, unless there is a problem.
+    pub fn none_or<T>(self, value: T) -> Result<T, Self> {
+        if self.0.is_empty() { Ok(value) } else { Err(self) }
+    }
+}
+
 impl Config {
-    /// Reads `environment` (as of `std::env::vars_os`) and `overrides`. All
-    /// problems are found before any is reported.
+    /// Reads `environment` (as of `std::env::vars_os`) and `overrides`. Where
+    /// there are problems the configuration holds presets in their places.
     pub fn read(
         environment: impl IntoIterator<Item = (OsString, OsString)>,
         overrides: &Overrides,
-    ) -> Result<Self, Problems> {
+    ) -> (Self, Problems) {
         let mut raw = RawConfig { values: environment.into_iter().collect(), problems: Vec::new() };
         let config = raw.check(overrides);
-        if raw.problems.is_empty() { Ok(config) } else { Err(Problems(raw.problems)) }
+        (config, Problems(raw.problems))
     }
 }
 

@@ -40,7 +40,25 @@ pub struct Places {
 
 impl Places {
     /// The configuration of the environment, with these places over it.
-    pub fn config(self, addr: Option<String>) -> Result<Config, Problems> {
+    pub fn config(self) -> Result<Config, Problems> {
+        let (config, problems) = self.read(None);
+        problems.none_or(config)
+    }
+
+    /// The configuration and what it names on this host; all that is wrong
+    /// with either is told at once.
+    pub fn look(self, addr: Option<String>) -> Result<(Config, Found), Problems> {
+        let (config, mut problems) = self.read(addr);
+        match Found::look(&config) {
+            Ok(found) => problems.none_or((config, found)),
+            Err(missing) => {
+                problems.0.extend(missing.0);
+                Err(problems)
+            }
+        }
+    }
+
+    fn read(self, addr: Option<String>) -> (Config, Problems) {
         let Self { workspace, langs, rootfs } = self;
         Config::read(env::vars_os(), &Overrides { addr, workspace, langs, rootfs })
     }

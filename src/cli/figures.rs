@@ -25,6 +25,9 @@ pub enum BadValue {
     /// Not a place in the box where something can be mounted.
     #[error("want an absolute path below the root of the box, without ..")]
     Target,
+    /// What the box mounts by itself, over anything that was asked for.
+    #[error("want a place other than /dev, /proc and below /proc, which are the box's own")]
+    Own,
     /// Not a directory the box can have.
     #[error("want an absolute path inside the box, without ..")]
     Directory,
@@ -78,7 +81,11 @@ pub fn tmpfs(text: &str) -> Result<Tmpfs, BadValue> {
 
 /// A place in the box, absolute and below its root.
 fn target(text: &str) -> Result<PathBuf, BadValue> {
-    inside(text).filter(|path| path != Path::new("/")).ok_or(BadValue::Target)
+    let path = inside(text).filter(|path| path != Path::new("/")).ok_or(BadValue::Target)?;
+    if path == Path::new("/dev") || path.starts_with("/proc") {
+        return Err(BadValue::Own);
+    }
+    Ok(path)
 }
 
 /// A directory in the box, absolute.
@@ -140,6 +147,17 @@ mod tests {
         assert_eq!(tmpfs("/scratch:1MiB"), Ok(scratch(Some(1 << 20))));
         assert_eq!(tmpfs("scratch"), Err(BadValue::Target));
         assert_eq!(tmpfs("/scratch:big"), Err(BadValue::Bytes));
+    }
+
+    #[test]
+    fn what_the_box_mounts_itself_is_no_target() {
+        for target in ["/dev", "/dev/", "/proc", "/proc/cpuinfo"] {
+            assert_eq!(bind(&format!("data:{target}")), Err(BadValue::Own), "{target}");
+            assert_eq!(tmpfs(target), Err(BadValue::Own), "{target}");
+        }
+        for target in ["/dev/shm", "/processes"] {
+            assert!(tmpfs(target).is_ok(), "{target}");
+        }
     }
 
     #[test]

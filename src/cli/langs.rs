@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use clap::Args;
 use serde::Serialize;
 
-use super::boxes::{Checking, Found, Places};
+use super::boxes::{Checking, Places};
 use super::failure::Failure;
 use super::print;
 use crate::service::languages::LanguageStatus;
@@ -43,8 +43,7 @@ struct Listed {
 impl Langs {
     /// Prints the list.
     pub fn run(self) -> Result<u8, Failure> {
-        let config = self.places.config(None)?;
-        let found = Found::look(&config)?;
+        let (config, found) = self.places.look(None)?;
         let Checking { executor, languages } = found.open(config.isolation, Vec::new())?;
         let host_id = executor.sandbox().host_id()?;
         let listed: Vec<Listed> =

@@ -55,7 +55,7 @@ impl Run {
     /// Runs the check to its end; the exit code is the contract's.
     pub fn run(self) -> Result<u8, Failure> {
         let Self { lang, solution, checker, asserts, timeout, places, json } = self;
-        let config = places.config(None)?;
+        let config = places.config()?;
         let bytes_max = config.input_bytes_max;
         let read = |name: &str, path: Option<&Path>| {
             path.map(|path| read_text(name, path, bytes_max)).transpose()

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::boxes::{Found, Places};
+use super::boxes::Places;
 use super::failure::Failure;
 use super::signals::Signals;
 use crate::http::{HttpSettings, Server};
@@ -37,9 +37,8 @@ impl Serve {
     /// Serves until a signal or `POST /shutdown`, and until the drain after it is over.
     pub fn run(self) -> Result<u8, Failure> {
         let Self { addr, places, store_dir } = self;
-        let config = places.config(addr)?;
+        let (config, found) = places.look(addr)?;
         config.warnings.iter().for_each(|warning| log::warn!("{warning}"));
-        let found = Found::look(&config)?;
         found.has_command()?;
         let private = store_dir.iter().map(std::path::absolute).collect::<Result<_, _>>();
         let private = private.map_err(|error| Failure::option("--store-dir", error))?;

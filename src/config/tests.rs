@@ -8,7 +8,8 @@ fn read(pairs: &[(&str, &str)]) -> Result<Config, Vec<String>> {
 
 fn read_with(pairs: &[(&str, &str)], overrides: &Overrides) -> Result<Config, Vec<String>> {
     let environment = pairs.iter().map(|(name, value)| (name.into(), value.into()));
-    Config::read(environment, overrides).map_err(|problems| problems.0)
+    let (config, problems) = Config::read(environment, overrides);
+    problems.none_or(config).map_err(|problems| problems.0)
 }
 
 #[test]

@@ -8,10 +8,10 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Instant;
 
-use axum::body::Body;
+use axum::body::{Body, Bytes};
 use axum::response::{IntoResponse, Response};
 use axum::{Router, http::Request};
-use hyper::body::{Body as _, Incoming};
+use hyper::body::{Body as _, Frame, Incoming};
 use hyper::server::conn::http1;
 use hyper::service::{Service, service_fn};
 use hyper_util::service::TowerToHyperService;
@@ -86,7 +86,35 @@ async fn answer(
     };
     let streaming = response.body().size_hint().exact().is_none();
     exchange.answered(Instant::now(), streaming);
-    Ok(response)
+    Ok(if streaming {
+        response.map(|body| Body::new(Streamed { body, exchange }))
+    } else {
+        response
+    })
+}
+
+/// A body that is made while it is sent. hyper drops it once it has taken the last of it.
+struct Streamed {
+    body: Body,
+    exchange: Exchange,
+}
+
+impl hyper::body::Body for Streamed {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        Pin::new(&mut self.get_mut().body).poll_frame(cx)
+    }
+}
+
+impl Drop for Streamed {
+    fn drop(&mut self) {
+        self.exchange.stream_ended();
+    }
 }
 
 /// How a connection's service came to its end.

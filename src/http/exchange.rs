@@ -28,7 +28,8 @@ struct State {
     written: bool,
     /// Since when the socket has had no room for the answer.
     blocked_since: Option<Instant>,
-    /// Whether any progress of the answer counts, not only its end.
+    /// Whether the answer is still being made while it is sent: any progress
+    /// of it counts, and what is flushed is not its end.
     streaming: bool,
     /// Held until the answer is with the kernel.
     unanswered: Option<InFlightGuard>,
@@ -81,6 +82,11 @@ impl Exchange {
         }
     }
 
+    /// The last of a streaming answer is hyper's to write.
+    pub fn stream_ended(&self) {
+        self.lock().streaming = false;
+    }
+
     /// The socket took some bytes.
     pub fn wrote(&self) {
         let mut state = self.lock();
@@ -106,7 +112,7 @@ impl Exchange {
         if let Turn::Idle(since) = &mut state.turn {
             *since = now;
         }
-        if state.turn != Turn::Ours {
+        if state.turn != Turn::Ours && !state.streaming {
             state.unanswered = None;
         }
     }
@@ -194,6 +200,21 @@ mod tests {
         exchange.answered(Instant::now(), false);
         exchange.flushed(Instant::now());
         assert_eq!(in_flight.count(), 1, "nothing of the answer was written");
+        exchange.wrote();
+        exchange.flushed(Instant::now());
+        assert_eq!(in_flight.count(), 0);
+    }
+    #[test]
+    fn a_stream_is_in_flight_until_its_end_is_flushed() {
+        let (exchange, in_flight) = (Exchange::new(Instant::now()), InFlight::default());
+        let _ = exchange.request_began(in_flight.enter());
+        exchange.answered(Instant::now(), true);
+        exchange.wrote();
+        exchange.flushed(Instant::now());
+        assert_eq!(in_flight.count(), 1, "more of it may come");
+        exchange.stream_ended();
+        exchange.flushed(Instant::now());
+        assert_eq!(in_flight.count(), 1, "its end was not written");
         exchange.wrote();
         exchange.flushed(Instant::now());
         assert_eq!(in_flight.count(), 0);

@@ -38,9 +38,12 @@ pub enum RequestFault {
     /// Bytes that are not UTF-8.
     #[error("body is not UTF-8")]
     NotUtf8,
-    /// Not one JSON object: syntax, trailing bytes, a lone surrogate, a key sent twice.
+    /// Not one JSON object: syntax, trailing bytes, a key sent twice.
     #[error("bad JSON: {0}")]
     Json(#[from] serde_json::Error),
+    /// An escape that stands for half a character.
+    #[error("bad JSON: lone surrogate")]
+    LoneSurrogate,
     /// A field that must be there is absent or null.
     #[error("{0} is required")]
     Missing(&'static str),
@@ -72,6 +75,9 @@ impl CheckRequest {
             return Err(RequestFault::Empty);
         }
         let fields: Fields = serde_json::from_str(text)?;
+        if has_lone_surrogate(text) {
+            return Err(RequestFault::LoneSurrogate);
+        }
         let timeout = match fields.timeout.optional("timeout")? {
             None => timeout_default.min(timeout_max),
             Some(text) => parse_timeout(&text).map_err(|_| RequestFault::Timeout)?,
@@ -87,6 +93,25 @@ impl CheckRequest {
             timeout,
         })
     }
+}
+
+/// Whether an escape in `json`, which is valid otherwise, stands for half a
+/// character: the parser lets it pass in strings it does not keep.
+fn has_lone_surrogate(json: &str) -> bool {
+    let mut rest = json;
+    let mut after_high = false;
+    // Outside of strings JSON has no backslash.
+    while let Some((before, escape)) = rest.split_once('\\') {
+        let hex = escape.strip_prefix('u').and_then(|digits| digits.get(..4));
+        let unit = hex.and_then(|digits| u16::from_str_radix(digits, 16).ok());
+        let is_low = unit.is_some_and(|unit| (0xDC00..=0xDFFF).contains(&unit));
+        if is_low != after_high || (after_high && !before.is_empty()) {
+            return true;
+        }
+        after_high = unit.is_some_and(|unit| (0xD800..=0xDBFF).contains(&unit));
+        rest = escape.get(if unit.is_some() { 5 } else { 1 }..).unwrap_or_default();
+    }
+    after_high
 }
 
 /// The object's known fields, as they came.
@@ -283,6 +308,38 @@ mod tests {
         for (body, words) in table {
             let fault = read(body).unwrap_err();
             assert!(fault.contains(words), "{:?}: {fault}", String::from_utf8_lossy(body));
+        }
+    }
+
+    #[test]
+    fn a_lone_surrogate_is_refused_wherever_it_stands() {
+        for text in [
+            r"\ud800",
+            r"\uD800",
+            r"\udc00",
+            r"\udfff\ud800",
+            r"\ud800\ud800",
+            r"\ud800 \udc00",
+            r"\ud800\n\udc00",
+            r"\ud83d\ude00\ude00",
+            r"\\\ud800",
+            r"\ud800\u0041",
+        ] {
+            for member in [
+                format!(r#","x":"{text}""#),
+                format!(r#","x":[{{"{text}":1}}]"#),
+                format!(r#","{text}":1"#),
+                format!(r#","asserts":"{text}""#),
+                format!(r#","x":"{text}","y":"\ude00""#),
+            ] {
+                let fault = read(&with(&member)).unwrap_err();
+                assert!(fault.starts_with("bad JSON: "), "{member}: {fault}");
+            }
+        }
+        for text in [r"\ud83d\ude00", r"\uD83D\uDE00\ud83d\ude00", r"\\ud800", r"\u00e9\/\\", "é"]
+        {
+            let member = format!(r#","x":["{text}",{{"{text}":"{text}"}}],"asserts":"{text}""#);
+            assert!(read(&with(&member)).is_ok(), "{member}");
         }
     }
 

@@ -95,7 +95,7 @@ impl Languages {
         let workspace = self.workspaces.directory(&language.slug);
         let command = self.resolver.resolve(&workspace).map_err(|error| error.to_string())?;
         match language.requires.iter().find(|name| self.missing.contains(*name)) {
-            Some(name) => Err(format!("{name} is not installed where runs can see it")),
+            Some(name) => Err(not_installed(name)),
             None => Ok((workspace, command.to_string())),
         }
     }
@@ -156,11 +156,19 @@ fn missing_executables(
     Ok(report.stdout.text().lines().map(str::to_owned).collect())
 }
 
+fn not_installed(name: &str) -> String {
+    format!("{name} is not installed where runs can see it")
+}
+
 /// The first line the version command prints.
 fn version(language: &Language, executor: &Sandboxed, host_id: &HostId) -> Result<String, String> {
     let argv: Vec<&str> = language.version.iter().map(String::as_str).collect();
-    let report =
-        run_in_box(&argv, Some(language), executor, host_id).map_err(|error| error.to_string())?;
+    let report = run_in_box(&argv, Some(language), executor, host_id).map_err(|error| {
+        match (error, argv.first()) {
+            (NotStarted::Exec { errno: libc::ENOENT }, Some(name)) => not_installed(name),
+            (error, _) => error.to_string(),
+        }
+    })?;
     let (stdout, stderr) = (report.stdout.text(), report.stderr.text());
     let line = stdout.lines().chain(stderr.lines()).map(str::trim).find(|line| !line.is_empty());
     match (report.outcome, line) {

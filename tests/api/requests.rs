@@ -22,7 +22,7 @@ fn with(key: &str, value: Value) -> Value {
 #[test]
 fn a_body_that_is_not_one_json_object_is_a_400_that_names_the_fault() {
     let service = Setup::shell().start();
-    let table: [(&[u8], &str); 15] = [
+    let table: [(&[u8], &str); 16] = [
         (b"", "empty"),
         (b" \n", "empty"),
         (b"sleep 5", "JSON"),
@@ -36,6 +36,7 @@ fn a_body_that_is_not_one_json_object_is_a_400_that_names_the_fault() {
         (b"{\"lang_slug\":\"python\",\"solution_text\":\"\xFF\"}", "UTF-8"),
         (br#"{"lang_slug":"python","solution_text":"\ud800"}"#, "JSON"),
         (br#"{"lang_slug":"python","solution_text":"\udc00\ud800"}"#, "JSON"),
+        (br#"{"lang_slug":"python","solution_text":"","x":["\ud800"]}"#, "lone surrogate"),
         (br#"{"lang_slug":"python","solution_text":"","lang_slug":"ruby"}"#, "duplicate key"),
         (br#"{"lang_slug":"python","solution_text":"","x":1,"x":2}"#, "duplicate key"),
     ];

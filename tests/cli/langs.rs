@@ -64,3 +64,14 @@ fn a_workspace_without_a_makefile_is_named_as_the_reason() {
         assert!(language["reason"].as_str().unwrap().starts_with("no Makefile in "), "{language}");
     }
 }
+
+#[test]
+fn a_toolchain_that_is_not_there_is_named_as_the_reason() {
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::write(directory.path().join("Makefile"), "test:\n\techo\n").unwrap();
+    let done = cofferdam("langs --json --workspace .").within(directory.path()).run().exits(0);
+    let list: Vec<Value> = serde_json::from_str(&done.stdout()).unwrap();
+    for reason in list.iter().filter_map(|language| language["reason"].as_str()) {
+        assert!(reason.ends_with(" is not installed where runs can see it"), "{reason}");
+    }
+}

@@ -108,6 +108,15 @@ fn every_problem_of_the_configuration_is_told_at_once() {
         done.holds(told == 1, name);
     }
     done.holds(stderr.lines().count() == 3, "three lines");
+
+    let call = cofferdam("serve --addr nowhere --langs /nonexistent --rootfs /etc/hostname");
+    let done = call.env("PORT", "x").run().exits(2);
+    let stderr = done.stderr();
+    for name in ["PORT", "--addr", "--langs: /nonexistent", "--rootfs: /etc/hostname"] {
+        let told = stderr.lines().any(|line| line.starts_with(&format!("cofferdam: {name}: ")));
+        done.holds(told, name);
+    }
+    done.holds(stderr.lines().count() == 4, "four lines");
 }
 
 #[test]

@@ -5,8 +5,11 @@ use std::sync::{Mutex, mpsc};
 use std::time::{Duration, Instant};
 
 use cofferdam::http::HttpSettings;
+use cofferdam::spec::{Outcome, Stream};
 
-use crate::support::{HEALTH, ScriptedChecks, body, exited, post, settings, start};
+use crate::support::{
+    HEALTH, ScriptedChecks, body, exited, post, report, settings, start, wait_for_end,
+};
 
 /// Spins until the one run of `checks` has been admitted.
 fn wait_for_run(checks: &ScriptedChecks) {
@@ -69,6 +72,28 @@ fn the_grace_ends_what_does_not_end_by_itself() {
     assert_eq!(live.answer().header("x-run-outcome"), Some("cancelled"));
     server.join();
     assert!((grace..Duration::from_secs(10)).contains(&start.elapsed()), "{:?}", start.elapsed());
+}
+
+#[test]
+fn a_stream_cut_off_by_a_drain_ends_with_its_result() {
+    // The answer's last bytes and the server's end were a race: often enough one is lost.
+    for _ in 0..20 {
+        let checks = ScriptedChecks::new(1, |_, watch, sink| {
+            sink.expect("a sink").take(Stream::Stdout, b"begun");
+            wait_for_end(&watch);
+            Ok(report(Outcome::Cancelled, "begun", ""))
+        });
+        let grace = Duration::ZERO;
+        let server = start(checks, HttpSettings { shutdown_grace: grace, ..settings() });
+        let mut live = server.connect();
+        live.send(post("accept: text/event-stream\r\n", &body("")));
+        live.wait_for("begun", 1);
+        server.shutdown.request();
+        let events = live.rest();
+        assert!(events.contains("event: result"), "{events}");
+        assert!(events.ends_with("\r\n0\r\n\r\n"), "{events}");
+        server.join();
+    }
 }
 
 #[test]
