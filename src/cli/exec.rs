@@ -28,6 +28,9 @@ use crate::spec::{
     WorkspaceFill,
 };
 
+/// The most paths shown beside the root: each takes descriptors while the box is made.
+const BINDS_MAX: usize = 64;
+
 const EXAMPLES: &str = "\
 Examples:
   cofferdam exec -- id
@@ -154,6 +157,12 @@ impl Exec {
     }
 
     fn spec(self) -> Result<RunSpec, Failure> {
+        if self.bind.len() > BINDS_MAX {
+            return Err(Failure::option(
+                "--bind",
+                format!("{}; want at most {BINDS_MAX}", self.bind.len()),
+            ));
+        }
         let words = self.command.into_iter().map(|word| CString::new(word.into_vec()));
         let argv =
             words.collect::<Result<_, _>>().map_err(|error| Failure::option("CMD", error))?;

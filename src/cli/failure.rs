@@ -36,7 +36,7 @@ pub enum Failure {
     #[error(transparent)]
     Configuration(#[from] Problems),
     /// No box could be made.
-    #[error("{0}; `cofferdam doctor` says what this host can enforce")]
+    #[error("{0}; {}", advice(.0))]
     Sandbox(#[from] SetupFailure),
     /// The program is not in the box.
     #[error("{}: not found inside the box; give its path there or --bind it", .0.display())]
@@ -74,6 +74,17 @@ pub enum Failure {
     /// The service broke.
     #[error("cannot serve: {}", error_words(.0))]
     Serve(io::Error),
+}
+
+/// What to do about a box that could not be made.
+fn advice(failure: &SetupFailure) -> &'static str {
+    if failure.step.starts_with("workdir ") {
+        "it has to be a directory inside the box"
+    } else if failure.reason.contains("memory limit") {
+        "raise --memory"
+    } else {
+        "`cofferdam doctor` says what this host can enforce"
+    }
 }
 
 impl Failure {

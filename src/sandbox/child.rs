@@ -7,7 +7,7 @@ use std::os::fd::RawFd;
 use super::init::wire::{FAILED, RECORD_BYTES, Record, STATUS_FD};
 
 /// The most descriptors a box can be given.
-pub const DESCRIPTORS_MAX: usize = 32;
+pub const DESCRIPTORS_MAX: usize = 128;
 
 /// What the child needs, made ready by the parent.
 #[derive(Debug)]

@@ -272,7 +272,8 @@ fn install(filter: &Filter) -> Step {
 fn executable_paths(argv: &[CString], env: &[CString]) -> Vec<CString> {
     let Some(program) = argv.first() else { return Vec::new() };
     let program = program.as_bytes();
-    if program.contains(&b'/') {
+    // No directory has a file without a name: "not found", not the directory itself.
+    if program.is_empty() || program.contains(&b'/') {
         return vec![c_string(OsStr::from_bytes(program))];
     }
     let path = env.iter().find_map(|entry| entry.as_bytes().strip_prefix(b"PATH="));

@@ -131,7 +131,7 @@ fn a_program_that_cannot_run_is_missing_or_not_executable_or_the_sandbox_failed(
     let bind = format!("--bind {}:/given/program:ro", program.display());
     cofferdam("exec").words(&bind).words("-- /given/program").run().exits(126).complains("ENOEXEC");
     let done = cofferdam("exec --workdir /nowhere -- true").run().exits(125);
-    done.complains("sandbox: workdir /nowhere: ENOENT; `cofferdam doctor`");
+    done.complains("sandbox: workdir /nowhere: ENOENT; it has to be a directory inside the box");
 }
 
 #[test]
