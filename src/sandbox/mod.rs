@@ -23,6 +23,7 @@ pub mod plan;
 pub mod probe;
 pub mod profile;
 mod pump;
+mod pumping;
 pub mod remedy;
 mod report;
 pub mod rootfs;
