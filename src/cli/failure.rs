@@ -36,7 +36,7 @@ pub enum Failure {
     #[error(transparent)]
     Configuration(#[from] Problems),
     /// No box could be made.
-    #[error("{0}; {}", advice(.0))]
+    #[error("{0}; {advice}", advice = advice(.0))]
     Sandbox(#[from] SetupFailure),
     /// The program is not in the box.
     #[error("{}: not found inside the box; give its path there or --bind it", .0.display())]

@@ -16,6 +16,7 @@ use super::encode::EncodedPlan;
 use super::handshake::StatusPipe;
 use super::plan::ChildPlan;
 use super::pump::{Capture, Feed, pipe_from_box, pipe_into_box};
+use super::pumping::Streams;
 use super::running::Running;
 use super::{init, sys};
 use crate::spec::{Enforced, Limits, SetupFailure, StdinSource, Stream};
@@ -87,9 +88,11 @@ impl Launch<'_> {
             fs: self.fs,
             group: self.group,
             status: StatusPipe::new(status),
-            stdout: Capture::new(Stream::Stdout, stdout, output_max),
-            stderr: Capture::new(Stream::Stderr, stderr, output_max),
-            feed,
+            streams: Streams {
+                stdout: Capture::new(Stream::Stdout, stdout, output_max),
+                stderr: Capture::new(Stream::Stderr, stderr, output_max),
+                feed,
+            },
             limits: self.limits.clone(),
             prepare_began: self.prepare_began,
             enforced: Enforced::default(),

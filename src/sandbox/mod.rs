@@ -23,6 +23,7 @@ pub mod plan;
 pub(crate) mod probe;
 pub mod profile;
 mod pump;
+mod pumping;
 pub(crate) mod remedy;
 mod report;
 pub mod rootfs;

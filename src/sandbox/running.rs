@@ -7,7 +7,7 @@ use super::cgroup::BoxGroup;
 use super::clone::Cloned;
 use super::handshake::StatusPipe;
 use super::plan::ChildPlan;
-use super::pump::{Capture, Feed};
+use super::pumping::Streams;
 use super::report::Remains;
 use super::supervise::{Supervised, supervise};
 use crate::base::cancel::CancelToken;
@@ -25,9 +25,7 @@ pub struct Running {
     pub(super) fs: Option<BoxFs>,
     pub(super) group: Option<BoxGroup>,
     pub(super) status: StatusPipe,
-    pub(super) stdout: Capture,
-    pub(super) stderr: Capture,
-    pub(super) feed: Option<Feed>,
+    pub(super) streams: Streams,
     pub(super) limits: Limits,
     pub(super) prepare_began: Instant,
     pub(super) enforced: Enforced,
@@ -62,18 +60,15 @@ impl Running {
         watch: &Watch,
         mut sink: Option<Box<dyn OutputSink>>,
     ) -> Result<RunReport, NotStarted> {
-        let Self { mut process, plan, fs, group, limits, prepare_began, .. } = self;
+        let Self { mut process, plan, fs, group, limits, mut streams, prepare_began, .. } = self;
         let mut parts = Supervised {
             process: &process,
             group: group.as_ref(),
             status: self.status,
-            stdout: self.stdout,
-            stderr: self.stderr,
-            feed: self.feed,
             limits: &limits,
         };
-        let observed = supervise(&mut parts, watch, &mut sink);
-        let (stdout, stderr) = (parts.stdout.finish(), parts.stderr.finish());
+        let observed = supervise(&mut parts, &mut streams, watch, &mut sink);
+        let (stdout, stderr) = (streams.stdout.finish(), streams.stderr.finish());
         let dead_at = Instant::now();
         let rusage = process.reap().unwrap_or_default();
         let disk_full = fs.as_ref().is_some_and(|fs| fs.is_full().unwrap_or(false));

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
@@ -14,7 +15,8 @@ use super::classify::Cut;
 use super::clone::Cloned;
 use super::handshake::{Message, ProgramStatus, StatusPipe};
 use super::kill;
-use super::pump::{Capture, Feed, Progress};
+use super::pumping::{Pumping, Streams, Tokens};
+use crate::base::cancel::CancelToken;
 use crate::base::deadline::Deadline;
 use crate::spec::{Limits, OutputSink, Watch};
 
@@ -35,12 +37,6 @@ pub struct Supervised<'a> {
     pub group: Option<&'a BoxGroup>,
     /// What the init says.
     pub status: StatusPipe,
-    /// Standard output.
-    pub stdout: Capture,
-    /// Standard error.
-    pub stderr: Capture,
-    /// Standard input.
-    pub feed: Option<Feed>,
     /// The bounds.
     pub limits: &'a Limits,
 }
@@ -65,23 +61,32 @@ pub struct Observed {
 /// Looks after the box until nothing in it is alive.
 pub fn supervise(
     parts: &mut Supervised<'_>,
+    streams: &mut Streams,
     watch: &Watch,
     sink: &mut Option<Box<dyn OutputSink>>,
 ) -> io::Result<Observed> {
+    let tokens = Tokens::new()?;
     let mut turn = Loop {
         observed: Observed::default(),
         setup: Deadline::after(SETUP_WAIT),
         client: Client::of(watch),
         next_cpu_look: None,
     };
-    let result = turn.run(parts, watch, sink);
-    // A box with a share of a CPU would take its time to die of its init's end; a kill lifts it.
-    if result.is_err() || turn.observed.must_die() || parts.limits.cpus_milli_max.is_some() {
-        kill::end(parts.process, parts.group);
+    let overflowed = thread::scope(|scope| {
+        let mut pumping = Pumping::new(scope, &tokens, streams, sink);
+        let result = turn.run(parts, watch, &tokens.overflowed, &mut pumping);
+        // A box with a share of a CPU would take its time to die of its init's end; a kill lifts it.
+        if result.is_err() || turn.observed.must_die() || parts.limits.cpus_milli_max.is_some() {
+            kill::end(parts.process, parts.group);
+        }
+        turn.observed.dead = kill::wait_dead(parts.process, Deadline::after(kill::KILL_WAIT));
+        let overflowed = pumping.finish();
+        result.and(overflowed)
+    })?;
+    turn.listen(parts)?;
+    if overflowed {
+        turn.observed.overflowed();
     }
-    turn.observed.dead = kill::wait_dead(parts.process, Deadline::after(kill::KILL_WAIT));
-    result?;
-    turn.last_words(parts, sink)?;
     Ok(turn.observed)
 }
 
@@ -94,6 +99,13 @@ impl Observed {
         // The first reason stands, and none does once the program has ended.
         if self.cut.is_none() && self.ended.is_none() {
             self.cut = Some((cut, Instant::now()));
+        }
+    }
+
+    /// Even a program that has ended by now wrote more than it may.
+    fn overflowed(&mut self) {
+        if self.cut.is_none() {
+            self.cut = Some((Cut::Output, Instant::now()));
         }
     }
 }
@@ -120,11 +132,7 @@ impl Client {
 enum Source {
     Process,
     Status,
-    Stdout,
-    Stderr,
-    Stdin,
-    Input,
-    Room,
+    Overflow,
     Cancel,
     Client,
 }
@@ -142,16 +150,23 @@ impl Loop {
         &mut self,
         parts: &mut Supervised<'_>,
         watch: &Watch,
-        sink: &mut Option<Box<dyn OutputSink>>,
+        overflow: &CancelToken,
+        pumping: &mut Pumping<'_, '_>,
     ) -> io::Result<()> {
         loop {
-            let (ready, hangup) = self.wait(parts, watch, sink)?;
+            let (ready, hangup) = self.wait(parts, watch, overflow)?;
             // What the init said comes first: a status outranks a deadline met in the same turn.
             if ready.contains(&Source::Status) {
                 self.listen(parts)?;
             }
-            for source in &ready {
-                self.serve(*source, parts, sink)?;
+            if self.observed.started.is_some() {
+                pumping.start()?;
+            }
+            if ready.contains(&Source::Overflow) {
+                self.observed.overflowed();
+            }
+            if ready.contains(&Source::Cancel) {
+                self.observed.cut(Cut::Cancelled);
             }
             if let Some(flags) = hangup {
                 self.client_moved(flags);
@@ -170,9 +185,9 @@ impl Loop {
         &self,
         parts: &Supervised<'_>,
         watch: &Watch,
-        sink: &Option<Box<dyn OutputSink>>,
+        overflow: &CancelToken,
     ) -> io::Result<(Vec<Source>, Option<PollFlags>)> {
-        let (sources, mut fds) = self.interests(parts, watch, sink);
+        let (sources, mut fds) = self.interests(parts, watch, overflow);
         let timeout = TimeSpec::from_duration(self.next_wake(parts.limits));
         match ppoll(&mut fds, Some(timeout), None) {
             Ok(_) => {}
@@ -196,10 +211,10 @@ impl Loop {
         &self,
         parts: &'fds Supervised<'_>,
         watch: &'fds Watch,
-        sink: &'fds Option<Box<dyn OutputSink>>,
+        overflow: &'fds CancelToken,
     ) -> (Vec<Source>, Vec<PollFd<'fds>>) {
-        let mut sources = Vec::with_capacity(9);
-        let mut fds = Vec::with_capacity(9);
+        let mut sources = Vec::with_capacity(5);
+        let mut fds = Vec::with_capacity(5);
         let mut add = |source, fd: Option<BorrowedFd<'fds>>, flags| {
             if let Some(fd) = fd {
                 sources.push(source);
@@ -209,18 +224,7 @@ impl Loop {
         add(Source::Process, Some(parts.process.pidfd.as_fd()), PollFlags::POLLIN);
         add(Source::Status, Some(parts.status.as_fd()), PollFlags::POLLIN);
         add(Source::Cancel, Some(watch.cancel.as_fd()), PollFlags::POLLIN);
-        match sink {
-            Some(sink) if !sink.has_room() => add(Source::Room, sink.room_fd(), PollFlags::POLLIN),
-            _ => {
-                add(Source::Stdout, parts.stdout.pipe(), PollFlags::POLLIN);
-                add(Source::Stderr, parts.stderr.pipe(), PollFlags::POLLIN);
-            }
-        }
-        // Nothing is taken from the source for a program that may never start.
-        if let (Some(feed), Some(_)) = (&parts.feed, self.observed.started) {
-            add(Source::Stdin, feed.pipe(), PollFlags::POLLOUT);
-            add(Source::Input, feed.source(), PollFlags::POLLIN);
-        }
+        add(Source::Overflow, Some(overflow.as_fd()), PollFlags::POLLIN);
         let client = watch.client.as_ref().map(AsFd::as_fd);
         match self.client {
             Client::Unwatched => {}
@@ -231,31 +235,6 @@ impl Loop {
             Client::HalfClosed(_) => add(Source::Client, client, PollFlags::empty()),
         }
         (sources, fds)
-    }
-
-    fn serve(
-        &mut self,
-        source: Source,
-        parts: &mut Supervised<'_>,
-        sink: &mut Option<Box<dyn OutputSink>>,
-    ) -> io::Result<()> {
-        match source {
-            Source::Stdout => self.captured(parts.stdout.turn(sink)?),
-            Source::Stderr => self.captured(parts.stderr.turn(sink)?),
-            Source::Stdin => parts.feed.iter_mut().for_each(Feed::write),
-            Source::Input => parts.feed.iter_mut().for_each(Feed::read),
-            Source::Cancel => self.observed.cut(Cut::Cancelled),
-            // The status was read before; a dead init ends the loop; room is asked for anew.
-            Source::Status | Source::Process | Source::Room | Source::Client => {}
-        }
-        Ok(())
-    }
-
-    fn captured(&mut self, progress: Progress) {
-        if progress == Progress::Overflowed && self.observed.cut.is_none() {
-            // Even a program that has ended by now wrote more than it may.
-            self.observed.cut = Some((Cut::Output, Instant::now()));
-        }
     }
 
     /// Takes every message that has arrived.
@@ -312,7 +291,7 @@ impl Loop {
             None | Some(Duration::ZERO) => self.observed.cut(Cut::CpuTime),
             Some(left) => {
                 // All CPUs busy use it up no sooner than this.
-                let cpus = std::thread::available_parallelism()
+                let cpus = thread::available_parallelism()
                     .map_or(1, |n| u32::try_from(n.get()).unwrap_or(1));
                 self.next_cpu_look = Some(Deadline::after((left / cpus).max(CPU_LOOK_MIN)));
             }
@@ -334,20 +313,6 @@ impl Loop {
             wake = wake.min(look.remaining());
         }
         wake
-    }
-
-    /// What was still in the pipes when the last writer died.
-    fn last_words(
-        &mut self,
-        parts: &mut Supervised<'_>,
-        sink: &mut Option<Box<dyn OutputSink>>,
-    ) -> io::Result<()> {
-        self.listen(parts)?;
-        for capture in [&mut parts.stdout, &mut parts.stderr] {
-            let progress = capture.drain(sink)?;
-            self.captured(progress);
-        }
-        Ok(())
     }
 }
 

@@ -82,3 +82,37 @@ fn without_a_limit_everything_is_kept() {
     let report = host.run(print_bytes(1, 3 << 20).limits(|limits| limits.output_bytes_max = None));
     assert_eq!(stdout_of(&report).len(), 3 << 20);
 }
+
+/// Keeps whoever brings output until the file is locked by nobody else, as a
+/// tenant's thread that holds a pipe's lock would; tells whether that came.
+struct UntilUnlocked(std::fs::File, Sender<bool>);
+
+impl OutputSink for UntilUnlocked {
+    fn take(&mut self, _: Stream, _: &[u8]) {
+        let unlocked = || self.0.try_lock().is_ok();
+        self.1.send(support::processes::eventually(Duration::from_secs(5), unlocked)).unwrap();
+    }
+}
+
+#[test]
+fn a_box_ends_at_its_time_though_whoever_reads_its_output_is_held_up() {
+    let Some(host) = support::host() else { return };
+    let held = tempfile::NamedTempFile::new().unwrap();
+    std::fs::set_permissions(held.path(), std::os::unix::fs::PermissionsExt::from_mode(0o644))
+        .unwrap();
+    let program = Program::python(
+        "import fcntl, time\n\
+         held = open('/held')\n\
+         fcntl.flock(held, fcntl.LOCK_EX)\n\
+         print('held', flush=True)\n\
+         time.sleep(60)\n",
+    );
+    let program = program
+        .bind(held.path(), "/held", true)
+        .limits(|limits| limits.wall = Duration::from_millis(300));
+    let (sender, unlocked) = channel();
+    let sink = UntilUnlocked(held.reopen().unwrap(), sender);
+    let report = host.run_into(program, Box::new(sink));
+    assert_eq!(ending(&report), ("timed_out", None));
+    assert_eq!(unlocked.iter().collect::<Vec<_>>(), [true]);
+}
