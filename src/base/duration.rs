@@ -22,8 +22,8 @@ pub fn parse_timeout(text: &str) -> Result<Duration, BadDuration> {
     number.checked_mul(millis_per_unit).map(Duration::from_millis).ok_or(BadDuration)
 }
 
-/// The command line's grammar: as [`parse_timeout`], and also a fraction
-/// (`1.5s`), hours (`1h`), or a bare number of seconds (`30`, `0.5`).
+/// The grammar of options and configuration: as [`parse_timeout`], and also a
+/// fraction (`1.5s`) or hours (`1h`). A bare number is no duration.
 pub fn parse_figure(text: &str) -> Result<Duration, BadDuration> {
     let number_bytes = text.bytes().take_while(|b| b.is_ascii_digit() || *b == b'.').count();
     let (number, unit) = text.split_at(number_bytes);
@@ -33,7 +33,7 @@ pub fn parse_figure(text: &str) -> Result<Duration, BadDuration> {
     let number: f64 = number.parse().map_err(|_| BadDuration)?;
     let seconds_per_unit = match unit {
         "ms" => 0.001,
-        "s" | "" => 1.0,
+        "s" => 1.0,
         "m" => 60.0,
         "h" => 3_600.0,
         _ => return Err(BadDuration),
@@ -83,21 +83,26 @@ mod tests {
     }
 
     #[test]
-    fn the_command_line_takes_fractions_and_bare_seconds() {
-        let table = [
-            ("1.5s", 1_500),
-            ("30", 30_000),
-            ("500ms", 500),
-            ("2m", 120_000),
-            ("1h", 3_600_000),
-            ("0.25", 250),
-        ];
+    fn the_command_line_takes_fractions_and_hours_but_no_bare_number() {
+        let table =
+            [("1.5s", 1_500), ("500ms", 500), ("2m", 120_000), ("1h", 3_600_000), ("0.25s", 250)];
         for (text, millis) in table {
             assert_eq!(parse_figure(text), Ok(Duration::from_millis(millis)), "{text}");
         }
-        for text in
-            ["", ".", ".5s", "5.", "1.2.3s", "-1s", "1d", "s", "1e9h", "99999999999999999999h"]
-        {
+        for text in [
+            "",
+            "30",
+            "0.5",
+            ".",
+            ".5s",
+            "5.",
+            "1.2.3s",
+            "-1s",
+            "1d",
+            "s",
+            "1e9h",
+            "99999999999999999999h",
+        ] {
             assert_eq!(parse_figure(text), Err(BadDuration), "{text:?}");
         }
     }

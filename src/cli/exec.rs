@@ -269,7 +269,7 @@ mod tests {
     #[test]
     fn every_figure_reaches_its_limit() {
         let options =
-            "--timeout 5 --memory 64MiB --pids 7 --cpus 1.5 --disk 1GiB --files 9 --output 0";
+            "--timeout 5s --memory 64MiB --pids 7 --cpus 1.5 --disk 1GiB --files 9 --output 0";
         let options: Vec<_> = options.split(' ').collect();
         let want = Limits {
             memory_bytes_max: 64 << 20,

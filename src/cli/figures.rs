@@ -36,7 +36,7 @@ pub enum BadValue {
     Variable,
 }
 
-/// A duration, as `500ms`, `1.5s` or `2m`; a bare number is seconds.
+/// A duration, as `500ms`, `1.5s` or `2m`.
 pub fn duration(text: &str) -> Result<Duration, BadDuration> {
     parse_figure(text)
 }
