@@ -54,8 +54,6 @@ pub struct Observed {
     pub failed: Option<(u32, i32)>,
     /// Whether the box took longer to make than it may.
     pub setup_timed_out: bool,
-    /// Whether everything in the box is dead.
-    pub dead: bool,
 }
 
 /// Looks after the box until nothing in it is alive.
@@ -79,7 +77,8 @@ pub fn supervise(
         if result.is_err() || turn.observed.must_die() || parts.limits.cpus_milli_max.is_some() {
             kill::end(parts.process, parts.group);
         }
-        turn.observed.dead = kill::wait_dead(parts.process, Deadline::after(kill::KILL_WAIT));
+        // One that would not die is counted and logged there; there is nothing more to do about it.
+        kill::wait_dead(parts.process, Deadline::after(kill::KILL_WAIT));
         let overflowed = pumping.finish();
         result.and(overflowed)
     })?;
