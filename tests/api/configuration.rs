@@ -2,8 +2,8 @@
 
 use std::net::TcpListener;
 
-use super::client::request;
-use super::service::Setup;
+use crate::server::client::request;
+use crate::server::service::Setup;
 
 /// A port that was free a moment ago.
 fn free_port() -> u16 {

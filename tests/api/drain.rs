@@ -4,9 +4,9 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
 
-use super::client::{Client, post, request, solution};
-use super::host::{Footprint, is_running};
-use super::service::{Service, Setup, wait_until};
+use crate::server::client::{Client, post, request, solution};
+use crate::server::host::{Footprint, is_running};
+use crate::server::service::{Service, Setup, wait_until};
 
 const DRAINING: &str = r#"{"error":"draining"}"#;
 /// For what has to happen at once, on a loaded machine.

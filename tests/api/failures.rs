@@ -5,8 +5,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
-use super::service::Setup;
-use super::workspace::Workspace;
+use crate::server::service::Setup;
+use crate::server::workspace::Workspace;
 
 /// Copies `program` and the libraries it is linked to below `root`.
 fn install(root: &Path, program: &str) {

@@ -2,9 +2,9 @@
 
 use std::thread;
 
-use super::client::{solution, solution_within};
-use super::service::Setup;
-use super::workspace::Workspace;
+use crate::server::client::{solution, solution_within};
+use crate::server::service::Setup;
+use crate::server::workspace::Workspace;
 
 #[test]
 fn a_program_is_10001_without_groups_or_capabilities() {

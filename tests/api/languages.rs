@@ -9,9 +9,9 @@ use std::thread;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::client::Finished;
-use super::host::alone;
-use super::service::{Service, Setup};
+use crate::server::client::Finished;
+use crate::server::host::alone;
+use crate::server::service::{Service, Setup};
 
 /// Vectors run at the same time.
 const CONCURRENCY: usize = 4;

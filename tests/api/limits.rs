@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use super::client::{post, solution, solution_within};
-use super::service::Setup;
+use crate::server::client::{post, solution, solution_within};
+use crate::server::service::Setup;
 
 const PAYLOAD_TOO_LARGE: &str = r#"{"error":"payload too large"}"#;
 const OUTPUT_TOO_LARGE: &str = r#"{"error":"output too large"}"#;

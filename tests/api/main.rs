@@ -5,21 +5,19 @@
 // The whole crate is a test; clippy knows it only where it is told.
 #![cfg(test)]
 
-mod client;
 mod configuration;
 mod drain;
 mod failures;
-mod host;
 mod inside;
 mod languages;
 mod limits;
 mod outcomes;
 mod requests;
 mod routes;
-mod service;
+#[path = "../server/mod.rs"]
+mod server;
 mod slots;
 mod soak;
 mod streaming;
 mod timeouts;
-mod workspace;
 mod workspaces;

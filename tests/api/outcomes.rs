@@ -3,10 +3,10 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use super::client::{Answer, solution, solution_within};
-use super::host::descendants;
-use super::service::{Setup, wait_until};
-use super::workspace::Workspace;
+use crate::server::client::{Answer, solution, solution_within};
+use crate::server::host::descendants;
+use crate::server::service::{Setup, wait_until};
+use crate::server::workspace::Workspace;
 
 /// The answer of a workspace whose command is `recipe`.
 fn answer_of(recipe: &[&str]) -> Answer {

@@ -4,9 +4,9 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use super::client::{post, solution, solution_within};
-use super::service::Setup;
-use super::workspace::{RUN_SOLUTION, Workspace};
+use crate::server::client::{post, solution, solution_within};
+use crate::server::service::Setup;
+use crate::server::workspace::{RUN_SOLUTION, Workspace};
 
 const VALID: &str = r#"{"lang_slug":"python","solution_text":"echo hi"}"#;
 const CHECKER_REQUIRED: &str = r#"{"error":"checker_text is required"}"#;

@@ -4,9 +4,9 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use super::client::{post, request, solution};
-use super::host::alone;
-use super::service::{Setup, best_of_three};
+use crate::server::client::{post, request, solution};
+use crate::server::host::alone;
+use crate::server::service::{Setup, best_of_three};
 
 #[test]
 fn health_answers_in_text_and_where_asked_in_json() {

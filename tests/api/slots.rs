@@ -3,9 +3,9 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::client::{Client, post, solution};
-use super::host::{Process, alone, descendants, is_running};
-use super::service::{Service, Setup, best_of_three, wait_until};
+use crate::server::client::{Client, post, solution};
+use crate::server::host::{Process, alone, descendants, is_running};
+use crate::server::service::{Service, Setup, best_of_three, wait_until};
 
 const BUSY: &str = r#"{"error":"runner busy"}"#;
 /// For what has to happen soon, on a loaded machine.

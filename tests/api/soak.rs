@@ -6,12 +6,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::client::{post, solution, solution_within};
-use super::host::{
+use crate::server::client::{post, solution, solution_within};
+use crate::server::host::{
     Footprint, Process, alone, descendants, mounts, resident_bytes, tenants,
     threads_and_descriptors,
 };
-use super::service::{Service, Setup, wait_until};
+use crate::server::service::{Service, Setup, wait_until};
 
 /// Runs of the short form; `SOAK_RUNS` asks for another number.
 const RUNS: usize = 200;
@@ -67,7 +67,7 @@ fn tenants_files(directory: &Path) -> usize {
     use std::os::unix::fs::MetadataExt;
     let entries = fs::read_dir(directory).unwrap().flatten();
     let owners = entries.filter_map(|entry| Some(entry.metadata().ok()?.uid()));
-    owners.filter(|uid| super::host::HOST_UIDS.contains(uid)).count()
+    owners.filter(|uid| crate::server::host::HOST_UIDS.contains(uid)).count()
 }
 
 /// One run of some kind, and whether it was answered as that kind has to be.

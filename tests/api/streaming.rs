@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use super::client::{Answer, post, solution};
-use super::service::{Service, Setup};
+use crate::server::client::{Answer, post, solution};
+use crate::server::service::{Service, Setup};
 
 const ACCEPT: &str = "accept: text/event-stream\r\nconnection: close\r\n";
 

@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use super::client::{Answer, solution_within};
-use super::host::{alone, descendants};
-use super::service::{Service, Setup, best_of_three, wait_until};
+use crate::server::client::{Answer, solution_within};
+use crate::server::host::{alone, descendants};
+use crate::server::service::{Service, Setup, best_of_three, wait_until};
 
 /// How long after the limit an answer may come.
 const LATE_MAX: Duration = Duration::from_millis(50);

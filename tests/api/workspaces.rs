@@ -1,8 +1,8 @@
 //! Which workspace a request runs in, and what becomes of one that does not resolve.
 
-use super::client::solution;
-use super::service::{Service, Setup};
-use super::workspace::{Workspace, makefile};
+use crate::server::client::solution;
+use crate::server::service::{Service, Setup};
+use crate::server::workspace::{Workspace, makefile};
 
 const UNAVAILABLE: &str = r#"{"error":"language unavailable"}"#;
 /// Makefiles without a command, with a word the reason has to hold.
@@ -44,7 +44,7 @@ fn languages() -> Workspace {
     langs
 }
 
-fn run(service: &Service, slug: &str) -> super::client::Answer {
+fn run(service: &Service, slug: &str) -> crate::server::client::Answer {
     let mut body = solution("");
     body["lang_slug"] = slug.into();
     service.post(&body)
