@@ -24,10 +24,14 @@ INIT_LINTS = -D warnings -A dead_code -D missing_debug_implementations -D unsafe
 
 SOAK_RUNS = 1000
 
+# Each can be taken down in a build made for it, so that the hostile rows which need it must break.
+WALLS = seccomp user cgroup pid net
+WEAKENED = $(TARGET_DIR)/weakened/$(TRIPLE)/quick/cofferdam
+
 .DEFAULT_GOAL = help
 # Cargo fills the cores by itself.
 .NOTPARALLEL:
-.PHONY: help deps build install fmt lint deny test demo bench soak clean
+.PHONY: help deps build install fmt lint deny test hostile weakened demo bench soak clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/\1	\2/p' $(MAKEFILE_LIST) | expand -t 10
@@ -66,6 +70,17 @@ deny: ## Check the dependencies' licences, sources and versions
 
 test: deps lint build ## Lint, then run every test, against the release binary where it is a black box
 	COFFERDAM_BIN=$(BINARY) REQUIRE_PRIVILEGED=1 $(CARGO) test --locked --no-fail-fast
+
+hostile: deps build ## Attack the service, or the one at URL, and print the scorecard
+	COFFERDAM_BIN=$(BINARY) $(if $(URL),HOSTILE_URL=$(URL),REQUIRE_PRIVILEGED=1) \
+		$(CARGO) test --locked --test hostile -- $(ROWS)
+
+weakened: deps ## Attack a build without each of the WALLS: the rows that need it have to break
+	RUSTFLAGS="-C target-feature=+crt-static --cfg cofferdam_weakened" \
+		$(CARGO) build --locked --profile quick --target-dir $(TARGET_DIR)/weakened
+	@for wall in $(WALLS); do \
+		COFFERDAM_BIN=$(WEAKENED) HOSTILE_WITHOUT=$$wall $(CARGO) test --locked --test hostile || exit 1; \
+	done
 
 demo: deps build ## Start the service, post a solution in each language, show the answers
 	python3 tests/demo/demo.py $(BINARY)

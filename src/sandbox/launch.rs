@@ -18,16 +18,20 @@ use super::plan::ChildPlan;
 use super::pump::{Capture, Feed, pipe_from_box, pipe_into_box};
 use super::pumping::Streams;
 use super::running::Running;
+use super::weakened::{self, Wall};
 use super::{init, sys};
 use crate::spec::{Enforced, Limits, SetupFailure, StdinSource, Stream};
 
 /// The namespaces every box is cloned into; the init adds the cgroup's and the
 /// program the user's.
-pub const NAMESPACES: i32 = libc::CLONE_NEWPID
-    | libc::CLONE_NEWNS
-    | libc::CLONE_NEWIPC
-    | libc::CLONE_NEWUTS
-    | libc::CLONE_NEWNET;
+pub fn namespaces() -> i32 {
+    let unless = |wall, flag| if weakened::lacks(wall) { 0 } else { flag };
+    libc::CLONE_NEWNS
+        | libc::CLONE_NEWIPC
+        | libc::CLONE_NEWUTS
+        | unless(Wall::Pid, libc::CLONE_NEWPID)
+        | unless(Wall::Net, libc::CLONE_NEWNET)
+}
 
 /// All that a clone needs.
 #[derive(Debug)]

@@ -34,6 +34,7 @@ mod state;
 mod step;
 mod supervise;
 mod sys;
+mod weakened;
 
 pub use box_fs::BoxFs;
 pub use host::RootSource;

@@ -9,6 +9,7 @@ use super::init::wire::{FIRST_FREE_FD, PLAN_FD, REGISTERS, STATUS_FD};
 use super::rootfs::{RootLayout, VAR_TMP, c_string};
 use super::seccomp::filter::Filter;
 use super::step::{Access, Register, Rlimit, Step, TREES_REGISTER};
+use super::weakened::{self, Wall};
 use crate::spec::{Limits, SetupFailure};
 
 /// The descriptor of the box's own file system, in the order `launch` has them.
@@ -195,15 +196,23 @@ fn program_steps(input: &PlanInput<'_>) -> Vec<Step> {
         // Where memory runs out, boxes go before anything of the host's. Still as root: after the
         // uid change these files are no longer the process's own.
         write_proc(c"self/oom_score_adj", "1000"),
+        // A user namespace would bring the set back, so there it is dropped in it; without one the
+        // uid change takes the right to drop it.
+    ]);
+    let drop_bounding_set = Step::DropBoundingSet { last_capability: input.last_capability };
+    if !input.user_namespace {
+        steps.push(drop_bounding_set.clone());
+    }
+    steps.extend([
         Step::DropGroups,
         Step::SetGid { gid: input.host_id },
         Step::SetUid { uid: input.host_id },
     ]);
     if input.user_namespace {
         steps.extend(user_namespace_steps(input.host_id));
+        steps.push(drop_bounding_set);
     }
     steps.extend([
-        Step::DropBoundingSet { last_capability: input.last_capability },
         Step::ClearAmbientSet,
         Step::ClearCapabilities,
         Step::EnterDirectory { path: input.workdir.to_owned() },
@@ -212,7 +221,11 @@ fn program_steps(input: &PlanInput<'_>) -> Vec<Step> {
         // Not before: the steps above open files, however few the tenant may.
         Step::SetLimit { limit: Rlimit::OpenFiles, value: input.limits.open_files_max },
         Step::NoNewPrivileges,
-        install(input.filter),
+    ]);
+    if !weakened::lacks(Wall::Seccomp) {
+        steps.push(install(input.filter));
+    }
+    steps.extend([
         Step::ReportReady,
         Step::Exec {
             paths: executable_paths(input.argv, input.env),

@@ -6,7 +6,7 @@ use super::box_fs::BoxFs;
 use super::cgroup::{CgroupTree, ControlSupport};
 use super::host::{HardLimits, SWEEP_WAIT, last_capability, mountpoint};
 use super::identity::HostId;
-use super::launch::{Launch, NAMESPACES};
+use super::launch::{self, Launch};
 use super::plan::{BOX_FD, ChildPlan, HOSTNAME, user_namespace_steps};
 use super::profile::Profile;
 use super::remedy::{Environment, remedy};
@@ -182,7 +182,7 @@ impl Trial {
                 Step::EnterBox { fd: BOX_FD, mountpoint },
                 Step::PivotRoot,
             ];
-            launch(NAMESPACES, setup, Vec::new(), Some(fs))
+            launch(launch::namespaces(), setup, Vec::new(), Some(fs))
         });
         let proc = attempt(libc::CLONE_NEWPID | libc::CLONE_NEWNS, own_proc(), Vec::new());
         vec![

@@ -13,7 +13,7 @@ use super::host::{
 };
 use super::identity::HostId;
 use super::idmap::{ExtraDescriptors, IdMaps};
-use super::launch::{Launch, NAMESPACES};
+use super::launch::{self, Launch};
 use super::plan::{self, ChildPlan, PlanInput, PlannedTmpfs, Tree};
 use super::profile::Profile;
 use super::rootfs::{RootLayout, c_string};
@@ -21,6 +21,7 @@ use super::running::Running;
 use super::seccomp::filter::Filter;
 use super::state::{Instance, StateDirectory};
 use super::step::Access;
+use super::weakened::{self, Wall};
 use crate::base::deadline::Deadline;
 use crate::spec::{
     Bind, Enforced, Limits, RunSpec, SetupFailure, StdinSource, Tmpfs, WorkspaceFill,
@@ -103,7 +104,7 @@ impl Sandbox {
             cgroups,
             mountpoint: mountpoint().map_err(failed("mount point"))?,
             last_capability: last_capability().map_err(failed("read cap_last_cap"))?,
-            user_namespace: true,
+            user_namespace: !weakened::lacks(Wall::User),
             hard_limits: HardLimits::read().map_err(failed("read limits"))?,
             idmaps: IdMaps::default(),
             boxes_started: AtomicU64::new(0),
@@ -217,7 +218,7 @@ impl Sandbox {
         let plan = self.plan(&spec, &fs, task_files, &mut extra)?;
         let running = Launch {
             plan,
-            namespaces: NAMESPACES,
+            namespaces: launch::namespaces(),
             fs: Some(fs),
             group: Some(group),
             extra: extra.raw(),

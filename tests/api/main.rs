@@ -6,6 +6,7 @@
 #![cfg(test)]
 
 mod configuration;
+mod degraded;
 mod drain;
 mod failures;
 mod inside;

@@ -81,6 +81,7 @@ pub struct Finished {
 }
 
 /// A connection whose reads fail rather than last for ever.
+#[derive(Debug)]
 pub struct Client {
     socket: TcpStream,
     unread: Vec<u8>,

@@ -108,6 +108,7 @@ fn cgroups_of(instance: &Path) -> Vec<PathBuf> {
 }
 
 /// Where a server keeps what has to be gone when it is.
+#[derive(Debug)]
 pub struct Footprint {
     instance: PathBuf,
 }

@@ -21,11 +21,13 @@ use super::workspace::Workspace;
 const PATIENCE: Duration = Duration::from_secs(40);
 
 /// A server that is about to be started.
+#[derive(Debug)]
 pub struct Setup {
     workspaces: Vec<Workspace>,
     directory: PathBuf,
     args: Vec<OsString>,
     env: Vec<(OsString, OsString)>,
+    redirections: String,
 }
 
 impl Setup {
@@ -38,6 +40,7 @@ impl Setup {
             directory: directory.to_owned(),
             args,
             env: vec![("PATH".into(), path)],
+            redirections: String::new(),
         }
     }
 
@@ -67,6 +70,12 @@ impl Setup {
 
     pub fn env(mut self, name: &str, value: impl AsRef<OsStr>) -> Self {
         self.env.push((name.into(), value.as_ref().to_owned()));
+        self
+    }
+
+    /// As a careless parent would start it: with descriptors opened by these redirections.
+    pub fn with_open(mut self, redirections: &str) -> Self {
+        redirections.clone_into(&mut self.redirections);
         self
     }
 
@@ -105,7 +114,9 @@ impl Setup {
             .unwrap_or_else(|| env!("CARGO_BIN_EXE_cofferdam").into());
         // It is started in another directory.
         let binary = std::path::absolute(binary).unwrap();
-        let child = Command::new(binary)
+        let script = format!("exec {} \"$@\"", self.redirections);
+        let child = Command::new("/bin/sh")
+            .args([OsStr::new("-c"), script.as_ref(), OsStr::new("sh"), binary.as_os_str()])
             .args(&self.args)
             .env_clear()
             .envs(self.env.iter().map(|(name, value)| (name, value)))
@@ -120,7 +131,7 @@ impl Setup {
 }
 
 /// What the server has said so far.
-#[derive(Clone, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Log(Arc<Mutex<String>>);
 
 impl Log {
@@ -159,6 +170,7 @@ fn address_in(line: &str) -> Option<SocketAddr> {
 }
 
 /// A running server. Dropped, it is asked to end and has to do so well.
+#[derive(Debug)]
 pub struct Service {
     child: Child,
     pub address: SocketAddr,

@@ -10,6 +10,7 @@ use tempfile::TempDir;
 pub const RUN_SOLUTION: &str = "exec sh ./*/[sS]olution.*";
 
 /// A directory of files that is gone with this value.
+#[derive(Debug)]
 pub struct Workspace(TempDir);
 
 impl Workspace {

@@ -1,0 +1,45 @@
+//! A host that lacks something: what is left holds, and the log says what is missing.
+
+use std::collections::BTreeMap;
+
+use seccompiler::{
+    SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
+};
+
+use crate::server::service::Setup;
+
+#[test]
+fn where_user_namespaces_are_refused_a_run_has_the_slots_host_uid_and_no_capability() {
+    refuse_user_namespaces();
+    let service = Setup::shell().start();
+    let ids = service.run("id -u; grep -E '^(Cap|Groups|NoNew|Seccomp:)' /proc/self/status");
+    let lines: Vec<String> =
+        ids.stdout().lines().map(|line| line.split_whitespace().collect()).collect();
+    let uid: u32 = lines[0].parse().unwrap();
+    assert!(crate::server::host::HOST_UIDS.contains(&uid), "{uid}");
+    let none = "0000000000000000";
+    let bare = ["Groups:", "CapInh:", "CapPrm:", "CapEff:", "CapBnd:", "CapAmb:"];
+    let mut expected: Vec<String> = bare
+        .iter()
+        .map(|name| format!("{name}{}", if name.starts_with("Cap") { none } else { "" }))
+        .collect();
+    expected.extend(["NoNewPrivs:1".to_owned(), "Seccomp:2".to_owned()]);
+    assert_eq!(lines[1..], expected);
+    assert!(service.log.text().contains("no user namespace"), "{}", service.log.text());
+}
+
+/// From here on this thread and what it starts may not make a user namespace.
+fn refuse_user_namespaces() {
+    let newuser = u64::from(libc::CLONE_NEWUSER.unsigned_abs());
+    let has_flag =
+        SeccompCondition::new(0, SeccompCmpArgLen::Dword, SeccompCmpOp::MaskedEq(newuser), newuser);
+    let rule = SeccompRule::new(vec![has_flag.unwrap()]).unwrap();
+    let filter = SeccompFilter::new(
+        BTreeMap::from([(libc::SYS_unshare, vec![rule])]),
+        SeccompAction::Allow,
+        SeccompAction::Errno(libc::EPERM.unsigned_abs()),
+        std::env::consts::ARCH.try_into().unwrap(),
+    );
+    let program: seccompiler::BpfProgram = filter.unwrap().try_into().unwrap();
+    seccompiler::apply_filter(&program).unwrap();
+}

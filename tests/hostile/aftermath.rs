@@ -1,0 +1,137 @@
+//! What the host holds for a service, before and after a row.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use super::server::host::{Footprint, HOST_UIDS, mounts, threads_and_descriptors};
+use super::server::service::Service;
+
+/// How long what a row used may take to be gone: the kernel frees namespaces in its own time.
+const GONE_WITHIN: Duration = Duration::from_secs(5);
+/// A count that has not changed for so long is the one that stays.
+const SETTLED_FOR: Duration = Duration::from_millis(100);
+/// The uid of a tenant that nothing maps.
+const UNMAPPED_UID: u32 = 10_001;
+
+/// What must not grow.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Holdings {
+    tenants: BTreeSet<i32>,
+    cgroups: BTreeSet<PathBuf>,
+    mounts_of_service: usize,
+    mounts_of_host: usize,
+    descriptors: usize,
+    net_namespaces: usize,
+    tenants_files: usize,
+}
+
+/// The host's state before an attack.
+#[derive(Debug, Clone)]
+pub struct HostState {
+    before: Holdings,
+}
+
+impl HostState {
+    /// As it is once nothing changes any more.
+    pub fn settled(service: &Service) -> Self {
+        let deadline = Instant::now() + GONE_WITHIN;
+        let (mut last, mut since) = (Holdings::of(service), Instant::now());
+        while since.elapsed() < SETTLED_FOR && Instant::now() < deadline {
+            thread::sleep(Duration::from_millis(10));
+            let now = Holdings::of(service);
+            if now != last {
+                (last, since) = (now, Instant::now());
+            }
+        }
+        Self { before: last }
+    }
+
+    /// Panics with the difference if the host does not come back to this state.
+    #[track_caller]
+    pub fn assert_holds_for(&self, service: &Service) {
+        let deadline = Instant::now() + GONE_WITHIN;
+        let mut now = Holdings::of(service);
+        while self.before.lacks_something_of(&now) && Instant::now() < deadline {
+            thread::sleep(Duration::from_millis(5));
+            now = Holdings::of(service);
+        }
+        assert!(
+            !self.before.lacks_something_of(&now),
+            "left on the host: {now:?}\nbefore: {:?}",
+            self.before
+        );
+    }
+
+    /// Kills tenants that were not there before.
+    pub fn kill_what_is_new(&self) {
+        for pid in tenants().difference(&self.before.tenants) {
+            // It may have ended by itself.
+            let _ = kill(Pid::from_raw(*pid), Signal::SIGKILL);
+        }
+    }
+}
+
+impl Holdings {
+    fn of(service: &Service) -> Self {
+        Self {
+            tenants: tenants(),
+            cgroups: Footprint::of(service.pid()).cgroups().into_iter().collect(),
+            mounts_of_service: mounts(service.pid()),
+            mounts_of_host: mounts(1),
+            descriptors: threads_and_descriptors(service.pid()).1,
+            net_namespaces: net_namespaces(service.pid()),
+            tenants_files: tenants_files(),
+        }
+    }
+
+    /// Whether `now` holds more than this. Tenants and files of other servers
+    /// on the host may go meanwhile, and theirs are not told apart.
+    fn lacks_something_of(&self, now: &Self) -> bool {
+        !now.tenants.is_subset(&self.tenants)
+            || !now.cgroups.is_subset(&self.cgroups)
+            || now.mounts_of_service > self.mounts_of_service
+            || now.mounts_of_host > self.mounts_of_host
+            || now.descriptors > self.descriptors
+            || now.net_namespaces > self.net_namespaces
+            || now.tenants_files > self.tenants_files
+    }
+}
+
+fn is_tenant(uid: u32) -> bool {
+    HOST_UIDS.contains(&uid) || uid == UNMAPPED_UID
+}
+
+/// Every process on the host with a tenant's uid: one that got away has no
+/// other parent than the host's own init.
+fn tenants() -> BTreeSet<i32> {
+    let entries = fs::read_dir("/proc").unwrap().flatten();
+    let pids = entries.filter_map(|entry| {
+        let pid = entry.file_name().to_str()?.parse().ok()?;
+        is_tenant(entry.metadata().ok()?.uid()).then_some(pid)
+    });
+    pids.collect()
+}
+
+/// Network namespaces that the server holds by a descriptor.
+fn net_namespaces(pid: i32) -> usize {
+    let links = fs::read_dir(format!("/proc/{pid}/fd")).unwrap().flatten();
+    let targets = links.filter_map(|link| fs::read_link(link.path()).ok());
+    targets.filter(|target| target.to_string_lossy().starts_with("net:[")).count()
+}
+
+/// Files of tenants where a run could have left any on the host.
+fn tenants_files() -> usize {
+    let count = |directory: &str| {
+        let entries = fs::read_dir(Path::new(directory)).into_iter().flatten().flatten();
+        let owners = entries.filter_map(|entry| Some(entry.metadata().ok()?.uid()));
+        owners.filter(|uid| is_tenant(*uid)).count()
+    };
+    ["/tmp", "/var/tmp", "/dev/shm", "/dev/mqueue", "/run/lock"].map(count).iter().sum()
+}

@@ -1,0 +1,130 @@
+//! A program of `tests/probes` as a posted solution.
+//!
+//! Every probe travels as Python, the one language all services with this contract have: its
+//! module defines `probe(*args)`, called when the harness calls `solution`, and what it returns
+//! comes back between two marks. A native program is compiled here, static, and carried inside.
+
+use std::collections::HashMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::{Mutex, PoisonError};
+
+use serde_json::{Value, json};
+
+/// Around what a probe returned.
+pub const MARKS: (&str, &str) = ("<<observed:", ":observed>>");
+
+/// A solution that attacks.
+#[derive(Debug, Clone)]
+pub struct Probe {
+    source: String,
+    native: Option<PathBuf>,
+    args: Value,
+    timeout: String,
+}
+
+impl Probe {
+    /// The module `tests/probes/<name>.py`.
+    pub fn python(name: &str) -> Self {
+        Self::inline(&read(&format!("{name}.py")))
+    }
+
+    /// A module written where it is used; it has to define `probe`.
+    pub fn inline(source: &str) -> Self {
+        Self { source: source.to_owned(), native: None, args: json!([]), timeout: "20s".to_owned() }
+    }
+
+    /// The script `tests/probes/<name>.sh`; it comes back as `{"code", "out", "err"}`.
+    pub fn sh(name: &str) -> Self {
+        let script = read(&format!("{name}.sh"));
+        let mut probe = Self::python("run_program");
+        probe.args = json!(["sh", "-c", script, name]);
+        probe
+    }
+
+    /// The program `tests/probes/<name>.c`; it comes back as `{"code", "out", "err"}`.
+    pub fn c(name: &str) -> Self {
+        let mut probe = Self::python("run_program");
+        probe.native = Some(compiled(name));
+        probe.args = json!(["/tmp/probe"]);
+        probe
+    }
+
+    /// A module with the program `tests/probes/<native>.c` at `/tmp/probe`.
+    pub fn python_with_native(name: &str, native: &str) -> Self {
+        Self { native: Some(compiled(native)), ..Self::python(name) }
+    }
+
+    /// One more argument.
+    pub fn arg(mut self, arg: impl Into<Value>) -> Self {
+        self.args.as_array_mut().unwrap().push(arg.into());
+        self
+    }
+
+    /// The run's limit instead of 20 s.
+    pub fn within(mut self, timeout: &str) -> Self {
+        timeout.clone_into(&mut self.timeout);
+        self
+    }
+
+    /// The body of a request that runs it.
+    pub fn body(&self, slug: &str) -> Value {
+        json!({
+            "lang_slug": slug,
+            "solution_text": self.solution(),
+            "asserts": json!({ "arguments": [[]], "expected": [null] }).to_string(),
+            "timeout": self.timeout,
+        })
+    }
+
+    fn solution(&self) -> String {
+        let Self { source, native, args, .. } = self;
+        let native = native.as_deref().map(packed).unwrap_or_default();
+        let args = json!(args.to_string());
+        let (before, after) = MARKS;
+        let prelude = read("prelude.py")
+            .replace("{native}", &native)
+            .replace("{args}", &args.to_string())
+            .replace("{before}", before)
+            .replace("{after}", after);
+        format!("{prelude}\n{source}")
+    }
+}
+
+fn directory() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/probes")
+}
+
+fn read(file: &str) -> String {
+    let path = directory().join(file);
+    fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// Compiles `tests/probes/<name>.c`, once a process.
+fn compiled(name: &str) -> PathBuf {
+    static DONE: Mutex<Option<HashMap<String, PathBuf>>> = Mutex::new(None);
+    let mut done = DONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let done = done.get_or_insert_default();
+    if let Some(program) = done.get(name) {
+        return program.clone();
+    }
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("probes");
+    fs::create_dir_all(&folder).unwrap();
+    let program = folder.join(name);
+    let source = directory().join(format!("{name}.c"));
+    // Static: the service's root file system need not have our C library.
+    let flags = ["-static", "-s", "-O1", "-pthread", "-Wall", "-Wextra", "-Werror", "-o"];
+    let status = Command::new("cc").args(flags).arg(&program).arg(&source).status().unwrap();
+    assert!(status.success(), "{} does not compile", source.display());
+    done.insert(name.to_owned(), program.clone());
+    program
+}
+
+/// The program as text: compressed, since a request may have a mebibyte.
+fn packed(program: &Path) -> String {
+    let script = "gzip -9 -n -c \"$1\" | base64 -w0";
+    let output = Command::new("sh").args(["-c", script, "pack"]).arg(program).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8(output.stdout).unwrap()
+}

@@ -1,0 +1,5 @@
+//! Group B.
+
+use crate::Row;
+
+pub const ROWS: &[Row] = &[];

@@ -1,0 +1,5 @@
+//! Group C.
+
+use crate::Row;
+
+pub const ROWS: &[Row] = &[];

@@ -1,0 +1,5 @@
+//! Group E.
+
+use crate::Row;
+
+pub const ROWS: &[Row] = &[];

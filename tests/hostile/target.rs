@@ -1,0 +1,244 @@
+//! The service under attack: our own, started here, or one that runs somewhere.
+
+use std::io::Write;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::thread::JoinHandle;
+use std::time::Duration;
+use std::{fs, thread};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use super::Unexercised;
+use super::aftermath::HostState;
+use super::observe::observed;
+use super::probe::Probe;
+use super::server::client::{Answer, Client, post, request};
+use super::server::service::{Service, Setup};
+use super::weakened::Wall;
+
+/// Runs our own service lets be live at once; rows need up to four.
+pub const CONCURRENCY: usize = 8;
+/// How long after it was posted a run can be counted on to have begun.
+const BEGUN_AFTER: Duration = Duration::from_millis(400);
+
+/// Whom the rows attack.
+#[derive(Debug)]
+pub struct Target {
+    address: SocketAddr,
+    slug: String,
+    own: Option<Own>,
+    clean: Value,
+}
+
+/// A service of our own, and what the host shows of it.
+#[derive(Debug)]
+pub struct Own {
+    pub service: Service,
+    pub sentinel: Sentinel,
+    wall: Option<String>,
+    before: HostState,
+}
+
+/// A secret on the host: a file that only root may read, and a variable of the server.
+#[derive(Debug)]
+pub struct Sentinel {
+    directory: TempDir,
+    token: String,
+}
+
+impl Target {
+    /// The service at `HOSTILE_URL`, or one of our own.
+    pub fn from_env(wall: Option<&Wall>) -> Self {
+        let slug = std::env::var("HOSTILE_SLUG").unwrap_or_else(|_| "python".to_owned());
+        let url = std::env::var("HOSTILE_URL").ok().filter(|url| !url.is_empty());
+        let own = url.is_none().then(|| Own::start(wall.map(|wall| wall.name.clone())));
+        let address = match (&url, &own) {
+            (Some(url), _) => address_of(url),
+            (None, Some(own)) => own.service.address,
+            (None, None) => unreachable!("one or the other"),
+        };
+        let mut target = Self { address, slug, own, clean: Value::Null };
+        target.learn();
+        target
+    }
+
+    /// Learns what a run finds in a service that nobody has attacked.
+    fn learn(&mut self) {
+        self.clean = self.observe(&Probe::python("clean"));
+        if let Some(own) = &mut self.own {
+            own.before = HostState::settled(&own.service);
+        }
+    }
+
+    /// What only a look at the host can tell needs a service of our own.
+    pub fn own(&self) -> Result<&Own, Unexercised> {
+        self.own.as_ref().ok_or_else(|| Unexercised("needs a service started here".to_owned()))
+    }
+
+    pub fn connect(&self) -> Client {
+        Client::connect(self.address)
+    }
+
+    /// Runs a probe to its end, whatever that is.
+    #[track_caller]
+    pub fn run(&self, probe: &Probe) -> Answer {
+        self.ask(post("", probe.body(&self.slug).to_string()))
+    }
+
+    /// Runs a probe that ends well and tells what it saw.
+    #[track_caller]
+    pub fn observe(&self, probe: &Probe) -> Value {
+        observed(&self.run(probe))
+    }
+
+    /// A run that goes on while the row does something else.
+    pub fn begin(&self, probe: &Probe) -> Live {
+        let (address, body) = (self.address, probe.body(&self.slug).to_string());
+        let thread = thread::spawn(move || Client::connect(address).ask(post("", body)));
+        thread::sleep(BEGUN_AFTER);
+        Live(thread)
+    }
+
+    /// Sends `bytes` on a connection of its own and reads the one answer, which
+    /// may be anything but our secret.
+    #[track_caller]
+    pub fn ask(&self, bytes: impl AsRef<[u8]>) -> Answer {
+        let answer = self.connect().ask(bytes);
+        if let Some(own) = &self.own {
+            own.sentinel.assert_not_in(&answer);
+        }
+        answer
+    }
+
+    /// A request body for a solution of any text.
+    pub fn slug(&self) -> &str {
+        &self.slug
+    }
+
+    /// The service answers, the next run finds what the first one found, and
+    /// the host holds what it held before.
+    #[track_caller]
+    pub fn assert_as_before(&self) {
+        let health = self.ask(request("GET", "/health", ""));
+        assert_eq!((health.status, health.body.as_str()), (200, "ok\n"), "/health");
+        let found = self.observe(&Probe::python("clean"));
+        assert_eq!(found, self.clean, "the next run finds something else");
+        if let Some(own) = &self.own {
+            own.sentinel.assert_intact();
+            own.before.assert_holds_for(&own.service);
+        }
+    }
+
+    /// A fresh service after one that is no longer as it was.
+    pub fn start_over(&mut self) {
+        let Some(own) = self.own.take() else { return };
+        let wall = own.wall.clone();
+        own.end();
+        let own = Own::start(wall);
+        self.address = own.service.address;
+        self.own = Some(own);
+        self.learn();
+    }
+}
+
+/// A run that goes on.
+#[derive(Debug)]
+pub struct Live(JoinHandle<Answer>);
+
+impl Live {
+    /// Its answer.
+    pub fn answer(self) -> Answer {
+        self.0.join().unwrap()
+    }
+}
+
+impl Own {
+    fn start(wall: Option<String>) -> Self {
+        let sentinel = Sentinel::new();
+        let service = setup(&sentinel, wall.as_deref()).start();
+        let before = HostState::settled(&service);
+        Self { service, sentinel, wall, before }
+    }
+
+    /// Another service like this one, to be changed before it starts.
+    pub fn another(&self) -> Setup {
+        setup(&self.sentinel, self.wall.as_deref())
+    }
+
+    /// Ends it together with what it may have lost hold of.
+    fn end(mut self) {
+        self.service.kill();
+        self.before.kill_what_is_new();
+    }
+}
+
+fn setup(sentinel: &Sentinel, wall: Option<&str>) -> Setup {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    // A careless parent's descriptors: a file that only root may read, a directory outside.
+    let redirections = format!(
+        "7<{} 8<{} 9<>/dev/null",
+        sentinel.path().display(),
+        sentinel.directory.path().display()
+    );
+    let setup = Setup::inside(root)
+        .arg("--langs")
+        .arg(root.join("langs"))
+        .env("RUN_CONCURRENCY", CONCURRENCY.to_string())
+        .env("AUTH_TOKEN", &sentinel.token)
+        .with_open(&redirections);
+    match wall {
+        Some(wall) => setup.env("COFFERDAM_WITHOUT", wall),
+        None => setup,
+    }
+}
+
+impl Sentinel {
+    fn new() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let mut random = [0; 16];
+        std::io::Read::read_exact(&mut fs::File::open("/dev/urandom").unwrap(), &mut random)
+            .unwrap();
+        let token: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
+        let sentinel = Self { directory, token: format!("sentinel-{token}") };
+        let mut file = fs::File::create(sentinel.path()).unwrap();
+        file.write_all(sentinel.token.as_bytes()).unwrap();
+        file.set_permissions(fs::Permissions::from_mode(0o600)).unwrap();
+        sentinel
+    }
+
+    /// The file.
+    pub fn path(&self) -> PathBuf {
+        self.directory.path().join("sentinel")
+    }
+
+    /// Nobody wrote to it, changed its mode, or put anything beside it.
+    #[track_caller]
+    pub fn assert_intact(&self) {
+        use std::os::unix::fs::MetadataExt;
+        assert_eq!(fs::read_to_string(self.path()).unwrap(), self.token);
+        let metadata = fs::symlink_metadata(self.path()).unwrap();
+        let owned = (metadata.uid(), metadata.gid(), metadata.mode() & 0o7777, metadata.nlink());
+        assert_eq!(owned, (0, 0, 0o600, 1), "the sentinel's owner, mode and links");
+        assert_eq!(fs::read_dir(self.directory.path()).unwrap().count(), 1);
+    }
+
+    #[track_caller]
+    fn assert_not_in(&self, answer: &Answer) {
+        let Answer { head, body, .. } = answer;
+        assert!(!head.contains(&self.token) && !body.contains(&self.token), "the secret came out");
+    }
+}
+
+/// The address of `http://host:port`.
+fn address_of(url: &str) -> SocketAddr {
+    let rest = url.strip_prefix("http://").unwrap_or_else(|| panic!("not an http URL: {url}"));
+    let authority = rest.split('/').next().unwrap_or(rest);
+    let with_port =
+        if authority.contains(':') { authority.to_owned() } else { format!("{authority}:80") };
+    let mut addresses =
+        with_port.to_socket_addrs().unwrap_or_else(|error| panic!("{url}: {error}"));
+    addresses.next().unwrap_or_else(|| panic!("{url} has no address"))
+}

@@ -1,0 +1,52 @@
+//! What must break once one wall is taken down: the proof that the rows can fail.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use serde::Deserialize;
+
+use super::Row;
+
+/// A wall that is not there.
+#[derive(Debug)]
+pub struct Wall {
+    /// Its name for the binary and in `weakened.toml`.
+    pub name: String,
+    breaks: Vec<String>,
+    all_rows: bool,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Breaks {
+    breaks: Vec<String>,
+}
+
+impl Wall {
+    /// The wall `HOSTILE_WITHOUT` names, if it does.
+    pub fn from_env() -> Option<Self> {
+        let name = std::env::var("HOSTILE_WITHOUT").ok().filter(|name| !name.is_empty())?;
+        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/hostile/weakened.toml");
+        let text = fs::read_to_string(file).unwrap();
+        let mut walls: BTreeMap<String, Breaks> = toml::from_str(&text).unwrap();
+        let Breaks { breaks } = walls.remove(&name).expect("a wall of weakened.toml");
+        assert!(!breaks.is_empty(), "nothing is expected to break");
+        Some(Self { name, breaks, all_rows: std::env::var_os("HOSTILE_ALL").is_some() })
+    }
+
+    /// Whether the row is worth running without this wall.
+    pub fn is_asked_about(&self, row: &Row) -> bool {
+        self.all_rows || self.must_break(row.id)
+    }
+
+    /// Whether the row cannot hold without this wall.
+    pub fn must_break(&self, id: &str) -> bool {
+        self.breaks.iter().any(|broken| broken == id)
+    }
+
+    /// The rows that cannot hold without this wall.
+    pub fn breaks(&self) -> &[String] {
+        &self.breaks
+    }
+}
