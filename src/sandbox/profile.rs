@@ -8,6 +8,8 @@ mod kernel;
 mod root;
 #[cfg(test)]
 mod shipped;
+#[cfg(test)]
+mod straight;
 
 use serde::Deserialize;
 
@@ -26,9 +28,10 @@ const TEXT_BYTES_MAX: usize = 256 * 1024;
 const CHAIN_LENGTH_MAX: usize = 4;
 
 /// The profiles inside this program, by name.
-const BUILTIN: [(&str, &str); 3] = [
+const BUILTIN: [(&str, &str); 4] = [
     ("default", include_str!("../../sandbox-profiles/default.toml")),
     ("init", include_str!("../../sandbox-profiles/init.toml")),
+    ("network", include_str!("../../sandbox-profiles/network.toml")),
     ("strict-native", include_str!("../../sandbox-profiles/strict-native.toml")),
 ];
 
@@ -133,24 +136,40 @@ impl Profile {
         text: &str,
         extended: impl Fn(&str) -> Option<String>,
     ) -> Result<Self, ProfileError> {
+        let Read { name, description, policy, root } = Read::of(text, extended)?;
+        let filter = compile(&name, &policy, arch)
+            .map_err(|source| ProfileError::Compile { name: name.clone(), source })?;
+        Ok(Self { name, description, filter, root })
+    }
+}
+
+/// A profile with those it extends taken into it, before anything is compiled.
+#[derive(Debug)]
+struct Read {
+    name: String,
+    description: String,
+    policy: Policy,
+    root: RootView,
+}
+
+impl Read {
+    fn of(text: &str, extended: impl Fn(&str) -> Option<String>) -> Result<Self, ProfileError> {
         let (first, bases) = chain(text, extended)?;
         let ProfileFile { name, description, seccomp, mut root, .. } = first;
-        let mut policy = seccomp;
+        let mut rules = seccomp;
         for base in bases {
             root.append(base.root);
-            if policy.otherwise.is_none() {
-                policy.layers.extend(base.seccomp.layers);
-                policy.otherwise = base.seccomp.otherwise;
+            if rules.otherwise.is_none() {
+                rules.layers.extend(base.seccomp.layers);
+                rules.otherwise = base.seccomp.otherwise;
             }
         }
-        let Rules { layers, otherwise: Some(otherwise) } = policy else {
+        let Rules { layers, otherwise: Some(otherwise) } = rules else {
             return Err(ProfileError::NoOtherwise { name });
         };
         let root =
             root.checked().map_err(|source| ProfileError::Path { name: name.clone(), source })?;
-        let filter = compile(&name, &Policy { layers, otherwise }, arch)
-            .map_err(|source| ProfileError::Compile { name: name.clone(), source })?;
-        Ok(Self { name, description, filter, root })
+        Ok(Self { name, description, policy: Policy { layers, otherwise }, root })
     }
 }
 
@@ -229,7 +248,7 @@ mod tests {
 
     fn layer(call: &str, action: &str) -> String {
         format!(
-            "[[seccomp.layer]]\nname = \"one\"\n[[seccomp.layer.entry]]\nsyscalls = [{call:?}]\n\
+            "[[seccomp.layer]]\nname = \"on {call}\"\n[[seccomp.layer.entry]]\nsyscalls = [{call:?}]\n\
              action = {action}\nreason = \"sample\"\n"
         )
     }
@@ -245,7 +264,7 @@ mod tests {
     #[test]
     fn builtin_profiles_are_found_by_name_only() {
         let names: Vec<_> = Profile::builtin_names().collect();
-        assert_eq!(names, ["default", "init", "strict-native"]);
+        assert_eq!(names, ["default", "init", "network", "strict-native"]);
         for name in names {
             assert_eq!(Profile::builtin(name).unwrap().name, name);
         }
@@ -291,7 +310,7 @@ mod tests {
             (sound.clone() + "[root]\nshow = []", "unknown field `show`"),
             (sound.clone() + "[[root.hide]]\npath = \"/a\"", "unknown field `path`"),
             (sound.clone() + &layer("read", "\"log\""), "unknown variant `log`"),
-            (sound.clone() + &layer("raed", "\"allow\""), "layer \"one\", entry 1: no arch"),
+            (sound.clone() + &layer("raed", "\"allow\""), "layer \"on raed\", entry 1: no arch"),
             (head("p", ""), "profile \"p\": seccomp.otherwise is neither here"),
             (head("p", "extends = \"q\""), "profile \"p\" extends \"q\", which does not exist"),
             (path("hide", "home", "r"), "root.hide: \"home\" is not an absolute path"),

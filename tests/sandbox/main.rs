@@ -15,6 +15,7 @@ mod network;
 mod output;
 mod plan;
 mod processes;
+mod seccomp;
 mod tenants;
 mod wall;
 mod workspace;

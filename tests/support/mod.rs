@@ -2,6 +2,7 @@
 
 #![allow(dead_code, unused_imports, reason = "every test binary uses its own part of this")]
 
+pub mod answers;
 pub mod host;
 pub mod live;
 pub mod processes;

@@ -4,11 +4,13 @@
 //! number when it is installed, so the depth counts and not the size: the program is a balanced
 //! tree over ranges of numbers that share a decision.
 
+use std::collections::HashMap;
+
 use nix::errno::Errno;
 
 use super::assemble::{Assembler, Place};
 use super::filter::{Filter, code, halves};
-use super::rules::{Action, Condition, Layer, Otherwise, Width};
+use super::rules::{Action, Condition, Entry, Layer, Otherwise, Width};
 use super::syscalls::Arch;
 
 /// Offsets in `struct seccomp_data`, in bytes.
@@ -84,13 +86,18 @@ fn ranges(policy: &Policy, arch: Arch) -> Vec<Range<'_>> {
         first,
         decision: Decision { rules: Vec::new(), last: policy.otherwise.unknown },
     };
+    let mut entries = HashMap::<&str, Vec<&Entry>>::new();
+    for entry in policy.layers.iter().flat_map(|layer| &layer.entries) {
+        entry.names().for_each(|name| entries.entry(name).or_default().push(entry));
+    }
     let mut ranges = Vec::new();
     let mut next = 0;
     for (name, number) in arch.calls() {
         if *number > next {
             ranges.push(unknown(next));
         }
-        ranges.push(Range { first: *number, decision: decision(policy, name) });
+        let naming = entries.get(name).map_or(&[][..], Vec::as_slice);
+        ranges.push(Range { first: *number, decision: decision(naming, policy.otherwise.known) });
         next = number + 1;
     }
     ranges.push(unknown(next));
@@ -98,19 +105,16 @@ fn ranges(policy: &Policy, arch: Arch) -> Vec<Range<'_>> {
     ranges
 }
 
-/// The entries that name the call, up to the first without conditions.
-fn decision<'a>(policy: &'a Policy, name: &str) -> Decision<'a> {
+/// What the entries that name a call decide, up to the first without conditions.
+fn decision<'a>(naming: &[&'a Entry], otherwise: Action) -> Decision<'a> {
     let mut rules = Vec::new();
-    for entry in policy.layers.iter().flat_map(|layer| &layer.entries) {
-        if !entry.names().any(|named| named == name) {
-            continue;
-        }
+    for entry in naming {
         if entry.when.is_empty() {
             return Decision { rules, last: entry.action };
         }
         rules.push((entry.when.as_slice(), entry.action));
     }
-    Decision { rules, last: policy.otherwise.known }
+    Decision { rules, last: otherwise }
 }
 
 /// A balanced search for the range of the loaded number.
@@ -172,7 +176,7 @@ mod tests {
     use super::*;
     use crate::sandbox::seccomp::filter::Instruction;
     use crate::sandbox::seccomp::interpret::{SeccompData, decide};
-    use crate::sandbox::seccomp::rules::{Entry, Rules};
+    use crate::sandbox::seccomp::rules::Rules;
 
     fn policy(text: &str) -> Policy {
         let rules: Rules = toml::from_str(text).unwrap();
@@ -196,21 +200,6 @@ mod tests {
             layers: vec![Layer { name: "all".into(), entries: vec![entry] }],
             otherwise: Otherwise { known: absent, unknown: absent, reason: "sample".into() },
         }
-    }
-
-    /// The most instructions any path from `start` runs.
-    fn depth(program: &[Instruction]) -> usize {
-        let mut depths = vec![0; program.len()];
-        for (index, instruction) in program.iter().enumerate().rev() {
-            let at = |skip: usize| depths[index + 1 + skip];
-            depths[index] = 1 + match instruction.code {
-                code::RETURN => 0,
-                code::JUMP => at(instruction.k as usize),
-                code::LOAD_WORD | code::AND => at(0),
-                _ => at(instruction.jt.into()).max(at(instruction.jf.into())),
-            };
-        }
-        depths[0]
     }
 
     const SAMPLE: &str = r#"
@@ -311,12 +300,14 @@ mod tests {
                 arch.calls().iter().step_by(2).map(|(name, _)| *name).collect();
             let policy = allow_only(&every_other);
             let ranges = ranges(&policy, arch).len();
-            let program = compile("sample", &policy, arch).unwrap().program;
+            let filter = compile("sample", &policy, arch).unwrap();
+            let depth = filter.depth();
             // Two loads, two checks, the verdict, and at most one long jump.
             let bound = ranges.next_power_of_two().ilog2() as usize + 6;
             assert!(ranges > 300, "{arch:?}: {ranges} ranges");
-            assert!(depth(&program) <= bound, "{arch:?}: {} > {bound}", depth(&program));
-            assert!(program.len() < 3 * ranges, "{arch:?}: {}", program.len());
+            assert!(depth <= bound, "{arch:?}: {depth} > {bound}");
+            let instructions = filter.program.len();
+            assert!(instructions < 3 * ranges, "{arch:?}: {instructions}");
         }
     }
 

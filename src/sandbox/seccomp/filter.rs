@@ -49,6 +49,22 @@ impl Filter {
     pub fn bytes(&self) -> Vec<u8> {
         self.program.iter().flat_map(Instruction::bytes).collect()
     }
+
+    /// The most instructions that any way through it runs.
+    #[cfg(test)]
+    pub fn depth(&self) -> usize {
+        let mut depths = vec![0; self.program.len()];
+        for (index, instruction) in self.program.iter().enumerate().rev() {
+            let at = |skip: usize| depths[index + 1 + skip];
+            depths[index] = 1 + match instruction.code {
+                code::RETURN => 0,
+                code::JUMP => at(instruction.k as usize),
+                code::LOAD_WORD | code::AND => at(0),
+                _ => at(instruction.jt.into()).max(at(instruction.jf.into())),
+            };
+        }
+        depths[0]
+    }
 }
 
 impl Instruction {

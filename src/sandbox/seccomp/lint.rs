@@ -1,29 +1,52 @@
 //! Refuses the known traps in what a profile says about system calls.
 
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 
 use nix::errno::Errno;
 
-use super::rules::{Action, Entry, Rules, Width};
+use super::rules::{Action, Condition, Entry, Layer, Rules, Width};
 use super::syscalls;
 
-/// Arguments with the width the kernel reads. A 64-bit compare of an `int` is passed by setting a
-/// bit the kernel ignores; a 32-bit compare of a `long` does not see half of it.
-const WIDTHS: [(&str, u8, Width); 13] = [
-    ("clone", 0, Width::Bits64),
-    ("fcntl", 1, Width::Bits32),
-    ("ioctl", 1, Width::Bits32),
-    ("personality", 0, Width::Bits32),
-    ("prctl", 0, Width::Bits32),
-    ("seccomp", 0, Width::Bits32),
-    ("seccomp", 1, Width::Bits32),
-    ("socket", 0, Width::Bits32),
-    ("socket", 1, Width::Bits32),
-    ("socket", 2, Width::Bits32),
-    ("socketpair", 0, Width::Bits32),
-    ("socketpair", 1, Width::Bits32),
-    ("socketpair", 2, Width::Bits32),
+/// Arguments that may be compared, with the width the kernel reads. A 64-bit compare of an `int`
+/// is passed by setting a bit the kernel ignores; a 32-bit compare of a `long` does not see half
+/// of it. An argument that is not here has no width that anybody looked up.
+#[rustfmt::skip]
+const WIDTHS: [(&str, &[u8], Width); 21] = [
+    ("chmod", &[1], Width::Bits32),
+    ("clone", &[0], Width::Bits64),
+    ("creat", &[1], Width::Bits32),
+    ("fchmod", &[1], Width::Bits32),
+    ("fchmodat", &[2], Width::Bits32),
+    ("fchmodat2", &[2, 3], Width::Bits32),
+    ("fcntl", &[1], Width::Bits32),
+    ("getsockopt", &[1, 2], Width::Bits32),
+    ("ioctl", &[1], Width::Bits32),
+    ("mknod", &[1], Width::Bits32),
+    ("mknodat", &[2], Width::Bits32),
+    ("mmap", &[2, 3], Width::Bits64),
+    ("mprotect", &[2], Width::Bits64),
+    ("open", &[1, 2], Width::Bits32),
+    ("openat", &[2, 3], Width::Bits32),
+    ("personality", &[0], Width::Bits32),
+    ("prctl", &[0], Width::Bits32),
+    ("seccomp", &[0, 1], Width::Bits32),
+    ("setsockopt", &[1, 2], Width::Bits32),
+    ("socket", &[0, 1, 2], Width::Bits32),
+    ("socketpair", &[0, 1, 2], Width::Bits32),
 ];
+
+/// Arguments that are file modes, of which the kernel reads 16 bits.
+#[rustfmt::skip]
+const MODES: [(&str, u8); 9] = [
+    ("chmod", 1), ("creat", 1), ("fchmod", 1), ("fchmodat", 2),
+    ("fchmodat2", 2), ("mknod", 1), ("mknodat", 2), ("open", 2), ("openat", 3),
+];
+const MODE_BITS: u64 = 0xffff;
+
+/// Every CLONE_NEW* flag: CLONE_NEWTIME's bit is one of the exit signal here, and in no signal
+/// there is.
+const CLONE_NEW: u64 = 0x7e02_0080;
 
 /// Calls that C libraries and runtimes try first and do without only when told `ENOSYS`.
 const NEVER_EPERM: [&str; 2] = ["clone3", "copy_file_range"];
@@ -48,6 +71,11 @@ pub enum Place {
         /// The entry's position in it, from 1.
         number: usize,
     },
+    /// A layer as a whole.
+    Layer {
+        /// Its name.
+        layer: String,
+    },
     /// The actions for calls no entry decides.
     Otherwise,
 }
@@ -56,12 +84,13 @@ impl fmt::Display for Place {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Entry { layer, number } => write!(out, "layer {layer:?}, entry {number}"),
+            Self::Layer { layer } => write!(out, "layer {layer:?}"),
             Self::Otherwise => out.write_str("otherwise"),
         }
     }
 }
 
-/// What is wrong with an entry.
+/// What is wrong there.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Trap {
     /// A typing error would leave a call undecided.
@@ -78,7 +107,7 @@ pub enum Trap {
         /// Where it is decided.
         earlier: Place,
     },
-    /// An earlier entry without conditions leaves nothing to decide.
+    /// An earlier entry holds whenever this one would.
     #[error("{call} is always decided in {earlier}")]
     Shadowed {
         /// The call.
@@ -96,6 +125,34 @@ pub enum Trap {
         /// The width the kernel reads.
         needed: Width,
     },
+    /// A compare of an argument whose width nobody looked up.
+    #[error("argument {arg} of {call} has no known width")]
+    UnknownWidth {
+        /// The call.
+        call: String,
+        /// The argument, from 0.
+        arg: u8,
+    },
+    /// A compare of bits that the kernel ignores, so that setting one passes it.
+    #[error("argument {arg} of {call} is a mode; only 16 bits of it are read")]
+    IgnoredBits {
+        /// The call.
+        call: String,
+        /// The argument, from 0.
+        arg: u8,
+    },
+    /// It lets namespaces be made, and with them capabilities be had.
+    #[error("{0} is allowed with namespace flags")]
+    Unmasked(String),
+    /// A layer without entries decides nothing.
+    #[error("has no entry")]
+    NoEntry,
+    /// Findings could not be told apart.
+    #[error("another layer has this name")]
+    SameName,
+    /// Every call is decided before.
+    #[error("known is never asked: every call is decided by an entry")]
+    NeverAsked,
     /// Nobody could tell later whether it may go.
     #[error("gives no reason")]
     NoReason,
@@ -104,20 +161,39 @@ pub enum Trap {
     Eperm(String),
 }
 
-/// Every trap in `rules`, in file order.
+/// Every trap in `rules`: of layers, of entries in file order, of `otherwise`.
 pub fn lint(rules: &Rules) -> Vec<Finding> {
-    let entries = placed(rules);
-    let mut findings = Vec::new();
-    for (index, (place, entry)) in entries.iter().enumerate() {
-        let earlier = entries.get(..index).unwrap_or_default();
-        let traps = alone(entry)
+    let known: HashSet<&str> = syscalls::names().collect();
+    let mut findings = layers(&rules.layers);
+    let mut earlier = HashMap::<&str, Vec<_>>::new();
+    for (place, entry) in &placed(rules) {
+        let traps = alone(entry, &known)
             .into_iter()
             .chain(repeated(entry, place))
-            .chain(entry.names().filter_map(|call| hidden(entry, call, earlier)));
+            .chain(entry.names().filter_map(|call| hidden(entry, call, earlier.get(call)?)));
         findings.extend(traps.map(|trap| Finding { place: place.clone(), trap }));
+        for call in entry.names() {
+            earlier.entry(call).or_default().push((place.clone(), *entry));
+        }
     }
     let traps = otherwise(rules).into_iter();
     findings.extend(traps.map(|trap| Finding { place: Place::Otherwise, trap }));
+    findings
+}
+
+fn layers(layers: &[Layer]) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for (index, layer) in layers.iter().enumerate() {
+        let mut find = |trap| {
+            findings.push(Finding { place: Place::Layer { layer: layer.name.clone() }, trap });
+        };
+        if layer.entries.is_empty() {
+            find(Trap::NoEntry);
+        }
+        if layers.iter().take(index).any(|earlier| earlier.name == layer.name) {
+            find(Trap::SameName);
+        }
+    }
     findings
 }
 
@@ -133,7 +209,7 @@ fn placed(rules: &Rules) -> Vec<(Place, &Entry)> {
 }
 
 /// The traps of one entry that can be seen without the others.
-fn alone(entry: &Entry) -> Vec<Trap> {
+fn alone(entry: &Entry, known: &HashSet<&str>) -> Vec<Trap> {
     let mut traps = Vec::new();
     if entry.names().next().is_none() {
         traps.push(Trap::NoCall);
@@ -141,22 +217,47 @@ fn alone(entry: &Entry) -> Vec<Trap> {
     if entry.reason.trim().is_empty() {
         traps.push(Trap::NoReason);
     }
-    for call in entry.syscalls.iter().filter(|call| !syscalls::is_known(call)) {
+    for call in entry.syscalls.iter().filter(|call| !known.contains(call.as_str())) {
         traps.push(Trap::UnknownCall(call.clone()));
     }
     for call in entry.names() {
         if is_eperm(entry.action) && NEVER_EPERM.contains(&call) {
             traps.push(Trap::Eperm(call.to_owned()));
         }
-        for (of, arg, needed) in &WIDTHS {
-            let mut compared = entry.when.iter().filter(|condition| condition.arg == *arg);
-            if *of == call && compared.any(|condition| condition.width != *needed) {
-                let call = call.to_owned();
-                traps.push(Trap::WrongWidth { call, arg: *arg, needed: *needed });
-            }
+        if entry.action == Action::Allow && !forbids_namespaces(call, &entry.when) {
+            traps.push(Trap::Unmasked(call.to_owned()));
         }
+        traps.extend(entry.when.iter().filter_map(|condition| wrong_width(call, condition)));
     }
     traps
+}
+
+fn wrong_width(call: &str, condition: &Condition) -> Option<Trap> {
+    let (call, arg) = (call.to_owned(), condition.arg);
+    let known = WIDTHS.iter().find(|(of, args, _)| *of == call && args.contains(&arg));
+    match known {
+        None => Some(Trap::UnknownWidth { call, arg }),
+        Some((.., needed)) if *needed != condition.width => {
+            Some(Trap::WrongWidth { call, arg, needed: *needed })
+        }
+        Some(_) if MODES.contains(&(&*call, arg)) && condition.mask & !MODE_BITS != 0 => {
+            Some(Trap::IgnoredBits { call, arg })
+        }
+        Some(_) => None,
+    }
+}
+
+/// Whether allowing `call` under these conditions makes no namespace. The flags of clone3 are in
+/// memory, where no condition reaches.
+fn forbids_namespaces(call: &str, when: &[Condition]) -> bool {
+    match call {
+        "clone" => when.iter().any(|condition| {
+            let masked = condition.arg == 0 && condition.mask & CLONE_NEW == CLONE_NEW;
+            masked && condition.values.iter().all(|value| value & CLONE_NEW == 0)
+        }),
+        "clone3" | "unshare" | "setns" => false,
+        _ => true,
+    }
 }
 
 /// Calls the entry itself names more than once.
@@ -171,11 +272,12 @@ fn repeated(entry: &Entry, place: &Place) -> Vec<Trap> {
     entry.names().enumerate().filter_map(again).collect()
 }
 
-/// Why `entry` never gets to decide `call`, if an earlier entry always does.
+/// Why `entry` never gets to decide `call`, if one of the `earlier` entries that name it always
+/// does.
 fn hidden(entry: &Entry, call: &str, earlier: &[(Place, &Entry)]) -> Option<Trap> {
-    let (place, by) = earlier.iter().find(|(_, by)| {
-        (by.when.is_empty() || by.when == entry.when) && by.names().any(|named| named == call)
-    })?;
+    let (place, by) = earlier
+        .iter()
+        .find(|(_, by)| implies(&entry.when, &by.when) && by.names().any(|named| named == call))?;
     let (call, earlier) = (call.to_owned(), place.clone());
     Some(if by.when == entry.when {
         Trap::Duplicate { call, earlier }
@@ -184,25 +286,43 @@ fn hidden(entry: &Entry, call: &str, earlier: &[(Place, &Entry)]) -> Option<Trap
     })
 }
 
+/// Whether `earlier` holds whenever `later` does, as far as single conditions tell.
+fn implies(later: &[Condition], earlier: &[Condition]) -> bool {
+    let covered = |wide: &Condition, narrow: &Condition| {
+        let same = (wide.arg, wide.width) == (narrow.arg, narrow.width);
+        let sees_less = wide.mask & !narrow.mask == 0;
+        same && sees_less && narrow.values.iter().all(|v| wide.values.contains(&(v & wide.mask)))
+    };
+    earlier.iter().all(|wide| later.iter().any(|narrow| covered(wide, narrow)))
+}
+
 /// The traps of the actions for calls no entry decides.
 fn otherwise(rules: &Rules) -> Vec<Trap> {
     let Some(otherwise) = &rules.otherwise else {
         return Vec::new();
     };
-    let always_decided = |call: &str| {
-        let mut entries = rules.layers.iter().flat_map(|layer| &layer.entries);
-        entries.any(|entry| entry.when.is_empty() && entry.names().any(|named| named == call))
-    };
+    let entries = || rules.layers.iter().flat_map(|layer| &layer.entries);
+    let mut decided: Vec<&str> =
+        entries().filter(|entry| entry.when.is_empty()).flat_map(Entry::names).collect();
+    decided.sort_unstable();
+    let is_open = |call: &&str| decided.binary_search(call).is_err();
     let mut traps = Vec::new();
     if otherwise.reason.trim().is_empty() {
         traps.push(Trap::NoReason);
     }
     if is_eperm(otherwise.known) {
-        let open = NEVER_EPERM.into_iter().filter(|call| !always_decided(call));
+        let open = NEVER_EPERM.into_iter().filter(is_open);
         traps.extend(open.map(|call| Trap::Eperm(call.to_owned())));
     }
     if is_eperm(otherwise.unknown) {
         traps.push(Trap::Eperm("a call newer than the table".to_owned()));
+    }
+    if otherwise.known == Action::Allow {
+        let open = ["clone", "clone3", "setns", "unshare"].into_iter().filter(is_open);
+        traps.extend(open.map(|call| Trap::Unmasked(call.to_owned())));
+    }
+    if !syscalls::names().any(|call| is_open(&call)) {
+        traps.push(Trap::NeverAsked);
     }
     traps
 }
@@ -212,95 +332,4 @@ fn is_eperm(action: Action) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn findings(entries: &str) -> Vec<String> {
-        let text = format!("[[layer]]\nname = \"a\"\n{entries}");
-        lint(&toml::from_str(&text).unwrap()).iter().map(ToString::to_string).collect()
-    }
-
-    fn entry(calls: &str, rest: &str) -> String {
-        let action = if rest.contains("action") { "" } else { "action = \"allow\"" };
-        let reason = if rest.contains("reason") { "" } else { "reason = \"sample\"" };
-        format!("[[layer.entry]]\nsyscalls = {calls}\n{action}\n{reason}\n{rest}\n")
-    }
-
-    const ZERO: &str = "when = [{ arg = 0, width = 32, eq = 0 }]";
-    const ONE: &str = "when = [{ arg = 0, width = 32, eq = 1 }]";
-    const EPERM: &str = "action = { errno = \"EPERM\" }";
-
-    #[test]
-    fn a_sound_layer_has_no_findings() {
-        let sound = [
-            entry("[\"personality\"]", ZERO),
-            entry("[\"personality\"]", ONE),
-            entry("[\"personality\"]", EPERM),
-            entry("[\"open\", \"read\"]", "optional = [\"not_yet_a_call\"]"),
-            entry("[]", "optional = [\"another_one\"]"),
-        ];
-        assert_eq!(findings(&sound.concat()), Vec::<String>::new());
-    }
-
-    #[test]
-    fn every_trap_in_an_entry_is_found() {
-        let wide = "when = [{ arg = 1, width = 64, eq = 0x5412 }]";
-        let narrow = "when = [{ arg = 0, width = 32, mask = 0x80, eq = 0 }]";
-        let table = [
-            (entry("[\"opne\"]", ""), "no architecture has a call \"opne\""),
-            (entry("[]", ""), "names no call"),
-            (entry("[\"read\"]", "reason = \" \""), "gives no reason"),
-            (
-                entry("[\"read\", \"read\"]", ""),
-                "read was named under the same conditions in layer \"a\", entry 1",
-            ),
-            (entry("[\"ioctl\"]", wide), "argument 1 of ioctl has to be compared as Bits32"),
-            (entry("[\"socket\"]", wide), "argument 1 of socket has to be compared as Bits32"),
-            (entry("[\"clone\"]", narrow), "argument 0 of clone has to be compared as Bits64"),
-            (entry("[\"clone3\"]", EPERM), "clone3 must not fail with EPERM"),
-            (
-                entry("[]", &format!("optional = [\"copy_file_range\"]\n{EPERM}")),
-                "copy_file_range must not fail with EPERM",
-            ),
-        ];
-        for (text, want) in table {
-            assert_eq!(findings(&text), [format!("layer \"a\", entry 1: {want}")], "{text}");
-        }
-    }
-
-    #[test]
-    fn an_entry_that_can_never_decide_is_found() {
-        let always = entry("[\"personality\"]", "");
-        let zero = entry("[\"personality\"]", ZERO);
-        let shadowed =
-            "layer \"a\", entry 2: personality is always decided in layer \"a\", entry 1";
-        let duplicate = "layer \"a\", entry 2: personality was named under the same conditions in layer \"a\", entry 1";
-        for (text, want) in [
-            ([always.clone(), zero.clone()], vec![shadowed]),
-            ([always.clone(), always.clone()], vec![duplicate]),
-            ([zero.clone(), zero.clone()], vec![duplicate]),
-            ([zero, always], vec![]),
-        ] {
-            assert_eq!(findings(&text.concat()), want, "{text:?}");
-        }
-    }
-
-    #[test]
-    fn an_entry_of_another_layer_hides_too() {
-        let entry = entry("[\"read\"]", "");
-        let second = format!("{entry}[[layer]]\nname = \"b\"\n{entry}");
-        let want = "layer \"b\", entry 1: read was named under the same conditions in layer \"a\", entry 1";
-        assert_eq!(findings(&second), [want]);
-    }
-
-    #[test]
-    fn the_traps_of_otherwise_are_found() {
-        let text = "[otherwise]\nknown = { errno = \"EPERM\" }\nunknown = { errno = \"EPERM\" }\n";
-        let decided = entry("[\"clone3\"]", "action = { errno = \"ENOSYS\" }");
-        let rules = toml::from_str(&format!("{text}[[layer]]\nname = \"a\"\n{decided}")).unwrap();
-        let traps: Vec<_> = lint(&rules).into_iter().map(|finding| finding.trap).collect();
-        let eperm = |call: &str| Trap::Eperm(call.to_owned());
-        let want = [Trap::NoReason, eperm("copy_file_range"), eperm("a call newer than the table")];
-        assert_eq!(traps, want);
-    }
-}
+mod tests;
