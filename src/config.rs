@@ -9,6 +9,7 @@ use std::time::Duration;
 use crate::base::bytes::parse_bytes;
 use crate::base::cpus::parse_cpus_milli;
 use crate::base::duration::parse_figure;
+use crate::base::origin::is_origin;
 use crate::base::variable_name::is_variable_name;
 use crate::sandbox::BOXES_MAX;
 use crate::spec::Limits;
@@ -97,6 +98,8 @@ pub struct Config {
     pub shutdown_grace: Duration,
     /// Client connections at the same time, at least one.
     pub connections_max: usize,
+    /// Origins whose pages may post, as browsers write them.
+    pub origins_allow: Vec<String>,
     /// What to do on a weak host.
     pub isolation: Isolation,
     /// Whether request headers are logged.
@@ -188,6 +191,12 @@ impl RawConfig {
                 "a whole number from 1",
                 1024,
                 parse_count,
+            ),
+            origins_allow: self.figure(
+                "HTTP_ORIGINS_ALLOW",
+                "origins divided by commas, each as https://battle.example:8443 is written",
+                Vec::new(),
+                parse_origins,
             ),
             isolation: self.figure(
                 "ISOLATION",
@@ -339,6 +348,12 @@ fn parse_some_bytes(text: &str) -> Option<u64> {
 
 fn parse_optional_bytes(text: &str) -> Option<Option<u64>> {
     parse_bytes(text).ok().map(|bytes| (bytes > 0).then_some(bytes))
+}
+
+/// Origins divided by commas, each one a browser could send.
+fn parse_origins(text: &str) -> Option<Vec<String>> {
+    let origins = text.split(',').map(str::trim).filter(|origin| !origin.is_empty());
+    origins.map(|origin| is_origin(origin).then(|| origin.to_owned())).collect()
 }
 
 /// Names divided by commas or spaces, each one a shell could set.

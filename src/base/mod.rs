@@ -6,6 +6,7 @@ pub mod cancel;
 pub mod cpus;
 pub mod deadline;
 pub mod duration;
+pub mod origin;
 pub mod rel_path;
 pub mod slots;
 pub mod variable_name;

@@ -26,6 +26,7 @@ fn an_empty_environment_gives_the_contract_s_defaults() {
         on_disconnect: OnDisconnect::Kill,
         shutdown_grace: Duration::from_secs(30),
         connections_max: 1024,
+        origins_allow: vec![],
         isolation: Isolation::Best,
         debug: false,
         workspaces: WorkspaceChoice::Unset,
@@ -53,6 +54,7 @@ fn every_variable_is_read() {
         ("RUN_ON_DISCONNECT", "finish"),
         ("SHUTDOWN_GRACE", "500ms"),
         ("HTTP_CONNECTIONS_MAX", "7"),
+        ("HTTP_ORIGINS_ALLOW", "https://a.example, http://localhost:3000,"),
         ("ISOLATION", "strict"),
         ("DEBUG", ""),
         ("RUN_WORKSPACE", "/w"),
@@ -74,6 +76,7 @@ fn every_variable_is_read() {
     };
     assert_eq!(config.limits, limits);
     assert_eq!(config.env_allow, ["LANG", "TZ", "_x1"]);
+    assert_eq!(config.origins_allow, ["https://a.example", "http://localhost:3000"]);
     assert_eq!(config.on_disconnect, OnDisconnect::Finish);
     assert_eq!(config.shutdown_grace, Duration::from_millis(500));
     assert_eq!(config.isolation, Isolation::Strict);
@@ -120,6 +123,16 @@ fn malformed_values_refuse_the_start() {
         ("RUN_ON_DISCONNECT", &["", "Kill", "stop"]),
         ("SHUTDOWN_GRACE", &["", "soon"]),
         ("HTTP_CONNECTIONS_MAX", &["0", ""]),
+        (
+            "HTTP_ORIGINS_ALLOW",
+            &[
+                "*",
+                "null",
+                "https://a.example/",
+                "a.example",
+                "https://a.example https://b.example",
+            ],
+        ),
         ("ISOLATION", &["", "STRICT"]),
         ("LANGS_DIR", &[""]),
         ("SANDBOX_ROOTFS", &[""]),

@@ -11,6 +11,7 @@ mod head;
 mod in_flight;
 mod limits;
 mod message_gate;
+mod origin;
 mod output_queue;
 mod reply;
 mod request_body;

@@ -28,6 +28,9 @@ pub enum Refusal {
     /// The path exists, with other methods.
     #[error("method not allowed")]
     MethodNotAllowed,
+    /// A page of an origin that is not allowed asked.
+    #[error("cross-origin request")]
+    CrossOrigin,
     /// The head does not say beyond doubt where the message ends.
     #[error("{0}")]
     Framing(HeadFault),
@@ -59,6 +62,7 @@ impl Refusal {
         match self {
             Self::NotFound => StatusCode::NOT_FOUND,
             Self::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
+            Self::CrossOrigin => StatusCode::FORBIDDEN,
             Self::Framing(_) | Self::BodyIncomplete | Self::Request(_) => StatusCode::BAD_REQUEST,
             Self::ContentEncoding => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Self::PayloadTooLarge => StatusCode::PAYLOAD_TOO_LARGE,

@@ -14,6 +14,7 @@ use serde_json::json;
 
 use super::accept::accepts;
 use super::checks::Checks;
+use super::origin;
 use super::reply::{self, Refusal};
 use super::shutdown::ShutdownHandle;
 use crate::config::OnDisconnect;
@@ -41,6 +42,8 @@ pub struct Front {
     pub ping_every: Duration,
     /// What becomes of a run whose client has gone.
     pub on_disconnect: OnDisconnect,
+    /// Origins whose pages may post.
+    pub origins_allow: Vec<String>,
 }
 
 /// The routes. `/shutdown` is one only where the operator allows it.
@@ -52,7 +55,8 @@ pub fn router(front: Arc<Front>, allow_shutdown: bool, log_headers: bool) -> Rou
     }
     routes = routes
         .method_not_allowed_fallback(async || Refusal::MethodNotAllowed.into_response())
-        .fallback(async || Refusal::NotFound.into_response());
+        .fallback(async || Refusal::NotFound.into_response())
+        .layer(middleware::from_fn_with_state(Arc::clone(&front), check_origin));
     if log_headers {
         routes = routes.layer(middleware::from_fn(log_request));
     }
@@ -75,6 +79,10 @@ async fn health(State(front): State<Arc<Front>>, headers: HeaderMap) -> Response
 async fn shutdown(State(front): State<Arc<Front>>) -> Response {
     front.shutdown.drain();
     reply::text(StatusCode::OK, "shutdown\n")
+}
+
+async fn check_origin(State(front): State<Arc<Front>>, request: Request, next: Next) -> Response {
+    origin::check(&front.origins_allow, request, next).await
 }
 
 async fn log_request(request: Request, next: Next) -> Response {

@@ -57,6 +57,8 @@ pub struct HttpSettings {
     pub allow_shutdown: bool,
     /// How long a drain may take before the live runs are killed.
     pub shutdown_grace: Duration,
+    /// Origins whose pages may post.
+    pub origins_allow: Vec<String>,
     /// Whether request headers are logged.
     pub log_headers: bool,
 }
@@ -73,6 +75,7 @@ impl From<&Config> for HttpSettings {
             on_disconnect: config.on_disconnect,
             allow_shutdown: config.allow_shutdown,
             shutdown_grace: config.shutdown_grace,
+            origins_allow: config.origins_allow.clone(),
             log_headers: config.debug,
         }
     }
@@ -160,6 +163,7 @@ impl Server {
             body_within: settings.limits.body_within,
             ping_every: settings.limits.ping_every,
             on_disconnect: settings.on_disconnect,
+            origins_allow: settings.origins_allow.clone(),
         };
         router(Arc::new(front), settings.allow_shutdown, settings.log_headers)
     }

@@ -8,6 +8,7 @@ mod exhaustion;
 mod flood;
 mod framing;
 mod limits;
+mod origins;
 mod process;
 mod routes;
 mod runs;

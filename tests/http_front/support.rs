@@ -187,6 +187,7 @@ pub fn settings() -> HttpSettings {
         on_disconnect: OnDisconnect::Kill,
         allow_shutdown: false,
         shutdown_grace: Duration::from_secs(30),
+        origins_allow: Vec::new(),
         log_headers: true,
     }
 }
