@@ -1,10 +1,13 @@
 //! The system calls that each step stands for.
 
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 
 use super::encode::{Arg, Encoder};
 use super::init::wire;
-use super::step::{Access, PROC_REGISTER, Register, Rlimit, SCRATCH_REGISTER, Step};
+use super::landlock;
+use super::step::{
+    Access, PROC_REGISTER, RULES_REGISTER, Register, Rlimit, SCRATCH_REGISTER, Step,
+};
 
 const AT_FDCWD: i64 = libc::AT_FDCWD as i64;
 const EMPTY_PATH: i64 = libc::AT_EMPTY_PATH as i64;
@@ -126,6 +129,27 @@ impl Step {
                 close_range(out, status, status, libc::CLOSE_RANGE_CLOEXEC);
             }
             Self::NoNewPrivileges => prctl(out, libc::PR_SET_NO_NEW_PRIVS, 1, 0),
+            Self::CreateRules { handled, scoped } => {
+                // struct landlock_ruleset_attr: files, network, scopes. A kernel that knows
+                // fewer of them takes the others for nothing while they are zero.
+                let rules = out.words(&[*handled, 0, *scoped]);
+                out.call_into(
+                    RULES_REGISTER,
+                    landlock::SYS_CREATE_RULESET,
+                    &[rules, 24.into(), 0.into()],
+                );
+            }
+            Self::AllowBelow { path, allowed, fd } => allow_below(out, path, *allowed, *fd),
+            Self::AllowQueues { allowed, fd } => {
+                let attributes = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC;
+                detached_mount(out, c"mqueue", attributes);
+                add_rule(out, *allowed, *fd);
+            }
+            Self::ObeyRules { flags } => {
+                let rules = Arg::Register(RULES_REGISTER);
+                out.call(landlock::SYS_RESTRICT_SELF, &[rules, flags.into()]);
+            }
+            Self::ProveRules { path } => prove_rules(out, path),
             Self::InstallFilter { program, .. } => install_filter(out, program),
             Self::ReportReady => out.report_ready(),
             Self::Exec { paths, argv, env } => exec(out, paths, argv, env),
@@ -195,22 +219,29 @@ fn mount_overlay(out: &mut Encoder) {
 
 fn mount_proc(out: &mut Encoder) {
     let scratch = Arg::Register(SCRATCH_REGISTER);
-    let (kind, target, empty) = (out.text(c"proc"), c"proc".to_owned(), out.text(c""));
+    let (target, empty) = (c"proc".to_owned(), out.text(c""));
+    let attributes = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC;
+    detached_mount(out, c"proc", attributes);
+    attach(out, SCRATCH_REGISTER, &target);
+    let flags = OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | EMPTY_PATH;
+    out.call_into(PROC_REGISTER, libc::SYS_open_tree, &[scratch, empty, flags.into()]);
+    set_attributes(out, SCRATCH_REGISTER, attributes | MOUNT_ATTR_RDONLY, None);
+}
+
+/// A file system of this kind in the scratch register, attached nowhere.
+fn detached_mount(out: &mut Encoder, kind: &CStr, attributes: u64) {
+    let scratch = Arg::Register(SCRATCH_REGISTER);
+    let kind = out.text(kind);
     out.call_into(SCRATCH_REGISTER, libc::SYS_fsopen, &[kind, FSOPEN_CLOEXEC.into()]);
     out.call(
         libc::SYS_fsconfig,
         &[scratch, FSCONFIG_CMD_CREATE.into(), 0.into(), 0.into(), 0.into()],
     );
-    let attributes = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC;
     out.call_into(
         SCRATCH_REGISTER,
         libc::SYS_fsmount,
         &[scratch, FSMOUNT_CLOEXEC.into(), attributes.into()],
     );
-    attach(out, SCRATCH_REGISTER, &target);
-    let flags = OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | EMPTY_PATH;
-    out.call_into(PROC_REGISTER, libc::SYS_open_tree, &[scratch, empty, flags.into()]);
-    set_attributes(out, SCRATCH_REGISTER, attributes | MOUNT_ATTR_RDONLY, None);
 }
 
 fn mask(out: &mut Encoder, with: &'static str, target: &CString) {
@@ -269,6 +300,34 @@ fn prctl(out: &mut Encoder, option: i32, second: i64, third: i64) {
 
 fn close_range(out: &mut Encoder, first: u32, last: u32, flags: u32) {
     out.call(libc::SYS_close_range, &[first.into(), last.into(), flags.into()]);
+}
+
+fn allow_below(out: &mut Encoder, path: &CString, allowed: u64, fd: i32) {
+    let path = out.text(path);
+    let flags = libc::O_PATH | libc::O_CLOEXEC;
+    out.call_into(SCRATCH_REGISTER, libc::SYS_openat, &[AT_FDCWD.into(), path, flags.into()]);
+    add_rule(out, allowed, fd);
+}
+
+/// The rule for what the scratch register has open. The rule's descriptor lies
+/// in memory, which no register reaches: so it gets a number known beforehand.
+fn add_rule(out: &mut Encoder, allowed: u64, fd: i32) {
+    let opened = Arg::Register(SCRATCH_REGISTER);
+    out.call(libc::SYS_dup3, &[opened, fd.into(), libc::O_CLOEXEC.into()]);
+    // struct landlock_path_beneath_attr, packed.
+    let rule = [&allowed.to_ne_bytes()[..], &fd.to_ne_bytes()].concat();
+    let rule = out.bytes(&rule);
+    let kind = landlock::RULE_PATH_BENEATH.into();
+    out.call(landlock::SYS_ADD_RULE, &[Arg::Register(RULES_REGISTER), kind, rule, 0.into()]);
+}
+
+/// A character device numbered 0 needs no privilege, so nothing but the rules
+/// stands against it in a directory of one's own.
+fn prove_rules(out: &mut Encoder, path: &CString) {
+    let path = out.text(path);
+    let mode = libc::S_IFCHR | 0o600;
+    out.call(libc::SYS_mknodat, &[AT_FDCWD.into(), path, mode.into(), 0.into()]);
+    out.on_error(wire::MUST_BE_REFUSED);
 }
 
 fn install_filter(out: &mut Encoder, program: &[u8]) {

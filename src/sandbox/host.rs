@@ -116,6 +116,11 @@ pub fn init_filter() -> Result<Filter, SetupFailure> {
     Ok(profile.filter)
 }
 
+/// Whether this kernel has POSIX message queues.
+pub fn has_message_queues() -> bool {
+    Path::new("/proc/sys/fs/mqueue").exists()
+}
+
 /// A directory to put a box's root on.
 pub fn mountpoint() -> std::io::Result<CString> {
     let found = MOUNTPOINTS.into_iter().find(|path| Path::new(path).is_dir());

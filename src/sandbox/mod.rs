@@ -18,6 +18,7 @@ mod identity;
 mod idmap;
 mod init;
 mod kill;
+pub mod landlock;
 mod launch;
 pub mod plan;
 pub(crate) mod probe;

@@ -6,6 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use super::encode::{EncodedPlan, Encoder, PlanTooLarge};
 use super::identity::INSIDE_ID;
 use super::init::wire::{FIRST_FREE_FD, PLAN_FD, REGISTERS, STATUS_FD};
+use super::landlock::Landlock;
 use super::rootfs::{RootLayout, VAR_TMP, c_string};
 use super::seccomp::filter::Filter;
 use super::step::{Access, Register, Rlimit, Step, TREES_REGISTER};
@@ -42,6 +43,10 @@ pub struct PlanInput<'a> {
     pub host_id: u32,
     /// Whether 10001 is mapped to it by a user namespace, or is simply not shown.
     pub user_namespace: bool,
+    /// The rules under the mounts, where the kernel has them.
+    pub landlock: Option<Landlock>,
+    /// Whether the kernel has POSIX message queues.
+    pub message_queues: bool,
     /// How many `tasks` files the init joins.
     pub task_files: i32,
     /// Where the box's root is put before it becomes the root.
@@ -65,6 +70,8 @@ pub struct Tree {
     pub target: CString,
     /// What may be done with it.
     pub access: Access,
+    /// Whether it is a directory.
+    pub directory: bool,
     /// The descriptor of the user namespace that maps its owner to the tenant.
     pub idmap_fd: Option<i32>,
 }
@@ -157,10 +164,37 @@ fn setup_steps(input: &PlanInput<'_>) -> Result<Vec<Step>, SetupFailure> {
     if input.root.covers_var_tmp {
         steps.push(Step::Mask { with: VAR_TMP, target: c"var/tmp".to_owned() });
     }
+    if let Some(landlock) = input.landlock {
+        steps.extend(rule_steps(landlock, input));
+    }
     steps.push(Step::RaiseLoopback);
     steps.push(Step::SetHostname { name: HOSTNAME.to_owned() });
     steps.push(Step::SetUmask { mask: 0o022 });
     Ok(steps)
+}
+
+/// Everything can be read and executed, and written is what is meant to be: the
+/// box's own places, its devices, and what a run asked for. Once all is mounted,
+/// since a rule is about the file that a path leads to.
+fn rule_steps(landlock: Landlock, input: &PlanInput<'_>) -> Vec<Step> {
+    // The box's file system is where it belongs, and the number it came by is free.
+    let allow = |path: &CStr, allowed| Step::AllowBelow { path: path.into(), allowed, fd: BOX_FD };
+    let everything = landlock.writable_directory();
+    let mut steps = vec![
+        Step::CreateRules { handled: landlock.handled(), scoped: landlock.scoped() },
+        allow(c"/", landlock.readable()),
+    ];
+    steps.extend(input.root.devices.iter().map(|node| allow(&node.target, landlock.device())));
+    steps.extend(input.root.writable.iter().map(|path| allow(path, everything)));
+    for tree in input.trees.iter().filter(|tree| tree.access == Access::ReadWrite) {
+        let rights = if tree.directory { everything } else { landlock.writable_file() };
+        steps.push(allow(&tree.target, rights));
+    }
+    steps.extend(input.tmpfs.iter().map(|tmpfs| allow(&tmpfs.target, everything)));
+    if input.message_queues {
+        steps.push(Step::AllowQueues { allowed: everything, fd: BOX_FD });
+    }
+    steps
 }
 
 /// The steps that open every tree and those that attach them.
@@ -170,6 +204,7 @@ fn tree_steps(input: &PlanInput<'_>) -> Result<(Vec<Step>, Vec<Step>), SetupFail
             source: shown.source.clone(),
             target: shown.target.clone(),
             access,
+            directory: access == Access::ReadOnly,
             idmap_fd: None,
         }
     };
@@ -182,7 +217,7 @@ fn tree_steps(input: &PlanInput<'_>) -> Result<(Vec<Step>, Vec<Step>), SetupFail
     let mut open = Vec::with_capacity(trees.len());
     let mut attach = Vec::with_capacity(trees.len());
     for (register, tree) in (TREES_REGISTER..Register::MAX).zip(trees) {
-        let Tree { source, target, access, idmap_fd } = tree;
+        let Tree { source, target, access, idmap_fd, .. } = tree;
         open.push(Step::OpenTree { source, access, idmap_fd, register });
         attach.push(Step::AttachTree { register, target });
     }
@@ -196,9 +231,9 @@ fn program_steps(input: &PlanInput<'_>) -> Vec<Step> {
         // Where memory runs out, boxes go before anything of the host's. Still as root: after the
         // uid change these files are no longer the process's own.
         write_proc(c"self/oom_score_adj", "1000"),
-        // A user namespace would bring the set back, so there it is dropped in it; without one the
-        // uid change takes the right to drop it.
     ]);
+    // A user namespace would bring the set back, so there it is dropped in it; without one the
+    // uid change takes the right to drop it.
     let drop_bounding_set = Step::DropBoundingSet { last_capability: input.last_capability };
     if !input.user_namespace {
         steps.push(drop_bounding_set.clone());
@@ -216,11 +251,16 @@ fn program_steps(input: &PlanInput<'_>) -> Vec<Step> {
         Step::ClearAmbientSet,
         Step::ClearCapabilities,
         Step::EnterDirectory { path: input.workdir.to_owned() },
+        Step::NoNewPrivileges,
+    ]);
+    if let Some(landlock) = input.landlock {
+        steps.extend(obey_steps(landlock, c"/tmp/.refused"));
+    }
+    steps.extend([
         Step::CloseFrom { first: PLAN_FD.unsigned_abs() },
         Step::CloseStatusOnExec,
         // Not before: the steps above open files, however few the tenant may.
         Step::SetLimit { limit: Rlimit::OpenFiles, value: input.limits.open_files_max },
-        Step::NoNewPrivileges,
     ]);
     if !weakened::lacks(Wall::Seccomp) {
         steps.push(install(input.filter));
@@ -234,6 +274,12 @@ fn program_steps(input: &PlanInput<'_>) -> Vec<Step> {
         },
     ]);
     steps
+}
+
+/// Obeys the rules and proves it where the process could make any file.
+pub(super) fn obey_steps(landlock: Landlock, refused: &CStr) -> [Step; 2] {
+    let flags = landlock.restrict_flags();
+    [Step::ObeyRules { flags }, Step::ProveRules { path: refused.to_owned() }]
 }
 
 fn limit_steps(limits: &Limits) -> [Step; 4] {

@@ -6,13 +6,15 @@ use super::box_fs::BoxFs;
 use super::cgroup::{CgroupTree, ControlSupport};
 use super::host::{HardLimits, SWEEP_WAIT, last_capability, mountpoint};
 use super::identity::HostId;
+use super::landlock::Landlock;
 use super::launch::{self, Launch};
-use super::plan::{BOX_FD, ChildPlan, HOSTNAME, user_namespace_steps};
+use super::plan::{BOX_FD, ChildPlan, HOSTNAME, obey_steps, user_namespace_steps};
 use super::profile::Profile;
 use super::remedy::{Environment, remedy};
 use super::rootfs::RootLayout;
 use super::state::StateDirectory;
 use super::step::Step;
+use super::sys;
 use crate::base::deadline::Deadline;
 use crate::spec::{Limits, SetupFailure, StdinSource};
 
@@ -79,6 +81,7 @@ pub fn examine(profile: &Profile) -> Result<Report, SetupFailure> {
     let mut found = trial.namespaces();
     found.extend(trial.root());
     found.extend(trial.privileges(profile));
+    found.push(trial.landlock());
     found.push(process_limits().map_err(failed("read limits"))?);
     let instance = state.register().map_err(failed("state directory"))?;
     let mut tree = CgroupTree::open(instance.id())?;
@@ -172,21 +175,12 @@ impl Trial {
     }
 
     fn root(&self) -> Vec<Found> {
-        let box_fs =
-            || BoxFs::create(&RootLayout::default(), &Limits::default(), self.host_id.id());
-        let root = box_fs().and_then(|fs| {
-            let mountpoint =
-                mountpoint().map_err(|error| SetupFailure::from_io("mount point", &error))?;
-            let setup = vec![
-                Step::MakeMountsPrivate,
-                Step::EnterBox { fd: BOX_FD, mountpoint },
-                Step::PivotRoot,
-            ];
-            launch(launch::namespaces(), setup, Vec::new(), Some(fs))
-        });
+        let root = self
+            .box_fs()
+            .and_then(|fs| launch(launch::namespaces(), enter_box()?, Vec::new(), Some(fs)));
         let proc = attempt(libc::CLONE_NEWPID | libc::CLONE_NEWNS, own_proc(), Vec::new());
         vec![
-            tried("disk quota", Status::Missing, box_fs().map(drop)),
+            tried("disk quota", Status::Missing, self.box_fs().map(drop)),
             tried("private root", Status::Missing, root),
             tried("private /proc", Status::Missing, proc),
         ]
@@ -209,6 +203,33 @@ impl Trial {
             tried("no_new_privs", Status::Missing, program(vec![Step::NoNewPrivileges])),
             tried("seccomp", Status::Missing, program(vec![Step::NoNewPrivileges, filter])),
         ]
+    }
+
+    /// The rules in a box's root of their own, and what only they refuse there.
+    fn landlock(&self) -> Found {
+        let name = "landlock";
+        let landlock = match Landlock::from_answer(sys::landlock_abi()) {
+            Ok(landlock) => landlock,
+            Err(reason) => return Found { name, status: Status::Missing, reason },
+        };
+        let result = self.box_fs().and_then(|fs| {
+            let mut setup = enter_box()?;
+            let (handled, scoped) = (landlock.handled(), landlock.scoped());
+            setup.push(Step::CreateRules { handled, scoped });
+            let (path, allowed) = (c"/".to_owned(), landlock.readable());
+            setup.push(Step::AllowBelow { path, allowed, fd: BOX_FD });
+            let mut program = vec![Step::NoNewPrivileges];
+            program.extend(obey_steps(landlock, c"/.refused"));
+            launch(launch::namespaces(), setup, program, Some(fs))
+        });
+        let found = tried(name, Status::Missing, result);
+        let is_enforced = found.status == Status::Enforced;
+        let reason = if is_enforced { format!("ABI {}", landlock.abi()) } else { found.reason };
+        Found { reason, ..found }
+    }
+
+    fn box_fs(&self) -> Result<BoxFs, SetupFailure> {
+        BoxFs::create(&RootLayout::default(), &Limits::default(), self.host_id.id())
     }
 }
 
@@ -244,6 +265,12 @@ fn cgroup_controls(tree: &CgroupTree) -> Vec<Found> {
     ]
 }
 
+/// The steps that make the box's file system the root.
+fn enter_box() -> Result<Vec<Step>, SetupFailure> {
+    let mountpoint = mountpoint().map_err(|error| SetupFailure::from_io("mount point", &error))?;
+    Ok(vec![Step::MakeMountsPrivate, Step::EnterBox { fd: BOX_FD, mountpoint }, Step::PivotRoot])
+}
+
 /// The steps that mount `/proc` over the host's, in a mount namespace of one's own.
 fn own_proc() -> Vec<Step> {
     vec![Step::MakeMountsPrivate, Step::EnterDirectory { path: c"/".to_owned() }, Step::MountProc]
@@ -272,4 +299,19 @@ fn launch(
         prepare_began: Instant::now(),
     };
     trial.clone_box()?.try_out()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The proof that every run's plan holds, where there is nothing to prove.
+    #[test]
+    fn the_landlock_proof_fails_where_no_rules_are_obeyed() {
+        let fs = BoxFs::create(&RootLayout::default(), &Limits::default(), 0).unwrap();
+        let proof = Step::ProveRules { path: c"/.refused".to_owned() };
+        let failure =
+            launch(launch::namespaces(), enter_box().unwrap(), vec![proof], Some(fs)).unwrap_err();
+        assert_eq!(failure.to_string(), "sandbox: landlock proof: ENOTRECOVERABLE");
+    }
 }

@@ -70,6 +70,11 @@ pub fn remedy(control: &str) -> String {
             "--security-opt seccomp=unconfined --security-opt systempaths=unconfined",
             "seccompProfile.type: Unconfined and procMount: Unmasked",
         ],
+        "landlock" => [
+            "Linux 5.19 or newer with CONFIG_SECURITY_LANDLOCK, and landlock in the lsm= of the kernel's command line",
+            "--security-opt seccomp=unconfined, on such a host",
+            "seccompProfile.type: Unconfined, on such a node",
+        ],
         _ => [
             "run as root on Linux 5.12 or newer",
             "--privileged, or --cap-add SYS_ADMIN --security-opt seccomp=unconfined --security-opt apparmor=unconfined --security-opt systempaths=unconfined",
@@ -85,7 +90,9 @@ mod tests {
 
     #[test]
     fn every_fix_speaks_of_all_three_places() {
-        for control in ["pid namespace", "user namespace", "memory", "process limits", "seccomp"] {
+        for control in
+            ["pid namespace", "user namespace", "memory", "process limits", "landlock", "seccomp"]
+        {
             let fix = remedy(control);
             let places = ["plain host: ", "; docker: --", "; kubernetes: "];
             assert!(places.iter().all(|place| fix.contains(place)), "{control}: {fix}");

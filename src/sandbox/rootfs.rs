@@ -58,6 +58,8 @@ pub struct RootLayout {
     pub skeleton: Vec<Skeleton>,
     /// Directories shown read-only.
     pub shown: Vec<Shown>,
+    /// The tenant's own directories, relative to the box's root, none below another.
+    pub writable: Vec<CString>,
     /// Device nodes shown.
     pub devices: Vec<Shown>,
     /// Paths to cover, relative to the box's root, and whether each is a directory.
@@ -194,6 +196,8 @@ impl Draft {
         self.layout.covers_var_tmp = self.made.contains(Path::new("var"));
         let var_tmp = if self.layout.covers_var_tmp { VAR_TMP } else { "var/tmp" };
         self.make(Path::new(var_tmp), Make::Tenant { mode: 0o1777 });
+        self.layout.writable =
+            ["workspace", "tmp", "run", "dev/shm", var_tmp].map(|p| c_string(p.as_ref())).to_vec();
         for (name, target) in [
             ("fd", c"/proc/self/fd"),
             ("stdin", c"/proc/self/fd/0"),

@@ -8,11 +8,12 @@ use std::time::Instant;
 use super::box_fs::BoxFs;
 use super::cgroup::{self, BoxGroup, CgroupTree};
 use super::host::{
-    HardLimits, RootSource, SWEEP_WAIT, init_filter, last_capability, layout_of, mountpoint,
-    sweep_abandoned, user_namespaces_are_doubtful,
+    HardLimits, RootSource, SWEEP_WAIT, has_message_queues, init_filter, last_capability,
+    layout_of, mountpoint, sweep_abandoned, user_namespaces_are_doubtful,
 };
 use super::identity::HostId;
 use super::idmap::{ExtraDescriptors, IdMaps};
+use super::landlock::Landlock;
 use super::launch::{self, Launch};
 use super::plan::{self, ChildPlan, PlanInput, PlannedTmpfs, Tree};
 use super::profile::Profile;
@@ -21,6 +22,7 @@ use super::running::Running;
 use super::seccomp::filter::Filter;
 use super::state::{Instance, StateDirectory};
 use super::step::Access;
+use super::sys;
 use super::weakened::{self, Wall};
 use crate::base::deadline::Deadline;
 use crate::spec::{
@@ -53,6 +55,8 @@ pub struct Sandbox {
     mountpoint: CString,
     last_capability: u32,
     user_namespace: bool,
+    landlock: Option<Landlock>,
+    message_queues: bool,
     hard_limits: HardLimits,
     idmaps: IdMaps,
     boxes_started: AtomicU64,
@@ -105,6 +109,8 @@ impl Sandbox {
             mountpoint: mountpoint().map_err(failed("mount point"))?,
             last_capability: last_capability().map_err(failed("read cap_last_cap"))?,
             user_namespace: !weakened::lacks(Wall::User),
+            landlock: None,
+            message_queues: has_message_queues(),
             hard_limits: HardLimits::read().map_err(failed("read limits"))?,
             idmaps: IdMaps::default(),
             boxes_started: AtomicU64::new(0),
@@ -112,6 +118,10 @@ impl Sandbox {
             strict: config.strict,
         };
         sandbox.note_missing_controllers();
+        match Landlock::from_answer(sys::landlock_abi()) {
+            Ok(landlock) => sandbox.landlock = Some(landlock),
+            Err(reason) => sandbox.not_enforced.push(format!("landlock: {reason}")),
+        }
         sandbox.refuse_if_strict()?;
         Ok(sandbox)
     }
@@ -254,6 +264,7 @@ impl Sandbox {
                 source: c_string(template.as_os_str()),
                 target: c".overlay/lower".to_owned(),
                 access: Access::ReadOnly,
+                directory: true,
                 idmap_fd: Some(extra.add(idmap)),
             });
         }
@@ -280,6 +291,7 @@ impl Sandbox {
             source: c_string(source.as_os_str()),
             target: fs.mount_point(target, metadata.is_dir())?,
             access: if *read_only { Access::ReadOnly } else { Access::ReadWrite },
+            directory: metadata.is_dir(),
             idmap_fd: idmap.map(|namespace| extra.add(namespace)),
         })
     }
@@ -301,6 +313,8 @@ impl Sandbox {
             limits: &spec.limits,
             host_id: fs.tenant(),
             user_namespace: self.user_namespace,
+            landlock: self.landlock,
+            message_queues: self.message_queues,
             task_files,
             mountpoint: &self.mountpoint,
             last_capability: self.last_capability,

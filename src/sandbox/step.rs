@@ -9,8 +9,10 @@ pub type Register = u8;
 pub const PROC_REGISTER: Register = 0;
 /// The register for results that only the next call of the same step uses.
 pub const SCRATCH_REGISTER: Register = 1;
+/// The register that holds the box's Landlock rules.
+pub const RULES_REGISTER: Register = 2;
 /// The first register for the trees that binds are made of.
-pub const TREES_REGISTER: Register = 2;
+pub const TREES_REGISTER: Register = 3;
 
 /// What a bound tree may not be used for, beside set-uid and devices.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -106,6 +108,16 @@ pub enum Step {
     CloseStatusOnExec,
     /// Exec never gives privileges again.
     NoNewPrivileges,
+    /// Landlock rules that give nothing back yet.
+    CreateRules { handled: u64, scoped: u64 },
+    /// The rights `allowed` at and below `path`, which `fd` is opened on.
+    AllowBelow { path: CString, allowed: u64, fd: i32 },
+    /// As [`Step::AllowBelow`] for the message queues of this IPC namespace, which have no path.
+    AllowQueues { allowed: u64, fd: i32 },
+    /// Be held to the rules, as everything started from here on.
+    ObeyRules { flags: u32 },
+    /// Try at `path` what only the rules refuse; fail unless they do.
+    ProveRules { path: CString },
     /// Other processes of this uid may not look into this one.
     MakeUndumpable,
     /// Install a system-call filter.
@@ -155,6 +167,11 @@ impl Step {
                 "close descriptors".into()
             }
             Self::NoNewPrivileges => "no_new_privs".into(),
+            Self::CreateRules { .. } => "landlock rules".into(),
+            Self::AllowBelow { path: below, .. } => format!("landlock rule {}", inside(below)),
+            Self::AllowQueues { .. } => "landlock rule mqueue".into(),
+            Self::ObeyRules { .. } => "landlock".into(),
+            Self::ProveRules { .. } => "landlock proof".into(),
             Self::InstallFilter { name, .. } => format!("seccomp {name}"),
             Self::ReportReady => "report".into(),
             Self::Exec { .. } => "exec".into(),

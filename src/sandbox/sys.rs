@@ -7,6 +7,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::Duration;
 
+use super::landlock;
+
 const FSOPEN_CLOEXEC: libc::c_uint = 1;
 const FSMOUNT_CLOEXEC: libc::c_uint = 1;
 const FSCONFIG_SET_STRING: libc::c_uint = 1;
@@ -84,6 +86,17 @@ pub fn can_map_ids(path: &Path, userns: BorrowedFd<'_>) -> io::Result<bool> {
         Err(error) if matches!(error.raw_os_error(), Some(libc::EINVAL | libc::EPERM)) => Ok(false),
         Err(error) => Err(error),
     }
+}
+
+/// The version of the kernel's Landlock interface.
+pub fn landlock_abi() -> io::Result<u32> {
+    // SAFETY: asked for its version, the call takes neither attributes nor a size.
+    let answer = unsafe {
+        let null = std::ptr::null::<libc::c_void>();
+        libc::syscall(landlock::SYS_CREATE_RULESET, null, 0, landlock::CREATE_RULESET_VERSION)
+    };
+    done(answer)?;
+    u32::try_from(answer).map_err(|_| io::ErrorKind::InvalidData.into())
 }
 
 /// An anonymous memory file; `executable` ones say so where the kernel asks

@@ -128,7 +128,7 @@ fn a_tree_deeper_than_any_path_goes_with_its_box() {
     let slot = host.host_id();
     let dig = Program::python(
         "import os\n\
-         for n in range(20000): os.mkdir('d'); os.chdir('d')\n\
+         for n in range(6000): os.mkdir('d'); os.chdir('d')\n\
          print('deep')\n",
     );
     assert_eq!(lines_of(&host.try_run_as(&slot, dig).unwrap()), ["deep"]);

@@ -9,6 +9,7 @@ mod endings;
 mod environment;
 mod files;
 mod identity;
+mod landlock;
 mod leaks;
 mod limits;
 mod network;

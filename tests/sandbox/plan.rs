@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use cofferdam::sandbox::landlock::Landlock;
 use cofferdam::sandbox::plan::{ChildPlan, PlanInput, PlannedTmpfs, build};
 use cofferdam::sandbox::profile::Profile;
 use cofferdam::sandbox::rootfs::{self, Kind, RootLayout};
@@ -16,6 +17,10 @@ fn layout(profile: &Profile) -> RootLayout {
 }
 
 fn plan(user_namespace: bool) -> ChildPlan {
+    plan_where(user_namespace, true)
+}
+
+fn plan_where(user_namespace: bool, landlock: bool) -> ChildPlan {
     let profile = Profile::builtin("default").unwrap();
     let root = layout(&profile);
     build(&PlanInput {
@@ -28,6 +33,8 @@ fn plan(user_namespace: bool) -> ChildPlan {
         limits: &Limits::default(),
         host_id: 56_000,
         user_namespace,
+        landlock: landlock.then(|| Landlock::from_answer(Ok(7)).unwrap()),
+        message_queues: true,
         task_files: 2,
         mountpoint: c"/tmp",
         last_capability: 40,
@@ -78,6 +85,20 @@ fn the_first_stage_joins_then_divides_then_mounts() {
             "mount tmpfs /scratch",
             "mount /proc",
             "mask /etc/ssh",
+            "landlock rules",
+            "landlock rule /",
+            "landlock rule /dev/null",
+            "landlock rule /dev/zero",
+            "landlock rule /dev/full",
+            "landlock rule /dev/random",
+            "landlock rule /dev/urandom",
+            "landlock rule /workspace",
+            "landlock rule /tmp",
+            "landlock rule /run",
+            "landlock rule /dev/shm",
+            "landlock rule /var/tmp",
+            "landlock rule /scratch",
+            "landlock rule mqueue",
             "raise lo",
             "set hostname",
             "umask",
@@ -112,10 +133,12 @@ fn the_programs_stage_gives_up_one_thing_after_another() {
             "clear ambient set",
             "capset",
             "workdir /workspace",
+            "no_new_privs",
+            "landlock",
+            "landlock proof",
             "close descriptors",
             "close descriptors",
             "rlimit openfiles",
-            "no_new_privs",
             "seccomp default",
             "report",
             "exec",
@@ -160,6 +183,11 @@ fn each_step_comes_after_what_it_needs() {
         ("capset", "workdir /workspace"),
         ("capset", "no_new_privs"),
         ("no_new_privs", "seccomp default"),
+        ("mount tmpfs /scratch", "landlock rule /scratch"),
+        ("mount overlay /workspace", "landlock rule /workspace"),
+        ("no_new_privs", "landlock"),
+        ("landlock", "landlock proof"),
+        ("landlock proof", "seccomp default"),
         ("seccomp default", "exec"),
     ];
     let names = names(&plan(true));
@@ -185,6 +213,15 @@ fn without_user_namespaces_the_same_steps_but_theirs() {
         without.iter().any(|name| name == "write /proc/self/oom_score_adj"),
         "boxes go first when memory runs out, mapped or not"
     );
+}
+
+#[test]
+fn without_landlock_the_same_steps_but_its_rules() {
+    let with = names(&plan(true));
+    let without = names(&plan_where(true, false));
+    let rest: Vec<&String> = with.iter().filter(|name| !name.starts_with("landlock")).collect();
+    assert!(rest.len() < with.len());
+    assert_eq!(rest, without.iter().collect::<Vec<_>>());
 }
 
 #[test]

@@ -28,6 +28,7 @@ const EXIT_SETUP_FAILED: u64 = 121;
 const ENOENT: i32 = 2;
 const EACCES: i32 = 13;
 const ENOTDIR: i32 = 20;
+const ENOTRECOVERABLE: i32 = 131;
 
 extern "C" fn run() -> ! {
     if sys::map_plan(wire::PLAN_FD, wire::PLAN_ADDRESS, wire::PLAN_BYTES_MAX).is_err() {
@@ -72,6 +73,9 @@ fn walk(list: List, registers: &mut [u64; wire::REGISTERS]) {
         // pointers lie in the plan itself.
         let result = unsafe { sys::call(call.number, arguments(&call, registers)) };
         match (result, call.on_error) {
+            // What came of the call instead, as far as an errno can tell: it was let through.
+            (Ok(_), wire::MUST_BE_REFUSED) => fail(call.step, ENOTRECOVERABLE),
+            (Err(EACCES), wire::MUST_BE_REFUSED) => {}
             (Ok(value), _) => {
                 if let Some(register) = registers.get_mut(call.store as usize) {
                     *register = value;

@@ -77,6 +77,10 @@ pub const IGNORE: u16 = 2;
 /// `Call::on_error`: the next call tries the program elsewhere (PATH search).
 pub const TRY_NEXT: u16 = 3;
 
+/// `Call::on_error`: the call has to fail with `EACCES`; when it does not, that
+/// is the failure.
+pub const MUST_BE_REFUSED: u16 = 4;
+
 /// What the init tells its supervisor, one fixed-size write each.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

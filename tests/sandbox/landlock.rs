@@ -1,0 +1,190 @@
+//! The rules under the mounts: what they refuse by themselves, and all that they must not.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use crate::support::{self, Host, MIB, Program, lines_of};
+
+/// A sandbox whose kernel has the rules.
+#[track_caller]
+fn ruled_host() -> Option<Host> {
+    let host = support::host()?;
+    let lacks = host.sandbox().not_enforced().iter().any(|line| line.starts_with("landlock:"));
+    support::has("Landlock", !lacks).then_some(host)
+}
+
+/// Writes `source` as a program that first has `tried(call, *arguments)`, which
+/// prints `ok` or the name of the error.
+fn trying(source: &str) -> Program {
+    Program::python(&format!(
+        "import ctypes, errno, fcntl, os, signal, socket, stat\n\
+         def tried(call, *arguments):\n\
+         \u{20}   try: call(*arguments); print('ok')\n\
+         \u{20}   except OSError as error: print(errno.errorcode[error.errno])\n\
+         def write(path): open(path, 'w').close()\n\
+         {source}"
+    ))
+}
+
+/// A node numbered 0 is no device and needs no privilege: neither the mounts nor
+/// the file modes are against it.
+#[test]
+fn a_run_cannot_make_a_device_node_even_one_that_needs_no_privilege() {
+    let Some(host) = ruled_host() else { return };
+    let report = host.run(
+        trying(
+            "for place in '/workspace', '/tmp', '/run', '/dev/shm', '/var/tmp', '/more', '/rw':\n\
+             \u{20}   for kind in stat.S_IFCHR, stat.S_IFBLK: tried(os.mknod, place + '/x', kind | 0o600, 0)\n",
+        )
+        .tmpfs("/more", Some(MIB))
+        .bind(shared().path(), "/rw", false),
+    );
+    assert_eq!(lines_of(&report), ["EACCES"; 14]);
+}
+
+/// The places that a bind's mount point needs are the tenant's by their owner.
+#[test]
+fn a_run_cannot_write_where_a_directory_of_its_own_is_not_meant_for_it() {
+    let Some(host) = ruled_host() else { return };
+    let report = host.run(
+        trying(
+            "print(os.stat('/data').st_uid == os.getuid(), os.access('/data', os.W_OK))\n\
+             tried(os.mkdir, '/data/x')\n\
+             tried(write, '/data/x')\n\
+             tried(os.symlink, 'x', '/data/x')\n\
+             tried(os.rename, '/data/in', '/tmp/in')\n\
+             tried(os.listdir, '/data')\n",
+        )
+        .bind("/usr/share".as_ref(), "/data/in", true),
+    );
+    assert_eq!(
+        lines_of(&report),
+        ["True True", "EACCES", "EACCES", "EACCES", "EACCES", "ok"],
+        "{}",
+        report.stderr.text()
+    );
+}
+
+/// A host directory that everybody can write to.
+fn shared() -> tempfile::TempDir {
+    let place = tempfile::tempdir().unwrap();
+    fs::set_permissions(place.path(), PermissionsExt::from_mode(0o777)).unwrap();
+    place
+}
+
+/// Compilers write beside their target and move into place; package tools link
+/// out of a cache.
+#[test]
+fn files_and_directories_move_between_all_places_of_a_run() {
+    let Some(host) = ruled_host() else { return };
+    let report = host.run(trying(
+        "places = ['/workspace', '/tmp', '/run', '/dev/shm', os.environ['HOME']]\n\
+         for a in places:\n\
+         \u{20}   for b in places:\n\
+         \u{20}       os.makedirs(a + '/one/sub'); os.mkdir(b + '/two'); write(a + '/one/file')\n\
+         \u{20}       os.link(a + '/one/file', b + '/two/linked')\n\
+         \u{20}       os.rename(a + '/one/file', b + '/two/moved')\n\
+         \u{20}       os.rename(a + '/one/sub', b + '/two/sub')\n\
+         \u{20}       for name in 'linked', 'moved': os.unlink(b + '/two/' + name)\n\
+         \u{20}       for name in b + '/two/sub', b + '/two', a + '/one': os.rmdir(name)\n\
+         print('moved')\n",
+    ));
+    assert_eq!(lines_of(&report), ["moved"], "{}", report.stderr.text());
+}
+
+/// The same in file systems that the box's own is not: where a workspace is an
+/// overlay, in an extra tmpfs, in a writable bind.
+#[test]
+fn files_move_between_directories_of_every_other_file_system() {
+    let Some(host) = ruled_host() else { return };
+    let (template, place) = (tempfile::tempdir().unwrap(), shared());
+    fs::set_permissions(template.path(), PermissionsExt::from_mode(0o755)).unwrap();
+    for number in 0..64 {
+        fs::write(template.path().join(format!("given-{number}")), "text").unwrap();
+    }
+    fs::write(place.path().join("file"), "").unwrap();
+    fs::set_permissions(place.path().join("file"), PermissionsExt::from_mode(0o666)).unwrap();
+    let report = host.run(
+        trying(
+            "for place in '/workspace', '/more', '/rw':\n\
+             \u{20}   os.makedirs(place + '/a'); os.makedirs(place + '/b'); write(place + '/a/x')\n\
+             \u{20}   tried(os.rename, place + '/a/x', place + '/b/x')\n\
+             \u{20}   tried(os.link, place + '/b/x', place + '/a/y')\n\
+             tried(os.rename, '/workspace/given-1', '/workspace/a/moved')\n\
+             tried(os.truncate, '/file', 0)\n\
+             tried(write, '/file')\n\
+             tried(os.mkdir, '/usr/x')\n",
+        )
+        .template(template.path())
+        .tmpfs("/more", Some(MIB))
+        .bind(place.path(), "/rw", false)
+        .bind(&place.path().join("file"), "/file", false),
+    );
+    let mut want = vec!["ok"; 9];
+    want.push("EROFS");
+    assert_eq!(lines_of(&report), want, "{}", report.stderr.text());
+}
+
+#[test]
+fn files_devices_and_sockets_work_as_without_the_rules() {
+    let Some(host) = ruled_host() else { return };
+    let report = host.run(trying(
+        "def nameless():\n\
+         \u{20}   fd = os.open('/tmp', os.O_TMPFILE | os.O_RDWR); os.write(fd, b'text')\n\
+         \u{20}   os.link(str(fd), '/workspace/named', src_dir_fd=os.open('/proc/self/fd', 0), follow_symlinks=True)\n\
+         \u{20}   assert open('/workspace/named').read() == 'text'\n\
+         def bound():\n\
+         \u{20}   server = socket.socket(socket.AF_UNIX); server.bind('/tmp/socket'); server.listen()\n\
+         \u{20}   socket.socket(socket.AF_UNIX).connect('/tmp/socket')\n\
+         def device(path, flags):\n\
+         \u{20}   fd = os.open(path, flags)\n\
+         \u{20}   try: fcntl.ioctl(fd, 0x5401, bytes(64))\n\
+         \u{20}   except OSError as error: assert error.errno in (errno.ENOTTY, errno.EINVAL), error\n\
+         tried(nameless)\n\
+         tried(os.mkfifo, '/tmp/fifo')\n\
+         tried(bound)\n\
+         write('/tmp/long'); tried(os.truncate, '/tmp/long', 100)\n\
+         for name in 'null', 'zero', 'full', 'random', 'urandom': tried(device, '/dev/' + name, os.O_RDWR)\n\
+         for name in 'stdin', 'stdout', 'stderr', 'fd/1': tried(device, '/dev/' + name, os.O_RDONLY if name == 'stdin' else os.O_WRONLY)\n\
+         tried(os.open, '/dev/null', os.O_WRONLY | os.O_CREAT | os.O_TRUNC)\n",
+    ));
+    assert_eq!(lines_of(&report), ["ok"; 14], "{}", report.stderr.text());
+}
+
+/// Signals and abstract sockets end at the box, not within it; addresses of `lo`
+/// are everybody's inside.
+#[test]
+fn processes_of_a_run_reach_one_another() {
+    let Some(host) = ruled_host() else { return };
+    let report = host.run(trying(
+        "for family, address in (socket.AF_UNIX, '\\0name'), (socket.AF_INET, ('127.0.0.1', 4041)):\n\
+         \u{20}   read, write = os.pipe()\n\
+         \u{20}   child = os.fork()\n\
+         \u{20}   if child == 0:\n\
+         \u{20}       os.setsid()\n\
+         \u{20}       server = socket.socket(family); server.bind(address); server.listen()\n\
+         \u{20}       os.write(write, b'x'); signal.pause()\n\
+         \u{20}   os.read(read, 1)\n\
+         \u{20}   tried(socket.socket(family).connect, address)\n\
+         \u{20}   tried(os.kill, child, signal.SIGTERM)\n\
+         \u{20}   print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))\n",
+    ));
+    assert_eq!(lines_of(&report), ["ok", "ok", "-15", "ok", "ok", "-15"]);
+}
+
+#[test]
+fn programs_start_from_every_place_that_can_be_read() {
+    let Some(host) = ruled_host() else { return };
+    let report = host.run(
+        Program::sh(
+            "for place in /tmp /workspace /dev/shm /run /more; do
+                 cp /bin/true $place/program && $place/program && echo ran
+             done
+             /shown/true && echo ran",
+        )
+        .tmpfs("/more", Some(MIB))
+        .bind(Path::new("/usr/bin"), "/shown", true),
+    );
+    assert_eq!(lines_of(&report), ["ran"; 6], "{}", report.stderr.text());
+}
