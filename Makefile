@@ -9,6 +9,7 @@ APT_GET = DEBIAN_FRONTEND=noninteractive apt-get -q -o Acquire::Retries=3 -o DPk
 
 CARGO = cargo
 CARGO_DENY = cargo-deny@0.20.2
+CARGO_FUZZ = cargo-fuzz@0.13.2
 TRIPLE = $(shell rustc -vV | sed -n 's/^host: //p')
 TARGET_DIR = $(abspath $(or $(CARGO_TARGET_DIR),target))
 BINARY = $(TARGET_DIR)/$(TRIPLE)/release/cofferdam
@@ -23,6 +24,7 @@ INIT_LINTS = -D warnings -A dead_code -D missing_debug_implementations -D unsafe
 	-D clippy::expect_used -D clippy::unwrap_used -D clippy::todo -D clippy::unimplemented
 
 SOAK_RUNS = 1000
+FUZZ_SECONDS = 600
 
 # Each can be taken down in a build made for it, so that the hostile rows which need it must break.
 WALLS = seccomp user cgroup pid net
@@ -31,7 +33,7 @@ WEAKENED = $(TARGET_DIR)/weakened/$(TRIPLE)/quick/cofferdam
 .DEFAULT_GOAL = help
 # Cargo fills the cores by itself.
 .NOTPARALLEL:
-.PHONY: help deps build install fmt lint deny test hostile weakened demo bench soak clean
+.PHONY: help deps build install fmt lint deny test hostile weakened demo bench soak fuzz clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/\1	\2/p' $(MAKEFILE_LIST) | expand -t 10
@@ -53,13 +55,13 @@ install: build ## Copy the release binary to /usr/local/bin (PREFIX, DESTDIR)
 	install -D -m 755 $(BINARY) $(DESTDIR)$(PREFIX)/bin/cofferdam
 
 fmt: ## Format the code
-	$(CARGO) fmt
+	$(CARGO) fmt --all
 	rustfmt $(INIT)
 
 lint: ## Check format and lints, those of a box's init too
-	$(CARGO) fmt --check
+	$(CARGO) fmt --all --check
 	rustfmt --check $(INIT)
-	$(CARGO) clippy --locked --all-targets -- -D warnings
+	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
 	@mkdir -p $(TARGET_DIR)
 	clippy-driver --edition 2024 --crate-name init --crate-type bin -Cpanic=abort \
 		--emit=metadata -o $(TARGET_DIR)/init.rmeta $(INIT_LINTS) $(INIT)
@@ -90,6 +92,10 @@ bench: deps build ## Compare with bare processes and bubblewrap, in pairs
 
 soak: deps build ## Run many boxes (SOAK_RUNS) and look for what they leave behind
 	COFFERDAM_BIN=$(BINARY) REQUIRE_PRIVILEGED=1 SOAK_RUNS=$(SOAK_RUNS) $(CARGO) test --locked --test api soak::
+
+fuzz: ## Fuzz each target for FUZZ_SECONDS; a line of result for each
+	cargo-fuzz --version >/dev/null 2>&1 || (cd / && $(CARGO) install --locked $(CARGO_FUZZ))
+	CARGO=$(CARGO) TARGET_DIR=$(TARGET_DIR) FUZZ_SECONDS=$(FUZZ_SECONDS) fuzz/run $(FUZZ_TARGETS)
 
 clean: ## Remove what was built
 	$(CARGO) clean

@@ -7,6 +7,9 @@ pub mod base;
 pub mod cli;
 pub mod config;
 pub mod executor;
+#[cfg(any(test, fuzzing))]
+#[path = "../fuzz/properties/mod.rs"]
+pub mod fuzz_properties;
 pub mod http;
 pub mod lang;
 pub mod sandbox;

@@ -43,7 +43,10 @@ pub fn parse_figure(text: &str) -> Result<Duration, BadDuration> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+    use crate::fuzz_properties::timeout;
 
     #[test]
     fn the_wire_takes_whole_numbers_of_three_units() {
@@ -104,6 +107,38 @@ mod tests {
             "99999999999999999999h",
         ] {
             assert_eq!(parse_figure(text), Err(BadDuration), "{text:?}");
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..Default::default() })]
+
+        #[test]
+        fn whatever_is_written_means_what_an_independent_reading_says(
+            text in "0{0,3}[0-9]{0,24}(\\.[0-9]{0,24})?(ms|s|m|h|us|)",
+        ) {
+            timeout::check(text.as_bytes());
+        }
+
+        #[test]
+        fn whole_milliseconds_written_down_are_read_again(millis in any::<u64>()) {
+            let text = format!("{millis}ms");
+            prop_assert_eq!(parse_timeout(&text), Ok(Duration::from_millis(millis)));
+        }
+
+        #[test]
+        fn a_number_that_overflows_its_unit_is_refused_and_never_wraps(
+            excess in 0..1_000_u64, unit in prop_oneof![Just(("s", 1_000)), Just(("m", 60_000))],
+        ) {
+            let (unit, millis) = unit;
+            let largest = u64::MAX / millis;
+            let within = format!("{}{unit}", largest - excess);
+            prop_assert_eq!(
+                parse_timeout(&within),
+                Ok(Duration::from_millis((largest - excess) * millis))
+            );
+            let beyond = format!("{}{unit}", largest + 1 + excess);
+            prop_assert_eq!(parse_timeout(&beyond), Err(BadDuration));
         }
     }
 }

@@ -62,6 +62,10 @@ impl fmt::Display for RelPath {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Component;
+
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -83,5 +87,58 @@ mod tests {
         assert_eq!(path.file_name(), "c");
         assert_eq!(path.parent().unwrap().as_str(), "a/b");
         assert_eq!(RelPath::parse("a").unwrap().parent(), None);
+    }
+
+    /// Parts as attackers write them, and plain ones.
+    fn part() -> impl Strategy<Value = String> {
+        prop_oneof![
+            4 => "[a-z .-]{1,6}",
+            1 => Just("..".to_owned()),
+            1 => Just(".".to_owned()),
+            1 => Just(String::new()),
+            1 => any::<String>(),
+            1 => (250_usize..260).prop_map(|bytes| "x".repeat(bytes)),
+        ]
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..Default::default() })]
+
+        #[test]
+        fn what_is_taken_never_leaves_its_directory(
+            parts in proptest::collection::vec(part(), 0..8), start in "/{0,2}",
+        ) {
+            let text = start + &parts.join("/");
+            let Ok(path) = RelPath::parse(&text) else { return Ok(()) };
+            // The standard library's reading, which is the one that opens it.
+            let normal = |part: Component<'_>| matches!(part, Component::Normal(_));
+            prop_assert!(path.as_path().components().all(normal), "{text:?}");
+            prop_assert!(!text.contains('\0') && text.len() <= PATH_BYTES_MAX);
+            prop_assert!(path.parts().all(|part| part.len() <= NAME_BYTES_MAX));
+        }
+
+        #[test]
+        fn what_is_taken_is_kept_as_it_is_and_comes_apart_without_loss(
+            parts in proptest::collection::vec("[^/\0]{1,8}", 1..8),
+        ) {
+            let text = parts.join("/");
+            let plain = parts.iter().all(|part| !matches!(part.as_str(), "." | ".."));
+            let path = RelPath::parse(&text);
+            prop_assert_eq!(path.is_ok(), plain, "{:?}", &text);
+            let Ok(path) = path else { return Ok(()) };
+            prop_assert_eq!(path.as_str(), &text);
+            prop_assert_eq!(path.to_string(), text.clone());
+            prop_assert_eq!(RelPath::parse(path.as_str()), Ok(path.clone()));
+            prop_assert_eq!(path.parts().collect::<Vec<_>>(), parts);
+            // Every directory on the way is a path too, down to the first name.
+            let mut again = path.file_name().to_owned();
+            let mut above = path.parent();
+            while let Some(directory) = above {
+                prop_assert_eq!(RelPath::parse(directory.as_str()), Ok(directory.clone()));
+                again = format!("{}/{again}", directory.file_name());
+                above = directory.parent();
+            }
+            prop_assert_eq!(again, text);
+        }
     }
 }

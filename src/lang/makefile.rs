@@ -74,14 +74,16 @@ impl Make {
 }
 
 /// Reads what `make -n test` wrote.
-fn command_of(output: MakeOutput) -> Result<String, ResolveError> {
+pub(super) fn command_of(output: MakeOutput) -> Result<String, ResolveError> {
     if !output.status.success() {
         return Err(refusal(&String::from_utf8_lossy(&output.stderr)));
     }
     let text = String::from_utf8(output.stdout).map_err(|_| ResolveError::NotText)?;
     // On stdout too: that nothing is to be done, and directories entered where
     // the Makefile asks for that. Run by a shell it would only be a 127.
-    let recipe: Vec<&str> = text.lines().filter(|line| !line.starts_with("make: ")).collect();
+    let text = text.strip_suffix('\n').unwrap_or(&text);
+    // By the line feed alone: a carriage return before it is the recipe's.
+    let recipe: Vec<&str> = text.split('\n').filter(|line| !line.starts_with("make: ")).collect();
     if recipe.iter().all(|line| line.trim().is_empty()) {
         return Err(ResolveError::NothingToDo);
     }

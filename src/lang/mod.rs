@@ -3,6 +3,9 @@
 mod layout;
 mod make_process;
 mod makefile;
+#[cfg(any(test, fuzzing))]
+#[path = "../../fuzz/properties/makefile_resolution.rs"]
+pub mod makefile_property;
 mod resolver;
 mod table;
 

@@ -63,38 +63,61 @@ pub fn decode(bytes: &[u8; RECORD_BYTES]) -> Option<Message> {
     }
 }
 
+/// The most records of one box: ready, a failure of each of the init's two
+/// processes, an end.
+const RECORDS_MAX: usize = 4;
+
 /// The supervisor's end of the status pipe.
 #[derive(Debug)]
-pub struct StatusPipe(PipeEnd);
+pub struct StatusPipe {
+    /// Until nobody can write any more.
+    end: Option<PipeEnd>,
+    records: usize,
+}
 
 impl StatusPipe {
     /// Reads from `end`, which must not block.
     pub fn new(end: PipeEnd) -> Self {
-        Self(end)
+        Self { end: Some(end), records: 0 }
     }
 
-    /// The next message, if one has arrived. Records are written whole, so a
-    /// short read can only be the end.
+    /// The next message, if one has arrived. Records are written whole and few:
+    /// anything else is not from our init, and a box without it cannot go on.
     pub fn next(&mut self) -> io::Result<Option<Message>> {
+        let Some(end) = &mut self.end else { return Ok(None) };
         let mut bytes = [0; RECORD_BYTES];
-        match self.0.read(&mut bytes) {
-            Ok(RECORD_BYTES) => Ok(decode(&bytes)),
-            Ok(_) => Ok(None),
+        match end.read(&mut bytes) {
+            Ok(0) => {
+                self.end = None;
+                Ok(None)
+            }
+            Ok(RECORD_BYTES) if self.records < RECORDS_MAX => {
+                self.records += 1;
+                decode(&bytes).map(Some).ok_or_else(not_the_init)
+            }
+            Ok(_) => Err(not_the_init()),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
             Err(error) => Err(error),
         }
     }
+
+    /// The pipe, while somebody can write to it.
+    pub fn pipe(&self) -> Option<BorrowedFd<'_>> {
+        self.end.as_ref().map(AsFd::as_fd)
+    }
 }
 
-impl AsFd for StatusPipe {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
-    }
+fn not_the_init() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, "the init says what it cannot say")
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs::File;
+    use std::io::Write;
+
     use super::*;
+    use crate::sandbox::pump::pipe_from_box;
 
     fn record(kind: u32, step: u32, value: i32, at_ns: u64) -> [u8; RECORD_BYTES] {
         let mut bytes = [0; RECORD_BYTES];
@@ -131,6 +154,38 @@ mod tests {
         ];
         for (bytes, message) in table {
             assert_eq!(decode(&bytes), message, "{bytes:?}");
+        }
+    }
+
+    /// What a pipe gives that has had `written` put into it by a writer that is gone.
+    fn heard(written: &[u8]) -> io::Result<Vec<Message>> {
+        let (ours, theirs) = pipe_from_box()?;
+        File::from(theirs).write_all(written)?;
+        let mut pipe = StatusPipe::new(ours);
+        let mut messages = Vec::new();
+        while let Some(message) = pipe.next()? {
+            messages.push(message);
+        }
+        assert!(pipe.pipe().is_none(), "a pipe that nobody writes to would wake the loop for ever");
+        Ok(messages)
+    }
+
+    #[test]
+    fn what_no_init_writes_is_an_error_and_never_passed_over() {
+        let ready = record(wire::READY, 0, 0, 7);
+        assert_eq!(heard(&[]).unwrap(), []);
+        assert_eq!(heard(&ready).unwrap(), [Message::Ready { at_ns: 7 }]);
+        assert_eq!(heard(&ready.repeat(RECORDS_MAX)).unwrap().len(), RECORDS_MAX);
+        let table = [
+            ("half a record", ready[..12].to_vec()),
+            ("a record and a half", ready.repeat(2)[..36].to_vec()),
+            ("an unknown word", record(4, 0, 0, 0).to_vec()),
+            ("more than there is to say", ready.repeat(RECORDS_MAX + 1)),
+            ("a flood", ready.repeat(1_000)),
+        ];
+        for (name, written) in table {
+            let error = heard(&written).expect_err(name);
+            assert_eq!(error.kind(), io::ErrorKind::InvalidData, "{name}");
         }
     }
 }

@@ -13,6 +13,9 @@ mod classify;
 mod clone;
 mod encode;
 mod handshake;
+#[cfg(any(test, fuzzing))]
+#[path = "../../fuzz/properties/handshake.rs"]
+pub mod handshake_property;
 mod host;
 mod identity;
 mod idmap;
@@ -30,6 +33,9 @@ mod report;
 pub mod rootfs;
 mod running;
 mod seccomp;
+#[cfg(any(test, fuzzing))]
+#[path = "../../fuzz/properties/seccomp_profile.rs"]
+pub mod seccomp_profile_property;
 mod setup;
 mod state;
 mod step;

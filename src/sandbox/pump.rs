@@ -249,7 +249,28 @@ impl Feed {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
     use super::*;
+
+    /// Keeps what it is given, with or without the report holding the bytes too.
+    struct Kept {
+        bytes: Arc<Mutex<Vec<u8>>>,
+        only_reader: bool,
+    }
+
+    impl OutputSink for Kept {
+        fn take(&mut self, _: Stream, bytes: &[u8]) {
+            self.bytes.lock().unwrap().extend_from_slice(bytes);
+        }
+
+        fn is_only_reader(&self) -> bool {
+            self.only_reader
+        }
+    }
 
     fn kept(chunks: &[&[u8]], bytes_max: Option<u64>) -> CapturedStream {
         let mut captured = CapturedStream::default();
@@ -310,5 +331,49 @@ mod tests {
         drop(theirs);
         feed.write();
         assert!(feed.pipe().is_none());
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 96, failure_persistence: None, ..Default::default() })]
+
+        #[test]
+        fn what_is_kept_and_counted_is_the_same_however_it_was_written(
+            chunks in vec((vec(any::<u8>(), 0..3_000), any::<bool>()), 0..16),
+            limit in prop_oneof![Just(None), (0..30_000_u64).prop_map(Some)],
+            // As often as not the limit is met exactly, or missed by one.
+            from_length in prop_oneof![Just(None), (0..3_u64).prop_map(Some)],
+            only_reader in any::<bool>(),
+        ) {
+            let all: Vec<u8> = chunks.iter().flat_map(|(chunk, _)| chunk).copied().collect();
+            let length = all.len() as u64;
+            let bytes_max = from_length.map(|from| (length + 1).saturating_sub(from)).or(limit);
+            let (ours, theirs) = pipe_from_box().unwrap();
+            let mut writer = File::from(theirs);
+            let taken = Arc::new(Mutex::new(Vec::new()));
+            let kept = Kept { bytes: Arc::clone(&taken), only_reader };
+            let mut sink: Option<Box<dyn OutputSink>> = Some(Box::new(kept));
+            let mut capture = Capture::new(Stream::Stdout, ours, bytes_max);
+            let mut overflowed = false;
+            for (chunk, read_now) in &chunks {
+                writer.write_all(chunk).unwrap();
+                // As the pump does: one that crossed its limit is read no more.
+                if *read_now && !overflowed {
+                    overflowed = capture.turn(&mut sink).unwrap() == Progress::Overflowed;
+                }
+            }
+            drop(writer);
+            overflowed |= capture.drain(&mut sink).unwrap() == Progress::Overflowed;
+
+            let captured = capture.finish();
+            let within = usize::try_from(bytes_max.unwrap_or(length).min(length)).unwrap();
+            prop_assert_eq!(&*taken.lock().unwrap(), &all[..within]);
+            let held = if only_reader { &[][..] } else { &all[..within] };
+            prop_assert_eq!(captured.bytes.as_slice(), held);
+            prop_assert_eq!(captured.truncated, within < all.len());
+            prop_assert_eq!(overflowed, captured.truncated);
+            let counted = captured.bytes_total;
+            prop_assert!(counted <= length && (captured.truncated || counted == length));
+            prop_assert!(!captured.truncated || counted > within as u64);
+        }
     }
 }

@@ -90,6 +90,28 @@ pub fn supervise(
 }
 
 impl Observed {
+    /// Takes the init's word. The first of its kind stands: a second `READY` must not move the
+    /// time limit. PID 1 and the program's process may speak at the same time, so one may still
+    /// come after a failure, and nothing starts then; nothing comes after an end.
+    pub fn hear(&mut self, message: Message) {
+        if self.ended.is_some() {
+            return;
+        }
+        match message {
+            Message::Ready { at_ns } => {
+                if self.failed.is_none() {
+                    self.started.get_or_insert_with(|| instant_of(at_ns));
+                }
+            }
+            Message::Failed { step, errno } => {
+                self.failed.get_or_insert((step, errno));
+            }
+            Message::Ended { status, at_ns } => {
+                self.ended.get_or_insert((status, instant_of(at_ns)));
+            }
+        }
+    }
+
     fn must_die(&self) -> bool {
         self.cut.is_some() || self.failed.is_some() || self.setup_timed_out
     }
@@ -221,7 +243,7 @@ impl Loop {
             }
         };
         add(Source::Process, Some(parts.process.pidfd.as_fd()), PollFlags::POLLIN);
-        add(Source::Status, Some(parts.status.as_fd()), PollFlags::POLLIN);
+        add(Source::Status, parts.status.pipe(), PollFlags::POLLIN);
         add(Source::Cancel, Some(watch.cancel.as_fd()), PollFlags::POLLIN);
         add(Source::Overflow, Some(overflow.as_fd()), PollFlags::POLLIN);
         let client = watch.client.as_ref().map(AsFd::as_fd);
@@ -239,15 +261,7 @@ impl Loop {
     /// Takes every message that has arrived.
     fn listen(&mut self, parts: &mut Supervised<'_>) -> io::Result<()> {
         while let Some(message) = parts.status.next()? {
-            match message {
-                Message::Ready { at_ns } => self.observed.started = Some(instant_of(at_ns)),
-                Message::Failed { step, errno } => {
-                    self.observed.failed.get_or_insert((step, errno));
-                }
-                Message::Ended { status, at_ns } => {
-                    self.observed.ended.get_or_insert((status, instant_of(at_ns)));
-                }
-            }
+            self.observed.hear(message);
         }
         Ok(())
     }

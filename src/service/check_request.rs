@@ -41,6 +41,9 @@ pub enum RequestFault {
     /// Not one JSON object: syntax, trailing bytes, a key sent twice.
     #[error("bad JSON: {0}")]
     Json(#[from] serde_json::Error),
+    /// JSON, but a list or a single value.
+    #[error("bad JSON: expected an object")]
+    NotAnObject,
     /// An escape that stands for half a character.
     #[error("bad JSON: lone surrogate")]
     LoneSurrogate,
@@ -74,7 +77,11 @@ impl CheckRequest {
         if text.trim_ascii().is_empty() {
             return Err(RequestFault::Empty);
         }
-        let fields: Fields = serde_json::from_str(text)?;
+        let fields: Fields = serde_json::from_str(text).map_err(|error| {
+            // The parser's own words would repeat a text of any length.
+            let is_object = text.trim_ascii_start().starts_with('{');
+            if error.is_data() && !is_object { RequestFault::NotAnObject } else { error.into() }
+        })?;
         if has_lone_surrogate(text) {
             return Err(RequestFault::LoneSurrogate);
         }
@@ -308,6 +315,14 @@ mod tests {
         for (body, words) in table {
             let fault = read(body).unwrap_err();
             assert!(fault.contains(words), "{:?}: {fault}", String::from_utf8_lossy(body));
+        }
+    }
+
+    #[test]
+    fn a_fault_never_repeats_a_long_text() {
+        let long = "x".repeat(100_000);
+        for body in [format!("\"{long}\""), format!(" \n\"{long}\"")] {
+            assert_eq!(read(body.as_bytes()).unwrap_err(), "bad JSON: expected an object");
         }
     }
 

@@ -54,6 +54,9 @@ fn character_bytes(lead: u8) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
     use super::*;
 
     fn cut(bytes: &[u8]) -> String {
@@ -81,5 +84,48 @@ mod tests {
         assert_eq!(stream.text(), "a\u{FFFD}b\u{FFFD}");
         assert_eq!(cut(b"a\xFF"), "a\u{FFFD}");
         assert_eq!(cut(b"\x80\x80\x80\x80\x80"), "\u{FFFD}".repeat(5));
+    }
+
+    /// Characters of every length, whole, broken off, and bytes that begin none.
+    fn piece() -> impl Strategy<Value = Vec<u8>> {
+        let broken = (any::<char>(), 1_usize..4).prop_map(|(character, bytes)| {
+            let mut piece = character.to_string().into_bytes();
+            piece.truncate(bytes);
+            piece
+        });
+        prop_oneof![
+            4 => any::<char>().prop_map(|character| character.to_string().into_bytes()),
+            1 => broken,
+            1 => vec(any::<u8>(), 1..4),
+            1 => vec(0x80..=0xBF_u8, 1..6),
+        ]
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..Default::default() })]
+
+        #[test]
+        fn a_cut_text_is_the_beginning_of_the_whole_one_wherever_the_cut_is(
+            text in vec(any::<char>(), 0..12).prop_map(|chars| chars.into_iter().collect::<String>()),
+        ) {
+            for end in 0..=text.len() {
+                let kept = cut(&text.as_bytes()[..end]);
+                prop_assert!(text.starts_with(&kept), "{kept:?} of {text:?}");
+                prop_assert!(end - kept.len() < 4, "{end} bytes became {}", kept.len());
+                prop_assert!(kept.len() == end || !text.is_char_boundary(end));
+            }
+        }
+
+        #[test]
+        fn a_cut_adds_no_replacement_character_to_bytes_of_any_kind(
+            pieces in vec(piece(), 0..12),
+        ) {
+            let bytes = pieces.concat();
+            let whole = String::from_utf8_lossy(&bytes);
+            for end in 0..=bytes.len() {
+                let kept = cut(&bytes[..end]);
+                prop_assert!(whole.starts_with(&kept), "{kept:?} of {:?}", &bytes[..end]);
+            }
+        }
     }
 }

@@ -9,6 +9,8 @@ mod budget;
 mod copy;
 mod descent;
 mod error;
+#[cfg(test)]
+mod generated_tests;
 mod owner;
 mod put;
 mod remove;

@@ -1,17 +1,14 @@
 //! Whole workspaces on real file systems.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::fs;
 use std::os::fd::AsFd;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
 use nix::errno::Errno;
 use nix::mount::{MsFlags, mount};
-use proptest::collection::{btree_map, vec};
-use proptest::prelude::*;
-use proptest::test_runner::Config;
 use tempfile::tempdir;
 
 use super::testing::{
@@ -175,82 +172,4 @@ fn a_put_that_does_not_fit_leaves_no_part() {
         assert_eq!(refused, Err(full));
         assert_eq!(fs::read_dir(&root).unwrap().count(), 0);
     });
-}
-
-/// A tree small enough to be made a few dozen times.
-#[derive(Debug, Clone)]
-enum Node {
-    File { contents: Vec<u8>, mode: u32 },
-    Link { text: Vec<u8> },
-    Folder { nodes: Vec<(OsString, Node)>, mode: u32 },
-}
-
-fn name() -> impl Strategy<Value = OsString> {
-    let byte = any::<u8>().prop_filter("a byte of a name", |byte| !matches!(byte, 0 | b'/'));
-    vec(byte, 1..12)
-        .prop_filter("a name of its own", |name| !matches!(name.as_slice(), b"." | b".." | b".git"))
-        .prop_map(OsString::from_vec)
-}
-
-fn node() -> impl Strategy<Value = Node> {
-    let text = vec(1..=255_u8, 1..40);
-    let leaf = prop_oneof![
-        3 => (vec(any::<u8>(), 0..300), 0..0o1_0000_u32)
-            .prop_map(|(contents, mode)| Node::File { contents, mode }),
-        1 => text.prop_map(|text| Node::Link { text }),
-    ];
-    leaf.prop_recursive(5, 40, 6, |inner| {
-        (btree_map(name(), inner, 0..6), 0..0o1_0000_u32)
-            .prop_map(|(nodes, mode)| Node::Folder { nodes: nodes.into_iter().collect(), mode })
-    })
-}
-
-fn make(path: &Path, node: &Node) {
-    match node {
-        Node::Link { text } => symlink(OsStr::from_bytes(text), path).unwrap(),
-        Node::File { contents, mode } => {
-            fs::write(path, contents).unwrap();
-            chmod(path, *mode);
-        }
-        Node::Folder { nodes, mode } => {
-            fs::create_dir(path).unwrap();
-            for (name, node) in nodes {
-                make(&path.join(name), node);
-            }
-            chmod(path, *mode);
-        }
-    }
-}
-
-proptest! {
-    #![proptest_config(Config { cases: 48, failure_persistence: None, ..Config::default() })]
-
-    #[test]
-    fn a_copy_equals_its_source_and_its_removal_leaves_nothing(
-        nodes in btree_map(name(), node(), 0..6),
-    ) {
-        let place = tempdir().unwrap();
-        let source = place.path().join("source");
-        make(&source, &Node::Folder { nodes: nodes.into_iter().collect(), mode: 0o755 });
-        let target = place.path().join("target");
-        let copied = copy(&source, &target);
-
-        let mut expected = picture(&source);
-        for (path, entry) in &mut expected {
-            let kind = fs::symlink_metadata(source.join(path)).unwrap().file_type();
-            entry.owner = TENANT;
-            if !kind.is_symlink() {
-                entry.mode &= !0o7000;
-            }
-            if kind.is_dir() {
-                entry.mode |= 0o700;
-            }
-        }
-        let actual = picture(&target);
-        prop_assert_eq!(copied.skipped, 0);
-        prop_assert_eq!(&actual, &expected);
-        let whole = Removed { removed: actual.len() as u64 + 1, left: 0 };
-        prop_assert_eq!(remove(place.path(), "target"), whole);
-        prop_assert!(!target.exists());
-    }
 }

@@ -35,6 +35,7 @@ fn the_command_is_what_make_would_run() {
         ("ifdef NOPE\ntest:\n\techo yes\nelse\ntest:\n\techo no\nendif\n", "echo no"),
         (".SILENT:\ntest:\n\techo quiet\n", "echo quiet"),
         ("MAKEFLAGS += -w\ntest:\n\techo a\n", "echo a"),
+        ("test:\n\techo a\r\r\n\techo b\n", "echo a\r\necho b"),
         ("test:\n\techo 'é' \n\techo b\\ \n", "echo 'é' \necho b\\ "),
     ];
     for (makefile, command) in table {

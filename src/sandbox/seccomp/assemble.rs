@@ -21,6 +21,8 @@ pub(super) struct Assembler {
     reversed: Vec<Placed>,
     /// For each verdict, the `RETURN` of it nearest to the start.
     returns: Vec<(u32, Place)>,
+    /// Instructions beyond what the kernel takes, which are counted and not kept.
+    surplus: usize,
 }
 
 /// An instruction whose distances may still be any size.
@@ -63,7 +65,7 @@ impl Assembler {
 
     /// The program, which starts with the instruction put last.
     pub(super) fn finish(self) -> Result<Vec<Instruction>, CompileError> {
-        let instructions = self.reversed.len();
+        let instructions = self.reversed.len() + self.surplus;
         if instructions > INSTRUCTIONS_MAX {
             return Err(CompileError::TooLong { instructions });
         }
@@ -100,7 +102,12 @@ impl Assembler {
     }
 
     fn put(&mut self, instruction: Placed) -> Place {
-        self.reversed.push(instruction);
+        // A short text can stand for millions of comparisons.
+        if self.reversed.len() > INSTRUCTIONS_MAX {
+            self.surplus += 1;
+        } else {
+            self.reversed.push(instruction);
+        }
         Place(self.reversed.len() - 1)
     }
 }
@@ -166,5 +173,22 @@ mod tests {
         }
         let instructions = INSTRUCTIONS_MAX + 1;
         assert_eq!(assembler.finish(), Err(CompileError::TooLong { instructions }));
+    }
+
+    #[test]
+    fn a_program_far_too_long_takes_no_more_memory_than_one_just_too_long() {
+        let mut assembler = Assembler::default();
+        let (yes, no) = (assembler.verdict(Action::Allow), assembler.verdict(Action::KillProcess));
+        let mut next = no;
+        for k in 0..100_000 {
+            next = assembler.branch(code::JUMP_IF_EQUAL, k, yes, next);
+        }
+        assert_eq!(assembler.reversed.len(), INSTRUCTIONS_MAX + 1);
+        assert!(assembler.returns.len() <= 2);
+        let refused = assembler.finish();
+        assert!(
+            matches!(refused, Err(CompileError::TooLong { instructions }) if instructions > 100_000),
+            "{refused:?}"
+        );
     }
 }

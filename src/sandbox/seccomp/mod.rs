@@ -15,7 +15,7 @@
 mod assemble;
 pub mod compile;
 pub mod filter;
-#[cfg(test)]
+#[cfg(any(test, fuzzing))]
 pub mod interpret;
 pub mod lint;
 pub mod rules;
