@@ -78,6 +78,11 @@ impl Target {
         self.own.as_ref().ok_or_else(|| Unexercised("needs a service started here".to_owned()))
     }
 
+    /// Where it listens, on the host it runs on.
+    pub fn port(&self) -> u16 {
+        self.address.port()
+    }
+
     pub fn connect(&self) -> Client {
         Client::connect(self.address)
     }

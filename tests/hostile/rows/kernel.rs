@@ -1,22 +1,108 @@
 //! The interface of the kernel.
 
-use crate::observe::pairs;
-use crate::probe::Probe;
+mod answers;
+mod channels;
+mod identity;
+mod inherited;
+mod mounts;
+mod namespaces;
+mod persistence;
+mod processors;
+mod system_calls;
+mod views;
+
+use crate::Row;
+use crate::Unexercised;
 use crate::target::Target;
-use crate::{Row, Unexercised};
 
-pub const ROWS: &[Row] = &[Row {
-    id: "D55",
-    guarantee: "/proc shows a run its own processes and nothing of the host",
-    attack: proc_shows_nothing_of_the_host,
-}];
+type Attack = fn(&Target) -> Result<(), Unexercised>;
 
-fn proc_shows_nothing_of_the_host(target: &Target) -> Result<(), Unexercised> {
-    let observed = target.observe(&Probe::sh("proc"));
-    let expected = [("others", "0"), ("kcore", "refused")];
-    for (name, answer) in expected {
-        let found = pairs(&observed).into_iter().find(|(key, _)| key == name);
-        assert_eq!(found.map(|(_, answer)| answer).as_deref(), Some(answer), "{name}");
-    }
-    Ok(())
+const fn row(id: &'static str, guarantee: &'static str, attack: Attack) -> Row {
+    Row { id, guarantee, attack }
 }
+
+pub const ROWS: &[Row] = &[
+    row(
+        "D46",
+        "a run gets no namespace of its own and into none that is there",
+        namespaces::none_to_be_had,
+    ),
+    row("D47", "a run changes nothing about what is mounted", mounts::none_to_be_changed),
+    row(
+        "D48",
+        "a run traces no process, not even its own, and looks into no other run's init",
+        system_calls::tracing,
+    ),
+    row(
+        "D49",
+        "calls of administrators and of exploits are refused, and a runtime outlives each refusal",
+        system_calls::administration,
+    ),
+    row("D50", "a run has no keyring in which to leave anything for another", channels::keyrings),
+    row("D51", "no socket reaches another run, the host or anything beyond", channels::sockets),
+    row(
+        "D52",
+        "a lock on a shared read-only file is seen by who asks for it, stops no use of the file, \
+         and ends with its run; a lease is not to be had",
+        channels::locks,
+    ),
+    row(
+        "D53",
+        "System V and POSIX objects are seen by no run beside or after the one that made them",
+        persistence::ipc,
+    ),
+    row(
+        "D54",
+        "a file a run leaves anywhere is seen by no run beside or after it",
+        persistence::files,
+    ),
+    row("D55", "/proc shows a run its own processes and nothing of the host", views::proc),
+    row("D56", "a run sees no control group and nothing of /sys, and changes neither", views::sys),
+    row(
+        "D57",
+        "a run has no terminal and types into none, however the command is spelt",
+        system_calls::terminals,
+    ),
+    row("D58", "no other ABI of the processor carries a call out", system_calls::other_abis),
+    row(
+        "D59",
+        "no set-uid program and no call makes a run anybody else or gives it a capability",
+        identity::privileges,
+    ),
+    row(
+        "D60",
+        "a run holds no descriptor of the server's, and nothing it holds leads out of its root",
+        inherited::descriptors,
+    ),
+    row(
+        "D61",
+        "a run can neither read, start nor replace the program that started it",
+        inherited::programs,
+    ),
+    row(
+        "D62",
+        "mounts made on the host during a run do not show in it, nor its mounts on the host",
+        mounts::on_their_side,
+    ),
+    row(
+        "D63",
+        "a run is given the environment, ids, signals and limits that are promised, and no more",
+        identity::environment,
+    ),
+    row("D64", "no crash writes a core file", processors::crashes),
+    row(
+        "D65",
+        "a run cannot turn off address randomisation or make every page executable",
+        system_calls::personality,
+    ),
+    row(
+        "D66",
+        "a run gets no better priority than any other, whatever limits the server inherited",
+        processors::priorities,
+    ),
+    row(
+        "D67",
+        "a run may only narrow its own filter, and by that it escapes no limit",
+        system_calls::own_filters,
+    ),
+];
