@@ -16,6 +16,7 @@
 )]
 
 mod aftermath;
+mod marker;
 mod observe;
 mod probe;
 mod rows;

@@ -24,11 +24,41 @@ pub fn observed(answer: &Answer) -> Value {
 #[track_caller]
 pub fn pairs(observed: &Value) -> Vec<(String, String)> {
     assert_eq!(observed["code"], 0, "{observed}");
-    let lines = observed["out"].as_str().unwrap().lines();
-    let pairs: Vec<_> = lines
+    pairs_in(observed["out"].as_str().unwrap())
+}
+
+/// The same of a program that took the harness's place.
+#[track_caller]
+pub fn pairs_of(answer: &Answer) -> Vec<(String, String)> {
+    pairs_in(&answer.finished().stdout)
+}
+
+#[track_caller]
+fn pairs_in(text: &str) -> Vec<(String, String)> {
+    let pairs: Vec<_> = text
+        .lines()
         .map(|line| line.split_once(' ').unwrap_or_else(|| panic!("no pair: {line:?}")))
         .map(|(name, answer)| (name.to_owned(), answer.to_owned()))
         .collect();
-    assert!(!pairs.is_empty(), "the probe said nothing: {observed}");
+    assert!(!pairs.is_empty(), "the probe said nothing");
     pairs
+}
+
+/// Every name was answered, with one of its answers (divided by `|`), and nothing else was said.
+#[track_caller]
+pub fn assert_answers(pairs: &[(String, String)], expected: &[(&str, &str)]) {
+    for (name, answers) in expected {
+        let found = pairs.iter().find(|(key, _)| key == name);
+        let Some((_, answer)) = found else { panic!("{name} was not tried: {pairs:?}") };
+        assert!(answers.split('|').any(|wanted| wanted == answer), "{name}: {answer}");
+    }
+    assert_eq!(pairs.len(), expected.len(), "{pairs:?}");
+}
+
+/// The number that was answered to `name`.
+#[track_caller]
+pub fn number(pairs: &[(String, String)], name: &str) -> u64 {
+    let found = pairs.iter().find(|(key, _)| key == name);
+    let Some((_, answer)) = found else { panic!("{name} was not told: {pairs:?}") };
+    answer.parse().unwrap_or_else(|error| panic!("{name} {answer}: {error}"))
 }

@@ -51,6 +51,12 @@ impl Probe {
         probe
     }
 
+    /// The program `tests/probes/<name>.c` in the harness's place: its end is the
+    /// run's, and the run's output is what it prints.
+    pub fn program(name: &str) -> Self {
+        Self::python_with_native("become", name)
+    }
+
     /// A module with the program `tests/probes/<native>.c` at `/tmp/probe`.
     pub fn python_with_native(name: &str, native: &str) -> Self {
         Self { native: Some(compiled(native)), ..Self::python(name) }

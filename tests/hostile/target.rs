@@ -118,7 +118,7 @@ impl Target {
         answer
     }
 
-    /// A request body for a solution of any text.
+    /// The slug that probes are posted under.
     pub fn slug(&self) -> &str {
         &self.slug
     }
@@ -154,6 +154,11 @@ impl Target {
 pub struct Live(JoinHandle<Answer>);
 
 impl Live {
+    /// Whether it still does.
+    pub fn is_going(&self) -> bool {
+        !self.0.is_finished()
+    }
+
     /// Its answer.
     pub fn answer(self) -> Answer {
         self.0.join().unwrap()
@@ -175,8 +180,9 @@ impl Own {
 
     /// Ends it together with what it may have lost hold of.
     fn end(mut self) {
+        let service = self.service.pid();
         self.service.kill();
-        self.before.kill_what_is_new();
+        self.before.kill_what_is_new(service);
     }
 }
 

@@ -4,6 +4,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::time::Duration;
 
+use nix::sys::socket::{setsockopt, sockopt};
 use serde_json::{Value, json};
 
 /// No answer in these tests takes longer, however loaded the machine is.
@@ -102,6 +103,12 @@ impl Client {
     /// Closes the sending side; the client still listens.
     pub fn stop_sending(&self) {
         self.socket.shutdown(Shutdown::Write).unwrap();
+    }
+
+    /// Goes away without a word to the other side, which hears a reset.
+    pub fn abort(self) {
+        let at_once = libc::linger { l_onoff: 1, l_linger: 0 };
+        setsockopt(&self.socket, sockopt::Linger, &at_once).unwrap();
     }
 
     /// Sends `bytes` and reads the next answer.

@@ -6,10 +6,26 @@ mod processes;
 mod resources;
 mod service;
 
+use std::panic::resume_unwind;
+use std::thread;
+
 use super::Row;
 
 /// Every row, in order.
 pub fn all() -> impl Iterator<Item = Row> {
     let groups = [files::ROWS, processes::ROWS, resources::ROWS, kernel::ROWS, service::ROWS];
     groups.into_iter().flatten().copied()
+}
+
+/// What each of `count` threads makes of its number; panics as the first of them that did.
+fn at_once<T: Send>(count: usize, work: impl Fn(usize) -> T + Sync) -> Vec<T> {
+    let work = &work;
+    thread::scope(|scope| {
+        let threads: Vec<_> = (0..count).map(|number| scope.spawn(move || work(number))).collect();
+        let results: Vec<_> = threads.into_iter().map(|thread| thread.join()).collect();
+        results
+            .into_iter()
+            .map(|result| result.unwrap_or_else(|panic| resume_unwind(panic)))
+            .collect()
+    })
 }

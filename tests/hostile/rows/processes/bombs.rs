@@ -1,0 +1,100 @@
+//! Processes and threads without end.
+
+use serde_json::Value;
+
+use super::timed_out;
+use crate::Unexercised;
+use crate::marker::Marker;
+use crate::observe::{number, observed, pairs, pairs_of};
+use crate::probe::Probe;
+use crate::rows::at_once;
+use crate::server::client::{Answer, request};
+use crate::target::Target;
+
+/// Processes and threads a run may have, ours and the harness's not counted.
+const PROCESSES_MAX: u64 = 256;
+/// How many a bomb has to have made to have been one.
+const BOMB_MIN: u64 = 200;
+/// Two runs of so many are more than one user may have.
+const HELD: u64 = 200;
+
+#[track_caller]
+fn assert_bounded(bomb: &str, forked: u64, refused: &str) {
+    assert!((BOMB_MIN..=PROCESSES_MAX).contains(&forked), "{bomb}: {forked} processes");
+    assert_eq!(refused, "EAGAIN", "{bomb}");
+}
+
+pub fn forks(target: &Target) -> Result<(), Unexercised> {
+    let bomb = target.begin(&Probe::program("fork_bomb").arg("1500"));
+    let mut neighbours = 0;
+    while bomb.is_going() || neighbours == 0 {
+        assert_eq!(target.observe(&Probe::inline("def probe():\n    return 6 * 7")), 42);
+        let health = target.ask(request("GET", "/health", ""));
+        assert_eq!((health.status, health.body.as_str()), (200, "ok\n"), "/health");
+        neighbours += 1;
+    }
+    let answer = bomb.answer();
+    let told = pairs_of(&answer);
+    assert_bounded("C", number(&told, "forked"), &told[1].1);
+
+    let python = target.observe(&Probe::python("fork_bomb").arg(0));
+    assert_eq!(python["refused"].as_array().unwrap().len(), 1, "{python}");
+    let refused = python["refused"][0].as_str().unwrap();
+    assert_bounded("Python", python["forked"].as_u64().unwrap(), refused);
+
+    let shell = pairs(&target.observe(&Probe::sh("fork_bomb")));
+    // Those the shell ends for want of a child make room for others.
+    assert!((BOMB_MIN..2 * PROCESSES_MAX).contains(&number(&shell, "forked")), "{shell:?}");
+    assert!(shell[1].1.contains("fork"), "{shell:?}");
+    both_hold_many(target);
+    Ok(())
+}
+
+/// What a user may have is counted for each run alone.
+fn both_hold_many(target: &Target) {
+    // On a loaded machine one may be over before the other has begun.
+    for seconds in [1, 3, 6] {
+        let many = Probe::python("many").arg(HELD).arg(seconds);
+        let both = at_once(2, |_| observed(&target.run(&many)));
+        let times: Vec<_> =
+            both.iter().map(|held| ["from", "to"].map(|at| held[at].as_f64().unwrap())).collect();
+        let overlapped = times[0][0] < times[1][1] && times[1][0] < times[0][1];
+        for held in &both {
+            assert_eq!((held["held"].as_u64(), &held["refused"]), (Some(HELD), &Value::Null));
+        }
+        if overlapped {
+            return;
+        }
+    }
+    panic!("the two were never there at the same time");
+}
+
+pub fn sessions(target: &Target) -> Result<(), Unexercised> {
+    let bomb =
+        |way: &str, marker: &Marker| Probe::program("session_bomb").arg(way).arg(marker.word());
+    let multiplied = |answer: &Answer| {
+        let told = pairs_of(answer);
+        assert!(number(&told, "forks") >= BOMB_MIN, "{told:?}");
+    };
+    let (left, stayed) = (Marker::new(), Marker::new());
+    let answer = target.run(&bomb("leave", &left));
+    assert_eq!(answer.finished().exit_code, Some(0), "{answer:?}");
+    multiplied(&answer);
+    if target.own().is_ok() {
+        left.assert_gone();
+    }
+    multiplied(&timed_out(target, &bomb("stay", &stayed), 2));
+    target.own()?;
+    stayed.assert_gone();
+    Ok(())
+}
+
+pub fn threads(target: &Target) -> Result<(), Unexercised> {
+    for way in ["threads", "spread", "exec"] {
+        let answer = target.run(&Probe::program("thread_bomb").arg(way));
+        assert_eq!(answer.finished().exit_code, Some(0), "{answer:?}");
+        let told = pairs_of(&answer);
+        assert_bounded(way, number(&told, "started"), &told[1].1);
+    }
+    Ok(())
+}

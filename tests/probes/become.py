@@ -1,0 +1,20 @@
+"""Puts the program that came along in the harness's place, over the run's own stdout."""
+
+import os
+import signal
+
+
+def is_open(descriptor):
+    try:
+        os.fstat(descriptor)
+    except OSError:
+        return False
+    return True
+
+
+def probe(*arguments):
+    os.dup2(next(filter(is_open, STDOUT_CANDIDATES)), 1)
+    # Python ignores these two, and an exec keeps what is ignored.
+    for ignored in (signal.SIGPIPE, signal.SIGXFSZ):
+        signal.signal(ignored, signal.SIG_DFL)
+    os.execv("/tmp/probe", ["/tmp/probe", *map(str, arguments)])
