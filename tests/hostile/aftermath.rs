@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use super::server::host::{Footprint, HOST_UIDS, mounts, threads_and_descriptors};
+use super::server::host::{Footprint, HOST_UIDS, mounts, parent, threads_and_descriptors};
 use super::server::service::Service;
 
 /// How long what a row used may take to be gone: the kernel frees namespaces in its own time.
@@ -70,8 +70,8 @@ impl HostState {
     }
 
     /// Kills tenants that were not there before.
-    pub fn kill_what_is_new(&self) {
-        for pid in tenants().difference(&self.before.tenants) {
+    pub fn kill_what_is_new(&self, service: i32) {
+        for pid in tenants(service).difference(&self.before.tenants) {
             // It may have ended by itself.
             let _ = kill(Pid::from_raw(*pid), Signal::SIGKILL);
         }
@@ -81,7 +81,7 @@ impl HostState {
 impl Holdings {
     fn of(service: &Service) -> Self {
         Self {
-            tenants: tenants(),
+            tenants: tenants(service.pid()),
             cgroups: Footprint::of(service.pid()).cgroups().into_iter().collect(),
             mounts_of_service: mounts(service.pid()),
             mounts_of_host: mounts(1),
@@ -91,8 +91,8 @@ impl Holdings {
         }
     }
 
-    /// Whether `now` holds more than this. Tenants and files of other servers
-    /// on the host may go meanwhile, and theirs are not told apart.
+    /// Whether `now` holds more than this. Files of other servers' tenants may go
+    /// meanwhile, and theirs are not told apart.
     fn lacks_something_of(&self, now: &Self) -> bool {
         !now.tenants.is_subset(&self.tenants)
             || !now.cgroups.is_subset(&self.cgroups)
@@ -108,15 +108,25 @@ fn is_tenant(uid: u32) -> bool {
     HOST_UIDS.contains(&uid) || uid == UNMAPPED_UID
 }
 
-/// Every process on the host with a tenant's uid: one that got away has no
-/// other parent than the host's own init.
-fn tenants() -> BTreeSet<i32> {
+/// The processes on the host with a tenant's uid, but for those in a live box
+/// of another server: one that got away has no box.
+fn tenants(service: i32) -> BTreeSet<i32> {
     let entries = fs::read_dir("/proc").unwrap().flatten();
     let pids = entries.filter_map(|entry| {
         let pid = entry.file_name().to_str()?.parse().ok()?;
         is_tenant(entry.metadata().ok()?.uid()).then_some(pid)
     });
-    pids.collect()
+    pids.filter(|pid| supervisor(*pid).is_none_or(|supervisor| supervisor == service)).collect()
+}
+
+/// The server whose live box `pid` is in.
+fn supervisor(pid: i32) -> Option<i32> {
+    let is_init = |pid: i32| {
+        fs::read_link(format!("/proc/{pid}/exe"))
+            .is_ok_and(|program| program.starts_with("/memfd:cofferdam-init (deleted)"))
+    };
+    let mut ancestors = std::iter::successors(parent(pid), |pid| parent(*pid));
+    ancestors.find(|pid| is_init(*pid)).and_then(parent)
 }
 
 /// Network namespaces that the server holds by a descriptor.

@@ -175,8 +175,9 @@ impl Own {
 
     /// Ends it together with what it may have lost hold of.
     fn end(mut self) {
+        let service = self.service.pid();
         self.service.kill();
-        self.before.kill_what_is_new();
+        self.before.kill_what_is_new(service);
     }
 }
 

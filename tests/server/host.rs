@@ -64,6 +64,11 @@ pub fn tenants(pid: i32) -> Vec<Process> {
     descendants(pid).into_iter().filter(is_tenant).collect()
 }
 
+/// The parent that `pid` has now.
+pub fn parent(pid: i32) -> Option<i32> {
+    Stat::read(pid).map(|stat| stat.parent)
+}
+
 /// How many threads and descriptors a server has.
 pub fn threads_and_descriptors(pid: i32) -> (usize, usize) {
     let count = |what: &str| fs::read_dir(format!("/proc/{pid}/{what}")).unwrap().count();
