@@ -10,6 +10,8 @@ import time
 FIELDS = ("Uid", "Gid", "Groups", "CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb", "NoNewPrivs",
           "Seccomp")
 PROGRAMS_MAX = 24
+# Where such programs are, and how far below: libraries are many.
+TOPS = {"/usr/bin": 0, "/usr/sbin": 0, "/usr/local/bin": 0, "/usr/lib": 1, "/usr/libexec": 1, "/opt": 2}
 LIBC = ctypes.CDLL(None, use_errno=True)
 
 
@@ -36,21 +38,26 @@ def status(pid):
     return {field: " ".join(lines.get(field, "").split()) for field in FIELDS}
 
 
-def programs():
-    """Set-user-id, set-group-id and with capabilities of their own."""
+def is_privileged(entry):
+    """Set-user-id, set-group-id, or with capabilities of its own."""
+    mode = entry.stat(follow_symlinks=False).st_mode
+    if not stat.S_ISREG(mode) or not mode & 0o111:
+        return False
+    return mode & 0o6000 or "security.capability" in os.listxattr(entry.path, follow_symlinks=False)
+
+
+def programs(directory, depth):
+    """Those below a directory that may be started."""
     found = []
-    for top in ("/usr", "/bin", "/sbin", "/opt"):
-        for parent, _, files in os.walk(top):
-            for name in files:
-                path = os.path.join(parent, name)
-                try:
-                    mode = os.lstat(path).st_mode
-                    caps = mode & 0o111 and "security.capability" in os.listxattr(path)
-                except OSError:
-                    continue
-                if stat.S_ISREG(mode) and (mode & 0o6000 or caps) and os.access(path, os.X_OK):
-                    found.append(path)
-    return sorted(set(os.path.realpath(path) for path in found))
+    try:
+        for entry in os.scandir(directory):
+            if entry.is_dir(follow_symlinks=False):
+                found += programs(entry.path, depth - 1) if depth else []
+            elif is_privileged(entry) and os.access(entry.path, os.X_OK):
+                found.append(entry.path)
+    except PermissionError:
+        pass  # As closed to the run as any of its files.
+    return found
 
 
 def ids_while_it_runs(path):
@@ -106,7 +113,7 @@ def attempts():
 
 def probe():
     before = status("self")
-    found = programs()
+    found = [path for top in TOPS if os.path.isdir(top) for path in programs(top, TOPS[top])]
     return {
         "before": before,
         "init": status(1),

@@ -29,7 +29,7 @@ pub fn keyrings(target: &Target) -> Result<(), Unexercised> {
     let look = Probe::c("keyrings").arg("look");
     left().hold(answers_told(&target.observe(&leave)));
     looked_for().hold(answers_told(&target.observe(&look)));
-    let (held, seen) = together(target, &leave.arg("2000"), &look);
+    let (held, seen) = together(target, &leave.arg("1500"), &look);
     left().hold(answers_told(&held));
     looked_for().hold(answers_told(&seen));
     Ok(())

@@ -23,7 +23,7 @@ pub fn ipc(target: &Target) -> Result<(), Unexercised> {
     let look = Probe::c("ipc").arg("look");
     left().hold(answers_told(&target.observe(&leave)));
     clean().hold(answers_told(&target.observe(&look)));
-    let (held, seen) = together(target, &leave.arg("2000"), &look);
+    let (held, seen) = together(target, &leave.arg("1500"), &look);
     left().hold(answers_told(&held));
     clean().hold(answers_told(&seen));
     Ok(())
@@ -37,7 +37,7 @@ pub fn files(target: &Target) -> Result<(), Unexercised> {
     for _ in 0..2 {
         assert_clean(&target.observe(&look), &before);
     }
-    let (held, seen) = together(target, &Probe::python("left_behind").arg(true).arg(3), &look);
+    let (held, seen) = together(target, &Probe::python("left_behind").arg(true).arg(2), &look);
     assert_left(&held);
     assert_clean(&seen, &before);
     Ok(())
