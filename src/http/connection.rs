@@ -24,9 +24,12 @@ use super::in_flight::InFlight;
 use super::limits::HttpLimits;
 use super::message_gate::{MessageGate, shutdown_write};
 use super::reply::Refusal;
+use super::unread::UnreadAnswers;
 
 /// The most header lines in a head.
 const HEADERS_MAX: usize = 100;
+/// What an answer that is made while it is sent may hold, about, in bytes.
+const STREAM_BYTES: u64 = 2 << 20;
 /// How much of what a refused client still sends is thrown away at a time.
 const LINGER_READ_BYTES: usize = 16 * 1024;
 
@@ -42,18 +45,27 @@ impl ClientSocket {
 }
 
 /// Serves `socket` until the client has left, or a deadline or a refusal ends it.
-pub async fn serve(socket: TcpStream, router: Router, limits: Arc<HttpLimits>, flight: InFlight) {
+pub async fn serve(
+    socket: TcpStream,
+    router: Router,
+    limits: Arc<HttpLimits>,
+    flight: InFlight,
+    unread: UnreadAnswers,
+) {
     // Small answers go out at once; a kernel that cannot do it costs only time.
     let _ = socket.set_nodelay(true);
     let socket = Arc::new(socket);
     let exchange = Exchange::new(Instant::now());
     let gate = MessageGate::new(Arc::clone(&socket), exchange.clone());
     let service = service_fn({
-        let (client, exchange) = (ClientSocket(Arc::clone(&socket)), exchange.clone());
-        let routes = TowerToHyperService::new(router);
-        move |request| {
-            answer(request, routes.clone(), client.clone(), exchange.clone(), flight.clone())
-        }
+        let serving = Serving {
+            routes: TowerToHyperService::new(router),
+            client: ClientSocket(Arc::clone(&socket)),
+            exchange: exchange.clone(),
+            flight,
+            unread,
+        };
+        move |request| serving.clone().answer(request)
     });
     let ended = {
         let connection = http1::Builder::new()
@@ -69,28 +81,36 @@ pub async fn serve(socket: TcpStream, router: Router, limits: Arc<HttpLimits>, f
     }
 }
 
-/// Answers one request, or refuses one whose framing is doubtful.
-async fn answer(
-    mut request: Request<Incoming>,
+/// What answering a connection's requests takes.
+#[derive(Clone)]
+struct Serving {
     routes: TowerToHyperService<Router>,
     client: ClientSocket,
     exchange: Exchange,
     flight: InFlight,
-) -> Result<Response<Body>, Infallible> {
-    let response = match exchange.request_began(flight.enter()) {
-        Err(fault) => Refusal::Framing(fault).into_response(),
-        Ok(()) => {
-            request.extensions_mut().insert(client);
-            routes.call(request).await?
-        }
-    };
-    let streaming = response.body().size_hint().exact().is_none();
-    exchange.answered(Instant::now(), streaming);
-    Ok(if streaming {
-        response.map(|body| Body::new(Streamed { body, exchange }))
-    } else {
-        response
-    })
+    unread: UnreadAnswers,
+}
+
+impl Serving {
+    /// Answers one request, or refuses one whose framing is doubtful.
+    async fn answer(self, mut request: Request<Incoming>) -> Result<Response<Body>, Infallible> {
+        let Self { routes, client, exchange, flight, unread } = self;
+        let response = match exchange.request_began(flight.enter()) {
+            Err(fault) => Refusal::Framing(fault).into_response(),
+            Ok(()) => {
+                request.extensions_mut().insert(client);
+                routes.call(request).await?
+            }
+        };
+        let bytes = response.body().size_hint().exact();
+        exchange.answered(Instant::now(), bytes.is_none());
+        exchange.answer_held(unread.enter(bytes.unwrap_or(STREAM_BYTES), &exchange));
+        Ok(if bytes.is_none() {
+            response.map(|body| Body::new(Streamed { body, exchange }))
+        } else {
+            response
+        })
+    }
 }
 
 /// A body that is made while it is sent. hyper drops it once it has taken the last of it.
@@ -122,8 +142,8 @@ impl Drop for Streamed {
 enum Ended {
     /// hyper is done with it.
     ByHttp,
-    /// The client let a deadline pass.
-    ByDeadline,
+    /// The client let a deadline pass, or its unread answer had to make room.
+    ByUs,
 }
 
 /// hyper's connection with our deadlines around it.
@@ -145,12 +165,15 @@ impl<C: Future<Output = hyper::Result<()>>> Future for Watched<'_, C> {
             }
             return Poll::Ready(Ended::ByHttp);
         }
+        if watched.exchange.is_given_up(cx.waker()) {
+            return Poll::Ready(Ended::ByUs);
+        }
         let Some(due) = watched.exchange.due(watched.limits) else { return Poll::Pending };
         let sleep = watched.sleep.get_or_insert_with(|| Box::pin(sleep_until(due.into())));
         if sleep.deadline() != due.into() {
             sleep.as_mut().reset(due.into());
         }
-        sleep.as_mut().poll(cx).map(|()| Ended::ByDeadline)
+        sleep.as_mut().poll(cx).map(|()| Ended::ByUs)
     }
 }
 

@@ -29,19 +29,21 @@ const START_WITHIN: Duration = Duration::from_secs(1);
 /// The events of one run, made as the client reads them.
 struct EventStream {
     queue: OutputQueue,
-    running: RunningCheck,
+    running: RunningCheck<String>,
     ping: Interval,
     stdout: TextCutter,
     stderr: TextCutter,
     /// Events that are made and not yet taken.
     ready: VecDeque<String>,
     over: bool,
+    /// Whether the other connections have their turn before the next piece of output.
+    yields: bool,
 }
 
 /// Answers with the events of `running`, whose output comes by `queue`, or
 /// refuses where it failed before its start.
 pub async fn respond(
-    running: RunningCheck,
+    running: RunningCheck<String>,
     queue: OutputQueue,
     ping_every: Duration,
 ) -> Result<Response, Refusal> {
@@ -53,6 +55,7 @@ pub async fn respond(
         stderr: TextCutter::default(),
         ready: VecDeque::new(),
         over: false,
+        yields: false,
     };
     if let Ok(started) = timeout(START_WITHIN, poll_fn(|cx| stream.poll_step(cx))).await {
         started?;
@@ -62,6 +65,11 @@ pub async fn respond(
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     Ok(response)
+}
+
+/// The last event of a run's stream.
+pub fn result(report: &CheckReport) -> String {
+    event("result", None, &RunBody::with_outcome(&report.run))
 }
 
 impl EventStream {
@@ -76,17 +84,17 @@ impl EventStream {
             self.ready.extend(text.map(|(offset, text)| event(name, Some(offset), &text)));
             return Poll::Ready(Ok(()));
         }
-        let report = ready!(self.running.poll_report(cx))?;
-        self.end(&report);
+        let result = ready!(self.running.poll_report(cx))?;
+        self.end(result);
         Poll::Ready(Ok(()))
     }
 
-    fn end(&mut self, report: &CheckReport) {
+    fn end(&mut self, result: String) {
         for (name, cutter) in [("stdout", &mut self.stdout), ("stderr", &mut self.stderr)] {
             let rest = cutter.finish();
             self.ready.extend(rest.map(|(offset, text)| event(name, Some(offset), &text)));
         }
-        self.ready.push_back(event("result", None, &RunBody::with_outcome(&report.run)));
+        self.ready.push_back(result);
         self.over = true;
     }
 }
@@ -108,8 +116,12 @@ impl HttpBody for EventStream {
             if stream.over {
                 return Poll::Ready(None);
             }
+            if std::mem::take(&mut stream.yields) {
+                cx.waker().wake_by_ref();
+                return Poll::Pending;
+            }
             match stream.poll_step(cx) {
-                Poll::Ready(Ok(())) => {}
+                Poll::Ready(Ok(())) => stream.yields = true,
                 Poll::Ready(Err(refusal)) => {
                     let body = json!({ "error": refusal.to_string() });
                     stream.ready.push_back(event("error", None, &body));

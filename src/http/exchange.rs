@@ -1,11 +1,13 @@
 //! What a connection's reader, writer and service know of each other: whose turn it is, and until when.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::task::Waker;
 use std::time::Instant;
 
 use super::head::HeadFault;
 use super::in_flight::InFlightGuard;
 use super::limits::HttpLimits;
+use super::unread::UnreadAnswer;
 
 /// Whether the client owes us bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,11 +35,28 @@ struct State {
     streaming: bool,
     /// Held until the answer is with the kernel.
     unanswered: Option<InFlightGuard>,
+    /// Held until the answer is with the kernel: its share of what unread answers may hold.
+    unread: Option<UnreadAnswer>,
+    /// Whether this answer has to make room for others.
+    given_up: bool,
+    /// Wakes whoever closes the connection.
+    closer: Option<Waker>,
 }
 
 /// A connection's shared state. Cloned into each of its parts.
 #[derive(Debug, Clone)]
 pub struct Exchange(Arc<Mutex<State>>);
+
+/// The state of a connection that may have ended.
+#[derive(Debug, Clone)]
+pub struct WeakExchange(Weak<Mutex<State>>);
+
+impl WeakExchange {
+    /// The state, while the connection is there.
+    pub fn upgrade(&self) -> Option<Exchange> {
+        self.0.upgrade().map(Exchange)
+    }
+}
 
 impl Exchange {
     /// A connection that was accepted at `now`.
@@ -49,7 +68,15 @@ impl Exchange {
             blocked_since: None,
             streaming: false,
             unanswered: None,
+            unread: None,
+            given_up: false,
+            closer: None,
         })))
+    }
+
+    /// The same without keeping it.
+    pub fn downgrade(&self) -> WeakExchange {
+        WeakExchange(Arc::downgrade(&self.0))
     }
 
     /// The first byte of a head has come.
@@ -82,6 +109,13 @@ impl Exchange {
         }
     }
 
+    /// The answer that is being written counts among the unread ones.
+    pub fn answer_held(&self, answer: UnreadAnswer) {
+        let before = self.lock().unread.replace(answer);
+        // Counted out beyond the lock: others' states are looked at there.
+        drop(before);
+    }
+
     /// The last of a streaming answer is hyper's to write.
     pub fn stream_ended(&self) {
         self.lock().streaming = false;
@@ -98,7 +132,41 @@ impl Exchange {
 
     /// The socket had no room.
     pub fn blocked(&self, now: Instant) {
-        self.lock().blocked_since.get_or_insert(now);
+        let mut state = self.lock();
+        if state.blocked_since.is_some() {
+            return;
+        }
+        state.blocked_since = Some(now);
+        let stalled = state.unread.as_ref().map(UnreadAnswer::stalled);
+        drop(state);
+        if let Some(stalled) = stalled {
+            stalled();
+        }
+    }
+
+    /// Since when the socket has had no room for the answer, if it has none.
+    pub fn blocked_since(&self) -> Option<Instant> {
+        self.lock().blocked_since
+    }
+
+    /// Has the connection closed under its answer.
+    pub fn give_up(&self) {
+        let mut state = self.lock();
+        state.given_up = true;
+        let closer = state.closer.take();
+        drop(state);
+        if let Some(closer) = closer {
+            closer.wake();
+        }
+    }
+
+    /// Whether the connection is to be closed at once; `closer` is woken when that changes.
+    pub fn is_given_up(&self, closer: &Waker) -> bool {
+        let mut state = self.lock();
+        if !state.closer.as_ref().is_some_and(|known| known.will_wake(closer)) {
+            state.closer = Some(closer.clone());
+        }
+        state.given_up
     }
 
     /// Everything hyper had to write is with the kernel. hyper says so again
@@ -114,6 +182,9 @@ impl Exchange {
         }
         if state.turn != Turn::Ours && !state.streaming {
             state.unanswered = None;
+            let read = state.unread.take();
+            drop(state);
+            drop(read);
         }
     }
 

@@ -20,6 +20,8 @@ pub struct HttpLimits {
     pub body_within: Duration,
     /// From the first byte of an answer that finds no room to the last one written.
     pub answer_within: Duration,
+    /// What answers that are not read may hold together, bytes; beyond it the longest unread goes.
+    pub unread_bytes_max: u64,
     /// How long a connection may lie between two requests.
     pub idle_max: Duration,
     /// How long what a refused client still sends is thrown away, so that it reads the answer.
@@ -35,6 +37,7 @@ impl Default for HttpLimits {
             head_within: Duration::from_secs(10),
             body_within: Duration::from_secs(30),
             answer_within: Duration::from_secs(30),
+            unread_bytes_max: 64 << 20,
             idle_max: Duration::from_secs(60),
             linger_max: Duration::from_secs(5),
             ping_every: Duration::from_secs(10),

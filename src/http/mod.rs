@@ -20,6 +20,7 @@ mod run;
 mod run_thread;
 mod server;
 mod shutdown;
+mod unread;
 
 pub use checks::{Checks, RunCheck};
 pub use limits::HttpLimits;

@@ -16,8 +16,8 @@ use super::router::Front;
 use super::run_thread::RunningCheck;
 use super::{event_stream, request_body};
 use crate::service::check_request::CheckRequest;
-use crate::service::check_run::CheckError;
-use crate::spec::SetupFailure;
+use crate::service::check_run::{CheckError, CheckReport};
+use crate::spec::{OutputSink, SetupFailure};
 
 /// Answers one request for a run.
 pub async fn run(
@@ -42,14 +42,17 @@ async fn try_run(
     drop(body);
     let check = admit(front, asked).await?;
     if !accepts(&head.headers, "text/event-stream") {
-        let running = RunningCheck::start(check, client, front.on_disconnect, None)?;
-        return Ok(reply::from_report(&running.report().await?));
+        let make = |report: CheckReport| reply::from_report(&report);
+        let running = RunningCheck::start(check, client, front.on_disconnect, None, make)?;
+        return running.report().await;
     }
     // An output limit bounds the queue by itself, and the program need not wait for its reader.
     let queued_bytes_max = if front.output_bounded { usize::MAX } else { QUEUED_BYTES_MAX };
     let (sink, queue) = output_queue(queued_bytes_max)
         .map_err(|error| CheckError::Sandbox(SetupFailure::from_io("eventfd", &error)))?;
-    let running = RunningCheck::start(check, client, front.on_disconnect, Some(Box::new(sink)))?;
+    let make = |report: CheckReport| event_stream::result(&report);
+    let sink: Option<Box<dyn OutputSink>> = Some(Box::new(sink));
+    let running = RunningCheck::start(check, client, front.on_disconnect, sink, make)?;
     event_stream::respond(running, queue, front.ping_every).await
 }
 

@@ -18,19 +18,21 @@ use crate::spec::{OutputSink, SetupFailure, Watch};
 /// A run that goes on. Dropped before its end, it asks the run to end too,
 /// unless runs are to outlive their clients.
 #[derive(Debug)]
-pub struct RunningCheck {
-    report: oneshot::Receiver<Result<CheckReport, CheckError>>,
+pub struct RunningCheck<T> {
+    report: oneshot::Receiver<Result<T, CheckError>>,
     cancel_on_drop: Option<CancelToken>,
 }
 
-impl RunningCheck {
-    /// Starts `check` for the client at the other end of `client`. Where the
-    /// thread cannot be had, the slot is free again on return.
+impl<T: Send + 'static> RunningCheck<T> {
+    /// Starts `check` for the client at the other end of `client`; its report
+    /// becomes what `make` makes of it, on the run's own thread: large ones take
+    /// their time. Where the thread cannot be had, the slot is free again on return.
     pub fn start(
         check: RunCheck,
         client: &ClientSocket,
         on_disconnect: OnDisconnect,
         sink: Option<Box<dyn OutputSink>>,
+        make: impl FnOnce(CheckReport) -> T + Send + 'static,
     ) -> Result<Self, CheckError> {
         let failed = |step: &'static str| {
             move |error| CheckError::Sandbox(SetupFailure::from_io(step, &error))
@@ -48,18 +50,18 @@ impl RunningCheck {
         thread::Builder::new()
             .name("run".to_owned())
             // The client may have gone; then nobody is left to tell.
-            .spawn(move || drop(sender.send(check(watch, sink))))
+            .spawn(move || drop(sender.send(check(watch, sink).map(make))))
             .map_err(failed("thread"))?;
         Ok(Self { report, cancel_on_drop })
     }
 
     /// Waits for the end of the run.
-    pub async fn report(mut self) -> Result<CheckReport, Refusal> {
+    pub async fn report(mut self) -> Result<T, Refusal> {
         poll_fn(|cx| self.poll_report(cx)).await
     }
 
     /// As [`RunningCheck::report`], for a caller that polls.
-    pub fn poll_report(&mut self, cx: &mut Context<'_>) -> Poll<Result<CheckReport, Refusal>> {
+    pub fn poll_report(&mut self, cx: &mut Context<'_>) -> Poll<Result<T, Refusal>> {
         Pin::new(&mut self.report).poll(cx).map(|ended| {
             self.cancel_on_drop = None;
             match ended {
@@ -73,7 +75,7 @@ impl RunningCheck {
     }
 }
 
-impl Drop for RunningCheck {
+impl<T> Drop for RunningCheck<T> {
     fn drop(&mut self) {
         if let Some(cancel) = &self.cancel_on_drop {
             cancel.cancel();

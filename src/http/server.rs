@@ -18,6 +18,7 @@ use super::in_flight::InFlight;
 use super::limits::{HttpLimits, connections_affordable};
 use super::router::{Front, router};
 use super::shutdown::ShutdownHandle;
+use super::unread::UnreadAnswers;
 use crate::base::deadline::Deadline;
 use crate::config::{Config, OnDisconnect};
 
@@ -25,6 +26,8 @@ use crate::config::{Config, OnDisconnect};
 const WORKER_THREADS: usize = 2;
 /// Threads that admit runs, made when needed and gone when not.
 const ADMISSION_THREADS_MAX: usize = 4;
+/// Turns of connections between two looks at what the sockets have.
+const TURNS_PER_LOOK: u32 = 4;
 /// Connections the kernel keeps for us until we accept them.
 const BACKLOG_CONNECTIONS: i32 = 1024;
 /// How long accepting rests after a failure such as descriptor exhaustion.
@@ -147,6 +150,7 @@ impl Server {
             .worker_threads(WORKER_THREADS)
             .max_blocking_threads(ADMISSION_THREADS_MAX)
             .thread_name("http")
+            .event_interval(TURNS_PER_LOOK)
             .enable_all()
             .build()
     }
@@ -194,14 +198,20 @@ async fn accept(
     limits: Arc<HttpLimits>,
     in_flight: InFlight,
 ) {
+    let unread = UnreadAnswers::new(limits.unread_bytes_max);
     let places = Arc::new(Semaphore::new(connections_max.min(Semaphore::MAX_PERMITS)));
     let mut logged: Option<Instant> = None;
     // The semaphore is never closed, so this loop never ends.
     while let Ok(place) = Arc::clone(&places).acquire_owned().await {
         match listener.accept().await {
             Ok((socket, _)) => {
-                let serving =
-                    connection::serve(socket, router.clone(), limits.clone(), in_flight.clone());
+                let serving = connection::serve(
+                    socket,
+                    router.clone(),
+                    limits.clone(),
+                    in_flight.clone(),
+                    unread.clone(),
+                );
                 tokio::spawn(async move {
                     serving.await;
                     drop(place);

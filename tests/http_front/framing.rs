@@ -24,49 +24,55 @@ fn run_with(headers: &str) -> String {
     format!("POST /run HTTP/1.1\r\nhost: x\r\n{headers}\r\n{body}")
 }
 
+/// Headers that say in more than one way, or in none, how long a body is; LEN is its length.
+pub const DOUBTFUL_LENGTHS: &[&str] = &[
+    "content-length: LEN\r\ncontent-length: 5\r\n",
+    "content-length: 5\r\ncontent-length: LEN\r\n",
+    "content-length: LEN\r\ncontent-length: LEN\r\n",
+    "content-length: LEN, LEN\r\n",
+    "content-length: LEN,\r\n",
+    "content-length: +LEN\r\n",
+    "content-length: -1\r\n",
+    "content-length: -LEN\r\n",
+    "content-length: 0x2d\r\n",
+    "content-length: 2d\r\n",
+    "content-length: LEN \t5\r\n",
+    "content-length: 4.5\r\n",
+    "content-length: \r\n",
+    "content-length: 18446744073709551616\r\n",
+    "content-length: 99999999999999999999999\r\n",
+    "content-length: 00000000000000000000000LEN\r\n",
+];
+
 #[test]
 fn a_doubtful_length_is_refused_and_ends_the_connection() {
-    for headers in [
-        "content-length: LEN\r\ncontent-length: 5\r\n",
-        "content-length: 5\r\ncontent-length: LEN\r\n",
-        "content-length: LEN\r\ncontent-length: LEN\r\n",
-        "content-length: LEN, LEN\r\n",
-        "content-length: LEN,\r\n",
-        "content-length: +LEN\r\n",
-        "content-length: -1\r\n",
-        "content-length: -LEN\r\n",
-        "content-length: 0x2d\r\n",
-        "content-length: 2d\r\n",
-        "content-length: LEN \t5\r\n",
-        "content-length: 4.5\r\n",
-        "content-length: \r\n",
-        "content-length: 18446744073709551616\r\n",
-        "content-length: 99999999999999999999999\r\n",
-        "content-length: 00000000000000000000000LEN\r\n",
-    ] {
+    for headers in DOUBTFUL_LENGTHS {
         assert_refused(&run_with(headers));
     }
 }
 
+/// Headers that say of a chunked body that it is, or is not, or is something else.
+pub const DOUBTFUL_CODINGS: &[&str] = &[
+    "transfer-encoding: gzip\r\n",
+    "transfer-encoding: gzip, chunked\r\n",
+    "transfer-encoding: chunked, gzip\r\n",
+    "transfer-encoding: chunked, identity\r\n",
+    "transfer-encoding: identity\r\n",
+    "transfer-encoding: xchunked\r\n",
+    "transfer-encoding: \"chunked\"\r\n",
+    "transfer-encoding: chunked;q=1\r\n",
+    "transfer-encoding:\r\n",
+    "transfer-encoding: \x0bchunked\r\n",
+    "transfer-encoding: chunked\r\ntransfer-encoding: chunked\r\n",
+    "transfer-encoding: identity\r\ntransfer-encoding: chunked\r\n",
+    "transfer-encoding: chunked\r\ncontent-length: 5\r\n",
+    "content-length: 5\r\ntransfer-encoding: chunked\r\n",
+];
+
 #[test]
 fn a_doubtful_transfer_coding_is_refused_and_ends_the_connection() {
     let chunked = format!("{:x}\r\n{}\r\n0\r\n\r\n", body("c").len(), body("c"));
-    for headers in [
-        "transfer-encoding: gzip\r\n",
-        "transfer-encoding: gzip, chunked\r\n",
-        "transfer-encoding: chunked, gzip\r\n",
-        "transfer-encoding: chunked, identity\r\n",
-        "transfer-encoding: identity\r\n",
-        "transfer-encoding: xchunked\r\n",
-        "transfer-encoding: \"chunked\"\r\n",
-        "transfer-encoding: chunked;q=1\r\n",
-        "transfer-encoding:\r\n",
-        "transfer-encoding: \x0bchunked\r\n",
-        "transfer-encoding: chunked\r\ntransfer-encoding: chunked\r\n",
-        "transfer-encoding: identity\r\ntransfer-encoding: chunked\r\n",
-        "transfer-encoding: chunked\r\ncontent-length: 5\r\n",
-        "content-length: 5\r\ntransfer-encoding: chunked\r\n",
-    ] {
+    for headers in DOUBTFUL_CODINGS {
         assert_refused(&format!("POST /run HTTP/1.1\r\nhost: x\r\n{headers}\r\n{chunked}"));
     }
     assert_refused_old(&format!(

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use cofferdam::http::{HttpLimits, HttpSettings};
 
-use crate::support::{HEALTH, ScriptedChecks, body, post, settings, start, start_echo};
+use crate::support::{HEALTH, ScriptedChecks, body, exited, post, settings, start, start_echo};
 
 /// A valid body of exactly `length` bytes.
 fn body_of(length: usize) -> String {
@@ -61,6 +61,29 @@ fn a_refused_client_that_keeps_sending_still_reads_the_answer() {
         let answer = server.ask(post("", &"x".repeat(3_000_000)));
         assert_eq!((answer.status, answer.header("connection")), (413, Some("close")));
     }
+}
+
+#[test]
+fn answers_that_nobody_reads_make_room_for_those_that_are_read() {
+    let long = "x".repeat(32 << 20);
+    let checks = ScriptedChecks::new(2, {
+        let long = long.clone();
+        move |_, _, _| Ok(exited(0, &long, ""))
+    });
+    let limits = HttpLimits { unread_bytes_max: 40 << 20, ..settings().limits };
+    let server = start(checks, HttpSettings { limits, ..settings() });
+    let mut unread = server.connect();
+    unread.send(post("", &body("")));
+    assert!(unread.head().starts_with("HTTP/1.1 200 "));
+    // Two are more than there is room for: the one that is read arrives whole.
+    assert!(server.ask(post("", &body(""))).body.contains(&long));
+    assert!(unread.rest().len() < long.len(), "the whole answer fitted");
+    // One alone may take its time.
+    let mut slow = server.connect();
+    slow.send(post("", &body("")));
+    std::thread::sleep(Duration::from_millis(100));
+    assert_eq!(server.ask(HEALTH).status, 200);
+    assert!(slow.answer().body.contains(&long));
 }
 
 #[test]

@@ -6,12 +6,15 @@
 mod deadlines;
 mod exhaustion;
 mod flood;
+mod footprint;
 mod framing;
 mod limits;
 mod origins;
 mod process;
 mod routes;
 mod runs;
+#[path = "../server/mod.rs"]
+mod server;
 mod shutdown;
 mod streaming;
 mod support;

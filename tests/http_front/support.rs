@@ -175,6 +175,7 @@ pub fn settings() -> HttpSettings {
             head_within: far,
             body_within: far,
             answer_within: far,
+            unread_bytes_max: 1 << 30,
             idle_max: far,
             linger_max: Duration::from_secs(5),
             ping_every: far,

@@ -145,7 +145,7 @@ impl Client {
     /// Reads until what is unread holds `text`, and leaves it unread.
     pub fn wait_for(&mut self, text: &str) {
         while !String::from_utf8_lossy(&self.unread).contains(text) {
-            assert!(self.fill() > 0, "closed before {text:?}: {:?}", self.unread.escape_ascii());
+            assert!(self.fill() > 0, "closed before {text:?}: {}", self.unread.escape_ascii());
         }
     }
 

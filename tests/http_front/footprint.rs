@@ -1,0 +1,174 @@
+//! What an attack costs the real service: memory, threads, descriptors, and others their answers.
+//!
+//! Each test prints a row of figures; `cargo test --test http_front footprint -- --nocapture
+//! --test-threads 1` shows the table.
+
+mod attacks;
+mod figures;
+
+use std::time::Duration;
+
+use crate::server::host::alone;
+use crate::server::service::{Service, Setup, wait_until};
+use figures::{Figures, Held, Peak, Probe, watch};
+
+/// How long anybody else's probe may take meanwhile.
+const HEALTH_WITHIN: Duration = Duration::from_millis(100);
+/// Threads that served an admission stay for ten seconds in case of another.
+const SETTLED_WITHIN: Duration = Duration::from_secs(40);
+const MIB: u64 = 1 << 20;
+
+/// An attack and what it may cost.
+struct Attack {
+    name: &'static str,
+    probe: Probe,
+    /// Memory, bytes, and threads and descriptors beyond those before it.
+    growth_max: Figures,
+    attack: fn(&Service) -> Held,
+}
+
+impl Attack {
+    fn on(name: &'static str, attack: fn(&Service) -> Held) -> Self {
+        // Two threads for each of the eight runs that may be live, four to admit them.
+        let growth_max = Figures { resident_bytes: 24 * MIB, threads: 20, descriptors: 250 };
+        Self { name, probe: Probe::Fresh, growth_max, attack }
+    }
+
+    /// Three tries to answer in time, for the machine may be busy; the rest holds always.
+    #[track_caller]
+    fn withstand(self) {
+        let _alone = alone();
+        let mut waited = Vec::new();
+        for _ in 0..3 {
+            waited.push(self.try_once().health_max);
+            if waited.last().is_some_and(|longest| *longest < HEALTH_WITHIN) {
+                return;
+            }
+        }
+        panic!("{}: probes waited up to {waited:?}", self.name);
+    }
+
+    #[track_caller]
+    fn try_once(&self) -> Peak {
+        let service = Setup::shell().start();
+        // What the first runs need for good is not the attack's.
+        drop((0..8).map(|_| service.live("sleep 60")).collect::<Vec<_>>());
+        assert_eq!(service.run("echo before").stdout(), "before\n");
+        let before = Figures::settled(&service);
+        let (held, peak) = watch(&service, self.probe, || (self.attack)(&service));
+        self.show(&before, &peak);
+        let growth = peak.figures.growth_since(&before);
+        assert!(growth.is_within(&self.growth_max), "{}: grew by {growth:?}", self.name);
+        drop(held);
+        assert_eq!(service.run("echo right").stdout(), "right\n");
+        wait_until("what was before", SETTLED_WITHIN, || {
+            let now = Figures::of(&service);
+            now.threads <= before.threads && now.descriptors <= before.descriptors
+        });
+        peak
+    }
+
+    fn show(&self, before: &Figures, peak: &Peak) {
+        let mib = |bytes: u64| bytes as f64 / MIB as f64;
+        println!(
+            "{:28} RSS {:5.1} -> {:6.1} MiB, threads {:2} -> {:3}, fds {:3} -> {:4}, health max {:6.1} ms of {}",
+            self.name,
+            mib(before.resident_bytes),
+            mib(peak.figures.resident_bytes),
+            before.threads,
+            peak.figures.threads,
+            before.descriptors,
+            peak.figures.descriptors,
+            peak.health_max.as_secs_f64() * 1e3,
+            peak.probes,
+        );
+    }
+}
+
+#[test]
+fn two_hundred_slow_heads_cost_little() {
+    Attack::on("200 slow heads", attacks::slow_heads).withstand();
+}
+
+#[test]
+fn two_hundred_slow_bodies_cost_little() {
+    Attack::on("200 slow bodies", attacks::slow_bodies).withstand();
+}
+
+#[test]
+fn slow_clients_cost_little_beside_live_runs() {
+    let mut attack = Attack::on("400 slow beside 8 runs", attacks::slow_beside_runs);
+    attack.growth_max.descriptors = 650;
+    attack.withstand();
+}
+
+#[test]
+fn want_of_descriptors_costs_little_and_passes() {
+    let mut attack = Attack::on("no descriptors", attacks::exhaustion);
+    // Who is not accepted is not answered; who was, is.
+    attack.probe = Probe::Kept;
+    attack.withstand();
+}
+
+#[test]
+fn an_endless_header_line_costs_little() {
+    Attack::on("200 MB header line", attacks::endless_line).withstand();
+}
+
+#[test]
+fn a_hundred_thousand_headers_cost_little() {
+    Attack::on("100000 headers", attacks::many_headers).withstand();
+}
+
+#[test]
+fn doubtful_framing_over_and_over_costs_little() {
+    Attack::on("doubtful framing", attacks::doubtful_framing).withstand();
+}
+
+#[test]
+fn requests_hidden_in_others_cost_little_and_run_nothing() {
+    Attack::on("hidden requests", attacks::hidden_requests).withstand();
+}
+
+#[test]
+fn bodies_cut_short_cost_little() {
+    Attack::on("bodies cut short", attacks::cut_bodies).withstand();
+}
+
+#[test]
+fn large_answers_that_nobody_reads_cost_little() {
+    let mut attack = Attack::on("unread answers", attacks::unread_answers);
+    // What all of them may hold, and six that are being made.
+    attack.growth_max.resident_bytes = 256 * MIB;
+    attack.withstand();
+}
+
+#[test]
+fn two_thousand_resets_cost_little() {
+    let mut attack = Attack::on("2000 resets", attacks::resets);
+    // As many at once as connections may be.
+    attack.growth_max.descriptors = 1024;
+    attack.withstand();
+}
+
+#[test]
+fn a_flood_of_pipelined_requests_costs_little() {
+    Attack::on("pipelined flood", attacks::pipelined_flood).withstand();
+}
+
+#[test]
+fn a_flood_of_chunk_extensions_costs_little() {
+    Attack::on("chunk extensions", attacks::chunk_extensions).withstand();
+}
+
+#[test]
+fn compressed_bodies_cost_little() {
+    Attack::on("compressed bodies", attacks::compressed_bodies).withstand();
+}
+
+#[test]
+fn a_storm_of_expectations_costs_little() {
+    let mut attack = Attack::on("Expect storm", attacks::expect_storm);
+    attack.growth_max.descriptors = 450;
+    attack.withstand();
+}

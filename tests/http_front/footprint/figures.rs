@@ -1,0 +1,126 @@
+//! The figures of a server, and how high they went while something happened.
+
+use std::any::Any;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::server::client::request;
+use crate::server::host::{resident_bytes, threads_and_descriptors};
+use crate::server::service::Service;
+
+/// Between two looks, and between two probes.
+const LOOK_EVERY: Duration = Duration::from_millis(5);
+/// How long what an attack holds is watched at least.
+const HELD_FOR: Duration = Duration::from_millis(300);
+
+/// What an attack holds on to.
+pub type Held = Box<dyn Any>;
+
+/// How somebody else asks meanwhile.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Probe {
+    /// On a connection of its own each time.
+    Fresh,
+    /// On a connection it had before.
+    Kept,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Figures {
+    pub resident_bytes: u64,
+    pub threads: usize,
+    pub descriptors: usize,
+}
+
+impl Figures {
+    pub fn of(service: &Service) -> Self {
+        let (threads, descriptors) = threads_and_descriptors(service.pid());
+        Self { resident_bytes: resident_bytes(service.pid()), threads, descriptors }
+    }
+
+    /// Those that stay the same for a tenth of a second.
+    pub fn settled(service: &Service) -> Self {
+        let (mut last, mut since) = (Self::of(service), Instant::now());
+        while since.elapsed() < Duration::from_millis(100) {
+            thread::sleep(LOOK_EVERY);
+            let now = Self::of(service);
+            if (now.threads, now.descriptors) != (last.threads, last.descriptors) {
+                since = Instant::now();
+            }
+            last = now;
+        }
+        last
+    }
+
+    pub fn growth_since(&self, before: &Self) -> Self {
+        Self {
+            resident_bytes: self.resident_bytes.saturating_sub(before.resident_bytes),
+            threads: self.threads.saturating_sub(before.threads),
+            descriptors: self.descriptors.saturating_sub(before.descriptors),
+        }
+    }
+
+    pub fn is_within(&self, max: &Self) -> bool {
+        self.max(max) == *max
+    }
+
+    fn max(&self, other: &Self) -> Self {
+        Self {
+            resident_bytes: self.resident_bytes.max(other.resident_bytes),
+            threads: self.threads.max(other.threads),
+            descriptors: self.descriptors.max(other.descriptors),
+        }
+    }
+}
+
+/// The highest figures, and the longest that somebody else's probe took.
+#[derive(Debug, Clone, Copy)]
+pub struct Peak {
+    pub figures: Figures,
+    pub health_max: Duration,
+    pub probes: usize,
+}
+
+/// Does `attack`, and watches the server until what it holds has been held for a while.
+#[track_caller]
+pub fn watch(service: &Service, probe: Probe, attack: impl FnOnce() -> Held) -> (Held, Peak) {
+    let over = AtomicBool::new(false);
+    let mut kept = service.connect();
+    assert_eq!(kept.ask(request("GET", "/health", "")).status, 200);
+    let (held, figures, (health_max, probes)) = thread::scope(|scope| {
+        let over = &over;
+        let looking = scope.spawn(|| look(service, over));
+        let probing = scope.spawn(move || {
+            let (mut longest, mut probes) = (Duration::ZERO, 0);
+            while !over.load(Ordering::SeqCst) {
+                let start = Instant::now();
+                let health = request("GET", "/health", "");
+                let answer = match probe {
+                    Probe::Fresh => service.ask(health),
+                    Probe::Kept => kept.ask(health),
+                };
+                longest = longest.max(start.elapsed());
+                answer.assert_text(200, "ok\n");
+                probes += 1;
+                thread::sleep(LOOK_EVERY);
+            }
+            (longest, probes)
+        });
+        let held = attack();
+        thread::sleep(HELD_FOR);
+        over.store(true, Ordering::SeqCst);
+        (held, looking.join().unwrap(), probing.join().unwrap())
+    });
+    assert!(probes >= 3, "nobody else asked meanwhile");
+    (held, Peak { figures, health_max, probes })
+}
+
+fn look(service: &Service, over: &AtomicBool) -> Figures {
+    let mut highest = Figures::of(service);
+    while !over.load(Ordering::SeqCst) {
+        highest = highest.max(&Figures::of(service));
+        thread::sleep(LOOK_EVERY);
+    }
+    highest
+}
