@@ -1,46 +1,15 @@
 //! Every compiled filter against its rules read one by one, for all that decides a call:
 //! architecture, number and arguments.
 
-use nix::errno::Errno;
-
 use super::*;
 use crate::sandbox::seccomp::interpret::{SeccompData, decide};
-use crate::sandbox::seccomp::rules::{Action, Condition, Width};
+use crate::sandbox::seccomp::rules::Action;
+use crate::sandbox::seccomp::straight::{X32, answer};
 
 /// Numbers looked at beyond the last one of a table.
 const BEYOND: u32 = 600;
-/// The first number of the x32 ABI.
-const X32: u32 = 0x4000_0000;
 /// i386, 32-bit Arm, big-endian Arm, x86_64 with a bit missing, nothing.
 const FOREIGN: [u32; 5] = [0x4000_0003, 0x4000_0028, 0x8000_00b7, 0x8000_003e, 0];
-
-/// What the rules say of a call, in the words of the module's description.
-fn straight(policy: &Policy, arch: Arch, data: &SeccompData) -> Action {
-    if data.arch != arch.audit() {
-        return Action::KillProcess;
-    }
-    if arch == Arch::X86_64 && data.number >= X32 {
-        return Action::Errno(Errno::ENOSYS);
-    }
-    let Some((name, _)) = arch.calls().iter().find(|(_, number)| *number == data.number) else {
-        return policy.otherwise.unknown;
-    };
-    let mut entries = policy.layers.iter().flat_map(|layer| &layer.entries);
-    let decisive = entries.find(|entry| {
-        entry.names().any(|named| named == *name)
-            && entry.when.iter().all(|condition| holds(condition, &data.args))
-    });
-    decisive.map_or(policy.otherwise.known, |entry| entry.action)
-}
-
-fn holds(condition: &Condition, args: &[u64; 6]) -> bool {
-    let whole = args[usize::from(condition.arg)];
-    let read = match condition.width {
-        Width::Bits32 => whole & u64::from(u32::MAX),
-        Width::Bits64 => whole,
-    };
-    condition.values.contains(&(read & condition.mask))
-}
 
 /// Arguments on both sides of every condition on `name`: the values it names in all combinations,
 /// and each of those with every single bit turned over.
@@ -94,7 +63,7 @@ fn every_number_and_argument_is_decided_as_the_rules_say() {
                 for args in arguments(&policy, call) {
                     let arch_word = arch.audit();
                     let data = SeccompData { number, arch: arch_word, args, ..Default::default() };
-                    let want = straight(&policy, arch, &data);
+                    let want = answer(&policy, arch, &data);
                     assert_eq!(decide(&filter, &data), Ok(want), "{name} {arch:?} {data:x?}");
                     looked_at += 1;
                 }
@@ -120,12 +89,12 @@ fn no_number_of_another_abi_is_executed() {
                     for args in [[0; 6], [u64::MAX; 6]] {
                         let data =
                             SeccompData { number, arch: foreign, args, ..Default::default() };
-                        let answer = decide(&filter, &data);
-                        assert_eq!(answer, Ok(Action::KillProcess), "{name} {arch:?} {data:x?}");
+                        let decided = decide(&filter, &data);
+                        assert_eq!(decided, Ok(Action::KillProcess), "{name} {arch:?} {data:x?}");
                     }
                 }
                 let data = SeccompData { number, arch: arch.audit(), ..Default::default() };
-                assert_eq!(decide(&filter, &data), Ok(straight(&policy, arch, &data)));
+                assert_eq!(decide(&filter, &data), Ok(answer(&policy, arch, &data)));
                 if number > last {
                     assert_ne!(decide(&filter, &data), Ok(Action::Allow), "{name} {data:x?}");
                 }
@@ -148,8 +117,8 @@ fn allows_less(narrow: &str, wide: &str, arch: Arch) -> usize {
             let data =
                 SeccompData { number: *number, arch: arch.audit(), args, ..Default::default() };
             if decide(&narrow_filter, &data) == Ok(Action::Allow) {
-                let answer = decide(&wide_filter, &data);
-                assert_eq!(answer, Ok(Action::Allow), "{narrow} {arch:?} {name} {data:x?}");
+                let decided = decide(&wide_filter, &data);
+                assert_eq!(decided, Ok(Action::Allow), "{narrow} {arch:?} {name} {data:x?}");
                 is_allowed = true;
             }
         }

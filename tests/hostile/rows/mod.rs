@@ -22,7 +22,7 @@ fn at_once<T: Send>(count: usize, work: impl Fn(usize) -> T + Sync) -> Vec<T> {
     let work = &work;
     thread::scope(|scope| {
         let threads: Vec<_> = (0..count).map(|number| scope.spawn(move || work(number))).collect();
-        let results: Vec<_> = threads.into_iter().map(|thread| thread.join()).collect();
+        let results: Vec<_> = threads.into_iter().map(thread::ScopedJoinHandle::join).collect();
         results
             .into_iter()
             .map(|result| result.unwrap_or_else(|panic| resume_unwind(panic)))
