@@ -7,7 +7,7 @@ use super::encode::{EncodedPlan, Encoder, PlanTooLarge};
 use super::identity::INSIDE_ID;
 use super::init::wire::{FIRST_FREE_FD, PLAN_FD, REGISTERS, STATUS_FD};
 use super::landlock::Landlock;
-use super::rootfs::{RootLayout, VAR_TMP, c_string};
+use super::rootfs::{QUEUES, RootLayout, VAR_TMP, c_string};
 use super::seccomp::filter::Filter;
 use super::step::{Access, Register, Rlimit, Step, TREES_REGISTER};
 use crate::spec::{Limits, SetupFailure};
@@ -38,6 +38,8 @@ pub struct PlanInput<'a> {
     pub workdir: &'a CStr,
     /// The bounds that are process limits.
     pub limits: &'a Limits,
+    /// The process limits that are the same for every run.
+    pub fixed_limits: &'a [(Rlimit, u64)],
     /// The host uid and gid the tenant really has.
     pub host_id: u32,
     /// Whether 10001 is mapped to it by a user namespace, or is simply not shown.
@@ -133,8 +135,9 @@ pub fn build(input: &PlanInput<'_>) -> Result<ChildPlan, SetupFailure> {
 }
 
 fn setup_steps(input: &PlanInput<'_>) -> Result<Vec<Step>, SetupFailure> {
-    let mut steps: Vec<Step> =
-        (0..input.task_files).map(|file| Step::JoinCgroup { fd: TASKS_FD + file }).collect();
+    // First: a CPU group may have no room for a real-time process.
+    let mut steps = vec![Step::ResetScheduling];
+    steps.extend((0..input.task_files).map(|file| Step::JoinCgroup { fd: TASKS_FD + file }));
     // After joining, so that the box's own group is the root it sees.
     steps.push(Step::UnshareCgroup);
     steps.push(Step::MakeMountsPrivate);
@@ -169,6 +172,8 @@ fn setup_steps(input: &PlanInput<'_>) -> Result<Vec<Step>, SetupFailure> {
     steps.push(Step::RaiseLoopback);
     steps.push(Step::SetHostname { name: HOSTNAME.to_owned() });
     steps.push(Step::SetUmask { mask: 0o022 });
+    // Last: the program's process, which comes next, waits for it to be let go of.
+    steps.push(Step::HoldProgram);
     Ok(steps)
 }
 
@@ -191,7 +196,8 @@ fn rule_steps(landlock: Landlock, input: &PlanInput<'_>) -> Vec<Step> {
     }
     steps.extend(input.tmpfs.iter().map(|tmpfs| allow(&tmpfs.target, everything)));
     if input.message_queues {
-        steps.push(Step::AllowQueues { allowed: everything, fd: BOX_FD });
+        steps.push(Step::MountQueues);
+        steps.push(allow(QUEUES, everything));
     }
     steps
 }
@@ -226,6 +232,7 @@ fn tree_steps(input: &PlanInput<'_>) -> Result<(Vec<Step>, Vec<Step>), SetupFail
 fn program_steps(input: &PlanInput<'_>) -> Vec<Step> {
     let mut steps = vec![Step::NewSession, Step::ResetSignals];
     steps.extend(limit_steps(input.limits));
+    steps.extend(input.fixed_limits.iter().map(|&(limit, value)| Step::SetLimit { limit, value }));
     steps.extend([
         // Where memory runs out, boxes go before anything of the host's. Still as root: after the
         // uid change these files are no longer the process's own.
@@ -248,6 +255,7 @@ fn program_steps(input: &PlanInput<'_>) -> Vec<Step> {
         steps.extend(obey_steps(landlock, c"/tmp/.refused"));
     }
     steps.extend([
+        Step::AwaitGuard,
         Step::CloseFrom { first: PLAN_FD.unsigned_abs() },
         Step::CloseStatusOnExec,
         // Not before: the steps above open files, however few the tenant may.
@@ -284,7 +292,7 @@ fn limit_steps(limits: &Limits) -> [Step; 4] {
 /// need no privilege and no hand-shake.
 pub(super) fn user_namespace_steps(host_id: u32) -> Vec<Step> {
     let map = format!("{INSIDE_ID} {host_id} 1\n");
-    vec![
+    [
         // The uid change took it away, and with it the right to write the maps.
         Step::MakeDumpable,
         Step::UnshareUser,
@@ -292,21 +300,39 @@ pub(super) fn user_namespace_steps(host_id: u32) -> Vec<Step> {
         write_proc(c"self/gid_map", &map),
         write_proc(c"self/uid_map", &map),
     ]
+    .into_iter()
+    // Whoever makes a user namespace may lower its counts, until it gives its capabilities up.
+    .chain(NAMESPACE_COUNTS.iter().map(|count| write_proc(count, "0")))
+    .collect()
 }
+
+/// How many namespaces of each kind the tenant's user namespace may hold.
+const NAMESPACE_COUNTS: [&CStr; 8] = [
+    c"sys/user/max_user_namespaces",
+    c"sys/user/max_pid_namespaces",
+    c"sys/user/max_mnt_namespaces",
+    c"sys/user/max_net_namespaces",
+    c"sys/user/max_ipc_namespaces",
+    c"sys/user/max_uts_namespaces",
+    c"sys/user/max_cgroup_namespaces",
+    c"sys/user/max_time_namespaces",
+];
 
 fn write_proc(file: &CStr, text: &str) -> Step {
     Step::WriteProc { file: file.to_owned(), text: c_string(OsStr::new(text)) }
 }
 
-/// The init keeps its status pipe and the few calls of its own profile.
+/// The init keeps its status pipe and the few calls of its own profile, and only
+/// then lets the program's process go on.
 fn guard_steps(filter: &Filter) -> Vec<Step> {
     vec![
         Step::CloseRange { first: 0, last: STATUS_FD.unsigned_abs() - 1 },
-        Step::CloseFrom { first: PLAN_FD.unsigned_abs() },
+        Step::CloseFrom { first: PLAN_FD.unsigned_abs() + 1 },
         Step::MakeUndumpable,
         Step::ClearCapabilities,
         Step::NoNewPrivileges,
         install(filter),
+        Step::ReleaseProgram,
     ]
 }
 

@@ -31,6 +31,7 @@ fn plan_where(user_namespace: bool, landlock: bool) -> ChildPlan {
         env: &[c"PATH=/usr/bin:/bin".to_owned()],
         workdir: c"/workspace",
         limits: &Limits::default(),
+        fixed_limits: &[],
         host_id: 56_000,
         user_namespace,
         landlock: landlock.then(|| Landlock::from_answer(Ok(7)).unwrap()),
@@ -61,6 +62,7 @@ fn the_first_stage_joins_then_divides_then_mounts() {
     assert_eq!(
         without_masks,
         [
+            "scheduling",
             "join cgroup",
             "join cgroup",
             "cgroup namespace",
@@ -98,10 +100,12 @@ fn the_first_stage_joins_then_divides_then_mounts() {
             "landlock rule /dev/shm",
             "landlock rule /var/tmp",
             "landlock rule /scratch",
-            "landlock rule mqueue",
+            "landlock queues",
+            "landlock rule /.overlay/queues",
             "raise lo",
             "set hostname",
             "umask",
+            "hold program",
         ]
     );
     assert!(names.iter().any(|name| name == "mask /proc/kcore"), "{names:?}");
@@ -129,6 +133,14 @@ fn the_programs_stage_gives_up_one_thing_after_another() {
             "write /proc/self/setgroups",
             "write /proc/self/gid_map",
             "write /proc/self/uid_map",
+            "write /proc/sys/user/max_user_namespaces",
+            "write /proc/sys/user/max_pid_namespaces",
+            "write /proc/sys/user/max_mnt_namespaces",
+            "write /proc/sys/user/max_net_namespaces",
+            "write /proc/sys/user/max_ipc_namespaces",
+            "write /proc/sys/user/max_uts_namespaces",
+            "write /proc/sys/user/max_cgroup_namespaces",
+            "write /proc/sys/user/max_time_namespaces",
             "drop bounding set",
             "clear ambient set",
             "capset",
@@ -136,6 +148,7 @@ fn the_programs_stage_gives_up_one_thing_after_another() {
             "no_new_privs",
             "landlock",
             "landlock proof",
+            "await init",
             "close descriptors",
             "close descriptors",
             "rlimit openfiles",
@@ -159,6 +172,7 @@ fn the_guards_stage_closes_everything_before_it_gives_up_its_privileges() {
             "capset",
             "no_new_privs",
             "seccomp init",
+            "release program",
         ]
     );
 }
@@ -167,6 +181,7 @@ fn the_guards_stage_closes_everything_before_it_gives_up_its_privileges() {
 fn each_step_comes_after_what_it_needs() {
     // Why the order is what it is, whatever else may come between.
     let needs = [
+        ("scheduling", "join cgroup"),
         ("join cgroup", "cgroup namespace"),
         ("cgroup namespace", "mount root"),
         ("private mounts", "mount root"),
@@ -185,6 +200,7 @@ fn each_step_comes_after_what_it_needs() {
         ("no_new_privs", "seccomp default"),
         ("mount tmpfs /scratch", "landlock rule /scratch"),
         ("mount overlay /workspace", "landlock rule /workspace"),
+        ("write /proc/sys/user/max_user_namespaces", "capset"),
         ("no_new_privs", "landlock"),
         ("landlock", "landlock proof"),
         ("landlock proof", "seccomp default"),
