@@ -1,10 +1,11 @@
 //! The system calls that each step stands for.
 
-use std::ffi::{CStr, CString};
+use std::ffi::CString;
 
 use super::encode::{Arg, Encoder};
 use super::init::wire;
 use super::landlock;
+use super::rootfs::QUEUES;
 use super::step::{
     Access, PROC_REGISTER, RULES_REGISTER, Register, Rlimit, SCRATCH_REGISTER, Step,
 };
@@ -24,6 +25,10 @@ const MOUNT_ATTR_NOEXEC: u64 = 0x8;
 const MOUNT_ATTR_IDMAP: u64 = 0x0010_0000;
 const SECCOMP_SET_MODE_FILTER: i64 = 1;
 const CAPABILITY_VERSION_3: u32 = 0x2008_0522;
+/// `F_WRLCK` as struct flock holds it.
+const F_WRLCK: i16 = 1;
+const PRIO_PROCESS: i32 = 0;
+const IOPRIO_WHO_PROCESS: i32 = 1;
 /// Signals are numbered 1 to this.
 const SIGNAL_MAX: i64 = 64;
 
@@ -31,6 +36,7 @@ impl Step {
     /// Appends the step's system calls.
     pub fn encode(&self, out: &mut Encoder) {
         match self {
+            Self::ResetScheduling => reset_scheduling(out),
             Self::JoinCgroup { fd } => {
                 let zero = out.bytes(b"0");
                 out.call(libc::SYS_write, &[fd.into(), zero, 1.into()]);
@@ -140,10 +146,10 @@ impl Step {
                 );
             }
             Self::AllowBelow { path, allowed, fd } => allow_below(out, path, *allowed, *fd),
-            Self::AllowQueues { allowed, fd } => {
-                let attributes = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC;
-                detached_mount(out, c"mqueue", attributes);
-                add_rule(out, *allowed, *fd);
+            Self::MountQueues => {
+                let (kind, target) = (out.text(c"mqueue"), out.text(QUEUES));
+                let flags = libc::MS_NOSUID | libc::MS_NODEV | libc::MS_NOEXEC;
+                out.call(libc::SYS_mount, &[kind, target, kind, flags.into(), 0.into()]);
             }
             Self::ObeyRules { flags } => {
                 let rules = Arg::Register(RULES_REGISTER);
@@ -151,6 +157,9 @@ impl Step {
             }
             Self::ProveRules { path } => prove_rules(out, path),
             Self::InstallFilter { program, .. } => install_filter(out, program),
+            Self::HoldProgram => lock_plan(out, libc::F_SETLK),
+            Self::AwaitGuard => lock_plan(out, libc::F_SETLKW),
+            Self::ReleaseProgram => out.call(libc::SYS_close, &[wire::PLAN_FD.into()]),
             Self::ReportReady => out.report_ready(),
             Self::Exec { paths, argv, env } => exec(out, paths, argv, env),
         }
@@ -165,6 +174,12 @@ impl Rlimit {
             Self::Processes => libc::RLIMIT_NPROC,
             Self::Core => libc::RLIMIT_CORE,
             Self::FileSize => libc::RLIMIT_FSIZE,
+            Self::Nice => libc::RLIMIT_NICE,
+            Self::RealtimePriority => libc::RLIMIT_RTPRIO,
+            Self::RealtimeTime => libc::RLIMIT_RTTIME,
+            Self::LockedMemory => libc::RLIMIT_MEMLOCK,
+            Self::MessageQueues => libc::RLIMIT_MSGQUEUE,
+            Self::PendingSignals => libc::RLIMIT_SIGPENDING,
         }
     }
 }
@@ -219,29 +234,22 @@ fn mount_overlay(out: &mut Encoder) {
 
 fn mount_proc(out: &mut Encoder) {
     let scratch = Arg::Register(SCRATCH_REGISTER);
-    let (target, empty) = (c"proc".to_owned(), out.text(c""));
-    let attributes = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC;
-    detached_mount(out, c"proc", attributes);
-    attach(out, SCRATCH_REGISTER, &target);
-    let flags = OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | EMPTY_PATH;
-    out.call_into(PROC_REGISTER, libc::SYS_open_tree, &[scratch, empty, flags.into()]);
-    set_attributes(out, SCRATCH_REGISTER, attributes | MOUNT_ATTR_RDONLY, None);
-}
-
-/// A file system of this kind in the scratch register, attached nowhere.
-fn detached_mount(out: &mut Encoder, kind: &CStr, attributes: u64) {
-    let scratch = Arg::Register(SCRATCH_REGISTER);
-    let kind = out.text(kind);
+    let (kind, target, empty) = (out.text(c"proc"), c"proc".to_owned(), out.text(c""));
     out.call_into(SCRATCH_REGISTER, libc::SYS_fsopen, &[kind, FSOPEN_CLOEXEC.into()]);
     out.call(
         libc::SYS_fsconfig,
         &[scratch, FSCONFIG_CMD_CREATE.into(), 0.into(), 0.into(), 0.into()],
     );
+    let attributes = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC;
     out.call_into(
         SCRATCH_REGISTER,
         libc::SYS_fsmount,
         &[scratch, FSMOUNT_CLOEXEC.into(), attributes.into()],
     );
+    attach(out, SCRATCH_REGISTER, &target);
+    let flags = OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | EMPTY_PATH;
+    out.call_into(PROC_REGISTER, libc::SYS_open_tree, &[scratch, empty, flags.into()]);
+    set_attributes(out, SCRATCH_REGISTER, attributes | MOUNT_ATTR_RDONLY, None);
 }
 
 fn mask(out: &mut Encoder, with: &'static str, target: &CString) {
@@ -271,6 +279,20 @@ fn raise_loopback(out: &mut Encoder) {
     );
 }
 
+/// The first call may be refused where it would give more than the server has
+/// (from SCHED_IDLE, without CAP_SYS_NICE), and so may the third (from a nice
+/// value above 0). The second fails in every real-time class.
+fn reset_scheduling(out: &mut Encoder) {
+    // struct sched_param: one priority, of which ordinary classes have none.
+    let no_priority = out.words(&[0]);
+    out.call(libc::SYS_sched_setscheduler, &[0.into(), libc::SCHED_OTHER.into(), no_priority]);
+    out.on_error(wire::IGNORE);
+    out.call(libc::SYS_sched_setparam, &[0.into(), no_priority]);
+    out.call(libc::SYS_setpriority, &[PRIO_PROCESS.into(), 0.into(), 0.into()]);
+    out.on_error(wire::IGNORE);
+    out.call(libc::SYS_ioprio_set, &[IOPRIO_WHO_PROCESS.into(), 0.into(), 0.into()]);
+}
+
 fn reset_signals(out: &mut Encoder) {
     // SIG_DFL, no flags, no restorer, empty mask: all words zero.
     let default = out.words(&[0; 4]);
@@ -294,6 +316,15 @@ fn write_proc(out: &mut Encoder, file: &CString, text: &CString) {
     out.call(libc::SYS_write, &[Arg::Register(SCRATCH_REGISTER), text, length.into()]);
 }
 
+/// All of the file, for writing.
+fn lock_plan(out: &mut Encoder, command: i32) {
+    // struct flock: kind and whence in the first word, then start, length, owner.
+    let mut lock = [0_u8; 32];
+    lock[..2].copy_from_slice(&F_WRLCK.to_ne_bytes());
+    let lock = out.bytes(&lock);
+    out.call(libc::SYS_fcntl, &[wire::PLAN_FD.into(), command.into(), lock]);
+}
+
 fn prctl(out: &mut Encoder, option: i32, second: i64, third: i64) {
     out.call(libc::SYS_prctl, &[option.into(), second.into(), third.into(), 0.into(), 0.into()]);
 }
@@ -305,15 +336,10 @@ fn close_range(out: &mut Encoder, first: u32, last: u32, flags: u32) {
 fn allow_below(out: &mut Encoder, path: &CString, allowed: u64, fd: i32) {
     let path = out.text(path);
     let flags = libc::O_PATH | libc::O_CLOEXEC;
-    out.call_into(SCRATCH_REGISTER, libc::SYS_openat, &[AT_FDCWD.into(), path, flags.into()]);
-    add_rule(out, allowed, fd);
-}
-
-/// The rule for what the scratch register has open. The rule's descriptor lies
-/// in memory, which no register reaches: so it gets a number known beforehand.
-fn add_rule(out: &mut Encoder, allowed: u64, fd: i32) {
-    let opened = Arg::Register(SCRATCH_REGISTER);
-    out.call(libc::SYS_dup3, &[opened, fd.into(), libc::O_CLOEXEC.into()]);
+    // The rule's descriptor lies in memory, which no register reaches: so its number has to be
+    // known beforehand. All below it are in use; were one not, the rule would find none.
+    out.call(libc::SYS_close, &[fd.into()]);
+    out.call(libc::SYS_openat, &[AT_FDCWD.into(), path, flags.into()]);
     // struct landlock_path_beneath_attr, packed.
     let rule = [&allowed.to_ne_bytes()[..], &fd.to_ne_bytes()].concat();
     let rule = out.bytes(&rule);

@@ -4,11 +4,14 @@ use std::ffi::CString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use nix::sys::resource::{Resource, getrlimit};
+
 use super::cgroup;
 use super::profile::Profile;
 use super::rootfs::{self, Kind, RootLayout, c_string};
 use super::seccomp::filter::Filter;
 use super::state::StateDirectory;
+use super::step::Rlimit;
 use crate::base::deadline::Deadline;
 use crate::spec::{Limits, SetupFailure};
 
@@ -26,21 +29,42 @@ pub enum RootSource {
     Directory(PathBuf),
 }
 
+/// What of a process would otherwise be the server's: no priority above the
+/// ordinary, and of the kernel's own memory what its defaults allow.
+const FIXED_LIMITS: [(Rlimit, Resource, u64); 6] = [
+    (Rlimit::Nice, Resource::RLIMIT_NICE, 0),
+    (Rlimit::RealtimePriority, Resource::RLIMIT_RTPRIO, 0),
+    (Rlimit::RealtimeTime, Resource::RLIMIT_RTTIME, 1_000_000),
+    (Rlimit::LockedMemory, Resource::RLIMIT_MEMLOCK, 8 << 20),
+    (Rlimit::MessageQueues, Resource::RLIMIT_MSGQUEUE, 819_200),
+    (Rlimit::PendingSignals, Resource::RLIMIT_SIGPENDING, 4096),
+];
+
 /// The hard process limits this process inherited: nothing can go above them.
 #[derive(Debug, Clone, Copy)]
 pub struct HardLimits {
     open_files: u64,
     processes: u64,
+    fixed: [(Rlimit, u64); FIXED_LIMITS.len()],
 }
 
 impl HardLimits {
     /// Those of this process.
     pub fn read() -> std::io::Result<Self> {
-        use nix::sys::resource::{Resource, getrlimit};
+        let mut fixed = FIXED_LIMITS.map(|(limit, _, value)| (limit, value));
+        for ((_, value), (_, resource, _)) in fixed.iter_mut().zip(FIXED_LIMITS) {
+            *value = getrlimit(resource)?.1.min(*value);
+        }
         Ok(Self {
+            fixed,
             open_files: getrlimit(Resource::RLIMIT_NOFILE)?.1,
             processes: getrlimit(Resource::RLIMIT_NPROC)?.1,
         })
+    }
+
+    /// The limits that are the same for every run, as far as they can be set.
+    pub fn fixed(&self) -> &[(Rlimit, u64)] {
+        &self.fixed
     }
 
     /// Brings limits down to what can be set, and says so.

@@ -7,7 +7,7 @@ use super::encode::{EncodedPlan, Encoder, PlanTooLarge};
 use super::identity::INSIDE_ID;
 use super::init::wire::{FIRST_FREE_FD, PLAN_FD, REGISTERS, STATUS_FD};
 use super::landlock::Landlock;
-use super::rootfs::{RootLayout, VAR_TMP, c_string};
+use super::rootfs::{QUEUES, RootLayout, VAR_TMP, c_string};
 use super::seccomp::filter::Filter;
 use super::step::{Access, Register, Rlimit, Step, TREES_REGISTER};
 use super::weakened::{self, Wall};
@@ -39,6 +39,8 @@ pub struct PlanInput<'a> {
     pub workdir: &'a CStr,
     /// The bounds that are process limits.
     pub limits: &'a Limits,
+    /// The process limits that are the same for every run.
+    pub fixed_limits: &'a [(Rlimit, u64)],
     /// The host uid and gid the tenant really has.
     pub host_id: u32,
     /// Whether 10001 is mapped to it by a user namespace, or is simply not shown.
@@ -134,8 +136,9 @@ pub fn build(input: &PlanInput<'_>) -> Result<ChildPlan, SetupFailure> {
 }
 
 fn setup_steps(input: &PlanInput<'_>) -> Result<Vec<Step>, SetupFailure> {
-    let mut steps: Vec<Step> =
-        (0..input.task_files).map(|file| Step::JoinCgroup { fd: TASKS_FD + file }).collect();
+    // First: a CPU group may have no room for a real-time process.
+    let mut steps = vec![Step::ResetScheduling];
+    steps.extend((0..input.task_files).map(|file| Step::JoinCgroup { fd: TASKS_FD + file }));
     // After joining, so that the box's own group is the root it sees.
     steps.push(Step::UnshareCgroup);
     steps.push(Step::MakeMountsPrivate);
@@ -170,6 +173,8 @@ fn setup_steps(input: &PlanInput<'_>) -> Result<Vec<Step>, SetupFailure> {
     steps.push(Step::RaiseLoopback);
     steps.push(Step::SetHostname { name: HOSTNAME.to_owned() });
     steps.push(Step::SetUmask { mask: 0o022 });
+    // Last: the program's process, which comes next, waits for it to be let go of.
+    steps.push(Step::HoldProgram);
     Ok(steps)
 }
 
@@ -192,7 +197,8 @@ fn rule_steps(landlock: Landlock, input: &PlanInput<'_>) -> Vec<Step> {
     }
     steps.extend(input.tmpfs.iter().map(|tmpfs| allow(&tmpfs.target, everything)));
     if input.message_queues {
-        steps.push(Step::AllowQueues { allowed: everything, fd: BOX_FD });
+        steps.push(Step::MountQueues);
+        steps.push(allow(QUEUES, everything));
     }
     steps
 }
@@ -227,6 +233,7 @@ fn tree_steps(input: &PlanInput<'_>) -> Result<(Vec<Step>, Vec<Step>), SetupFail
 fn program_steps(input: &PlanInput<'_>) -> Vec<Step> {
     let mut steps = vec![Step::NewSession, Step::ResetSignals];
     steps.extend(limit_steps(input.limits));
+    steps.extend(input.fixed_limits.iter().map(|&(limit, value)| Step::SetLimit { limit, value }));
     steps.extend([
         // Where memory runs out, boxes go before anything of the host's. Still as root: after the
         // uid change these files are no longer the process's own.
@@ -257,6 +264,7 @@ fn program_steps(input: &PlanInput<'_>) -> Vec<Step> {
         steps.extend(obey_steps(landlock, c"/tmp/.refused"));
     }
     steps.extend([
+        Step::AwaitGuard,
         Step::CloseFrom { first: PLAN_FD.unsigned_abs() },
         Step::CloseStatusOnExec,
         // Not before: the steps above open files, however few the tenant may.
@@ -304,7 +312,9 @@ pub(super) fn user_namespace_steps(host_id: u32) -> Vec<Step> {
         write_proc(c"self/setgroups", "deny"),
         write_proc(c"self/gid_map", &map),
         write_proc(c"self/uid_map", &map),
-        // None below it: should the filter ever let the calls through, they lead nowhere.
+        // Should the filter ever let the calls through: without a user namespace below this one
+        // there is no capability to make any other with. Whoever made it may lower the count,
+        // until it gives its capabilities up.
         write_proc(c"sys/user/max_user_namespaces", "0"),
     ]
 }
@@ -313,15 +323,17 @@ fn write_proc(file: &CStr, text: &str) -> Step {
     Step::WriteProc { file: file.to_owned(), text: c_string(OsStr::new(text)) }
 }
 
-/// The init keeps its status pipe and the few calls of its own profile.
+/// The init keeps its status pipe and the few calls of its own profile, and only
+/// then lets the program's process go on.
 fn guard_steps(filter: &Filter) -> Vec<Step> {
     vec![
         Step::CloseRange { first: 0, last: STATUS_FD.unsigned_abs() - 1 },
-        Step::CloseFrom { first: PLAN_FD.unsigned_abs() },
+        Step::CloseFrom { first: PLAN_FD.unsigned_abs() + 1 },
         Step::MakeUndumpable,
         Step::ClearCapabilities,
         Step::NoNewPrivileges,
         install(filter),
+        Step::ReleaseProgram,
     ]
 }
 

@@ -305,6 +305,31 @@ fn launch(
 mod tests {
     use super::*;
 
+    /// One that did not wait would fail first, now and then.
+    #[test]
+    fn no_program_goes_on_before_its_init_has_let_go_of_it() {
+        for _ in 0..20 {
+            let elsewhere = Step::EnterDirectory { path: c"/absent".to_owned() };
+            let trial = Launch {
+                plan: ChildPlan {
+                    setup: vec![Step::HoldProgram],
+                    program: vec![Step::AwaitGuard, elsewhere, Step::ReportReady],
+                    // Fails: the init dies with the lock, and its program with it.
+                    guard: vec![Step::JoinCgroup { fd: 99 }],
+                },
+                namespaces: libc::CLONE_NEWPID,
+                fs: None,
+                group: None,
+                extra: Vec::new(),
+                stdin: StdinSource::Null,
+                limits: &Limits::default(),
+                prepare_began: Instant::now(),
+            };
+            let failure = trial.clone_box().unwrap().try_out().unwrap_err();
+            assert_eq!(failure.to_string(), "sandbox: join cgroup: EBADF");
+        }
+    }
+
     /// The proof that every run's plan holds, where there is nothing to prove.
     #[test]
     fn the_landlock_proof_fails_where_no_rules_are_obeyed() {

@@ -1,7 +1,7 @@
 //! What a box sees of a root file system: skeleton, binds and masks, as data.
 
 use std::collections::BTreeSet;
-use std::ffi::{CString, OsStr};
+use std::ffi::{CStr, CString, OsStr};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
@@ -70,6 +70,9 @@ pub struct RootLayout {
 
 /// Where the box's own `/var/tmp` is while `/var` is the root's.
 pub const VAR_TMP: &str = ".var-tmp";
+
+/// Where the kernel's mount of a box's message queues is; no tenant gets there.
+pub const QUEUES: &CStr = c".overlay/queues";
 
 /// Names that are the box's own whatever the real root has there.
 const OWN: [&str; 6] = ["dev", "proc", "run", "sys", "tmp", "workspace"];
@@ -207,7 +210,7 @@ impl Draft {
             self.make(&Path::new("dev").join(name), Make::Symlink(target.to_owned()));
         }
         self.make(Path::new(".overlay"), Make::Closed);
-        for name in ["lower", "work"] {
+        for name in ["lower", "queues", "work"] {
             self.make(&Path::new(".overlay").join(name), Make::Directory);
         }
         self.make(Path::new(".overlay/upper"), Make::Tenant { mode: 0o755 });

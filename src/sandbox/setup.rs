@@ -311,6 +311,7 @@ impl Sandbox {
             env: &spec.env,
             workdir: &c_string(spec.workdir.as_os_str()),
             limits: &spec.limits,
+            fixed_limits: self.hard_limits.fixed(),
             host_id: fs.tenant(),
             user_namespace: self.user_namespace,
             landlock: self.landlock,

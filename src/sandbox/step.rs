@@ -38,12 +38,26 @@ pub enum Rlimit {
     Core,
     /// `RLIMIT_FSIZE`, bytes.
     FileSize,
+    /// `RLIMIT_NICE`: how far below 20 a nice value may be brought.
+    Nice,
+    /// `RLIMIT_RTPRIO`.
+    RealtimePriority,
+    /// `RLIMIT_RTTIME`, microseconds.
+    RealtimeTime,
+    /// `RLIMIT_MEMLOCK`, bytes.
+    LockedMemory,
+    /// `RLIMIT_MSGQUEUE`, bytes.
+    MessageQueues,
+    /// `RLIMIT_SIGPENDING`, signals and timers.
+    PendingSignals,
 }
 
 /// One step. Paths without a leading slash are below the box's new root, which
 /// is the working directory from [`Step::EnterBox`] on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Step {
+    /// The ordinary class, nice 0 and no I/O priority, whatever the server has.
+    ResetScheduling,
     /// Move this single-threaded process into the cgroup whose `tasks` file is at `fd`.
     JoinCgroup { fd: i32 },
     /// A cgroup namespace rooted where the process is now.
@@ -108,12 +122,13 @@ pub enum Step {
     CloseStatusOnExec,
     /// Exec never gives privileges again.
     NoNewPrivileges,
+    /// The message queues of this IPC namespace, where a rule can name them.
+    MountQueues,
     /// Landlock rules that give nothing back yet.
     CreateRules { handled: u64, scoped: u64 },
-    /// The rights `allowed` at and below `path`, which `fd` is opened on.
+    /// The rights `allowed` at and below `path`, for which `fd` is opened anew: it
+    /// is open, and so is every descriptor below it.
     AllowBelow { path: CString, allowed: u64, fd: i32 },
-    /// As [`Step::AllowBelow`] for the message queues of this IPC namespace, which have no path.
-    AllowQueues { allowed: u64, fd: i32 },
     /// Be held to the rules, as everything started from here on.
     ObeyRules { flags: u32 },
     /// Try at `path` what only the rules refuse; fail unless they do.
@@ -122,6 +137,13 @@ pub enum Step {
     MakeUndumpable,
     /// Install a system-call filter.
     InstallFilter { name: String, program: Vec<u8> },
+    /// Lock the plan's file, whose content is mapped: a lock is this process's
+    /// alone, and gone when it closes the file.
+    HoldProgram,
+    /// Wait until the init has closed the plan's file.
+    AwaitGuard,
+    /// Close the plan's file.
+    ReleaseProgram,
     /// Tell the supervisor that only exec is left.
     ReportReady,
     /// Become the program: the first of `paths` that can be executed.
@@ -135,6 +157,7 @@ impl Step {
         // The root's own targets are relative, those a run asks for absolute.
         let inside = |target: &CString| format!("/{}", path(target).trim_start_matches('/'));
         match self {
+            Self::ResetScheduling => "scheduling".into(),
             Self::JoinCgroup { .. } => "join cgroup".into(),
             Self::UnshareCgroup => "cgroup namespace".into(),
             Self::MakeMountsPrivate => "private mounts".into(),
@@ -167,12 +190,15 @@ impl Step {
                 "close descriptors".into()
             }
             Self::NoNewPrivileges => "no_new_privs".into(),
+            Self::MountQueues => "landlock queues".into(),
             Self::CreateRules { .. } => "landlock rules".into(),
             Self::AllowBelow { path: below, .. } => format!("landlock rule {}", inside(below)),
-            Self::AllowQueues { .. } => "landlock rule mqueue".into(),
             Self::ObeyRules { .. } => "landlock".into(),
             Self::ProveRules { .. } => "landlock proof".into(),
             Self::InstallFilter { name, .. } => format!("seccomp {name}"),
+            Self::HoldProgram => "hold program".into(),
+            Self::AwaitGuard => "await init".into(),
+            Self::ReleaseProgram => "release program".into(),
             Self::ReportReady => "report".into(),
             Self::Exec { .. } => "exec".into(),
         }

@@ -3,6 +3,8 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
+use cofferdam::sandbox::profile::Profile;
+
 use crate::support::{self, Program, lines_of, stdout_of};
 
 fn status_field<'a>(status: &'a str, name: &str) -> Vec<&'a str> {
@@ -80,6 +82,54 @@ fn no_namespace_can_be_made_or_entered() {
          \u{20}   refused(libc.setns(os.open('/proc/self/ns/' + name, os.O_RDONLY), 0))\n",
     ));
     assert_eq!(lines_of(&report), ["-1 EPERM"; 9]);
+}
+
+/// The second wall there: without the filter, which refuses the calls.
+const NO_FILTER: &str = r#"
+name = "no filter"
+description = "Every call, to see what else stands against it."
+
+[seccomp.otherwise]
+known = "allow"
+unknown = "allow"
+reason = "A test of what is behind the filter."
+"#;
+
+#[test]
+fn no_namespace_can_be_made_where_the_filter_does_not_refuse_it() {
+    let Some(host) = support::host_with(|config| {
+        config.profile.filter = Profile::parse(NO_FILTER, |_| None).unwrap().filter;
+    }) else {
+        return;
+    };
+    if !host.maps_users() {
+        return;
+    }
+    let report = host.run(Program::python(
+        "import ctypes, errno, os\n\
+         libc = ctypes.CDLL(None, use_errno=True)\n\
+         print(libc.unshare(0x10000000), errno.errorcode[ctypes.get_errno()])\n\
+         for kind in 'user', 'pid', 'mnt', 'net', 'ipc', 'uts', 'cgroup', 'time':\n\
+         \u{20}   path = f'/proc/sys/user/max_{kind}_namespaces'\n\
+         \u{20}   print(open(path).read().strip(), os.access(path, os.W_OK))\n",
+    ));
+    let mut want = vec!["0 False"; 9];
+    want[0] = "-1 ENOSPC";
+    assert_eq!(lines_of(&report), want);
+}
+
+/// What a program finds of its init before it has had a chance to do anything else.
+#[test]
+fn no_program_runs_before_its_init_has_given_everything_up() {
+    let Some(host) = support::host() else { return };
+    for _ in 0..50 {
+        let status = stdout_of(&host.run(Program::new(&["cat", "/proc/1/status"])));
+        assert_eq!(status_field(&status, "Seccomp"), ["2"]);
+        assert_eq!(status_field(&status, "NoNewPrivs"), ["1"]);
+        for set in ["CapInh", "CapPrm", "CapEff"] {
+            assert_eq!(status_field(&status, set), ["0000000000000000"], "{set}");
+        }
+    }
 }
 
 /// A host file with the set-user-id bit, shown in the box, is the worst case:

@@ -9,6 +9,7 @@ mod endings;
 mod environment;
 mod files;
 mod identity;
+mod inherited;
 mod landlock;
 mod leaks;
 mod limits;

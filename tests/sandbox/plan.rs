@@ -31,6 +31,7 @@ fn plan_where(user_namespace: bool, landlock: bool) -> ChildPlan {
         env: &[c"PATH=/usr/bin:/bin".to_owned()],
         workdir: c"/workspace",
         limits: &Limits::default(),
+        fixed_limits: &[],
         host_id: 56_000,
         user_namespace,
         landlock: landlock.then(|| Landlock::from_answer(Ok(7)).unwrap()),
@@ -61,6 +62,7 @@ fn the_first_stage_joins_then_divides_then_mounts() {
     assert_eq!(
         without_masks,
         [
+            "scheduling",
             "join cgroup",
             "join cgroup",
             "cgroup namespace",
@@ -98,10 +100,12 @@ fn the_first_stage_joins_then_divides_then_mounts() {
             "landlock rule /dev/shm",
             "landlock rule /var/tmp",
             "landlock rule /scratch",
-            "landlock rule mqueue",
+            "landlock queues",
+            "landlock rule /.overlay/queues",
             "raise lo",
             "set hostname",
             "umask",
+            "hold program",
         ]
     );
     assert!(names.iter().any(|name| name == "mask /proc/kcore"), "{names:?}");
@@ -137,6 +141,7 @@ fn the_programs_stage_gives_up_one_thing_after_another() {
             "no_new_privs",
             "landlock",
             "landlock proof",
+            "await init",
             "close descriptors",
             "close descriptors",
             "rlimit openfiles",
@@ -160,6 +165,7 @@ fn the_guards_stage_closes_everything_before_it_gives_up_its_privileges() {
             "capset",
             "no_new_privs",
             "seccomp init",
+            "release program",
         ]
     );
 }
@@ -168,6 +174,7 @@ fn the_guards_stage_closes_everything_before_it_gives_up_its_privileges() {
 fn each_step_comes_after_what_it_needs() {
     // Why the order is what it is, whatever else may come between.
     let needs = [
+        ("scheduling", "join cgroup"),
         ("join cgroup", "cgroup namespace"),
         ("cgroup namespace", "mount root"),
         ("private mounts", "mount root"),
@@ -187,6 +194,7 @@ fn each_step_comes_after_what_it_needs() {
         ("no_new_privs", "seccomp default"),
         ("mount tmpfs /scratch", "landlock rule /scratch"),
         ("mount overlay /workspace", "landlock rule /workspace"),
+        ("write /proc/sys/user/max_user_namespaces", "capset"),
         ("no_new_privs", "landlock"),
         ("landlock", "landlock proof"),
         ("landlock proof", "seccomp default"),

@@ -1,0 +1,126 @@
+//! What a program would inherit from the server and does not: its priority, its limits.
+
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+
+use crate::support::processes::in_own_process;
+use crate::support::{self, Program, lines_of, stdout_of};
+
+const IOPRIO_WHO_PROCESS: libc::c_int = 1;
+/// The best-effort class, level 7.
+const IOPRIO_LAST: libc::c_int = (2 << 13) | 7;
+/// The real-time class, level 0.
+const IOPRIO_FIRST: libc::c_int = 1 << 13;
+
+/// Gives this thread, which boxes are made from, a class, a nice value and an I/O priority.
+#[track_caller]
+fn schedule(class: libc::c_int, priority: libc::c_int, nice: libc::c_int, io: libc::c_int) {
+    // SAFETY: `priority` lives, and is all that the kernel reads of a struct sched_param; the
+    // other calls take integers only.
+    let results = unsafe {
+        [
+            libc::syscall(libc::SYS_sched_setscheduler, 0, class, &raw const priority),
+            libc::syscall(libc::SYS_setpriority, libc::PRIO_PROCESS, 0, nice),
+            libc::syscall(libc::SYS_ioprio_set, IOPRIO_WHO_PROCESS, 0, io),
+        ]
+    };
+    assert_eq!(results, [0; 3], "class {class} {:?}", std::io::Error::last_os_error());
+}
+
+/// Prints class, nice value and I/O priority of itself and of a child.
+fn look() -> Program {
+    Program::python(&format!(
+        "import ctypes, os\n\
+         def look():\n\
+         \u{20}   io = ctypes.CDLL(None).syscall({}, {IOPRIO_WHO_PROCESS}, 0)\n\
+         \u{20}   print(os.sched_getscheduler(0), os.nice(0), io, flush=True)\n\
+         look()\n\
+         if os.fork() == 0: look(); os._exit(0)\n\
+         os.wait()\n",
+        libc::SYS_ioprio_get
+    ))
+}
+
+#[test]
+fn a_run_has_neither_class_nor_nice_value_nor_io_priority_of_the_server() {
+    let test = "inherited::a_run_has_neither_class_nor_nice_value_nor_io_priority_of_the_server";
+    in_own_process(test, || {
+        let Some(host) = support::host() else { return };
+        let can = caps::has_cap(None, caps::CapSet::Effective, caps::Capability::CAP_SYS_NICE);
+        if !support::has("CAP_SYS_NICE", can.unwrap()) {
+            return;
+        }
+        for (class, priority, nice, io) in [
+            (libc::SCHED_FIFO, 1, -5, IOPRIO_FIRST),
+            (libc::SCHED_RR, 1, 5, IOPRIO_LAST),
+            (libc::SCHED_BATCH, 0, -5, IOPRIO_FIRST),
+            (libc::SCHED_IDLE, 0, 19, IOPRIO_LAST),
+        ] {
+            schedule(class, priority, nice, io);
+            let lines = lines_of(&host.run(look()));
+            assert_eq!(lines, ["0 0 0"; 2], "from class {class}");
+        }
+    });
+}
+
+/// An operator's server without the privilege to raise itself stays where it was put.
+#[test]
+fn a_server_that_cannot_raise_its_runs_runs_them_where_it_is() {
+    let test = "inherited::a_server_that_cannot_raise_its_runs_runs_them_where_it_is";
+    in_own_process(test, || {
+        let Some(host) = support::host() else { return };
+        schedule(libc::SCHED_IDLE, 0, 19, IOPRIO_LAST);
+        // What is not in the bounding set root's next exec does not bring back.
+        for set in [caps::CapSet::Bounding, caps::CapSet::Effective] {
+            caps::drop(None, set, caps::Capability::CAP_SYS_NICE).unwrap();
+        }
+        let lines = lines_of(&host.run(look()));
+        assert_eq!(lines, ["5 19 0"; 2], "SCHED_IDLE is 5");
+    });
+}
+
+#[test]
+fn a_run_cannot_raise_its_priority() {
+    let Some(host) = support::host() else { return };
+    let report = host.run(Program::python(
+        "import errno, os, resource as r\n\
+         def refused(call, *arguments):\n\
+         \u{20}   try: call(*arguments); print('done')\n\
+         \u{20}   except OSError as error: print(errno.errorcode[error.errno])\n\
+         refused(os.nice, -1)\n\
+         for kind in os.SCHED_FIFO, os.SCHED_RR: refused(os.sched_setscheduler, 0, kind, os.sched_param(1))\n\
+         print(r.getrlimit(13), r.getrlimit(14))\n",
+    ));
+    assert_eq!(lines_of(&report), ["EPERM", "EPERM", "EPERM", "(0, 0) (0, 0)"]);
+}
+
+/// The limits that the kernel numbers 8 (locked memory), 11 (pending signals),
+/// 12 (message queues) and 15 (real-time microseconds).
+const LIMITS: &str = "import resource as r\n\
+    for limit in 8, 11, 12, 15: print(*r.getrlimit(limit))\n";
+
+#[test]
+fn the_process_limits_of_a_run_are_not_those_of_the_server() {
+    let test = "inherited::the_process_limits_of_a_run_are_not_those_of_the_server";
+    in_own_process(test, || {
+        // Soft limits below what a run gets: nothing of them may show.
+        for resource in [Resource::RLIMIT_MEMLOCK, Resource::RLIMIT_SIGPENDING] {
+            let (_, hard) = getrlimit(resource).unwrap();
+            setrlimit(resource, 1, hard).unwrap();
+        }
+        let Some(host) = support::host() else { return };
+        let seen = stdout_of(&host.run(Program::python(LIMITS)));
+        assert_eq!(seen, "8388608 8388608\n4096 4096\n819200 819200\n1000000 1000000\n");
+    });
+}
+
+#[test]
+fn a_hard_limit_below_a_runs_own_is_its_ceiling_and_no_failure() {
+    let test = "inherited::a_hard_limit_below_a_runs_own_is_its_ceiling_and_no_failure";
+    in_own_process(test, || {
+        setrlimit(Resource::RLIMIT_MEMLOCK, 65_536, 65_536).unwrap();
+        setrlimit(Resource::RLIMIT_SIGPENDING, 100, 100).unwrap();
+        let Some(host) = support::host() else { return };
+        let seen = stdout_of(&host.run(Program::python(LIMITS)));
+        assert_eq!(seen, "65536 65536\n100 100\n819200 819200\n1000000 1000000\n");
+    });
+}
