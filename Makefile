@@ -25,6 +25,7 @@ INIT_LINTS = -D warnings -A dead_code -D missing_debug_implementations -D unsafe
 
 SOAK_RUNS = 1000
 FUZZ_SECONDS = 600
+HOSTILE_RUNS = 10000
 
 # Each can be taken down in a build made for it, so that the hostile rows which need it must break.
 WALLS = seccomp user cgroup pid net
@@ -33,10 +34,11 @@ WEAKENED = $(TARGET_DIR)/weakened/$(TRIPLE)/quick/cofferdam
 .DEFAULT_GOAL = help
 # Cargo fills the cores by itself.
 .NOTPARALLEL:
-.PHONY: help deps build install fmt lint deny test hostile weakened demo bench soak fuzz clean
+.PHONY: help deps build install fmt lint deny test hostile hostile-soak weakened demo bench soak \
+	fuzz clean
 
 help: ## List the targets
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/\1	\2/p' $(MAKEFILE_LIST) | expand -t 10
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1	\2/p' $(MAKEFILE_LIST) | expand -t 14
 
 deps: ## Install the compilers, runtimes and tools that are missing (Debian, as root)
 	@missing=; \
@@ -76,6 +78,10 @@ test: deps lint build ## Lint, then run every test, against the release binary w
 hostile: deps build ## Attack the service, or the one at URL, and print the scorecard
 	COFFERDAM_BIN=$(BINARY) $(if $(URL),HOSTILE_URL=$(URL),REQUIRE_PRIVILEGED=1) \
 		$(CARGO) test --locked --test hostile -- $(ROWS)
+
+hostile-soak: deps build ## Attack with many runs (HOSTILE_RUNS) and look for what they leave behind
+	COFFERDAM_BIN=$(BINARY) REQUIRE_PRIVILEGED=1 HOSTILE_RUNS=$(HOSTILE_RUNS) \
+		$(CARGO) test --locked --test hostile -- E73
 
 weakened: deps ## Attack a build without each of the WALLS: the rows that need it have to break
 	RUSTFLAGS="-C target-feature=+crt-static --cfg cofferdam_weakened" \

@@ -137,7 +137,7 @@ fn net_namespaces(pid: i32) -> usize {
 }
 
 /// Files of tenants where a run could have left any on the host.
-fn tenants_files() -> usize {
+pub fn tenants_files() -> usize {
     let count = |directory: &str| {
         let entries = fs::read_dir(Path::new(directory)).into_iter().flatten().flatten();
         let owners = entries.filter_map(|entry| Some(entry.metadata().ok()?.uid()));

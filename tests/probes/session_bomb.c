@@ -9,7 +9,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-enum { FORKS_MAX = 2000, ENOUGH = 300 };
+enum { FORKS_MAX = 2000, ENOUGH = 1000 };
 
 struct shared {
     atomic_int forks;
@@ -23,8 +23,10 @@ static void multiply(struct shared *shared) {
             pause();
         pid_t child = fork();
         if (child < 0) {
-            atomic_fetch_add(&shared->refused, 1);
-            usleep(1000);
+            /* Half of them make room, so that it goes on elsewhere. */
+            if (atomic_fetch_add(&shared->refused, 1) % 2 == 0)
+                _exit(0);
+            usleep(5000);
         } else if (child == 0) {
             atomic_fetch_add(&shared->forks, 1);
             setsid();
@@ -43,7 +45,7 @@ int main(int count, char **arguments) {
         setsid();
         multiply(shared);
     }
-    for (int waited = 0; atomic_load(&shared->forks) < ENOUGH && waited < 3000; waited++)
+    for (int waited = 0; atomic_load(&shared->forks) < ENOUGH && waited < 1000; waited++)
         usleep(1000);
     printf("forks %d\n", atomic_load(&shared->forks));
     printf("refused %d\n", atomic_load(&shared->refused));

@@ -100,6 +100,11 @@ impl Client {
         self.socket.write_all(bytes.as_ref()).unwrap();
     }
 
+    /// Sends what it can; false where the other side has closed.
+    pub fn try_send(&mut self, bytes: impl AsRef<[u8]>) -> bool {
+        self.socket.write_all(bytes.as_ref()).is_ok()
+    }
+
     /// Closes the sending side; the client still listens.
     pub fn stop_sending(&self) {
         self.socket.shutdown(Shutdown::Write).unwrap();

@@ -7,7 +7,7 @@ mod resources;
 mod service;
 
 use std::panic::resume_unwind;
-use std::thread;
+use std::thread::{self, ScopedJoinHandle};
 
 use super::Row;
 
@@ -22,7 +22,7 @@ fn at_once<T: Send>(count: usize, work: impl Fn(usize) -> T + Sync) -> Vec<T> {
     let work = &work;
     thread::scope(|scope| {
         let threads: Vec<_> = (0..count).map(|number| scope.spawn(move || work(number))).collect();
-        let results: Vec<_> = threads.into_iter().map(thread::ScopedJoinHandle::join).collect();
+        let results: Vec<_> = threads.into_iter().map(ScopedJoinHandle::join).collect();
         results
             .into_iter()
             .map(|result| result.unwrap_or_else(|panic| resume_unwind(panic)))

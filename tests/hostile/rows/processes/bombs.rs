@@ -25,7 +25,7 @@ fn assert_bounded(bomb: &str, forked: u64, refused: &str) {
 }
 
 pub fn forks(target: &Target) -> Result<(), Unexercised> {
-    let bomb = target.begin(&Probe::program("fork_bomb").arg("1500"));
+    let bomb = target.begin(&Probe::program("fork_bomb").arg("800"));
     let mut neighbours = 0;
     while bomb.is_going() || neighbours == 0 {
         assert_eq!(target.observe(&Probe::inline("def probe():\n    return 6 * 7")), 42);

@@ -1,0 +1,79 @@
+//! More clients than there are slots.
+
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use super::plain;
+use crate::Unexercised;
+use crate::probe::Probe;
+use crate::rows::at_once;
+use crate::server::client::{Client, post, request};
+use crate::server::service::best_of_three;
+use crate::target::Target;
+
+/// No service is asked for more slots than this.
+const SLOTS_MAX: usize = 64;
+/// Clients for each slot.
+const CROWD: usize = 10;
+/// How soon a whole crowd is refused.
+const REFUSED_WITHIN: Duration = Duration::from_secs(1);
+const HEALTH_WITHIN: Duration = Duration::from_millis(100);
+/// What a fresh client's run may wait for after the crowd has gone.
+const FREE_WITHIN: Duration = Duration::from_secs(10);
+
+pub fn saturation(target: &Target) -> Result<(), Unexercised> {
+    let sleeper = Probe::inline("import time\ndef probe():\n    time.sleep(55)").within("60s");
+    let sleeper = post("", sleeper.body(target.slug()).to_string());
+    let mut sleeping = Vec::new();
+    while target.ask(plain(target)).status == 200 {
+        assert!(sleeping.len() < SLOTS_MAX, "{SLOTS_MAX} runs and none refused");
+        let mut client = target.connect();
+        client.send(&sleeper);
+        sleeping.push(client);
+        // Until it has its slot.
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert!(!sleeping.is_empty(), "it was busy from the start");
+    let crowd = CROWD * sleeping.len();
+    best_of_three(REFUSED_WITHIN, || refuse(target, crowd));
+    best_of_three(HEALTH_WITHIN, || health_beside(target, crowd));
+    drop(sleeping);
+    let gone = Instant::now();
+    while target.ask(plain(target)).status != 200 {
+        assert!(gone.elapsed() < FREE_WITHIN, "the slots are still taken");
+    }
+    Ok(())
+}
+
+/// All ask at the same time; the time that the last one's refusal took.
+fn refuse(target: &Target, crowd: usize) -> Duration {
+    let clients: Vec<Mutex<Client>> = (0..crowd).map(|_| Mutex::new(target.connect())).collect();
+    let request = plain(target);
+    let times = at_once(crowd, |number| {
+        let mut client = clients[number].lock().unwrap();
+        let began = Instant::now();
+        let answer = client.ask(&request);
+        answer.assert_json(429, r#"{"error":"runner busy"}"#);
+        assert_eq!(answer.header("retry-after"), Some("1"));
+        began.elapsed()
+    });
+    times.into_iter().max().unwrap()
+}
+
+/// How long /health takes while the crowd's requests are on their way.
+fn health_beside(target: &Target, crowd: usize) -> Duration {
+    let request_run = plain(target);
+    let mut clients: Vec<Client> = (0..crowd).map(|_| target.connect()).collect();
+    let mut prober = target.connect();
+    for client in &mut clients {
+        client.send(&request_run);
+    }
+    let began = Instant::now();
+    let health = prober.ask(request("GET", "/health", ""));
+    let took = began.elapsed();
+    assert_eq!((health.status, health.body.as_str()), (200, "ok\n"));
+    for client in &mut clients {
+        assert_eq!(client.answer().status, 429);
+    }
+    took
+}

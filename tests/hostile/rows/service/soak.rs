@@ -1,0 +1,221 @@
+//! Hostile runs by the hundred, and what is there before and after them.
+
+use std::fs;
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::Unexercised;
+use crate::aftermath::tenants_files;
+use crate::probe::Probe;
+use crate::rows::at_once;
+use crate::server::client::{Client, post};
+use crate::server::host::{
+    Footprint, descendants, mounts, resident_bytes, threads_and_descriptors,
+};
+use crate::server::service::Service;
+use crate::target::Target;
+
+/// Runs of the short form; `HOSTILE_RUNS` asks for another number.
+const RUNS: usize = 300;
+const CONCURRENCY: usize = 8;
+/// Threads that served an admission stay for ten seconds in case of another.
+const THREADS_KEPT_MAX: usize = 4 * CONCURRENCY;
+const SETTLED_WITHIN: Duration = Duration::from_secs(30);
+/// What an allocator may keep of the busiest moment.
+const RESIDENT_GROWTH_MAX: u64 = 48 << 20;
+/// Other services' boxes on this host have network namespaces too.
+const NET_NAMESPACES_MORE_MAX: u64 = 64;
+
+/// Functions of `cheap.py`, the timeout, and how such a run may end.
+const KINDS: [(&str, &str, &str); 16] = [
+    ("nothing", "20s", "exited"),
+    ("forks", "20s", "exited"),
+    ("sessions", "20s", "exited"),
+    ("threads", "20s", "exited"),
+    ("flood", "20s", "output_limit"),
+    ("memory", "20s", "memory_limit"),
+    ("disk", "20s", "disk_limit"),
+    ("deep_tree", "20s", "exited"),
+    ("many_files", "20s", "exited|disk_limit"),
+    ("links", "20s", "exited"),
+    ("descriptors", "20s", "exited"),
+    ("sockets", "20s", "exited"),
+    ("shared_memory", "20s", "exited"),
+    ("crash", "20s", "exited|signaled"),
+    ("deaf", "300ms", "timed_out"),
+    ("stop_all", "300ms", "timed_out"),
+];
+/// Clients that do not wait for an answer, and one that is none.
+const RUDE: [fn(&Service, &str); 4] = [leave_at_once, leave_running, leave_streaming, send_rubbish];
+
+/// What must not grow.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Figures {
+    threads: usize,
+    descriptors: usize,
+    uids_locked: usize,
+    processes: usize,
+    zombies: usize,
+    cgroups: usize,
+    mounts_of_service: usize,
+    mounts_of_host: usize,
+    temporary_files: usize,
+    tenants_files: usize,
+}
+
+impl Figures {
+    fn of(service: &Service, footprint: &Footprint, temporary: &Path) -> Self {
+        let (threads, descriptors) = threads_and_descriptors(service.pid());
+        let below = descendants(service.pid());
+        Self {
+            threads,
+            descriptors,
+            uids_locked: uids_locked(service.pid()),
+            zombies: below.iter().filter(|process| !process.is_alive()).count(),
+            processes: below.len(),
+            cgroups: footprint.cgroups().len(),
+            mounts_of_service: mounts(service.pid()),
+            mounts_of_host: mounts(1),
+            temporary_files: fs::read_dir(temporary).unwrap().count(),
+            tenants_files: tenants_files(),
+        }
+    }
+
+    fn is_within(&self, before: &Self) -> bool {
+        self.threads <= before.threads + THREADS_KEPT_MAX
+            && self.descriptors <= before.descriptors
+            && self.uids_locked <= before.uids_locked
+            && self.processes <= before.processes
+            && self.cgroups <= before.cgroups
+            && self.mounts_of_service <= before.mounts_of_service
+            && self.mounts_of_host <= before.mounts_of_host
+            && self.temporary_files <= before.temporary_files
+            && self.tenants_files <= before.tenants_files
+    }
+}
+
+/// Host uids that the server holds for boxes.
+fn uids_locked(pid: i32) -> usize {
+    let links = fs::read_dir(format!("/proc/{pid}/fd")).unwrap().flatten();
+    let targets = links.filter_map(|link| fs::read_link(link.path()).ok());
+    targets.filter(|target| target.parent().is_some_and(|parent| parent.ends_with("uids"))).count()
+}
+
+/// Network namespaces of the whole host, where the kernel tells.
+fn net_namespaces() -> Option<u64> {
+    let slabs = fs::read_to_string("/proc/slabinfo").ok()?;
+    let line = slabs.lines().find(|line| line.starts_with("net_namespace "))?;
+    line.split_whitespace().nth(1)?.parse().ok()
+}
+
+pub fn of_hostile_runs(target: &Target) -> Result<(), Unexercised> {
+    let own = target.own()?;
+    let runs = std::env::var("HOSTILE_RUNS").map_or(RUNS, |runs| runs.parse().unwrap());
+    let temporary = tempfile::tempdir().unwrap();
+    let service = own
+        .another()
+        // The leavers' runs may still be ending when the next ones come.
+        .env("RUN_CONCURRENCY", (4 * CONCURRENCY).to_string())
+        .env("RUN_MEMORY_MAX", "64MiB")
+        .env("RUN_DISK_MAX", "8MiB")
+        .env("TMPDIR", temporary.path())
+        .start();
+    let footprint = Footprint::of(service.pid());
+    let figures = || Figures::of(&service, &footprint, temporary.path());
+    let idle_threads = figures().threads;
+    // One of each, so that what is only ever made once is there.
+    (0..KINDS.len() + RUDE.len()).for_each(|number| run_some_kind(&service, target.slug(), number));
+    let before = settled(|| Figures { threads: idle_threads, ..figures() });
+    let (resident_before, namespaces_before) = (resident_bytes(service.pid()), net_namespaces());
+
+    let began = Instant::now();
+    let next = AtomicUsize::new(0);
+    at_once(CONCURRENCY, |_| {
+        loop {
+            let number = next.fetch_add(1, Ordering::Relaxed);
+            if number >= runs {
+                return;
+            }
+            run_some_kind(&service, target.slug(), number);
+        }
+    });
+    let took = began.elapsed();
+
+    let (mut after, deadline) = (figures(), Instant::now() + SETTLED_WITHIN);
+    while !after.is_within(&before) && Instant::now() < deadline {
+        thread::sleep(Duration::from_millis(50));
+        after = figures();
+    }
+    let (resident, namespaces) = (resident_bytes(service.pid()), net_namespaces());
+    println!("{runs} hostile runs in {} s", took.as_secs());
+    println!(
+        "before: {before:?}, resident bytes {resident_before}, net namespaces {namespaces_before:?}"
+    );
+    println!("after:  {after:?}, resident bytes {resident}, net namespaces {namespaces:?}");
+    assert!(after.is_within(&before), "{after:?}\nbefore: {before:?}");
+    let grown = resident.saturating_sub(resident_before);
+    assert!(grown < RESIDENT_GROWTH_MAX, "resident memory grew by {grown} bytes");
+    if let (Some(before), Some(after)) = (namespaces_before, namespaces) {
+        assert!(
+            after <= before + NET_NAMESPACES_MORE_MAX,
+            "{before} net namespaces became {after}"
+        );
+    }
+    Ok(())
+}
+
+/// What `count` gives once it has been the same for a fifth of a second.
+fn settled(count: impl Fn() -> Figures) -> Figures {
+    let deadline = Instant::now() + SETTLED_WITHIN;
+    let (mut last, mut since) = (count(), Instant::now());
+    while since.elapsed() < Duration::from_millis(200) && Instant::now() < deadline {
+        thread::sleep(Duration::from_millis(5));
+        let now = count();
+        if now != last {
+            (last, since) = (now, Instant::now());
+        }
+    }
+    last
+}
+
+/// One run of some kind, and whether it was answered as that kind has to be.
+fn run_some_kind(service: &Service, slug: &str, number: usize) {
+    let kind = number % (KINDS.len() + RUDE.len());
+    let Some((name, timeout, ends)) = KINDS.get(kind) else {
+        return RUDE[kind - KINDS.len()](service, slug);
+    };
+    let probe = Probe::python("cheap").arg(*name).within(timeout);
+    let answer = service.ask(post("", probe.body(slug).to_string()));
+    let outcome = answer.header("x-run-outcome").unwrap_or_default();
+    assert!(ends.split('|').any(|end| end == outcome), "{name}: {answer:?}");
+}
+
+fn start(service: &Service, slug: &str, headers: &str) -> Client {
+    let mut client = service.connect();
+    let probe = Probe::python("cheap").arg("deaf");
+    client.send(post(headers, probe.body(slug).to_string()));
+    client
+}
+
+fn leave_at_once(service: &Service, slug: &str) {
+    start(service, slug, "").abort();
+}
+
+fn leave_running(service: &Service, slug: &str) {
+    let client = start(service, slug, "");
+    thread::sleep(Duration::from_millis(100));
+    drop(client);
+}
+
+fn leave_streaming(service: &Service, slug: &str) {
+    let mut client = start(service, slug, "accept: text/event-stream\r\n");
+    assert_eq!(client.head().status, 200);
+    client.abort();
+}
+
+fn send_rubbish(service: &Service, slug: &str) {
+    let request = format!("POST /run HTTP/1.1\r\ncontent-length: -{}\r\n\r\n{{", slug.len());
+    assert_eq!(service.ask(request).status, 400);
+}
