@@ -12,9 +12,10 @@ use super::syscalls;
 /// is passed by setting a bit the kernel ignores; a 32-bit compare of a `long` does not see half
 /// of it. An argument that is not here has no width that anybody looked up.
 #[rustfmt::skip]
-const WIDTHS: [(&str, &[u8], Width); 21] = [
+const WIDTHS: [(&str, &[u8], Width); 22] = [
     ("chmod", &[1], Width::Bits32),
     ("clone", &[0], Width::Bits64),
+    ("close", &[0], Width::Bits32),
     ("creat", &[1], Width::Bits32),
     ("fchmod", &[1], Width::Bits32),
     ("fchmodat", &[2], Width::Bits32),
