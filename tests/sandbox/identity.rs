@@ -135,6 +135,17 @@ fn no_program_runs_before_its_init_has_given_everything_up() {
 /// A host file with the set-user-id bit, shown in the box, is the worst case:
 /// its owner is the host's root.
 #[test]
+fn no_user_namespace_fits_below_a_programs_own() {
+    let Some(host) = support::host() else { return };
+    if !host.maps_users() {
+        return;
+    }
+    let limit = "/proc/sys/user/max_user_namespaces";
+    let script = format!("cat {limit}; (echo 1 >{limit}) 2>/dev/null && echo raised; true");
+    assert_eq!(stdout_of(&host.run(Program::sh(&script))), "0\n");
+}
+
+#[test]
 fn a_set_user_id_program_gives_nothing() {
     let Some(host) = support::host() else { return };
     let place = tempfile::tempdir().unwrap();

@@ -42,8 +42,8 @@ pub const ROWS: &[Row] = &[
     row("D51", "no socket reaches another run, the host or anything beyond", channels::sockets),
     row(
         "D52",
-        "a lock on a shared read-only file is seen by who asks for it, stops no use of the file, \
-         and ends with its run; a lease is not to be had",
+        "a lock on a shared read-only file stops only who asks for the same lock, and ends with \
+         its run; a lease is not to be had",
         channels::locks,
     ),
     row(

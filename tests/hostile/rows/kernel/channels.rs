@@ -36,8 +36,8 @@ pub fn keyrings(target: &Target) -> Result<(), Unexercised> {
 }
 
 pub fn sockets(target: &Target) -> Result<(), Unexercised> {
-    families(target);
     meetings(target);
+    families(target);
     Ok(())
 }
 
