@@ -132,7 +132,7 @@ fn slugs(target: &Target) {
         format!("{slug}s"),
         slug.to_uppercase(),
         format!("{slug}\u{200b}"),
-        slug.replace('o', "\u{43e}"),
+        format!("{slug}\u{43e}"),
         format!("{slug},{slug}"),
     ];
     let elsewhere = [

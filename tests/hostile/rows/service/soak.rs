@@ -15,12 +15,14 @@ use crate::server::host::{
     Footprint, descendants, mounts, resident_bytes, threads_and_descriptors,
 };
 use crate::server::service::Service;
-use crate::target::Target;
+use crate::target::{Own, Target};
 
 /// Runs of the short form; `HOSTILE_RUNS` asks for another number.
 const RUNS: usize = 300;
 const CONCURRENCY: usize = 8;
-/// Threads that served an admission stay for ten seconds in case of another.
+const QUARTERS: usize = 4;
+/// Threads that served an admission stay for ten seconds in case of another;
+/// the short form does not wait for their end.
 const THREADS_KEPT_MAX: usize = 4 * CONCURRENCY;
 const SETTLED_WITHIN: Duration = Duration::from_secs(30);
 /// What an allocator may keep of the busiest moment.
@@ -84,7 +86,7 @@ impl Figures {
     }
 
     fn is_within(&self, before: &Self) -> bool {
-        self.threads <= before.threads + THREADS_KEPT_MAX
+        self.threads <= before.threads
             && self.descriptors <= before.descriptors
             && self.uids_locked <= before.uids_locked
             && self.processes <= before.processes
@@ -114,48 +116,29 @@ pub fn of_hostile_runs(target: &Target) -> Result<(), Unexercised> {
     let own = target.own()?;
     let runs = std::env::var("HOSTILE_RUNS").map_or(RUNS, |runs| runs.parse().unwrap());
     let temporary = tempfile::tempdir().unwrap();
-    let service = own
-        .another()
-        // The leavers' runs may still be ending when the next ones come.
-        .env("RUN_CONCURRENCY", (4 * CONCURRENCY).to_string())
-        .env("RUN_MEMORY_MAX", "64MiB")
-        .env("RUN_DISK_MAX", "8MiB")
-        .env("TMPDIR", temporary.path())
-        .start();
+    let service = service(own, temporary.path());
     let footprint = Footprint::of(service.pid());
     let figures = || Figures::of(&service, &footprint, temporary.path());
     let idle_threads = figures().threads;
     // One of each, so that what is only ever made once is there.
     (0..KINDS.len() + RUDE.len()).for_each(|number| run_some_kind(&service, target.slug(), number));
     let before = settled(|| Figures { threads: idle_threads, ..figures() });
-    let (resident_before, namespaces_before) = (resident_bytes(service.pid()), net_namespaces());
+    let namespaces_before = net_namespaces();
+    println!("before: {before:?}, net namespaces {namespaces_before:?}");
 
-    let began = Instant::now();
-    let next = AtomicUsize::new(0);
-    at_once(CONCURRENCY, |_| {
-        loop {
-            let number = next.fetch_add(1, Ordering::Relaxed);
-            if number >= runs {
-                return;
-            }
-            run_some_kind(&service, target.slug(), number);
-        }
-    });
-    let took = began.elapsed();
-
+    let resident = run_all(&service, target.slug(), runs);
+    let threads_kept = if runs > RUNS { 0 } else { THREADS_KEPT_MAX };
+    let bounds = Figures { threads: idle_threads + threads_kept, ..before.clone() };
     let (mut after, deadline) = (figures(), Instant::now() + SETTLED_WITHIN);
-    while !after.is_within(&before) && Instant::now() < deadline {
+    while !after.is_within(&bounds) && Instant::now() < deadline {
         thread::sleep(Duration::from_millis(50));
         after = figures();
     }
-    let (resident, namespaces) = (resident_bytes(service.pid()), net_namespaces());
-    println!("{runs} hostile runs in {} s", took.as_secs());
-    println!(
-        "before: {before:?}, resident bytes {resident_before}, net namespaces {namespaces_before:?}"
-    );
-    println!("after:  {after:?}, resident bytes {resident}, net namespaces {namespaces:?}");
-    assert!(after.is_within(&before), "{after:?}\nbefore: {before:?}");
-    let grown = resident.saturating_sub(resident_before);
+    let namespaces = net_namespaces();
+    println!("after:  {after:?}, net namespaces {namespaces:?}");
+    println!("resident bytes before and after each quarter of {runs} runs: {resident:?}");
+    assert!(after.is_within(&bounds), "{after:?}\nbefore: {before:?}");
+    let grown = resident[QUARTERS].saturating_sub(resident[0]);
     assert!(grown < RESIDENT_GROWTH_MAX, "resident memory grew by {grown} bytes");
     if let (Some(before), Some(after)) = (namespaces_before, namespaces) {
         assert!(
@@ -164,6 +147,36 @@ pub fn of_hostile_runs(target: &Target) -> Result<(), Unexercised> {
         );
     }
     Ok(())
+}
+
+fn service(own: &Own, temporary: &Path) -> Service {
+    own.another()
+        // The leavers' runs may still be ending when the next ones come.
+        .env("RUN_CONCURRENCY", (4 * CONCURRENCY).to_string())
+        .env("RUN_MEMORY_MAX", "64MiB")
+        .env("RUN_DISK_MAX", "8MiB")
+        .env("TMPDIR", temporary)
+        .start()
+}
+
+/// All the runs, and the server's memory before them and after each quarter.
+fn run_all(service: &Service, slug: &str, runs: usize) -> Vec<u64> {
+    let mut resident = vec![resident_bytes(service.pid())];
+    let next = AtomicUsize::new(0);
+    for quarter in 1..=QUARTERS {
+        at_once(CONCURRENCY, |_| {
+            loop {
+                let number = next.fetch_add(1, Ordering::Relaxed);
+                if number >= runs * quarter / QUARTERS {
+                    next.fetch_sub(1, Ordering::Relaxed);
+                    return;
+                }
+                run_some_kind(service, slug, number);
+            }
+        });
+        resident.push(resident_bytes(service.pid()));
+    }
+    resident
 }
 
 /// What `count` gives once it has been the same for a fifth of a second.
