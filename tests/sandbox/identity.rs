@@ -3,8 +3,6 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
-use cofferdam::sandbox::profile::Profile;
-
 use crate::support::{self, Program, lines_of, stdout_of};
 
 fn status_field<'a>(status: &'a str, name: &str) -> Vec<&'a str> {
@@ -84,24 +82,9 @@ fn no_namespace_can_be_made_or_entered() {
     assert_eq!(lines_of(&report), ["-1 EPERM"; 9]);
 }
 
-/// The second wall there: without the filter, which refuses the calls.
-const NO_FILTER: &str = r#"
-name = "no filter"
-description = "Every call, to see what else stands against it."
-
-[seccomp.otherwise]
-known = "allow"
-unknown = "allow"
-reason = "A test of what is behind the filter."
-"#;
-
 #[test]
 fn no_namespace_can_be_made_where_the_filter_does_not_refuse_it() {
-    let Some(host) = support::host_with(|config| {
-        config.profile.filter = Profile::parse(NO_FILTER, |_| None).unwrap().filter;
-    }) else {
-        return;
-    };
+    let Some(host) = support::host_without_filter() else { return };
     if !host.maps_users() {
         return;
     }

@@ -19,9 +19,6 @@ use crate::support::{self, Host, Program};
 
 /// The column of this machine's numbers.
 const ARCH: usize = if cfg!(target_arch = "x86_64") { 0 } else { 1 };
-/// `return` and its operand that allows, as in `linux/filter.h` and `linux/seccomp.h`.
-const RETURN: u16 = 0x06;
-const ALLOW: u32 = 0x7fff_0000;
 /// Calls with the kernel's answer for every caller, which a host's own settings
 /// (`kernel.io_uring_disabled` and the like) can turn into a refusal like the profile's.
 const SETTINGS_MAX: usize = 8;
@@ -115,16 +112,6 @@ fn host_under(profile: &str) -> Option<Host> {
     support::host_with(|config| config.profile = Profile::builtin(profile).unwrap())
 }
 
-/// A host whose boxes have every wall but the filter.
-fn host_without_filter() -> Option<Host> {
-    support::host_with(|config| {
-        let program = &mut config.profile.filter.program;
-        program.retain(|instruction| (instruction.code, instruction.k) == (RETURN, ALLOW));
-        program.truncate(1);
-        assert_eq!(program.len(), 1);
-    })
-}
-
 /// A row of the table and what its calls are answered without a filter.
 #[derive(Debug)]
 struct Asked {
@@ -155,7 +142,7 @@ fn asked_without_filter(probe: &Probe, host: &Host) -> Vec<Asked> {
 
 #[test]
 fn nothing_refused_gets_through_and_nothing_allowed_is_refused() {
-    let Some(open) = host_without_filter() else { return };
+    let Some(open) = support::host_without_filter() else { return };
     let probe = Probe::compile();
     let asked = asked_without_filter(&probe, &open);
     let (mut wrong, mut alike) = (Vec::new(), BTreeSet::new());
@@ -223,7 +210,7 @@ fn numbers_beyond_the_table_and_of_x32_are_absent_calls() {
 #[cfg(target_arch = "x86_64")]
 #[test]
 fn a_call_of_the_i386_table_ends_the_process() {
-    let Some(open) = host_without_filter() else { return };
+    let Some(open) = support::host_without_filter() else { return };
     let probe = Probe::compile();
     // getpid, socketcall, open, mount, unshare, access.
     let calls = [20, 102, 5, 21, 310, 33].map(|number| Call { how: 'i', number, args: [0; 6] });

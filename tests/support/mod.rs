@@ -10,7 +10,7 @@ pub mod program;
 
 use cofferdam::spec::{Outcome, RunReport};
 
-pub use host::{Host, has, host, host_with, quiet_host};
+pub use host::{Host, has, host, host_with, host_without_filter, quiet_host};
 pub use program::Program;
 
 pub const MIB: u64 = 1 << 20;
