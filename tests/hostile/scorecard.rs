@@ -8,6 +8,9 @@ use super::target::Target;
 use super::weakened::Wall;
 use super::{Row, Unexercised};
 
+/// Characters of a panic that are kept.
+const WORDS_CHARS_MAX: usize = 1000;
+
 /// How a row ended.
 #[derive(Debug)]
 enum Verdict {
@@ -103,7 +106,9 @@ fn broken_id((row, verdict, _): &(Row, Verdict, Duration)) -> Option<&'static st
     matches!(verdict, Verdict::Broken(_)).then_some(row.id)
 }
 
+/// What a panic said. What a run can see of a host without walls is long.
 fn words_of(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<String>().map(String::as_str);
-    text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("a panic").to_owned()
+    let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("a panic");
+    text.chars().take(WORDS_CHARS_MAX).collect()
 }
