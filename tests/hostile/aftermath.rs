@@ -108,25 +108,35 @@ fn is_tenant(uid: u32) -> bool {
     HOST_UIDS.contains(&uid) || uid == UNMAPPED_UID
 }
 
-/// The processes on the host with a tenant's uid, but for those in a live box
-/// of another server: one that got away has no box.
+/// The processes on the host with a tenant's uid that `service` answers for:
+/// those below it, and those that got away from everybody.
 fn tenants(service: i32) -> BTreeSet<i32> {
     let entries = fs::read_dir("/proc").unwrap().flatten();
-    let pids = entries.filter_map(|entry| {
-        let pid = entry.file_name().to_str()?.parse().ok()?;
-        is_tenant(entry.metadata().ok()?.uid()).then_some(pid)
-    });
-    pids.filter(|pid| supervisor(*pid).is_none_or(|supervisor| supervisor == service)).collect()
+    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    pids.filter(|pid| uid(*pid).is_some_and(is_tenant) && is_of(*pid, service)).collect()
 }
 
-/// The server whose live box `pid` is in.
-fn supervisor(pid: i32) -> Option<i32> {
-    let is_init = |pid: i32| {
-        fs::read_link(format!("/proc/{pid}/exe"))
-            .is_ok_and(|program| program.starts_with("/memfd:cofferdam-init (deleted)"))
+/// Whether the first process above `pid` that is no tenant is below `service`,
+/// or a parent of us both: only one that got away has that. The init of another
+/// server's box is neither, even while it ends.
+fn is_of(pid: i32, service: i32) -> bool {
+    let Some(holder) = ancestry(pid).skip(1).find(|pid| !uid(*pid).is_some_and(is_tenant)) else {
+        return false;
     };
-    let mut ancestors = std::iter::successors(parent(pid), |pid| parent(*pid));
-    ancestors.find(|pid| is_init(*pid)).and_then(parent)
+    let us = std::process::id().try_into().unwrap();
+    ancestry(holder).any(|pid| pid == service) || ancestry(us).any(|pid| pid == holder)
+}
+
+/// A process, its parent, and so on.
+fn ancestry(pid: i32) -> impl Iterator<Item = i32> {
+    std::iter::successors(Some(pid), |pid| parent(*pid).filter(|parent| *parent > 0))
+}
+
+/// Whose a process is. The owner of its directory would be root where it is not dumpable.
+fn uid(pid: i32) -> Option<u32> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let ids = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
+    ids.split_whitespace().next()?.parse().ok()
 }
 
 /// Network namespaces that the server holds by a descriptor.
