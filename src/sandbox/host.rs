@@ -7,6 +7,7 @@ use std::time::Duration;
 use nix::sys::resource::{Resource, getrlimit};
 
 use super::cgroup;
+use super::covers::Covers;
 use super::profile::Profile;
 use super::rootfs::{self, Kind, RootLayout, c_string};
 use super::seccomp::filter::Filter;
@@ -106,31 +107,37 @@ pub fn sweep_abandoned(state: &StateDirectory) -> std::io::Result<()> {
     Ok(())
 }
 
-/// The layout of boxes with that root.
+/// The layout of boxes with that root, and what has to be covered in it.
 pub fn layout_of(
     root: &RootSource,
     profile: &Profile,
     private: &[PathBuf],
-) -> std::io::Result<RootLayout> {
-    use std::os::unix::fs::MetadataExt;
+) -> std::io::Result<(RootLayout, Covers)> {
+    // By its real name too, which is what trees that are shown are compared with.
+    let real = private.iter().filter_map(|path| path.canonicalize().ok());
+    let private: Vec<PathBuf> = private.iter().cloned().chain(real).collect();
     let base = match root {
         RootSource::Host => Path::new("/"),
         RootSource::Directory(directory) => directory,
     };
-    let device = std::fs::metadata(base)?.dev();
     let mut entries: Vec<(String, Kind)> = Vec::new();
     for entry in std::fs::read_dir(base)? {
         let entry = entry?;
         // A name that is no text names nothing a toolchain needs.
         if let (Ok(name), Some(kind)) =
-            (entry.file_name().into_string(), rootfs::kind_at(&entry.path(), Some(device)))
+            (entry.file_name().into_string(), rootfs::kind_at(&entry.path()))
         {
             entries.push((name, kind));
         }
     }
     entries.sort_by(|(a, _), (b, _)| a.cmp(b));
-    let kind_of = |path: &Path| rootfs::kind_at(&base.join(rootfs::strip_root(path)), None);
-    Ok(rootfs::layout(base, &entries, &profile.root, private, &kind_of))
+    let kind_of = |path: &Path| rootfs::kind_at(&base.join(rootfs::strip_root(path)));
+    let layout = rootfs::layout(base, &entries, &profile.root, &private, &kind_of);
+    // A root given on purpose hides nothing.
+    let hide = if *root == RootSource::Host { &profile.root.hide[..] } else { &[] };
+    let hidden: Vec<PathBuf> = hide.iter().map(PathBuf::from).collect();
+    let covers = Covers::new(&layout, &hidden, &private)?;
+    Ok((layout, covers))
 }
 
 /// The filter of every box's init, part of this program.

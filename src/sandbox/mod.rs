@@ -11,6 +11,7 @@ mod cgroup;
 mod child;
 mod classify;
 mod clone;
+mod covers;
 mod encode;
 mod handshake;
 #[cfg(any(test, fuzzing))]
@@ -23,6 +24,7 @@ mod init;
 mod kill;
 pub mod landlock;
 mod launch;
+mod mounts;
 pub mod plan;
 pub(crate) mod probe;
 pub mod profile;

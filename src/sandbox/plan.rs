@@ -7,7 +7,8 @@ use super::encode::{EncodedPlan, Encoder, PlanTooLarge};
 use super::identity::INSIDE_ID;
 use super::init::wire::{FIRST_FREE_FD, PLAN_FD, REGISTERS, STATUS_FD};
 use super::landlock::Landlock;
-use super::rootfs::{QUEUES, RootLayout, VAR_TMP, c_string};
+use super::landlock::steps::{obey_steps, rule_steps};
+use super::rootfs::{Covered, RootLayout, VAR_TMP, c_string};
 use super::seccomp::filter::Filter;
 use super::step::{Access, Register, Rlimit, Step, TREES_REGISTER};
 use super::weakened::{self, Wall};
@@ -31,6 +32,8 @@ pub struct PlanInput<'a> {
     pub init_filter: &'a Filter,
     /// The root's layout.
     pub root: &'a RootLayout,
+    /// What to cover in this box, beside what the layout says.
+    pub covered: &'a [Covered],
     /// The program and its arguments.
     pub argv: &'a [CString],
     /// The whole environment.
@@ -160,9 +163,9 @@ fn setup_steps(input: &PlanInput<'_>) -> Result<Vec<Step>, SetupFailure> {
         gid: input.host_id,
     }));
     steps.push(Step::MountProc);
-    steps.extend(input.root.masks.iter().map(|(target, directory)| Step::Mask {
-        with: if *directory { ".empty" } else { "dev/null" },
-        target: target.clone(),
+    steps.extend(input.root.masks.iter().chain(input.covered).map(|covered| Step::Mask {
+        with: if covered.directory { ".empty" } else { "dev/null" },
+        target: covered.target.clone(),
     }));
     if input.root.covers_var_tmp {
         steps.push(Step::Mask { with: VAR_TMP, target: c"var/tmp".to_owned() });
@@ -176,31 +179,6 @@ fn setup_steps(input: &PlanInput<'_>) -> Result<Vec<Step>, SetupFailure> {
     // Last: the program's process, which comes next, waits for it to be let go of.
     steps.push(Step::HoldProgram);
     Ok(steps)
-}
-
-/// Everything can be read and executed, and written is what is meant to be: the
-/// box's own places, its devices, and what a run asked for. Once all is mounted,
-/// since a rule is about the file that a path leads to.
-fn rule_steps(landlock: Landlock, input: &PlanInput<'_>) -> Vec<Step> {
-    // The box's file system is where it belongs, and the number it came by is free.
-    let allow = |path: &CStr, allowed| Step::AllowBelow { path: path.into(), allowed, fd: BOX_FD };
-    let everything = landlock.writable_directory();
-    let mut steps = vec![
-        Step::CreateRules { handled: landlock.handled(), scoped: landlock.scoped() },
-        allow(c"/", landlock.readable()),
-    ];
-    steps.extend(input.root.devices.iter().map(|node| allow(&node.target, landlock.device())));
-    steps.extend(input.root.writable.iter().map(|path| allow(path, everything)));
-    for tree in input.trees.iter().filter(|tree| tree.access == Access::ReadWrite) {
-        let rights = if tree.directory { everything } else { landlock.writable_file() };
-        steps.push(allow(&tree.target, rights));
-    }
-    steps.extend(input.tmpfs.iter().map(|tmpfs| allow(&tmpfs.target, everything)));
-    if input.message_queues {
-        steps.push(Step::MountQueues);
-        steps.push(allow(QUEUES, everything));
-    }
-    steps
 }
 
 /// The steps that open every tree and those that attach them.
@@ -282,12 +260,6 @@ fn program_steps(input: &PlanInput<'_>) -> Vec<Step> {
         },
     ]);
     steps
-}
-
-/// Obeys the rules and proves it where the process could make any file.
-pub(super) fn obey_steps(landlock: Landlock, refused: &CStr) -> [Step; 2] {
-    let flags = landlock.restrict_flags();
-    [Step::ObeyRules { flags }, Step::ProveRules { path: refused.to_owned() }]
 }
 
 fn limit_steps(limits: &Limits) -> [Step; 4] {

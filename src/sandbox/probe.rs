@@ -7,8 +7,9 @@ use super::cgroup::{CgroupTree, ControlSupport};
 use super::host::{HardLimits, SWEEP_WAIT, last_capability, mountpoint};
 use super::identity::HostId;
 use super::landlock::Landlock;
+use super::landlock::steps::obey_steps;
 use super::launch::{self, Launch};
-use super::plan::{BOX_FD, ChildPlan, HOSTNAME, obey_steps, user_namespace_steps};
+use super::plan::{BOX_FD, ChildPlan, HOSTNAME, user_namespace_steps};
 use super::profile::Profile;
 use super::remedy::{Environment, remedy};
 use super::rootfs::RootLayout;
@@ -83,6 +84,8 @@ pub fn examine(profile: &Profile) -> Result<Report, SetupFailure> {
     found.extend(trial.privileges(profile));
     found.push(trial.landlock());
     found.push(process_limits().map_err(failed("read limits"))?);
+    let pattern = std::fs::read_to_string("/proc/sys/kernel/core_pattern");
+    found.push(core_dumps(&pattern.map_err(failed("read core_pattern"))?));
     let instance = state.register().map_err(failed("state directory"))?;
     let mut tree = CgroupTree::open(instance.id())?;
     found.extend(cgroup_controls(&tree));
@@ -242,6 +245,20 @@ fn process_limits() -> std::io::Result<Found> {
     Ok(Found { name: "process limits", status, reason })
 }
 
+/// Whether a crash stays in the box. No process limit keeps one from a program or
+/// a socket of the host's: the kernel skips those for a limit of 1 byte, which
+/// any program may lower to 0.
+fn core_dumps(pattern: &str) -> Found {
+    let (status, reason) = match pattern.as_bytes().first() {
+        Some(b'|' | b'@') => (
+            Status::Degraded,
+            format!("a crashed program is handed to the host's {}", pattern.trim()),
+        ),
+        _ => (Status::Enforced, "to files, which no box writes".to_owned()),
+    };
+    Found { name: "core dumps", status, reason }
+}
+
 fn cgroup_controls(tree: &CgroupTree) -> Vec<Found> {
     let support = tree.support();
     let found = |name, control: &ControlSupport, otherwise| {
@@ -304,6 +321,19 @@ fn launch(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_core_pattern_that_leaves_the_box_is_told() {
+        for (pattern, status) in [
+            ("core\n", Status::Enforced),
+            ("/var/crash/%e.%p\n", Status::Enforced),
+            ("\n", Status::Enforced),
+            ("|/usr/lib/systemd/systemd-coredump %P %u\n", Status::Degraded),
+            ("@/run/coredump.socket\n", Status::Degraded),
+        ] {
+            assert_eq!(core_dumps(pattern).status, status, "{pattern:?}");
+        }
+    }
 
     /// One that did not wait would fail first, now and then.
     #[test]

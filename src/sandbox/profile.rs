@@ -319,8 +319,11 @@ mod tests {
             (path("hide", "/a/../b", "r"), "root.hide: \"/a/../b\" is not an absolute path"),
             (path("hide", "/home", ""), "root.hide: \"/home\" is given without a reason"),
             (path("hide", "/a", "r") + &root("hide", "/a", "r"), "\"/a\" is listed twice"),
-            (path("keep", "/var/lib", "r"), "\"/var/lib\" is not below a hidden path"),
-            (path("hide", "/va", "r") + &root("keep", "/var", "r"), "\"/var\" is not below a h"),
+            (path("keep", "/usr/lib", "r"), "\"/usr/lib\" is neither below a hidden path"),
+            (
+                path("hide", "/us", "r") + &root("keep", "/usr", "r"),
+                "\"/usr\" is neither below a h",
+            ),
             (path("devices", "/etc/null", "r"), "\"/etc/null\" is not below /dev"),
             (path("proc_mask", "/process", "r"), "\"/process\" is not below /proc"),
             ("#".repeat(TEXT_BYTES_MAX + 1), "the profile has 262145 bytes, more than 262144"),

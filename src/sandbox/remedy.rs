@@ -70,6 +70,11 @@ pub fn remedy(control: &str) -> String {
             "--security-opt seccomp=unconfined --security-opt systempaths=unconfined",
             "seccompProfile.type: Unconfined and procMount: Unmasked",
         ],
+        "core dumps" => [
+            "sysctl -w kernel.core_pattern=core, and no service that sets it back",
+            "--privileged does not help, the setting is the host's: there as on a plain host",
+            "on the node, as on a plain host",
+        ],
         "landlock" => [
             "Linux 5.19 or newer with CONFIG_SECURITY_LANDLOCK, and landlock in the lsm= of the kernel's command line",
             "--security-opt seccomp=unconfined, on such a host",
@@ -90,9 +95,15 @@ mod tests {
 
     #[test]
     fn every_fix_speaks_of_all_three_places() {
-        for control in
-            ["pid namespace", "user namespace", "memory", "process limits", "landlock", "seccomp"]
-        {
+        for control in [
+            "pid namespace",
+            "user namespace",
+            "memory",
+            "process limits",
+            "core dumps",
+            "landlock",
+            "seccomp",
+        ] {
             let fix = remedy(control);
             let places = ["plain host: ", "; docker: --", "; kubernetes: "];
             assert!(places.iter().all(|place| fix.contains(place)), "{control}: {fix}");

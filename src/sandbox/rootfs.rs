@@ -10,8 +10,8 @@ use super::profile::RootView;
 /// What a path of the real root is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Kind {
-    /// A directory; `mounted` when it is the root of another file system.
-    Directory { mounted: bool },
+    /// A directory.
+    Directory,
     /// A symbolic link and its target.
     Symlink(PathBuf),
     /// Anything else.
@@ -51,6 +51,15 @@ pub struct Shown {
     pub target: CString,
 }
 
+/// Something to cover in a box.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Covered {
+    /// Relative to the box's root.
+    pub target: CString,
+    /// Whether it is a directory.
+    pub directory: bool,
+}
+
 /// A box's root, worked out once per root and profile.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RootLayout {
@@ -62,8 +71,8 @@ pub struct RootLayout {
     pub writable: Vec<CString>,
     /// Device nodes shown.
     pub devices: Vec<Shown>,
-    /// Paths to cover, relative to the box's root, and whether each is a directory.
-    pub masks: Vec<(CString, bool)>,
+    /// What to cover in every box.
+    pub masks: Vec<Covered>,
     /// Whether [`VAR_TMP`] is to be put over `/var/tmp`.
     pub covers_var_tmp: bool,
 }
@@ -76,14 +85,15 @@ pub const QUEUES: &CStr = c".overlay/queues";
 
 /// Names that are the box's own whatever the real root has there.
 const OWN: [&str; 6] = ["dev", "proc", "run", "sys", "tmp", "workspace"];
-/// A top-level directory on a file system of its own is shown only when it is
-/// one of these: any other is likely a volume with somebody's data.
-const SYSTEM: [&str; 10] =
-    ["bin", "etc", "lib", "lib32", "lib64", "libx32", "nix", "opt", "sbin", "usr"];
+/// All that is shown of the host's top level: where systems have their programs.
+/// Any other name there, now or later, may be somebody's data.
+const SYSTEM: [&str; 11] =
+    ["bin", "etc", "gnu", "lib", "lib32", "lib64", "libx32", "nix", "opt", "sbin", "usr"];
 
 /// Lays out the box's root. `base` is `/` or the root given instead of it;
 /// `entries` are its top-level names; `kind_of` looks at a path below `base`
-/// (as the box names it); `private` are host paths of the service itself.
+/// (as the box names it); `private` are host paths of the service itself, which
+/// [`covers`](super::covers) looks for below what is shown.
 pub fn layout(
     base: &Path,
     entries: &[(String, Kind)],
@@ -100,51 +110,50 @@ pub fn layout(
     for (name, kind) in entries {
         let path = Path::new("/").join(name);
         let hidden = OWN.contains(&name.as_str())
+            || is_host && !SYSTEM.contains(&name.as_str())
             || hide.contains(&path.as_path())
-            || private.contains(&path);
+            || private.contains(&base.join(name));
         match kind {
             _ if hidden => {}
             Kind::Symlink(target) => {
                 draft.make(Path::new(name), Make::Symlink(c_string(target.as_os_str())));
             }
-            Kind::Directory { mounted: true } if is_host && !SYSTEM.contains(&name.as_str()) => {}
-            Kind::Directory { .. } => draft.show(&path),
+            Kind::Directory => draft.show(&path),
             Kind::Other => {}
         }
     }
     draft.own_directories();
     if is_host {
         for path in view.keep.iter().map(Path::new) {
-            if matches!(kind_of(path), Some(Kind::Directory { .. })) {
+            let is_private = private.iter().any(|private| path.starts_with(private));
+            if !is_private && kind_of(path) == Some(Kind::Directory) {
                 draft.show(path);
             }
-        }
-        let private = private.iter().map(PathBuf::as_path);
-        for path in hide.iter().copied().chain(private) {
-            draft.mask_if_shown(path, kind_of);
         }
     }
     draft.devices(&view.devices);
     for path in &view.proc_mask {
-        let is_directory = matches!(proc_kind(path), Some(Kind::Directory { .. }));
-        draft.layout.masks.push((relative(Path::new(path)), is_directory));
+        // Kernel files look the same in every `/proc`, so the host's own tells.
+        let directory = kind_at(Path::new(path)) == Some(Kind::Directory);
+        draft.layout.masks.push(Covered { target: relative(Path::new(path)), directory });
     }
     draft.layout
 }
 
-/// Kernel files look the same in every `/proc`, so the host's own tells.
-fn proc_kind(path: &str) -> Option<Kind> {
-    kind_at(Path::new(path), None)
+/// Whether the top-level directory that `path` is in is shown of the host.
+pub fn is_in_system(path: &Path) -> bool {
+    let top = strip_root(path);
+    let top = top.components().next().map(|top| top.as_os_str().to_owned());
+    top.is_some_and(|top| SYSTEM.iter().any(|name| top == *name))
 }
 
-/// What `path` is; `root_device` tells whether a directory is a mount point.
-pub fn kind_at(path: &Path, root_device: Option<u64>) -> Option<Kind> {
-    use std::os::unix::fs::MetadataExt;
+/// What `path` is.
+pub fn kind_at(path: &Path) -> Option<Kind> {
     let metadata = std::fs::symlink_metadata(path).ok()?;
     Some(if metadata.is_symlink() {
         Kind::Symlink(std::fs::read_link(path).ok()?)
     } else if metadata.is_dir() {
-        Kind::Directory { mounted: root_device.is_some_and(|device| device != metadata.dev()) }
+        Kind::Directory
     } else {
         Kind::Other
     })
@@ -226,19 +235,6 @@ impl Draft {
             });
         }
     }
-
-    /// Covers `path` when a shown directory would let it be seen.
-    fn mask_if_shown(&mut self, path: &Path, kind_of: &dyn Fn(&Path) -> Option<Kind>) {
-        let inside = strip_root(path);
-        let shown =
-            self.layout.shown.iter().any(|shown| {
-                inside.starts_with(Path::new(OsStr::from_bytes(shown.target.as_bytes())))
-            });
-        if let (true, Some(kind)) = (shown, kind_of(path)) {
-            let is_directory = matches!(kind, Kind::Directory { .. });
-            self.layout.masks.push((c_string(inside.as_os_str()), is_directory));
-        }
-    }
 }
 
 /// `path` without its leading slash and without anything that could climb.
@@ -266,27 +262,29 @@ mod tests {
             hide: ["/root", "/home", "/var", "/etc/secret", "/etc/absent"]
                 .map(str::to_owned)
                 .to_vec(),
-            keep: ["/var/lib/gems", "/var/lib/absent"].map(str::to_owned).to_vec(),
+            keep: ["/var/lib/gems", "/var/lib/absent", "/var/lib/store/kept", "/sw"]
+                .map(str::to_owned)
+                .to_vec(),
             devices: vec!["/dev/null".to_owned()],
             proc_mask: vec!["/proc/keys".to_owned(), "/proc/irq".to_owned()],
         }
     }
 
     fn host_entries() -> Vec<(String, Kind)> {
-        let directory = |mounted| Kind::Directory { mounted };
         [
             ("bin", Kind::Symlink("usr/bin".into())),
-            ("data", directory(true)),
-            ("dev", directory(true)),
-            ("etc", directory(false)),
-            ("home", directory(false)),
+            ("data", Kind::Directory),
+            ("dev", Kind::Directory),
+            ("etc", Kind::Directory),
+            ("home", Kind::Directory),
+            ("initrd.img", Kind::Symlink("boot/initrd.img".into())),
             ("notes.txt", Kind::Other),
-            ("opt", directory(true)),
-            ("root", directory(false)),
-            ("srv-store", directory(false)),
-            ("tmp", directory(false)),
-            ("usr", directory(false)),
-            ("var", directory(false)),
+            ("opt", Kind::Directory),
+            ("root", Kind::Directory),
+            ("srv-store", Kind::Directory),
+            ("tmp", Kind::Directory),
+            ("usr", Kind::Directory),
+            ("var", Kind::Directory),
         ]
         .map(|(name, kind)| (name.to_owned(), kind))
         .to_vec()
@@ -294,14 +292,10 @@ mod tests {
 
     fn host_layout() -> RootLayout {
         let kind_of = |path: &Path| match path.to_str() {
-            Some("/etc/secret" | "/var/lib/gems" | "/usr/lib/store") => {
-                Some(Kind::Directory { mounted: false })
-            }
-            Some("/usr/token") => Some(Kind::Other),
+            Some("/var/lib/gems" | "/var/lib/store/kept" | "/sw") => Some(Kind::Directory),
             _ => None,
         };
-        let private =
-            ["/srv-store", "/usr/lib/store", "/usr/token", "/var/lib/gems-not"].map(PathBuf::from);
+        let private = ["/srv-store", "/var/lib/store", "/var/lib/gems-not"].map(PathBuf::from);
         layout(Path::new("/"), &host_entries(), &view(), &private, &kind_of)
     }
 
@@ -311,34 +305,25 @@ mod tests {
 
     #[test]
     fn the_host_root_shows_system_directories_and_what_is_kept() {
-        assert_eq!(targets(&host_layout().shown), ["etc", "opt", "usr", "var/lib/gems"]);
+        assert_eq!(targets(&host_layout().shown), ["etc", "opt", "usr", "var/lib/gems", "sw"]);
     }
 
     #[test]
-    fn volumes_homes_and_the_services_own_directories_are_not_there() {
+    fn whatever_is_not_the_systems_at_the_top_level_is_not_there() {
         let layout = host_layout();
         let made: Vec<&str> =
             layout.skeleton.iter().map(|entry| entry.path.to_str().unwrap()).collect();
-        for absent in ["data", "home", "root", "srv-store", "notes.txt", "sys"] {
+        for absent in ["data", "home", "initrd.img", "root", "srv-store", "notes.txt", "sys"] {
             assert!(!made.contains(&absent), "{absent} is shown");
         }
     }
 
     #[test]
-    fn sensitive_paths_below_shown_directories_are_covered_when_they_exist() {
+    fn kernel_files_are_covered_as_what_they_are() {
         let masks = host_layout().masks;
         let masks: Vec<(&str, bool)> =
-            masks.iter().map(|(path, dir)| (path.to_str().unwrap(), *dir)).collect();
-        assert_eq!(
-            masks,
-            [
-                ("etc/secret", true),
-                ("usr/lib/store", true),
-                ("usr/token", false),
-                ("proc/keys", false),
-                ("proc/irq", true)
-            ]
-        );
+            masks.iter().map(|mask| (mask.target.to_str().unwrap(), mask.directory)).collect();
+        assert_eq!(masks, [("proc/keys", false), ("proc/irq", true)]);
     }
 
     #[test]

@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use super::box_fs::BoxFs;
 use super::cgroup::{self, BoxGroup, CgroupTree};
+use super::covers::Covers;
 use super::host::{
     HardLimits, RootSource, SWEEP_WAIT, has_message_queues, init_filter, last_capability,
     layout_of, mountpoint, sweep_abandoned, user_namespaces_are_doubtful,
@@ -49,6 +50,7 @@ pub struct Sandbox {
     profile: Profile,
     init_filter: Filter,
     layout: RootLayout,
+    covers: Covers,
     state: StateDirectory,
     instance: Instance,
     cgroups: CgroupTree,
@@ -98,9 +100,11 @@ impl Sandbox {
         instance.record_cgroups(&cgroups.directories()).map_err(failed("state directory"))?;
         let mut private = config.private;
         private.push(state.path().to_owned());
+        let (layout, covers) =
+            layout_of(&config.root, &config.profile, &private).map_err(failed("read root"))?;
         let mut sandbox = Self {
-            layout: layout_of(&config.root, &config.profile, &private)
-                .map_err(failed("read root"))?,
+            layout,
+            covers,
             profile: config.profile,
             init_filter: init_filter()?,
             state,
@@ -303,10 +307,14 @@ impl Sandbox {
         task_files: i32,
         extra: &mut ExtraDescriptors,
     ) -> Result<ChildPlan, SetupFailure> {
+        let trees = self.trees(spec, fs, extra)?;
+        // A template is what it is without what is mounted in it: an overlay never looks there.
+        let binds = &trees[trees.len() - spec.binds.len()..];
         plan::build(&PlanInput {
             filter: &self.profile.filter,
             init_filter: &self.init_filter,
             root: &self.layout,
+            covered: &self.covers.of_a_run(binds)?,
             argv: &spec.argv,
             env: &spec.env,
             workdir: &c_string(spec.workdir.as_os_str()),
@@ -319,7 +327,7 @@ impl Sandbox {
             task_files,
             mountpoint: &self.mountpoint,
             last_capability: self.last_capability,
-            trees: &self.trees(spec, fs, extra)?,
+            trees: &trees,
             tmpfs: &planned_tmpfs(spec, fs)?,
             overlay: matches!(spec.workspace, WorkspaceFill::Overlay { .. }),
         })

@@ -3,6 +3,7 @@
 // The whole crate is a test; clippy knows it only where it is told.
 #![cfg(test)]
 
+mod covered;
 mod crash;
 mod descriptors;
 mod endings;

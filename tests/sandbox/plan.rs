@@ -6,14 +6,12 @@ use std::path::Path;
 use cofferdam::sandbox::landlock::Landlock;
 use cofferdam::sandbox::plan::{ChildPlan, PlanInput, PlannedTmpfs, build};
 use cofferdam::sandbox::profile::Profile;
-use cofferdam::sandbox::rootfs::{self, Kind, RootLayout};
+use cofferdam::sandbox::rootfs::{self, Covered, Kind, RootLayout};
 use cofferdam::spec::Limits;
 
 fn layout(profile: &Profile) -> RootLayout {
-    let directory = || Kind::Directory { mounted: false };
-    let entries = [("etc".to_owned(), directory()), ("usr".to_owned(), directory())];
-    let kind_of = |path: &Path| (path == Path::new("/etc/ssh")).then(directory);
-    rootfs::layout(Path::new("/"), &entries, &profile.root, &[], &kind_of)
+    let entries = ["etc", "usr"].map(|name| (name.to_owned(), Kind::Directory));
+    rootfs::layout(Path::new("/"), &entries, &profile.root, &[], &|_| None)
 }
 
 fn plan(user_namespace: bool) -> ChildPlan {
@@ -27,6 +25,7 @@ fn plan_where(user_namespace: bool, landlock: bool) -> ChildPlan {
         filter: &profile.filter,
         init_filter: &Profile::builtin("init").unwrap().filter,
         root: &root,
+        covered: &[Covered { target: c"etc/ssh".to_owned(), directory: true }],
         argv: &[c"make".to_owned(), c"test".to_owned()],
         env: &[c"PATH=/usr/bin:/bin".to_owned()],
         workdir: c"/workspace",

@@ -3,13 +3,14 @@
 use serde::Deserialize;
 
 use crate::base::rel_path::RelPath;
+use crate::sandbox::rootfs::is_in_system;
 
 /// What a box sees of the host's root file system; absolute paths, each once.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RootView {
     /// Never shown.
     pub hide: Vec<String>,
-    /// Shown although below a hidden path.
+    /// Shown although below a hidden path or not in a directory of the system.
     pub keep: Vec<String>,
     /// The device files of the box's own `/dev`.
     pub devices: Vec<String>,
@@ -45,7 +46,7 @@ pub enum PathFault {
     #[error("is not below {0}")]
     NotBelow(&'static str),
     /// It would be shown anyway.
-    #[error("is not below a hidden path")]
+    #[error("is neither below a hidden path nor outside the system's directories")]
     NotHidden,
 }
 
@@ -81,7 +82,7 @@ impl RootSection {
         let hide = paths("hide", self.hide, |_| None)?;
         let keep = paths("keep", self.keep, |path| {
             let hidden = hide.iter().any(|hidden| is_below(path, hidden));
-            (!hidden).then_some(PathFault::NotHidden)
+            (!hidden && is_in_system(path.as_ref())).then_some(PathFault::NotHidden)
         })?;
         let below = |parent| {
             move |path: &str| (!is_below(path, parent)).then_some(PathFault::NotBelow(parent))
