@@ -150,6 +150,14 @@ const REFUSED: &[(&str, [u64; 3], Errno)] = &[
     ("open", [0, 0o101, 0o4755], Errno::EPERM),
     ("open", [0, 0o2020_0002, 0o2755], Errno::EPERM),
     ("openat2", [0, 0, 0], Errno::ENOSYS),
+    // Device nodes, those that need no privilege too.
+    ("mknod", [0, 0o2_0600, 0], Errno::EPERM),
+    ("mknod", [0, 0xffff_ffff_0000_6180, 0], Errno::EPERM),
+    ("mknodat", [0, 0, 0o2_0600], Errno::EPERM),
+    ("mknodat", [0, 0, 0o6_0600], Errno::EPERM),
+    // The host's reserved huge pages.
+    ("memfd_create", [0, 0x5, 0], Errno::EINVAL),
+    ("shmget", [0, 0, 0o5600], Errno::EPERM),
 ];
 
 /// What has to work beside [`TRACED`]: the call and its first three arguments.
@@ -188,6 +196,8 @@ const NEEDED: &[(&str, [u64; 3])] = &[
     ("sendfile", [0; 3]), ("accept4", [0; 3]), ("listen", [0; 3]), ("getxattr", [0; 3]),
     ("shmget", [0; 3]), ("semop", [0; 3]), ("mq_open", [0; 3]), ("setitimer", [0; 3]),
     ("sched_setaffinity", [0; 3]), ("fsync", [0; 3]), ("mknodat", [0; 3]), ("pkey_mprotect", [0; 3]),
+    ("mknod", [0, 0o1_0600, 0]), ("mknodat", [0, 0, 0o14_0600]), ("memfd_create", [0, 3, 0]),
+    ("shmget", [0, 0, 0o1600]),
 ];
 
 fn shipped(name: &str, arch: Arch) -> Profile {
@@ -200,13 +210,32 @@ fn shipped(name: &str, arch: Arch) -> Profile {
 /// What `filter` does with the call, if `arch` has it.
 fn answer(filter: &Filter, arch: Arch, call: &str, args: [u64; 3]) -> Option<Action> {
     let [first, second, third] = args;
-    let data = SeccompData {
-        number: arch.number(call)?,
-        arch: arch.audit(),
-        instruction_pointer: 0,
-        args: [first, second, third, 0, 0, 0],
-    };
+    answer_to_six(filter, arch, call, [first, second, third, 0, 0, 0])
+}
+
+fn answer_to_six(filter: &Filter, arch: Arch, call: &str, args: [u64; 6]) -> Option<Action> {
+    let (number, arch) = (arch.number(call)?, arch.audit());
+    let data = SeccompData { number, arch, instruction_pointer: 0, args };
     Some(decide(filter, &data).unwrap())
+}
+
+#[test]
+fn flags_behind_the_third_argument_are_looked_at_too() {
+    for (call, at, refused, allowed, errno) in
+        [("renameat2", 4, 0x4, 0x3, Errno::EINVAL), ("mmap", 3, 0x4_0022, 0x22, Errno::EPERM)]
+    {
+        let programs = ["default", "strict-native"];
+        for (name, arch) in programs.iter().flat_map(|name| Arch::ALL.map(|arch| (name, arch))) {
+            let filter = shipped(name, arch).filter;
+            let with = |flags| {
+                let mut args = [0; 6];
+                args[at] = flags;
+                answer_to_six(&filter, arch, call, args)
+            };
+            assert_eq!(with(refused), Some(Action::Errno(errno)), "{name} {arch:?} {call}");
+            assert_eq!(with(allowed), Some(Action::Allow), "{name} {arch:?} {call}");
+        }
+    }
 }
 
 #[test]
