@@ -11,6 +11,7 @@ mod cgroup;
 mod child;
 mod classify;
 mod clone;
+mod disposal;
 mod encode;
 mod handshake;
 mod host;
