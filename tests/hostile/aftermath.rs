@@ -35,6 +35,7 @@ struct Holdings {
 /// The host's state before an attack.
 #[derive(Debug, Clone)]
 pub struct HostState {
+    service: i32,
     before: Holdings,
 }
 
@@ -50,7 +51,7 @@ impl HostState {
                 (last, since) = (now, Instant::now());
             }
         }
-        Self { before: last }
+        Self { service: service.pid(), before: last }
     }
 
     /// Panics with the difference if the host does not come back to this state.
@@ -64,14 +65,15 @@ impl HostState {
         }
         assert!(
             !self.before.lacks_something_of(&now),
-            "left on the host: {now:?}\nbefore: {:?}",
-            self.before
+            "left on the host: {now:?}\nbefore: {:?}\ntenants: {:?}",
+            self.before,
+            now.tenants.iter().map(|pid| command_line(*pid)).collect::<Vec<_>>()
         );
     }
 
     /// Kills tenants that were not there before.
     pub fn kill_what_is_new(&self) {
-        for pid in tenants().difference(&self.before.tenants) {
+        for pid in tenants(self.service).difference(&self.before.tenants) {
             // It may have ended by itself.
             let _ = kill(Pid::from_raw(*pid), Signal::SIGKILL);
         }
@@ -81,7 +83,7 @@ impl HostState {
 impl Holdings {
     fn of(service: &Service) -> Self {
         Self {
-            tenants: tenants(),
+            tenants: tenants(service.pid()),
             cgroups: Footprint::of(service.pid()).cgroups().into_iter().collect(),
             mounts_of_service: mounts(service.pid()),
             mounts_of_host: mounts(1),
@@ -91,8 +93,8 @@ impl Holdings {
         }
     }
 
-    /// Whether `now` holds more than this. Tenants and files of other servers
-    /// on the host may go meanwhile, and theirs are not told apart.
+    /// Whether `now` holds more than this. Files of other servers on the
+    /// host may go meanwhile, and theirs are not told apart.
     fn lacks_something_of(&self, now: &Self) -> bool {
         !now.tenants.is_subset(&self.tenants)
             || !now.cgroups.is_subset(&self.cgroups)
@@ -108,15 +110,40 @@ fn is_tenant(uid: u32) -> bool {
     HOST_UIDS.contains(&uid) || uid == UNMAPPED_UID
 }
 
-/// Every process on the host with a tenant's uid: one that got away has no
-/// other parent than the host's own init.
-fn tenants() -> BTreeSet<i32> {
+/// Every process with a tenant's uid that is no other server's: one that got
+/// away has no other parents than ours, or the host's own init.
+fn tenants(service: i32) -> BTreeSet<i32> {
+    let ours: Vec<i32> = ancestors(std::process::id().cast_signed()).collect();
     let entries = fs::read_dir("/proc").unwrap().flatten();
     let pids = entries.filter_map(|entry| {
         let pid = entry.file_name().to_str()?.parse().ok()?;
-        is_tenant(entry.metadata().ok()?.uid()).then_some(pid)
+        let is_ours = || ancestors(pid).all(|above| is_no_server(above, service, &ours));
+        (is_tenant(entry.metadata().ok()?.uid()) && is_ours()).then_some(pid)
     });
     pids.collect()
+}
+
+fn command_line(pid: i32) -> String {
+    let words = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    format!("{pid}: {}", String::from_utf8_lossy(&words).replace('\0', " "))
+}
+
+/// Whether the process is nobody who could have started a box but `service`.
+fn is_no_server(pid: i32, service: i32, ours: &[i32]) -> bool {
+    let Ok(process) = fs::metadata(format!("/proc/{pid}")) else { return true };
+    let program = fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
+    // A box's init runs from memory.
+    let is_init = program.to_string_lossy().starts_with("/memfd:");
+    pid == service || ours.contains(&pid) || is_tenant(process.uid()) || is_init
+}
+
+/// The process and those above it.
+fn ancestors(pid: i32) -> impl Iterator<Item = i32> {
+    std::iter::successors(Some(pid), |pid| {
+        let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+        let parent = status.lines().find_map(|line| line.strip_prefix("PPid:"))?;
+        parent.trim().parse().ok().filter(|parent| *parent > 1)
+    })
 }
 
 /// Network namespaces that the server holds by a descriptor.

@@ -16,8 +16,10 @@
 )]
 
 mod aftermath;
+mod exec;
 mod observe;
 mod probe;
+mod punctual;
 mod rows;
 mod scorecard;
 #[path = "../server/mod.rs"]

@@ -24,11 +24,52 @@ pub fn observed(answer: &Answer) -> Value {
 #[track_caller]
 pub fn pairs(observed: &Value) -> Vec<(String, String)> {
     assert_eq!(observed["code"], 0, "{observed}");
-    let lines = observed["out"].as_str().unwrap().lines();
-    let pairs: Vec<_> = lines
+    lines(observed["out"].as_str().unwrap())
+}
+
+/// As [`pairs`], of what was said.
+#[track_caller]
+pub fn lines(said: &str) -> Vec<(String, String)> {
+    let pairs: Vec<_> = said
+        .lines()
         .map(|line| line.split_once(' ').unwrap_or_else(|| panic!("no pair: {line:?}")))
         .map(|(name, answer)| (name.to_owned(), answer.to_owned()))
         .collect();
-    assert!(!pairs.is_empty(), "the probe said nothing: {observed}");
+    assert!(!pairs.is_empty(), "the probe said nothing");
     pairs
+}
+
+/// Holds every attempt to its answer and to having been made; `|` stands between answers that are
+/// all right. Attempts nobody expects are a mistake too.
+#[track_caller]
+pub fn assert_answers(pairs: &[(String, String)], expected: &[(&str, &str)]) {
+    for (name, answers) in expected {
+        let found = answer_of(pairs, name);
+        assert!(answers.split('|').any(|answer| answer == found), "{name}: {found}");
+    }
+    for (name, answer) in pairs {
+        assert!(expected.iter().any(|(known, _)| known == name), "{name}: {answer}");
+    }
+}
+
+/// What became of the attempt `name`.
+#[track_caller]
+pub fn answer_of<'pairs>(pairs: &'pairs [(String, String)], name: &str) -> &'pairs str {
+    let found = pairs.iter().find(|(key, _)| key == name);
+    found.map_or_else(|| panic!("{name} was not tried: {pairs:?}"), |(_, answer)| answer)
+}
+
+/// The number that the attempt `name` told.
+#[track_caller]
+pub fn number_of(pairs: &[(String, String)], name: &str) -> u64 {
+    let answer = answer_of(pairs, name);
+    answer.parse().unwrap_or_else(|_| panic!("{name}: {answer}"))
+}
+
+/// Holds an answer to the outcome `word`, where the service tells one.
+#[track_caller]
+pub fn outcome_is(answer: &Answer, word: &str) {
+    if let Some(outcome) = answer.header("x-run-outcome") {
+        assert_eq!(outcome, word, "{answer:?}");
+    }
 }

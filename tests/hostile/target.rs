@@ -45,7 +45,7 @@ pub struct Own {
 /// A secret on the host: a file that only root may read, and a variable of the server.
 #[derive(Debug)]
 pub struct Sentinel {
-    directory: TempDir,
+    pub directory: TempDir,
     token: String,
 }
 
@@ -85,7 +85,12 @@ impl Target {
     /// Runs a probe to its end, whatever that is.
     #[track_caller]
     pub fn run(&self, probe: &Probe) -> Answer {
-        self.ask(post("", probe.body(&self.slug).to_string()))
+        self.ask(self.request(probe))
+    }
+
+    /// The request that runs a probe.
+    pub fn request(&self, probe: &Probe) -> Vec<u8> {
+        post("", probe.body(&self.slug).to_string())
     }
 
     /// Runs a probe that ends well and tells what it saw.
@@ -96,8 +101,8 @@ impl Target {
 
     /// A run that goes on while the row does something else.
     pub fn begin(&self, probe: &Probe) -> Live {
-        let (address, body) = (self.address, probe.body(&self.slug).to_string());
-        let thread = thread::spawn(move || Client::connect(address).ask(post("", body)));
+        let (address, request) = (self.address, self.request(probe));
+        let thread = thread::spawn(move || Client::connect(address).ask(request));
         thread::sleep(BEGUN_AFTER);
         Live(thread)
     }
@@ -166,6 +171,11 @@ impl Own {
     /// Another service like this one, to be changed before it starts.
     pub fn another(&self) -> Setup {
         setup(&self.sentinel, self.wall.as_deref())
+    }
+
+    /// The wall it was started without.
+    pub fn wall(&self) -> Option<&str> {
+        self.wall.as_deref()
     }
 
     /// Ends it together with what it may have lost hold of.
