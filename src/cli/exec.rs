@@ -12,12 +12,14 @@ use std::path::{self, Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
+use nix::fcntl::OFlag;
 
 use super::attended::Attended;
 use super::boxes::{PROFILE, ROOTFS_VARIABLE, root_source};
 use super::failure::{Failure, error_words};
 use super::figures;
 use super::report::Report;
+use super::writable_binds::WritableBinds;
 use crate::base::cpus::parse_cpus_milli;
 use crate::executor::{Job, Sandboxed};
 use crate::sandbox::profile::Profile;
@@ -140,10 +142,11 @@ impl Exec {
         let root = root_source(rootfs.as_deref()).map_err(Failure::Usage)?;
         let program = self.command.first().cloned().unwrap_or_default();
         let report = self.report.clone();
-        let spec = self.spec()?;
+        let shared = WritableBinds::of(&self.bind);
+        let spec = self.spec(&shared)?;
         // Opened before the run, which should not be in vain; and last, so that
         // no mistake elsewhere costs an older report.
-        let report_file = report.as_deref().map(create_report).transpose()?;
+        let report_file = report.as_deref().map(|path| create_report(path, &shared)).transpose()?;
         let attended = Attended::begin()?;
         let (result, broken) = attended.pass_through(|sink| {
             run_in_box(profile, root, spec, &attended, sink)
@@ -156,7 +159,7 @@ impl Exec {
         attended.exit_code(result.map(|report| report.outcome), broken)
     }
 
-    fn spec(self) -> Result<RunSpec, Failure> {
+    fn spec(self, shared: &WritableBinds) -> Result<RunSpec, Failure> {
         if self.bind.len() > BINDS_MAX {
             return Err(Failure::option(
                 "--bind",
@@ -174,7 +177,11 @@ impl Exec {
             stdin: stdin().map_err(|error| SetupFailure::from_io("stdin", &error))?,
             limits: self.limits.over(Limits::default()),
             workspace: WorkspaceFill::Own,
-            binds: self.bind.into_iter().map(existing).collect::<Result<_, _>>()?,
+            binds: self
+                .bind
+                .into_iter()
+                .map(|bind| existing(bind, shared))
+                .collect::<Result<_, _>>()?,
             tmpfs: self.tmpfs,
         })
     }
@@ -214,20 +221,30 @@ fn stdin() -> io::Result<StdinSource> {
 }
 
 /// `bind` with its source found and made absolute.
-fn existing(bind: Bind) -> Result<Bind, Failure> {
+fn existing(bind: Bind, shared: &WritableBinds) -> Result<Bind, Failure> {
     let fault = |error: io::Error| {
         Failure::option("--bind", format!("{}: {}", bind.source.display(), error_words(&error)))
     };
+    shared.open_within(&bind.source, OFlag::O_PATH).map_err(fault)?;
     let source = path::absolute(&bind.source).map_err(fault)?;
     fs::metadata(&source).map_err(fault)?;
     Ok(Bind { source, ..bind })
 }
 
-fn create_report(path: &Path) -> Result<File, Failure> {
-    let file = OpenOptions::new().write(true).create(true).truncate(true).open(path);
-    file.map_err(|error| {
+/// Where tenants write, nothing is followed, nor waited for as a fifo without a reader is.
+fn create_report(path: &Path, shared: &WritableBinds) -> Result<File, Failure> {
+    let fault = |error: io::Error| {
         Failure::option("--report", format!("{}: {}", path.display(), error_words(&error)))
-    })
+    };
+    let flags = OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_NONBLOCK;
+    let within = shared.open_within(path, flags).map_err(fault)?;
+    let Some(file) = within.map(File::from) else {
+        let file = OpenOptions::new().write(true).create(true).truncate(true).open(path);
+        return file.map_err(fault);
+    };
+    // A fifo with a reader of the tenant's cannot be cut.
+    file.set_len(0).map_err(fault)?;
+    Ok(file)
 }
 
 fn write_report(mut file: File, report: &Report<'_>) -> io::Result<()> {

@@ -12,6 +12,7 @@ mod report;
 mod run;
 mod serve;
 mod signals;
+mod writable_binds;
 
 use std::ffi::OsString;
 use std::io::{self, Write};

@@ -77,6 +77,11 @@ impl BoxFs {
         Ok(bytes < NEARLY_NOTHING.0 || inodes < NEARLY_NOTHING.1)
     }
 
+    /// Bytes and inodes that are taken.
+    pub fn used(&self) -> io::Result<(u64, u64)> {
+        sys::used_space(&self.root)
+    }
+
     /// A link on the way leads where it will lead inside: the box's root is `/` already.
     fn make_unless_there(&self, path: &Path, make: &Make) -> Result<(), SetupFailure> {
         let (parent, name) = (path.parent().unwrap_or(path), path.file_name().unwrap_or_default());

@@ -12,6 +12,7 @@ mod child;
 mod classify;
 mod clone;
 mod covers;
+mod disposal;
 mod encode;
 mod handshake;
 #[cfg(any(test, fuzzing))]

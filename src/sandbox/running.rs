@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use super::box_fs::BoxFs;
 use super::cgroup::BoxGroup;
 use super::clone::Cloned;
+use super::disposal::dispose;
 use super::handshake::StatusPipe;
 use super::plan::ChildPlan;
 use super::pumping::Streams;
@@ -72,7 +73,9 @@ impl Running {
         let dead_at = Instant::now();
         let rusage = process.reap().unwrap_or_default();
         let disk_full = fs.as_ref().is_some_and(|fs| fs.is_full().unwrap_or(false));
-        drop(fs);
+        if let Some(fs) = fs {
+            dispose(fs);
+        }
         let remains = Remains {
             observed: observed.map_err(|error| SetupFailure::from_io("supervise", &error))?,
             group: group.as_ref().map(BoxGroup::usage).unwrap_or_default(),

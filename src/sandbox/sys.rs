@@ -126,6 +126,18 @@ pub fn signal_process(pidfd: BorrowedFd<'_>, signal: i32) -> io::Result<()> {
     })
 }
 
+/// Gives a thread of whatever policy and niceness the ordinary ones.
+pub fn schedule_ordinarily(thread: i32) -> io::Result<()> {
+    let who = libc::id_t::try_from(thread).map_err(io::Error::other)?;
+    let policy = libc::SCHED_OTHER;
+    let none = libc::sched_param { sched_priority: 0 };
+    // SAFETY: integers, and a live local that is only read.
+    let changed = unsafe { libc::sched_setscheduler(thread, policy, &raw const none) };
+    done(changed.into())?;
+    // SAFETY: integers only.
+    done(unsafe { libc::setpriority(libc::PRIO_PROCESS, who, 0) }.into())
+}
+
 /// What a reaped process used, its waited-for children counted in.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Rusage {
@@ -161,6 +173,13 @@ pub fn reap(pid: i32) -> io::Result<Rusage> {
 pub fn free_space(directory: impl AsFd) -> io::Result<(u64, u64)> {
     let stat = nix::sys::statvfs::fstatvfs(directory.as_fd())?;
     Ok((stat.blocks_available() * stat.fragment_size(), stat.files_free()))
+}
+
+/// Bytes and inodes taken on the file system of `directory`.
+pub fn used_space(directory: impl AsFd) -> io::Result<(u64, u64)> {
+    let stat = nix::sys::statvfs::fstatvfs(directory.as_fd())?;
+    let blocks = stat.blocks().saturating_sub(stat.blocks_free());
+    Ok((blocks * stat.fragment_size(), stat.files().saturating_sub(stat.files_free())))
 }
 
 fn duration(time: libc::timeval) -> Duration {

@@ -35,6 +35,7 @@ struct Holdings {
 /// The host's state before an attack.
 #[derive(Debug, Clone)]
 pub struct HostState {
+    service: i32,
     before: Holdings,
 }
 
@@ -50,7 +51,7 @@ impl HostState {
                 (last, since) = (now, Instant::now());
             }
         }
-        Self { before: last }
+        Self { service: service.pid(), before: last }
     }
 
     /// Panics with the difference if the host does not come back to this state.
@@ -64,14 +65,15 @@ impl HostState {
         }
         assert!(
             !self.before.lacks_something_of(&now),
-            "left on the host: {now:?}\nbefore: {:?}",
-            self.before
+            "left on the host: {now:?}\nbefore: {:?}\ntenants: {:?}",
+            self.before,
+            now.tenants.iter().map(|pid| command_line(*pid)).collect::<Vec<_>>()
         );
     }
 
     /// Kills tenants that were not there before.
-    pub fn kill_what_is_new(&self, service: i32) {
-        for pid in tenants(service).difference(&self.before.tenants) {
+    pub fn kill_what_is_new(&self) {
+        for pid in tenants(self.service).difference(&self.before.tenants) {
             // It may have ended by itself.
             let _ = kill(Pid::from_raw(*pid), Signal::SIGKILL);
         }
@@ -137,6 +139,11 @@ fn uid(pid: i32) -> Option<u32> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let ids = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
     ids.split_whitespace().next()?.parse().ok()
+}
+
+fn command_line(pid: i32) -> String {
+    let words = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    format!("{pid}: {}", String::from_utf8_lossy(&words).replace('\0', " "))
 }
 
 /// Network namespaces that the server holds by a descriptor.

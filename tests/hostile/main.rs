@@ -16,9 +16,11 @@
 )]
 
 mod aftermath;
+mod exec;
 mod marker;
 mod observe;
 mod probe;
+mod punctual;
 mod rows;
 mod scorecard;
 #[path = "../server/mod.rs"]

@@ -24,18 +24,19 @@ pub fn observed(answer: &Answer) -> Value {
 #[track_caller]
 pub fn pairs(observed: &Value) -> Vec<(String, String)> {
     assert_eq!(observed["code"], 0, "{observed}");
-    pairs_in(observed["out"].as_str().unwrap())
+    lines(observed["out"].as_str().unwrap())
 }
 
 /// The same of a program that took the harness's place.
 #[track_caller]
 pub fn pairs_of(answer: &Answer) -> Vec<(String, String)> {
-    pairs_in(&answer.finished().stdout)
+    lines(&answer.finished().stdout)
 }
 
+/// As [`pairs`], of what was said.
 #[track_caller]
-fn pairs_in(text: &str) -> Vec<(String, String)> {
-    let pairs: Vec<_> = text
+pub fn lines(said: &str) -> Vec<(String, String)> {
+    let pairs: Vec<_> = said
         .lines()
         .map(|line| line.split_once(' ').unwrap_or_else(|| panic!("no pair: {line:?}")))
         .map(|(name, answer)| (name.to_owned(), answer.to_owned()))
@@ -44,21 +45,37 @@ fn pairs_in(text: &str) -> Vec<(String, String)> {
     pairs
 }
 
-/// Every name was answered, with one of its answers (divided by `|`), and nothing else was said.
+/// Holds every attempt to its answer and to having been made; `|` stands between answers that are
+/// all right. Attempts nobody expects are a mistake too.
 #[track_caller]
 pub fn assert_answers(pairs: &[(String, String)], expected: &[(&str, &str)]) {
     for (name, answers) in expected {
-        let found = pairs.iter().find(|(key, _)| key == name);
-        let Some((_, answer)) = found else { panic!("{name} was not tried: {pairs:?}") };
-        assert!(answers.split('|').any(|wanted| wanted == answer), "{name}: {answer}");
+        let found = answer_of(pairs, name);
+        assert!(answers.split('|').any(|answer| answer == found), "{name}: {found}");
     }
-    assert_eq!(pairs.len(), expected.len(), "{pairs:?}");
+    for (name, answer) in pairs {
+        assert!(expected.iter().any(|(known, _)| known == name), "{name}: {answer}");
+    }
 }
 
-/// The number that was answered to `name`.
+/// What became of the attempt `name`.
 #[track_caller]
-pub fn number(pairs: &[(String, String)], name: &str) -> u64 {
+pub fn answer_of<'pairs>(pairs: &'pairs [(String, String)], name: &str) -> &'pairs str {
     let found = pairs.iter().find(|(key, _)| key == name);
-    let Some((_, answer)) = found else { panic!("{name} was not told: {pairs:?}") };
-    answer.parse().unwrap_or_else(|error| panic!("{name} {answer}: {error}"))
+    found.map_or_else(|| panic!("{name} was not tried: {pairs:?}"), |(_, answer)| answer)
+}
+
+/// The number that the attempt `name` told.
+#[track_caller]
+pub fn number_of(pairs: &[(String, String)], name: &str) -> u64 {
+    let answer = answer_of(pairs, name);
+    answer.parse().unwrap_or_else(|_| panic!("{name}: {answer}"))
+}
+
+/// Holds an answer to the outcome `word`, where the service tells one.
+#[track_caller]
+pub fn outcome_is(answer: &Answer, word: &str) {
+    if let Some(outcome) = answer.header("x-run-outcome") {
+        assert_eq!(outcome, word, "{answer:?}");
+    }
 }

@@ -4,7 +4,7 @@
 //! module defines `probe(*args)`, called when the harness calls `solution`, and what it returns
 //! comes back between two marks. A native program is compiled here, static, and carried inside.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -46,7 +46,7 @@ impl Probe {
     /// The program `tests/probes/<name>.c`; it comes back as `{"code", "out", "err"}`.
     pub fn c(name: &str) -> Self {
         let mut probe = Self::python("run_program");
-        probe.native = Some(compiled(name));
+        probe.native = Some(native(name));
         probe.args = json!(["/tmp/probe"]);
         probe
     }
@@ -58,8 +58,8 @@ impl Probe {
     }
 
     /// A module with the program `tests/probes/<native>.c` at `/tmp/probe`.
-    pub fn python_with_native(name: &str, native: &str) -> Self {
-        Self { native: Some(compiled(native)), ..Self::python(name) }
+    pub fn python_with_native(name: &str, program: &str) -> Self {
+        Self { native: Some(native(program)), ..Self::python(name) }
     }
 
     /// One more argument.
@@ -107,30 +107,48 @@ fn read(file: &str) -> String {
     fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// Compiles `tests/probes/<name>.c`, once a process.
-fn compiled(name: &str) -> PathBuf {
-    static DONE: Mutex<Option<HashMap<String, PathBuf>>> = Mutex::new(None);
-    let mut done = DONE.lock().unwrap_or_else(PoisonError::into_inner);
-    let done = done.get_or_insert_default();
-    if let Some(program) = done.get(name) {
-        return program.clone();
-    }
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("probes");
-    fs::create_dir_all(&folder).unwrap();
-    let program = folder.join(name);
-    let source = directory().join(format!("{name}.c"));
-    // Static: the service's root file system need not have our C library.
-    let flags = ["-static", "-s", "-O1", "-pthread", "-Wall", "-Wextra", "-Werror", "-o"];
-    let status = Command::new("cc").args(flags).arg(&program).arg(&source).status().unwrap();
-    assert!(status.success(), "{} does not compile", source.display());
-    done.insert(name.to_owned(), program.clone());
-    program
+/// The program of `tests/probes/<name>.c`, compiled once a process.
+pub fn native(name: &str) -> PathBuf {
+    static DONE: Once<PathBuf> = Once::new();
+    DONE.get(name, || {
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("probes");
+        fs::create_dir_all(&folder).unwrap();
+        let program = folder.join(name);
+        let source = directory().join(format!("{name}.c"));
+        // Static: the service's root file system need not have our C library.
+        let flags = ["-static", "-s", "-O1", "-pthread", "-Wall", "-Wextra", "-Werror", "-o"];
+        let status = Command::new("cc").args(flags).arg(&program).arg(&source).status().unwrap();
+        assert!(status.success(), "{} does not compile", source.display());
+        program
+    })
 }
 
 /// The program as text: compressed, since a request may have a mebibyte.
 fn packed(program: &Path) -> String {
-    let script = "gzip -9 -n -c \"$1\" | base64 -w0";
-    let output = Command::new("sh").args(["-c", script, "pack"]).arg(program).output().unwrap();
-    assert!(output.status.success(), "{output:?}");
-    String::from_utf8(output.stdout).unwrap()
+    static DONE: Once<String> = Once::new();
+    DONE.get(program.to_str().unwrap(), || {
+        let script = "gzip -9 -n -c \"$1\" | base64 -w0";
+        let output = Command::new("sh").args(["-c", script, "pack"]).arg(program).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    })
+}
+
+/// What is made once for each name.
+struct Once<T>(Mutex<BTreeMap<String, T>>);
+
+impl<T: Clone> Once<T> {
+    const fn new() -> Self {
+        Self(Mutex::new(BTreeMap::new()))
+    }
+
+    fn get(&self, name: &str, make: impl FnOnce() -> T) -> T {
+        let mut done = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(made) = done.get(name) {
+            return made.clone();
+        }
+        let made = make();
+        done.insert(name.to_owned(), made.clone());
+        made
+    }
 }

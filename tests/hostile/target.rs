@@ -45,7 +45,7 @@ pub struct Own {
 /// A secret on the host: a file that only root may read, and a variable of the server.
 #[derive(Debug)]
 pub struct Sentinel {
-    directory: TempDir,
+    pub directory: TempDir,
     token: String,
 }
 
@@ -90,7 +90,12 @@ impl Target {
     /// Runs a probe to its end, whatever that is.
     #[track_caller]
     pub fn run(&self, probe: &Probe) -> Answer {
-        self.ask(post("", probe.body(&self.slug).to_string()))
+        self.ask(self.request(probe))
+    }
+
+    /// The request that runs a probe.
+    pub fn request(&self, probe: &Probe) -> Vec<u8> {
+        post("", probe.body(&self.slug).to_string())
     }
 
     /// Runs a probe that ends well and tells what it saw.
@@ -101,8 +106,8 @@ impl Target {
 
     /// A run that goes on while the row does something else.
     pub fn begin(&self, probe: &Probe) -> Live {
-        let (address, body) = (self.address, probe.body(&self.slug).to_string());
-        let thread = thread::spawn(move || Client::connect(address).ask(post("", body)));
+        let (address, request) = (self.address, self.request(probe));
+        let thread = thread::spawn(move || Client::connect(address).ask(request));
         thread::sleep(BEGUN_AFTER);
         Live(thread)
     }
@@ -178,11 +183,15 @@ impl Own {
         setup(&self.sentinel, self.wall.as_deref())
     }
 
+    /// The wall it was started without.
+    pub fn wall(&self) -> Option<&str> {
+        self.wall.as_deref()
+    }
+
     /// Ends it together with what it may have lost hold of.
     fn end(mut self) {
-        let service = self.service.pid();
         self.service.kill();
-        self.before.kill_what_is_new(service);
+        self.before.kill_what_is_new();
     }
 }
 

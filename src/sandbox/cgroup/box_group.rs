@@ -12,7 +12,7 @@ use super::control::{CgroupVersion, Control};
 use super::directory::{CgroupError, Directory};
 use super::hierarchy::Hierarchy;
 use super::limit_files::{INIT_PROCESSES, all_cpus, is_needed, limit_files};
-use super::termination::kill_all;
+use super::termination::{hasten, kill_all};
 use super::usage::{self, GroupUsage};
 use super::waiting::{RETRY_INTERVAL, wait_for_line};
 use crate::base::deadline::Deadline;
@@ -126,7 +126,10 @@ impl BoxGroup {
     /// ends with it.
     pub fn kill(&self) -> Result<bool, CgroupError> {
         self.lift_cpu_share();
-        self.directory_for(Control::Kill).map_or(Ok(false), kill_all)
+        let Some(directory) = self.directory_for(Control::Kill) else { return Ok(false) };
+        let killed = kill_all(directory)?;
+        hasten(directory);
+        Ok(killed)
     }
 
     /// Dying takes CPU time too: a hundred processes that share a fiftieth of

@@ -154,6 +154,16 @@ impl Directory {
         Ok(text.lines().filter_map(|line| line.parse().ok()).filter(|id| *id > 0).collect())
     }
 
+    /// The threads of this group, seen in the same way.
+    pub(super) fn threads(&self) -> Result<Vec<i32>, CgroupError> {
+        let file = match self.version {
+            CgroupVersion::V1 => "tasks",
+            CgroupVersion::V2 => "cgroup.threads",
+        };
+        let text = self.read(file)?;
+        Ok(text.lines().filter_map(|line| line.parse().ok()).filter(|id| *id > 0).collect())
+    }
+
     pub(super) fn path(&self) -> &Path {
         &self.path
     }

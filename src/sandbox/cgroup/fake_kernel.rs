@@ -234,6 +234,7 @@ const V1_FILES: &[(&str, &str)] = &[
     ("tasks", ""),
     ("memory.limit_in_bytes", "-1\n"),
     ("memory.memsw.limit_in_bytes", "-1\n"),
+    ("memory.kmem.tcp.limit_in_bytes", "-1\n"),
     ("pids.max", "max\n"),
     ("cpu.cfs_period_us", "100000\n"),
     ("cpu.cfs_quota_us", "-1\n"),

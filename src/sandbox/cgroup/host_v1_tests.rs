@@ -5,18 +5,20 @@ use std::os::unix::process::ExitStatusExt;
 
 use super::control::{CgroupVersion, Control};
 use super::host_tests::{MIB, close, open_v1_only, soon, spawn_in, wait_for_output};
-use super::limit_files::V1_SWAP_FILE;
+use super::limit_files::{V1_SOCKETS_FILE, V1_SWAP_FILE};
 use super::sweep;
 use crate::spec::Limits;
 
 #[test]
-fn swap_is_bounded_where_version_1_can() {
+fn swap_and_sockets_are_bounded_where_version_1_can() {
     let tree = open_v1_only("swap");
     let limits = Limits { memory_bytes_max: 32 * MIB, ..Limits::default() };
     let made = tree.create("b", &limits).unwrap();
-    let memory = tree.directories().into_iter().find(|d| d.join(V1_SWAP_FILE).exists());
-    let text = fs::read_to_string(memory.unwrap().join("b").join(V1_SWAP_FILE)).unwrap();
-    assert_eq!(text.trim(), (32 * MIB).to_string());
+    for (file, bytes) in [(V1_SWAP_FILE, 32 * MIB), (V1_SOCKETS_FILE, 4 * MIB)] {
+        let memory = tree.directories().into_iter().find(|d| d.join(file).exists());
+        let text = fs::read_to_string(memory.unwrap().join("b").join(file)).unwrap();
+        assert_eq!(text.trim(), bytes.to_string(), "{file}");
+    }
     close(tree, made);
 }
 

@@ -18,7 +18,7 @@ pub(super) struct LimitFile {
     pub(super) file: &'static str,
     pub(super) text: String,
     /// Whether a kernel may lack the file: one built or booted without swap
-    /// accounting has none to bound swap with.
+    /// accounting has none to bound swap with. The tree says what that costs.
     pub(super) optional: bool,
 }
 
@@ -51,6 +51,7 @@ pub(super) fn limit_files(
         (Control::Memory, CgroupVersion::V1) => vec![
             LimitFile::required("memory.limit_in_bytes", memory.clone()),
             LimitFile::optional(V1_SWAP_FILE, memory),
+            LimitFile::optional(V1_SOCKETS_FILE, socket_bytes(limits).to_string()),
         ],
         (Control::Memory, CgroupVersion::V2) => vec![
             LimitFile::required("memory.max", memory),
@@ -88,6 +89,17 @@ pub(super) const V1_SWAP_FILE: &str = "memory.memsw.limit_in_bytes";
 /// The file that keeps a version 2 box out of swap.
 pub(super) const V2_SWAP_FILE: &str = "memory.swap.max";
 
+/// The file that bounds what the sockets of a version 1 box hold: they are on an account of their
+/// own there, and none without a bound.
+pub(super) const V1_SOCKETS_FILE: &str = "memory.kmem.tcp.limit_in_bytes";
+
+/// How much of a box's memory its sockets may hold beside it, as a divisor.
+const SOCKETS_SHARE: u64 = 8;
+
+fn socket_bytes(limits: &Limits) -> u64 {
+    limits.memory_bytes_max / SOCKETS_SHARE
+}
+
 fn processes(tenant_max: u64) -> String {
     match tenant_max.saturating_add(INIT_PROCESSES) {
         max if max > PROCESSES_MAX => "max".to_owned(),
@@ -111,13 +123,14 @@ mod tests {
     }
 
     #[test]
-    fn memory_bounds_exclude_swap() {
+    fn memory_bounds_exclude_swap_and_cover_sockets() {
         let limits = Limits { memory_bytes_max: 65_536, ..Limits::default() };
         assert_eq!(
             written(CgroupVersion::V1, Control::Memory, &limits),
             [
                 ("memory.limit_in_bytes", "65536".into()),
-                ("memory.memsw.limit_in_bytes", "65536".into())
+                ("memory.memsw.limit_in_bytes", "65536".into()),
+                ("memory.kmem.tcp.limit_in_bytes", "8192".into())
             ]
         );
         assert_eq!(

@@ -44,6 +44,7 @@ fn a_shared_hierarchy_gets_one_directory_and_every_limit_its_writes() {
             "mkdir v1/memory/cofferdam-t/b1",
             "v1/memory/cofferdam-t/b1/memory.limit_in_bytes=67108864",
             "v1/memory/cofferdam-t/b1/memory.memsw.limit_in_bytes=67108864",
+            "v1/memory/cofferdam-t/b1/memory.kmem.tcp.limit_in_bytes=8388608",
             "mkdir v1/cpu,cpuacct/cofferdam-t/b1",
             "v1/cpu,cpuacct/cofferdam-t/b1/cpu.cfs_period_us=100000",
             "v1/cpu,cpuacct/cofferdam-t/b1/cpu.cfs_quota_us=50000",
@@ -70,12 +71,14 @@ fn what_is_missing_is_said_and_a_kill_does_not_pretend() {
 }
 
 #[test]
-fn a_kernel_without_swap_accounting_bounds_memory_and_says_what_it_lacks() {
-    let kernel = FakeKernel::new("");
-    kernel.without("memory.memsw.limit_in_bytes");
-    let tree = open(&kernel);
-    assert_eq!(tree.support().memory.by, Some(CgroupVersion::V1));
-    let reason = tree.support().memory.reason.clone().unwrap();
-    assert!(reason.contains("memory.memsw.limit_in_bytes"), "{reason}");
-    tree.create("b1", &Limits::default()).unwrap();
+fn a_kernel_that_cannot_count_it_all_bounds_memory_and_says_what_it_lacks() {
+    for missing in ["memory.memsw.limit_in_bytes", "memory.kmem.tcp.limit_in_bytes"] {
+        let kernel = FakeKernel::new("");
+        kernel.without(missing);
+        let tree = open(&kernel);
+        assert_eq!(tree.support().memory.by, Some(CgroupVersion::V1));
+        let reason = tree.support().memory.reason.clone().unwrap();
+        assert!(reason.contains(missing), "{reason}");
+        tree.create("b1", &Limits::default()).unwrap();
+    }
 }

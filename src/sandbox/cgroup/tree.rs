@@ -13,7 +13,7 @@ use super::delegation::SUPERVISOR;
 use super::directory::{Calls, CgroupError, Kernel};
 use super::hierarchy::Hierarchy;
 use super::layout::Layout;
-use super::limit_files::{V1_SWAP_FILE, V2_SWAP_FILE};
+use super::limit_files::{V1_SOCKETS_FILE, V1_SWAP_FILE, V2_SWAP_FILE};
 use crate::base::deadline::Deadline;
 use crate::sandbox::weakened::{self, Wall};
 use crate::spec::{Limits, SetupFailure};
@@ -88,22 +88,29 @@ impl CgroupTree {
         let mut hierarchies: Vec<Hierarchy> = unified.into_iter().chain(v1).collect();
         hierarchies.sort_by_key(|hierarchy| !hierarchy.gives(Control::Kill));
         let mut tree = Self { hierarchies, support };
-        tree.note_unbounded_swap(swap_is_on);
+        tree.note_unbounded_memory(swap_is_on);
         Ok(tree)
     }
 
-    /// Says so where memory is bounded but may go to swap unbounded.
-    fn note_unbounded_swap(&mut self, swap_is_on: bool) {
+    /// Says so where memory is bounded but may go to swap, or to sockets, unbounded.
+    fn note_unbounded_memory(&mut self, swap_is_on: bool) {
         let Some(memory) = self.hierarchies.iter().find(|h| h.gives(Control::Memory)) else {
             return;
         };
-        let file = match memory.version() {
-            CgroupVersion::V1 => V1_SWAP_FILE,
-            CgroupVersion::V2 => V2_SWAP_FILE,
+        let (swap_file, sockets_file) = match memory.version() {
+            CgroupVersion::V1 => (V1_SWAP_FILE, Some(V1_SOCKETS_FILE)),
+            // Sockets are on the one account there is.
+            CgroupVersion::V2 => (V2_SWAP_FILE, None),
         };
-        if swap_is_on && !memory.top().has(file) {
-            let reason = format!("swap is on and not bounded: there is no {file}");
-            self.support.memory.reason = Some(reason);
+        let mut reasons = Vec::new();
+        if swap_is_on && !memory.top().has(swap_file) {
+            reasons.push(format!("swap is on and not bounded: there is no {swap_file}"));
+        }
+        if let Some(file) = sockets_file.filter(|file| !memory.top().has(file)) {
+            reasons.push(format!("sockets are not bounded: there is no {file}"));
+        }
+        if !reasons.is_empty() {
+            self.support.memory.reason = Some(reasons.join("; "));
         }
     }
 

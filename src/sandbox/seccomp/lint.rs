@@ -12,7 +12,7 @@ use super::syscalls;
 /// is passed by setting a bit the kernel ignores; a 32-bit compare of a `long` does not see half
 /// of it. An argument that is not here has no width that anybody looked up.
 #[rustfmt::skip]
-const WIDTHS: [(&str, &[u8], Width); 22] = [
+const WIDTHS: [(&str, &[u8], Width); 25] = [
     ("chmod", &[1], Width::Bits32),
     ("clone", &[0], Width::Bits64),
     ("close", &[0], Width::Bits32),
@@ -23,6 +23,7 @@ const WIDTHS: [(&str, &[u8], Width); 22] = [
     ("fcntl", &[1], Width::Bits32),
     ("getsockopt", &[1, 2], Width::Bits32),
     ("ioctl", &[1], Width::Bits32),
+    ("memfd_create", &[1], Width::Bits32),
     ("mknod", &[1], Width::Bits32),
     ("mknodat", &[2], Width::Bits32),
     ("mmap", &[2, 3], Width::Bits64),
@@ -31,8 +32,10 @@ const WIDTHS: [(&str, &[u8], Width); 22] = [
     ("openat", &[2, 3], Width::Bits32),
     ("personality", &[0], Width::Bits32),
     ("prctl", &[0], Width::Bits32),
+    ("renameat2", &[4], Width::Bits32),
     ("seccomp", &[0, 1], Width::Bits32),
     ("setsockopt", &[1, 2], Width::Bits32),
+    ("shmget", &[2], Width::Bits32),
     ("socket", &[0, 1, 2], Width::Bits32),
     ("socketpair", &[0, 1, 2], Width::Bits32),
 ];

@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::timed_out;
 use crate::Unexercised;
 use crate::marker::Marker;
-use crate::observe::{number, observed, pairs, pairs_of};
+use crate::observe::{number_of, observed, pairs, pairs_of};
 use crate::probe::Probe;
 use crate::rows::at_once;
 use crate::server::client::{Answer, request};
@@ -35,7 +35,7 @@ pub fn forks(target: &Target) -> Result<(), Unexercised> {
     }
     let answer = bomb.answer();
     let told = pairs_of(&answer);
-    assert_bounded("C", number(&told, "forked"), &told[1].1);
+    assert_bounded("C", number_of(&told, "forked"), &told[1].1);
 
     let python = target.observe(&Probe::python("fork_bomb").arg(0));
     assert_eq!(python["refused"].as_array().unwrap().len(), 1, "{python}");
@@ -44,7 +44,7 @@ pub fn forks(target: &Target) -> Result<(), Unexercised> {
 
     let shell = pairs(&target.observe(&Probe::sh("fork_bomb")));
     // Those the shell ends for want of a child make room for others.
-    assert!((BOMB_MIN..2 * PROCESSES_MAX).contains(&number(&shell, "forked")), "{shell:?}");
+    assert!((BOMB_MIN..2 * PROCESSES_MAX).contains(&number_of(&shell, "forked")), "{shell:?}");
     assert!(shell[1].1.contains("fork"), "{shell:?}");
     both_hold_many(target);
     Ok(())
@@ -74,7 +74,7 @@ pub fn sessions(target: &Target) -> Result<(), Unexercised> {
         |way: &str, marker: &Marker| Probe::program("session_bomb").arg(way).arg(marker.word());
     let multiplied = |answer: &Answer| {
         let told = pairs_of(answer);
-        assert!(number(&told, "forks") >= BOMB_MIN, "{told:?}");
+        assert!(number_of(&told, "forks") >= BOMB_MIN, "{told:?}");
     };
     let (left, stayed) = (Marker::new(), Marker::new());
     let answer = target.run(&bomb("leave", &left));
@@ -94,7 +94,7 @@ pub fn threads(target: &Target) -> Result<(), Unexercised> {
         let answer = target.run(&Probe::program("thread_bomb").arg(way));
         assert_eq!(answer.finished().exit_code, Some(0), "{answer:?}");
         let told = pairs_of(&answer);
-        assert_bounded(way, number(&told, "started"), &told[1].1);
+        assert_bounded(way, number_of(&told, "started"), &told[1].1);
     }
     Ok(())
 }

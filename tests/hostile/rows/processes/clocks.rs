@@ -2,7 +2,7 @@
 
 use super::{figure, timed_out};
 use crate::Unexercised;
-use crate::observe::{assert_answers, number, pairs_of};
+use crate::observe::{assert_answers, number_of, pairs_of};
 use crate::probe::Probe;
 use crate::server::client::post;
 use crate::target::Target;
@@ -20,7 +20,7 @@ pub fn time_is_up(target: &Target) -> Result<(), Unexercised> {
     let told = pairs_of(&answer);
     assert_cpu_limit(&told, 8);
     let (cpu_ms, wall_ms) = (figure(&answer, "x-run-cpu-ms"), figure(&answer, "x-run-wall-ms"));
-    let cpus = number(&told, "cpus");
+    let cpus = number_of(&told, "cpus");
     assert!(cpu_ms <= cpus * wall_ms + HARNESS_CPU_MS_MAX, "{cpu_ms} ms of CPU in {wall_ms} ms");
 
     // One process in eight threads may be at its CPU limit before the clock is.
@@ -35,7 +35,7 @@ pub fn time_is_up(target: &Target) -> Result<(), Unexercised> {
 
 /// Each process has the timeout, and at most a second after the warning.
 fn assert_cpu_limit(told: &[(String, String)], seconds_max: u64) {
-    let (limit, hard) = (number(told, "limit"), number(told, "hard"));
+    let (limit, hard) = (number_of(told, "limit"), number_of(told, "hard"));
     assert!(limit <= seconds_max && hard <= limit + 1, "{told:?}");
     assert!(told.contains(&("raise".to_owned(), "EPERM".to_owned())), "{told:?}");
 }
@@ -44,7 +44,7 @@ pub fn unreaped_time(target: &Target) -> Result<(), Unexercised> {
     let answer = target.run(&Probe::program("reaped"));
     assert_eq!(answer.finished().exit_code, Some(0), "{answer:?}");
     let told = pairs_of(&answer);
-    let (wanted, spent) = (number(&told, "wanted_ms"), number(&told, "spent_ms"));
+    let (wanted, spent) = (number_of(&told, "wanted_ms"), number_of(&told, "spent_ms"));
     assert!(spent >= wanted, "{told:?}");
     let counted = figure(&answer, "x-run-cpu-ms");
     assert!(counted * 10 >= spent * 9, "{counted} of {spent} ms were counted");

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use crate::Unexercised;
-use crate::observe::{number, observed, pairs_of};
+use crate::observe::{number_of, observed, pairs_of};
 use crate::probe::Probe;
 use crate::target::Target;
 
@@ -18,7 +18,7 @@ pub fn to_everybody(target: &Target) -> Result<(), Unexercised> {
         let sibling = target.begin(&Probe::python("sibling").arg(seconds));
         let told = pairs_of(&target.run(&Probe::program("signals")));
         for way in ["kill", "tkill", "tgkill", "sigqueue", "pidfd"] {
-            let others = number(&told, way);
+            let others = number_of(&told, way);
             assert!(others <= OTHERS_MAX, "{way} finds {others} processes");
         }
         assert_eq!(told.last().unwrap(), &("self".to_owned(), "0".to_owned()));

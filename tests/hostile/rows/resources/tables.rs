@@ -1,0 +1,92 @@
+//! Descriptors and everything else that the kernel counts, and the three that every program has.
+
+use std::fs::File;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+
+use crate::Unexercised;
+use crate::exec::{SharedDirectory, ended};
+use crate::observe::{observed, pairs};
+use crate::probe::Probe;
+use crate::target::Target;
+
+/// Longer than any of these runs takes by itself.
+const SOON: Duration = Duration::from_secs(10);
+
+/// What can be had, how many of it at most, and how the kernel refuses the next.
+const TABLES: &[(&str, u64, &str)] = &[
+    ("open", 256, "EMFILE"),
+    ("far", 0, "EINVAL|EMFILE"),
+    ("raise", 0, "EPERM"),
+    ("event", 256, "EMFILE"),
+    ("timerfd", 256, "EMFILE"),
+    ("epoll", 256, "EMFILE"),
+    ("nested", 6, "ELOOP|EINVAL"),
+    ("inotify", 256, "EMFILE"),
+    ("watch", 150_000, "ENOSPC|ENOENT"),
+    ("timer", 150_000, "EAGAIN"),
+    ("signal", 150_000, "EAGAIN"),
+    ("queue", 256, "EMFILE|ENOSPC|ENOMEM"),
+    ("semaphore", 32_768, "ENOSPC"),
+    ("shm", 32_768, "ENOSPC"),
+    ("message", 32_768, "ENOSPC"),
+    ("in_flight", 256, "ETOOMANYREFS|EMFILE"),
+];
+
+pub fn everything_with_a_number(target: &Target) -> Result<(), Unexercised> {
+    // Two of the same at once: neither takes from the other's tables.
+    let lives = [(); 2].map(|()| target.begin(&Probe::c("descriptors")));
+    let neighbour =
+        "import os\ndef probe(): return [os.pipe() for _ in range(100)] and os.fork() >= 0";
+    assert_eq!(target.observe(&Probe::inline(neighbour)), json!(true));
+    let [first, second] = lives.map(|live| pairs(&observed(&live.answer())));
+    assert_eq!(first, second, "one run has less because of another");
+    assert_eq!(first.len(), TABLES.len(), "{first:?}");
+    for ((name, told), (expected, most, refusals)) in first.iter().zip(TABLES) {
+        assert_eq!(name, expected);
+        let (taken, refusal) = told.split_once(' ').unwrap();
+        let taken: u64 = taken.parse().unwrap();
+        assert!(taken <= *most, "{name}: {taken}, then {refusal}");
+        assert!(refusals.split('|').any(|known| known == refusal), "{name}: {told}");
+    }
+    Ok(())
+}
+
+pub fn standard_streams(target: &Target) -> Result<(), Unexercised> {
+    let streams = target.observe(&Probe::python("streams"));
+    assert_eq!(streams["is"], "/dev/null", "{streams}");
+    assert_eq!(streams["read"], "b''", "{streams}");
+    // Opened for reading; opened anew it takes everything and keeps nothing.
+    assert_eq!(streams["write"], "Bad file descriptor", "{streams}");
+    assert_eq!((&streams["write_anew"], &streams["terminal"]), (&json!("1048576"), &json!(false)));
+    assert!(!streams["controlling"].as_str().unwrap().starts_with(char::is_numeric), "{streams}");
+    let start = Instant::now();
+    for close in
+        ["os.closerange(0, 256)", "os.closerange(0, 3); os.fork() or os.setsid() or time.sleep(30)"]
+    {
+        let probe = format!("import os, time\ndef probe():\n    {close}\n    os._exit(7)");
+        let finished = target.run(&Probe::inline(&probe)).finished();
+        assert_eq!((finished.exit_code, finished.stdout.as_str()), (Some(7), ""), "{close}");
+    }
+    assert!(start.elapsed() < SOON, "{:?}", start.elapsed());
+    unread_input(target)
+}
+
+/// Of a call of `exec`, which passes its own on.
+fn unread_input(target: &Target) -> Result<(), Unexercised> {
+    let own = target.own()?;
+    let shared = SharedDirectory::new();
+    for (script, code) in
+        [("exit 3", 3), ("exec <&-; sleep 0.1; exit 4", 4), ("head -c 9 >/dev/null; exit 5", 5)]
+    {
+        let mut call = shared.call(own, &[], &["sh", "-c", script]);
+        // Endless, and never empty.
+        call.stdin(Stdio::from(File::open("/dev/zero").unwrap()));
+        let start = Instant::now();
+        assert_eq!(ended(call).code, Some(code), "{script}");
+        assert!(start.elapsed() < SOON, "{script}: {:?}", start.elapsed());
+    }
+    Ok(())
+}
