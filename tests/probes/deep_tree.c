@@ -1,18 +1,21 @@
-/* A directory in a directory in a directory: deep_tree PLACE DEPTH. Tells how deep it got and why no deeper. */
+/* A directory in a directory in a directory: deep_tree PLACE DEPTH SECONDS. Tells how deep it got
+ * and why no deeper: rules on paths make every step as long as the way up. */
 #include "attempts.h"
 #include <fcntl.h>
 #include <stdlib.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 int main(int argc, char **argv)
 {
-	if (argc != 3 || chdir(argv[1]))
+	if (argc != 4 || chdir(argv[1]))
 		return 2;
+	time_t until = time(NULL) + atol(argv[3]);
 	long depth = 0, wanted = atol(argv[2]);
 	int at = open(".", O_RDONLY | O_DIRECTORY);
 	errno = 0;
-	while (depth < wanted && mkdirat(at, "d", 0755) == 0) {
+	while (depth < wanted && time(NULL) < until && mkdirat(at, "d", 0755) == 0) {
 		int below = openat(at, "d", O_RDONLY | O_DIRECTORY);
 		if (below < 0)
 			break;
@@ -20,6 +23,8 @@ int main(int argc, char **argv)
 		at = below;
 		depth++;
 	}
+	if (depth < wanted && !errno)
+		errno = ETIME;
 	attempt("end", errno ? -1 : 0);
 	count("depth", depth);
 	return 0;
