@@ -21,8 +21,8 @@ use super::running::Running;
 use super::{init, sys};
 use crate::spec::{Enforced, Limits, SetupFailure, StdinSource, Stream};
 
-/// The namespaces every box is cloned into; the init adds the cgroup's and the
-/// program the user's.
+/// The namespaces every box is cloned into; the program adds the cgroup's
+/// and the user's.
 pub const NAMESPACES: i32 = libc::CLONE_NEWPID
     | libc::CLONE_NEWNS
     | libc::CLONE_NEWIPC
@@ -73,6 +73,9 @@ impl Launch<'_> {
         descriptors.extend(self.fs.as_ref().map(|fs| fs.as_fd().as_raw_fd()));
         descriptors
             .extend(self.group.iter().flat_map(BoxGroup::task_files).map(AsRawFd::as_raw_fd));
+        descriptors.extend(
+            self.group.iter().flat_map(BoxGroup::program_task_files).map(AsRawFd::as_raw_fd),
+        );
         descriptors.extend(self.extra);
         if descriptors.len() > DESCRIPTORS_MAX {
             return Err(SetupFailure::from_words("descriptors", "too many for one box"));

@@ -13,7 +13,8 @@ use crate::spec::{Limits, SetupFailure};
 
 /// The descriptor of the box's own file system, in the order `launch` has them.
 pub const BOX_FD: i32 = FIRST_FREE_FD;
-/// The first descriptor of the `tasks` files; id-mapping namespaces follow them.
+/// The first descriptor of the `tasks` files, the init's before the program's;
+/// id-mapping namespaces follow them.
 pub const TASKS_FD: i32 = FIRST_FREE_FD + 1;
 /// `$PATH` of a box, also where the environment has none.
 pub const PATH_DEFAULT: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
@@ -43,10 +44,14 @@ pub struct PlanInput<'a> {
     pub user_namespace: bool,
     /// How many `tasks` files the init joins.
     pub task_files: i32,
+    /// How many more the program's process joins.
+    pub program_task_files: i32,
     /// Where the box's root is put before it becomes the root.
     pub mountpoint: &'a CStr,
     /// The kernel's last capability.
     pub last_capability: u32,
+    /// Where we have short turns on a CPU, and the program none: the nice value that stays.
+    pub nice_of_long_turns: Option<i32>,
     /// Templates and binds, in the order they are attached.
     pub trees: &'a [Tree],
     /// Extra private file systems.
@@ -128,8 +133,6 @@ pub fn build(input: &PlanInput<'_>) -> Result<ChildPlan, SetupFailure> {
 fn setup_steps(input: &PlanInput<'_>) -> Result<Vec<Step>, SetupFailure> {
     let mut steps: Vec<Step> =
         (0..input.task_files).map(|file| Step::JoinCgroup { fd: TASKS_FD + file }).collect();
-    // After joining, so that the box's own group is the root it sees.
-    steps.push(Step::UnshareCgroup);
     steps.push(Step::MakeMountsPrivate);
     let (open, attach) = tree_steps(input)?;
     // Sources are opened while the host's paths are what they are, and attached
@@ -189,7 +192,11 @@ fn tree_steps(input: &PlanInput<'_>) -> Result<(Vec<Step>, Vec<Step>), SetupFail
 }
 
 fn program_steps(input: &PlanInput<'_>) -> Vec<Step> {
-    let mut steps = vec![Step::NewSession, Step::ResetSignals];
+    let first = TASKS_FD + input.task_files;
+    let mut steps: Vec<Step> =
+        (first..first + input.program_task_files).map(|fd| Step::JoinCgroup { fd }).collect();
+    // After joining, so that the box's own groups are the roots it sees.
+    steps.extend([Step::UnshareCgroup, Step::NewSession, Step::ResetSignals]);
     steps.extend(limit_steps(input.limits));
     steps.extend([
         // Where memory runs out, boxes go before anything of the host's. Still as root: after the
@@ -202,6 +209,8 @@ fn program_steps(input: &PlanInput<'_>) -> Vec<Step> {
     if input.user_namespace {
         steps.extend(user_namespace_steps(input.host_id));
     }
+    // What makes a box need not wait for the end of a turn; the tenant's are what it waits for.
+    let long_turns = input.nice_of_long_turns.map(|nice| Step::TakeLongTurns { nice });
     steps.extend([
         Step::DropBoundingSet { last_capability: input.last_capability },
         Step::ClearAmbientSet,
@@ -211,6 +220,9 @@ fn program_steps(input: &PlanInput<'_>) -> Vec<Step> {
         Step::CloseStatusOnExec,
         // Not before: the steps above open files, however few the tenant may.
         Step::SetLimit { limit: Rlimit::OpenFiles, value: input.limits.open_files_max },
+    ]);
+    steps.extend(long_turns);
+    steps.extend([
         Step::NoNewPrivileges,
         install(input.filter),
         Step::ReportReady,

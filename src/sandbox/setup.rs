@@ -21,6 +21,7 @@ use super::running::Running;
 use super::seccomp::filter::Filter;
 use super::state::{Instance, StateDirectory};
 use super::step::Access;
+use super::turns;
 use crate::base::deadline::Deadline;
 use crate::spec::{
     Bind, Enforced, Limits, RunSpec, SetupFailure, StdinSource, Tmpfs, WorkspaceFill,
@@ -212,9 +213,13 @@ impl Sandbox {
         let mut not_enforced = self.not_enforced.clone();
         self.hard_limits.clamp(&mut spec.limits, &mut not_enforced);
         let group = self.create_group(&spec.limits)?;
-        let task_files = count(group.task_files().len());
-        let mut extra = ExtraDescriptors::starting_at(plan::TASKS_FD + task_files);
-        let plan = self.plan(&spec, &fs, task_files, &mut extra)?;
+        let tasks = TaskFiles {
+            of_init: count(group.task_files().len()),
+            of_program: count(group.program_task_files().len()),
+        };
+        let mut extra =
+            ExtraDescriptors::starting_at(plan::TASKS_FD + tasks.of_init + tasks.of_program);
+        let plan = self.plan(&spec, &fs, tasks, &mut extra)?;
         let running = Launch {
             plan,
             namespaces: NAMESPACES,
@@ -287,7 +292,7 @@ impl Sandbox {
         &self,
         spec: &RunSpec,
         fs: &BoxFs,
-        task_files: i32,
+        tasks: TaskFiles,
         extra: &mut ExtraDescriptors,
     ) -> Result<ChildPlan, SetupFailure> {
         plan::build(&PlanInput {
@@ -300,14 +305,23 @@ impl Sandbox {
             limits: &spec.limits,
             host_id: fs.tenant(),
             user_namespace: self.user_namespace,
-            task_files,
+            task_files: tasks.of_init,
+            program_task_files: tasks.of_program,
             mountpoint: &self.mountpoint,
             last_capability: self.last_capability,
+            nice_of_long_turns: turns::nice_of_short_turns(),
             trees: &self.trees(spec, fs, extra)?,
             tmpfs: &planned_tmpfs(spec, fs)?,
             overlay: matches!(spec.workspace, WorkspaceFill::Overlay { .. }),
         })
     }
+}
+
+/// How many `tasks` files each process of a new box joins.
+#[derive(Debug, Clone, Copy)]
+struct TaskFiles {
+    of_init: i32,
+    of_program: i32,
 }
 
 impl Drop for Sandbox {

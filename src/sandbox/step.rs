@@ -104,6 +104,8 @@ pub enum Step {
     CloseRange { first: u32, last: u32 },
     /// Let exec close the status pipe.
     CloseStatusOnExec,
+    /// Longer time slices than others have, at this nice value.
+    TakeLongTurns { nice: i32 },
     /// Exec never gives privileges again.
     NoNewPrivileges,
     /// Other processes of this uid may not look into this one.
@@ -154,6 +156,7 @@ impl Step {
             Self::CloseFrom { .. } | Self::CloseRange { .. } | Self::CloseStatusOnExec => {
                 "close descriptors".into()
             }
+            Self::TakeLongTurns { .. } => "time slice".into(),
             Self::NoNewPrivileges => "no_new_privs".into(),
             Self::InstallFilter { name, .. } => format!("seccomp {name}"),
             Self::ReportReady => "report".into(),

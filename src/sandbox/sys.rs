@@ -113,6 +113,22 @@ pub fn signal_process(pidfd: BorrowedFd<'_>, signal: i32) -> io::Result<()> {
     })
 }
 
+/// How the calling thread is scheduled.
+pub fn scheduling() -> io::Result<libc::sched_attr> {
+    // SAFETY: plain integers, for which zero is a value.
+    let mut attr: libc::sched_attr = unsafe { std::mem::zeroed() };
+    let size = size_of::<libc::sched_attr>();
+    // SAFETY: the structure is a live local of the size given; 0 means the calling thread.
+    done(unsafe { libc::syscall(libc::SYS_sched_getattr, 0, &raw mut attr, size, 0) })?;
+    Ok(attr)
+}
+
+/// Has the calling thread, and all it starts from now on, scheduled so.
+pub fn set_scheduling(attr: &libc::sched_attr) -> io::Result<()> {
+    // SAFETY: the structure says its own size and lives; 0 means the calling thread.
+    done(unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const *attr, 0) })
+}
+
 /// What a reaped process used, its waited-for children counted in.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Rusage {

@@ -29,6 +29,8 @@ fn plan(user_namespace: bool) -> ChildPlan {
         host_id: 56_000,
         user_namespace,
         task_files: 2,
+        program_task_files: 1,
+        nice_of_long_turns: Some(0),
         mountpoint: c"/tmp",
         last_capability: 40,
         trees: &[],
@@ -56,7 +58,6 @@ fn the_first_stage_joins_then_divides_then_mounts() {
         [
             "join cgroup",
             "join cgroup",
-            "cgroup namespace",
             "private mounts",
             "bind /etc",
             "bind /usr",
@@ -93,6 +94,8 @@ fn the_programs_stage_gives_up_one_thing_after_another() {
     assert_eq!(
         names,
         [
+            "join cgroup",
+            "cgroup namespace",
             "setsid",
             "reset signals",
             "rlimit cpu",
@@ -115,6 +118,7 @@ fn the_programs_stage_gives_up_one_thing_after_another() {
             "close descriptors",
             "close descriptors",
             "rlimit openfiles",
+            "time slice",
             "no_new_privs",
             "seccomp default",
             "report",
@@ -145,7 +149,7 @@ fn each_step_comes_after_what_it_needs() {
     // Why the order is what it is, whatever else may come between.
     let needs = [
         ("join cgroup", "cgroup namespace"),
-        ("cgroup namespace", "mount root"),
+        ("cgroup namespace", "setresuid"),
         ("private mounts", "mount root"),
         ("bind /etc", "pivot_root"),
         ("pivot_root", "attach /etc"),
@@ -159,6 +163,7 @@ fn each_step_comes_after_what_it_needs() {
         ("drop bounding set", "capset"),
         ("capset", "workdir /workspace"),
         ("capset", "no_new_privs"),
+        ("time slice", "no_new_privs"),
         ("no_new_privs", "seccomp default"),
         ("seccomp default", "exec"),
     ];
