@@ -8,7 +8,7 @@ use super::boxes::Places;
 use super::failure::Failure;
 use super::signals::Signals;
 use crate::http::{HttpSettings, Server};
-use crate::sandbox::Sandbox;
+use crate::sandbox::{Sandbox, ask_for_short_turns};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -36,6 +36,7 @@ pub struct Serve {
 impl Serve {
     /// Serves until a signal or `POST /shutdown`, and until the drain after it is over.
     pub fn run(self) -> Result<u8, Failure> {
+        ask_for_short_turns();
         let Self { addr, places, store_dir } = self;
         let (config, found) = places.look(addr)?;
         config.warnings.iter().for_each(|warning| log::warn!("{warning}"));

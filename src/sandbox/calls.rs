@@ -9,6 +9,7 @@ use super::rootfs::QUEUES;
 use super::step::{
     Access, PROC_REGISTER, RULES_REGISTER, Register, Rlimit, SCRATCH_REGISTER, Step,
 };
+use super::turns;
 
 const AT_FDCWD: i64 = libc::AT_FDCWD as i64;
 const EMPTY_PATH: i64 = libc::AT_EMPTY_PATH as i64;
@@ -36,7 +37,12 @@ impl Step {
     /// Appends the step's system calls.
     pub fn encode(&self, out: &mut Encoder) {
         match self {
-            Self::ResetScheduling => reset_scheduling(out),
+            Self::ResetScheduling { short_turns } => {
+                reset_scheduling(out);
+                if *short_turns {
+                    take_turns(out, turns::SHORT_NS);
+                }
+            }
             Self::JoinCgroup { fd } => {
                 let zero = out.bytes(b"0");
                 out.call(libc::SYS_write, &[fd.into(), zero, 1.into()]);
@@ -134,6 +140,7 @@ impl Step {
                 let status = wire::STATUS_FD.unsigned_abs();
                 close_range(out, status, status, libc::CLOSE_RANGE_CLOEXEC);
             }
+            Self::TakeLongTurns => take_turns(out, turns::LONG_NS),
             Self::NoNewPrivileges => prctl(out, libc::PR_SET_NO_NEW_PRIVS, 1, 0),
             Self::CreateRules { handled, scoped } => {
                 // struct landlock_ruleset_attr: files, network, scopes. A kernel that knows
@@ -182,6 +189,16 @@ impl Rlimit {
             Self::PendingSignals => libc::RLIMIT_SIGPENDING,
         }
     }
+}
+
+/// `sched_setattr` to `SCHED_OTHER` at nice 0, with slices of that length. Where the
+/// nice value may not be lowered to 0, the slices stay as they are.
+fn take_turns(out: &mut Encoder, slice_ns: u64) {
+    const ATTR_BYTES: u64 = 48;
+    // Size and policy, flags, nice and priority, runtime, deadline, period.
+    let attr = out.words(&[ATTR_BYTES, 0, 0, slice_ns, 0, 0]);
+    out.call(libc::SYS_sched_setattr, &[0.into(), attr, 0.into()]);
+    out.on_error(wire::IGNORE);
 }
 
 fn open_tree(

@@ -56,11 +56,12 @@ impl Covers {
         let shown: Vec<Place> = layout.shown.iter().map(place).collect();
         // Which trees a path leads into may change only by an administrator's hand on the way
         // to it; what is at its end is looked up for every run.
-        let leads_inside = |path: &&PathBuf| {
-            let real = path.canonicalize().unwrap_or_else(|_| (*path).clone());
-            shown
+        let leads_inside = |path: &&PathBuf| match path.canonicalize() {
+            Ok(real) => shown
                 .iter()
-                .any(|tree| path.starts_with(&tree.source) || real.starts_with(&tree.source))
+                .any(|tree| path.starts_with(&tree.source) || real.starts_with(&tree.source)),
+            // What is not there yet may come to be anywhere.
+            Err(_) => true,
         };
         let inside = |paths: &[PathBuf]| paths.iter().filter(leads_inside).cloned().collect();
         Ok(Self {

@@ -22,8 +22,8 @@ use super::weakened::{self, Wall};
 use super::{init, sys};
 use crate::spec::{Enforced, Limits, SetupFailure, StdinSource, Stream};
 
-/// The namespaces every box is cloned into; the init adds the cgroup's and the
-/// program the user's.
+/// The namespaces every box is cloned into; the program adds the cgroup's and
+/// the user's.
 pub fn namespaces() -> i32 {
     let unless = |wall, flag| if weakened::lacks(wall) { 0 } else { flag };
     libc::CLONE_NEWNS
@@ -77,6 +77,9 @@ impl Launch<'_> {
         descriptors.extend(self.fs.as_ref().map(|fs| fs.as_fd().as_raw_fd()));
         descriptors
             .extend(self.group.iter().flat_map(BoxGroup::task_files).map(AsRawFd::as_raw_fd));
+        descriptors.extend(
+            self.group.iter().flat_map(BoxGroup::program_task_files).map(AsRawFd::as_raw_fd),
+        );
         descriptors.extend(self.extra);
         if descriptors.len() > DESCRIPTORS_MAX {
             return Err(SetupFailure::from_words("descriptors", "too many for one box"));

@@ -16,7 +16,8 @@ use crate::spec::{Limits, SetupFailure};
 
 /// The descriptor of the box's own file system, in the order `launch` has them.
 pub const BOX_FD: i32 = FIRST_FREE_FD;
-/// The first descriptor of the `tasks` files; id-mapping namespaces follow them.
+/// The first descriptor of the `tasks` files, the init's before the program's;
+/// id-mapping namespaces follow them.
 pub const TASKS_FD: i32 = FIRST_FREE_FD + 1;
 /// `$PATH` of a box, also where the environment has none.
 pub const PATH_DEFAULT: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
@@ -54,10 +55,14 @@ pub struct PlanInput<'a> {
     pub message_queues: bool,
     /// How many `tasks` files the init joins.
     pub task_files: i32,
+    /// How many more the program's process joins.
+    pub program_task_files: i32,
     /// Where the box's root is put before it becomes the root.
     pub mountpoint: &'a CStr,
     /// The kernel's last capability.
     pub last_capability: u32,
+    /// Whether what makes a box has short turns on a CPU, and the program long ones.
+    pub short_turns: bool,
     /// Templates and binds, in the order they are attached.
     pub trees: &'a [Tree],
     /// Extra private file systems.
@@ -140,10 +145,8 @@ pub fn build(input: &PlanInput<'_>) -> Result<ChildPlan, SetupFailure> {
 
 fn setup_steps(input: &PlanInput<'_>) -> Result<Vec<Step>, SetupFailure> {
     // First: a CPU group may have no room for a real-time process.
-    let mut steps = vec![Step::ResetScheduling];
+    let mut steps = vec![Step::ResetScheduling { short_turns: input.short_turns }];
     steps.extend((0..input.task_files).map(|file| Step::JoinCgroup { fd: TASKS_FD + file }));
-    // After joining, so that the box's own group is the root it sees.
-    steps.push(Step::UnshareCgroup);
     steps.push(Step::MakeMountsPrivate);
     let (open, attach) = tree_steps(input)?;
     // Sources are opened while the host's paths are what they are, and attached
@@ -209,7 +212,11 @@ fn tree_steps(input: &PlanInput<'_>) -> Result<(Vec<Step>, Vec<Step>), SetupFail
 }
 
 fn program_steps(input: &PlanInput<'_>) -> Vec<Step> {
-    let mut steps = vec![Step::NewSession, Step::ResetSignals];
+    let first = TASKS_FD + input.task_files;
+    let mut steps: Vec<Step> =
+        (first..first + input.program_task_files).map(|fd| Step::JoinCgroup { fd }).collect();
+    // After joining, so that the box's own groups are the roots it sees.
+    steps.extend([Step::UnshareCgroup, Step::NewSession, Step::ResetSignals]);
     steps.extend(limit_steps(input.limits));
     steps.extend(input.fixed_limits.iter().map(|&(limit, value)| Step::SetLimit { limit, value }));
     steps.extend([
@@ -232,6 +239,8 @@ fn program_steps(input: &PlanInput<'_>) -> Vec<Step> {
         steps.extend(user_namespace_steps(input.host_id));
         steps.push(drop_bounding_set);
     }
+    // What makes a box need not wait for the end of a turn; the tenant's are what it waits for.
+    let long_turns = input.short_turns.then_some(Step::TakeLongTurns);
     steps.extend([
         Step::ClearAmbientSet,
         Step::ClearCapabilities,
@@ -248,6 +257,7 @@ fn program_steps(input: &PlanInput<'_>) -> Vec<Step> {
         // Not before: the steps above open files, however few the tenant may.
         Step::SetLimit { limit: Rlimit::OpenFiles, value: input.limits.open_files_max },
     ]);
+    steps.extend(long_turns);
     if !weakened::lacks(Wall::Seccomp) {
         steps.push(install(input.filter));
     }

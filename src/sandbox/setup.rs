@@ -24,6 +24,7 @@ use super::seccomp::filter::Filter;
 use super::state::{Instance, StateDirectory};
 use super::step::Access;
 use super::sys;
+use super::turns;
 use super::weakened::{self, Wall};
 use crate::base::deadline::Deadline;
 use crate::spec::{
@@ -227,9 +228,13 @@ impl Sandbox {
         let mut not_enforced = self.not_enforced.clone();
         self.hard_limits.clamp(&mut spec.limits, &mut not_enforced);
         let group = self.create_group(&spec.limits)?;
-        let task_files = count(group.task_files().len());
-        let mut extra = ExtraDescriptors::starting_at(plan::TASKS_FD + task_files);
-        let plan = self.plan(&spec, &fs, task_files, &mut extra)?;
+        let tasks = TaskFiles {
+            of_init: count(group.task_files().len()),
+            of_program: count(group.program_task_files().len()),
+        };
+        let mut extra =
+            ExtraDescriptors::starting_at(plan::TASKS_FD + tasks.of_init + tasks.of_program);
+        let plan = self.plan(&spec, &fs, tasks, &mut extra)?;
         let running = Launch {
             plan,
             namespaces: launch::namespaces(),
@@ -304,7 +309,7 @@ impl Sandbox {
         &self,
         spec: &RunSpec,
         fs: &BoxFs,
-        task_files: i32,
+        tasks: TaskFiles,
         extra: &mut ExtraDescriptors,
     ) -> Result<ChildPlan, SetupFailure> {
         let trees = self.trees(spec, fs, extra)?;
@@ -324,14 +329,23 @@ impl Sandbox {
             user_namespace: self.user_namespace,
             landlock: self.landlock,
             message_queues: self.message_queues,
-            task_files,
+            task_files: tasks.of_init,
+            program_task_files: tasks.of_program,
             mountpoint: &self.mountpoint,
             last_capability: self.last_capability,
+            short_turns: turns::are_short(),
             trees: &trees,
             tmpfs: &planned_tmpfs(spec, fs)?,
             overlay: matches!(spec.workspace, WorkspaceFill::Overlay { .. }),
         })
     }
+}
+
+/// How many `tasks` files each process of a new box joins.
+#[derive(Debug, Clone, Copy)]
+struct TaskFiles {
+    of_init: i32,
+    of_program: i32,
 }
 
 impl Drop for Sandbox {

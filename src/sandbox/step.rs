@@ -56,8 +56,9 @@ pub enum Rlimit {
 /// is the working directory from [`Step::EnterBox`] on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Step {
-    /// The ordinary class, nice 0 and no I/O priority, whatever the server has.
-    ResetScheduling,
+    /// The ordinary class, nice 0 and no I/O priority, whatever the server has; short time slices
+    /// if those are what it has.
+    ResetScheduling { short_turns: bool },
     /// Move this single-threaded process into the cgroup whose `tasks` file is at `fd`.
     JoinCgroup { fd: i32 },
     /// A cgroup namespace rooted where the process is now.
@@ -120,6 +121,8 @@ pub enum Step {
     CloseRange { first: u32, last: u32 },
     /// Let exec close the status pipe.
     CloseStatusOnExec,
+    /// Longer time slices than others have.
+    TakeLongTurns,
     /// Exec never gives privileges again.
     NoNewPrivileges,
     /// The message queues of this IPC namespace, where a rule can name them.
@@ -157,7 +160,7 @@ impl Step {
         // The root's own targets are relative, those a run asks for absolute.
         let inside = |target: &CString| format!("/{}", path(target).trim_start_matches('/'));
         match self {
-            Self::ResetScheduling => "scheduling".into(),
+            Self::ResetScheduling { .. } => "scheduling".into(),
             Self::JoinCgroup { .. } => "join cgroup".into(),
             Self::UnshareCgroup => "cgroup namespace".into(),
             Self::MakeMountsPrivate => "private mounts".into(),
@@ -189,6 +192,7 @@ impl Step {
             Self::CloseFrom { .. } | Self::CloseRange { .. } | Self::CloseStatusOnExec => {
                 "close descriptors".into()
             }
+            Self::TakeLongTurns => "time slice".into(),
             Self::NoNewPrivileges => "no_new_privs".into(),
             Self::MountQueues => "landlock queues".into(),
             Self::CreateRules { .. } => "landlock rules".into(),

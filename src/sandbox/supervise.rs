@@ -13,6 +13,7 @@ use nix::time::{ClockId, clock_gettime};
 use super::cgroup::BoxGroup;
 use super::classify::Cut;
 use super::clone::Cloned;
+use super::cpu_watch::CpuWatch;
 use super::handshake::{Message, ProgramStatus, StatusPipe};
 use super::kill;
 use super::pumping::{Pumping, Streams, Tokens};
@@ -25,8 +26,6 @@ const SETUP_WAIT: Duration = Duration::from_secs(10);
 /// How long a client may have closed its sending side before that counts as
 /// gone: one that only half-closed still reads a short run's answer.
 const HANGUP_GRACE: Duration = Duration::from_millis(100);
-/// The shortest pause between two looks at the box's CPU clock.
-const CPU_LOOK_MIN: Duration = Duration::from_millis(5);
 
 /// The live parts of a box that the loop looks after.
 #[derive(Debug)]
@@ -68,7 +67,7 @@ pub fn supervise(
         observed: Observed::default(),
         setup: Deadline::after(SETUP_WAIT),
         client: Client::of(watch),
-        next_cpu_look: None,
+        cpu: CpuWatch::new(parts.limits.cpu_total_max),
     };
     let overflowed = thread::scope(|scope| {
         let mut pumping = Pumping::new(scope, &tokens, streams, sink);
@@ -162,7 +161,7 @@ struct Loop {
     observed: Observed,
     setup: Deadline,
     client: Client,
-    next_cpu_look: Option<Deadline>,
+    cpu: CpuWatch,
 }
 
 impl Loop {
@@ -182,6 +181,7 @@ impl Loop {
             }
             if self.observed.started.is_some() {
                 pumping.start()?;
+                self.cpu.program_began(parts.group);
             }
             if ready.contains(&Source::Overflow) {
                 self.observed.overflowed();
@@ -193,9 +193,10 @@ impl Loop {
                 self.client_moved(flags);
             }
             self.look_at_clocks(parts);
-            let dies_slowly =
-                self.observed.ended.is_some() && parts.limits.cpus_milli_max.is_some();
-            if ready.contains(&Source::Process) || self.observed.must_die() || dies_slowly {
+            // Once the program has ended what it left has to go, and to be waited for no longer
+            // than anything that is killed.
+            let ended = self.observed.ended.is_some();
+            if ready.contains(&Source::Process) || self.observed.must_die() || ended {
                 return Ok(());
             }
         }
@@ -291,23 +292,8 @@ impl Loop {
             self.client = Client::Unwatched;
             self.observed.cut(Cut::Cancelled);
         }
-        self.look_at_cpu(parts);
-    }
-
-    fn look_at_cpu(&mut self, parts: &Supervised<'_>) {
-        let Some(cpu_max) = parts.limits.cpu_total_max else { return };
-        if self.next_cpu_look.is_some_and(|look| !look.passed()) {
-            return;
-        }
-        let Some(used) = parts.group.and_then(BoxGroup::cpu_time) else { return };
-        match cpu_max.checked_sub(used) {
-            None | Some(Duration::ZERO) => self.observed.cut(Cut::CpuTime),
-            Some(left) => {
-                // All CPUs busy use it up no sooner than this.
-                let cpus = thread::available_parallelism()
-                    .map_or(1, |n| u32::try_from(n.get()).unwrap_or(1));
-                self.next_cpu_look = Some(Deadline::after((left / cpus).max(CPU_LOOK_MIN)));
-            }
+        if self.cpu.limit_reached(parts.group) {
+            self.observed.cut(Cut::CpuTime);
         }
     }
 
@@ -322,7 +308,7 @@ impl Loop {
         if let Client::HalfClosed(gone) = self.client {
             wake = wake.min(gone.remaining());
         }
-        if let Some(look) = self.next_cpu_look.filter(|_| limits.cpu_total_max.is_some()) {
+        if let Some(look) = self.cpu.next_look() {
             wake = wake.min(look.remaining());
         }
         wake

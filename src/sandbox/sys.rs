@@ -138,6 +138,22 @@ pub fn schedule_ordinarily(thread: i32) -> io::Result<()> {
     done(unsafe { libc::setpriority(libc::PRIO_PROCESS, who, 0) }.into())
 }
 
+/// How the calling thread is scheduled.
+pub fn scheduling() -> io::Result<libc::sched_attr> {
+    // SAFETY: plain integers, for which zero is a value.
+    let mut attr: libc::sched_attr = unsafe { std::mem::zeroed() };
+    let size = size_of::<libc::sched_attr>();
+    // SAFETY: the structure is a live local of the size given; 0 means the calling thread.
+    done(unsafe { libc::syscall(libc::SYS_sched_getattr, 0, &raw mut attr, size, 0) })?;
+    Ok(attr)
+}
+
+/// Has the calling thread, and all it starts from now on, scheduled so.
+pub fn set_scheduling(attr: &libc::sched_attr) -> io::Result<()> {
+    // SAFETY: the structure says its own size and lives; 0 means the calling thread.
+    done(unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const *attr, 0) })
+}
+
 /// What a reaped process used, its waited-for children counted in.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Rusage {

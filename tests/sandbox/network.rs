@@ -11,7 +11,7 @@ fn there_is_one_interface_and_no_route() {
     let Some(host) = support::host() else { return };
     let report = host.run(Program::python(
         "import socket\n\
-         print(socket.if_nameindex())\n\
+         print([line.split(':')[0].strip() for line in open('/proc/net/dev') if ':' in line])\n\
          print(len(open('/proc/net/route').readlines()) - 1)\n\
          print({line.split()[-1] for line in open('/proc/net/ipv6_route')} - {'lo'})\n\
          for address in '192.0.2.1', '8.8.8.8', '169.254.169.254', '10.0.0.1':\n\
@@ -20,7 +20,7 @@ fn there_is_one_interface_and_no_route() {
     ));
     let unreachable = libc::ENETUNREACH.to_string();
     let lines = lines_of(&report);
-    assert_eq!(lines[..3], ["[(1, 'lo')]", "0", "set()"]);
+    assert_eq!(lines[..3], ["['lo']", "0", "set()"]);
     assert_eq!(lines[3..], [unreachable.as_str(); 4]);
 }
 
@@ -80,7 +80,7 @@ fn sockets_that_reach_past_namespaces_cannot_be_made() {
     ));
     assert_eq!(
         lines_of(&report),
-        ["EAFNOSUPPORT", "EAFNOSUPPORT", "EAFNOSUPPORT", "EPERM", "EPROTONOSUPPORT"],
+        ["EAFNOSUPPORT", "EAFNOSUPPORT", "EAFNOSUPPORT", "EPERM", "EAFNOSUPPORT"],
         "vsock, packet, alg, raw inet, netlink uevent"
     );
 }

@@ -11,7 +11,7 @@ use nix::fcntl::OFlag;
 use super::control::{CgroupVersion, Control};
 use super::directory::{CgroupError, Directory};
 use super::hierarchy::Hierarchy;
-use super::limit_files::{INIT_PROCESSES, all_cpus, is_needed, limit_files};
+use super::limit_files::{Age, INIT_PROCESSES, LimitFile, all_cpus, cpu_weight, limit_files};
 use super::termination::{hasten, kill_all};
 use super::usage::{self, GroupUsage};
 use super::waiting::{RETRY_INTERVAL, wait_for_line};
@@ -24,6 +24,9 @@ use crate::spec::{Limits, SetupFailure};
 pub struct BoxGroup {
     groups: Vec<Group>,
     task_files: Vec<OwnedFd>,
+    program_task_files: Vec<OwnedFd>,
+    /// Whether it has a share of the CPUs beside its weight.
+    has_quota: bool,
 }
 
 #[derive(Debug)]
@@ -41,10 +44,9 @@ impl BoxGroup {
         limits: &Limits,
     ) -> Result<Self, SetupFailure> {
         let mut made = Self::default();
+        made.has_quota = limits.cpus_milli_max.is_some();
         for hierarchy in hierarchies {
-            let is_needed = |control: &Control| is_needed(*control, limits);
-            let controls: Vec<Control> =
-                hierarchy.controls().iter().copied().filter(is_needed).collect();
+            let controls = hierarchy.controls().to_vec();
             if let Some(first) = controls.first() {
                 let step = first.step();
                 made.add(hierarchy.top(), name, controls).map_err(|e| failure(step, &e))?;
@@ -66,9 +68,11 @@ impl BoxGroup {
             CgroupVersion::V1 => Some(group.directory.open_file("tasks", OFlag::O_WRONLY)),
             CgroupVersion::V2 => None,
         };
+        let of_cpus_alone = group.controls.iter().all(|control| control.is_of_cpus());
         // Kept before the error is looked at, so that dropping removes it.
         self.groups.push(group);
-        self.task_files.extend(opened.transpose()?);
+        let files = if of_cpus_alone { &mut self.program_task_files } else { &mut self.task_files };
+        files.extend(opened.transpose()?);
         Ok(())
     }
 
@@ -99,6 +103,12 @@ impl BoxGroup {
     /// one thread, writes `0` into each.
     pub fn task_files(&self) -> &[OwnedFd] {
         &self.task_files
+    }
+
+    /// Those that the program's process writes `0` into. What the init does to
+    /// make and to end a box is not to wait for a share of the CPUs.
+    pub fn program_task_files(&self) -> &[OwnedFd] {
+        &self.program_task_files
     }
 
     /// What the box has used so far.
@@ -132,13 +142,25 @@ impl BoxGroup {
         Ok(killed)
     }
 
+    /// Gives the box the weight of its age where CPUs are short: a run of
+    /// milliseconds need not wait for one of minutes.
+    pub fn weigh(&self, age: Age) {
+        self.set_cpu(|version| cpu_weight(version, age));
+    }
+
     /// Dying takes CPU time too: a hundred processes that share a fiftieth of
     /// a CPU would be at it for many seconds.
     fn lift_cpu_share(&self) {
+        if self.has_quota {
+            self.set_cpu(all_cpus);
+        }
+    }
+
+    fn set_cpu(&self, file: impl FnOnce(CgroupVersion) -> LimitFile) {
         let Some(directory) = self.directory_for(Control::Cpu) else { return };
-        let unbounded = all_cpus(directory.version());
-        if let Err(error) = directory.write(unbounded.file, &unbounded.text) {
-            // They die all the same, only later.
+        let LimitFile { file, text, .. } = file(directory.version());
+        if let Err(error) = directory.write(file, &text) {
+            // The box goes on, or dies, all the same: only its share is another.
             log::warn!("cgroup cpu: {error}");
         }
     }

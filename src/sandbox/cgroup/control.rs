@@ -60,6 +60,11 @@ impl Control {
         }
     }
 
+    /// Whether it concerns nothing but time on the CPUs.
+    pub(super) fn is_of_cpus(self) -> bool {
+        matches!(self, Self::Cpu | Self::CpuTime)
+    }
+
     /// The step named when a box cannot be given it.
     pub(super) fn step(self) -> &'static str {
         match self {

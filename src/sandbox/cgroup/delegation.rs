@@ -11,10 +11,14 @@
 
 use super::control::Control;
 use super::directory::{CgroupError, Directory};
+use super::limit_files::V2_WEIGHT_FILE;
 
 const OFFERED: &str = "cgroup.controllers";
 const HANDED_DOWN: &str = "cgroup.subtree_control";
 const PROCESSES: &str = "cgroup.procs";
+
+/// The most the kernel takes for a weight.
+const WEIGHT_MAX: &str = "10000";
 
 /// The leaf that we move into; no box may have this name.
 pub(super) const SUPERVISOR: &str = "supervisor";
@@ -54,12 +58,25 @@ impl Delegation {
         let below = Switched::on(top, &switched.now_on);
         delegation.note(&below);
         delegation.granted = below.now_on;
+        delegation.outweigh_boxes(top);
         if delegation.granted.is_empty()
             && let Err(error) = delegation.give_back(own, top)
         {
             log::warn!("cgroup: cannot go back to our own group: {error}");
         }
         delegation
+    }
+
+    /// Where we live beside the boxes, all of them together must not keep us
+    /// from a CPU: they all wait for us.
+    fn outweigh_boxes(&self, top: &Directory) {
+        if self.moved.is_none() || !self.grants("cpu") {
+            return;
+        }
+        let file = format!("{SUPERVISOR}/{V2_WEIGHT_FILE}");
+        if let Err(error) = top.write(&file, WEIGHT_MAX) {
+            log::warn!("cgroup cpu: {error}");
+        }
     }
 
     /// Whether boxes below our top directory have the controller.

@@ -238,6 +238,7 @@ const V1_FILES: &[(&str, &str)] = &[
     ("pids.max", "max\n"),
     ("cpu.cfs_period_us", "100000\n"),
     ("cpu.cfs_quota_us", "-1\n"),
+    ("cpu.shares", "1024\n"),
     ("cpuacct.usage", "2500000\n"),
 ];
 
@@ -257,7 +258,7 @@ fn files_of(controller: &str) -> Vec<(&'static str, &'static str)> {
         "pids" => {
             vec![("pids.max", "max\n"), ("pids.peak", "8\n"), ("pids.events", "max 3\n")]
         }
-        "cpu" => vec![("cpu.max", "max 100000\n")],
+        "cpu" => vec![("cpu.max", "max 100000\n"), ("cpu.weight", "100\n")],
         _ => Vec::new(),
     }
 }

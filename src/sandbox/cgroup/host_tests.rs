@@ -16,6 +16,7 @@ use nix::errno::Errno;
 use super::control::CgroupVersion;
 use super::directory::{Calls, Directory, Kernel};
 use super::layout::Layout;
+use super::limit_files::Age;
 use super::waiting::wait_for_line;
 use super::{BoxGroup, CgroupTree, sweep};
 use crate::base::deadline::Deadline;
@@ -57,7 +58,8 @@ fn path_of(handle: BorrowedFd<'_>) -> PathBuf {
 
 /// A shell that enters the box, says so, and goes on with `script`.
 pub(super) fn spawn_in(made: &BoxGroup, script: &str) -> Child {
-    let tasks = made.task_files().iter().map(|file| path_of(file.as_fd()));
+    let files = made.task_files().iter().chain(made.program_task_files());
+    let tasks = files.map(|file| path_of(file.as_fd()));
     let unified = made.clone_into().map(|directory| path_of(directory).join("cgroup.procs"));
     let enter: String = tasks
         .chain(unified)
@@ -143,7 +145,7 @@ fn processes_over_the_limit_are_refused_and_counted() {
 }
 
 #[test]
-fn a_share_of_the_cpus_throttles_and_only_it_needs_the_cpu_controller() {
+fn a_share_of_the_cpus_throttles() {
     for tree in trees("cpu") {
         let limits = Limits { cpus_milli_max: Some(200), ..Limits::default() };
         let made = tree.create("b", &limits).unwrap();
@@ -155,12 +157,31 @@ fn a_share_of_the_cpus_throttles_and_only_it_needs_the_cpu_controller() {
         assert!(used > wall / 20, "{used:?} of {wall:?}: the loop never ran");
         assert!(used < wall * 2 / 5, "{used:?} of {wall:?}: not throttled to a fifth");
         assert_eq!(made.usage().cpu, Some(made.cpu_time().unwrap()));
+        close(tree, made);
+    }
+}
 
-        let without = tree.create("c", &Limits::default()).unwrap();
-        if tree.support().cpu.by == Some(CgroupVersion::V1) {
-            assert_eq!(without.task_files().len() + 1, made.task_files().len());
-        }
-        drop(without);
+#[test]
+fn boxes_of_one_age_weigh_the_same_and_old_ones_less() {
+    for tree in trees("weight") {
+        let (file, young, old) = match tree.support().cpu.by {
+            Some(CgroupVersion::V2) => ("cpu.weight", "100", "25"),
+            _ => ("cpu.shares", "1024", "256"),
+        };
+        let weight_of = |name: &str| {
+            let mut groups = tree.directories().into_iter().map(|top| top.join(name).join(file));
+            fs::read_to_string(groups.find(|file| file.exists()).unwrap()).unwrap()
+        };
+        let made = tree.create("b", &Limits::default()).unwrap();
+        let quota = Limits { cpus_milli_max: Some(500), ..Limits::default() };
+        let bounded = tree.create("c", &quota).unwrap();
+        assert_eq!(weight_of("b"), weight_of("c"));
+        made.weigh(Age::Young);
+        bounded.weigh(Age::Young);
+        assert_eq!((weight_of("b").trim(), weight_of("c").trim()), (young, young));
+        bounded.weigh(Age::Old);
+        assert_eq!((weight_of("b").trim(), weight_of("c").trim()), (young, old));
+        drop(bounded);
         close(tree, made);
     }
 }

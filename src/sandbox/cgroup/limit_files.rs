@@ -32,11 +32,6 @@ impl LimitFile {
     }
 }
 
-/// Whether a box with these limits needs the control at all.
-pub(super) fn is_needed(control: Control, limits: &Limits) -> bool {
-    control != Control::Cpu || limits.cpus_milli_max.is_some()
-}
-
 /// The writes that hold `control` to `limits`, in the order the kernel wants
 /// them. What a new group has by itself (`memory.high` max, `memory.oom.group`
 /// 0: one process dies, the program sees it) is not written.
@@ -60,18 +55,11 @@ pub(super) fn limit_files(
         (Control::Processes, _) => {
             vec![LimitFile::required("pids.max", processes(limits.processes_max))]
         }
-        (Control::Cpu, _) => limits.cpus_milli_max.map_or_else(Vec::new, |milli| {
-            let (quota, period) = quota_and_period_us(milli);
-            match version {
-                CgroupVersion::V1 => vec![
-                    LimitFile::required("cpu.cfs_period_us", period.to_string()),
-                    LimitFile::required("cpu.cfs_quota_us", quota.to_string()),
-                ],
-                CgroupVersion::V2 => {
-                    vec![LimitFile::required("cpu.max", format!("{quota} {period}"))]
-                }
-            }
-        }),
+        (Control::Cpu, _) => {
+            let mut files = vec![cpu_weight(version, Age::Unborn)];
+            files.extend(limits.cpus_milli_max.map_or_else(Vec::new, |m| cpu_quota(version, m)));
+            files
+        }
         (Control::CpuTime | Control::Kill, _) => Vec::new(),
     }
 }
@@ -84,6 +72,49 @@ pub(super) fn all_cpus(version: CgroupVersion) -> LimitFile {
     }
 }
 
+/// How far a box is, as far as its weight on busy CPUs goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Age {
+    /// Being made, by our own code: what others wait for.
+    Unborn,
+    /// Its program has begun.
+    Young,
+    /// Its program has used what most are content with.
+    Old,
+}
+
+/// The write that gives a box its weight: all of one age weigh the same, one
+/// that is young four times as much as one that is old.
+pub(super) fn cpu_weight(version: CgroupVersion, age: Age) -> LimitFile {
+    let percent = match age {
+        Age::Unborn => 1000,
+        Age::Young => 100,
+        Age::Old => 25,
+    };
+    match version {
+        CgroupVersion::V1 => {
+            LimitFile::required("cpu.shares", (V1_SHARES * percent / 100).to_string())
+        }
+        CgroupVersion::V2 => LimitFile::required(V2_WEIGHT_FILE, percent.to_string()),
+    }
+}
+
+fn cpu_quota(version: CgroupVersion, cpus_milli: u64) -> Vec<LimitFile> {
+    let (quota, period) = quota_and_period_us(cpus_milli);
+    match version {
+        CgroupVersion::V1 => vec![
+            LimitFile::required("cpu.cfs_period_us", period.to_string()),
+            LimitFile::required("cpu.cfs_quota_us", quota.to_string()),
+        ],
+        CgroupVersion::V2 => vec![LimitFile::required("cpu.max", format!("{quota} {period}"))],
+    }
+}
+
+/// What version 1 gives every group to begin with.
+const V1_SHARES: u64 = 1024;
+
+/// The file of a version 2 group's CPU weight, from 1 to 10000, 100 to begin with.
+pub(super) const V2_WEIGHT_FILE: &str = "cpu.weight";
 /// The file that keeps a version 1 box out of swap.
 pub(super) const V1_SWAP_FILE: &str = "memory.memsw.limit_in_bytes";
 /// The file that keeps a version 2 box out of swap.
@@ -167,11 +198,12 @@ mod tests {
             let limits = Limits { cpus_milli_max: Some(milli), ..Limits::default() };
             assert_eq!(
                 written(CgroupVersion::V2, Control::Cpu, &limits),
-                [("cpu.max", format!("{quota} {period}"))]
+                [("cpu.weight", "1000".into()), ("cpu.max", format!("{quota} {period}"))]
             );
             assert_eq!(
                 written(CgroupVersion::V1, Control::Cpu, &limits),
                 [
+                    ("cpu.shares", "10240".into()),
                     ("cpu.cfs_period_us", period.to_string()),
                     ("cpu.cfs_quota_us", quota.to_string())
                 ]
@@ -180,9 +212,22 @@ mod tests {
     }
 
     #[test]
-    fn without_a_share_asked_for_the_cpu_controller_is_left_alone() {
-        let limits = Limits::default();
-        assert!(!is_needed(Control::Cpu, &limits));
-        assert!(written(CgroupVersion::V1, Control::Cpu, &limits).is_empty());
+    fn without_a_share_asked_for_there_is_a_weight_and_no_quota() {
+        for (version, file, weight) in
+            [(CgroupVersion::V1, "cpu.shares", "10240"), (CgroupVersion::V2, "cpu.weight", "1000")]
+        {
+            let limits = Limits::default();
+            let written = written(version, Control::Cpu, &limits);
+            assert_eq!(written, [(file, weight.to_owned())]);
+        }
+    }
+
+    #[test]
+    fn a_weight_goes_down_with_age() {
+        let text = |version, age| cpu_weight(version, age).text;
+        assert_eq!(text(CgroupVersion::V1, Age::Young), "1024");
+        assert_eq!(text(CgroupVersion::V1, Age::Old), "256");
+        assert_eq!(text(CgroupVersion::V2, Age::Young), "100");
+        assert_eq!(text(CgroupVersion::V2, Age::Old), "25");
     }
 }

@@ -7,6 +7,11 @@
 //! No run ever writes another process's id into a group: that takes a
 //! kernel-wide lock and, after any idle moment, 7 to 15 ms. A child is cloned
 //! into its version 2 group and writes `0` into its version 1 `tasks` itself.
+//!
+//! Every box weighs the same on busy CPUs, however many processes and sessions
+//! it has, and less when it has used more than most do. What makes a box is
+//! our own work: on version 1 it stays out of the box's CPU group, on version 2
+//! the box weighs more until its program begins.
 
 mod box_group;
 mod control;
@@ -34,6 +39,7 @@ mod unified_tests;
 
 pub use box_group::BoxGroup;
 pub use control::{CgroupVersion, ControlSupport};
+pub use limit_files::Age;
 pub use sweep::sweep;
 pub use tree::CgroupTree;
 pub use usage::GroupUsage;

@@ -8,6 +8,7 @@ use super::control::CgroupVersion;
 use super::directory::Calls;
 use super::fake_kernel::FakeKernel;
 use super::layout::{Layout, V1Hierarchy};
+use super::limit_files::Age;
 use super::tree::CgroupTree;
 use crate::spec::Limits;
 
@@ -46,11 +47,14 @@ fn a_shared_hierarchy_gets_one_directory_and_every_limit_its_writes() {
             "v1/memory/cofferdam-t/b1/memory.memsw.limit_in_bytes=67108864",
             "v1/memory/cofferdam-t/b1/memory.kmem.tcp.limit_in_bytes=8388608",
             "mkdir v1/cpu,cpuacct/cofferdam-t/b1",
+            "v1/cpu,cpuacct/cofferdam-t/b1/cpu.shares=10240",
             "v1/cpu,cpuacct/cofferdam-t/b1/cpu.cfs_period_us=100000",
             "v1/cpu,cpuacct/cofferdam-t/b1/cpu.cfs_quota_us=50000",
         ]
     );
-    assert_eq!(made.task_files().len(), 2);
+    made.weigh(Age::Old);
+    assert_eq!(kernel.calls(), ["v1/cpu,cpuacct/cofferdam-t/b1/cpu.shares=256"]);
+    assert_eq!((made.task_files().len(), made.program_task_files().len()), (1, 1));
     assert_eq!(made.cpu_time(), Some(Duration::from_micros(2_500)));
     made.remove(crate::base::deadline::Deadline::after(Duration::ZERO)).unwrap();
 }

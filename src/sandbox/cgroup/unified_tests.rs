@@ -10,6 +10,7 @@ use super::control::{CgroupVersion, ControlSupport};
 use super::directory::Calls;
 use super::fake_kernel::{FakeKernel, ourselves};
 use super::layout::Layout;
+use super::limit_files::Age;
 use super::sweep::sweep_with;
 use super::tree::CgroupTree;
 use super::usage::MemoryPeak;
@@ -88,11 +89,17 @@ fn in_a_container_we_move_to_a_leaf_first_and_back_at_the_end() {
     assert!(is_by_v2(&tree.support().cpu));
     assert_eq!(kernel.text("v2/box/cofferdam-t/supervisor/cgroup.procs"), ourselves());
     assert_eq!(kernel.text("v2/box/cgroup.procs"), "");
+    assert_eq!(kernel.text("v2/box/cofferdam-t/supervisor/cpu.weight"), "10000");
     let calls = kernel.calls();
     let at = |call: &str| calls.iter().position(|c| c == call).unwrap();
     assert!(
         at("mkdir v2/box/cofferdam-t/supervisor")
             < at("v2/box/cofferdam-t/supervisor/cgroup.procs=0")
+    );
+    // Before it is switched on for the leaf there is no such file.
+    assert!(
+        at("v2/box/cofferdam-t/cgroup.subtree_control=+cpu")
+            < at("v2/box/cofferdam-t/supervisor/cpu.weight=10000")
     );
     assert!(!calls.iter().any(|call| call.starts_with("v2/cgroup.")), "a foreign group: {calls:?}");
 
@@ -208,6 +215,7 @@ fn a_boxs_limits_are_exactly_these_writes() {
             "v2/cofferdam-t/b1/memory.max=67108864",
             "v2/cofferdam-t/b1/memory.swap.max=0",
             "v2/cofferdam-t/b1/pids.max=257",
+            "v2/cofferdam-t/b1/cpu.weight=1000",
             "v2/cofferdam-t/b1/cpu.max=50000 100000",
         ]
     );
@@ -218,11 +226,13 @@ fn a_boxs_limits_are_exactly_these_writes() {
     assert_eq!(usage.memory_peak, Some(peak));
     assert_eq!(usage.cpu, Some(Duration::from_micros(1_500)));
     assert_eq!((usage.processes_peak, usage.processes_refused, usage.oom_kills), (Some(7), 3, 1));
+    made.weigh(Age::Old);
     assert!(made.kill().unwrap());
     made.remove(now()).unwrap();
     assert_eq!(
         kernel.calls(),
         [
+            "v2/cofferdam-t/b1/cpu.weight=25",
             "v2/cofferdam-t/b1/cpu.max=max",
             "v2/cofferdam-t/b1/cgroup.kill=1",
             "rmdir v2/cofferdam-t/b1",

@@ -12,7 +12,7 @@ use super::syscalls;
 /// is passed by setting a bit the kernel ignores; a 32-bit compare of a `long` does not see half
 /// of it. An argument that is not here has no width that anybody looked up.
 #[rustfmt::skip]
-const WIDTHS: [(&str, &[u8], Width); 25] = [
+const WIDTHS: [(&str, &[u8], Width); 26] = [
     ("chmod", &[1], Width::Bits32),
     ("clone", &[0], Width::Bits64),
     ("close", &[0], Width::Bits32),
@@ -32,6 +32,7 @@ const WIDTHS: [(&str, &[u8], Width); 25] = [
     ("openat", &[2, 3], Width::Bits32),
     ("personality", &[0], Width::Bits32),
     ("prctl", &[0], Width::Bits32),
+    ("prctl", &[1], Width::Bits64),
     ("renameat2", &[4], Width::Bits32),
     ("seccomp", &[0, 1], Width::Bits32),
     ("setsockopt", &[1, 2], Width::Bits32),

@@ -1,0 +1,177 @@
+//! One test for each bomb.
+
+use crate::bomb::Bomb;
+
+/// Forks as long as it may, and goes on trying.
+const FORKS: &str = "exec python3 -Sc '
+import os
+while True:
+    try: os.fork()
+    except OSError: pass
+'";
+/// Computes in every process it may have.
+const LOOPS: &str = "exec python3 -Sc '
+import os
+for _ in range(250):
+    if os.fork() == 0: break
+while True: pass
+'";
+/// The same, each in a session of its own: some kernels divide CPU time by sessions.
+const SESSIONS: &str = "exec python3 -Sc '
+import os
+for _ in range(250):
+    if os.fork() == 0:
+        os.setsid()
+        break
+while True: pass
+'";
+/// Starts programs that end at once.
+const STORM: &str = "while :; do /bin/true & /bin/true & /bin/true & wait; done";
+/// Starts threads that end soon, more than it may have.
+const THREADS: &str = "exec python3 -Sc '
+import _thread, time
+def soon_over(): time.sleep(0.001)
+while True:
+    try: _thread.start_new_thread(soon_over, ())
+    except RuntimeError: pass
+'";
+/// Takes memory until it is killed for it, child after child.
+const MEMORY: &str = "exec python3 -Sc '
+import os
+while True:
+    child = os.fork()
+    if child == 0:
+        taken = []
+        while True: taken.append(bytearray(1 << 22))
+    os.waitpid(child, 0)
+'";
+/// Fills its disk with files, and empties it again.
+const DISK: &str = "exec python3 -Sc '
+import os
+piece = bytes(1 << 20)
+while True:
+    files = 0
+    try:
+        while True:
+            with open(str(files), \"wb\", 0) as file:
+                files += 1
+                for _ in range(60): file.write(piece)
+    except OSError: pass
+    for name in range(files): os.unlink(str(name))
+'";
+/// Fills its disk until it is refused, which ends it with a full disk to clear away.
+const DISK_LEFT: &str = "exec python3 -Sc '
+piece = bytes(1 << 20)
+for name in range(1000):
+    with open(str(name), \"wb\", 0) as file:
+        for _ in range(60): file.write(piece)
+'";
+/// Makes all the files it may, and removes them again.
+const INODES: &str = "exec python3 -Sc '
+import os
+while True:
+    files = 0
+    try:
+        while True:
+            os.close(os.open(str(files), os.O_CREAT | os.O_WRONLY))
+            files += 1
+    except OSError: pass
+    for name in range(files): os.unlink(str(name))
+'";
+/// Opens all the descriptors it may, in many processes.
+const DESCRIPTORS: &str = "exec python3 -Sc '
+import os
+for _ in range(100):
+    if os.fork() == 0: break
+while True:
+    held = []
+    try:
+        while True: held += os.pipe()
+    except OSError: pass
+    for fd in held: os.close(fd)
+'";
+const OUTPUT: &str = "exec yes";
+
+#[test]
+fn a_fork_bomb_leaves_its_neighbours_their_share() {
+    Bomb::of("forks", FORKS, 250).disturbs_nobody();
+}
+
+#[test]
+fn two_fork_bombs_leave_their_neighbours_their_share() {
+    Bomb::of("forks, 2 tenants", FORKS, 250).twice().disturbs_nobody();
+}
+
+#[test]
+fn two_hundred_and_fifty_loops_leave_their_neighbours_their_share() {
+    Bomb::of("loops", LOOPS, 250).disturbs_nobody();
+}
+
+#[test]
+fn loops_of_two_tenants_leave_their_neighbours_their_share() {
+    Bomb::of("loops, 2 tenants", LOOPS, 250).twice().disturbs_nobody();
+}
+
+#[test]
+fn sessions_are_worth_no_more_than_processes() {
+    Bomb::of("sessions", SESSIONS, 250).disturbs_nobody();
+}
+
+#[test]
+fn the_death_of_many_processes_over_and_over_holds_nobody_up() {
+    let mut bomb = Bomb::of("loops, killed", LOOPS, 100);
+    bomb.timeout = "600ms";
+    bomb.disturbs_nobody();
+}
+
+#[test]
+fn a_storm_of_short_programs_holds_nobody_up() {
+    Bomb::of("short programs", STORM, 2).disturbs_nobody();
+}
+
+#[test]
+fn a_thread_bomb_leaves_its_neighbours_their_share() {
+    Bomb::of("threads", THREADS, 1).disturbs_nobody();
+}
+
+#[test]
+fn a_memory_bomb_holds_nobody_up() {
+    Bomb::of("memory", MEMORY, 2).disturbs_nobody();
+}
+
+#[test]
+fn two_memory_bombs_hold_nobody_up() {
+    Bomb::of("memory, 2 tenants", MEMORY, 2).twice().disturbs_nobody();
+}
+
+#[test]
+fn a_disk_bomb_holds_nobody_up() {
+    Bomb::of("disk", DISK, 1).disturbs_nobody();
+}
+
+#[test]
+fn full_disks_to_clear_away_hold_nobody_up() {
+    Bomb::of("disks left full", DISK_LEFT, 1).twice().disturbs_nobody();
+}
+
+#[test]
+fn an_inode_bomb_holds_nobody_up() {
+    Bomb::of("inodes", INODES, 1).disturbs_nobody();
+}
+
+#[test]
+fn a_descriptor_bomb_leaves_its_neighbours_their_share() {
+    Bomb::of("descriptors", DESCRIPTORS, 100).disturbs_nobody();
+}
+
+#[test]
+fn an_output_bomb_holds_nobody_up() {
+    Bomb::of("output", OUTPUT, 1).disturbs_nobody();
+}
+
+#[test]
+fn output_without_a_limit_holds_nobody_up() {
+    let mut bomb = Bomb::of("output, streamed", OUTPUT, 1).twice();
+    bomb.streams = true;
+    bomb.disturbs_nobody();
+}
