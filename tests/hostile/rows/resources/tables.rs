@@ -42,7 +42,11 @@ pub fn everything_with_a_number(target: &Target) -> Result<(), Unexercised> {
         "import os\ndef probe(): return [os.pipe() for _ in range(100)] and os.fork() >= 0";
     assert_eq!(target.observe(&Probe::inline(neighbour)), json!(true));
     let [first, second] = lives.map(|live| pairs(&observed(&live.answer())));
-    assert_eq!(first, second, "one run has less because of another");
+    // What is in flight is counted until the kernel's own collector has been.
+    let settled = |told: &[(String, String)]| {
+        told.iter().filter(|(name, _)| name != "in_flight").cloned().collect::<Vec<_>>()
+    };
+    assert_eq!(settled(&first), settled(&second), "one run has less because of another");
     assert_eq!(first.len(), TABLES.len(), "{first:?}");
     for ((name, told), (expected, most, refusals)) in first.iter().zip(TABLES) {
         assert_eq!(name, expected);
