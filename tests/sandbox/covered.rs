@@ -60,6 +60,21 @@ fn a_top_level_directory_that_is_not_the_systems_is_absent_whenever_it_was_made(
 }
 
 #[test]
+fn a_private_path_made_after_the_start_behind_a_link_from_elsewhere_is_covered() {
+    let place = place_in("/usr/local");
+    let elsewhere = tempfile::tempdir().unwrap();
+    symlink(place.path(), elsewhere.path().join("link")).unwrap();
+    let private = vec![elsewhere.path().join("link/made")];
+    let Some(host) = support::host_with(|config| config.private = private) else { return };
+    for path in ["made", "open"] {
+        fs::write(place.path().join(path), format!("text of {path}")).unwrap();
+    }
+    let seen = stdout_of(&host.run(look_at(place.path())));
+    assert!(seen.contains("text of open"), "nothing around it is shown: {seen}");
+    assert!(!seen.contains("text of made"), "{seen}");
+}
+
+#[test]
 fn a_private_path_made_or_moved_after_the_start_is_covered() {
     let place = place_in("/usr/local");
     let (made, linked) = (place.path().join("made"), place.path().join("linked"));
