@@ -11,4 +11,4 @@ mod table;
 
 pub use layout::{FileToWrite, files_for};
 pub use resolver::Resolver;
-pub use table::{Language, LanguageTable};
+pub use table::{AnyOf, Language, LanguageTable};

@@ -32,7 +32,7 @@ pub struct Language {
     /// Where `asserts` goes.
     pub asserts: RelPath,
     /// The executables that must be on the box's PATH, the toolchain first.
-    pub requires: Vec<String>,
+    pub requires: Vec<AnyOf>,
     /// The command that prints the toolchain's version, on either stream.
     pub version: Vec<String>,
     /// Set for every run, over the box's own variables.
@@ -41,6 +41,17 @@ pub struct Language {
     pub memory_bytes_max: Option<u64>,
     /// The least disk figure the toolchain can work with, in bytes.
     pub disk_bytes_max: Option<u64>,
+}
+
+/// Executables of which one is enough, by their bare names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AnyOf(Vec<String>);
+
+impl AnyOf {
+    /// The names, the preferred one first.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().map(String::as_str)
+    }
 }
 
 /// Why a text is not a language table.
@@ -153,12 +164,29 @@ struct Entry {
     folder: String,
     solution: String,
     checker: Option<String>,
-    requires: Vec<String>,
+    requires: Vec<Requirement>,
     version: Vec<String>,
     #[serde(default)]
     env: BTreeMap<String, String>,
     memory_max: Option<String>,
     disk_max: Option<String>,
+}
+
+/// One executable, or several of which one is enough.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Requirement {
+    One(String),
+    AnyOf(Vec<String>),
+}
+
+impl From<Requirement> for AnyOf {
+    fn from(requirement: Requirement) -> Self {
+        match requirement {
+            Requirement::One(name) => Self(vec![name]),
+            Requirement::AnyOf(names) => Self(names),
+        }
+    }
 }
 
 /// A key and what its value should have been.
@@ -181,7 +209,8 @@ impl Entry {
         if checker.as_ref().is_some_and(|checker| *checker == solution || *checker == asserts) {
             return Err(("checker", "the name is taken"));
         }
-        check_commands(&self.requires, &self.version)?;
+        let requires: Vec<AnyOf> = self.requires.into_iter().map(AnyOf::from).collect();
+        check_commands(&requires, &self.version)?;
         check_env(&self.env)?;
         Ok(Language {
             slug: slug.to_owned(),
@@ -189,7 +218,7 @@ impl Entry {
             solution,
             checker,
             asserts,
-            requires: self.requires,
+            requires,
             version: self.version,
             env: self.env,
             memory_bytes_max: byte_count("memory_max", self.memory_max.as_deref())?,
@@ -198,12 +227,13 @@ impl Entry {
     }
 }
 
-fn check_commands(requires: &[String], version: &[String]) -> Result<(), Fault> {
-    let is_bare = |name: &String| RelPath::parse(name).is_ok() && !name.contains('/');
-    if requires.is_empty() || !requires.iter().all(is_bare) {
+fn check_commands(requires: &[AnyOf], version: &[String]) -> Result<(), Fault> {
+    let is_bare = |name: &str| RelPath::parse(name).is_ok() && !name.contains('/');
+    let is_met = |any: &AnyOf| !any.0.is_empty() && any.names().all(is_bare);
+    if requires.is_empty() || !requires.iter().all(is_met) {
         return Err(("requires", "want at least one executable, by its bare name"));
     }
-    let runnable = version.first().is_some_and(is_bare);
+    let runnable = version.first().is_some_and(|name| is_bare(name));
     if !runnable || version.iter().any(|word| word.contains('\0')) {
         return Err(("version", "want an executable's bare name and its arguments"));
     }

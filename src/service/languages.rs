@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::base::cancel::CancelToken;
 use crate::executor::{Job, Sandboxed};
-use crate::lang::{Language, LanguageTable, Resolver};
+use crate::lang::{AnyOf, Language, LanguageTable, Resolver};
 use crate::sandbox::HostId;
 use crate::sandbox::plan::PATH_DEFAULT;
 use crate::spec::{
@@ -73,8 +73,8 @@ impl Languages {
         executor: &Sandboxed,
         host_id: &HostId,
     ) -> Result<Self, NotStarted> {
-        let wanted: BTreeSet<&str> =
-            table.iter().flat_map(|language| &language.requires).map(String::as_str).collect();
+        let required = table.iter().flat_map(|language| &language.requires);
+        let wanted: BTreeSet<&str> = required.flat_map(AnyOf::names).collect();
         let wanted = match workspaces {
             Workspaces::One(_) => BTreeSet::new(),
             Workspaces::PerLanguage(_) => wanted,
@@ -94,8 +94,9 @@ impl Languages {
     pub fn command(&self, language: &Language) -> Result<(PathBuf, String), String> {
         let workspace = self.workspaces.directory(&language.slug);
         let command = self.resolver.resolve(&workspace).map_err(|error| error.to_string())?;
-        match language.requires.iter().find(|name| self.missing.contains(*name)) {
-            Some(name) => Err(not_installed(name)),
+        let is_missing = |any: &&AnyOf| any.names().all(|name| self.missing.contains(name));
+        match language.requires.iter().find(is_missing) {
+            Some(any) => Err(none_installed(any)),
             None => Ok((workspace, command.to_string())),
         }
     }
@@ -158,6 +159,14 @@ fn missing_executables(
 
 fn not_installed(name: &str) -> String {
     format!("{name} is not installed where runs can see it")
+}
+
+fn none_installed(any: &AnyOf) -> String {
+    let names: Vec<&str> = any.names().collect();
+    match names[..] {
+        [name] => not_installed(name),
+        _ => format!("none of {} is installed where runs can see it", names.join(", ")),
+    }
 }
 
 /// The first line the version command prints.

@@ -10,7 +10,6 @@ mod degraded;
 mod drain;
 mod failures;
 mod inside;
-mod languages;
 mod limits;
 mod outcomes;
 mod requests;

@@ -25,7 +25,7 @@ version = ["echo", "1"]
 [beta]
 folder = "check"
 solution = "solution.sh"
-requires = ["sh"]
+requires = [["no-such-toolchain", "sh"]]
 version = ["echo", "1"]
 
 [gamma]
@@ -142,6 +142,13 @@ fn a_toolchain_that_is_not_installed_is_503_and_no_127() {
     let service = Setup::inside(langs.path()).arg("--langs").arg(langs.path()).start();
     run(&service, "gamma").assert_json(503, UNAVAILABLE);
     assert_eq!(run(&service, "alpha").stdout(), "alpha\n");
+}
+
+#[test]
+fn one_of_several_toolchains_is_enough() {
+    let langs = languages();
+    let service = Setup::inside(langs.path()).arg("--langs").arg(langs.path()).start();
+    assert_eq!(run(&service, "beta").stdout(), "beta\n");
 }
 
 #[test]

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Starts the service and posts one real solution per available language.
+"""Starts the service and posts each available language's example (langs/*/example).
 
     demo.py COFFERDAM
 
-COFFERDAM is the binary. Prints every request in short and every answer in
+COFFERDAM is the binary; it takes SANDBOX_ROOTFS from the environment. Prints every request in short and every answer in
 full, and exits with 1 when an answer is not what it should be. Python 3.11,
 standard library only.
 """
@@ -49,7 +49,7 @@ def main():
     )
     try:
         wait_until_ready(server, port)
-        faults = [fault for slug in available for fault in check_vector(port, slug)]
+        faults = [fault for language in languages if language["available"] for fault in check_example(port, language)]
         for case in MISBEHAVING:
             faults += check_misbehaving(port, *case)
     finally:
@@ -81,18 +81,20 @@ def wait_until_ready(server, port):
     sys.exit(f"the server was not ready within {START_SECONDS_MAX} s")
 
 
-def check_vector(port, slug):
-    """Posts tests/langs/<slug>/good.toml; returns what is wrong with the answer."""
-    vector = tomllib.loads((VECTORS / slug / "good.toml").read_text())
-    names = {"solution": "solution_text", "checker": "checker_text", "asserts": "asserts", "timeout": "timeout"}
-    request = {"lang_slug": slug} | {names[key]: vector[key] for key in names if key in vector}
+def check_example(port, language):
+    """Posts the example of a language; returns what is wrong with the answer."""
+    slug = language["slug"]
+    example = REPOSITORY / "langs" / slug / "example"
+    texts = zip(["solution_text", "checker_text"], language["files"])
+    request = {"lang_slug": slug} | {key: (example / name).read_text() for key, name in texts}
+    request["asserts"] = (example / "asserts.json").read_text()
+    expected = tomllib.loads((VECTORS / slug / "good.toml").read_text())["expect"]
     status, outcome, body = post(port, "a right solution", request)
-    wanted = [(item["type"], json.loads(item["value"])) for item in vector["expect"]["items"]]
+    wanted = [(item["type"], json.loads(item["value"])) for item in expected["items"]]
     got = [(item["type"], item["value"]) for item in items_of(body.get("stdout", ""))]
-    exit_code = vector["expect"]["exit_code"]
-    if (status, outcome, body.get("exit_code"), got) == (200, "exited", exit_code, wanted):
+    if (status, outcome, body.get("exit_code"), got) == (200, "exited", expected["exit_code"], wanted):
         return []
-    return [f"{slug}: want exit code {exit_code} and {wanted}, got {status} {outcome} {body}"]
+    return [f"{slug}: want exit code {expected['exit_code']} and {wanted}, got {status} {outcome} {body}"]
 
 
 def check_misbehaving(port, title, solution, timeout, status, outcomes, exit_code):

@@ -20,6 +20,12 @@ use super::workspace::Workspace;
 /// How long a start or an end may take on a loaded machine.
 const PATIENCE: Duration = Duration::from_secs(40);
 
+/// The binary under test, from any directory.
+pub fn cofferdam() -> PathBuf {
+    let binary = std::env::var_os("COFFERDAM_BIN");
+    std::path::absolute(binary.unwrap_or_else(|| env!("CARGO_BIN_EXE_cofferdam").into())).unwrap()
+}
+
 /// A server that is about to be started.
 #[derive(Debug)]
 pub struct Setup {
@@ -110,10 +116,7 @@ impl Setup {
     }
 
     fn spawn(&self) -> (Child, Log) {
-        let binary = std::env::var_os("COFFERDAM_BIN")
-            .unwrap_or_else(|| env!("CARGO_BIN_EXE_cofferdam").into());
-        // It is started in another directory.
-        let binary = std::path::absolute(binary).unwrap();
+        let binary = cofferdam();
         let script = format!("exec {} \"$@\"", self.redirections);
         let child = Command::new("/bin/sh")
             .args([OsStr::new("-c"), script.as_ref(), OsStr::new("sh"), binary.as_os_str()])

@@ -76,7 +76,7 @@ fn every_key_arrives() {
         folder = "src/check"
         solution = "s.toy"
         checker = "c.toy"
-        requires = ["toyc", "toy"]
+        requires = ["toyc", ["toy", "toy-ng"]]
         version = ["toyc", "-V"]
         memory_max = "1GiB"
         disk_max = "600MiB"
@@ -90,7 +90,7 @@ fn every_key_arrives() {
         solution: path("src/check/s.toy"),
         checker: Some(path("src/check/c.toy")),
         asserts: path("src/check/asserts.json"),
-        requires: vec!["toyc".into(), "toy".into()],
+        requires: vec![AnyOf(vec!["toyc".into()]), AnyOf(vec!["toy".into(), "toy-ng".into()])],
         version: vec!["toyc".into(), "-V".into()],
         env: BTreeMap::from([("TOY_HOME".into(), "/opt/toy".into())]),
         memory_bytes_max: Some(1 << 30),
@@ -117,6 +117,9 @@ fn a_refusal_names_the_language_and_the_key() {
         ("requires = []", "requires"),
         ("requires = [\"/usr/bin/toy\"]", "requires"),
         ("requires = \"toy\"", "requires"),
+        ("requires = [[]]", "requires"),
+        ("requires = [[\"toy\", \"/bin/toy\"]]", "requires"),
+        ("requires = [3]", "requires"),
         ("version = []", "version"),
         ("version = [\"toy\", \"\\u0000\"]", "version"),
         ("memory_max = \"lots\"", "memory_max"),

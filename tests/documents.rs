@@ -1,13 +1,14 @@
-//! The documents are true: the README's commands run and print what it says, its tables are
+//! The documents are true: their commands run and print what they say, the README's tables are
 //! whole, and no link leads nowhere.
 //!
-//! How a fenced block of the README is taken, by its info string:
+//! How a fenced block is taken, by its info string:
 //! - `sh`: run with `sh -eu` at the repository's root, in order, and has to succeed;
 //! - `text`: what the `sh` block before it prints, where `…` stands for any text of one line;
 //! - `sh server`: started in the background, ended by SIGTERM after the last block, exits with 0;
-//! - `sh ci`: not run here, since it would run this test; each line is a line of `.ci/run`.
+//! - `sh ci`: not run here, since it would run this test; each line is a line of `.ci/run`;
+//! - a language and a path: a file, which `tests/languages` puts there and uses.
 //!
-//! Port 4040 of the README is a free one here.
+//! Port 4040 of a document is a free one here.
 
 // The whole crate is a test; clippy knows it only where it is told.
 #![cfg(test)]
@@ -28,7 +29,9 @@ use nix::unistd::Pid;
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 const START_WAIT: Duration = Duration::from_secs(30);
 const STOP_WAIT: Duration = Duration::from_secs(40);
-const PORT_IN_README: &str = "4040";
+const PORT_IN_DOCUMENTS: &str = "4040";
+/// The documents with fenced blocks, below the root.
+const WITH_COMMANDS: [&str; 3] = ["README.md", "docs/languages.md", "docs/toolchains.md"];
 
 #[derive(Debug, PartialEq, Eq)]
 struct Block {
@@ -39,20 +42,25 @@ struct Block {
 }
 
 #[test]
-fn the_commands_of_the_readme_run_and_print_what_it_says() {
-    let blocks = blocks(&read("README.md"));
+fn the_commands_of_the_documents_run_and_print_what_they_say() {
+    for document in WITH_COMMANDS {
+        run_blocks(document);
+    }
+}
+
+fn run_blocks(document: &str) {
     let port = free_port();
     let mut servers = Vec::new();
     let mut printed: Option<Output> = None;
-    let mut commands_run = 0;
+    let blocks = blocks(&read(document));
+    assert!(!blocks.is_empty(), "{document} has no block");
     for block in &blocks {
-        let place = format!("README.md:{}", block.line);
+        let place = format!("{document}:{}", block.line);
         match block.info.as_str() {
             "sh" => {
                 let output = shell(&block.text, port).output().unwrap();
                 assert!(output.status.success(), "{place}: {output:?}");
                 printed = Some(output);
-                commands_run += 1;
             }
             "text" => {
                 let output = printed.take().unwrap_or_else(|| panic!("{place}: no sh before it"));
@@ -61,21 +69,38 @@ fn the_commands_of_the_readme_run_and_print_what_it_says() {
             }
             "sh server" => servers.push(Server::start(&block.text, port)),
             "sh ci" => {}
-            other => panic!("{place}: nobody checks a block of kind {other:?}"),
+            other => {
+                assert!(names_a_file(other), "{place}: nobody checks a block of kind {other:?}");
+            }
         }
     }
-    assert!(commands_run > 0, "the README runs nothing");
     servers.into_iter().for_each(Server::stop);
 }
 
+fn names_a_file(info: &str) -> bool {
+    info.split_once(' ').is_some_and(|(_, path)| path.contains(['.', '/']))
+}
+
 #[test]
-fn what_the_readme_leaves_to_ci_is_what_ci_does() {
+fn what_the_documents_leave_to_ci_is_what_ci_does() {
     let ci = read(".ci/run");
     let ci: Vec<&str> = ci.lines().collect();
-    for block in blocks(&read("README.md")).iter().filter(|block| block.info == "sh ci") {
-        for command in block.text.lines() {
-            assert!(ci.contains(&command), "README.md:{}: {command:?}", block.line);
+    for document in WITH_COMMANDS {
+        for block in blocks(&read(document)).iter().filter(|block| block.info == "sh ci") {
+            for command in block.text.lines() {
+                assert!(ci.contains(&command), "{document}:{}: {command:?}", block.line);
+            }
         }
+    }
+}
+
+#[test]
+fn every_document_with_a_block_is_among_those_whose_commands_are_run() {
+    for document in documents() {
+        let name = document.strip_prefix(ROOT).unwrap().to_str().unwrap();
+        // A block of no language is a picture.
+        let has_commands = blocks(&read(name)).iter().any(|block| !block.info.is_empty());
+        assert!(!has_commands || WITH_COMMANDS.contains(&name), "{name}");
     }
 }
 
@@ -92,11 +117,8 @@ fn every_variable_the_configuration_reads_is_in_the_readme() {
 
 #[test]
 fn every_link_between_the_documents_leads_somewhere() {
-    let mut documents: Vec<PathBuf> = markdown_in(Path::new(ROOT));
-    documents.extend(markdown_in(&Path::new(ROOT).join("docs")));
-    documents.extend(markdown_in(&Path::new(ROOT).join("docs/adr")));
     let mut links = 0;
-    for document in documents {
+    for document in documents() {
         let text = fs::read_to_string(&document).unwrap();
         for target in text.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
             if target.contains("://") || target.starts_with('#') {
@@ -181,7 +203,7 @@ fn shell(script: &str, port: u16) -> Command {
     let mut command = Command::new("sh");
     command
         .args(["-eu", "-c"])
-        .arg(script.replace(PORT_IN_README, &port.to_string()))
+        .arg(script.replace(PORT_IN_DOCUMENTS, &port.to_string()))
         .current_dir(ROOT)
         .env("PATH", path)
         .stdin(Stdio::null())
@@ -242,6 +264,12 @@ fn line_fits(pattern: &str, line: &str) -> bool {
 fn is_variable(text: &str) -> bool {
     let letter = |byte: u8| byte.is_ascii_uppercase() || byte == b'_';
     text.len() >= 4 && text.bytes().all(letter) && !text.ends_with('_')
+}
+
+/// Every document for readers of the project.
+fn documents() -> Vec<PathBuf> {
+    let directories = ["", "docs", "docs/adr"];
+    directories.iter().flat_map(|name| markdown_in(&Path::new(ROOT).join(name))).collect()
 }
 
 fn markdown_in(directory: &Path) -> Vec<PathBuf> {

@@ -1,0 +1,20 @@
+//! Solutions that run at the same time do not disturb each other.
+
+use crate::queue::{Case, run_all};
+use crate::shipped;
+
+/// Rounds of the short form; `LANGS_ROUNDS` asks for another number.
+const ROUNDS: usize = 1;
+
+#[test]
+fn two_solutions_of_every_language_at_once_each_get_their_own_answer() {
+    let asked = std::env::var("LANGS_ROUNDS").ok().map(|rounds| rounds.parse().unwrap());
+    let service = shipped::setup().start();
+    let languages = shipped::available(&service);
+    let rounds = 0..asked.unwrap_or(ROUNDS);
+    // One adds, the other subtracts; they are side by side in the queue.
+    let cases = rounds.flat_map(|_| &languages).flat_map(|(slug, language)| {
+        ["good", "wrong"].map(|name| Case { slug, language, name: name.to_owned() })
+    });
+    run_all(&service, cases.collect());
+}

@@ -1,0 +1,97 @@
+//! `docs/languages.md` is true: its table, and its page on adding a language.
+
+use std::process::Command;
+
+use serde_json::{Value, json};
+
+use crate::server::service::cofferdam;
+use crate::server::workspace::Workspace;
+use crate::shipped::{self, read, table};
+
+const PAGE: &str = "docs/languages.md";
+
+/// The cells of the table's row for `slug`.
+#[track_caller]
+fn row(page: &str, slug: &str) -> Vec<String> {
+    let start = format!("| {slug} |");
+    let line = page.lines().find(|line| line.starts_with(&start));
+    let line = line.unwrap_or_else(|| panic!("{PAGE} has no row for {slug}"));
+    line.trim_matches('|').split('|').map(|cell| cell.trim().to_owned()).collect()
+}
+
+#[test]
+fn the_table_has_every_language_with_its_files_and_limits() {
+    let page = read(PAGE);
+    for (slug, language) in table() {
+        let row = row(&page, &slug);
+        let files: Vec<&str> = [Some(language.solution.as_str()), language.checker.as_deref()]
+            .into_iter()
+            .flatten()
+            .collect();
+        let files = format!("{}/{}", language.folder, files.join(" "));
+        let limits = [language.memory_max, language.disk_max]
+            .map(|limit| limit.unwrap_or_else(|| "-".to_owned()))
+            .join(" ");
+        assert_eq!((row[2].as_str(), row[3].as_str()), (files.as_str(), limits.as_str()), "{slug}");
+    }
+}
+
+/// The text of every fenced block whose info string names a file after its language.
+fn files(page: &str) -> Vec<(String, String)> {
+    let mut files = Vec::new();
+    let mut lines = page.lines();
+    while let Some(line) = lines.next() {
+        let Some(info) = line.strip_prefix("```") else { continue };
+        let text: Vec<&str> = lines.by_ref().take_while(|line| *line != "```").collect();
+        if let Some((_, file)) = info.split_once(' ') {
+            files.push((file.to_owned(), text.join("\n") + "\n"));
+        }
+    }
+    files
+}
+
+#[test]
+fn a_language_is_added_as_the_page_says() {
+    let langs = Workspace::empty();
+    let files = files(&read(PAGE));
+    for (path, text) in &files {
+        langs.put(path, text);
+    }
+    langs.put("awk/check/.gitkeep", "");
+    let text = |path: &str| {
+        let file = files.iter().find(|(name, _)| name == path);
+        &file.unwrap_or_else(|| panic!("{PAGE} has no {path}")).1
+    };
+    let service = shipped::setup_of(langs.path()).start();
+    let answer = service.post(&json!({
+        "lang_slug": "awk",
+        "solution_text": text("awk/example/solution.awk"),
+        "asserts": text("awk/example/asserts.json"),
+    }));
+    let want = "{\"type\":\"result\",\"value\":3}\n{\"type\":\"result\",\"value\":42}\n";
+    assert_eq!(answer.stdout(), want);
+}
+
+#[test]
+#[ignore = "needs the toolchains: make test-langs"]
+fn the_versions_of_the_table_are_those_of_the_toolchains() {
+    let page = read(PAGE);
+    let listed = Command::new(cofferdam())
+        .args(["langs", "--json", "--langs", "langs", "--rootfs"])
+        .arg(shipped::rootfs().expect("SANDBOX_ROOTFS names no root"))
+        .current_dir(shipped::repository())
+        .output()
+        .unwrap();
+    let languages: Vec<Value> = serde_json::from_slice(&listed.stdout).unwrap();
+    let promised = shipped::promised();
+    assert!(!promised.is_empty(), "LANGUAGES names none");
+    for slug in promised {
+        let language = languages.iter().find(|language| language["slug"] == slug.as_str());
+        let toolchain = language.and_then(|language| language["toolchain"].as_str());
+        let version = &row(&page, &slug)[1];
+        assert!(
+            toolchain.is_some_and(|line| line.contains(version)),
+            "{slug}: {version}, {toolchain:?}"
+        );
+    }
+}

@@ -1,0 +1,130 @@
+//! Nothing that a run writes is read by another one.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+
+use crate::queue::{Case, run_all};
+use crate::server::service::Service;
+use crate::shipped;
+
+/// Where the warm caches are, in a root file system.
+const CACHE: &str = "opt/cofferdam/cache";
+
+/// Tries to write to every file and into every directory that is not the run's own, then spoils
+/// what is. Tells where it could.
+const VANDAL: &str = r#"
+import os, stat
+
+OWN = ("/proc", "/dev", "/tmp", "/workspace")
+
+def attempt(path, flags):
+    try:
+        os.close(os.open(path, flags | os.O_NONBLOCK, 0o666))
+        return [path]
+    except OSError:
+        return []
+
+def solution():
+    written, tried = [], 0
+    for folder, folders, files in os.walk("/"):
+        if folder.startswith(OWN):
+            folders.clear()
+            continue
+        written += attempt(os.path.join(folder, "left-behind"), os.O_CREAT | os.O_WRONLY)
+        for name in files:
+            path = os.path.join(folder, name)
+            if stat.S_ISREG(os.lstat(path).st_mode):
+                tried += 1
+                written += attempt(path, os.O_WRONLY | os.O_APPEND)
+    for folder in ("/workspace", "/workspace/check", "/tmp"):
+        with open(os.path.join(folder, "left-behind"), "w") as file:
+            file.write("by another run")
+    for path in ("/workspace/checker.py", "/workspace/Makefile"):
+        with open(path, "a") as file:
+            file.write("syntax error!")
+    return {"written": written, "tried": tried > 1000}
+"#;
+
+/// What a run after it finds.
+const NEXT: &str = r#"
+import os
+
+def solution():
+    left = [folder for folder in ("/workspace", "/workspace/check", "/tmp", "/opt", "/usr/local")
+            if os.path.exists(os.path.join(folder, "left-behind"))]
+    return {"left": left, "spoiled": "syntax error!" in open("/workspace/checker.py").read()}
+"#;
+
+#[test]
+fn a_run_cannot_alter_what_the_next_one_reads() {
+    let service = shipped::setup().start();
+    let languages = shipped::available(&service);
+    let (caches, workspaces) = places();
+    let before = (contents(&caches), contents(&workspaces));
+    assert!(!before.1.is_empty(), "no workspaces");
+
+    assert_eq!(value_of(&service, VANDAL), json!({ "written": [], "tried": true }));
+    assert_eq!(value_of(&service, NEXT), json!({ "left": [], "spoiled": false }));
+    // Those that use a cache do not write to it either.
+    let cases = languages.iter().map(|(slug, language)| {
+        let name = "good".to_owned();
+        Case { slug, language, name }
+    });
+    run_all(&service, cases.collect());
+    assert!(before == (contents(&caches), contents(&workspaces)), "caches or workspaces changed");
+}
+
+/// What a Python solution without arguments returns.
+#[track_caller]
+fn value_of(service: &Service, solution: &str) -> Value {
+    let answer = service.post(&json!({
+        "lang_slug": "python",
+        "solution_text": solution,
+        "asserts": r#"{"arguments":[[]]}"#,
+        "timeout": "1m",
+    }));
+    let items: Value = serde_json::from_str(&answer.finished().stdout).unwrap();
+    assert_eq!(items[0]["type"], "result", "{answer:?}");
+    items[0]["value"].clone()
+}
+
+fn places() -> (PathBuf, PathBuf) {
+    let root = shipped::rootfs().unwrap_or_else(|| PathBuf::from("/"));
+    (root.join(CACHE), shipped::repository().join("langs"))
+}
+
+/// What tells a changed file from an unchanged one.
+#[derive(Debug, PartialEq, Eq)]
+struct Look {
+    inode: u64,
+    bytes: u64,
+    mode: u32,
+    modified: (i64, i64),
+}
+
+/// Every file and directory below `top`, links not followed; none where it is missing.
+fn contents(top: &Path) -> BTreeMap<PathBuf, Look> {
+    let mut found = BTreeMap::new();
+    let mut unread = vec![top.to_owned()];
+    while let Some(directory) = unread.pop() {
+        for entry in fs::read_dir(directory).into_iter().flatten() {
+            let entry = entry.unwrap();
+            let metadata = entry.metadata().unwrap();
+            if metadata.is_dir() {
+                unread.push(entry.path());
+            }
+            let look = Look {
+                inode: metadata.ino(),
+                bytes: metadata.len(),
+                mode: metadata.mode(),
+                modified: (metadata.mtime(), metadata.mtime_nsec()),
+            };
+            found.insert(entry.path(), look);
+        }
+    }
+    found
+}

@@ -1,0 +1,51 @@
+//! The vectors of `tests/langs`, through one server with the shipped workspaces.
+
+use std::collections::BTreeSet;
+use std::fs;
+
+use crate::queue::{Case, run_all};
+use crate::shipped::{self, repository, table};
+use crate::vector::Vector;
+
+/// The guarantees that every language has a vector for.
+const OF_EVERY_LANGUAGE: [&str; 8] = [
+    "all_types",
+    "good",
+    "memory_limit",
+    "prints",
+    "runtime_error",
+    "syntax_error",
+    "timeout",
+    "wrong",
+];
+
+#[test]
+fn every_available_language_gives_what_its_vectors_say() {
+    let service = shipped::setup().start();
+    let languages = shipped::available(&service);
+    let cases = languages.iter().flat_map(|(slug, language)| {
+        names(slug).into_iter().map(move |name| Case { slug, language, name })
+    });
+    run_all(&service, cases.collect());
+}
+
+#[test]
+fn every_language_has_a_vector_for_every_guarantee() {
+    for (slug, _) in table() {
+        let names = names(&slug);
+        let lacking: Vec<_> =
+            OF_EVERY_LANGUAGE.iter().filter(|name| !names.contains(**name)).collect();
+        assert!(lacking.is_empty(), "{slug} has no vector {lacking:?}");
+        for name in names {
+            Vector::read(&slug, &name);
+        }
+    }
+}
+
+/// The names of a language's vectors.
+fn names(slug: &str) -> BTreeSet<String> {
+    let directory = repository().join("tests/langs").join(slug);
+    let entries = fs::read_dir(&directory).unwrap_or_else(|error| panic!("{slug}: {error}"));
+    let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    names.filter_map(|name| Some(name.strip_suffix(".toml")?.to_owned())).collect()
+}
