@@ -3,7 +3,7 @@
 usings='using System; using System.Collections.Generic; using System.IO; using System.Linq; using System.Threading; using System.Threading.Tasks;'
 mkdir -p /tmp/source
 for name in Solution Checker; do
-    { printf '%s\n#line 1 "check/%s.cs"\n' "$usings" "$name"; cat "check/$name.cs"; } >"/tmp/source/$name.cs"
+    { printf '%s\n#line 1 "%s/check/%s.cs"\n' "$usings" "$PWD" "$name"; cat "check/$name.cs"; } >"/tmp/source/$name.cs"
 done
 sources='/tmp/source/Checker.cs /tmp/source/Solution.cs'
 
