@@ -62,7 +62,7 @@ fn a_language_is_added_as_the_page_says() {
         let file = files.iter().find(|(name, _)| name == path);
         &file.unwrap_or_else(|| panic!("{PAGE} has no {path}")).1
     };
-    let service = shipped::setup_of(langs.path()).start();
+    let service = shipped::setup_with(langs.path(), shipped::rootfs().as_deref()).start();
     let answer = service.post(&json!({
         "lang_slug": "awk",
         "solution_text": text("awk/example/solution.awk"),

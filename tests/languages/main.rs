@@ -13,6 +13,7 @@ mod queue;
 #[path = "../server/mod.rs"]
 mod server;
 mod shipped;
+mod stand_in;
 mod unaltered;
 mod vector;
 mod vectors;

@@ -48,16 +48,16 @@ pub fn rootfs() -> Option<PathBuf> {
 
 /// A server of these workspaces that is about to be started.
 pub fn setup() -> Setup {
-    setup_of(&repository().join("langs"))
+    setup_with(&repository().join("langs"), rootfs().as_deref())
 }
 
-/// The same with the workspaces of another directory.
-pub fn setup_of(langs: &Path) -> Setup {
+/// The same with the workspaces of another directory, in another root.
+pub fn setup_with(langs: &Path, rootfs: Option<&Path>) -> Setup {
     let setup = Setup::inside(repository())
         .arg("--langs")
         .arg(langs)
         .env("RUN_CONCURRENCY", CONCURRENCY.to_string());
-    match rootfs() {
+    match rootfs {
         Some(rootfs) => setup.arg("--rootfs").arg(rootfs),
         None => setup,
     }

@@ -43,7 +43,7 @@ fn every_language_has_a_vector_for_every_guarantee() {
 }
 
 /// The names of a language's vectors.
-fn names(slug: &str) -> BTreeSet<String> {
+pub fn names(slug: &str) -> BTreeSet<String> {
     let directory = repository().join("tests/langs").join(slug);
     let entries = fs::read_dir(&directory).unwrap_or_else(|error| panic!("{slug}: {error}"));
     let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());

@@ -1,0 +1,10 @@
+namespace app
+{
+    static class Program
+    {
+        static void Main()
+        {
+            Checker.Test(true);
+        }
+    }
+}

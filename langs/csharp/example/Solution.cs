@@ -1,0 +1,10 @@
+namespace app
+{
+    public class Solution
+    {
+        public int solution(int a, int b)
+        {
+            return a + b;
+        }
+    }
+}

@@ -1,0 +1,19 @@
+/* A Haskell program without its main module: that one comes as a file. What GHC
+   itself writes for a program differs only in where the closure is found. */
+#include <Rts.h>
+#include <dlfcn.h>
+#include <stdio.h>
+
+int main(int argc, char **argv) {
+    void *program = argc == 2 ? dlopen(argv[1], RTLD_NOW | RTLD_GLOBAL) : NULL;
+    StgClosure *start = program ? dlsym(program, "ZCMain_main_closure") : NULL;
+    if (!start) {
+        fprintf(stderr, "Checker.hs: %s\n", argc == 2 ? dlerror() : "no program");
+        return 1;
+    }
+    RtsConfig config = defaultRtsConfig;
+    config.rts_opts_enabled = RtsOptsIgnoreAll;
+    config.rts_opts = LIMITS;
+    config.rts_hs_main = true;
+    return hs_main(1, argv, start, config);
+}
