@@ -40,7 +40,8 @@ impl Overlaid {
             at("memory/upper").display(),
             at("memory/work").display()
         );
-        mount(Some("overlay"), &at("root"), Some("overlay"), MsFlags::empty(), Some(&*layers)).unwrap();
+        mount(Some("overlay"), &at("root"), Some("overlay"), MsFlags::empty(), Some(&*layers))
+            .unwrap();
         Self { places }
     }
 
@@ -53,7 +54,8 @@ impl Overlaid {
     fn install(&self, tree: &str, place: &str, program: &str) {
         let target = self.root().join(place);
         fs::create_dir_all(target.parent().unwrap()).unwrap();
-        let copied = Command::new("cp").arg("-r").arg(repository().join(tree)).arg(&target).status();
+        let copied =
+            Command::new("cp").arg("-r").arg(repository().join(tree)).arg(&target).status();
         assert!(copied.unwrap().success(), "{tree} to {place}");
         let link = self.root().join("usr/local/bin").join(program);
         fs::create_dir_all(link.parent().unwrap()).unwrap();
