@@ -126,13 +126,16 @@ defmodule Cofferdam.Harness do
       case ended do
         [] -> run(report)
         # Without it, the calls that never came would look like none were asked.
-        [code] -> Report.error(report, "the program ended before its last call: exit #{code}")
+        [code] -> Report.error(report, "the program ended before its last call: exit #{code}#{meaning(code)}")
       end
 
     Report.send(report)
     # What still runs, or is left to be said, is not waited for.
     :erlang.halt(0, flush: false)
   end
+
+  defp meaning("137"), do: ", killed, as for taking too much memory"
+  defp meaning(_code), do: ""
 
   defp run(report) do
     case read_calls() do
@@ -172,12 +175,10 @@ defmodule Cofferdam.Harness do
   defp rest(:load, _calls), do: []
   defp rest(_call, calls), do: calls
 
-  defp died(:killed), do: "** (EXIT) killed: a process held more memory than it may, or was killed by another"
   defp died(reason), do: "** (EXIT) " <> Exception.format_exit(reason)
 
   # One process loads the solution and makes all the calls, as the solution may
-  # keep state in it. Where it dies, by a link or for its memory, another makes
-  # the rest. The tag keeps its messages apart from the solution's.
+  # keep state in it. Where it dies, as by a link, another makes the rest. The tag keeps its messages apart from the solution's.
   defp start_worker do
     parent = self()
     tag = make_ref()
