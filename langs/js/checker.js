@@ -88,7 +88,9 @@ function readCalls() {
 }
 
 function loadSolution() {
-  const solution = require(SOLUTION);
+  const exported = require(SOLUTION);
+  // What TypeScript's `export default` becomes: its workspace has this very file.
+  const solution = exported?.__esModule ? exported.default : exported;
   if (typeof solution !== 'function') {
     throw new TypeError('check/solution.js exports no function');
   }
