@@ -130,8 +130,9 @@ defmodule Cofferdam.Harness do
       end
 
     Report.send(report)
-    # What still runs, or is left to be said, is not waited for.
-    :erlang.halt(0, flush: false)
+    # What was logged is on its way still; what still runs is not waited for.
+    :logger_std_h.filesync(:default)
+    :erlang.halt(0)
   end
 
   defp meaning("137"), do: ", killed, as for taking too much memory"
@@ -160,14 +161,24 @@ defmodule Cofferdam.Harness do
   defp make_calls(report, [], _worker), do: report
 
   defp make_calls(report, [call | rest], {pid, monitor, tag} = worker) do
-    Kernel.send(pid, {tag, call})
+    send(pid, {tag, call})
 
     receive do
-      {^tag, :loaded} -> make_calls(report, rest, worker)
-      {^tag, :item, item} -> report |> Report.add(item) |> make_calls(rest, worker)
-      {^tag, :failure, banner, whole} -> report |> Report.failure(banner, whole) |> make_calls(rest(call, rest), worker)
-      {^tag, :error, text} -> report |> Report.error(text) |> make_calls(rest(call, rest), worker)
-      {:DOWN, ^monitor, :process, _pid, reason} -> report |> Report.error(died(reason)) |> make_calls(rest(call, rest), start_worker())
+      {^tag, :loaded} ->
+        make_calls(report, rest, worker)
+
+      {^tag, :item, item} ->
+        report |> Report.add(item) |> make_calls(rest, worker)
+
+      {^tag, :failure, banner, whole} ->
+        report |> Report.failure(banner, whole) |> make_calls(rest(call, rest), worker)
+
+      {^tag, :error, text} ->
+        report |> Report.error(text) |> make_calls(rest(call, rest), worker)
+
+      {:DOWN, ^monitor, :process, _pid, reason} ->
+        text = "** (EXIT) " <> Exception.format_exit(reason)
+        report |> Report.error(text) |> make_calls(rest(call, rest), start_worker())
     end
   end
 
@@ -175,10 +186,9 @@ defmodule Cofferdam.Harness do
   defp rest(:load, _calls), do: []
   defp rest(_call, calls), do: calls
 
-  defp died(reason), do: "** (EXIT) " <> Exception.format_exit(reason)
-
   # One process loads the solution and makes all the calls, as the solution may
-  # keep state in it. Where it dies, as by a link, another makes the rest. The tag keeps its messages apart from the solution's.
+  # keep state in it. Where it dies, as by a link, another makes the rest. The
+  # tag keeps the harness's messages apart from the solution's.
   defp start_worker do
     parent = self()
     tag = make_ref()
@@ -193,7 +203,7 @@ defmodule Cofferdam.Harness do
         {^tag, arguments} -> call(tag, arguments)
       end
 
-    Kernel.send(parent, answer)
+    send(parent, answer)
     work(parent, tag)
   end
 
@@ -207,12 +217,14 @@ defmodule Cofferdam.Harness do
   end
 
   defp failure(tag, kind, reason, stacktrace) do
-    {tag, :failure, Exception.format_banner(kind, reason, stacktrace), Exception.format(kind, reason, stacktrace)}
+    {tag, :failure, Exception.format_banner(kind, reason, stacktrace),
+     Exception.format(kind, reason, stacktrace)}
   end
 
   defp load(tag) do
     # A solution may bring a module of a name that Elixir has.
     Code.put_compiler_option(:ignore_module_conflict, true)
+    start_logger_where_named()
 
     {outcome, diagnostics} =
       Code.with_diagnostics([log: true], fn ->
@@ -224,16 +236,34 @@ defmodule Cofferdam.Harness do
         end
       end)
 
-    case {outcome, for(%{severity: :error} = found <- diagnostics, do: describe(found))} do
-      {:loaded, _} -> if defined?(), do: {tag, :loaded}, else: {tag, :error, "#{@solution} defines no function Solution.solution"}
-      # The exception's message is then only that there were errors.
-      {{:error, %CompileError{}, _}, [_ | _] = errors} -> {tag, :error, "** (CompileError) " <> Enum.join(errors, "\n")}
-      {{kind, reason, stacktrace}, _} -> failure(tag, kind, reason, stacktrace)
+    errors = for %{severity: :error} = found <- diagnostics, do: describe(found)
+
+    case outcome do
+      :loaded ->
+        loaded(tag)
+
+      # The exception says then only that there were errors.
+      {:error, %CompileError{}, _} when errors != [] ->
+        {tag, :error, "** (CompileError) " <> Enum.join(errors, "\n")}
+
+      {kind, reason, stacktrace} ->
+        failure(tag, kind, reason, stacktrace)
     end
   end
 
-  defp defined? do
-    Code.ensure_loaded?(Solution) and List.keymember?(Solution.module_info(:exports), :solution, 0)
+  defp loaded(tag) do
+    if Code.ensure_loaded?(Solution) and List.keymember?(Solution.module_info(:exports), :solution, 0),
+      do: {tag, :loaded},
+      else: {tag, :error, "#{@solution} defines no function Solution.solution"}
+  end
+
+  # The elixir command starts it always; few solutions have a use for it.
+  defp start_logger_where_named do
+    with {:ok, text} <- :file.read_file(@solution),
+         {_, _} <- :binary.match(text, "Logger") do
+      Application.put_env(:logger, :default_handler, config: [type: :standard_error])
+      Application.ensure_all_started(:logger)
+    end
   end
 
   defp describe(%{position: {line, _column}, message: message}), do: "#{@solution}:#{line}: #{message}"
