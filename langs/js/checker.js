@@ -14,16 +14,24 @@ const SOLUTION = path.resolve('check/solution.js');
 const RESULTS_FD = 3;
 
 const printed = fs.openSync(process.argv[2], 'r');
-// Text no solution can guess, so that only real BigInts lose their quotes.
-const BIGINT_MARK = `bigint:${require('crypto').randomUUID()}:`;
-const BIGINT = new RegExp(`"${BIGINT_MARK}(-?\\d+)"`, 'g');
-
 const items = [];
 let failures = 0;
 let finished = false;
+let bigintMark = null;
+
+// Text no solution can guess, so that only real BigInts lose their quotes. Made
+// when one is seen: crypto takes longer to load than all else of the harness.
+function markBigint(value) {
+  bigintMark ??= `bigint:${require('crypto').randomUUID()}:`;
+  return bigintMark + value;
+}
+
+function unmarkBigints(text) {
+  return bigintMark === null ? text : text.replace(new RegExp(`"${bigintMark}(-?\\d+)"`, 'g'), '$1');
+}
 
 function toItem(key, value) {
-  if (typeof value === 'bigint') return BIGINT_MARK + value;
+  if (typeof value === 'bigint') return markBigint(value);
   // JSON.stringify would make it null, and null may be what is expected.
   if (typeof value === 'number' && !Number.isFinite(value)) {
     throw new TypeError(`${value} is not a JSON value`);
@@ -32,8 +40,7 @@ function toItem(key, value) {
 }
 
 function encode(item) {
-  return JSON.stringify(item, toItem)
-    .replace(BIGINT, '$1')
+  return unmarkBigints(JSON.stringify(item, toItem))
     // The escape of a lone surrogate would cost the reader the whole array.
     .replace(/\\(u[dD][89a-fA-F][0-9a-fA-F]{2}|[^])/g, (escape) => (
       escape.length === 6 ? '\ufffd' : escape));
@@ -81,7 +88,9 @@ function readCalls() {
 }
 
 function loadSolution() {
-  const solution = require(SOLUTION);
+  const exported = require(SOLUTION);
+  // What TypeScript's `export default` becomes: its workspace has this very file.
+  const solution = exported?.__esModule ? exported.default : exported;
   if (typeof solution !== 'function') {
     throw new TypeError('check/solution.js exports no function');
   }

@@ -14,6 +14,9 @@ final class Report
 {
     private const FLAGS = JSON_PRESERVE_ZERO_FRACTION | JSON_UNESCAPED_SLASHES | JSON_UNESCAPED_UNICODE;
 
+    /** bytes: the trace of a deep recursion is longer than a run's output may be */
+    private const SHOWN_OF_ERROR = 4096;
+
     /** @var string[] the items so far, each encoded as it came: a later one cannot spoil it */
     private static array $items = [];
     private static int $failures = 0;
@@ -53,7 +56,7 @@ final class Report
     public static function failure(\Throwable $error): void
     {
         if (self::$failures === 0) {
-            fwrite(STDERR, "$error\n");
+            fwrite(STDERR, substr((string) $error, 0, self::SHOWN_OF_ERROR) . "\n");
         }
         self::$failures += 1;
         $place = basename($error->getFile()) . ':' . $error->getLine();
@@ -68,6 +71,8 @@ final class Report
 
     private static function finish(): void
     {
+        // Where the solution's own values took all memory, this too needs some.
+        ini_set('memory_limit', '-1');
         $fatal = error_get_last();
         $is_fatal = $fatal !== null && ($fatal['type'] & (E_ERROR | E_CORE_ERROR | E_COMPILE_ERROR)) !== 0;
         if ($is_fatal) {
@@ -128,13 +133,24 @@ final class Calls
             return;
         }
         foreach (self::$calls as $arguments) {
-            try {
-                $start = hrtime(true);
-                $value = \solution(...$arguments);
-                Report::result($value, (hrtime(true) - $start) / 1e9);
-            } catch (\Throwable $error) {
-                Report::failure($error);
+            // On a stack of its own: after a recursion that took all memory
+            // the main one still has room for the function that reports it.
+            $call = new \Fiber(self::make(...));
+            $call->start($arguments);
+            if (!$call->isTerminated()) {
+                Report::text('error', 'the solution suspended a fiber it did not start');
             }
+        }
+    }
+
+    private static function make(array $arguments): void
+    {
+        try {
+            $start = hrtime(true);
+            $value = \solution(...$arguments);
+            Report::result($value, (hrtime(true) - $start) / 1e9);
+        } catch (\Throwable $error) {
+            Report::failure($error);
         }
     }
 }

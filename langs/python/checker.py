@@ -44,7 +44,8 @@ class Report:
 
         own_frames = error.__traceback__ and error.__traceback__.tb_next
         if self.failures == 0:
-            traceback.print_exception(type(error), error, own_frames)
+            # All of a deep recursion's frames are more than a run's output may be.
+            traceback.print_exception(type(error), error, own_frames, limit=-20)
         self.failures += 1
         self.add("error", "".join(traceback.format_exception_only(type(error), error)).strip())
 

@@ -13,6 +13,8 @@ require 'json'
 module Harness
   ASSERTS = 'check/asserts.json'
   SOLUTION = './check/solution.rb'
+  # Bytes: the trace of a deep recursion may be longer than a run's output.
+  SHOWN_OF_ERROR = 4096
 
   # The items so far, each encoded as it came: a later one cannot spoil it.
   class Report
@@ -33,7 +35,7 @@ module Harness
     end
 
     def add_failure(error)
-      warn(error.full_message(highlight: false)) if @failures.zero?
+      warn(error.full_message(highlight: false).byteslice(0, SHOWN_OF_ERROR)) if @failures.zero?
       @failures += 1
       add('error', readable("#{error.class}: #{error.message}"))
     end

@@ -1,0 +1,3 @@
+defmodule Solution do
+  def solution(a, b), do: a + b
+end

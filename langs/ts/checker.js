@@ -1,0 +1,143 @@
+// Calls the posted `solution` once per entry of check/asserts.json; reports one JSON array.
+//
+// Descriptor 3 is the run's stdout. Descriptor 1 is the file named by the first
+// argument, so nothing the solution prints, not even a child process of it, can
+// come between the items.
+'use strict';
+
+const fs = require('fs');
+const path = require('path');
+const { inspect } = require('util');
+
+const ASSERTS = 'check/asserts.json';
+const SOLUTION = path.resolve('check/solution.js');
+const RESULTS_FD = 3;
+
+const printed = fs.openSync(process.argv[2], 'r');
+const items = [];
+let failures = 0;
+let finished = false;
+let bigintMark = null;
+
+// Text no solution can guess, so that only real BigInts lose their quotes. Made
+// when one is seen: crypto takes longer to load than all else of the harness.
+function markBigint(value) {
+  bigintMark ??= `bigint:${require('crypto').randomUUID()}:`;
+  return bigintMark + value;
+}
+
+function unmarkBigints(text) {
+  return bigintMark === null ? text : text.replace(new RegExp(`"${bigintMark}(-?\\d+)"`, 'g'), '$1');
+}
+
+function toItem(key, value) {
+  if (typeof value === 'bigint') return markBigint(value);
+  // JSON.stringify would make it null, and null may be what is expected.
+  if (typeof value === 'number' && !Number.isFinite(value)) {
+    throw new TypeError(`${value} is not a JSON value`);
+  }
+  return value;
+}
+
+function encode(item) {
+  return unmarkBigints(JSON.stringify(item, toItem))
+    // The escape of a lone surrogate would cost the reader the whole array.
+    .replace(/\\(u[dD][89a-fA-F][0-9a-fA-F]{2}|[^])/g, (escape) => (
+      escape.length === 6 ? '\ufffd' : escape));
+}
+
+function takePrinted() {
+  const text = fs.readFileSync(printed, 'utf8');
+  if (text !== '') items.push(encode({ type: 'output', value: text }));
+}
+
+function add(item) {
+  // Encoded before what was printed is taken, so that a value JSON cannot hold
+  // leaves the order output, error.
+  const encoded = encode(item);
+  takePrinted();
+  items.push(encoded);
+}
+
+function describe(error) {
+  try {
+    return error instanceof Error ? String(error) : inspect(error);
+  } catch {
+    return 'an error that cannot be shown';
+  }
+}
+
+function addFailure(error) {
+  if (failures === 0) fs.writeSync(2, `${inspect(error)}\n`);
+  failures += 1;
+  add({ type: 'error', value: describe(error) });
+}
+
+function readCalls() {
+  let asserts;
+  try {
+    asserts = JSON.parse(fs.readFileSync(ASSERTS, 'utf8'));
+  } catch (error) {
+    throw new Error(`${ASSERTS}: ${error.message}`);
+  }
+  const calls = asserts?.arguments;
+  if (!Array.isArray(calls) || !calls.every(Array.isArray)) {
+    throw new Error(`${ASSERTS}: want {"arguments": [[...], ...]}`);
+  }
+  return calls;
+}
+
+function loadSolution() {
+  const exported = require(SOLUTION);
+  // What TypeScript's `export default` becomes: its workspace has this very file.
+  const solution = exported?.__esModule ? exported.default : exported;
+  if (typeof solution !== 'function') {
+    throw new TypeError('check/solution.js exports no function');
+  }
+  return solution;
+}
+
+async function call(solution, args) {
+  try {
+    const start = process.hrtime.bigint();
+    let value = solution(...args);
+    if (value instanceof Promise) value = await value;
+    const seconds = Number(process.hrtime.bigint() - start) / 1e9;
+    add({ type: 'result', value: value === undefined ? null : value, time: seconds });
+  } catch (error) {
+    addFailure(error);
+  }
+}
+
+async function run() {
+  let calls;
+  try {
+    calls = readCalls();
+  } catch (error) {
+    add({ type: 'error', value: error.message });
+    return;
+  }
+  let solution;
+  try {
+    solution = loadSolution();
+  } catch (error) {
+    addFailure(error);
+    return;
+  }
+  for (const args of calls) await call(solution, args);
+}
+
+// The one place that reports: it is also reached by process.exit in a solution
+// and by a promise that never settles.
+process.on('exit', (code) => {
+  // Without it, the calls that never came would look like none were asked.
+  if (!finished) add({ type: 'error', value: `the program ended before its last call: exit ${code}` });
+  takePrinted();
+  fs.writeFileSync(RESULTS_FD, `[${items.join(',')}]\n`);
+});
+
+run().then(() => {
+  finished = true;
+  // Timers and handles the solution left behind are not waited for.
+  process.exit(0);
+});

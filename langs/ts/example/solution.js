@@ -1,0 +1,2 @@
+const solution = (a: number, b: number): number => a + b;
+export default solution;

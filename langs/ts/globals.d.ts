@@ -1,0 +1,90 @@
+// What Node has and the language's own library does not, as no types of it are
+// installed: all may be used, nothing of it is checked.
+
+declare module '*';
+
+declare const __dirname: any;
+declare const __filename: any;
+declare const atob: any;
+declare const btoa: any;
+declare const clearImmediate: any;
+declare const clearInterval: any;
+declare const clearTimeout: any;
+declare const console: any;
+declare const crypto: any;
+declare const exports: any;
+declare const fetch: any;
+declare const global: any;
+declare const localStorage: any;
+declare const module: any;
+declare const navigator: any;
+declare const performance: any;
+declare const process: any;
+declare const queueMicrotask: any;
+declare const require: any;
+declare const sessionStorage: any;
+declare const setImmediate: any;
+declare const setInterval: any;
+declare const setTimeout: any;
+declare const structuredClone: any;
+
+declare const AbortController: any; type AbortController = any;
+declare const AbortSignal: any; type AbortSignal = any;
+declare const Blob: any; type Blob = any;
+declare const BroadcastChannel: any; type BroadcastChannel = any;
+declare const Buffer: any; type Buffer = any;
+declare const ByteLengthQueuingStrategy: any; type ByteLengthQueuingStrategy = any;
+declare const CloseEvent: any; type CloseEvent = any;
+declare const CompressionStream: any; type CompressionStream = any;
+declare const CountQueuingStrategy: any; type CountQueuingStrategy = any;
+declare const Crypto: any; type Crypto = any;
+declare const CryptoKey: any; type CryptoKey = any;
+declare const CustomEvent: any; type CustomEvent = any;
+declare const DOMException: any; type DOMException = any;
+declare const DecompressionStream: any; type DecompressionStream = any;
+declare const ErrorEvent: any; type ErrorEvent = any;
+declare const Event: any; type Event = any;
+declare const EventTarget: any; type EventTarget = any;
+declare const File: any; type File = any;
+declare const FormData: any; type FormData = any;
+declare const Headers: any; type Headers = any;
+declare const MessageChannel: any; type MessageChannel = any;
+declare const MessageEvent: any; type MessageEvent = any;
+declare const MessagePort: any; type MessagePort = any;
+declare const Navigator: any; type Navigator = any;
+declare const Performance: any; type Performance = any;
+declare const PerformanceEntry: any; type PerformanceEntry = any;
+declare const PerformanceMark: any; type PerformanceMark = any;
+declare const PerformanceMeasure: any; type PerformanceMeasure = any;
+declare const PerformanceObserver: any; type PerformanceObserver = any;
+declare const PerformanceObserverEntryList: any; type PerformanceObserverEntryList = any;
+declare const PerformanceResourceTiming: any; type PerformanceResourceTiming = any;
+declare const ReadableStream: any; type ReadableStream = any;
+declare const ReadableStreamBYOBReader: any; type ReadableStreamBYOBReader = any;
+declare const ReadableStreamBYOBRequest: any; type ReadableStreamBYOBRequest = any;
+declare const ReadableStreamDefaultController: any; type ReadableStreamDefaultController = any;
+declare const ReadableStreamDefaultReader: any; type ReadableStreamDefaultReader = any;
+declare const Request: any; type Request = any;
+declare const Response: any; type Response = any;
+declare const Storage: any; type Storage = any;
+declare const SubtleCrypto: any; type SubtleCrypto = any;
+declare const TextDecoder: any; type TextDecoder = any;
+declare const TextDecoderStream: any; type TextDecoderStream = any;
+declare const TextEncoder: any; type TextEncoder = any;
+declare const TextEncoderStream: any; type TextEncoderStream = any;
+declare const TransformStream: any; type TransformStream = any;
+declare const TransformStreamDefaultController: any; type TransformStreamDefaultController = any;
+declare const URL: any; type URL = any;
+declare const URLPattern: any; type URLPattern = any;
+declare const URLSearchParams: any; type URLSearchParams = any;
+declare const WebAssembly: any; type WebAssembly = any;
+declare const WebSocket: any; type WebSocket = any;
+declare const WritableStream: any; type WritableStream = any;
+declare const WritableStreamDefaultController: any; type WritableStreamDefaultController = any;
+declare const WritableStreamDefaultWriter: any; type WritableStreamDefaultWriter = any;
+
+declare namespace NodeJS {
+  type Immediate = any;
+  type Timeout = any;
+  type Timer = any;
+}
