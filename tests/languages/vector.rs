@@ -16,6 +16,8 @@ pub struct Vector {
     #[serde(default)]
     no_asserts: bool,
     timeout: Option<String>,
+    #[serde(default)]
+    needs_recipe: bool,
     expect: Expectation,
 }
 
@@ -44,6 +46,11 @@ impl Vector {
     pub fn read(slug: &str, name: &str) -> Self {
         let path = format!("tests/langs/{slug}/{name}.toml");
         toml::from_str(&read(&path)).unwrap_or_else(|error| panic!("{path}: {error}"))
+    }
+
+    /// Whether only the root of the toolchains has what it uses.
+    pub fn needs_recipe(&self) -> bool {
+        self.needs_recipe
     }
 
     /// The request: what the vector does not hold is the example's.
