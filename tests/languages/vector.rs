@@ -1,5 +1,7 @@
 //! One file of `tests/langs`; its README tells the keys.
 
+#![allow(dead_code, reason = "the benches use a part of this")]
+
 use serde::Deserialize;
 use serde_json::{Value, json};
 
