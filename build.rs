@@ -1,18 +1,44 @@
-//! Builds the init of a box: a freestanding program embedded in the library.
+//! Builds what the library embeds: the init of a box, a freestanding program, and the compiled
+//! profiles.
+
+#![allow(clippy::expect_used, clippy::panic, reason = "a build script has nobody else to tell")]
 
 use std::env;
-use std::path::Path;
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
-const SOURCE: &str = "src/sandbox/init/main.rs";
+use sandbox::profile::{BUILTIN, Profile};
+use sandbox::seccomp::syscalls::Arch;
 
-#[expect(clippy::expect_used, reason = "a build script has nobody else to tell")]
+// The library's own modules, so that there is one compiler of profiles.
+#[allow(dead_code, reason = "a part of them is enough here")]
+#[path = "src/base"]
+mod base {
+    pub mod rel_path;
+}
+#[allow(dead_code, unused_imports, reason = "a part of them is enough here")]
+#[path = "src/sandbox"]
+mod sandbox {
+    pub mod profile;
+    pub mod seccomp;
+}
+
+const INIT: &str = "src/sandbox/init/main.rs";
+
 fn main() {
-    for file in ["main.rs", "sys.rs", "wire.rs"] {
-        println!("cargo:rerun-if-changed=src/sandbox/init/{file}");
+    for input in ["base/rel_path.rs", "sandbox/init", "sandbox/profile", "sandbox/seccomp"] {
+        println!("cargo:rerun-if-changed=src/{input}");
     }
-    let out_dir = env::var_os("OUT_DIR").expect("cargo sets OUT_DIR");
-    let output = Path::new(&out_dir).join("init");
+    println!("cargo:rerun-if-changed=src/sandbox/profile.rs");
+    println!("cargo:rerun-if-changed=sandbox-profiles");
+    let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
+    build_init(&out.join("init"));
+    fs::write(out.join("profiles.rs"), compiled_profiles()).expect("cannot write to OUT_DIR");
+}
+
+fn build_init(output: &Path) {
     let status = Command::new(env::var_os("RUSTC").expect("cargo sets RUSTC"))
         .args(["--edition=2024", "--crate-name=init", "--crate-type=bin"])
         .arg("--target")
@@ -23,8 +49,32 @@ fn main() {
         .args(["-Clink-arg=-nostartfiles", "-Clink-arg=-nostdlib", "-Clink-arg=-static"])
         .args(["-Clink-arg=-Wl,--build-id=none,-z,norelro,--gc-sections"])
         .arg("-o")
-        .arg(&output)
-        .arg(SOURCE)
+        .arg(output)
+        .arg(INIT)
         .status();
-    assert!(status.is_ok_and(|status| status.success()), "could not build {SOURCE}");
+    assert!(status.is_ok_and(|status| status.success()), "could not build {INIT}");
+}
+
+/// The table that `src/sandbox/builtin.rs` includes.
+fn compiled_profiles() -> String {
+    let arch = env::var("CARGO_CFG_TARGET_ARCH").expect("cargo sets CARGO_CFG_TARGET_ARCH");
+    let arch = match arch.as_str() {
+        "x86_64" => Arch::X86_64,
+        "aarch64" => Arch::Aarch64,
+        other => panic!("no system-call table for {other}"),
+    };
+    let mut table = format!("const COMPILED: [Compiled; {}] = [\n", BUILTIN.len());
+    for (name, _) in BUILTIN {
+        let profile = Profile::parse_builtin(arch, name);
+        let Profile { name, description, filter, root } =
+            profile.unwrap_or_else(|error| panic!("sandbox-profiles/{name}.toml: {error}"));
+        writeln!(
+            table,
+            "Compiled {{ name: {name:?}, description: {description:?}, program: &{:?}, hide: &{:?}, \
+             keep: &{:?}, devices: &{:?}, proc_mask: &{:?} }},",
+            filter.program, root.hide, root.keep, root.devices, root.proc_mask
+        )
+        .expect("a string takes everything");
+    }
+    table + "];\n"
 }

@@ -6,6 +6,7 @@
 //! `sys`, `clone`, `child` and `init/`.
 
 mod box_fs;
+mod builtin;
 mod calls;
 mod cgroup;
 mod child;

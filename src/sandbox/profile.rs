@@ -2,6 +2,9 @@
 //!
 //! A profile is a TOML file whose every entry gives its reason. One that `extends` another has
 //! its own layers asked first (see [`seccomp`](super::seccomp)) and the paths of both.
+//!
+//! The build script has this module too: profiles that are part of the program are compiled there
+//! (`builtin` has them).
 
 #[cfg(test)]
 mod kernel;
@@ -13,7 +16,7 @@ mod straight;
 
 use serde::Deserialize;
 
-pub use self::root::{PathError, PathFault, RootView};
+pub use self::root::{PathError, PathFault, RootView, SYSTEM};
 
 use self::root::RootSection;
 use super::seccomp::compile::{CompileError, Policy, compile};
@@ -27,8 +30,8 @@ const TEXT_BYTES_MAX: usize = 256 * 1024;
 /// The most profiles in one line of `extends`, the first included.
 const CHAIN_LENGTH_MAX: usize = 4;
 
-/// The profiles inside this program, by name.
-const BUILTIN: [(&str, &str); 4] = [
+/// The texts of the profiles that are part of this program, by name.
+pub const BUILTIN: [(&str, &str); 4] = [
     ("default", include_str!("../../sandbox-profiles/default.toml")),
     ("init", include_str!("../../sandbox-profiles/init.toml")),
     ("network", include_str!("../../sandbox-profiles/network.toml")),
@@ -110,15 +113,10 @@ pub enum ProfileError {
 }
 
 impl Profile {
-    /// The profile `name` that is part of this program.
-    pub fn builtin(name: &str) -> Result<Self, ProfileError> {
+    /// The profile `name` of those that are part of this program, from its text.
+    pub fn parse_builtin(arch: Arch, name: &str) -> Result<Self, ProfileError> {
         let text = builtin_text(name).ok_or_else(|| ProfileError::UnknownProfile(name.into()))?;
-        Self::parse(text, |base| builtin_text(base).map(str::to_owned))
-    }
-
-    /// The names [`builtin`](Self::builtin) takes.
-    pub fn builtin_names() -> impl Iterator<Item = &'static str> {
-        BUILTIN.iter().map(|(name, _)| *name)
+        Self::parse_for(arch, text, |base| builtin_text(base).map(str::to_owned))
     }
 
     /// The profile in `text`, compiled for this machine; `extended` finds the text of a profile
@@ -259,16 +257,6 @@ mod tests {
 
     fn alone(text: &str) -> Result<Profile, String> {
         Profile::parse(text, |_| None).map_err(|error| error.to_string())
-    }
-
-    #[test]
-    fn builtin_profiles_are_found_by_name_only() {
-        let names: Vec<_> = Profile::builtin_names().collect();
-        assert_eq!(names, ["default", "init", "network", "strict-native"]);
-        for name in names {
-            assert_eq!(Profile::builtin(name).unwrap().name, name);
-        }
-        assert!(matches!(Profile::builtin("Default"), Err(ProfileError::UnknownProfile(_))));
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::ffi::{CStr, CString, OsStr};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
-use super::profile::RootView;
+use super::profile::{RootView, SYSTEM};
 
 /// What a path of the real root is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -85,10 +85,6 @@ pub const QUEUES: &CStr = c".overlay/queues";
 
 /// Names that are the box's own whatever the real root has there.
 const OWN: [&str; 6] = ["dev", "proc", "run", "sys", "tmp", "workspace"];
-/// All that is shown of the host's top level: where systems have their programs.
-/// Any other name there, now or later, may be somebody's data.
-const SYSTEM: [&str; 11] =
-    ["bin", "etc", "gnu", "lib", "lib32", "lib64", "libx32", "nix", "opt", "sbin", "usr"];
 
 /// Lays out the box's root. `base` is `/` or the root given instead of it;
 /// `entries` are its top-level names; `kind_of` looks at a path below `base`
@@ -138,13 +134,6 @@ pub fn layout(
         draft.layout.masks.push(Covered { target: relative(Path::new(path)), directory });
     }
     draft.layout
-}
-
-/// Whether the top-level directory that `path` is in is shown of the host.
-pub fn is_in_system(path: &Path) -> bool {
-    let top = strip_root(path);
-    let top = top.components().next().map(|top| top.as_os_str().to_owned());
-    top.is_some_and(|top| SYSTEM.iter().any(|name| top == *name))
 }
 
 /// What `path` is.

@@ -3,7 +3,11 @@
 use serde::Deserialize;
 
 use crate::base::rel_path::RelPath;
-use crate::sandbox::rootfs::is_in_system;
+
+/// All that is shown of the host's top level: where systems have their programs.
+/// Any other name there, now or later, may be somebody's data.
+pub const SYSTEM: [&str; 11] =
+    ["bin", "etc", "gnu", "lib", "lib32", "lib64", "libx32", "nix", "opt", "sbin", "usr"];
 
 /// What a box sees of the host's root file system; absolute paths, each once.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -82,7 +86,7 @@ impl RootSection {
         let hide = paths("hide", self.hide, |_| None)?;
         let keep = paths("keep", self.keep, |path| {
             let hidden = hide.iter().any(|hidden| is_below(path, hidden));
-            (!hidden && is_in_system(path.as_ref())).then_some(PathFault::NotHidden)
+            (!hidden && is_in_system(path)).then_some(PathFault::NotHidden)
         })?;
         let below = |parent| {
             move |path: &str| (!is_below(path, parent)).then_some(PathFault::NotBelow(parent))
@@ -118,6 +122,11 @@ fn paths(
         }
     }
     Ok(taken)
+}
+
+/// Whether the top-level directory that `path` is in is shown of the host.
+fn is_in_system(path: &str) -> bool {
+    path.split('/').nth(1).is_some_and(|top| SYSTEM.contains(&top))
 }
 
 fn is_below(path: &str, parent: &str) -> bool {

@@ -1,0 +1,60 @@
+//! The profiles that are part of this program, compiled when it was built: to read, check and
+//! compile their texts takes longer than a whole run.
+
+use super::profile::{BUILTIN, Profile, ProfileError, RootView};
+use super::seccomp::filter::{Filter, Instruction};
+
+/// A profile as the build script leaves it.
+struct Compiled {
+    name: &'static str,
+    description: &'static str,
+    program: &'static [Instruction],
+    hide: &'static [&'static str],
+    keep: &'static [&'static str],
+    devices: &'static [&'static str],
+    proc_mask: &'static [&'static str],
+}
+
+include!(concat!(env!("OUT_DIR"), "/profiles.rs"));
+
+impl Profile {
+    /// The profile `name` that is part of this program.
+    pub fn builtin(name: &str) -> Result<Self, ProfileError> {
+        let compiled = COMPILED.iter().find(|compiled| compiled.name == name);
+        let compiled = compiled.ok_or_else(|| ProfileError::UnknownProfile(name.into()))?;
+        let owned = |paths: &[&str]| paths.iter().map(|path| (*path).to_owned()).collect();
+        Ok(Self {
+            name: name.to_owned(),
+            description: compiled.description.to_owned(),
+            filter: Filter { name: name.to_owned(), program: compiled.program.to_vec() },
+            root: RootView {
+                hide: owned(compiled.hide),
+                keep: owned(compiled.keep),
+                devices: owned(compiled.devices),
+                proc_mask: owned(compiled.proc_mask),
+            },
+        })
+    }
+
+    /// The names [`builtin`](Self::builtin) takes.
+    pub fn builtin_names() -> impl Iterator<Item = &'static str> {
+        BUILTIN.iter().map(|(name, _)| *name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sandbox::seccomp::syscalls::Arch;
+
+    #[test]
+    fn every_builtin_profile_is_what_its_text_compiles_to() {
+        let names: Vec<_> = Profile::builtin_names().collect();
+        assert_eq!(names, ["default", "init", "network", "strict-native"]);
+        for name in names {
+            let compiled_now = Profile::parse_builtin(Arch::NATIVE, name).unwrap();
+            assert_eq!(Profile::builtin(name).unwrap(), compiled_now);
+        }
+        assert!(matches!(Profile::builtin("Default"), Err(ProfileError::UnknownProfile(_))));
+    }
+}
