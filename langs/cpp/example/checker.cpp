@@ -1,7 +1,16 @@
 #include <bits/stdc++.h>
+#include <fcntl.h>
+#include <unistd.h>
 #include "solution.cpp"
 
-static std::string quoted(const std::string& text) {
+// The names are out of the way of the solution's.
+namespace checker {
+// What the solution prints, by any way, goes to a file; the run's stdout, kept
+// as another descriptor, carries the items and nothing else.
+static const int results = dup(STDOUT_FILENO);
+static const int printed = open("/tmp/printed", O_RDWR | O_CREAT | O_APPEND, 0600);
+
+static std::string json_text(std::string_view text) {
     std::string out = "\"";
     for (unsigned char c : text) {
         char escape[8];
@@ -12,27 +21,44 @@ static std::string quoted(const std::string& text) {
     return out + "\"";
 }
 
+// Each item is one line, written as soon as it is known: an end of the whole
+// program in a later call does not take it back.
+static void report(std::string_view type, const std::string& value, const std::string& more = "") {
+    std::string line = "{\"type\":" + json_text(type) + ",\"value\":" + value + more + "}\n";
+    if (write(results, line.data(), line.size()) < 0) std::abort();
+}
+
+static void report_printed() {
+    std::cout.flush();
+    std::fflush(stdout);
+    std::string text(lseek(printed, 0, SEEK_END), '\0');
+    if (text.empty()) return;
+    if (pread(printed, text.data(), text.size(), 0) < 0 || ftruncate(printed, 0) < 0) std::abort();
+    report("output", json_text(text));
+}
+
 static void check(int a, int b) {
-    std::ostringstream printed;
-    std::streambuf* stdout_buffer = std::cout.rdbuf(printed.rdbuf());
-    std::string item;
+    std::string failure;
     auto start = std::chrono::steady_clock::now();
     try {
         int value = solution(a, b);
-        std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
-        std::ostringstream out;
-        out << R"({"type":"result","value":)" << value << R"(,"time":)" << seconds.count() << "}";
-        item = out.str();
+        std::chrono::duration<double> time = std::chrono::steady_clock::now() - start;
+        report_printed();
+        report("result", std::to_string(value), ",\"time\":" + std::to_string(time.count()));
+        return;
     } catch (const std::exception& error) {
-        item = R"({"type":"error","value":)" + quoted(error.what()) + "}";
+        failure = error.what();
+    } catch (...) {
+        failure = "something that is no std::exception was thrown";
     }
-    std::cout.rdbuf(stdout_buffer);
-    if (!printed.str().empty())
-        std::cout << R"({"type":"output","value":)" << quoted(printed.str()) << "}\n";
-    std::cout << item << std::endl;
+    report_printed();
+    report("error", json_text(failure));
 }
+} // namespace checker
 
 int main() {
+    using namespace checker;
+    if (printed < 0 || dup2(printed, STDOUT_FILENO) < 0) std::abort();
     check(1, 2);
     check(40, 2);
 }

@@ -7,7 +7,7 @@ use std::panic;
 use std::time::Instant;
 
 use serde::Serialize;
-use serde_json::{json, Value};
+use serde_json::{json, to_string};
 
 /// What the solution prints goes to this file; the run's stdout, kept as
 /// another descriptor, carries the items and nothing else.
@@ -31,8 +31,13 @@ impl Checker {
     }
 
     /// Each item is one line, written as soon as it is known: an end of the
-    /// whole program in a later call does not take it back.
-    fn report(&mut self, item: Value) {
+    /// whole program in a later call does not take it back. The value is encoded
+    /// by itself, for serde_json's own Value holds no i128.
+    fn report(&mut self, kind: &str, value: impl Serialize, more: &str) {
+        let item = match to_string(&value) {
+            Ok(value) => format!(r#"{{"type":"{kind}","value":{value}{more}}}"#),
+            Err(error) => json!({"type": "error", "value": error.to_string()}).to_string(),
+        };
         writeln!(self.results, "{item}").expect("the run's stdout");
     }
 
@@ -43,7 +48,7 @@ impl Checker {
         self.printed.read_to_end(&mut printed).expect("a file");
         self.printed.set_len(0).expect("a file");
         if !printed.is_empty() {
-            self.report(json!({"type": "output", "value": String::from_utf8_lossy(&printed)}));
+            self.report("output", String::from_utf8_lossy(&printed), "");
         }
     }
 
@@ -53,11 +58,11 @@ impl Checker {
         let time = start.elapsed().as_secs_f64();
         self.report_printed();
         match result {
-            Ok(value) => self.report(json!({"type": "result", "value": value, "time": time})),
+            Ok(value) => self.report("result", value, &format!(r#","time":{time}"#)),
             Err(panic) => {
                 let message = panic.downcast_ref::<&str>().map(ToString::to_string);
                 let message = message.or_else(|| panic.downcast_ref::<String>().cloned());
-                self.report(json!({"type": "error", "value": message.unwrap_or_default()}));
+                self.report("error", message.unwrap_or_default(), "");
             }
         }
     }
