@@ -1,15 +1,19 @@
 #include <bits/stdc++.h>
 #include <fcntl.h>
 #include <unistd.h>
-#include "solution.cpp"
 
 // The names are out of the way of the solution's.
 namespace checker {
 // What the solution prints, by any way, goes to a file; the run's stdout, kept
-// as another descriptor, carries the items and nothing else.
+// as another descriptor, carries the items and nothing else. It stands before
+// the solution, whose own global objects may print too.
 static const int results = dup(STDOUT_FILENO);
-static const int printed = open("/tmp/printed", O_RDWR | O_CREAT | O_APPEND, 0600);
+static const int printed = dup2(open("/tmp/printed", O_RDWR | O_CREAT | O_APPEND, 0600), STDOUT_FILENO);
+} // namespace checker
 
+#include "solution.cpp"
+
+namespace checker {
 static std::string json_text(std::string_view text) {
     std::string out = "\"";
     for (unsigned char c : text) {
@@ -60,7 +64,7 @@ static void check(int a, int b) {
 
 int main() {
     using namespace checker;
-    if (printed < 0 || dup2(printed, STDOUT_FILENO) < 0) std::abort();
+    if (results < 0 || printed < 0) std::abort();
     check(1, 2);
     check(40, 2);
 }

@@ -13,7 +13,24 @@ import (
 // kept as another descriptor, carries the items and nothing else.
 const printedPath = "/tmp/printed"
 
-var results, printed *os.File
+// A variable of the first file is set before anything of the solution runs, its
+// init too.
+var results, printed = capture()
+
+func capture() (results, printed *os.File) {
+	descriptor, err := syscall.Dup(1)
+	if err != nil {
+		panic(err)
+	}
+	syscall.CloseOnExec(descriptor)
+	if printed, err = os.OpenFile(printedPath, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600); err != nil {
+		panic(err)
+	}
+	if err = syscall.Dup3(int(printed.Fd()), 1, 0); err != nil {
+		panic(err)
+	}
+	return os.NewFile(uintptr(descriptor), "results"), printed
+}
 
 // Each item is one line, written as soon as it is known: an end of the whole
 // program in a later call does not take it back.
@@ -52,18 +69,6 @@ func check(solve func() any) {
 }
 
 func main() {
-	descriptor, err := syscall.Dup(1)
-	if err != nil {
-		panic(err)
-	}
-	syscall.CloseOnExec(descriptor)
-	results = os.NewFile(uintptr(descriptor), "results")
-	if printed, err = os.OpenFile(printedPath, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600); err != nil {
-		panic(err)
-	}
-	if err = syscall.Dup3(int(printed.Fd()), 1, 0); err != nil {
-		panic(err)
-	}
 	check(func() any { return solution(1, 2) })
 	check(func() any { return solution(40, 2) })
 }
