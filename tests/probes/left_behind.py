@@ -9,7 +9,7 @@ NAME = "left-behind"
 PLACES = [
     "/", "/workspace", "/workspace/check", "/tmp", "/tmp/home", "/var/tmp", "/dev/shm", "/dev/mqueue",
     "/run", "/run/lock", "/run/user", "/dev", "/etc", "/usr", "/usr/local", "/opt", "/srv", "/mnt",
-    "/home", "/root", "/var", "/var/cache", "/var/cache/cofferdam", "/var/lib", "/proc", "/sys",
+    "/home", "/root", "/var", "/var/cache", "/opt/cofferdam/cache", "/var/lib", "/proc", "/sys",
     "/.overlay", "/.overlay/upper", "/.overlay/lower", "/.overlay/work", "/.empty", "/.var-tmp",
 ]
 
