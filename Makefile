@@ -19,7 +19,7 @@ PREFIX = /usr/local
 LANGUAGES = all
 TOOLCHAINS_DIR = /var/cache/cofferdam/toolchains
 # The first of these that is there builds images; IMAGE_FLAGS are for its `build`.
-ENGINE = $(firstword $(foreach engine,docker podman buildah,$(if $(shell command -v $(engine)),$(engine))))
+ENGINE = $(firstword $(foreach engine,docker podman buildah,$(if $(shell command -v $(engine) 2>/dev/null),$(engine))))
 
 # The program that build.rs compiles by itself, out of cargo's sight, under what
 # Cargo.toml asks of the rest. The library and the init share wire.rs, and neither
@@ -44,7 +44,7 @@ WEAKENED = $(TARGET_DIR)/weakened/$(TRIPLE)/quick/cofferdam
 	fuzz toolchains print-serve-env image test-image clean
 
 help: ## List the targets
-	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1	\2/p' $(MAKEFILE_LIST) | expand -t 14
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1	\2/p' $(MAKEFILE_LIST) | expand -t 17
 
 deps: ## Install the compilers, runtimes and tools that are missing (Debian, as root)
 	@missing=; \
