@@ -15,6 +15,12 @@ TARGET_DIR = $(abspath $(or $(CARGO_TARGET_DIR),target))
 BINARY = $(TARGET_DIR)/$(TRIPLE)/release/cofferdam
 PREFIX = /usr/local
 
+# What `toolchains` builds and `image` puts into an image; `all` is every one that has a recipe.
+LANGUAGES = all
+TOOLCHAINS_DIR = /var/cache/cofferdam/toolchains
+# The first of these that is there builds images; IMAGE_FLAGS are for its `build`.
+ENGINE = $(firstword $(foreach engine,docker podman buildah,$(if $(shell command -v $(engine) 2>/dev/null),$(engine))))
+
 # The program that build.rs compiles by itself, out of cargo's sight, under what
 # Cargo.toml asks of the rest. The library and the init share wire.rs, and neither
 # uses all of it; the casts it makes are between machine words.
@@ -35,10 +41,10 @@ WEAKENED = $(TARGET_DIR)/weakened/$(TRIPLE)/quick/cofferdam
 # Cargo fills the cores by itself.
 .NOTPARALLEL:
 .PHONY: help deps build install fmt lint deny test hostile hostile-soak weakened demo bench soak \
-	fuzz clean
+	fuzz toolchains print-serve-env image test-image clean
 
 help: ## List the targets
-	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1	\2/p' $(MAKEFILE_LIST) | expand -t 14
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1	\2/p' $(MAKEFILE_LIST) | expand -t 17
 
 deps: ## Install the compilers, runtimes and tools that are missing (Debian, as root)
 	@missing=; \
@@ -102,6 +108,24 @@ soak: deps build ## Run many boxes (SOAK_RUNS) and look for what they leave behi
 fuzz: ## Fuzz each target for FUZZ_SECONDS; a line of result for each
 	cargo-fuzz --version >/dev/null 2>&1 || (cd / && $(CARGO) install --locked $(CARGO_FUZZ))
 	CARGO=$(CARGO) TARGET_DIR=$(TARGET_DIR) FUZZ_SECONDS=$(FUZZ_SECONDS) fuzz/run $(FUZZ_TARGETS)
+
+toolchains: NEEDED = mmdebstrap:mmdebstrap unshare:util-linux flock:util-linux
+toolchains: deps ## Build the root file system of the LANGUAGES below TOOLCHAINS_DIR (as root)
+	@TOOLCHAINS_DIR=$(TOOLCHAINS_DIR) langs/toolchains/build $(LANGUAGES)
+
+print-serve-env: ## Print the variables with which `cofferdam serve` finds that root and langs/
+	@echo SANDBOX_ROOTFS=$(abspath $(TOOLCHAINS_DIR))/root
+	@echo LANGS_DIR=$(CURDIR)/langs
+
+image: build ## Build cofferdam:<slug> for each of the LANGUAGES, or cofferdam:all
+	install -D -m 755 $(BINARY) target/image/cofferdam
+	for language in $(LANGUAGES); do \
+		$(ENGINE) build $(IMAGE_FLAGS) --build-arg BINARY=given --build-arg LANGUAGES=$$language \
+			--tag cofferdam:$$language . || exit 1; \
+	done
+
+test-image: build ## Build images for python and cpp from nothing, run them, ask them (as root)
+	python3 tests/image/test.py $(BINARY)
 
 clean: ## Remove what was built
 	$(CARGO) clean
