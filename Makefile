@@ -30,6 +30,7 @@ INIT_LINTS = -D warnings -A dead_code -D missing_debug_implementations -D unsafe
 	-D clippy::expect_used -D clippy::unwrap_used -D clippy::todo -D clippy::unimplemented
 
 SOAK_RUNS = 1000
+LANGS_ROUNDS = 10
 FUZZ_SECONDS = 600
 HOSTILE_RUNS = 10000
 
@@ -40,8 +41,8 @@ WEAKENED = $(TARGET_DIR)/weakened/$(TRIPLE)/quick/cofferdam
 .DEFAULT_GOAL = help
 # Cargo fills the cores by itself.
 .NOTPARALLEL:
-.PHONY: help deps build install fmt lint deny test hostile hostile-soak weakened demo bench soak \
-	fuzz toolchains print-serve-env image test-image clean
+.PHONY: help deps build install fmt lint deny test test-langs test-toolchains hostile hostile-soak \
+	weakened demo bench bench-langs soak fuzz toolchains print-serve-env image test-image clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1	\2/p' $(MAKEFILE_LIST) | expand -t 17
@@ -81,6 +82,17 @@ deny: ## Check the dependencies' licences, sources and versions
 test: deps lint build ## Lint, then run every test, against the release binary where it is a black box
 	COFFERDAM_BIN=$(BINARY) REQUIRE_PRIVILEGED=1 $(CARGO) test --locked --no-fail-fast
 
+# In the root of the toolchains, for all that was built there or the LANGUAGES named.
+IN_TOOLCHAINS = SANDBOX_ROOTFS=$(abspath $(TOOLCHAINS_DIR))/root COFFERDAM_BIN=$(BINARY) \
+	LANGUAGES="$$(langs/toolchains/slugs $(LANGUAGES) | xargs)"
+
+test-langs: deps build ## Hold the LANGUAGES to their vectors in that root, and LANGS_ROUNDS at once
+	$(IN_TOOLCHAINS) LANGS_ROUNDS=$(LANGS_ROUNDS) REQUIRE_PRIVILEGED=1 \
+		$(CARGO) test --locked --test languages -- --include-ignored --nocapture --test-threads=1
+
+bench-langs: deps build ## Time the LANGUAGES, cold, warm and beside a bare `make test` in that root
+	$(IN_TOOLCHAINS) $(CARGO) bench --locked --bench languages
+
 hostile: deps build ## Attack the service, or the one at URL, and print the scorecard
 	COFFERDAM_BIN=$(BINARY) $(if $(URL),HOSTILE_URL=$(URL),REQUIRE_PRIVILEGED=1) \
 		$(CARGO) test --locked --test hostile -- $(ROWS)
@@ -100,7 +112,7 @@ demo: deps build ## Start the service, post a solution in each language, show th
 	python3 tests/demo/demo.py $(BINARY)
 
 bench: deps build ## Compare with bare processes and bubblewrap, in pairs
-	COFFERDAM_BIN=$(BINARY) $(CARGO) bench --locked --bench '*'
+	COFFERDAM_BIN=$(BINARY) $(CARGO) bench --locked --bench paired
 
 soak: deps build ## Run many boxes (SOAK_RUNS) and look for what they leave behind
 	COFFERDAM_BIN=$(BINARY) REQUIRE_PRIVILEGED=1 SOAK_RUNS=$(SOAK_RUNS) $(CARGO) test --locked --test api soak::
