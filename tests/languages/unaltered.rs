@@ -14,12 +14,12 @@ use crate::shipped;
 /// Where the warm caches are, in a root file system.
 const CACHE: &str = "opt/cofferdam/cache";
 
-/// Tries to write to every file and into every directory that is not the run's own, then spoils
-/// what is. Tells where it could.
+/// Tries to write to every file and into every directory. Tells where it could, but for the file
+/// system of its own, and spoils what is there.
 const VANDAL: &str = r#"
 import os, stat
 
-OWN = ("/proc", "/dev", "/tmp", "/workspace")
+OWN = os.stat("/tmp").st_dev
 
 def attempt(path, flags):
     try:
@@ -31,22 +31,24 @@ def attempt(path, flags):
 def solution():
     written, tried = [], 0
     for folder, folders, files in os.walk("/"):
-        if folder.startswith(OWN):
+        if folder in ("/proc", "/dev", "/workspace"):
             folders.clear()
             continue
-        written += attempt(os.path.join(folder, "left-behind"), os.O_CREAT | os.O_WRONLY)
+        made = attempt(os.path.join(folder, "left-behind"), os.O_CREAT | os.O_WRONLY)
+        if os.lstat(folder).st_dev == OWN:
+            continue
+        written += made
         for name in files:
             path = os.path.join(folder, name)
             if stat.S_ISREG(os.lstat(path).st_mode):
                 tried += 1
                 written += attempt(path, os.O_WRONLY | os.O_APPEND)
-    for folder in ("/workspace", "/workspace/check", "/tmp"):
-        with open(os.path.join(folder, "left-behind"), "w") as file:
-            file.write("by another run")
+    for folder in ("/workspace", "/workspace/check"):
+        attempt(os.path.join(folder, "left-behind"), os.O_CREAT | os.O_WRONLY)
     for path in ("/workspace/checker.py", "/workspace/Makefile"):
         with open(path, "a") as file:
             file.write("syntax error!")
-    return {"written": written, "tried": tried > 1000}
+    return {"written": written, "tried": tried > 1000, "spoiled": os.path.exists("/tmp/left-behind")}
 "#;
 
 /// What a run after it finds.
@@ -54,8 +56,8 @@ const NEXT: &str = r#"
 import os
 
 def solution():
-    left = [folder for folder in ("/workspace", "/workspace/check", "/tmp", "/opt", "/usr/local")
-            if os.path.exists(os.path.join(folder, "left-behind"))]
+    left = [folder for folder, folders, files in os.walk("/")
+            if "left-behind" in files and not folder.startswith("/proc")]
     return {"left": left, "spoiled": "syntax error!" in open("/workspace/checker.py").read()}
 "#;
 
@@ -67,7 +69,10 @@ fn a_run_cannot_alter_what_the_next_one_reads() {
     let before = (contents(&caches), contents(&workspaces));
     assert!(!before.1.is_empty(), "no workspaces");
 
-    assert_eq!(value_of(&service, VANDAL), json!({ "written": [], "tried": true }));
+    assert_eq!(
+        value_of(&service, VANDAL),
+        json!({ "written": [], "tried": true, "spoiled": true })
+    );
     assert_eq!(value_of(&service, NEXT), json!({ "left": [], "spoiled": false }));
     // Those that use a cache do not write to it either.
     let cases = languages.iter().map(|(slug, language)| {
