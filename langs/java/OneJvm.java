@@ -1,0 +1,51 @@
+import com.sun.tools.javac.Main;
+import java.lang.reflect.InvocationTargetException;
+import java.lang.reflect.Method;
+import java.util.Arrays;
+
+/**
+ * javac and then the program, in one JVM: its first argument is the main class, the rest
+ * are javac's. What the program can see of it is kept as under a launcher of its own:
+ * the system class loader loads it, System.exit and threads are the JVM's affair, and an
+ * exception of main leaves this main too, without the frames between.
+ */
+final class OneJvm {
+    public static void main(String[] args) throws Throwable {
+        int status = Main.compile(Arrays.copyOfRange(args, 1, args.length));
+        if (status != 0) System.exit(status);
+        Method main = mainOf(args[0]);
+        try {
+            main.invoke(null, (Object) new String[0]);
+        } catch (InvocationTargetException thrown) {
+            throw withoutOurFrames(thrown.getCause());
+        } catch (ExceptionInInitializerError thrown) {
+            throw withoutOurFrames(thrown);
+        }
+    }
+
+    private static Method mainOf(String name) {
+        try {
+            Method main = Class.forName(name, false, ClassLoader.getSystemClassLoader())
+                .getDeclaredMethod("main", String[].class);
+            main.setAccessible(true);
+            return main;
+        } catch (ReflectiveOperationException missing) {
+            System.err.println("Error: no main method to run: " + missing);
+            System.exit(1);
+            throw new AssertionError(missing);
+        }
+    }
+
+    /** The frames under the program's main are reflection's and this class's. */
+    private static Throwable withoutOurFrames(Throwable thrown) {
+        StackTraceElement[] frames = thrown.getStackTrace();
+        int end = frames.length;
+        String last = end == 0 ? "" : frames[end - 1].getClassName();
+        if (last.equals(OneJvm.class.getName())) {
+            end--;
+            while (end > 0 && frames[end - 1].getClassName().matches("(java\\.lang\\.|jdk\\.internal\\.|java\\.base).*reflect.*|java\\.lang\\.invoke\\..*")) end--;
+            thrown.setStackTrace(Arrays.copyOf(frames, end));
+        }
+        return thrown;
+    }
+}
