@@ -29,8 +29,8 @@
   (if (re-find #"[.eE]" literal) (Double/parseDouble literal) (integer-of literal)))
 
 (defn- read-value
-  "Keys of objects become keywords, as in what the platform runs (cheshire's
-  parse-string with its keywordizing flag)."
+  "Keys of objects become keywords: what the platform does is not known, and a
+  babashka checker would as a rule ask its JSON library for them."
   [^JsonReader in]
   (condp = (.peek in)
     JsonToken/BEGIN_ARRAY (do (.beginArray in)

@@ -38,14 +38,21 @@ final class OneJvm {
 
     /** The frames under the program's main are reflection's and this class's. */
     private static Throwable withoutOurFrames(Throwable thrown) {
-        StackTraceElement[] frames = thrown.getStackTrace();
-        int end = frames.length;
-        String last = end == 0 ? "" : frames[end - 1].getClassName();
-        if (last.equals(OneJvm.class.getName())) {
-            end--;
-            while (end > 0 && frames[end - 1].getClassName().matches("(java\\.lang\\.|jdk\\.internal\\.|java\\.base).*reflect.*|java\\.lang\\.invoke\\..*")) end--;
-            thrown.setStackTrace(Arrays.copyOf(frames, end));
+        // A bound, for a program may have made a ring of its causes.
+        int depth = 0;
+        for (Throwable each = thrown; each != null && depth < 100; each = each.getCause(), depth++) {
+            StackTraceElement[] frames = each.getStackTrace();
+            int end = frames.length;
+            while (end > 0 && isOurs(frames[end - 1].getClassName())) end--;
+            each.setStackTrace(Arrays.copyOf(frames, end));
         }
         return thrown;
+    }
+
+    private static boolean isOurs(String name) {
+        return name.equals(OneJvm.class.getName())
+            || name.startsWith("jdk.internal.reflect.")
+            || name.startsWith("java.lang.reflect.")
+            || name.startsWith("java.lang.invoke.");
     }
 }
