@@ -82,7 +82,8 @@
 (def ^:private report (atom {:items [] :failures 0}))
 
 (defn- take-printed! [^InputStream printed]
-  (flush)
+  ;; The solution may have closed it; what reached the file counts.
+  (try (flush) (catch java.io.IOException _))
   (.flush System/out)
   (let [text (String. (.readAllBytes printed) StandardCharsets/UTF_8)]
     (when (seq text)
@@ -108,9 +109,11 @@
     (.printStackTrace error)))
 
 (defn- add-failure! [printed error]
-  (when (zero? (:failures @report)) (print-trace error))
-  (swap! report update :failures inc)
-  (add! printed {:type "error" :value (described error)}))
+  ;; An ex-info prints its data, and that may be without end.
+  (binding [*print-length* 100]
+    (when (zero? (:failures @report)) (print-trace error))
+    (swap! report update :failures inc)
+    (add! printed {:type "error" :value (described error)})))
 
 (defn- send! [printed]
   (take-printed! printed)
