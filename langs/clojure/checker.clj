@@ -1,0 +1,191 @@
+(ns checker
+  "Calls the posted `solution` once per entry of check/asserts.json; reports one
+  JSON array.
+
+  Descriptor 0 is the run's stdout: of the descriptors that a JVM names, the one
+  that a solution does not write to. Descriptor 1 is the file named by the first
+  argument, so nothing the solution prints, not even a child process of it, can
+  come between the items."
+  ;; Solutions written for babashka name these two without a require.
+  (:require clojure.set clojure.string)
+  (:import (com.google.gson.stream JsonReader JsonToken JsonWriter)
+           (java.io FileDescriptor FileInputStream FileOutputStream FileReader InputStream StringWriter)
+           (java.nio.charset StandardCharsets)
+           (java.util Arrays Collection Map))
+  (:gen-class))
+
+(set! *warn-on-reflection* true)
+
+(def asserts-path "check/asserts.json")
+(def solution-path "check/solution.clj")
+
+;; JSON to Clojure and back
+
+(defn- integer-of [^String digits]
+  (let [exact (BigInteger. digits)]
+    (if (< (.bitLength exact) 64) (.longValue exact) (bigint exact))))
+
+(defn- number-of [^String literal]
+  (if (re-find #"[.eE]" literal) (Double/parseDouble literal) (integer-of literal)))
+
+(defn- read-value
+  "Keys of objects become keywords: what the platform does is not known, and a
+  babashka checker would as a rule ask its JSON library for them."
+  [^JsonReader in]
+  (condp = (.peek in)
+    JsonToken/BEGIN_ARRAY (do (.beginArray in)
+                              (loop [items (transient [])]
+                                (if (.hasNext in)
+                                  (recur (conj! items (read-value in)))
+                                  (do (.endArray in) (persistent! items)))))
+    JsonToken/BEGIN_OBJECT (do (.beginObject in)
+                               (loop [entries {}]
+                                 (if (.hasNext in)
+                                   (let [k (keyword (.nextName in))]
+                                     (recur (assoc entries k (read-value in))))
+                                   (do (.endObject in) entries))))
+    JsonToken/STRING (.nextString in)
+    JsonToken/NUMBER (number-of (.nextString in))
+    JsonToken/BOOLEAN (.nextBoolean in)
+    JsonToken/NULL (.nextNull in)))
+
+(defn- text-of
+  "A keyword or symbol with its namespace, anything else as `str` has it."
+  [value]
+  (if (keyword? value) (subs (str value) 1) (str value)))
+
+(defn- write-value [^JsonWriter out value]
+  (cond
+    (nil? value) (.nullValue out)
+    (boolean? value) (.value out (boolean value))
+    ;; Refuses what has no JSON form: ratios, NaN, the infinities.
+    (number? value) (.value out ^Number value)
+    (or (string? value) (char? value) (keyword? value) (symbol? value)) (.value out ^String (text-of value))
+    (instance? Map value) (do (.beginObject out)
+                              (doseq [[k v] value]
+                                (.name out (text-of k))
+                                (write-value out v))
+                              (.endObject out))
+    (or (seqable? value) (instance? Collection value)) (do (.beginArray out)
+                                                           (run! #(write-value out %) value)
+                                                           (.endArray out))
+    :else (throw (IllegalArgumentException. (str "not a JSON value: " (pr-str value))))))
+
+(defn- encode [value]
+  (let [text (StringWriter.)]
+    (write-value (doto (JsonWriter. text) (.setSerializeNulls true)) value)
+    (str text)))
+
+;; The report: the items so far, each encoded as it came, so that a later one
+;; cannot spoil it
+
+(def ^:private report (atom {:items [] :failures 0}))
+
+(defn- take-printed! [^InputStream printed]
+  ;; The solution may have closed it; what reached the file counts.
+  (try (flush) (catch java.io.IOException _))
+  (.flush System/out)
+  (let [text (String. (.readAllBytes printed) StandardCharsets/UTF_8)]
+    (when (seq text)
+      (swap! report update :items conj (encode {:type "output" :value text})))))
+
+(defn- add! [printed item]
+  ;; Encoded before what was printed is taken: a value JSON cannot hold, or a lazy
+  ;; one that prints, leaves the order output, result or error.
+  (let [encoded (encode item)]
+    (take-printed! printed)
+    (swap! report update :items conj encoded)))
+
+(defn- described [^Throwable error]
+  (let [cause (.getCause error)]
+    (cond-> (str error)
+      ;; The compiler's own exception says where, its cause says what.
+      (and cause (instance? clojure.lang.Compiler$CompilerException error)) (str " " cause))))
+
+(defn- print-trace [^Throwable error]
+  (let [ours? (fn [^StackTraceElement frame] (.startsWith (.getClassName frame) "checker"))
+        theirs (take-while (complement ours?) (.getStackTrace error))]
+    (.setStackTrace error (into-array StackTraceElement theirs))
+    (.printStackTrace error)))
+
+(defn- add-failure! [printed error]
+  ;; An ex-info prints its data, and that may be without end.
+  (binding [*print-length* 100]
+    (when (zero? (:failures @report)) (print-trace error))
+    (swap! report update :failures inc)
+    (add! printed {:type "error" :value (described error)})))
+
+(defn- send! [printed]
+  (take-printed! printed)
+  ;; Only once: the shutdown hook comes here too.
+  (when-let [items (:items (first (swap-vals! report dissoc :items)))]
+    (with-open [results (FileOutputStream. FileDescriptor/in)]
+      ;; A lone surrogate has no UTF-8 form; it becomes a question mark.
+      (.write results (.getBytes (str "[" (clojure.string/join "," items) "]\n") StandardCharsets/UTF_8)))))
+
+(defn- send-at-exit! [printed]
+  (when (:items @report)
+    ;; Without it, the calls that never came would look like none were asked.
+    (add! printed {:type "error" :value "the solution ended the program: System/exit"})
+    (send! printed)))
+
+;; The run
+
+(defn- read-calls
+  "The argument lists, or an exception that says what is wrong with the file."
+  []
+  (let [asserts (try
+                  (with-open [in (JsonReader. (FileReader. ^String asserts-path StandardCharsets/UTF_8))]
+                    (let [value (read-value in)]
+                      (when-not (= JsonToken/END_DOCUMENT (.peek in))
+                        (throw (IllegalArgumentException. "more than one JSON value")))
+                      value))
+                  (catch Throwable error
+                    (throw (ex-info (str asserts-path ": " error) {}))))
+        calls (when (map? asserts) (:arguments asserts))]
+    (when-not (and (vector? calls) (every? vector? calls))
+      (throw (ex-info (str asserts-path ": want {\"arguments\": [[...], ...]}") {})))
+    calls))
+
+(defn- solution-var
+  "In `user`, or in the namespace that the solution made for itself."
+  []
+  (some #(get (ns-interns %) 'solution) (cons (the-ns 'user) (all-ns))))
+
+(defn- load-solution []
+  (binding [*ns* (create-ns 'user)]
+    (refer-clojure)
+    (load-file solution-path))
+  (let [found (solution-var)]
+    (when-not (and found (bound? found) (ifn? @found))
+      (throw (ex-info (str solution-path " defines no function `solution`") {})))
+    @found))
+
+(defn- call! [printed solution arguments]
+  (try
+    (let [start (System/nanoTime)
+          value (apply solution arguments)
+          seconds (/ (- (System/nanoTime) start) 1e9)]
+      (add! printed {:type "result" :value value :time seconds}))
+    (catch Throwable error
+      (add-failure! printed error))))
+
+(defn- run-calls! [printed]
+  (when-let [calls (try (read-calls)
+                        (catch Exception error
+                          (add! printed {:type "error" :value (ex-message error)})
+                          nil))]
+    (when-let [solution (try (load-solution)
+                             (catch Throwable error (add-failure! printed error) nil))]
+      (binding [*ns* (the-ns 'user)]
+        (run! #(call! printed solution %) calls)))))
+
+(defn -main [printed-path]
+  (System/setIn (InputStream/nullInputStream))
+  (let [printed (FileInputStream. ^String printed-path)]
+    (.addShutdownHook (Runtime/getRuntime) (Thread. ^Runnable #(send-at-exit! printed)))
+    (binding [*in* (clojure.lang.LineNumberingPushbackReader. (java.io.StringReader. ""))]
+      (run-calls! printed))
+    (send! printed)
+    ;; Threads that the solution left behind, futures among them, are not waited for.
+    (System/exit 0)))

@@ -1,0 +1,7 @@
+package solution;
+
+class Solution {
+    int solution(int a, int b) {
+        return a + b;
+    }
+}
