@@ -136,7 +136,7 @@ image: build ## Build cofferdam:<slug> for each of the LANGUAGES, or cofferdam:a
 			--tag cofferdam:$$language . || exit 1; \
 	done
 
-test-image: build ## Build images for python and cpp from nothing, run them, ask them (as root)
+test-image: deps build ## Build images for python and cpp from nothing, run them, ask them (as root)
 	python3 tests/image/test.py $(BINARY)
 
 clean: ## Remove what was built
