@@ -125,6 +125,9 @@ toolchains: NEEDED = mmdebstrap:mmdebstrap unshare:util-linux flock:util-linux
 toolchains: deps ## Build the root file system of the LANGUAGES below TOOLCHAINS_DIR (as root)
 	@TOOLCHAINS_DIR=$(TOOLCHAINS_DIR) langs/toolchains/build $(LANGUAGES)
 
+test-toolchains: ## Hold `toolchains` to doing nothing twice, in what it has built
+	TOOLCHAINS_DIR=$(TOOLCHAINS_DIR) tests/toolchains/test python
+
 print-serve-env: ## Print the variables with which `cofferdam serve` finds that root and langs/
 	@echo SANDBOX_ROOTFS=$(abspath $(TOOLCHAINS_DIR))/root
 	@echo LANGS_DIR=$(CURDIR)/langs
