@@ -2,9 +2,10 @@
 
 # What boxes search for programs; what only a login shell finds is of no use there.
 SYSTEM_PATH = /usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
-# command:package of everything that building, tests, demo and benches use.
+# command:package, or file:package, of everything that building, tests, demo and benches use.
 NEEDED = make:make gcc:gcc g++:g++ python3:python3 node:nodejs ruby:ruby php:php-cli \
-	javac:default-jdk-headless bwrap:bubblewrap curl:curl update-ca-certificates:ca-certificates
+	javac:default-jdk-headless /usr/share/java/gson.jar:libgoogle-gson-java bwrap:bubblewrap \
+	curl:curl update-ca-certificates:ca-certificates
 APT_GET = DEBIAN_FRONTEND=noninteractive apt-get -q -o Acquire::Retries=3 -o DPkg::Lock::Timeout=300
 
 CARGO = cargo
@@ -50,7 +51,8 @@ help: ## List the targets
 deps: ## Install the compilers, runtimes and tools that are missing (Debian, as root)
 	@missing=; \
 	for need in $(NEEDED); do \
-		PATH=$(SYSTEM_PATH) command -v "$${need%%:*}" >/dev/null || missing="$$missing $${need##*:}"; \
+		[ -f "$${need%%:*}" ] || PATH=$(SYSTEM_PATH) command -v "$${need%%:*}" >/dev/null || \
+			missing="$$missing $${need##*:}"; \
 	done; \
 	if [ -n "$$missing" ]; then \
 		echo "installing:$$missing"; \

@@ -75,11 +75,6 @@ impl Languages {
     ) -> Result<Self, NotStarted> {
         let required = table.iter().flat_map(|language| &language.requires);
         let wanted: BTreeSet<&str> = required.flat_map(AnyOf::names).collect();
-        let wanted = match workspaces {
-            Workspaces::One(_) => BTreeSet::new(),
-            Workspaces::PerLanguage(_) => wanted,
-        };
-        // Asked even when nothing is: a root without a shell can run nothing.
         let missing = missing_executables(&wanted, executor, host_id)?;
         Ok(Self { table, workspaces, resolver, missing })
     }
@@ -94,11 +89,16 @@ impl Languages {
     pub fn command(&self, language: &Language) -> Result<(PathBuf, String), String> {
         let workspace = self.workspaces.directory(&language.slug);
         let command = self.resolver.resolve(&workspace).map_err(|error| error.to_string())?;
-        let is_missing = |any: &&AnyOf| any.names().all(|name| self.missing.contains(name));
-        match language.requires.iter().find(is_missing) {
-            Some(any) => Err(none_installed(any)),
-            None => Ok((workspace, command.to_string())),
+        if let Workspaces::PerLanguage(_) = self.workspaces {
+            self.toolchain(language)?;
         }
+        Ok((workspace, command.to_string()))
+    }
+
+    /// Whether the box has what `language` requires; otherwise what is missing.
+    fn toolchain(&self, language: &Language) -> Result<(), String> {
+        let is_missing = |any: &&AnyOf| any.names().all(|name| self.missing.contains(name));
+        language.requires.iter().find(is_missing).map_or(Ok(()), |any| Err(none_installed(any)))
     }
 
     /// Everything about every language, versions asked for in boxes.
@@ -113,6 +113,7 @@ impl Languages {
         host_id: &HostId,
     ) -> LanguageStatus {
         let available = self.command(language).and_then(|(_, command)| {
+            self.toolchain(language)?;
             let version = version(language, executor, host_id)?;
             Ok((version, command))
         });
