@@ -12,6 +12,6 @@ grep -Eq 'static[^;({]*[[:space:]]Main[[:space:]]*\(' check/Checker.cs || source
 
 # The platform's checkers still name a package that they use nothing of.
 if grep -q '^using KellermanSoftware.CompareNetObjects;' check/Checker.cs; then
-    echo 'namespace KellermanSoftware.CompareNetObjects { }' >/tmp/source/Package.cs
+    echo 'namespace KellermanSoftware.CompareNetObjects { static class Unused { } }' >/tmp/source/Package.cs
     sources="$sources /tmp/source/Package.cs"
 fi
