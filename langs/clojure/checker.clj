@@ -29,8 +29,7 @@
   (if (re-find #"[.eE]" literal) (Double/parseDouble literal) (integer-of literal)))
 
 (defn- read-value
-  "Keys of objects become keywords: what the platform does is not known, and a
-  babashka checker would as a rule ask its JSON library for them."
+  "Keys of objects stay texts, as the platform's checker leaves them."
   [^JsonReader in]
   (condp = (.peek in)
     JsonToken/BEGIN_ARRAY (do (.beginArray in)
@@ -41,7 +40,7 @@
     JsonToken/BEGIN_OBJECT (do (.beginObject in)
                                (loop [entries {}]
                                  (if (.hasNext in)
-                                   (let [k (keyword (.nextName in))]
+                                   (let [k (.nextName in)]
                                      (recur (assoc entries k (read-value in))))
                                    (do (.endObject in) entries))))
     JsonToken/STRING (.nextString in)
@@ -87,14 +86,19 @@
   (.flush System/out)
   (let [text (String. (.readAllBytes printed) StandardCharsets/UTF_8)]
     (when (seq text)
-      (swap! report update :items conj (encode {:type "output" :value text})))))
+      (swap! report update :items conj (encode {:type "output" :value text})))
+    text))
 
 (defn- add! [printed item]
   ;; Encoded before what was printed is taken: a value JSON cannot hold, or a lazy
   ;; one that prints, leaves the order output, result or error.
-  (let [encoded (encode item)]
-    (take-printed! printed)
-    (swap! report update :items conj encoded)))
+  (let [encoded ^String (encode item)
+        output (take-printed! printed)]
+    (swap! report update :items conj
+           ;; The platform shows what a call printed from the call's own item.
+           (if (seq output)
+             (str (subs encoded 0 (dec (count encoded))) ",\"output\":" (encode output) "}")
+             encoded))))
 
 (defn- described [^Throwable error]
   (let [cause (.getCause error)]
@@ -142,7 +146,7 @@
                       value))
                   (catch Throwable error
                     (throw (ex-info (str asserts-path ": " error) {}))))
-        calls (when (map? asserts) (:arguments asserts))]
+        calls (when (map? asserts) (get asserts "arguments"))]
     (when-not (and (vector? calls) (every? vector? calls))
       (throw (ex-info (str asserts-path ": want {\"arguments\": [[...], ...]}") {})))
     calls))

@@ -30,7 +30,17 @@ defmodule Cofferdam.Report do
     more |> Map.merge(%{type: type, value: value}) |> :json.encode(&encode/2) |> IO.iodata_to_binary()
   end
 
-  def add(report, item), do: report |> take_printed() |> keep(item)
+  def add(report, item) do
+    {report, printed} = take_printed(report)
+    keep(report, with_printed(item, printed))
+  end
+
+  # The platform shows what a call printed from the call's own item.
+  defp with_printed(item, ""), do: item
+
+  defp with_printed(item, printed) do
+    [binary_part(item, 0, byte_size(item) - 1), ~s(,"output":), :json.encode_binary(printed), "}"]
+  end
 
   def error(report, text), do: add(report, item("error", String.replace_invalid(text)))
 
@@ -40,7 +50,7 @@ defmodule Cofferdam.Report do
   end
 
   def send(report) do
-    report = take_printed(report)
+    {report, _printed} = take_printed(report)
     part = report.results_path <> ".part"
     :ok = :file.write_file(part, ["[", report.items |> Enum.reverse() |> Enum.intersperse(","), "]\n"])
     # Whole or not there: the recipe takes it for a report if it exists.
@@ -54,8 +64,12 @@ defmodule Cofferdam.Report do
     :file.close(file)
 
     case text do
-      "" -> report
-      text -> keep(%{report | printed: size}, item("output", String.replace_invalid(text)))
+      "" ->
+        {report, ""}
+
+      text ->
+        text = String.replace_invalid(text)
+        {keep(%{report | printed: size}, item("output", text)), text}
     end
   end
 

@@ -40,17 +40,12 @@ final class Report
         // hold leaves the order output, error.
         $item = ['type' => 'result', 'value' => $value, 'time' => round($seconds, 6)];
         $encoded = json_encode($item, self::FLAGS | JSON_THROW_ON_ERROR);
-        self::takePrinted();
-        self::$items[] = $encoded;
+        self::add($encoded);
     }
 
     public static function text(string $type, string $value): void
     {
-        if ($type !== 'output') {
-            self::takePrinted();
-        }
-        $item = ['type' => $type, 'value' => $value];
-        self::$items[] = json_encode($item, self::FLAGS | JSON_INVALID_UTF8_SUBSTITUTE);
+        self::add(self::encode(['type' => $type, 'value' => $value]));
     }
 
     public static function failure(\Throwable $error): void
@@ -89,15 +84,30 @@ final class Report
         }
     }
 
-    private static function takePrinted(): void
+    /** The platform shows what a call printed from the call's own item. */
+    private static function add(string $encoded): void
+    {
+        $printed = self::takePrinted();
+        self::$items[] = $printed === ''
+            ? $encoded
+            : substr($encoded, 0, -1) . ',"output":' . self::encode($printed) . '}';
+    }
+
+    private static function encode(mixed $value): string
+    {
+        return json_encode($value, self::FLAGS | JSON_INVALID_UTF8_SUBSTITUTE);
+    }
+
+    private static function takePrinted(): string
     {
         while (ob_get_level() > 0) {
             ob_end_flush();
         }
         $printed = stream_get_contents(self::$printed);
         if ($printed !== '') {
-            self::text('output', $printed);
+            self::$items[] = self::encode(['type' => 'output', 'value' => $printed]);
         }
+        return $printed;
     }
 }
 

@@ -27,17 +27,22 @@ class Report:
         # Encoded before what was printed is taken, so that a value JSON cannot
         # hold leaves the order output, error.
         item = json.dumps({"type": kind, "value": value, **more}, allow_nan=False, ensure_ascii=False)
-        self.take_printed()
-        self.items.append(item)
+        printed = self.take_printed()
+        # The platform shows what a call printed from the call's own item.
+        self.items.append(f'{item[:-1]}, "output": {printed}}}' if printed else item)
 
     def take_printed(self):
+        """What was printed since the last time, as JSON; empty where nothing was."""
         try:
             sys.stdout.flush()
         except (OSError, ValueError, AttributeError):
             pass  # The solution closed or replaced it; what reached the file counts.
         printed = self.printed.read().decode("utf-8", "replace")
-        if printed:
-            self.items.append(json.dumps({"type": "output", "value": printed}, ensure_ascii=False))
+        if not printed:
+            return ""
+        encoded = json.dumps(printed, ensure_ascii=False)
+        self.items.append(f'{{"type": "output", "value": {encoded}}}')
+        return encoded
 
     def add_failure(self, error):
         import traceback  # Costs more than the rest of the start; only failures need it.

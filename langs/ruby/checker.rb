@@ -30,8 +30,9 @@ module Harness
     # hold leaves the order output, error.
     def add(type, value, more = {})
       item = JSON.generate({ type: type, value: value, **more }, max_nesting: 0)
-      take_printed
-      @items << item
+      printed = take_printed
+      # The platform shows what a call printed from the call's own item.
+      @items << (printed.empty? ? item : "#{item[0...-1]},\"output\":#{JSON.generate(printed)}}")
     end
 
     def add_failure(error)
@@ -57,6 +58,7 @@ module Harness
       end
       text = readable(@printed.read)
       @items << JSON.generate({ type: 'output', value: text }) unless text.empty?
+      text
     end
 
     def readable(text)

@@ -54,3 +54,10 @@ crate ryu lib 1
 crate serde lib 1 --cfg 'feature="std"' --cfg 'feature="derive"' --cfg 'feature="serde_derive"' \
     --cfg 'feature="rc"' --extern "serde_derive=$out/libserde_derive.so"
 crate serde_json lib 1 --cfg 'fast_arithmetic="64"' --cfg 'feature="std"' $(uses serde memchr itoa ryu)
+
+# One of the workspace itself.
+with=$(dirname "$0")/serde_with
+rustc --crate-name serde_with_macros --crate-type proc-macro --edition 2021 -C opt-level=3 -C debuginfo=0 \
+    --extern proc_macro --out-dir "$out" "$with/macros.rs"
+rustc --crate-name serde_with --crate-type lib --edition 2021 -C opt-level=1 -C debuginfo=0 -L "dependency=$out" \
+    --extern "serde_with_macros=$out/libserde_with_macros.so" $(uses serde) --out-dir "$out" "$with/lib.rs"
