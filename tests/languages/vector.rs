@@ -40,6 +40,7 @@ struct Item {
     kind: String,
     value: Option<String>,
     value_contains: Option<String>,
+    output: Option<String>,
 }
 
 impl Vector {
@@ -135,6 +136,11 @@ impl Item {
             && !got["value"].as_str().is_some_and(|value| value.contains(words))
         {
             return Some(format!("want {words:?} in a value"));
+        }
+        if let Some(output) = &self.output
+            && got["output"] != json!(output)
+        {
+            return Some(format!("want output {output:?}"));
         }
         None
     }
