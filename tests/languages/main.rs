@@ -9,11 +9,13 @@
 
 mod at_once;
 mod documented;
+mod overlaid;
 mod queue;
 #[path = "../server/mod.rs"]
 mod server;
 mod shipped;
 mod stand_in;
 mod unaltered;
+mod uncached;
 mod vector;
 mod vectors;

@@ -13,6 +13,8 @@ use crate::server::service::{Service, Setup};
 
 /// Runs at the same time.
 pub const CONCURRENCY: usize = 4;
+/// Where `make warm` leaves what it made, in a root file system.
+pub const CACHE: &str = "opt/cofferdam/cache";
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 

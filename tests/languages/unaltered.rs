@@ -9,10 +9,7 @@ use serde_json::{Value, json};
 
 use crate::queue::{Case, run_all};
 use crate::server::service::Service;
-use crate::shipped;
-
-/// Where the warm caches are, in a root file system.
-const CACHE: &str = "opt/cofferdam/cache";
+use crate::shipped::{self, CACHE};
 
 /// Tries to write to every file and into every directory. Tells where it could, but for the file
 /// system of its own, and spoils what is there.

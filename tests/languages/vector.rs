@@ -51,6 +51,11 @@ impl Vector {
         toml::from_str(&read(&path)).unwrap_or_else(|error| panic!("{path}: {error}"))
     }
 
+    /// The same with another timeout.
+    pub fn within(self, timeout: &str) -> Self {
+        Self { timeout: Some(timeout.to_owned()), ..self }
+    }
+
     /// Whether only the root of the toolchains has what it uses.
     pub fn needs_recipe(&self) -> bool {
         self.needs_recipe

@@ -1,0 +1,27 @@
+//! What `make warm` leaves makes checks quicker, and nothing else.
+
+use std::fs;
+
+use crate::overlaid::Overlaid;
+use crate::shipped::{self, CACHE, repository};
+use crate::vector::Vector;
+
+/// Its crates are nowhere but in the cache: without it a checker has the standard library alone.
+const NEEDS_ITS_CACHE: &str = "rust";
+/// The Go compiler then has all of the standard library to compile that a checker uses.
+const TIMEOUT: &str = "3m";
+
+#[test]
+#[ignore = "needs the toolchains: make test-langs"]
+fn without_its_cache_a_language_gives_the_same_answers() {
+    let overlaid = Overlaid::new();
+    fs::remove_dir_all(overlaid.root().join(CACHE)).unwrap();
+    let langs = repository().join("langs");
+    let service = shipped::setup_with(&langs, Some(&overlaid.root())).start();
+    for (slug, language) in shipped::available(&service) {
+        if slug != NEEDS_ITS_CACHE {
+            let good = Vector::read(&slug, "good").within(TIMEOUT);
+            good.run(&service, &slug, &language).unwrap_or_else(|why| panic!("{slug}: {why}"));
+        }
+    }
+}
