@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use super::box_fs::BoxFs;
 use super::cgroup::BoxGroup;
 use super::clone::Cloned;
-use super::disposal::dispose;
+use super::disposal::{collect_files_under_way, dispose};
 use super::handshake::StatusPipe;
 use super::plan::ChildPlan;
 use super::pumping::Streams;
@@ -72,6 +72,7 @@ impl Running {
         let (stdout, stderr) = (streams.stdout.finish(), streams.stderr.finish());
         let dead_at = Instant::now();
         let rusage = process.reap().unwrap_or_default();
+        collect_files_under_way();
         let disk_full = fs.as_ref().is_some_and(|fs| fs.is_full().unwrap_or(false));
         if let Some(fs) = fs {
             dispose(fs);
