@@ -17,6 +17,9 @@ use crate::spec::Limits;
 /// What `RUN_CONCURRENCY` may be: every box has a host id of its own.
 const WANTED_CONCURRENCY: &str = "a whole number from 1 to 4096";
 
+/// What `STANDBY_MAX` may be.
+const WANTED_STANDBY: &str = "a whole number from 0 to 4096";
+
 /// Every name beginning with `RUN_` that means something here.
 const RUN_NAMES: [&str; 12] = [
     "RUN_CONCURRENCY",
@@ -84,6 +87,8 @@ pub struct Config {
     pub allow_shutdown: bool,
     /// Runs at the same time, at least one.
     pub concurrency: usize,
+    /// Boxes made ahead of runs; 0 for none.
+    pub standby_max: usize,
     /// The longest request body; none for no limit.
     pub input_bytes_max: Option<u64>,
     /// The longest timeout a request may ask for.
@@ -145,12 +150,21 @@ struct RawConfig {
 
 impl RawConfig {
     fn check(&mut self, overrides: &Overrides) -> Config {
+        let boxes_max = BOXES_MAX as usize;
+        let concurrency = self.figure("RUN_CONCURRENCY", WANTED_CONCURRENCY, 10, |text| {
+            parse_count(text).filter(|count| *count <= boxes_max)
+        });
+        // Every box has a host id of its own, and live ones come first.
+        let standby_max = self
+            .figure("STANDBY_MAX", WANTED_STANDBY, concurrency, |text| {
+                parse_decimal(text).filter(|count| *count <= boxes_max)
+            })
+            .min(boxes_max - concurrency);
         Config {
             address: self.address(overrides),
             allow_shutdown: matches!(self.text("ALLOW_SHUTDOWN"), Some("1" | "true")),
-            concurrency: self.figure("RUN_CONCURRENCY", WANTED_CONCURRENCY, 10, |text| {
-                parse_count(text).filter(|count| *count <= BOXES_MAX as usize)
-            }),
+            concurrency,
+            standby_max,
             input_bytes_max: self.figure(
                 "RUN_INPUT_MAX",
                 "a byte count, or 0 for no limit",

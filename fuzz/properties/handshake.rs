@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use super::cgroup::GroupUsage;
 use super::handshake::StatusPipe;
-use super::init::wire::{ENDED, FAILED, READY, RECORD_BYTES};
+use super::init::wire::{ENDED, FAILED, READY, RECORD_BYTES, STANDING};
 use super::plan::ChildPlan;
 use super::pump::pipe_from_box;
 use super::report::Remains;
@@ -15,8 +15,8 @@ use super::supervise::Observed;
 use super::sys::Rusage;
 use crate::spec::{CapturedStream, Enforced, Limits, NotStarted, Outcome};
 
-/// The most an init writes: ready, a failure of each of its two processes, an end.
-const RECORDS_MAX: usize = 4;
+/// The most an init writes: standing, ready, a failure of each of its two processes, an end.
+const RECORDS_MAX: usize = 5;
 
 /// The input is the size of a write, then what is written.
 pub fn check(input: &[u8]) {
@@ -78,7 +78,7 @@ impl Expected {
                 u32::from_ne_bytes(bytes)
             };
             match (word(0), self.ended) {
-                (READY | FAILED | ENDED, Some(_)) => {}
+                (READY | FAILED | ENDED, Some(_)) | (STANDING, _) => {}
                 (READY, None) => self.started |= self.failed.is_none(),
                 (FAILED, None) => {
                     self.failed.get_or_insert((word(4), word(8).cast_signed()));

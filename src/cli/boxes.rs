@@ -74,16 +74,27 @@ pub struct Checking {
 }
 
 impl Checking {
-    /// A runner of so many checks at once as `config` would have them run.
-    pub fn runner(
+    /// A runner of as many checks at once as `config` says, with boxes made ahead.
+    pub fn runner_of_many(self, config: &Config) -> Result<Arc<CheckRunner>, SetupFailure> {
+        self.runner(config, config.concurrency, config.standby_max)
+    }
+
+    /// A runner of one check as `config` would have it run.
+    pub fn runner_of_one(self, config: &Config) -> Result<Arc<CheckRunner>, SetupFailure> {
+        self.runner(config, 1, 0)
+    }
+
+    fn runner(
         self,
         config: &Config,
         concurrency: usize,
+        standby_max: usize,
     ) -> Result<Arc<CheckRunner>, SetupFailure> {
         let passed_env =
             config.env_allow.iter().filter_map(|name| Some((name.clone(), env::var(name).ok()?)));
         let settings = CheckSettings {
             concurrency,
+            standby_max,
             limits: config.limits.clone(),
             passed_env: passed_env.collect(),
         };
@@ -144,9 +155,8 @@ impl Found {
             .map_err(|error| SetupFailure::from_words("profile", error.to_string()))?;
         let strict = isolation == Isolation::Strict;
         let sandbox = Sandbox::open(SandboxConfig { profile, root, private, strict })?;
-        let host_id = sandbox.host_id()?;
         let executor = Sandboxed::new(sandbox);
-        let looked = Languages::look(table, workspaces, resolver, &executor, &host_id);
+        let looked = Languages::look(table, workspaces, resolver, &executor);
         let languages = looked.map_err(|why| why.into_failure("exec sh"))?;
         Ok(Checking { executor, languages })
     }

@@ -196,9 +196,8 @@ fn run_in_box(
 ) -> Result<RunReport, NotStarted> {
     let sandbox =
         Sandbox::open_for_one(SandboxConfig { profile, root, private: Vec::new(), strict: false })?;
-    let host_id = sandbox.host_id()?;
     let job = Job { template: None, files: &[], spec };
-    Sandboxed::new(sandbox).run(job, &host_id, &attended.watch(), Some(sink))
+    Sandboxed::new(sandbox).run(job, &attended.watch(), Some(sink))
 }
 
 fn profile(name: &str) -> Result<Profile, Failure> {

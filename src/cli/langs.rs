@@ -45,9 +45,8 @@ impl Langs {
     pub fn run(self) -> Result<u8, Failure> {
         let (config, found) = self.places.look(None)?;
         let Checking { executor, languages } = found.open(config.isolation, Vec::new())?;
-        let host_id = executor.sandbox().host_id()?;
         let listed: Vec<Listed> =
-            languages.status(&executor, &host_id).into_iter().map(Listed::from).collect();
+            languages.status(&executor).into_iter().map(Listed::from).collect();
         let text = if self.json {
             let json = serde_json::to_string(&listed);
             json.map_err(|error| Failure::Write { what: "the list", source: error.into() })? + "\n"

@@ -91,7 +91,7 @@ fn check(
     sink: Option<Box<dyn OutputSink>>,
 ) -> Result<RunReport, Failure> {
     let checking = found.open(config.isolation, Vec::new())?;
-    let admitted = checking.runner(config, 1)?.admit(request)?;
+    let admitted = checking.runner_of_one(config)?.admit(request)?;
     Ok(admitted.run(&attended.watch(), sink)?.run)
 }
 

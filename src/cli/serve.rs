@@ -46,7 +46,7 @@ impl Serve {
         let checking = found.open(config.isolation, private).map_err(Failure::Refused)?;
         let controls = controls(checking.executor.sandbox()).map_err(Failure::Serve)?;
         let gaps = checking.executor.sandbox().not_enforced().to_vec();
-        let runner = checking.runner(&config, config.concurrency).map_err(Failure::Refused)?;
+        let runner = checking.runner_of_many(&config).map_err(Failure::Refused)?;
         let server = Server::bind(config.address, runner, HttpSettings::from(&config))
             .map_err(|source| Failure::Listen { address: config.address, source })?;
         let shutdown = server.shutdown_handle();

@@ -100,11 +100,8 @@ impl Step {
             Self::ResetSignals => reset_signals(out),
             Self::SetUmask { mask } => out.call(libc::SYS_umask, &[mask.into()]),
             Self::SetLimit { limit, value } => {
-                // Where both are the same, the kernel sends SIGKILL and never SIGXCPU,
-                // and nothing tells that end from any other.
-                let hard = value.saturating_add(u64::from(*limit == Rlimit::Cpu));
-                let pair = out.words(&[*value, hard]);
-                out.call(libc::SYS_prlimit64, &[0.into(), limit.number().into(), pair, 0.into()]);
+                let pair = out.words(&[*value, *value]);
+                set_limit(out, *limit, pair);
             }
             Self::DropGroups => out.call(libc::SYS_setgroups, &[0.into(), 0.into()]),
             Self::SetGid { gid } => {
@@ -167,6 +164,8 @@ impl Step {
             Self::HoldProgram => lock_plan(out, libc::F_SETLK),
             Self::AwaitGuard => lock_plan(out, libc::F_SETLKW),
             Self::ReleaseProgram => out.call(libc::SYS_close, &[wire::PLAN_FD.into()]),
+            Self::ReportStanding => out.report_standing(),
+            Self::AwaitRelease => await_release(out),
             Self::ReportReady => out.report_ready(),
             Self::Exec { paths, argv, env } => exec(out, paths, argv, env),
         }
@@ -271,6 +270,15 @@ fn mount_proc(out: &mut Encoder) {
 
 fn mask(out: &mut Encoder, with: &'static str, target: &CString) {
     let with = out.bytes(format!("{with}\0").as_bytes());
+    // Below /proc nobody puts a link in the place of a file, so one call that would follow it will
+    // do. It leaves no copy behind where the target is missing: to let go of a copy that is not
+    // attached, the kernel waits for every CPU.
+    if target.as_bytes().starts_with(b"proc/") {
+        let target = out.text(target);
+        out.call(libc::SYS_mount, &[with, target, 0.into(), libc::MS_BIND.into(), 0.into()]);
+        out.on_error(wire::SKIP_IF_MISSING);
+        return;
+    }
     let flags = OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC;
     out.call_into(SCRATCH_REGISTER, libc::SYS_open_tree, &[AT_FDCWD.into(), with, flags.into()]);
     attach(out, SCRATCH_REGISTER, target);
@@ -331,6 +339,19 @@ fn write_proc(out: &mut Encoder, file: &CString, text: &CString) {
         &[Arg::Register(PROC_REGISTER), file, flags.into()],
     );
     out.call(libc::SYS_write, &[Arg::Register(SCRATCH_REGISTER), text, length.into()]);
+}
+
+fn set_limit(out: &mut Encoder, limit: Rlimit, pair: Arg) {
+    out.call(libc::SYS_prlimit64, &[0.into(), limit.number().into(), pair, 0.into()]);
+}
+
+/// The words are read to where the call after it looks for them.
+fn await_release(out: &mut Encoder) {
+    let words = out.words(&[0; wire::RELEASE_WORDS]);
+    let bytes = wire::RELEASE_WORDS * size_of::<u64>();
+    out.call(libc::SYS_read, &[wire::RELEASE_FD.into(), words, bytes.into()]);
+    out.on_error(wire::WHOLE);
+    set_limit(out, Rlimit::Cpu, words);
 }
 
 /// All of the file, for writing.

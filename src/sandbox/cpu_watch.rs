@@ -1,5 +1,6 @@
 //! A box's CPU clock: the limit on it, and the share that goes down with age.
 
+use std::sync::LazyLock;
 use std::thread::available_parallelism;
 use std::time::Duration;
 
@@ -13,6 +14,10 @@ const YOUNG_CPU_MAX: Duration = Duration::from_millis(500);
 const LIMIT_LOOK_MIN: Duration = Duration::from_millis(5);
 /// The shortest pause between two looks at a box's age.
 const AGE_LOOK_MIN: Duration = Duration::from_millis(100);
+
+/// How many CPUs there are: asked once, since the answer is in many files.
+static CPUS: LazyLock<u32> =
+    LazyLock::new(|| available_parallelism().map_or(1, |n| u32::try_from(n.get()).unwrap_or(1)));
 
 /// Looks at the clock as seldom as it can: all CPUs busy with the box, it
 /// reads no more than wall-clock time times their number.
@@ -69,8 +74,7 @@ impl CpuWatch {
 
     /// How long neither figure can be reached, having used so much.
     fn pause(&self, used: Duration) -> Option<Duration> {
-        let cpus = available_parallelism().map_or(1, |n| u32::try_from(n.get()).unwrap_or(1));
-        let until = |max: Duration| max.saturating_sub(used) / cpus;
+        let until = |max: Duration| max.saturating_sub(used) / *CPUS;
         let limit = self.cpu_max.map(|max| until(max).max(LIMIT_LOOK_MIN));
         let age = self.young.then(|| until(YOUNG_CPU_MAX).max(AGE_LOOK_MIN));
         limit.into_iter().chain(age).min()

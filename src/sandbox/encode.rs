@@ -115,9 +115,14 @@ impl Encoder {
         }
     }
 
-    /// Appends the one entry that is no system call.
+    /// Appends an entry that is no system call.
     pub fn report_ready(&mut self) {
         self.call(wire::REPORT_READY, &[]);
+    }
+
+    /// Appends the other one.
+    pub fn report_standing(&mut self) {
+        self.call(wire::REPORT_STANDING, &[]);
     }
 
     /// Stores bytes, aligned for any table; gives their address.

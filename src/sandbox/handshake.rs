@@ -15,6 +15,8 @@ pub enum Message {
         /// `CLOCK_MONOTONIC`, nanoseconds.
         at_ns: u64,
     },
+    /// All is made that can be made ahead; the program waits to be let go.
+    Standing,
     /// Step `step` failed.
     Failed {
         /// Its index in the plan.
@@ -57,15 +59,16 @@ pub fn decode(bytes: &[u8; RECORD_BYTES]) -> Option<Message> {
     let at_ns = u64::from_ne_bytes(bytes.get(16..24)?.try_into().ok()?);
     match kind {
         wire::READY => Some(Message::Ready { at_ns }),
+        wire::STANDING => Some(Message::Standing),
         wire::FAILED => Some(Message::Failed { step, errno: value }),
         wire::ENDED => Some(Message::Ended { status: ProgramStatus::from_wait(value), at_ns }),
         _ => None,
     }
 }
 
-/// The most records of one box: ready, a failure of each of the init's two
-/// processes, an end.
-const RECORDS_MAX: usize = 4;
+/// The most records of one box: standing, ready, a failure of each of the
+/// init's two processes, an end.
+const RECORDS_MAX: usize = 5;
 
 /// The supervisor's end of the status pipe.
 #[derive(Debug)]
@@ -149,7 +152,8 @@ mod tests {
                 Some(Message::Ended { status: ProgramStatus::Signaled(11), at_ns: 9 }),
             ),
             (record(0, 0, 0, 0), None),
-            (record(4, 0, 0, 0), None),
+            (record(wire::STANDING, 0, 0, 0), Some(Message::Standing)),
+            (record(5, 0, 0, 0), None),
             ([0xff; RECORD_BYTES], None),
         ];
         for (bytes, message) in table {
@@ -179,7 +183,7 @@ mod tests {
         let table = [
             ("half a record", ready[..12].to_vec()),
             ("a record and a half", ready.repeat(2)[..36].to_vec()),
-            ("an unknown word", record(4, 0, 0, 0).to_vec()),
+            ("an unknown word", record(5, 0, 0, 0).to_vec()),
             ("more than there is to say", ready.repeat(RECORDS_MAX + 1)),
             ("a flood", ready.repeat(1_000)),
         ];

@@ -4,7 +4,7 @@ use std::ffi::CString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use nix::sys::resource::{Resource, getrlimit};
+use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit};
 
 use super::cgroup;
 use super::covers::Covers;
@@ -46,6 +46,7 @@ const FIXED_LIMITS: [(Rlimit, Resource, u64); 6] = [
 pub struct HardLimits {
     open_files: u64,
     processes: u64,
+    cpu_seconds: u64,
     fixed: [(Rlimit, u64); FIXED_LIMITS.len()],
 }
 
@@ -60,6 +61,11 @@ impl HardLimits {
             fixed,
             open_files: getrlimit(Resource::RLIMIT_NOFILE)?.1,
             processes: getrlimit(Resource::RLIMIT_NPROC)?.1,
+            cpu_seconds: match getrlimit(Resource::RLIMIT_CPU)?.1 {
+                RLIM_INFINITY => RLIM_INFINITY,
+                // The hard limit is one above the soft, for SIGXCPU to come before SIGKILL.
+                seconds => seconds.saturating_sub(1),
+            },
         })
     }
 
@@ -73,6 +79,7 @@ impl HardLimits {
         for (name, wanted, hard) in [
             ("open files", &mut limits.open_files_max, self.open_files),
             ("processes", &mut limits.processes_max, self.processes),
+            ("CPU seconds", &mut limits.cpu_seconds_max, self.cpu_seconds),
         ] {
             if *wanted > hard {
                 notes.push(format!("{name}: {wanted} lowered to the inherited hard limit {hard}"));

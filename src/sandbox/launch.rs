@@ -6,7 +6,8 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::FileExt;
 use std::time::Instant;
 
-use nix::unistd::{Gid, Uid, fchown};
+use nix::fcntl::OFlag;
+use nix::unistd::{Gid, Uid, fchown, pipe2};
 
 use super::box_fs::BoxFs;
 use super::cgroup::BoxGroup;
@@ -55,13 +56,16 @@ pub struct Launch<'a> {
 }
 
 impl Launch<'_> {
-    /// Clones the box and hands it its plan. It dies with the calling thread.
+    /// Clones the box and hands it its plan. It dies with the calling thread, and its program
+    /// waits for [`Running::let_go`].
     pub fn clone_box(self) -> Result<Running, SetupFailure> {
         let failed =
             |step: &'static str| move |error: io::Error| SetupFailure::from_io(step, &error);
         let (status, status_end) = pipe_from_box().map_err(failed("status pipe"))?;
         let (stdout, stdout_end) = pipe_from_box().map_err(failed("stdout pipe"))?;
         let (stderr, stderr_end) = pipe_from_box().map_err(failed("stderr pipe"))?;
+        let (release_end, release) =
+            pipe2(OFlag::O_CLOEXEC).map_err(|errno| failed("release pipe")(errno.into()))?;
         let (feed, stdin_end) = open_stdin(self.stdin).map_err(failed("stdin"))?;
         if let Some(tenant) = self.fs.as_ref().map(BoxFs::tenant) {
             // Never the null device: that is the host's.
@@ -71,8 +75,8 @@ impl Launch<'_> {
             }
         }
         let plan_file = write_plan(&self.plan)?;
-        // In the order of the init's descriptors: 0 to 4 are fixed, then what the plan counts on.
-        let fixed = [&stdin_end, &stdout_end, &stderr_end, &status_end, &plan_file];
+        // In the order of the init's descriptors: 0 to 5 are fixed, then what the plan counts on.
+        let fixed = [&stdin_end, &stdout_end, &stderr_end, &status_end, &plan_file, &release_end];
         let mut descriptors: Vec<RawFd> = fixed.into_iter().map(AsRawFd::as_raw_fd).collect();
         descriptors.extend(self.fs.as_ref().map(|fs| fs.as_fd().as_raw_fd()));
         descriptors
@@ -95,6 +99,7 @@ impl Launch<'_> {
             fs: self.fs,
             group: self.group,
             status: StatusPipe::new(status),
+            release,
             streams: Streams {
                 stdout: Capture::new(Stream::Stdout, stdout, output_max),
                 stderr: Capture::new(Stream::Stderr, stderr, output_max),

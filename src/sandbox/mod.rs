@@ -42,6 +42,7 @@ mod seccomp;
 #[path = "../../fuzz/properties/seccomp_profile.rs"]
 pub mod seccomp_profile_property;
 mod setup;
+mod standing;
 mod state;
 mod step;
 mod supervise;
@@ -55,4 +56,5 @@ pub use identity::{BOXES_MAX, HostId, INSIDE_ID};
 pub use kill::unkillable_total;
 pub use running::Running;
 pub use setup::{Sandbox, SandboxConfig};
+pub use standing::Standing;
 pub use turns::ask_for_short_turns;

@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 
 use super::encode::{EncodedPlan, Encoder, PlanTooLarge};
 use super::identity::INSIDE_ID;
-use super::init::wire::{FIRST_FREE_FD, PLAN_FD, REGISTERS, STATUS_FD};
+use super::init::wire::{FIRST_FREE_FD, PLAN_FD, REGISTERS, RELEASE_FD, STATUS_FD};
 use super::landlock::Landlock;
 use super::landlock::steps::{obey_steps, rule_steps};
 use super::rootfs::{Covered, RootLayout, VAR_TMP, c_string};
@@ -252,7 +252,11 @@ fn program_steps(input: &PlanInput<'_>) -> Vec<Step> {
     }
     steps.extend([
         Step::AwaitGuard,
-        Step::CloseFrom { first: PLAN_FD.unsigned_abs() },
+        // Here, not behind the wait: of what is closed some is a mount, for which the kernel waits.
+        Step::CloseFrom { first: RELEASE_FD.unsigned_abs() + 1 },
+        Step::ReportStanding,
+        Step::AwaitRelease,
+        Step::CloseRange { first: PLAN_FD.unsigned_abs(), last: RELEASE_FD.unsigned_abs() },
         Step::CloseStatusOnExec,
         // Not before: the steps above open files, however few the tenant may.
         Step::SetLimit { limit: Rlimit::OpenFiles, value: input.limits.open_files_max },
@@ -272,10 +276,9 @@ fn program_steps(input: &PlanInput<'_>) -> Vec<Step> {
     steps
 }
 
-fn limit_steps(limits: &Limits) -> [Step; 4] {
+fn limit_steps(limits: &Limits) -> [Step; 3] {
     let limit = |limit, value| Step::SetLimit { limit, value };
     [
-        limit(Rlimit::Cpu, limits.cpu_seconds_max),
         limit(Rlimit::Processes, limits.processes_max),
         limit(Rlimit::Core, 0),
         limit(Rlimit::FileSize, limits.file_bytes_max),

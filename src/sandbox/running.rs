@@ -1,12 +1,17 @@
 //! A box that has been cloned, until it is a report.
 
+use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
+
+use nix::errno::Errno;
+use nix::unistd::write;
 
 use super::box_fs::BoxFs;
 use super::cgroup::BoxGroup;
 use super::clone::Cloned;
 use super::disposal::{collect_files_under_way, dispose};
 use super::handshake::StatusPipe;
+use super::init::wire::RELEASE_WORDS;
 use super::plan::ChildPlan;
 use super::pumping::Streams;
 use super::report::Remains;
@@ -26,6 +31,7 @@ pub struct Running {
     pub(super) fs: Option<BoxFs>,
     pub(super) group: Option<BoxGroup>,
     pub(super) status: StatusPipe,
+    pub(super) release: OwnedFd,
     pub(super) streams: Streams,
     pub(super) limits: Limits,
     pub(super) prepare_began: Instant,
@@ -39,11 +45,34 @@ impl Running {
         self.process.pid
     }
 
+    /// Ends a box that nobody waits for, and removes what there is of it.
+    pub(super) fn discard(self) {
+        let Self { process, group, .. } = self;
+        // Killed and reaped: a cgroup with somebody in it stays.
+        drop(process);
+        remove(group);
+    }
+
     /// Says under which controls the box runs.
     pub(super) fn enforcing(mut self, enforced: Enforced, not_enforced: Vec<String>) -> Self {
         self.enforced = enforced;
         self.not_enforced = not_enforced;
         self
+    }
+
+    /// Lets the program begin as soon as its box is made, with the limits' CPU seconds.
+    pub(super) fn let_go(&mut self) -> Result<(), SetupFailure> {
+        let soft = self.limits.cpu_seconds_max;
+        // Were both the same, the kernel would send SIGKILL and never SIGXCPU, and nothing would
+        // tell that end from any other.
+        let words: [u64; RELEASE_WORDS] = [soft, soft.saturating_add(1)];
+        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
+        // Of an empty pipe, so this never waits, and of a few bytes, so it is never cut short.
+        match write(&self.release, &bytes) {
+            // A box that failed before: its own word says why.
+            Ok(_) | Err(Errno::EPIPE) => Ok(()),
+            Err(errno) => Err(SetupFailure::from_errno("release", errno as i32)),
+        }
     }
 
     /// Looks after a box that ends where a program would begin; says whether it got there.

@@ -18,7 +18,7 @@ use super::landlock::Landlock;
 use super::launch::{self, Launch};
 use super::plan::{self, ChildPlan, PlanInput, PlannedTmpfs, Tree};
 use super::profile::Profile;
-use super::rootfs::{RootLayout, c_string};
+use super::rootfs::{Covered, RootLayout, c_string};
 use super::running::Running;
 use super::seccomp::filter::Filter;
 use super::state::{Instance, StateDirectory};
@@ -166,7 +166,9 @@ impl Sandbox {
             binds: Vec::new(),
             tmpfs: Vec::new(),
         };
-        self.launch(spec, fs, Instant::now())?.try_out()
+        let (mut running, _) = self.launch(spec, fs, Instant::now())?;
+        running.let_go()?;
+        running.try_out()
     }
 
     /// A host uid for one box at a time.
@@ -215,18 +217,20 @@ impl Sandbox {
         if spec.argv.is_empty() {
             return Err(SetupFailure::from_words("exec", "no program given"));
         }
-        self.launch(spec, fs, began)
+        let (mut running, _) = self.launch(spec, fs, began)?;
+        running.let_go()?;
+        Ok(running)
     }
 
-    /// As [`Sandbox::start`]; without a program the box ends where it would begin.
-    fn launch(
+    /// Makes a box whose program waits to be let go, and says what of the host
+    /// it covers; without a program it ends where that would begin.
+    pub(super) fn launch(
         &self,
         mut spec: RunSpec,
         fs: BoxFs,
         began: Instant,
-    ) -> Result<Running, SetupFailure> {
-        let mut not_enforced = self.not_enforced.clone();
-        self.hard_limits.clamp(&mut spec.limits, &mut not_enforced);
+    ) -> Result<(Running, Vec<Covered>), SetupFailure> {
+        let not_enforced = self.clamp(&mut spec.limits);
         let group = self.create_group(&spec.limits)?;
         let tasks = TaskFiles {
             of_init: count(group.task_files().len()),
@@ -234,7 +238,7 @@ impl Sandbox {
         };
         let mut extra =
             ExtraDescriptors::starting_at(plan::TASKS_FD + tasks.of_init + tasks.of_program);
-        let plan = self.plan(&spec, &fs, tasks, &mut extra)?;
+        let (plan, covered) = self.plan(&spec, &fs, tasks, &mut extra)?;
         let running = Launch {
             plan,
             namespaces: launch::namespaces(),
@@ -246,7 +250,19 @@ impl Sandbox {
             prepare_began: began,
         }
         .clone_box()?;
-        Ok(running.enforcing(self.enforced(), not_enforced))
+        Ok((running.enforcing(self.enforced(), not_enforced), covered))
+    }
+
+    /// Brings `limits` down to what can be set; says what is not enforced.
+    pub(super) fn clamp(&self, limits: &mut Limits) -> Vec<String> {
+        let mut not_enforced = self.not_enforced.clone();
+        self.hard_limits.clamp(limits, &mut not_enforced);
+        not_enforced
+    }
+
+    /// What of the host a box covers now that shows no more than every box.
+    pub(super) fn covered_without_binds(&self) -> Result<Vec<Covered>, SetupFailure> {
+        self.covers.of_a_run(&[])
     }
 
     /// A cgroup under a name never used before: one that would not go must not
@@ -311,15 +327,16 @@ impl Sandbox {
         fs: &BoxFs,
         tasks: TaskFiles,
         extra: &mut ExtraDescriptors,
-    ) -> Result<ChildPlan, SetupFailure> {
+    ) -> Result<(ChildPlan, Vec<Covered>), SetupFailure> {
         let trees = self.trees(spec, fs, extra)?;
         // A template is what it is without what is mounted in it: an overlay never looks there.
         let binds = &trees[trees.len() - spec.binds.len()..];
-        plan::build(&PlanInput {
+        let covered = self.covers.of_a_run(binds)?;
+        let plan = plan::build(&PlanInput {
             filter: &self.profile.filter,
             init_filter: &self.init_filter,
             root: &self.layout,
-            covered: &self.covers.of_a_run(binds)?,
+            covered: &covered,
             argv: &spec.argv,
             env: &spec.env,
             workdir: &c_string(spec.workdir.as_os_str()),
@@ -337,7 +354,8 @@ impl Sandbox {
             trees: &trees,
             tmpfs: &planned_tmpfs(spec, fs)?,
             overlay: matches!(spec.workspace, WorkspaceFill::Overlay { .. }),
-        })
+        })?;
+        Ok((plan, covered))
     }
 }
 

@@ -93,7 +93,7 @@ pub enum Step {
     ResetSignals,
     /// The mode bits new files never get.
     SetUmask { mask: u32 },
-    /// A process limit, soft and hard alike; for CPU time the hard one is a second above.
+    /// A process limit, soft and hard alike.
     SetLimit { limit: Rlimit, value: u64 },
     /// No supplementary groups.
     DropGroups,
@@ -147,6 +147,11 @@ pub enum Step {
     AwaitGuard,
     /// Close the plan's file.
     ReleaseProgram,
+    /// Tell the supervisor that all is made that can be made ahead.
+    ReportStanding,
+    /// Wait to be let go, and take on the CPU seconds that come with it: the one limit that is
+    /// known no sooner. Nobody being left to say so, the box ends.
+    AwaitRelease,
     /// Tell the supervisor that only exec is left.
     ReportReady,
     /// Become the program: the first of `paths` that can be executed.
@@ -203,6 +208,8 @@ impl Step {
             Self::HoldProgram => "hold program".into(),
             Self::AwaitGuard => "await init".into(),
             Self::ReleaseProgram => "release program".into(),
+            Self::ReportStanding => "report standing".into(),
+            Self::AwaitRelease => "await release".into(),
             Self::ReportReady => "report".into(),
             Self::Exec { .. } => "exec".into(),
         }

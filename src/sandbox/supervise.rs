@@ -22,7 +22,7 @@ use crate::base::deadline::Deadline;
 use crate::spec::{Limits, OutputSink, Watch};
 
 /// How long a box may take to be made, from clone to exec.
-const SETUP_WAIT: Duration = Duration::from_secs(10);
+pub const SETUP_WAIT: Duration = Duration::from_secs(10);
 /// How long a client may have closed its sending side before that counts as
 /// gone: one that only half-closed still reads a short run's answer.
 const HANGUP_GRACE: Duration = Duration::from_millis(100);
@@ -97,6 +97,8 @@ impl Observed {
             return;
         }
         match message {
+            // Of those who make it ahead.
+            Message::Standing => {}
             Message::Ready { at_ns } => {
                 if self.failed.is_none() {
                     self.started.get_or_insert_with(|| instant_of(at_ns));

@@ -14,7 +14,6 @@ use crate::base::deadline::Deadline;
 use crate::base::slots::{SlotGuard, Slots};
 use crate::executor::{Job, Sandboxed};
 use crate::lang::{FileToWrite, Language, files_for};
-use crate::sandbox::HostId;
 use crate::spec::{
     Limits, OutputSink, RunReport, RunSpec, SetupFailure, StdinSource, Watch, WorkspaceFill,
 };
@@ -53,6 +52,8 @@ pub struct CheckReport {
 pub struct CheckSettings {
     /// Runs at once.
     pub concurrency: usize,
+    /// Boxes made ahead of runs.
+    pub standby_max: usize,
     /// The bounds; the wall time is the request's own.
     pub limits: Limits,
     /// Variables of the service's environment that runs get, with their values.
@@ -66,8 +67,6 @@ pub struct CheckRunner {
     languages: Languages,
     settings: CheckSettings,
     slots: Arc<Slots>,
-    /// The host id of each slot.
-    host_ids: Vec<HostId>,
     draining: AtomicBool,
     live: Mutex<Live>,
 }
@@ -93,19 +92,16 @@ pub struct AdmittedCheck {
 impl CheckRunner {
     /// A runner with a host id for each slot.
     pub fn new(
-        executor: Sandboxed,
+        mut executor: Sandboxed,
         languages: Languages,
         settings: CheckSettings,
     ) -> Result<Arc<Self>, SetupFailure> {
-        let host_ids = (0..settings.concurrency)
-            .map(|_| executor.sandbox().host_id())
-            .collect::<Result<Vec<_>, _>>()?;
+        executor.prepare_for(settings.concurrency, settings.standby_max)?;
         Ok(Arc::new(Self {
             slots: Slots::new(settings.concurrency),
             executor,
             languages,
             settings,
-            host_ids,
             draining: AtomicBool::new(false),
             live: Mutex::default(),
         }))
@@ -157,9 +153,10 @@ impl CheckRunner {
         }
     }
 
-    /// Refuses new runs from now on.
+    /// Refuses new runs from now on, and has no boxes made for any.
     pub fn start_draining(&self) {
         self.draining.store(true, Ordering::SeqCst);
+        self.executor.close_standby();
     }
 
     /// Whether new runs are refused.
@@ -202,16 +199,13 @@ impl AdmittedCheck {
     ) -> Result<CheckReport, CheckError> {
         let Self { runner, slot, workspace, files, spec, admitted } = self;
         let queued = admitted.elapsed();
-        let no_host_id =
-            || CheckError::Sandbox(SetupFailure::from_words("host uid", "none for this slot"));
-        let host_id = runner.host_ids.get(slot.index()).ok_or_else(no_host_id)?;
         let files: Vec<_> = files
             .iter()
             .map(|FileToWrite { path, contents }| (path, contents.as_bytes()))
             .collect();
         let job = Job { template: Some(&workspace), files: &files, spec };
         runner.enlist(slot.index(), &watch.cancel);
-        let report = runner.executor.run(job, host_id, watch, sink);
+        let report = runner.executor.run(job, watch, sink);
         // While the slot is still ours: the next run in it has a token of its own.
         runner.live().tokens.remove(&slot.index());
         let run = report.map_err(|why| CheckError::Sandbox(why.into_failure("exec sh")))?;

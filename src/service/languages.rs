@@ -8,7 +8,6 @@ use std::time::Duration;
 use crate::base::cancel::CancelToken;
 use crate::executor::{Job, Sandboxed};
 use crate::lang::{AnyOf, Language, LanguageTable, Resolver};
-use crate::sandbox::HostId;
 use crate::sandbox::plan::PATH_DEFAULT;
 use crate::spec::{
     Limits, NotStarted, Outcome, RunReport, RunSpec, SetupFailure, StdinSource, Watch,
@@ -71,11 +70,10 @@ impl Languages {
         workspaces: Workspaces,
         resolver: Resolver,
         executor: &Sandboxed,
-        host_id: &HostId,
     ) -> Result<Self, NotStarted> {
         let required = table.iter().flat_map(|language| &language.requires);
         let wanted: BTreeSet<&str> = required.flat_map(AnyOf::names).collect();
-        let missing = missing_executables(&wanted, executor, host_id)?;
+        let missing = missing_executables(&wanted, executor)?;
         Ok(Self { table, workspaces, resolver, missing })
     }
 
@@ -102,19 +100,14 @@ impl Languages {
     }
 
     /// Everything about every language, versions asked for in boxes.
-    pub fn status(&self, executor: &Sandboxed, host_id: &HostId) -> Vec<LanguageStatus> {
-        self.table.iter().map(|language| self.status_of(language, executor, host_id)).collect()
+    pub fn status(&self, executor: &Sandboxed) -> Vec<LanguageStatus> {
+        self.table.iter().map(|language| self.status_of(language, executor)).collect()
     }
 
-    fn status_of(
-        &self,
-        language: &Language,
-        executor: &Sandboxed,
-        host_id: &HostId,
-    ) -> LanguageStatus {
+    fn status_of(&self, language: &Language, executor: &Sandboxed) -> LanguageStatus {
         let available = self.command(language).and_then(|(_, command)| {
             self.toolchain(language)?;
-            let version = version(language, executor, host_id)?;
+            let version = version(language, executor)?;
             Ok((version, command))
         });
         let names = [Some(&language.solution), language.checker.as_ref()];
@@ -149,12 +142,11 @@ pub fn environment(language: Option<&Language>, passed: &BTreeMap<String, String
 fn missing_executables(
     wanted: &BTreeSet<&str>,
     executor: &Sandboxed,
-    host_id: &HostId,
 ) -> Result<BTreeSet<String>, NotStarted> {
     const SCRIPT: &str = r#"for name; do command -v "$name" >/dev/null || echo "$name"; done"#;
     let argv: Vec<&str> =
         ["sh", "-c", SCRIPT, "sh"].into_iter().chain(wanted.iter().copied()).collect();
-    let report = run_in_box(&argv, None, executor, host_id)?;
+    let report = run_in_box(&argv, None, executor)?;
     Ok(report.stdout.text().lines().map(str::to_owned).collect())
 }
 
@@ -171,9 +163,9 @@ fn none_installed(any: &AnyOf) -> String {
 }
 
 /// The first line the version command prints.
-fn version(language: &Language, executor: &Sandboxed, host_id: &HostId) -> Result<String, String> {
+fn version(language: &Language, executor: &Sandboxed) -> Result<String, String> {
     let argv: Vec<&str> = language.version.iter().map(String::as_str).collect();
-    let report = run_in_box(&argv, Some(language), executor, host_id).map_err(|error| {
+    let report = run_in_box(&argv, Some(language), executor).map_err(|error| {
         match (error, argv.first()) {
             (NotStarted::Exec { errno: libc::ENOENT }, Some(name)) => not_installed(name),
             (error, _) => error.to_string(),
@@ -193,7 +185,6 @@ fn run_in_box(
     argv: &[&str],
     language: Option<&Language>,
     executor: &Sandboxed,
-    host_id: &HostId,
 ) -> Result<RunReport, NotStarted> {
     let cancel = CancelToken::new().map_err(|error| SetupFailure::from_io("eventfd", &error))?;
     let spec = RunSpec {
@@ -207,5 +198,5 @@ fn run_in_box(
         tmpfs: Vec::new(),
     };
     let job = Job { template: None, files: &[], spec };
-    executor.run(job, host_id, &Watch { cancel, client: None }, None)
+    executor.run(job, &Watch { cancel, client: None }, None)
 }

@@ -11,6 +11,7 @@ mod descent;
 mod error;
 #[cfg(test)]
 mod generated_tests;
+mod mark;
 mod owner;
 mod put;
 mod remove;
@@ -25,6 +26,7 @@ mod walk;
 pub use budget::{TreeLimit, TreeLimits};
 pub use copy::{Copied, copy_tree};
 pub use error::WorkspaceError;
+pub use mark::Mark;
 pub use owner::Owner;
 pub use put::{put, put_over_template};
 pub use remove::{Removed, remove_tree};

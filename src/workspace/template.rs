@@ -10,6 +10,7 @@ use nix::sys::stat::{FileStat, Mode, fstat, fstatat};
 
 use super::budget::{Budget, TreeLimits};
 use super::error::{During, Fault, WorkspaceError};
+use super::mark::{Mark, Marker};
 use super::owner::Owner;
 use super::walk::{Event, Kind, Walk, as_path};
 
@@ -47,6 +48,8 @@ pub struct Template {
     pub bytes: u64,
     /// Who owns them, the template itself included.
     pub owners: Owners,
+    /// By what a change of it shows.
+    pub mark: Mark,
 }
 
 impl Template {
@@ -94,23 +97,35 @@ fn open_root(path: &Path) -> Result<(OwnedFd, FileStat), Errno> {
 struct Scan {
     template: Template,
     budget: Budget,
+    marker: Marker,
 }
 
 impl Scan {
     fn new(root: &FileStat, limits: &TreeLimits) -> Self {
-        let template =
-            Template { files: 0, directories: 0, bytes: 0, owners: Owners::One(Owner::of(root)) };
-        Self { template, budget: Budget::new(*limits) }
+        let template = Template {
+            files: 0,
+            directories: 0,
+            bytes: 0,
+            owners: Owners::One(Owner::of(root)),
+            mark: Mark::default(),
+        };
+        let mut marker = Marker::default();
+        marker.entry(c"", root);
+        Self { template, budget: Budget::new(*limits), marker }
     }
 
     fn finish(self) -> Template {
-        Template { bytes: self.budget.bytes(), ..self.template }
+        Template { bytes: self.budget.bytes(), mark: self.marker.finish(), ..self.template }
     }
 
     fn take(&mut self, walk: &Walk<'_>, event: &Event) -> Result<(), WorkspaceError> {
         match event {
-            Event::Leave { .. } => Ok(()),
-            Event::Enter { stat, .. } => {
+            Event::Leave { .. } => {
+                self.marker.leave();
+                Ok(())
+            }
+            Event::Enter { name, stat } => {
+                self.marker.entry(name, stat);
                 self.directory(walk, stat).map_err(|fault| fault.at(walk.path()))
             }
             Event::Entry { name, kind } => self
@@ -132,6 +147,7 @@ impl Scan {
     fn entry(&mut self, walk: &Walk<'_>, name: &CStr, kind: Kind) -> Result<(), Fault> {
         self.budget.take_entry(walk.depth())?;
         let stat = fstatat(walk.directory(), name, AtFlags::AT_SYMLINK_NOFOLLOW).during("stat")?;
+        self.marker.entry(name, &stat);
         match kind {
             Kind::Special => {}
             Kind::Symlink => self.template.files += 1,
@@ -199,8 +215,13 @@ mod tests {
 
     #[test]
     fn small_templates_are_copied_and_all_others_covered() {
-        let small =
-            Template { files: 20, directories: 20, bytes: 256 * 1024, owners: Owners::Several };
+        let small = Template {
+            files: 20,
+            directories: 20,
+            bytes: 256 * 1024,
+            owners: Owners::Several,
+            mark: Mark::default(),
+        };
         let table = [
             (small.clone(), Fill::Copy),
             (Template { files: 21, ..small.clone() }, Fill::Overlay),

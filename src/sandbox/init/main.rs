@@ -28,6 +28,7 @@ const EXIT_SETUP_FAILED: u64 = 121;
 const ENOENT: i32 = 2;
 const EACCES: i32 = 13;
 const ENOTDIR: i32 = 20;
+const ECANCELED: i32 = 125;
 const ENOTRECOVERABLE: i32 = 131;
 
 extern "C" fn run() -> ! {
@@ -62,8 +63,8 @@ fn walk(list: List, registers: &mut [u64; wire::REGISTERS]) {
     for index in 0..list.calls {
         // SAFETY: the supervisor laid out `calls` Calls from `address`, inside the mapped plan.
         let call: Call = unsafe { *(list.address as *const Call).add(index as usize) };
-        if call.number == wire::REPORT_READY {
-            if sys::write_record(wire::STATUS_FD, wire::READY, call.step, 0).is_err() {
+        if let Some(kind) = reported(call.number) {
+            if sys::write_record(wire::STATUS_FD, kind, call.step, 0).is_err() {
                 // Nobody is left to supervise the program.
                 sys::exit(EXIT_SETUP_FAILED);
             }
@@ -76,6 +77,8 @@ fn walk(list: List, registers: &mut [u64; wire::REGISTERS]) {
             // What came of the call instead, as far as an errno can tell: it was let through.
             (Ok(_), wire::MUST_BE_REFUSED) => fail(call.step, ENOTRECOVERABLE),
             (Err(EACCES), wire::MUST_BE_REFUSED) => {}
+            // Whoever was to let the program go has gone.
+            (Ok(value), wire::WHOLE) if value != call.args[2] => fail(call.step, ECANCELED),
             (Ok(value), _) => {
                 if let Some(register) = registers.get_mut(call.store as usize) {
                     *register = value;
@@ -93,6 +96,15 @@ fn walk(list: List, registers: &mut [u64; wire::REGISTERS]) {
             }
             (Err(errno), _) => fail(call.step, errno),
         }
+    }
+}
+
+/// The record that an entry stands for, where it is no system call.
+fn reported(number: i64) -> Option<u32> {
+    match number {
+        wire::REPORT_READY => Some(wire::READY),
+        wire::REPORT_STANDING => Some(wire::STANDING),
+        _ => None,
     }
 }
 

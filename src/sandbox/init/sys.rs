@@ -27,6 +27,7 @@ mod numbers {
 const SIGCHLD: u64 = 17;
 const WALL: u64 = 0x4000_0000;
 const PROT_READ: u64 = 1;
+const PROT_WRITE: u64 = 2;
 const MAP_PRIVATE: u64 = 2;
 const MAP_FIXED_NOREPLACE: u64 = 0x10_0000;
 const CLOCK_MONOTONIC: u64 = 1;
@@ -66,9 +67,10 @@ pub unsafe fn call(number: i64, args: [u64; 6]) -> Result<u64, i32> {
     if (-4095..0).contains(&result) { Err(-result as i32) } else { Ok(result as u64) }
 }
 
-/// Maps `bytes` of `fd` read-only at exactly `address`.
+/// Maps `bytes` of `fd` at exactly `address`. What calls write there stays this process's own.
 pub fn map_plan(fd: i32, address: u64, bytes: usize) -> Result<(), i32> {
-    let args = [address, bytes as u64, PROT_READ, MAP_PRIVATE | MAP_FIXED_NOREPLACE, fd as u64, 0];
+    let (rights, kind) = (PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED_NOREPLACE);
+    let args = [address, bytes as u64, rights, kind, fd as u64, 0];
     // SAFETY: NOREPLACE refuses to cover anything this process already uses.
     unsafe { call(numbers::MMAP, args) }.map(|_| ())
 }

@@ -18,8 +18,13 @@ pub const REGISTERS: usize = 128;
 pub const STATUS_FD: i32 = 3;
 /// The descriptor that holds the plan.
 pub const PLAN_FD: i32 = 4;
+/// The descriptor from which the program's process reads its [`RELEASE_WORDS`].
+pub const RELEASE_FD: i32 = 5;
 /// The first descriptor after the fixed ones.
-pub const FIRST_FREE_FD: i32 = 5;
+pub const FIRST_FREE_FD: i32 = 6;
+
+/// What lets the program go: the soft and the hard limit of its CPU seconds.
+pub const RELEASE_WORDS: usize = 2;
 
 /// Start of a plan: three lists of calls, as pointers and lengths.
 #[repr(C)]
@@ -49,7 +54,7 @@ pub struct List {
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Call {
-    /// The call's number, or [`REPORT_READY`].
+    /// The call's number, or [`REPORT_READY`] or [`REPORT_STANDING`].
     pub number: i64,
     /// Its arguments; a bit in `registers` makes one an index into the register file.
     pub args: [u64; 6],
@@ -63,8 +68,10 @@ pub struct Call {
     pub step: u32,
 }
 
-/// `Call::number` of the one entry that is no system call: write a Ready record.
+/// `Call::number` of an entry that is no system call: write a Ready record.
 pub const REPORT_READY: i64 = -1;
+/// `Call::number` of an entry that is no system call: write a Standing record.
+pub const REPORT_STANDING: i64 = -2;
 /// `Call::store` of a call whose result is not kept.
 pub const NO_REGISTER: u8 = u8::MAX;
 
@@ -80,12 +87,15 @@ pub const TRY_NEXT: u16 = 3;
 /// `Call::on_error`: the call has to fail with `EACCES`; when it does not, that
 /// is the failure.
 pub const MUST_BE_REFUSED: u16 = 4;
+/// `Call::on_error`: the result has to be what the third argument asks for, as
+/// of a read that was cut short by the end of its pipe.
+pub const WHOLE: u16 = 5;
 
 /// What the init tells its supervisor, one fixed-size write each.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Record {
-    /// [`READY`], [`FAILED`] or [`ENDED`].
+    /// [`READY`], [`FAILED`], [`ENDED`] or [`STANDING`].
     pub kind: u32,
     /// The step that failed.
     pub step: u32,
@@ -103,5 +113,7 @@ pub const READY: u32 = 1;
 pub const FAILED: u32 = 2;
 /// `Record::kind`: the program ended with wait status `value`.
 pub const ENDED: u32 = 3;
+/// `Record::kind`: the box is made, and the program waits to be let go.
+pub const STANDING: u32 = 4;
 /// Bytes of a record on the pipe; below `PIPE_BUF`, so never split or mixed.
 pub const RECORD_BYTES: usize = size_of::<Record>();

@@ -1,0 +1,111 @@
+//! Boxes as a run needs them: with a host id of their own and a filled workspace.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::blueprint::Blueprint;
+use super::filling::{Contents, Filled, Fills};
+use super::host_ids::{HostIds, LentId};
+use crate::base::rel_path::RelPath;
+use crate::sandbox::{Running, Sandbox, Standing};
+use crate::spec::{Limits, RunSpec, SetupFailure};
+
+/// Makes them.
+#[derive(Debug)]
+pub struct Boxes {
+    sandbox: Sandbox,
+    fills: Fills,
+    host_ids: Arc<HostIds>,
+}
+
+/// A box whose program has been started, and the host id it has until it is dead.
+#[derive(Debug)]
+pub struct Started {
+    /// The box.
+    pub running: Running,
+    /// Given back with this value.
+    pub host_id: LentId,
+}
+
+/// A box made ahead: it lacks the posted files and the times of its run.
+#[derive(Debug)]
+pub struct Ready {
+    standing: Standing,
+    filled: Filled,
+    host_id: LentId,
+}
+
+impl Boxes {
+    /// Boxes of `sandbox`.
+    pub fn new(sandbox: Sandbox) -> Self {
+        Self { sandbox, fills: Fills::default(), host_ids: Arc::default() }
+    }
+
+    /// What they are made with.
+    pub fn sandbox(&self) -> &Sandbox {
+        &self.sandbox
+    }
+
+    /// Holds so many host ids ahead.
+    pub fn reserve_ids(&self, count: usize) -> Result<(), SetupFailure> {
+        self.host_ids.reserve(&self.sandbox, count)
+    }
+
+    /// What a workspace filled from `template` holds now.
+    pub fn contents(&self, template: &Path) -> Result<Contents, SetupFailure> {
+        self.fills.contents(&self.sandbox, template)
+    }
+
+    /// Makes a box for one run and starts its program. It dies with the calling thread.
+    pub fn start(
+        &self,
+        template: Option<&Path>,
+        files: &[(&RelPath, &[u8])],
+        mut spec: RunSpec,
+        began: Instant,
+    ) -> Result<Started, SetupFailure> {
+        let host_id = self.host_ids.lend(&self.sandbox)?;
+        let fs = self.sandbox.box_fs(&spec.limits, host_id.id())?;
+        let filled = self.fills.fill(&self.sandbox, &fs, template)?;
+        filled.put(files)?;
+        spec.workspace = filled.left_to_do();
+        Ok(Started { running: self.sandbox.start(spec, fs, began)?, host_id })
+    }
+
+    /// Makes a box ahead; none where the template is no longer, or not yet for
+    /// certain, what the blueprint says. It dies with the calling thread,
+    /// whoever has it then.
+    pub fn stand(&self, blueprint: &Blueprint) -> Result<Option<Ready>, SetupFailure> {
+        if !blueprint.contents.are_settled() {
+            return Ok(None);
+        }
+        let host_id = self.host_ids.lend(&self.sandbox)?;
+        let fs = self.sandbox.box_fs(blueprint.limits(), host_id.id())?;
+        let filled = self.fills.fill(&self.sandbox, &fs, Some(&blueprint.template))?;
+        // After it was read: a change while it was shows now.
+        if self.contents(&blueprint.template)? != blueprint.contents {
+            return Ok(None);
+        }
+        let spec = blueprint.spec(filled.left_to_do());
+        Ok(Some(Ready { standing: self.sandbox.stand(spec, fs)?, filled, host_id }))
+    }
+
+    /// Whether `ready` is what a box made now would be.
+    pub fn is_fit(&self, ready: &Ready) -> Result<bool, SetupFailure> {
+        self.sandbox.is_fit(&ready.standing)
+    }
+
+    /// Gives `ready` the posted files and starts its program.
+    pub fn release(
+        &self,
+        ready: Ready,
+        files: &[(&RelPath, &[u8])],
+        limits: Limits,
+        began: Instant,
+    ) -> Result<Started, SetupFailure> {
+        let Ready { standing, filled, host_id } = ready;
+        filled.put(files)?;
+        Ok(Started { running: self.sandbox.release(standing, limits, began)?, host_id })
+    }
+}

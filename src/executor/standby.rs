@@ -1,0 +1,195 @@
+//! Boxes made ahead of the runs that will want them, by a thread of their own.
+//!
+//! A box dies with the thread that cloned it, so the maker lives as long as any
+//! run in a box of its making: until this is dropped, when there is none.
+
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{Builder, JoinHandle, available_parallelism};
+use std::time::{Duration, Instant};
+
+use super::blueprint::Blueprint;
+use super::boxes::{Boxes, Ready};
+use super::shelves::{Found, Made, Next, Shelves};
+use crate::base::deadline::Deadline;
+use crate::spec::SetupFailure;
+
+/// How long a run waits for a box that is being made; one of its own takes no longer.
+const MAKING_WAIT: Duration = Duration::from_millis(10);
+
+/// The boxes, and the thread that makes them.
+#[derive(Debug)]
+pub struct Standby {
+    shared: Arc<Shared>,
+    maker: Option<JoinHandle<()>>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    boxes: Arc<Boxes>,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Debug)]
+struct State {
+    shelves: Shelves<Ready>,
+    /// Whether the maker is to end.
+    stopping: bool,
+}
+
+/// A run of some blueprint that is live; dropped when it has ended.
+#[derive(Debug)]
+pub struct LiveRun<'a> {
+    standby: &'a Standby,
+    blueprint: Arc<Blueprint>,
+    began: Instant,
+}
+
+impl Standby {
+    /// At most `boxes_max` of `boxes`.
+    pub fn start(boxes: Arc<Boxes>, boxes_max: usize) -> Result<Self, SetupFailure> {
+        let cpus = available_parallelism().map_or(1, usize::from);
+        let shelves = Shelves::new(boxes_max, cpus);
+        let shared = Arc::new(Shared {
+            boxes,
+            state: Mutex::new(State { shelves, stopping: false }),
+            changed: Condvar::new(),
+        });
+        let maker = Builder::new().name("standby".to_owned()).spawn({
+            let shared = Arc::clone(&shared);
+            move || shared.make_and_let_go()
+        });
+        let maker = maker.map_err(|error| SetupFailure::from_io("standby thread", &error))?;
+        Ok(Self { shared, maker: Some(maker) })
+    }
+
+    /// Notes that a run of `blueprint` begins: from now on boxes of it are wanted.
+    pub fn begin(&self, blueprint: Blueprint) -> LiveRun<'_> {
+        let (blueprint, began) = (Arc::new(blueprint), Instant::now());
+        let outdated = self.shared.lock().shelves.begin(&blueprint, began);
+        self.shared.changed.notify_all();
+        // Killing and reaping them is done here, where nobody waits for the lock.
+        drop(outdated);
+        LiveRun { standby: self, blueprint, began }
+    }
+
+    /// Lets go of every box and makes no more.
+    pub fn close(&self) {
+        self.shared.lock().shelves.close();
+        self.shared.changed.notify_all();
+    }
+}
+
+impl LiveRun<'_> {
+    /// A box for this run, if one is ready or will be at once.
+    pub fn take(&self) -> Option<Ready> {
+        let shared = &self.standby.shared;
+        loop {
+            let ready = shared.take(&self.blueprint)?;
+            // What is fit is asked outside the lock: it reads files.
+            match shared.boxes.is_fit(&ready) {
+                Ok(true) => return Some(ready),
+                Ok(false) => log::info!("a box made ahead is no longer fit: let go"),
+                Err(failure) => log::warn!("a box made ahead: {failure}: let go"),
+            }
+        }
+    }
+}
+
+impl Drop for LiveRun<'_> {
+    fn drop(&mut self) {
+        self.standby.shared.lock().shelves.end(&self.blueprint, self.began);
+        self.standby.shared.changed.notify_all();
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn take(&self, blueprint: &Blueprint) -> Option<Ready> {
+        let deadline = Deadline::after(MAKING_WAIT);
+        let mut state = self.lock();
+        loop {
+            match state.shelves.take(blueprint) {
+                Found::Ready(ready) => return Some(ready),
+                Found::BeingMade if !deadline.passed() => {
+                    state = self.wait(state, Some(deadline.remaining()));
+                }
+                Found::BeingMade | Found::Nothing => return None,
+            }
+        }
+    }
+
+    fn wait<'a>(
+        &self,
+        state: MutexGuard<'a, State>,
+        at_most: Option<Duration>,
+    ) -> MutexGuard<'a, State> {
+        match at_most {
+            Some(at_most) => {
+                let waited = self.changed.wait_timeout(state, at_most);
+                waited.unwrap_or_else(PoisonError::into_inner).0
+            }
+            None => self.changed.wait(state).unwrap_or_else(PoisonError::into_inner),
+        }
+    }
+
+    /// What the maker does.
+    fn make_and_let_go(&self) {
+        let mut state = self.lock();
+        while !state.stopping {
+            let now = Instant::now();
+            match state.shelves.next(now) {
+                Next::Wait(until) => {
+                    let at_most = until.map(|until| until.saturating_duration_since(now));
+                    state = self.wait(state, at_most);
+                }
+                Next::LetGo(boxes) => {
+                    drop(state);
+                    drop(boxes);
+                    state = self.lock();
+                }
+                Next::Make(blueprint) => {
+                    drop(state);
+                    let made = self.make(&blueprint);
+                    state = self.lock();
+                    let unwanted = state.shelves.made(&blueprint, made, Instant::now());
+                    drop(state);
+                    self.changed.notify_all();
+                    drop(unwanted);
+                    state = self.lock();
+                }
+            }
+        }
+    }
+
+    fn make(&self, blueprint: &Blueprint) -> Made<Ready> {
+        match self.boxes.stand(blueprint) {
+            Ok(Some(ready)) => Made::Stands(ready),
+            Ok(None) => Made::Unsettled,
+            Err(failure) => {
+                log::warn!("a box cannot be made ahead: {failure}");
+                Made::Failed
+            }
+        }
+    }
+}
+
+impl Drop for Standby {
+    fn drop(&mut self) {
+        self.close();
+        {
+            let mut state = self.shared.lock();
+            state.stopping = true;
+        }
+        self.shared.changed.notify_all();
+        if let Some(maker) = self.maker.take()
+            && maker.join().is_err()
+        {
+            log::error!("the thread that makes boxes ahead panicked");
+        }
+        // With the maker gone its boxes are dying; whatever was ready is reaped with the shelves.
+    }
+}
