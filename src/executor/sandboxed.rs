@@ -36,9 +36,11 @@ impl Sandboxed {
         Self { standby: None, boxes: Arc::new(Boxes::new(sandbox)) }
     }
 
-    /// Has host ids ready for `runs` jobs at once, and at most `standby_max`
-    /// boxes made ahead for jobs like those that have come lately.
+    /// Holds host ids for `runs` jobs at once, clears away behind their reports
+    /// from now on, and makes at most `standby_max` boxes ahead for jobs like
+    /// those that have come lately.
     pub fn prepare_for(&mut self, runs: usize, standby_max: usize) -> Result<(), SetupFailure> {
+        self.boxes.sandbox().dispose_behind()?;
         self.boxes.reserve_ids(runs + standby_max)?;
         if standby_max > 0 {
             self.standby = Some(Standby::start(Arc::clone(&self.boxes), standby_max)?);

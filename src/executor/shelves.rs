@@ -9,6 +9,10 @@ use super::blueprint::Blueprint;
 /// A run that has lasted longer stands back where CPUs are short, and so is no
 /// reason not to make boxes ahead.
 const YOUNG: Duration = Duration::from_secs(1);
+/// A run that has not lasted as long is left alone: it may be over before a box is made.
+const SHORT: Duration = Duration::from_millis(5);
+/// So long after a run has ended nothing is made: its answer is on the way.
+const ANSWERING: Duration = Duration::from_micros(500);
 /// Boxes of a blueprint that nobody has asked for in so long are let go.
 const IDLE_MAX: Duration = Duration::from_secs(300);
 /// Before a blueprint that no box could be made from is tried again.
@@ -24,6 +28,7 @@ pub struct Shelves<B> {
     shelves: Vec<Shelf<B>>,
     /// When each live run began.
     live: Vec<Instant>,
+    ended_at: Option<Instant>,
     boxes_max: usize,
     cpus: usize,
     closed: bool,
@@ -78,7 +83,14 @@ pub enum Found<B> {
 impl<B> Shelves<B> {
     /// For at most `boxes_max` boxes on a host of so many CPUs.
     pub fn new(boxes_max: usize, cpus: usize) -> Self {
-        Self { shelves: Vec::new(), live: Vec::new(), boxes_max, cpus, closed: false }
+        Self {
+            shelves: Vec::new(),
+            live: Vec::new(),
+            ended_at: None,
+            boxes_max,
+            cpus,
+            closed: false,
+        }
     }
 
     /// A run of `blueprint` begins. Gives what it has made useless.
@@ -93,7 +105,8 @@ impl<B> Shelves<B> {
     }
 
     /// A run of `blueprint` that began at `began` has ended.
-    pub fn end(&mut self, blueprint: &Blueprint, began: Instant) {
+    pub fn end(&mut self, blueprint: &Blueprint, began: Instant, now: Instant) {
+        self.ended_at = Some(now);
         if let Some(index) = self.live.iter().position(|at| *at == began) {
             self.live.swap_remove(index);
         }
@@ -132,8 +145,7 @@ impl<B> Shelves<B> {
         if !let_go.is_empty() {
             return Next::LetGo(let_go);
         }
-        let young = self.live.iter().filter(|began| now.duration_since(**began) < YOUNG).count();
-        if young < self.cpus
+        if self.has_time(now)
             && let Some(wanted) = self.most_wanted(now)
         {
             if self.ready() < self.boxes_max {
@@ -160,6 +172,15 @@ impl<B> Shelves<B> {
             Made::Failed => shelf.not_before = now + RETRY_AFTER,
         }
         None
+    }
+
+    /// Whether making a box takes nothing from a run that is live.
+    fn has_time(&self, now: Instant) -> bool {
+        let younger_than = |age: Duration| {
+            self.live.iter().filter(|began| now.duration_since(**began) < age).count()
+        };
+        let answering = self.ended_at.is_some_and(|at| now.duration_since(at) < ANSWERING);
+        !answering && younger_than(SHORT) == 0 && younger_than(YOUNG) < self.cpus
     }
 
     fn find(&mut self, blueprint: &Blueprint) -> Option<&mut Shelf<B>> {
@@ -241,7 +262,9 @@ impl<B> Shelves<B> {
 
     /// When something changes by itself: a run grows old, a shelf idle, a failure old enough.
     fn next_look(&self, now: Instant) -> Option<Instant> {
-        let old = self.live.iter().map(|began| *began + YOUNG);
+        let short = self.live.iter().map(|began| *began + SHORT);
+        let answered = self.ended_at.iter().map(|ended| *ended + ANSWERING);
+        let old = short.chain(answered).chain(self.live.iter().map(|began| *began + YOUNG));
         let idle = self.shelves.iter().map(|shelf| shelf.used_at + IDLE_MAX);
         let again = self.shelves.iter().map(|shelf| shelf.not_before);
         old.chain(idle).chain(again).filter(|at| *at > now).min()

@@ -98,7 +98,7 @@ impl LiveRun<'_> {
 
 impl Drop for LiveRun<'_> {
     fn drop(&mut self) {
-        self.standby.shared.lock().shelves.end(&self.blueprint, self.began);
+        self.standby.shared.lock().shelves.end(&self.blueprint, self.began, Instant::now());
         self.standby.shared.changed.notify_all();
     }
 }

@@ -1,33 +1,147 @@
-//! The end of a dead box's file system, behind the answer where it takes long.
+//! The end of what a dead box leaves, behind the answer where there is somebody to do it.
 //!
 //! The kernel frees what a tenant has built one by one: a quarter of a second for as many files as it
-//! may have. Nobody who waits for the answer is to pay for that.
+//! may have. Nobody who waits for the answer is to pay for that, nor for the removal of cgroups.
 
 use std::os::unix::net::UnixStream;
-use std::sync::{Arc, LazyLock};
-use std::thread::Builder;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::sync::{Arc, LazyLock, OnceLock};
+use std::thread::{Builder, JoinHandle, sleep};
+use std::time::Duration;
 
 use super::box_fs::BoxFs;
+use super::cgroup::BoxGroup;
+use crate::base::deadline::Deadline;
 use crate::base::slots::Slots;
+use crate::spec::SetupFailure;
 
 /// What is freed in less than a millisecond or two.
 const SMALL_BYTES_MAX: u64 = 16 << 20;
 /// The same, in files and directories.
 const SMALL_INODES_MAX: u64 = 512;
-/// As many may be going at once, each with all the bytes that a box may have; the next one's answer
-/// waits for its own.
+/// As many large ones may be going at once, each with all the bytes that a box may have; the next
+/// one's answer waits for its own.
 const GOING_MAX: usize = 8;
+/// As many dead boxes may wait to be cleared away; the next one's answer waits for its own.
+const BACKLOG_MAX: usize = 64;
+/// What an answer takes to get out: nobody is cleared away in its way.
+const ANSWER_WAIT: Duration = Duration::from_millis(1);
+/// How long an empty cgroup may take to go.
+const GROUP_REMOVE_WAIT: Duration = Duration::from_secs(2);
 
 static GOING: LazyLock<Arc<Slots>> = LazyLock::new(|| Slots::new(GOING_MAX));
 
+/// What there is of a box when nothing in it is alive.
+#[derive(Debug)]
+pub struct Remnants {
+    /// Its file system.
+    pub fs: Option<BoxFs>,
+    /// Its cgroup.
+    pub group: Option<BoxGroup>,
+}
+
+/// Who clears remnants away: a thread, once it is started, and until then whoever leaves them.
+#[derive(Debug, Default)]
+pub struct Disposal {
+    thread: OnceLock<(Sender, JoinHandle<()>)>,
+}
+
+/// Leaves remnants to the thread, if there is one.
+#[derive(Debug, Clone, Default)]
+pub struct Sender {
+    queue: Option<SyncSender<Remnants>>,
+    backlog: Arc<AtomicUsize>,
+}
+
+impl Disposal {
+    /// Starts the thread, unless it was.
+    pub fn start(&self) -> Result<(), SetupFailure> {
+        if self.thread.get().is_some() {
+            return Ok(());
+        }
+        let (queue, arriving) = sync_channel(BACKLOG_MAX);
+        let sender = Sender { queue: Some(queue), backlog: Arc::default() };
+        let backlog = Arc::clone(&sender.backlog);
+        let thread = Builder::new().name("disposal".to_owned());
+        let thread = thread
+            .spawn(move || clear_away_behind(&arriving, &backlog))
+            .map_err(|error| SetupFailure::from_io("disposal thread", &error))?;
+        // Were another sooner, ours would end at once: nobody would have anything for it.
+        let _ = self.thread.set((sender, thread));
+        Ok(())
+    }
+
+    /// For a box to leave its remnants with.
+    pub fn sender(&self) -> Sender {
+        self.thread.get().map(|(sender, _)| sender.clone()).unwrap_or_default()
+    }
+}
+
+impl Drop for Disposal {
+    /// Waits until nothing is left to clear away.
+    fn drop(&mut self) {
+        let Some((sender, thread)) = self.thread.take() else { return };
+        drop(sender);
+        if thread.join().is_err() {
+            log::error!("the thread that clears boxes away panicked");
+        }
+    }
+}
+
+impl Sender {
+    /// Has `remnants` cleared away: behind the caller's back as long as there are not too many.
+    pub fn leave(&self, remnants: Remnants) {
+        let Some(queue) = &self.queue else { return remnants.clear_away() };
+        self.backlog.fetch_add(1, Ordering::Relaxed);
+        let (TrySendError::Full(remnants) | TrySendError::Disconnected(remnants)) =
+            match queue.try_send(remnants) {
+                Ok(()) => return,
+                Err(refused) => refused,
+            };
+        self.backlog.fetch_sub(1, Ordering::Relaxed);
+        remnants.clear_away();
+    }
+}
+
+impl Remnants {
+    fn clear_away(self) {
+        collect_files_under_way();
+        if let Some(fs) = self.fs {
+            dispose(fs);
+        }
+        remove(self.group);
+    }
+}
+
+fn clear_away_behind(arriving: &Receiver<Remnants>, backlog: &AtomicUsize) {
+    while let Ok(remnants) = arriving.recv() {
+        // With a backlog there is no time to lose.
+        if backlog.load(Ordering::Relaxed) == 1 {
+            sleep(ANSWER_WAIT);
+        }
+        remnants.clear_away();
+        backlog.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Removes the group of a dead box. One that will not go is for the sweep at
+/// the end or at the next start.
+pub fn remove(group: Option<BoxGroup>) {
+    let removed = group.map(|mut group| group.remove(Deadline::after(GROUP_REMOVE_WAIT)));
+    if let Some(Err(error)) = removed {
+        log::error!("cgroup: {error}");
+    }
+}
+
 /// Has the kernel look for files that only sockets of the dead hold, under way from one to the other:
 /// it looks when somebody closes a socket, and on a quiet host that may be nobody for long.
-pub fn collect_files_under_way() {
+fn collect_files_under_way() {
     drop(UnixStream::pair());
 }
 
 /// Lets go of `fs`, on a thread of its own if that takes long.
-pub fn dispose(fs: BoxFs) {
+fn dispose(fs: BoxFs) {
     let is_small = fs
         .used()
         .is_ok_and(|(bytes, inodes)| bytes <= SMALL_BYTES_MAX && inodes <= SMALL_INODES_MAX);

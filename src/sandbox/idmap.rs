@@ -8,6 +8,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use super::disposal;
 use super::launch::Launch;
 use super::plan::ChildPlan;
 use super::step::Step;
@@ -71,6 +72,7 @@ fn make(mapping: Mapping) -> Result<OwnedFd, SetupFailure> {
         stdin: StdinSource::Null,
         limits: &Limits::default(),
         prepare_began: std::time::Instant::now(),
+        disposal: disposal::Sender::default(),
     }
     .clone_box()?;
     let namespace = map_and_open(holder.pid(), mapping);

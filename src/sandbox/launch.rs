@@ -13,6 +13,7 @@ use super::box_fs::BoxFs;
 use super::cgroup::BoxGroup;
 use super::child::{ChildStart, DESCRIPTORS_MAX};
 use super::clone::clone_vfork;
+use super::disposal;
 use super::encode::EncodedPlan;
 use super::handshake::StatusPipe;
 use super::plan::ChildPlan;
@@ -53,6 +54,8 @@ pub struct Launch<'a> {
     pub limits: &'a Limits,
     /// When preparation began.
     pub prepare_began: Instant,
+    /// Who clears the box away when it is dead.
+    pub disposal: disposal::Sender,
 }
 
 impl Launch<'_> {
@@ -109,6 +112,7 @@ impl Launch<'_> {
             prepare_began: self.prepare_began,
             enforced: Enforced::default(),
             not_enforced: Vec::new(),
+            disposal: self.disposal,
         })
     }
 }

@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use super::box_fs::BoxFs;
 use super::cgroup::{CgroupTree, ControlSupport};
+use super::disposal;
 use super::host::{HardLimits, SWEEP_WAIT, last_capability, mountpoint};
 use super::identity::HostId;
 use super::landlock::Landlock;
@@ -314,6 +315,7 @@ fn launch(
         stdin: StdinSource::Null,
         limits: &Limits::default(),
         prepare_began: Instant::now(),
+        disposal: disposal::Sender::default(),
     };
     trial.clone_box()?.try_out()
 }

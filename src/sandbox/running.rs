@@ -1,7 +1,7 @@
 //! A box that has been cloned, until it is a report.
 
 use std::os::fd::OwnedFd;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use nix::errno::Errno;
 use nix::unistd::write;
@@ -9,7 +9,7 @@ use nix::unistd::write;
 use super::box_fs::BoxFs;
 use super::cgroup::BoxGroup;
 use super::clone::Cloned;
-use super::disposal::{collect_files_under_way, dispose};
+use super::disposal::{self, Remnants};
 use super::handshake::StatusPipe;
 use super::init::wire::RELEASE_WORDS;
 use super::plan::ChildPlan;
@@ -17,11 +17,7 @@ use super::pumping::Streams;
 use super::report::Remains;
 use super::supervise::{Supervised, supervise};
 use crate::base::cancel::CancelToken;
-use crate::base::deadline::Deadline;
 use crate::spec::{Enforced, Limits, NotStarted, OutputSink, RunReport, SetupFailure, Watch};
-
-/// How long an empty cgroup may take to go.
-const GROUP_REMOVE_WAIT: Duration = Duration::from_secs(2);
 
 /// A box whose init is on its way. Dropped unsupervised, it is killed.
 #[derive(Debug)]
@@ -37,6 +33,7 @@ pub struct Running {
     pub(super) prepare_began: Instant,
     pub(super) enforced: Enforced,
     pub(super) not_enforced: Vec<String>,
+    pub(super) disposal: disposal::Sender,
 }
 
 impl Running {
@@ -47,10 +44,10 @@ impl Running {
 
     /// Ends a box that nobody waits for, and removes what there is of it.
     pub(super) fn discard(self) {
-        let Self { process, group, .. } = self;
+        let Self { process, fs, group, .. } = self;
         // Killed and reaped: a cgroup with somebody in it stays.
         drop(process);
-        remove(group);
+        self.disposal.leave(Remnants { fs, group });
     }
 
     /// Says under which controls the box runs.
@@ -101,11 +98,7 @@ impl Running {
         let (stdout, stderr) = (streams.stdout.finish(), streams.stderr.finish());
         let dead_at = Instant::now();
         let rusage = process.reap().unwrap_or_default();
-        collect_files_under_way();
         let disk_full = fs.as_ref().is_some_and(|fs| fs.is_full().unwrap_or(false));
-        if let Some(fs) = fs {
-            dispose(fs);
-        }
         let remains = Remains {
             observed: observed.map_err(|error| SetupFailure::from_io("supervise", &error))?,
             group: group.as_ref().map(BoxGroup::usage).unwrap_or_default(),
@@ -116,16 +109,7 @@ impl Running {
             prepare_began,
             dead_at,
         };
-        remove(group);
+        self.disposal.leave(Remnants { fs, group });
         remains.into_report(&plan, &limits, self.enforced, self.not_enforced)
-    }
-}
-
-/// Removes the group of a dead box. One that will not go is for the sweep at
-/// the end or at the next start.
-fn remove(group: Option<BoxGroup>) {
-    let removed = group.map(|mut group| group.remove(Deadline::after(GROUP_REMOVE_WAIT)));
-    if let Some(Err(error)) = removed {
-        log::error!("cgroup: {error}");
     }
 }

@@ -8,6 +8,7 @@ use std::time::Instant;
 use super::box_fs::BoxFs;
 use super::cgroup::{self, BoxGroup, CgroupTree};
 use super::covers::Covers;
+use super::disposal::Disposal;
 use super::host::{
     HardLimits, RootSource, SWEEP_WAIT, has_message_queues, init_filter, last_capability,
     layout_of, mountpoint, sweep_abandoned, user_namespaces_are_doubtful,
@@ -48,6 +49,7 @@ pub struct SandboxConfig {
 /// looked up when it was opened.
 #[derive(Debug)]
 pub struct Sandbox {
+    disposal: Disposal,
     profile: Profile,
     init_filter: Filter,
     layout: RootLayout,
@@ -104,6 +106,7 @@ impl Sandbox {
         let (layout, covers) =
             layout_of(&config.root, &config.profile, &private).map_err(failed("read root"))?;
         let mut sandbox = Self {
+            disposal: Disposal::default(),
             layout,
             covers,
             profile: config.profile,
@@ -169,6 +172,11 @@ impl Sandbox {
         let (mut running, _) = self.launch(spec, fs, Instant::now())?;
         running.let_go()?;
         running.try_out()
+    }
+
+    /// Has what dead boxes leave cleared away behind their reports from now on.
+    pub fn dispose_behind(&self) -> Result<(), SetupFailure> {
+        self.disposal.start()
     }
 
     /// A host uid for one box at a time.
@@ -248,6 +256,7 @@ impl Sandbox {
             stdin: spec.stdin,
             limits: &spec.limits,
             prepare_began: began,
+            disposal: self.disposal.sender(),
         }
         .clone_box()?;
         Ok((running.enforcing(self.enforced(), not_enforced), covered))
@@ -368,6 +377,7 @@ struct TaskFiles {
 
 impl Drop for Sandbox {
     fn drop(&mut self) {
+        drop(std::mem::take(&mut self.disposal));
         // Whatever does not go now stays registered, for the next start to sweep.
         let forgotten =
             self.cgroups.close(Deadline::after(SWEEP_WAIT)).map_err(|error| error.to_string());
