@@ -3,6 +3,7 @@
 //! The kernel frees what a tenant has built one by one: a quarter of a second for as many files as it
 //! may have. Nobody who waits for the answer is to pay for that, nor for the removal of cgroups.
 
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
@@ -39,6 +40,8 @@ pub struct Remnants {
     pub fs: Option<BoxFs>,
     /// Its cgroup.
     pub group: Option<BoxGroup>,
+    /// Its mount namespace.
+    pub mounts: Option<OwnedFd>,
 }
 
 /// Who clears remnants away: a thread, once it is started, and until then whoever leaves them.
@@ -107,6 +110,8 @@ impl Sender {
 impl Remnants {
     fn clear_away(self) {
         collect_files_under_way();
+        // Before the file system: that is mounted in there.
+        drop(self.mounts);
         if let Some(fs) = self.fs {
             dispose(fs);
         }

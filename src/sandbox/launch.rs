@@ -95,6 +95,7 @@ impl Launch<'_> {
         let start = ChildStart { descriptors: &descriptors, init: init.as_raw_fd() };
         let into = self.group.as_ref().and_then(BoxGroup::clone_into);
         let process = clone_vfork(self.namespaces, into, &start).map_err(failed("clone"))?;
+        let mounts = self.fs.as_ref().and_then(|_| mount_namespace(process.pid));
         let output_max = self.limits.output_bytes_max;
         Ok(Running {
             process,
@@ -103,6 +104,7 @@ impl Launch<'_> {
             group: self.group,
             status: StatusPipe::new(status),
             release,
+            mounts,
             streams: Streams {
                 stdout: Capture::new(Stream::Stdout, stdout, output_max),
                 stderr: Capture::new(Stream::Stderr, stderr, output_max),
@@ -115,6 +117,12 @@ impl Launch<'_> {
             disposal: self.disposal,
         })
     }
+}
+
+/// The mount namespace of a process just cloned; without `/proc` there is none to
+/// be had, and the box is cleared away sooner.
+fn mount_namespace(pid: i32) -> Option<OwnedFd> {
+    File::open(format!("/proc/{pid}/ns/mnt")).ok().map(OwnedFd::from)
 }
 
 /// The program's stdin and what feeds it, if anything does.

@@ -6,7 +6,7 @@
 //! touches one.
 
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::thread::{Builder, Scope, ScopedJoinHandle};
 
 use nix::errno::Errno;
@@ -62,6 +62,19 @@ impl<'scope, 'env> Pumping<'scope, 'env> {
     ) -> Self {
         let idle = Some(Pump { streams, sink, tokens, overflowed: false });
         Self { scope, tokens, idle, thread: None }
+    }
+
+    /// Whether the thread has something to do whatever the program does.
+    pub fn is_due(&self) -> bool {
+        self.idle.as_ref().is_some_and(|pump| pump.streams.feed.is_some() || pump.sink.is_some())
+    }
+
+    /// The pipes that nobody reads yet: the first output on one is a reason to
+    /// start. A program that prints nothing, or that is over at once, needs no
+    /// thread; and asking whether there is any takes no lock.
+    pub fn unread(&self) -> [Option<BorrowedFd<'_>>; 2] {
+        let streams = self.idle.as_ref().map(|pump| &*pump.streams);
+        [streams.and_then(|s| s.stdout.pipe()), streams.and_then(|s| s.stderr.pipe())]
     }
 
     /// Starts the thread, unless it was.

@@ -28,6 +28,9 @@ pub struct Running {
     pub(super) group: Option<BoxGroup>,
     pub(super) status: StatusPipe,
     pub(super) release: OwnedFd,
+    /// Keeps what is mounted in the box until it is cleared away: its init would otherwise take it
+    /// all down before it is dead, with us waiting.
+    pub(super) mounts: Option<OwnedFd>,
     pub(super) streams: Streams,
     pub(super) limits: Limits,
     pub(super) prepare_began: Instant,
@@ -47,7 +50,7 @@ impl Running {
         let Self { process, fs, group, .. } = self;
         // Killed and reaped: a cgroup with somebody in it stays.
         drop(process);
-        self.disposal.leave(Remnants { fs, group });
+        self.disposal.leave(Remnants { fs, group, mounts: self.mounts });
     }
 
     /// Says under which controls the box runs.
@@ -109,7 +112,7 @@ impl Running {
             prepare_began,
             dead_at,
         };
-        self.disposal.leave(Remnants { fs, group });
+        self.disposal.leave(Remnants { fs, group, mounts: self.mounts });
         remains.into_report(&plan, &limits, self.enforced, self.not_enforced)
     }
 }

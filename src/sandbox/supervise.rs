@@ -68,6 +68,7 @@ pub fn supervise(
         setup: Deadline::after(SETUP_WAIT),
         client: Client::of(watch),
         cpu: CpuWatch::new(parts.limits.cpu_total_max),
+        closed: [false; 2],
     };
     let overflowed = thread::scope(|scope| {
         let mut pumping = Pumping::new(scope, &tokens, streams, sink);
@@ -157,6 +158,8 @@ enum Source {
     Overflow,
     Cancel,
     Client,
+    /// Standard output or standard error, which nobody reads yet.
+    Output(usize),
 }
 
 struct Loop {
@@ -164,6 +167,8 @@ struct Loop {
     setup: Deadline,
     client: Client,
     cpu: CpuWatch,
+    /// The output pipes that nobody writes to any more.
+    closed: [bool; 2],
 }
 
 impl Loop {
@@ -176,13 +181,15 @@ impl Loop {
         pumping: &mut Pumping<'_, '_>,
     ) -> io::Result<()> {
         loop {
-            let (ready, hangup) = self.wait(parts, watch, overflow)?;
+            let (ready, hangup) = self.wait(parts, watch, overflow, pumping)?;
             // What the init said comes first: a status outranks a deadline met in the same turn.
             if ready.contains(&Source::Status) {
                 self.listen(parts)?;
             }
             if self.observed.started.is_some() {
-                pumping.start()?;
+                if pumping.is_due() || self.has_output(&ready) {
+                    pumping.start()?;
+                }
                 self.cpu.program_began(parts.group);
             }
             if ready.contains(&Source::Overflow) {
@@ -206,12 +213,13 @@ impl Loop {
 
     /// Waits for the next event; the client's flags come apart, they mean more than "ready".
     fn wait(
-        &self,
+        &mut self,
         parts: &Supervised<'_>,
         watch: &Watch,
         overflow: &CancelToken,
+        pumping: &Pumping<'_, '_>,
     ) -> io::Result<(Vec<Source>, Option<PollFlags>)> {
-        let (sources, mut fds) = self.interests(parts, watch, overflow);
+        let (sources, mut fds) = self.interests(parts, watch, overflow, pumping);
         let timeout = TimeSpec::from_duration(self.next_wake(parts.limits));
         match ppoll(&mut fds, Some(timeout), None) {
             Ok(_) => {}
@@ -221,12 +229,22 @@ impl Loop {
         // The wrapper gives none for POLLRDHUP, which it has no name for: something did happen.
         let happened = fds.iter().map(|fd| fd.revents().unwrap_or(PollFlags::POLLIN));
         let mut hangup = None;
-        let mut ready = Vec::with_capacity(sources.len());
+        let (mut ready, mut closed) = (Vec::with_capacity(sources.len()), Vec::new());
         for (source, flags) in sources.into_iter().zip(happened) {
             if flags.is_empty() {
                 continue;
             }
-            if source == Source::Client { hangup = Some(flags) } else { ready.push(source) }
+            match source {
+                Source::Client => hangup = Some(flags),
+                Source::Output(pipe) if !flags.contains(PollFlags::POLLIN) => closed.push(pipe),
+                _ => ready.push(source),
+            }
+        }
+        drop(fds);
+        for pipe in closed {
+            if let Some(closed) = self.closed.get_mut(pipe) {
+                *closed = true;
+            }
         }
         Ok((ready, hangup))
     }
@@ -236,9 +254,10 @@ impl Loop {
         parts: &'fds Supervised<'_>,
         watch: &'fds Watch,
         overflow: &'fds CancelToken,
+        pumping: &'fds Pumping<'_, '_>,
     ) -> (Vec<Source>, Vec<PollFd<'fds>>) {
-        let mut sources = Vec::with_capacity(5);
-        let mut fds = Vec::with_capacity(5);
+        let mut sources = Vec::with_capacity(7);
+        let mut fds = Vec::with_capacity(7);
         let mut add = |source, fd: Option<BorrowedFd<'fds>>, flags| {
             if let Some(fd) = fd {
                 sources.push(source);
@@ -249,6 +268,11 @@ impl Loop {
         add(Source::Status, parts.status.pipe(), PollFlags::POLLIN);
         add(Source::Cancel, Some(watch.cancel.as_fd()), PollFlags::POLLIN);
         add(Source::Overflow, Some(overflow.as_fd()), PollFlags::POLLIN);
+        if self.observed.started.is_some() {
+            for (pipe, (fd, closed)) in pumping.unread().into_iter().zip(self.closed).enumerate() {
+                add(Source::Output(pipe), fd.filter(|_| !closed), PollFlags::POLLIN);
+            }
+        }
         let client = watch.client.as_ref().map(AsFd::as_fd);
         match self.client {
             Client::Unwatched => {}
@@ -259,6 +283,12 @@ impl Loop {
             Client::HalfClosed(_) => add(Source::Client, client, PollFlags::empty()),
         }
         (sources, fds)
+    }
+
+    /// Whether there is something to read, and a program to go on writing.
+    fn has_output(&self, ready: &[Source]) -> bool {
+        let output = ready.iter().any(|source| matches!(source, Source::Output(_)));
+        output && self.observed.ended.is_none()
     }
 
     /// Takes every message that has arrived.
