@@ -16,6 +16,7 @@ const LATER: Duration = Duration::from_millis(20);
 /// The longest that boxes stand which nobody asks for.
 const IDLE: Duration = Duration::from_secs(300);
 const CPUS: usize = 2;
+const NONE: [u32; 0] = [];
 
 /// Shelves, the time, and the number of the next box.
 struct Shop {
@@ -37,7 +38,7 @@ impl Shop {
     }
 
     fn begin(&mut self, blueprint: &Arc<Blueprint>) -> Run {
-        assert_eq!(self.shelves.begin(blueprint, self.now), [], "outdated");
+        assert_eq!(self.shelves.begin(blueprint, self.now), NONE, "outdated");
         // No two runs begin at the same time.
         let run = Run(Arc::clone(blueprint), self.now);
         self.pass(Duration::from_nanos(1));
@@ -263,7 +264,7 @@ fn what_nobody_has_asked_for_in_long_goes_and_is_not_made_again() {
     shop.pass(IDLE / 2);
     shop.runs(&of("b"), 1);
     shop.make_all();
-    shop.pass(IDLE / 2 - 2 * LATER);
+    shop.pass(IDLE / 2 - 3 * LATER);
     let until = shop.assert_waits().expect("a time to look again");
     assert!(until <= 2 * LATER, "{until:?}");
     shop.pass(until);
@@ -331,7 +332,7 @@ fn a_box_that_is_outdated_when_it_is_made_is_given_back() {
     shop.runs(&of("a"), 1);
     let old = shop.asked_for();
     let (new, began) = (changed("a"), shop.now);
-    assert_eq!(shop.shelves.begin(&new, began), []);
+    assert_eq!(shop.shelves.begin(&new, began), NONE);
     assert_eq!(shop.shelves.made(&old, Made::Stands(7), shop.now), Some(7));
     shop.end(Run(Arc::clone(&new), began));
     shop.pass(LATER);
@@ -344,7 +345,7 @@ fn a_run_of_the_old_state_that_ends_late_asks_for_no_box_of_it() {
     let mut shop = Shop::with(4);
     let run = shop.begin(&of("a"));
     let (new, began) = (changed("a"), shop.now);
-    assert_eq!(shop.shelves.begin(&new, began), []);
+    assert_eq!(shop.shelves.begin(&new, began), NONE);
     shop.end(Run(Arc::clone(&new), began));
     shop.end(run);
     shop.pass(LATER);
@@ -379,7 +380,7 @@ fn once_closed_everything_goes_and_nothing_is_made() {
     shop.end(run);
     shop.runs(&a, 3);
     while let Next::LetGo(boxes) = shop.next() {
-        assert_eq!(boxes, [] as [u32; 0]);
+        assert_eq!(boxes, NONE);
     }
     assert_eq!(shop.assert_waits(), None);
     assert_eq!(shop.take(&a), None);

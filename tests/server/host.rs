@@ -104,6 +104,13 @@ pub fn resident_bytes(pid: i32) -> u64 {
     kibibytes * 1024
 }
 
+/// The files by whose locks a server holds host ids.
+pub fn host_id_files(pid: i32) -> Vec<PathBuf> {
+    let links = fs::read_dir(format!("/proc/{pid}/fd")).unwrap().flatten();
+    let opened = links.filter_map(|link| fs::read_link(link.path()).ok());
+    opened.filter(|path| path.parent().is_some_and(|place| place.ends_with("uids"))).collect()
+}
+
 /// How many mounts a server sees.
 pub fn mounts(pid: i32) -> usize {
     fs::read_to_string(format!("/proc/{pid}/mountinfo")).unwrap().lines().count()

@@ -7,15 +7,38 @@ use serde_json::Value;
 use crate::server::client::{Answer, Client, post};
 use crate::server::host::{Process, is_running, ready_boxes};
 use crate::server::service::{Service, Setup, wait_until};
+use crate::server::workspace::{RUN_SOLUTION, Workspace, makefile};
 
 /// How long making a box ahead, or letting go of one, may take on a loaded machine.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 /// What a script ends with that is to be seen in its box.
 pub const LINGER: &str = "sleep 0.3";
 
+/// More files than are copied.
+pub const OVERLAID_FILES: usize = 30;
+
 /// A server whose boxes of the shell are at most `boxes_max` ahead.
 pub fn shell_with(boxes_max: usize) -> Setup {
     Setup::shell().env("STANDBY_MAX", boxes_max.to_string())
+}
+
+/// Languages that all are the shell, each with a workspace of its own; the last one's is overlaid.
+pub fn shells(slugs: &[&str]) -> Workspace {
+    let langs = Workspace::empty();
+    let mut table = String::new();
+    for slug in slugs {
+        table.push_str(&format!(
+            "[{slug}]\nfolder = \"check\"\nsolution = \"solution.sh\"\nrequires = [\"sh\"]\n\
+             version = [\"echo\", \"1\"]\n"
+        ));
+        langs.put(&format!("{slug}/Makefile"), &makefile(&[RUN_SOLUTION]));
+    }
+    langs.put("languages.toml", &table);
+    let last = slugs.last().unwrap();
+    for number in 0..OVERLAID_FILES {
+        langs.put(&format!("{last}/lib/{number}"), "one of many\n");
+    }
+    langs
 }
 
 /// The boxes that stand once there are `count` of them.

@@ -40,10 +40,16 @@ show("ioprio", libc.syscall({"x86_64": 252}.get(os.uname().machine, 31), 1, 0))
 stable = ("policy", "prio", "se.slice", "se.load.weight")
 show("sched", *[line for line in text("/proc/self/sched").splitlines() if line.startswith(stable)])
 varies = ("Vm", "Rss", "voluntary", "nonvoluntary", "HugetlbPages")
+# Where init is the host's root, its signals are counted with those of all of root's.
+of_root = ("SigQ",)
 for pid in ("1", "self"):
     lines = text(f"/proc/{pid}/status").splitlines()
-    show(f"status {pid}", *[line for line in lines if not line.startswith(varies)])
-    for name in ("cgroup", "limits", "oom_score_adj", "uid_map", "gid_map", "setgroups", "comm",
+    show(f"status {pid}", *[line for line in lines if
+                             not line.startswith(varies + (of_root if pid == "1" else ()))])
+    for name in ("uid_map", "gid_map"):
+        inside, host, count = text(f"/proc/{pid}/{name}").split()
+        show(f"{name} {pid}", inside, nth("host id", host), count)
+    for name in ("cgroup", "limits", "oom_score_adj", "setgroups", "comm",
                  "timerslack_ns", "personality", "loginuid", "sessionid", "coredump_filter",
                  "cpuset", "attr/current", "environ", "cmdline", "wchan", "syscall", "root"):
         # Of the running call, the number: the rest is addresses.
@@ -94,8 +100,10 @@ def entry(path):
     if stat.S_ISREG(found.st_mode) and path.startswith("/workspace"):
         content = hash_of(path)
     xattrs = os.listxattr(path, follow_symlinks=False)
-    show("entry", path, [oct(found.st_mode), found.st_uid, found.st_gid, found.st_nlink, size,
-                         found.st_rdev, link, content, xattrs])
+    # That of the processes' counts them, the host's too.
+    links = "" if path == "/proc" else found.st_nlink
+    show("entry", [path, oct(found.st_mode), found.st_uid, found.st_gid, links, size,
+                   found.st_rdev, link, content, xattrs])
 
 def hash_of(path):
     with open(path, "rb") as file:
@@ -113,7 +121,8 @@ for top in ("/workspace", "/tmp", "/dev"):
             entry(os.path.join(directory, name))
 
 show("environment", *sorted(f"{name}={value}" for name, value in os.environ.items()))
-show("host", socket.gethostname(), os.uname()[:3], socket.if_nameindex())
+show("host", socket.gethostname(), os.uname()[:3])
+tried("interfaces", socket.if_nameindex)
 for name in ("net/dev", "net/tcp", "net/udp", "net/route", "sysvipc/shm", "sysvipc/sem",
              "sysvipc/msg", "sys/user/max_user_namespaces", "sys/kernel/ns_last_pid",
              "sys/kernel/shmmax", "sys/net/ipv4/ip_forward", "sys/fs/mqueue/msg_max"):

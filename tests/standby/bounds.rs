@@ -1,0 +1,131 @@
+//! How many boxes stand: never more than there may be, and none that costs a run.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use crate::ready::{PATIENCE, shell_with, shells, wait_ready};
+use crate::server::client::solution_within;
+use crate::server::host::{inits, ready_boxes, tenants};
+use crate::server::service::{Service, Setup, wait_until};
+
+/// Runs posted at once.
+const BURST: usize = 6;
+const SLUGS: [&str; 3] = ["alpha", "beta", "gamma"];
+const TIMEOUTS: [&str; 3] = ["10s", "20s", "30s"];
+/// Between two looks at what stands.
+const LOOK_EVERY: Duration = Duration::from_millis(2);
+
+fn burst(service: &Service, round: usize) {
+    thread::scope(|scope| {
+        for number in 0..BURST {
+            scope.spawn(move || {
+                let (slug, timeout) = (SLUGS[(number + round) % 3], TIMEOUTS[number % 3]);
+                let mut body = solution_within(timeout, &format!("sleep 0.0{round}; echo {slug}"));
+                body["lang_slug"] = slug.into();
+                assert_eq!(service.post(&body).stdout(), format!("{slug}\n"));
+            });
+        }
+    });
+}
+
+/// The most boxes that stood ready at once until it is over.
+fn most_ready(service: &Service, over: &AtomicBool) -> usize {
+    let mut most = 0;
+    while !over.load(Ordering::SeqCst) {
+        most = most.max(ready_boxes(service.pid()).len());
+        thread::sleep(LOOK_EVERY);
+    }
+    most
+}
+
+fn assert_no_more_than(boxes_max: usize) {
+    let langs = shells(&SLUGS);
+    let setup = Setup::inside(langs.path()).arg("--langs").arg(langs.path());
+    let service = setup.env("STANDBY_MAX", boxes_max.to_string()).start();
+    let over = AtomicBool::new(false);
+    let most = thread::scope(|scope| {
+        let looking = scope.spawn(|| most_ready(&service, &over));
+        // The lookout ends with whatever fails here.
+        let ended = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            for round in 0..9 {
+                burst(&service, round);
+                // Between two bursts there may be time to make some.
+                thread::sleep(Duration::from_millis(60));
+            }
+            wait_ready(&service, boxes_max);
+            // What is there now is all that there will be.
+            thread::sleep(Duration::from_millis(300));
+        }));
+        over.store(true, Ordering::SeqCst);
+        let most = looking.join().unwrap();
+        ended.map(|()| most).unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    });
+    assert_eq!(most, boxes_max);
+    assert_eq!(inits(service.pid()).len(), boxes_max, "boxes beside those that stand");
+}
+
+#[test]
+fn no_box_stands_where_none_may() {
+    assert_no_more_than(0);
+}
+
+#[test]
+fn one_box_stands_where_one_may() {
+    assert_no_more_than(1);
+}
+
+#[test]
+fn three_boxes_stand_where_three_may() {
+    assert_no_more_than(3);
+}
+
+#[test]
+fn nothing_is_made_before_the_first_run_nor_for_languages_nobody_asks_for() {
+    let langs = shells(&SLUGS);
+    let service = Setup::inside(langs.path()).arg("--langs").arg(langs.path()).start();
+    thread::sleep(Duration::from_millis(200));
+    assert_eq!(inits(service.pid()).len(), 0);
+    let mut body = solution_within("10s", "echo hi");
+    body["lang_slug"] = "beta".into();
+    assert_eq!(service.post(&body).stdout(), "hi\n");
+    wait_ready(&service, 1);
+    thread::sleep(Duration::from_millis(200));
+    assert_eq!(inits(service.pid()).len(), 1);
+}
+
+#[test]
+fn a_box_that_was_killed_costs_no_run() {
+    let service = shell_with(3).start();
+    thread::scope(|scope| {
+        let runs = [(); 3].map(|()| scope.spawn(|| service.run("sleep 0.3; echo hi").stdout()));
+        assert_eq!(runs.map(|run| run.join().unwrap()), ["hi\n"; 3]);
+    });
+    for how_many in [1, 3, 2] {
+        let ready = wait_ready(&service, 3);
+        for init in &ready[..how_many] {
+            kill(Pid::from_raw(init.pid), Signal::SIGKILL).unwrap();
+        }
+        for _ in 0..4 {
+            assert_eq!(service.run("echo hi").stdout(), "hi\n");
+        }
+        wait_until("the end of the killed", PATIENCE, || {
+            !ready[..how_many].iter().any(|init| init.is_alive())
+        });
+    }
+    // Their programs alone, whose inits then end by themselves.
+    for _ in 0..3 {
+        wait_ready(&service, 3);
+        let programs: BTreeSet<i32> = tenants(service.pid()).iter().map(|one| one.pid).collect();
+        assert!(programs.len() >= 3, "{programs:?}");
+        for program in programs {
+            // One may have ended with another: an init may be a tenant too.
+            let _ = kill(Pid::from_raw(program), Signal::SIGKILL);
+        }
+        assert_eq!(service.run("echo hi").stdout(), "hi\n");
+    }
+}

@@ -1,0 +1,104 @@
+//! On the way down boxes that stand go at once, and live runs end as they would have.
+
+use std::fs;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use nix::sys::signal::Signal;
+
+use crate::ready::{PATIENCE, begin_in_one_of, shell_with, wait_ready};
+use crate::server::client::solution;
+use crate::server::host::{Footprint, Process, descendants, host_id_files, ready_boxes};
+use crate::server::service::{Service, wait_until};
+
+/// A server in which as many boxes stand.
+fn standing(count: usize) -> Service {
+    let service = shell_with(count).start();
+    std::thread::scope(|scope| {
+        let runs: Vec<_> = (0..count)
+            .map(|_| scope.spawn(|| service.run("sleep 0.3; echo hi").stdout()))
+            .collect();
+        for run in runs {
+            assert_eq!(run.join().unwrap(), "hi\n");
+        }
+    });
+    wait_ready(&service, count);
+    service
+}
+
+/// Whether anybody holds a lock on one of these.
+fn are_locked(files: &[PathBuf]) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    let locks = fs::read_to_string("/proc/locks").unwrap();
+    files.iter().any(|file| {
+        // A tidy end may remove them.
+        let Ok(metadata) = fs::metadata(file) else { return false };
+        locks.lines().any(|lock| lock.contains(&format!(":{} ", metadata.ino())))
+    })
+}
+
+#[test]
+fn a_drain_lets_go_of_what_stands_and_not_of_a_run_in_such_a_box() {
+    let mut service = standing(3);
+    let footprint = Footprint::of(service.pid());
+    let ids = host_id_files(service.pid());
+    assert!(ids.len() >= 3 && are_locked(&ids), "{ids:?}");
+    let ready = ready_boxes(service.pid());
+    let body = solution("sleep 3; echo ended; exit 3");
+    let mut live = begin_in_one_of(&ready, &service, &body);
+    wait_ready(&service, 3);
+    let below = descendants(service.pid());
+    service.signal(Signal::SIGTERM);
+    service.wait_draining();
+    wait_until("the end of what stood", Duration::from_millis(2_500), || {
+        ready_boxes(service.pid()).is_empty()
+    });
+    assert_eq!(live.answer().finished().stdout, "ended\n");
+    assert_eq!(service.wait_end(PATIENCE).code(), Some(0));
+    footprint.assert_gone();
+    assert!(!below.iter().any(Process::is_alive), "{below:?}");
+    assert!(!are_locked(&ids), "{ids:?}");
+}
+
+#[test]
+fn a_drain_makes_no_box_however_much_time_there_is() {
+    let mut service = shell_with(3).start();
+    let mut live = service.live("sleep 2");
+    service.signal(Signal::SIGTERM);
+    service.wait_draining();
+    // What was being made when the drain began.
+    wait_until("the end of what stood", PATIENCE, || ready_boxes(service.pid()).is_empty());
+    for _ in 0..100 {
+        assert_eq!(ready_boxes(service.pid()).len(), 0);
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    assert!(String::from_utf8(live.rest()).unwrap().contains("exited"));
+    assert_eq!(service.wait_end(PATIENCE).code(), Some(0));
+}
+
+#[test]
+fn an_idle_server_with_boxes_that_stand_ends_at_once_and_leaves_nothing() {
+    for signal in [Signal::SIGTERM, Signal::SIGINT] {
+        let mut service = standing(2);
+        let footprint = Footprint::of(service.pid());
+        let (ids, below) = (host_id_files(service.pid()), descendants(service.pid()));
+        assert!(below.len() >= 4, "{below:?}");
+        service.signal(signal);
+        assert_eq!(service.wait_end(Duration::from_secs(10)).code(), Some(0));
+        footprint.assert_gone();
+        assert!(!below.iter().any(Process::is_alive), "{below:?}");
+        assert!(!are_locked(&ids), "{ids:?}");
+    }
+}
+
+#[test]
+fn boxes_that_stand_die_with_a_server_that_is_killed() {
+    let mut service = standing(2);
+    let footprint = Footprint::of(service.pid());
+    let below = descendants(service.pid());
+    service.kill();
+    wait_until("their death", PATIENCE, || !below.iter().any(Process::is_alive));
+    let next = shell_with(1).start();
+    wait_until("the sweep", PATIENCE, || footprint.is_gone());
+    assert_eq!(next.run("echo hi").stdout(), "hi\n");
+}

@@ -1,0 +1,105 @@
+//! A box is one run's alone, and holds what every box holds when that run begins.
+
+use serde_json::{Value, json};
+
+use crate::ready::{LINGER, OVERLAID_FILES, PATIENCE, run_in_ready, shell_with, wait_ready};
+use crate::server::client::solution;
+use crate::server::host::Process;
+use crate::server::service::{Setup, wait_until};
+use crate::server::workspace::Workspace;
+
+/// Runs one after the other, each in a box that stood.
+const ROUNDS: usize = 8;
+
+/// Shows every place in which a run could leave something, and leaves something in each.
+const LEAVE: &str = r#"
+ls -lAn --time-style=+ . check /tmp "$HOME" /dev/shm
+cat data; ls -d /proc/[0-9]* | wc -l; tail -n +2 /proc/sysvipc/shm | wc -l
+echo changed >data; echo new >new; echo new >check/new; echo new >/tmp/new; echo new >"$HOME/new"
+echo new >/dev/shm/new; rm Makefile check/asserts.json; chmod 700 check
+python3 -IS -c 'import ctypes; assert ctypes.CDLL(None).shmget(4711, 4096, 0o1600) >= 0'
+setsid sleep 60 >/dev/null 2>&1 & (sleep 60 >/dev/null 2>&1 &)
+"#;
+
+fn leave() -> Value {
+    let mut body = solution(&format!("{LEAVE}\n{LINGER}"));
+    body["asserts"] = "[]".into();
+    body
+}
+
+fn assert_each_is_used_once(workspace: Workspace) {
+    let setup = Setup::of(workspace.with("data", "as shipped\n")).env("STANDBY_MAX", "2");
+    let service = setup.start();
+    // It was made for its request: there was none before.
+    let first = service.post(&leave()).stdout();
+    for part in [
+        "-rw-r--r-- 1 10001 10001 2  asserts.json",
+        "drwxr-xr-x 2 10001 10001 80  check",
+        "as shipped\n",
+        "\n0\n",
+    ] {
+        assert!(first.contains(part), "{part:?} is not in {first}");
+    }
+    let mut used: Vec<Process> = Vec::new();
+    for round in 0..ROUNDS {
+        let ready = wait_ready(&service, 1);
+        assert!(!used.contains(&ready[0]), "a box that has been used stands again");
+        assert_eq!(run_in_ready(&service, &leave()).stdout(), first, "round {round}");
+        wait_until("the end of the box", PATIENCE, || !ready[0].is_alive());
+        used.extend(ready);
+    }
+}
+
+#[test]
+fn nothing_that_a_run_left_is_seen_by_the_next_in_a_copied_workspace() {
+    assert_each_is_used_once(Workspace::shell());
+}
+
+#[test]
+fn nothing_that_a_run_left_is_seen_by_the_next_in_an_overlaid_workspace() {
+    let workspace = Workspace::shell();
+    for number in 0..OVERLAID_FILES {
+        workspace.put(&format!("lib/{number}"), "one of many");
+    }
+    assert_each_is_used_once(workspace);
+}
+
+#[test]
+fn many_runs_at_once_each_have_a_box_of_their_own() {
+    let service = shell_with(4).env("RUN_CONCURRENCY", "4").start();
+    let script = "ls -A /tmp check; echo $$ >/tmp/mine; sleep 0.1; ls -A /tmp";
+    for _ in 0..10 {
+        std::thread::scope(|scope| {
+            let runs = [(); 4].map(|()| scope.spawn(|| service.run(script).stdout()));
+            for run in runs {
+                assert_eq!(run.join().unwrap(), "/tmp:\nhome\n\ncheck:\nsolution.py\nhome\nmine\n");
+            }
+        });
+    }
+    wait_ready(&service, 4);
+}
+
+#[test]
+fn posted_files_are_the_tenant_s_and_replace_those_of_the_template() {
+    let workspace = Workspace::shell()
+        .with("check/solution.py", "from the template")
+        .with("check/asserts.json", "from the template")
+        .with("check/other", "from the template");
+    for files in [0, OVERLAID_FILES] {
+        for number in 0..files {
+            workspace.put(&format!("lib/{number}"), "one of many");
+        }
+        let setup = Setup::inside(workspace.path()).arg("--workspace").arg(workspace.path());
+        let service = setup.env("STANDBY_MAX", "1").start();
+        let script = format!(
+            "stat -c '%a %u:%g %h %n' check check/*; cat check/asserts.json check/other; {LINGER}"
+        );
+        let body = json!({ "lang_slug": "python", "solution_text": script, "asserts": "[4711]" });
+        let made = service.post(&body).stdout();
+        assert_eq!(run_in_ready(&service, &body).stdout(), made);
+        let expected = "644 10001:10001 1 check/asserts.json\n644 10001:10001 1 check/other\n\
+            644 10001:10001 1 check/solution.py\n[4711]from the template";
+        let (_, seen) = made.split_once('\n').unwrap();
+        assert_eq!(seen, expected, "{files} files beside them");
+    }
+}

@@ -1,0 +1,122 @@
+//! Runs come before boxes that somebody may want: where CPUs are short, none is made.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::ready::{PATIENCE, shell_with, wait_ready};
+use crate::server::client::{post, solution};
+use crate::server::host::{Process, alone, inits, is_running};
+use crate::server::service::{Service, wait_until};
+
+/// Clients that each post the next run when they have the answer to the last.
+const CLIENTS: usize = 8;
+/// How long they do so at a time.
+const WINDOW: Duration = Duration::from_millis(1_500);
+/// How often each of the two servers has its turn.
+const TURNS: usize = 5;
+/// Of what they get from a server that makes no boxes, at least so much.
+const RATIO_MIN: f64 = 0.85;
+
+/// The runs per second that the clients get.
+fn runs_per_second(service: &Service) -> f64 {
+    let (over, runs) = (AtomicBool::new(false), AtomicUsize::new(0));
+    let request = post("", solution("echo hi").to_string());
+    let began = Instant::now();
+    thread::scope(|scope| {
+        for _ in 0..CLIENTS {
+            scope.spawn(|| {
+                let mut client = service.connect();
+                while !over.load(Ordering::Relaxed) {
+                    assert_eq!(client.ask(&request).stdout(), "hi\n");
+                    runs.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+        }
+        thread::sleep(WINDOW);
+        over.store(true, Ordering::Relaxed);
+    });
+    #[allow(clippy::cast_precision_loss, reason = "a few thousand")]
+    let runs = runs.load(Ordering::Relaxed) as f64;
+    runs / began.elapsed().as_secs_f64()
+}
+
+#[test]
+fn many_clients_lose_nothing_to_boxes_made_ahead() {
+    let _alone = alone();
+    let services = [shell_with(0).start(), shell_with(10).start()];
+    for service in &services {
+        // What each learns once.
+        runs_per_second(service);
+    }
+    let mut ratios: Vec<f64> = (0..TURNS)
+        .map(|turn| {
+            // Each is as often the first.
+            let without_first = turn % 2 == 0;
+            let first = runs_per_second(&services[usize::from(!without_first)]);
+            let second = runs_per_second(&services[usize::from(without_first)]);
+            if without_first { second / first } else { first / second }
+        })
+        .collect();
+    ratios.sort_by(f64::total_cmp);
+    println!("runs per second with boxes made ahead, of those without: {ratios:.2?}");
+    assert!(ratios[TURNS / 2] >= RATIO_MIN, "{ratios:.2?}");
+}
+
+/// More runs at once than there are CPUs, and a server that has time for one box more than that.
+fn crowd() -> usize {
+    thread::available_parallelism().unwrap().get() + 3
+}
+
+/// Looks for inits that are not among `known` for as long as `window` lasts.
+fn new_inits(service: &Service, known: &[Process], until: Instant) -> (Vec<Process>, usize) {
+    let (mut new, mut looks) = (Vec::new(), 0);
+    while Instant::now() < until {
+        new.extend(inits(service.pid()).into_iter().filter(|init| !known.contains(init)));
+        looks += 1;
+        thread::sleep(Duration::from_millis(2));
+    }
+    (new, looks)
+}
+
+#[test]
+fn no_box_is_made_while_more_runs_have_just_begun_than_there_are_cpus() {
+    let _alone = alone();
+    let count = crowd();
+    let service = shell_with(2 * count).env("RUN_CONCURRENCY", count.to_string()).start();
+    let request = post("", solution("sleep 3").to_string());
+    let mut looks_taken = 0;
+    for _ in 0..5 {
+        let began = Instant::now();
+        let mut clients: Vec<_> = (0..count).map(|_| service.connect()).collect();
+        for client in &mut clients {
+            client.send(&request);
+        }
+        let sleeping = |init: &&Process| is_running(init.pid, "sleep");
+        wait_until("all the runs", PATIENCE, || {
+            inits(service.pid()).iter().filter(sleeping).count() == count
+        });
+        // One that was begun before they were stands by now. Each is young for a second.
+        thread::sleep(Duration::from_millis(50));
+        let known = inits(service.pid());
+        let (new, looks) = new_inits(&service, &known, began + Duration::from_millis(950));
+        assert_eq!(new, [], "made beside {count} runs");
+        looks_taken += looks;
+        for client in &mut clients {
+            assert_eq!(client.answer().stdout(), "");
+        }
+        // It was wanted all the time.
+        wait_ready(&service, count);
+    }
+    assert!(looks_taken > 0, "no round had all runs live within a second");
+}
+
+#[test]
+fn runs_that_have_lasted_long_keep_nobody_from_a_box_made_ahead() {
+    let count = crowd();
+    let service = shell_with(1).env("RUN_CONCURRENCY", (count + 1).to_string()).start();
+    let _live: Vec<_> = (0..count).map(|_| service.live("sleep 60")).collect();
+    wait_ready(&service, 1);
+    assert_eq!(service.run("echo hi").stdout(), "hi\n");
+    wait_ready(&service, 1);
+}
