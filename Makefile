@@ -31,6 +31,7 @@ INIT_LINTS = -D warnings -A dead_code -D missing_debug_implementations -D unsafe
 	-D clippy::expect_used -D clippy::unwrap_used -D clippy::todo -D clippy::unimplemented
 
 SOAK_RUNS = 1000
+STANDBY_RUNS = 5000
 LANGS_ROUNDS = 10
 FUZZ_SECONDS = 600
 HOSTILE_RUNS = 10000
@@ -95,8 +96,8 @@ test-langs: deps build ## Hold the LANGUAGES to their vectors in that root, and 
 bench-langs: deps build ## Time the LANGUAGES, cold, warm and beside a bare `make test` in that root
 	$(IN_TOOLCHAINS) $(CARGO) bench --locked --bench languages
 
-hostile: deps build ## Attack the service, or the one at URL, and print the scorecard
-	COFFERDAM_BIN=$(BINARY) $(if $(URL),HOSTILE_URL=$(URL),REQUIRE_PRIVILEGED=1) \
+hostile: deps build ## Attack the service (STANDBY_MAX=0: without boxes made ahead), or the one at URL; print the scorecard
+	COFFERDAM_BIN=$(BINARY) $(if $(STANDBY_MAX),STANDBY_MAX=$(STANDBY_MAX)) $(if $(URL),HOSTILE_URL=$(URL),REQUIRE_PRIVILEGED=1) \
 		$(CARGO) test --locked --test hostile -- $(ROWS)
 
 hostile-soak: deps build ## Attack with many runs (HOSTILE_RUNS) and look for what they leave behind
@@ -116,8 +117,10 @@ demo: deps build ## Start the service, post a solution in each language, show th
 bench: deps build ## Compare with bare processes and bubblewrap, in pairs
 	COFFERDAM_BIN=$(BINARY) $(CARGO) bench --locked --bench paired
 
-soak: deps build ## Run many boxes (SOAK_RUNS) and look for what they leave behind
+soak: deps build ## Run many boxes (SOAK_RUNS, STANDBY_RUNS) and look for what they leave behind
 	COFFERDAM_BIN=$(BINARY) REQUIRE_PRIVILEGED=1 SOAK_RUNS=$(SOAK_RUNS) $(CARGO) test --locked --test api soak::
+	COFFERDAM_BIN=$(BINARY) REQUIRE_PRIVILEGED=1 STANDBY_RUNS=$(STANDBY_RUNS) \
+		$(CARGO) test --locked --test standby soak::
 
 fuzz: ## Fuzz each target for FUZZ_SECONDS; a line of result for each
 	cargo-fuzz --version >/dev/null 2>&1 || (cd / && $(CARGO) install --locked $(CARGO_FUZZ))

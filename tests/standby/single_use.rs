@@ -13,8 +13,8 @@ const ROUNDS: usize = 8;
 
 /// Shows every place in which a run could leave something, and leaves something in each.
 const LEAVE: &str = r#"
-ls -lAn --time-style=+ . check /tmp "$HOME" /dev/shm
-cat data; ls -d /proc/[0-9]* | wc -l; tail -n +2 /proc/sysvipc/shm | wc -l
+find . /tmp /dev/shm -printf '%M %U:%G %n %s %p\n' | sort
+cat data; set -- /proc/[0-9]*; echo "$# processes"; tail -n +2 /proc/sysvipc/shm | wc -l
 echo changed >data; echo new >new; echo new >check/new; echo new >/tmp/new; echo new >"$HOME/new"
 echo new >/dev/shm/new; rm Makefile check/asserts.json; chmod 700 check
 python3 -IS -c 'import ctypes; assert ctypes.CDLL(None).shmget(4711, 4096, 0o1600) >= 0'
@@ -33,10 +33,10 @@ fn assert_each_is_used_once(workspace: Workspace) {
     // It was made for its request: there was none before.
     let first = service.post(&leave()).stdout();
     for part in [
-        "-rw-r--r-- 1 10001 10001 2  asserts.json",
-        "drwxr-xr-x 2 10001 10001 80  check",
+        "-rw-r--r-- 10001:10001 1 2 ./check/asserts.json\n",
+        "drwxr-xr-x 10001:10001 2 40 /tmp/home\n",
         "as shipped\n",
-        "\n0\n",
+        "\n2 processes\n0\n",
     ] {
         assert!(first.contains(part), "{part:?} is not in {first}");
     }
