@@ -41,6 +41,9 @@ impl Sandboxed {
     /// those that have come lately.
     pub fn prepare_for(&mut self, runs: usize, standby_max: usize) -> Result<(), SetupFailure> {
         self.boxes.sandbox().dispose_behind()?;
+        if runs > 1 {
+            self.boxes.sandbox().keep_net_namespaces(runs + standby_max)?;
+        }
         self.boxes.reserve_ids(runs + standby_max)?;
         if standby_max > 0 {
             self.standby = Some(Standby::start(Arc::clone(&self.boxes), standby_max)?);
