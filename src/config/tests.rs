@@ -19,6 +19,7 @@ fn an_empty_environment_gives_the_contract_s_defaults() {
         address: "0.0.0.0:4040".parse().unwrap(),
         allow_shutdown: false,
         concurrency: 10,
+        standby_max: 10,
         input_bytes_max: Some(1_048_576),
         timeout_max: Duration::from_secs(300),
         limits: Limits::default(),
@@ -42,6 +43,7 @@ fn every_variable_is_read() {
         ("PORT", "8080"),
         ("ALLOW_SHUTDOWN", "true"),
         ("RUN_CONCURRENCY", "010"),
+        ("STANDBY_MAX", "3"),
         ("RUN_INPUT_MAX", "0"),
         ("RUN_OUTPUT_MAX", "64KiB"),
         ("RUN_TIMEOUT_MAX", "1.5m"),
@@ -64,6 +66,7 @@ fn every_variable_is_read() {
     assert_eq!(config.address.port(), 8080);
     assert!(config.allow_shutdown && config.debug);
     assert_eq!((config.concurrency, config.connections_max), (10, 7));
+    assert_eq!(config.standby_max, 3);
     assert_eq!((config.input_bytes_max, config.timeout_max), (None, Duration::from_secs(90)));
     let limits = Limits {
         memory_bytes_max: 1 << 30,
@@ -111,6 +114,7 @@ fn malformed_values_refuse_the_start() {
             "RUN_CONCURRENCY",
             &["", "0", "0x10", "a", "+1", " 1", "1.0", "4097", "99999999999999999999"],
         ),
+        ("STANDBY_MAX", &["", "-1", "all", "+1", "1.0", "4097"]),
         ("RUN_INPUT_MAX", &["", "-1", "1X"]),
         ("RUN_OUTPUT_MAX", &["", "x"]),
         ("RUN_TIMEOUT_MAX", &["", "0", "0s", "5x", "-1s"]),
@@ -143,6 +147,32 @@ fn malformed_values_refuse_the_start() {
             assert!(problems[0].starts_with(&format!("{name}: want ")), "{problems:?}");
         }
     }
+}
+
+#[test]
+fn as_many_boxes_stand_by_as_runs_may_be_live_unless_told_otherwise() {
+    for (pairs, standby_max) in [
+        (&[("RUN_CONCURRENCY", "1")][..], 1),
+        (&[("RUN_CONCURRENCY", "64")], 64),
+        (&[("STANDBY_MAX", "0")], 0),
+        (&[("STANDBY_MAX", "00")], 0),
+        (&[("RUN_CONCURRENCY", "2"), ("STANDBY_MAX", "9")], 9),
+        // There are 4096 host ids, and a box of each kind needs one of its own.
+        (&[("STANDBY_MAX", "4096")], 4086),
+        (&[("RUN_CONCURRENCY", "4000")], 96),
+        (&[("RUN_CONCURRENCY", "4096")], 0),
+        (&[("RUN_CONCURRENCY", "4096"), ("STANDBY_MAX", "1")], 0),
+    ] {
+        assert_eq!(read(pairs).unwrap().standby_max, standby_max, "{pairs:?}");
+    }
+}
+
+#[test]
+fn a_number_of_boxes_to_stand_by_that_is_none_says_what_was_wanted() {
+    assert_eq!(
+        read(&[("STANDBY_MAX", "some")]).unwrap_err(),
+        [r#"STANDBY_MAX: want a whole number from 0 to 4096, got "some""#]
+    );
 }
 
 #[test]

@@ -6,6 +6,8 @@ mod filling;
 mod host_ids;
 mod sandboxed;
 mod shelves;
+#[cfg(test)]
+mod shelves_tests;
 mod standby;
 
 pub use sandboxed::{Job, Sandboxed};

@@ -10,6 +10,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// The uids that boxes have on the host.
 pub const HOST_UIDS: Range<u32> = 56_000..60_096;
 
+/// The descriptor from which a program's process reads that it may go on.
+const RELEASE_FD: i32 = 5;
+
 /// Held by tests with a bound in milliseconds and by those that load the
 /// machine, so that they do not meet.
 pub fn alone() -> MutexGuard<'static, ()> {
@@ -53,6 +56,24 @@ pub fn descendants(pid: i32) -> Vec<Process> {
 pub fn is_running(pid: i32, name: &str) -> bool {
     let comm = |process: &Process| fs::read_to_string(format!("/proc/{}/comm", process.pid));
     descendants(pid).iter().any(|process| comm(process).is_ok_and(|comm| comm.trim() == name))
+}
+
+/// The inits of a server's boxes.
+pub fn inits(pid: i32) -> Vec<Process> {
+    let stats = pids().filter_map(|child| Some((child, Stat::read(child)?)));
+    let inits = stats.filter(|(_, stat)| stat.parent == pid && stat.state != 'Z');
+    inits.map(|(pid, stat)| Process { pid, started: stat.started }).collect()
+}
+
+/// The inits of the boxes that were made ahead: nothing but the word that lets it go
+/// (src/sandbox/init/wire.rs) keeps the program from its exec.
+pub fn ready_boxes(pid: i32) -> Vec<Process> {
+    let waiting = format!("{} {:#x} ", libc::SYS_read, RELEASE_FD);
+    let waits = |program: &Process| {
+        fs::read_to_string(format!("/proc/{}/syscall", program.pid))
+            .is_ok_and(|call| call.starts_with(&waiting))
+    };
+    inits(pid).into_iter().filter(|init| inits(init.pid).iter().any(waits)).collect()
 }
 
 /// Those of the descendants that are a tenant's.

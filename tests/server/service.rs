@@ -37,15 +37,17 @@ pub struct Setup {
 }
 
 impl Setup {
-    /// A server that is told nothing, started in `directory`.
+    /// A server that is told nothing, started in `directory`. `STANDBY_MAX` of our own
+    /// environment is its too, unless the test says otherwise.
     pub fn inside(directory: &Path) -> Self {
         let args = ["serve", "--addr", "127.0.0.1:0"].map(OsString::from).to_vec();
-        let path = std::env::var_os("PATH").unwrap();
+        let passed = ["PATH", "STANDBY_MAX"];
+        let env = passed.iter().filter_map(|name| Some((name.into(), std::env::var_os(name)?)));
         Self {
             workspaces: Vec::new(),
             directory: directory.to_owned(),
             args,
-            env: vec![("PATH".into(), path)],
+            env: env.collect(),
             redirections: String::new(),
         }
     }
