@@ -15,9 +15,9 @@ use crate::server::workspace::Workspace;
 /// for all CPUs of the host; boxes have ways of their own that need not.
 const JOIN_AND_WAIT: &str = r#"echo 0 >"$0"/cgroup.procs && echo && read -r _ && exec "$@""#;
 
-/// `make test` as anybody on the host could run it, with of the kernel what no box can do
-/// without: a CPU group of its own beside the boxes', and namespaces. Scheduled as anything of
-/// the host's is.
+/// `make test` as a service of the host's could run it, with of the kernel what no box can do
+/// without: namespaces, and a CPU group. That lies beside the one of all our boxes, so that
+/// neither what a box weighs nor any slice that we ask for moves it.
 #[derive(Debug)]
 pub struct HostCommand {
     workspace: Workspace,
@@ -25,13 +25,15 @@ pub struct HostCommand {
 }
 
 impl HostCommand {
-    /// Beside the boxes of `service`, which divides CPU time among them.
+    /// On a host where `service` divides CPU time among its boxes.
     pub fn beside(service: &Service) -> Self {
-        let mut groups = Footprint::of(service.pid()).cgroups();
-        groups.retain(|group| divides_cpus(group));
-        groups.sort_by_key(|group| group.as_os_str().len());
-        let groups = groups.into_iter().next().expect("a directory of CPU groups");
-        Self { workspace: Workspace::shell().with("solution/solution.sh", SHORT), groups }
+        let mut ours = Footprint::of(service.pid()).cgroups();
+        ours.retain(|group| hands_down_cpus(group));
+        // Those of its boxes, if there are any, lie below.
+        let top = ours.into_iter().min_by_key(|group| group.as_os_str().len());
+        let groups = top.and_then(|top| top.parent().map(Path::to_owned));
+        let workspace = Workspace::shell().with("solution/solution.sh", SHORT);
+        Self { workspace, groups: groups.expect("a directory of CPU groups") }
     }
 
     /// What one takes, from the word to begin until it is reaped.
@@ -61,7 +63,7 @@ impl HostCommand {
 }
 
 /// Whether the groups below `group` have shares of the CPUs.
-fn divides_cpus(group: &Path) -> bool {
+fn hands_down_cpus(group: &Path) -> bool {
     let handed_down = fs::read_to_string(group.join("cgroup.subtree_control")).unwrap_or_default();
     group.join("cpu.shares").exists() || handed_down.split_whitespace().any(|name| name == "cpu")
 }
@@ -71,7 +73,7 @@ struct Group(PathBuf);
 
 impl Group {
     fn below(groups: &Path) -> Self {
-        let group = groups.join("host-command");
+        let group = groups.join(format!("host-command-{}", std::process::id()));
         fs::create_dir(&group).unwrap();
         Self(group)
     }
@@ -79,7 +81,7 @@ impl Group {
 
 impl Drop for Group {
     fn drop(&mut self) {
-        // Whoever was in it has been waited for; the server's end shows if it stays.
+        // Whoever was in it has been waited for; what stays shows the next time.
         let _ = fs::remove_dir(&self.0);
     }
 }

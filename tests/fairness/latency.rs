@@ -17,7 +17,9 @@ const TIMES_MAX: u32 = 2;
 /// And the one tick that the kernel may need to see that it is its turn: on a
 /// kernel of 250 Hz that is as long as the whole of the short neighbour.
 const TICK: Duration = Duration::from_millis(4);
-/// How many times as long as a command of the host's the short neighbour may be held up.
+/// Or: how many times as long as a command of the host's it may be held up. It has to be given a
+/// CPU about twice as often, on its way from the server through a thread and the box's init to
+/// the program and back, and each time may be too late for the kernel's turn.
 const FLOOR_TIMES: u32 = 2;
 /// How long a probe may take.
 const HEALTH_WITHIN: Duration = Duration::from_millis(100);
@@ -40,7 +42,7 @@ struct Times {
 }
 
 impl Times {
-    /// Whether it took no more than twice as long, and a tick, or was held up `longer`.
+    /// Whether it took no more than twice as long or, where that is more, `longer`; and a tick.
     fn is_within_bounds(&self, longer: Duration) -> bool {
         let (quiet, beside) = (median(&self.quiet), median(&self.beside));
         beside <= (TIMES_MAX * quiet).max(quiet + longer) + TICK
