@@ -19,9 +19,12 @@ pub fn workspace(recipe: &str, files: usize, bytes: usize) -> Workspace {
     workspace
 }
 
-/// The floor: `make test` right there, with the programs that a box would find.
+/// The floor: `make test` right there, with the programs that a box would find, and told nothing by
+/// a `make` that has started us.
 pub fn make_test(workspace: &Path) {
-    succeed(Command::new("make").args(["-s", "test"]).env("PATH", PATH).current_dir(workspace));
+    let mut command = Command::new("make");
+    command.args(["-s", "test"]).env_clear().env("PATH", PATH).current_dir(workspace);
+    succeed(&mut command);
 }
 
 /// Runs it to its end, which has to be a good one.

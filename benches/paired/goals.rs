@@ -66,7 +66,7 @@ pub const ROWS: &[Row] = &[
     ratio("exec_isolate", "`exec -- /bin/true` ÷ isolate, init to cleanup", None),
     ratio("exec_isolate_run", "`exec -- /bin/true` ÷ isolate, its run alone", None),
     ratio("exec_nsjail", "`exec -- /bin/true` ÷ nsjail", None),
-    ratio("exec_crun", "`exec -- /bin/true` ÷ crun, without cgroups", None),
+    ratio("exec_crun", "`exec -- /bin/true` ÷ crun", None),
     ratio("idle", "`/run` after 50 ms idle ÷ back to back", Some(AtMost(1.2))),
     ratio("server_size", "`/run` by a server of 500 MB ÷ of 20 MB", Some(AtMost(1.1))),
     Row {

@@ -103,15 +103,17 @@ impl Report {
         missed.map(|row| row.row.name).collect()
     }
 
-    /// Writes `bench.json`, `bench.md` and `latency.svg`.
+    /// Writes `bench.json`, `bench.md` and, where there is what it shows, `latency.svg`.
     pub fn write(&mut self, directory: &Path) {
         self.rows.sort_by_key(|row| row.place);
         fs::create_dir_all(directory).unwrap();
         let put = |name: &str, text: &str| fs::write(directory.join(name), text).unwrap();
         put("bench.json", &format!("{:#}\n", self.json()));
         put("bench.md", &self.markdown());
-        put("latency.svg", &plot::latency(&self.plotted));
-        println!("\nwritten: bench.json, bench.md and latency.svg in {}", directory.display());
+        if !self.plotted.is_empty() {
+            put("latency.svg", &plot::latency(&self.plotted));
+        }
+        println!("\nwritten in {}", directory.display());
     }
 
     fn json(&self) -> Value {

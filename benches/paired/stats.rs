@@ -3,7 +3,8 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-const WARM_UP_PAIRS: usize = 5;
+/// More than a service needs to see that its workspace has come to rest, and to make boxes ahead.
+const WARM_UP_PAIRS: usize = 10;
 /// Before each timing: what the one before left to be done is not paid for by this one.
 const PAUSE: Duration = Duration::from_millis(5);
 
@@ -20,8 +21,7 @@ impl Pairs {
         mut second: impl FnMut() -> f64,
     ) -> Self {
         let mut pairs = Self::default();
-        let warm_up = WARM_UP_PAIRS.min(count);
-        for pair in 0..warm_up + count {
+        for pair in 0..WARM_UP_PAIRS + count {
             let paused = |work: &mut dyn FnMut() -> f64| {
                 thread::sleep(PAUSE);
                 work()
@@ -33,7 +33,7 @@ impl Pairs {
                 let second = paused(&mut second);
                 (paused(&mut first), second)
             };
-            if pair >= warm_up {
+            if pair >= WARM_UP_PAIRS {
                 pairs.0.push(both);
             }
         }
@@ -92,7 +92,7 @@ pub fn median(values: impl Iterator<Item = f64>) -> f64 {
     quantile(values, 0.5)
 }
 
-/// The value that `share` of the values do not exceed.
+/// The value that `share` of the values do not exceed, between the two next to it.
 pub fn quantile(values: impl Iterator<Item = f64>, share: f64) -> f64 {
     of_sorted(&sorted(values), share)
 }
@@ -110,8 +110,10 @@ fn sorted(values: impl Iterator<Item = f64>) -> Vec<f64> {
     reason = "the index of one of a few thousand values"
 )]
 fn of_sorted(values: &[f64], share: f64) -> f64 {
-    let index = (values.len() as f64 * share) as usize;
-    values.get(index.min(values.len().saturating_sub(1))).copied().unwrap_or(f64::NAN)
+    assert!(!values.is_empty(), "nothing was measured");
+    let place = (values.len() - 1) as f64 * share;
+    let (below, above) = (values[place.floor() as usize], values[place.ceil() as usize]);
+    below + (above - below) * place.fract()
 }
 
 /// How long `work` takes.

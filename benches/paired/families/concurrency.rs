@@ -38,10 +38,13 @@ pub fn measure(report: &mut Report) {
         let is_goal = clients == GOAL_CLIENTS;
         let rounds = if is_goal { report.pairs } else { report.pairs.div_ceil(5) };
         let (mut pairs, mut taken) = (Pairs::default(), [const { Vec::new() }; 3]);
-        for _ in 0..rounds {
-            let round = arms.map(|arm| Round::take(clients, arm));
-            pairs.push(round[0].per_second, round[2].per_second);
-            taken.iter_mut().zip(round).for_each(|(taken, round)| taken.push(round));
+        for round in 0..rounds {
+            // Whoever is first in one round is last in the next.
+            for turn in 0..arms.len() {
+                let arm = (round + turn) % arms.len();
+                taken[arm].push(Round::take(clients, arms[arm]));
+            }
+            pairs.push(taken[0][round].per_second, taken[2][round].per_second);
         }
         let mut row = vec![clients as f64];
         for (series, taken) in series.iter_mut().zip(&taken) {

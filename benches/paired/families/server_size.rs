@@ -21,7 +21,7 @@ const LOOKS: usize = 5;
 /// A body that is longer under way is late, and refused.
 const HELD_MAX: Duration = Duration::from_secs(12);
 /// Pairs between two looks at the clock.
-const ROUND_PAIRS: usize = 10;
+const ROUND_PAIRS: usize = 25;
 
 pub fn measure(report: &mut Report) {
     let (small, large) = (service(), service());

@@ -17,8 +17,7 @@ const SLEEPERS: &str = "exec sleep 60";
 pub fn measure(report: &mut Report) {
     let service = Setup::shell().start();
     for (key, each) in [("storm_loopers", LOOPERS), ("storm_sleepers", SLEEPERS)] {
-        let storms = report.pairs.div_ceil(10);
-        let taken: Option<Vec<f64>> = (0..storms).map(|_| grown_up(&service, each)).collect();
+        let taken: Option<Vec<f64>> = (0..report.pairs).map(|_| grown_up(&service, each)).collect();
         match taken {
             Some(taken) => {
                 let late = Spread::of(taken.iter().map(|took| took - LIMIT_MS));
