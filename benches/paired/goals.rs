@@ -68,6 +68,7 @@ pub const ROWS: &[Row] = &[
     ratio("exec_nsjail", "`exec -- /bin/true` ÷ nsjail", None),
     ratio("exec_crun", "`exec -- /bin/true` ÷ crun", None),
     ratio("idle", "`/run` after 50 ms idle ÷ back to back", Some(AtMost(1.2))),
+    ratio("idle_none_ahead", "`/run` after 50 ms idle ÷ back to back, `STANDBY_MAX=0`", None),
     ratio("server_size", "`/run` by a server of 500 MB ÷ of 20 MB", Some(AtMost(1.1))),
     Row {
         key: "throughput_8",

@@ -3,7 +3,7 @@
 //! Absolute times drift on shared machines, so what counts is a ratio or a difference of two things
 //! done in turn, the median over all pairs. `PAIRS=200` asks for more, `FAMILIES="exec idle"` for
 //! some of the rows only; `BENCH_STRICT=1` fails where a goal is missed. The figures are left in
-//! `BENCH_DIR` (`target/bench`). docs/performance.md says how they are taken.
+//! `target/bench`. docs/performance.md says how they are taken.
 
 #![allow(
     clippy::cast_precision_loss,
@@ -27,7 +27,7 @@ mod runner;
 mod server;
 mod stats;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 
 use families::FAMILIES;
@@ -43,7 +43,7 @@ fn main() -> ExitCode {
     for family in asked() {
         family(&mut report);
     }
-    report.write(&directory());
+    report.write(&Path::new(env!("CARGO_MANIFEST_DIR")).join("target/bench"));
     let missed = report.missed();
     println!("{} goals missed", missed.len());
     let is_strict = std::env::var("BENCH_STRICT").is_ok_and(|strict| strict == "1");
@@ -59,9 +59,4 @@ fn asked() -> Vec<fn(&mut Report)> {
     }
     let is_asked = |name: &str| names.is_empty() || names.contains(&name);
     FAMILIES.iter().filter(|(name, _)| is_asked(name)).map(|(_, family)| *family).collect()
-}
-
-fn directory() -> PathBuf {
-    std::env::var_os("BENCH_DIR")
-        .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("target/bench"), PathBuf::from)
 }

@@ -126,6 +126,8 @@ fn frame(axes: &Axes) -> String {
     let middle = f64::midpoint(TOP, bottom);
     let turned = format!("transform=\"rotate(-90 20 {middle})\" text-anchor=\"middle\"");
     writeln!(svg, "<text x=\"20\" y=\"{middle}\" {turned}>ms until the answer</text>").unwrap();
+    let key = "line: median; dashes: 99th percentile";
+    writeln!(svg, "<text x=\"{right}\" y=\"18\" text-anchor=\"end\">{key}</text>").unwrap();
     svg
 }
 

@@ -12,14 +12,24 @@ use crate::stats::{Pairs, millis};
 const IDLE: Duration = Duration::from_millis(50);
 
 pub fn measure(report: &mut Report) {
-    let service = Setup::of(bare::workspace(":", 10, 4096)).start();
+    let setup = || Setup::of(bare::workspace(":", 10, 4096));
+    compare(report, "idle", setup());
+    // There a box is begun when its run comes, idle kernel or not.
+    compare(report, "idle_none_ahead", setup().env("STANDBY_MAX", "0"));
+}
+
+fn compare(report: &mut Report, key: &str, setup: Setup) {
+    let service = setup.start();
     let mut runner = Runner::of(&service);
     let mut pairs = Pairs::default();
-    for _ in 0..report.pairs {
+    for pair in 0..=report.pairs {
         thread::sleep(IDLE);
         let after_idleness = millis(|| _ = runner.run());
         let back_to_back = millis(|| _ = runner.run());
-        pairs.push(after_idleness, back_to_back);
+        // The first makes what the service makes once.
+        if pair > 0 {
+            pairs.push(after_idleness, back_to_back);
+        }
     }
-    report.paired("idle", &pairs);
+    report.paired(key, &pairs);
 }

@@ -18,7 +18,7 @@ const RUNS: usize = 3;
 const MIB: f64 = 1_048_576.0;
 /// As many looks without a change say that the server has come to rest.
 const LOOKS: usize = 20;
-const REST_WITHIN: Duration = Duration::from_secs(10);
+const REST_WITHIN: Duration = Duration::from_secs(30);
 
 pub fn measure(report: &mut Report) {
     let mut pairs = Pairs::default();
