@@ -15,6 +15,8 @@ pub struct Machine {
     memory_gib: u64,
     kernel: String,
     cgroups: &'static str,
+    /// Of the minute before, all CPUs together: a busy machine misses goals.
+    load: f64,
 }
 
 impl Machine {
@@ -24,6 +26,7 @@ impl Machine {
         let release = uname.release().to_string_lossy().into_owned();
         let kernel: Vec<&str> = release.split(['.', '-']).take(2).collect();
         let memory_kib: u64 = value_in("/proc/meminfo", "MemTotal").parse().unwrap();
+        let load = fs::read_to_string("/proc/loadavg").unwrap();
         let is_version_2 = fs::exists("/sys/fs/cgroup/cgroup.controllers").unwrap();
         Self {
             date: String::from_utf8(date.stdout).unwrap().trim().to_owned(),
@@ -32,6 +35,7 @@ impl Machine {
             memory_gib: memory_kib.div_ceil(1 << 20),
             kernel: kernel.join("."),
             cgroups: if is_version_2 { "version 2" } else { "version 1" },
+            load: load.split(' ').next().unwrap().parse().unwrap(),
         }
     }
 
@@ -43,16 +47,18 @@ impl Machine {
             "memory_gib": self.memory_gib,
             "kernel": self.kernel,
             "cgroups": self.cgroups,
+            "load_before": self.load,
         })
     }
 }
 
 impl fmt::Display for Machine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { date, processor, cpus, memory_gib, kernel, cgroups } = self;
+        let Self { date, processor, cpus, memory_gib, kernel, cgroups, load } = self;
         write!(
             f,
-            "{date} on {cpus} CPUs ({processor}), {memory_gib} GiB, Linux {kernel}, cgroup {cgroups}"
+            "{date} on {cpus} CPUs ({processor}), {memory_gib} GiB, Linux {kernel}, cgroup {cgroups}; \
+             load {load} before"
         )
     }
 }

@@ -17,13 +17,14 @@ const SLOW_BODY: &str = "POST /run HTTP/1.1\r\nhost: x\r\ncontent-length: 1000\r
 const DRIP_EVERY: Duration = Duration::from_millis(500);
 const PROBE_EVERY: Duration = Duration::from_millis(5);
 const PROBES_PER_PAIR: usize = 10;
-/// A slow head is refused some seconds later.
-const PROBING_MAX: Duration = Duration::from_secs(7);
+/// After the first slow client has come; a slow head is refused two seconds later.
+const PROBING_MAX: Duration = Duration::from_secs(8);
 
 pub fn measure(report: &mut Report) {
     let service = Setup::shell().start();
-    let alone = probes(&service, report.pairs);
+    let alone = probes(&service, report.pairs, Instant::now());
     let runs: Vec<Client> = (0..BUSY_RUNS).map(|_| service.live("while :; do :; done")).collect();
+    let began = Instant::now();
     let mut slow = slow_clients(&service);
     let over = AtomicBool::new(false);
     let beside = thread::scope(|scope| {
@@ -35,7 +36,7 @@ pub fn measure(report: &mut Report) {
                 thread::sleep(DRIP_EVERY);
             }
         });
-        let beside = probes(&service, report.pairs);
+        let beside = probes(&service, report.pairs, began);
         over.store(true, Ordering::SeqCst);
         beside
     });
@@ -56,8 +57,8 @@ fn slow_clients(service: &Service) -> Vec<Client> {
 }
 
 /// What probes take, each on a connection of its own.
-fn probes(service: &Service, pairs: usize) -> Vec<f64> {
-    let (began, mut taken) = (Instant::now(), Vec::new());
+fn probes(service: &Service, pairs: usize, began: Instant) -> Vec<f64> {
+    let mut taken = Vec::new();
     while taken.len() < pairs * PROBES_PER_PAIR && began.elapsed() < PROBING_MAX {
         let asked = Instant::now();
         let answer = service.get("/health");
