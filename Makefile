@@ -43,7 +43,7 @@ WEAKENED = $(TARGET_DIR)/weakened/$(TRIPLE)/quick/cofferdam
 # Cargo fills the cores by itself.
 .NOTPARALLEL:
 .PHONY: help deps build install fmt lint deny test test-langs test-toolchains hostile hostile-soak \
-	weakened demo bench bench-langs soak fuzz toolchains print-serve-env image test-image clean
+	weakened demo bench bench-docs bench-langs soak fuzz toolchains print-serve-env image test-image clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1	\2/p' $(MAKEFILE_LIST) | expand -t 17
@@ -113,8 +113,13 @@ weakened: deps ## Attack a build without each of the WALLS: the rows that need i
 demo: deps build ## Start the service, post a solution in each language, show the answers
 	python3 tests/demo/demo.py $(BINARY)
 
-bench: deps build ## Compare with bare processes and bubblewrap, in pairs
+bench: deps build ## Compare with bare processes and other sandboxes, in PAIRS, and hold goals beside that
 	COFFERDAM_BIN=$(BINARY) $(CARGO) bench --locked --bench paired
+
+bench-docs: bench ## Write those figures into docs/performance.md
+	sed -i -e '/^<!-- figures -->$$/,/^<!-- end of figures -->$$/{//!d}' \
+		-e '/^<!-- figures -->$$/r target/bench/bench.md' docs/performance.md
+	cp target/bench/latency.svg docs/latency.svg
 
 soak: deps build ## Run many boxes (SOAK_RUNS) and look for what they leave behind
 	COFFERDAM_BIN=$(BINARY) REQUIRE_PRIVILEGED=1 SOAK_RUNS=$(SOAK_RUNS) $(CARGO) test --locked --test api soak::
