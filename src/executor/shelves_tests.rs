@@ -37,7 +37,7 @@ impl Shop {
     }
 
     fn begin(&mut self, blueprint: &Arc<Blueprint>) -> Run {
-        assert_eq!(self.shelves.begin(blueprint, self.now), [], "outdated");
+        assert_eq!(self.shelves.begin(blueprint, self.now), [0_u32; 0], "outdated");
         // No two runs begin at the same time.
         let run = Run(Arc::clone(blueprint), self.now);
         self.pass(Duration::from_nanos(1));
@@ -331,7 +331,7 @@ fn a_box_that_is_outdated_when_it_is_made_is_given_back() {
     shop.runs(&of("a"), 1);
     let old = shop.asked_for();
     let (new, began) = (changed("a"), shop.now);
-    assert_eq!(shop.shelves.begin(&new, began), []);
+    assert_eq!(shop.shelves.begin(&new, began), [0_u32; 0]);
     assert_eq!(shop.shelves.made(&old, Made::Stands(7), shop.now), Some(7));
     shop.end(Run(Arc::clone(&new), began));
     shop.pass(LATER);
@@ -344,7 +344,7 @@ fn a_run_of_the_old_state_that_ends_late_asks_for_no_box_of_it() {
     let mut shop = Shop::with(4);
     let run = shop.begin(&of("a"));
     let (new, began) = (changed("a"), shop.now);
-    assert_eq!(shop.shelves.begin(&new, began), []);
+    assert_eq!(shop.shelves.begin(&new, began), [0_u32; 0]);
     shop.end(Run(Arc::clone(&new), began));
     shop.end(run);
     shop.pass(LATER);
