@@ -5,7 +5,7 @@ SYSTEM_PATH = /usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 # command:package, or file:package, of everything that building, tests, demo and benches use.
 NEEDED = make:make gcc:gcc g++:g++ python3:python3 node:nodejs ruby:ruby php:php-cli \
 	javac:default-jdk-headless /usr/share/java/gson.jar:libgoogle-gson-java bwrap:bubblewrap \
-	curl:curl update-ca-certificates:ca-certificates
+	curl:curl strace:strace update-ca-certificates:ca-certificates
 APT_GET = DEBIAN_FRONTEND=noninteractive apt-get -q -o Acquire::Retries=3 -o DPkg::Lock::Timeout=300
 
 CARGO = cargo
@@ -44,7 +44,7 @@ WEAKENED = $(TARGET_DIR)/weakened/$(TRIPLE)/quick/cofferdam
 # Cargo fills the cores by itself.
 .NOTPARALLEL:
 .PHONY: help deps build install fmt lint deny test test-langs test-toolchains hostile hostile-soak \
-	weakened demo bench bench-langs soak fuzz toolchains print-serve-env image test-image clean
+	weakened demo bench bench-docs bench-langs soak fuzz toolchains print-serve-env image test-image clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1	\2/p' $(MAKEFILE_LIST) | expand -t 17
@@ -114,8 +114,13 @@ weakened: deps ## Attack a build without each of the WALLS: the rows that need i
 demo: deps build ## Start the service, post a solution in each language, show the answers
 	python3 tests/demo/demo.py $(BINARY)
 
-bench: deps build ## Compare with bare processes and bubblewrap, in pairs
+bench: deps build ## Compare with bare processes and other sandboxes, in PAIRS, and hold goals beside that
 	COFFERDAM_BIN=$(BINARY) $(CARGO) bench --locked --bench paired
+
+bench-docs: bench ## Write those figures into docs/performance.md
+	sed -i -e '/^<!-- figures -->$$/,/^<!-- end of figures -->$$/{//!d}' \
+		-e '/^<!-- figures -->$$/r target/bench/bench.md' docs/performance.md
+	cp target/bench/latency.svg docs/latency.svg
 
 soak: deps build ## Run many boxes (SOAK_RUNS, STANDBY_RUNS) and look for what they leave behind
 	COFFERDAM_BIN=$(BINARY) REQUIRE_PRIVILEGED=1 SOAK_RUNS=$(SOAK_RUNS) $(CARGO) test --locked --test api soak::

@@ -150,6 +150,7 @@ struct RawConfig {
 
 impl RawConfig {
     fn check(&mut self, overrides: &Overrides) -> Config {
+        let address = self.address(overrides);
         let boxes_max = BOXES_MAX as usize;
         let concurrency = self.figure("RUN_CONCURRENCY", WANTED_CONCURRENCY, 10, |text| {
             parse_count(text).filter(|count| *count <= boxes_max)
@@ -161,7 +162,7 @@ impl RawConfig {
             })
             .min(boxes_max - concurrency);
         Config {
-            address: self.address(overrides),
+            address,
             allow_shutdown: matches!(self.text("ALLOW_SHUTDOWN"), Some("1" | "true")),
             concurrency,
             standby_max,

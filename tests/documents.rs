@@ -31,7 +31,8 @@ const START_WAIT: Duration = Duration::from_secs(30);
 const STOP_WAIT: Duration = Duration::from_secs(40);
 const PORT_IN_DOCUMENTS: &str = "4040";
 /// The documents with fenced blocks, below the root.
-const WITH_COMMANDS: [&str; 3] = ["README.md", "docs/languages.md", "docs/toolchains.md"];
+const WITH_COMMANDS: [&str; 4] =
+    ["README.md", "docs/languages.md", "docs/performance.md", "docs/toolchains.md"];
 
 #[derive(Debug, PartialEq, Eq)]
 struct Block {

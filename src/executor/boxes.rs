@@ -8,7 +8,7 @@ use super::blueprint::Blueprint;
 use super::filling::{Contents, Filled, Fills};
 use super::host_ids::{HostIds, LentId};
 use crate::base::rel_path::RelPath;
-use crate::sandbox::{Running, Sandbox, Standing};
+use crate::sandbox::{HostId, Running, Sandbox, Standing};
 use crate::spec::{Limits, RunSpec, SetupFailure};
 
 /// Makes them.
@@ -57,20 +57,25 @@ impl Boxes {
         self.fills.contents(&self.sandbox, template)
     }
 
-    /// Makes a box for one run and starts its program. It dies with the calling thread.
+    /// A host id that no other box has.
+    pub fn lend_id(&self) -> Result<LentId, SetupFailure> {
+        self.host_ids.lend(&self.sandbox)
+    }
+
+    /// Makes a box for one run as `host_id` and starts its program. It dies with the calling thread.
     pub fn start(
         &self,
+        host_id: &HostId,
         template: Option<&Path>,
         files: &[(&RelPath, &[u8])],
         mut spec: RunSpec,
         began: Instant,
-    ) -> Result<Started, SetupFailure> {
-        let host_id = self.host_ids.lend(&self.sandbox)?;
-        let fs = self.sandbox.box_fs(&spec.limits, host_id.id())?;
+    ) -> Result<Running, SetupFailure> {
+        let fs = self.sandbox.box_fs(&spec.limits, host_id)?;
         let filled = self.fills.fill(&self.sandbox, &fs, template)?;
         filled.put(files)?;
         spec.workspace = filled.left_to_do();
-        Ok(Started { running: self.sandbox.start(spec, fs, began)?, host_id })
+        self.sandbox.start(spec, fs, began)
     }
 
     /// Makes a box ahead; none where the template is no longer, or not yet for
@@ -80,7 +85,7 @@ impl Boxes {
         if !blueprint.contents.are_settled() {
             return Ok(None);
         }
-        let host_id = self.host_ids.lend(&self.sandbox)?;
+        let host_id = self.lend_id()?;
         let fs = self.sandbox.box_fs(blueprint.limits(), host_id.id())?;
         let filled = self.fills.fill(&self.sandbox, &fs, Some(&blueprint.template))?;
         // After it was read: a change while it was shows now.

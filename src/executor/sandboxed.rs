@@ -8,7 +8,7 @@ use super::blueprint::Blueprint;
 use super::boxes::{Boxes, Started};
 use super::standby::{LiveRun, Standby};
 use crate::base::rel_path::RelPath;
-use crate::sandbox::Sandbox;
+use crate::sandbox::{HostId, Sandbox};
 use crate::spec::{NotStarted, OutputSink, RunReport, RunSpec, SetupFailure, Watch};
 
 /// One run: what is in its workspace, and what is executed there.
@@ -41,6 +41,9 @@ impl Sandboxed {
     /// those that have come lately.
     pub fn prepare_for(&mut self, runs: usize, standby_max: usize) -> Result<(), SetupFailure> {
         self.boxes.sandbox().dispose_behind()?;
+        if runs > 1 {
+            self.boxes.sandbox().keep_net_namespaces(runs + standby_max)?;
+        }
         self.boxes.reserve_ids(runs + standby_max)?;
         if standby_max > 0 {
             self.standby = Some(Standby::start(Arc::clone(&self.boxes), standby_max)?);
@@ -76,6 +79,18 @@ impl Sandboxed {
         report
     }
 
+    /// As [`Sandboxed::run`], in a box made now, as the caller's own `host_id`.
+    pub fn run_as(
+        &self,
+        job: Job<'_>,
+        host_id: &HostId,
+        watch: &Watch,
+        sink: Option<Box<dyn OutputSink>>,
+    ) -> Result<RunReport, NotStarted> {
+        let Job { template, files, spec } = job;
+        self.boxes.start(host_id, template, files, spec, Instant::now())?.supervise(watch, sink)
+    }
+
     /// Notes that `job` begins, where boxes for its like are made ahead.
     fn expect(&self, job: &Job<'_>) -> Result<Option<LiveRun<'_>>, SetupFailure> {
         let (Some(standby), Some(template)) = (&self.standby, job.template) else {
@@ -96,7 +111,11 @@ impl Sandboxed {
         let Job { template, files, spec } = job;
         match live.and_then(LiveRun::take) {
             Some(ready) => self.boxes.release(ready, files, spec.limits, began),
-            None => self.boxes.start(template, files, spec, began),
+            None => {
+                let host_id = self.boxes.lend_id()?;
+                let running = self.boxes.start(host_id.id(), template, files, spec, began)?;
+                Ok(Started { running, host_id })
+            }
         }
     }
 }

@@ -81,6 +81,9 @@ impl Step {
             Self::MountOverlay => mount_overlay(out),
             Self::MountProc => mount_proc(out),
             Self::Mask { with, target } => mask(out, with, target),
+            Self::JoinNetwork { fd } => {
+                out.call(libc::SYS_setns, &[fd.into(), libc::CLONE_NEWNET.into()]);
+            }
             Self::RaiseLoopback => raise_loopback(out),
             Self::SetHostname { name } => {
                 let length = name.as_bytes().len();

@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use super::box_fs::BoxFs;
 use super::cgroup::BoxGroup;
+use super::net_namespaces::{NetNamespace, NetNamespaces};
 use crate::base::deadline::Deadline;
 use crate::base::slots::Slots;
 use crate::spec::SetupFailure;
@@ -40,6 +41,8 @@ pub struct Remnants {
     pub fs: Option<BoxFs>,
     /// Its cgroup.
     pub group: Option<BoxGroup>,
+    /// Its network namespace.
+    pub net: Option<NetNamespace>,
     /// Its mount namespace.
     pub mounts: Option<OwnedFd>,
 }
@@ -55,20 +58,22 @@ pub struct Disposal {
 pub struct Sender {
     queue: Option<SyncSender<Remnants>>,
     backlog: Arc<AtomicUsize>,
+    net_namespaces: Option<Arc<NetNamespaces>>,
 }
 
 impl Disposal {
-    /// Starts the thread, unless it was.
-    pub fn start(&self) -> Result<(), SetupFailure> {
+    /// Starts the thread, unless it was. It gives network namespaces back to `net_namespaces`.
+    pub fn start(&self, net_namespaces: &Arc<NetNamespaces>) -> Result<(), SetupFailure> {
         if self.thread.get().is_some() {
             return Ok(());
         }
         let (queue, arriving) = sync_channel(BACKLOG_MAX);
-        let sender = Sender { queue: Some(queue), backlog: Arc::default() };
-        let backlog = Arc::clone(&sender.backlog);
+        let net_namespaces = Some(Arc::clone(net_namespaces));
+        let sender = Sender { queue: Some(queue), backlog: Arc::default(), net_namespaces };
+        let clears = Sender { queue: None, ..sender.clone() };
         let thread = Builder::new().name("disposal".to_owned());
         let thread = thread
-            .spawn(move || clear_away_behind(&arriving, &backlog))
+            .spawn(move || clears.clear_away_behind(&arriving))
             .map_err(|error| SetupFailure::from_io("disposal thread", &error))?;
         // Were another sooner, ours would end at once: nobody would have anything for it.
         let _ = self.thread.set((sender, thread));
@@ -95,7 +100,7 @@ impl Drop for Disposal {
 impl Sender {
     /// Has `remnants` cleared away: behind the caller's back as long as there are not too many.
     pub fn leave(&self, remnants: Remnants) {
-        let Some(queue) = &self.queue else { return remnants.clear_away() };
+        let Some(queue) = &self.queue else { return self.clear_away(remnants) };
         self.backlog.fetch_add(1, Ordering::Relaxed);
         let (TrySendError::Full(remnants) | TrySendError::Disconnected(remnants)) =
             match queue.try_send(remnants) {
@@ -103,36 +108,39 @@ impl Sender {
                 Err(refused) => refused,
             };
         self.backlog.fetch_sub(1, Ordering::Relaxed);
-        remnants.clear_away();
+        self.clear_away(remnants);
     }
-}
 
-impl Remnants {
-    fn clear_away(self) {
+    fn clear_away(&self, remnants: Remnants) {
+        let Remnants { fs, group, net, mounts } = remnants;
         collect_files_under_way();
         // Before the file system: that is mounted in there.
-        drop(self.mounts);
-        if let Some(fs) = self.fs {
+        drop(mounts);
+        if let Some(fs) = fs {
             dispose(fs);
         }
-        remove(self.group);
-    }
-}
-
-fn clear_away_behind(arriving: &Receiver<Remnants>, backlog: &AtomicUsize) {
-    while let Ok(remnants) = arriving.recv() {
-        // With a backlog there is no time to lose.
-        if backlog.load(Ordering::Relaxed) == 1 {
-            sleep(ANSWER_WAIT);
+        remove(group);
+        if let (Some(namespaces), Some(net)) = (&self.net_namespaces, net) {
+            namespaces.give_back(net);
         }
-        remnants.clear_away();
-        backlog.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// What the thread does, until nobody can leave anything any more.
+    fn clear_away_behind(&self, arriving: &Receiver<Remnants>) {
+        while let Ok(remnants) = arriving.recv() {
+            // With a backlog there is no time to lose.
+            if self.backlog.load(Ordering::Relaxed) == 1 {
+                sleep(ANSWER_WAIT);
+            }
+            self.clear_away(remnants);
+            self.backlog.fetch_sub(1, Ordering::Relaxed);
+        }
     }
 }
 
 /// Removes the group of a dead box. One that will not go is for the sweep at
 /// the end or at the next start.
-pub fn remove(group: Option<BoxGroup>) {
+fn remove(group: Option<BoxGroup>) {
     let removed = group.map(|mut group| group.remove(Deadline::after(GROUP_REMOVE_WAIT)));
     if let Some(Err(error)) = removed {
         log::error!("cgroup: {error}");

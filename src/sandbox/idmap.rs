@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -68,6 +68,7 @@ fn make(mapping: Mapping) -> Result<OwnedFd, SetupFailure> {
         namespaces: libc::CLONE_NEWUSER,
         fs: None,
         group: None,
+        net: None,
         extra: Vec::new(),
         stdin: StdinSource::Null,
         limits: &Limits::default(),
@@ -91,23 +92,31 @@ fn map_and_open(pid: i32, mapping: Mapping) -> io::Result<OwnedFd> {
 #[derive(Debug, Default)]
 pub struct ExtraDescriptors {
     held: Vec<Arc<OwnedFd>>,
+    raw: Vec<RawFd>,
     first: i32,
 }
 
 impl ExtraDescriptors {
     /// The first one will have the number `first` in the box.
     pub fn starting_at(first: i32) -> Self {
-        Self { held: Vec::new(), first }
+        Self { first, ..Self::default() }
     }
 
     /// Adds one; gives its number in the box.
     pub fn add(&mut self, descriptor: Arc<OwnedFd>) -> i32 {
+        let number = self.add_held(descriptor.as_raw_fd());
         self.held.push(descriptor);
-        self.first + i32::try_from(self.held.len() - 1).unwrap_or(i32::MAX)
+        number
+    }
+
+    /// As [`ExtraDescriptors::add`] for one that somebody else keeps open.
+    pub fn add_held(&mut self, descriptor: RawFd) -> i32 {
+        self.raw.push(descriptor);
+        self.first + i32::try_from(self.raw.len() - 1).unwrap_or(i32::MAX)
     }
 
     /// Their numbers here.
-    pub fn raw(&self) -> Vec<i32> {
-        self.held.iter().map(AsRawFd::as_raw_fd).collect()
+    pub fn raw(&self) -> Vec<RawFd> {
+        self.raw.clone()
     }
 }

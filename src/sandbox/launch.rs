@@ -16,6 +16,7 @@ use super::clone::clone_vfork;
 use super::disposal;
 use super::encode::EncodedPlan;
 use super::handshake::StatusPipe;
+use super::net_namespaces::NetNamespace;
 use super::plan::ChildPlan;
 use super::pump::{Capture, Feed, pipe_from_box, pipe_into_box};
 use super::pumping::Streams;
@@ -24,15 +25,11 @@ use super::weakened::{self, Wall};
 use super::{init, sys};
 use crate::spec::{Enforced, Limits, SetupFailure, StdinSource, Stream};
 
-/// The namespaces every box is cloned into; the program adds the cgroup's and
-/// the user's.
+/// The namespaces every box is cloned into. Its network namespace was made
+/// ahead; the program adds the cgroup's and the user's.
 pub fn namespaces() -> i32 {
-    let unless = |wall, flag| if weakened::lacks(wall) { 0 } else { flag };
-    libc::CLONE_NEWNS
-        | libc::CLONE_NEWIPC
-        | libc::CLONE_NEWUTS
-        | unless(Wall::Pid, libc::CLONE_NEWPID)
-        | unless(Wall::Net, libc::CLONE_NEWNET)
+    let pid = if weakened::lacks(Wall::Pid) { 0 } else { libc::CLONE_NEWPID };
+    libc::CLONE_NEWNS | libc::CLONE_NEWIPC | libc::CLONE_NEWUTS | pid
 }
 
 /// All that a clone needs.
@@ -46,6 +43,8 @@ pub struct Launch<'a> {
     pub fs: Option<BoxFs>,
     /// The box's cgroup.
     pub group: Option<BoxGroup>,
+    /// The box's network namespace, which the plan joins.
+    pub net: Option<NetNamespace>,
     /// Further descriptors the plan refers to, after the `tasks` files.
     pub extra: Vec<RawFd>,
     /// Standard input.
@@ -102,6 +101,7 @@ impl Launch<'_> {
             plan: self.plan,
             fs: self.fs,
             group: self.group,
+            net: self.net,
             status: StatusPipe::new(status),
             release,
             mounts,

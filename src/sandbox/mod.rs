@@ -28,6 +28,7 @@ mod kill;
 pub mod landlock;
 mod launch;
 mod mounts;
+mod net_namespaces;
 pub mod plan;
 pub(crate) mod probe;
 pub mod profile;

@@ -57,6 +57,8 @@ pub struct PlanInput<'a> {
     pub task_files: i32,
     /// How many more the program's process joins.
     pub program_task_files: i32,
+    /// The descriptor of the box's network namespace.
+    pub net_fd: Option<i32>,
     /// Where the box's root is put before it becomes the root.
     pub mountpoint: &'a CStr,
     /// The kernel's last capability.
@@ -147,6 +149,7 @@ fn setup_steps(input: &PlanInput<'_>) -> Result<Vec<Step>, SetupFailure> {
     // First: a CPU group may have no room for a real-time process.
     let mut steps = vec![Step::ResetScheduling { short_turns: input.short_turns }];
     steps.extend((0..input.task_files).map(|file| Step::JoinCgroup { fd: TASKS_FD + file }));
+    steps.extend(input.net_fd.map(|fd| Step::JoinNetwork { fd }));
     steps.push(Step::MakeMountsPrivate);
     let (open, attach) = tree_steps(input)?;
     // Sources are opened while the host's paths are what they are, and attached
@@ -176,7 +179,6 @@ fn setup_steps(input: &PlanInput<'_>) -> Result<Vec<Step>, SetupFailure> {
     if let Some(landlock) = input.landlock {
         steps.extend(rule_steps(landlock, input));
     }
-    steps.push(Step::RaiseLoopback);
     steps.push(Step::SetHostname { name: HOSTNAME.to_owned() });
     steps.push(Step::SetUmask { mask: 0o022 });
     // Last: the program's process, which comes next, waits for it to be let go of.

@@ -311,6 +311,7 @@ fn launch(
         namespaces,
         fs,
         group: None,
+        net: None,
         extra: Vec::new(),
         stdin: StdinSource::Null,
         limits: &Limits::default(),
@@ -352,10 +353,12 @@ mod tests {
                 namespaces: libc::CLONE_NEWPID,
                 fs: None,
                 group: None,
+                net: None,
                 extra: Vec::new(),
                 stdin: StdinSource::Null,
                 limits: &Limits::default(),
                 prepare_began: Instant::now(),
+                disposal: disposal::Sender::default(),
             };
             let failure = trial.clone_box().unwrap().try_out().unwrap_err();
             assert_eq!(failure.to_string(), "sandbox: join cgroup: EBADF");

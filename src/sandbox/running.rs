@@ -12,6 +12,7 @@ use super::clone::Cloned;
 use super::disposal::{self, Remnants};
 use super::handshake::StatusPipe;
 use super::init::wire::RELEASE_WORDS;
+use super::net_namespaces::NetNamespace;
 use super::plan::ChildPlan;
 use super::pumping::Streams;
 use super::report::Remains;
@@ -26,6 +27,7 @@ pub struct Running {
     pub(super) plan: ChildPlan,
     pub(super) fs: Option<BoxFs>,
     pub(super) group: Option<BoxGroup>,
+    pub(super) net: Option<NetNamespace>,
     pub(super) status: StatusPipe,
     pub(super) release: OwnedFd,
     /// Keeps what is mounted in the box until it is cleared away: its init would otherwise take it
@@ -50,7 +52,7 @@ impl Running {
         let Self { process, fs, group, .. } = self;
         // Killed and reaped: a cgroup with somebody in it stays.
         drop(process);
-        self.disposal.leave(Remnants { fs, group, mounts: self.mounts });
+        self.disposal.leave(Remnants { fs, group, net: self.net, mounts: self.mounts });
     }
 
     /// Says under which controls the box runs.
@@ -112,7 +114,7 @@ impl Running {
             prepare_began,
             dead_at,
         };
-        self.disposal.leave(Remnants { fs, group, mounts: self.mounts });
+        self.disposal.leave(Remnants { fs, group, net: self.net, mounts: self.mounts });
         remains.into_report(&plan, &limits, self.enforced, self.not_enforced)
     }
 }

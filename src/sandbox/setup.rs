@@ -1,7 +1,9 @@
 //! A sandbox on this host: what is looked up once, and boxes made from it.
 
 use std::ffi::CString;
+use std::os::fd::AsRawFd;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
@@ -17,6 +19,7 @@ use super::identity::HostId;
 use super::idmap::{ExtraDescriptors, IdMaps};
 use super::landlock::Landlock;
 use super::launch::{self, Launch};
+use super::net_namespaces::NetNamespaces;
 use super::plan::{self, ChildPlan, PlanInput, PlannedTmpfs, Tree};
 use super::profile::Profile;
 use super::rootfs::{Covered, RootLayout, c_string};
@@ -50,6 +53,7 @@ pub struct SandboxConfig {
 #[derive(Debug)]
 pub struct Sandbox {
     disposal: Disposal,
+    net_namespaces: Arc<NetNamespaces>,
     profile: Profile,
     init_filter: Filter,
     layout: RootLayout,
@@ -107,6 +111,7 @@ impl Sandbox {
             layout_of(&config.root, &config.profile, &private).map_err(failed("read root"))?;
         let mut sandbox = Self {
             disposal: Disposal::default(),
+            net_namespaces: Arc::new(NetNamespaces::open().map_err(failed("net namespace"))?),
             layout,
             covers,
             profile: config.profile,
@@ -176,7 +181,12 @@ impl Sandbox {
 
     /// Has what dead boxes leave cleared away behind their reports from now on.
     pub fn dispose_behind(&self) -> Result<(), SetupFailure> {
-        self.disposal.start()
+        self.disposal.start(&self.net_namespaces)
+    }
+
+    /// Has network namespaces for so many boxes ready from now on.
+    pub fn keep_net_namespaces(&self, boxes: usize) -> Result<(), SetupFailure> {
+        self.net_namespaces.keep(boxes)
     }
 
     /// A host uid for one box at a time.
@@ -246,12 +256,18 @@ impl Sandbox {
         };
         let mut extra =
             ExtraDescriptors::starting_at(plan::TASKS_FD + tasks.of_init + tasks.of_program);
-        let (plan, covered) = self.plan(&spec, &fs, tasks, &mut extra)?;
+        let net = match weakened::lacks(Wall::Net) {
+            true => None,
+            false => Some(self.net_namespaces.take()?),
+        };
+        let net_fd = net.as_ref().map(|net| extra.add_held(net.as_raw_fd()));
+        let (plan, covered) = self.plan(&spec, &fs, tasks, net_fd, &mut extra)?;
         let running = Launch {
             plan,
             namespaces: launch::namespaces(),
             fs: Some(fs),
             group: Some(group),
+            net,
             extra: extra.raw(),
             stdin: spec.stdin,
             limits: &spec.limits,
@@ -335,6 +351,7 @@ impl Sandbox {
         spec: &RunSpec,
         fs: &BoxFs,
         tasks: TaskFiles,
+        net_fd: Option<i32>,
         extra: &mut ExtraDescriptors,
     ) -> Result<(ChildPlan, Vec<Covered>), SetupFailure> {
         let trees = self.trees(spec, fs, extra)?;
@@ -357,6 +374,7 @@ impl Sandbox {
             message_queues: self.message_queues,
             task_files: tasks.of_init,
             program_task_files: tasks.of_program,
+            net_fd,
             mountpoint: &self.mountpoint,
             last_capability: self.last_capability,
             short_turns: turns::are_short(),

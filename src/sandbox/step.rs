@@ -79,6 +79,8 @@ pub enum Step {
     MountProc,
     /// Cover a path that the tenant has no business with; a missing one is fine.
     Mask { with: &'static str, target: CString },
+    /// Join the network namespace at `fd`, in which `lo` is up.
+    JoinNetwork { fd: i32 },
     /// Bring `lo` up.
     RaiseLoopback,
     /// The host name inside.
@@ -176,6 +178,7 @@ impl Step {
             Self::MountOverlay => "mount overlay /workspace".into(),
             Self::MountProc => "mount /proc".into(),
             Self::Mask { target, .. } => format!("mask {}", inside(target)),
+            Self::JoinNetwork { .. } => "net namespace".into(),
             Self::RaiseLoopback => "raise lo".into(),
             Self::SetHostname { .. } => "set hostname".into(),
             Self::PivotRoot => "pivot_root".into(),

@@ -12,8 +12,11 @@ use crate::server::client::{post, solution_within};
 use crate::server::host::{alone, tenants};
 use crate::server::service::{Service, Setup, wait_until};
 
-/// How long a bomb may take to go off, and to be gone.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// How long a bomb may take to go off, and to be gone: whoever starts 250 loops shares its CPU
+/// with those that it has started, and with whatever else the machine does.
+const PATIENCE: Duration = Duration::from_secs(50);
+/// How often a bound is tried to be kept: the machine may be busy with something else.
+const TRIES: usize = 5;
 
 /// What one or more tenants do.
 pub struct Bomb {
@@ -42,13 +45,12 @@ impl Bomb {
         self
     }
 
-    /// Holds the service to its bounds with the bomb beside a neighbour. Three
-    /// tries: the machine may be busy with something else.
+    /// Holds the service to its bounds with the bomb beside a neighbour, in one of [`TRIES`].
     #[track_caller]
     pub fn disturbs_nobody(&self) {
         let _alone = alone();
         let mut tries = Vec::new();
-        for _ in 0..3 {
+        for _ in 0..TRIES {
             let Some(latency) = self.try_once() else { return };
             println!("{:22} {latency}", self.name);
             if latency.is_within_bounds() {

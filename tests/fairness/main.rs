@@ -9,6 +9,7 @@
 
 mod bomb;
 mod bombs;
+mod host_command;
 mod latency;
 #[path = "../server/mod.rs"]
 mod server;

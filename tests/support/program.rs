@@ -141,6 +141,6 @@ impl Program {
             tmpfs: self.tmpfs,
         };
         let job = Job { template: self.template.as_deref(), files: &files, spec };
-        backend.run(job, host_id, &Watch { cancel: self.cancel, client: self.client }, sink)
+        backend.run_as(job, host_id, &Watch { cancel: self.cancel, client: self.client }, sink)
     }
 }

@@ -1,0 +1,35 @@
+//! A run after idleness beside one back to back: what a kernel makes the first one wait for.
+
+use std::thread;
+use std::time::Duration;
+
+use crate::bare;
+use crate::report::Report;
+use crate::runner::Runner;
+use crate::server::service::Setup;
+use crate::stats::{Pairs, millis};
+
+const IDLE: Duration = Duration::from_millis(50);
+
+pub fn measure(report: &mut Report) {
+    let setup = || Setup::of(bare::workspace(":", 10, 4096));
+    compare(report, "idle", setup());
+    // There a box is begun when its run comes, idle kernel or not.
+    compare(report, "idle_none_ahead", setup().env("STANDBY_MAX", "0"));
+}
+
+fn compare(report: &mut Report, key: &str, setup: Setup) {
+    let service = setup.start();
+    let mut runner = Runner::of(&service);
+    let mut pairs = Pairs::default();
+    for pair in 0..=report.pairs {
+        thread::sleep(IDLE);
+        let after_idleness = millis(|| _ = runner.run());
+        let back_to_back = millis(|| _ = runner.run());
+        // The first makes what the service makes once.
+        if pair > 0 {
+            pairs.push(after_idleness, back_to_back);
+        }
+    }
+    report.paired(key, &pairs);
+}

@@ -1,0 +1,62 @@
+//! Ours beside bare processes and other sandboxes, in alternation on this machine.
+//!
+//! Absolute times drift on shared machines, so what counts is a ratio or a difference of two things
+//! done in turn, the median over all pairs. `PAIRS=200` asks for more, `FAMILIES="exec idle"` for
+//! some of the rows only; `BENCH_STRICT=1` fails where a goal is missed. The figures are left in
+//! `target/bench`. docs/performance.md says how they are taken.
+
+#![allow(
+    clippy::cast_precision_loss,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stderr,
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    reason = "a bench fails loudly, prints, and counts little"
+)]
+
+mod bare;
+mod families;
+mod goals;
+mod machine;
+mod peers;
+mod plot;
+mod report;
+mod runner;
+#[path = "../../tests/server/mod.rs"]
+mod server;
+mod stats;
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use families::FAMILIES;
+use machine::Machine;
+use report::Report;
+
+const PAIRS_DEFAULT: usize = 50;
+
+fn main() -> ExitCode {
+    let pairs = std::env::var("PAIRS").map_or(PAIRS_DEFAULT, |pairs| pairs.parse().unwrap());
+    assert!(pairs > 0, "PAIRS has to be at least 1");
+    let mut report = Report::new(pairs, Machine::this());
+    for family in asked() {
+        family(&mut report);
+    }
+    report.write(&Path::new(env!("CARGO_MANIFEST_DIR")).join("target/bench"));
+    let missed = report.missed();
+    println!("{} goals missed", missed.len());
+    let is_strict = std::env::var("BENCH_STRICT").is_ok_and(|strict| strict == "1");
+    if is_strict && !missed.is_empty() { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+}
+
+/// The families to run, all where none are named.
+fn asked() -> Vec<fn(&mut Report)> {
+    let names = std::env::var("FAMILIES").unwrap_or_default();
+    let names: Vec<&str> = names.split_whitespace().collect();
+    for name in &names {
+        assert!(FAMILIES.iter().any(|(known, _)| known == name), "no family {name}");
+    }
+    let is_asked = |name: &str| names.is_empty() || names.contains(&name);
+    FAMILIES.iter().filter(|(name, _)| is_asked(name)).map(|(_, family)| *family).collect()
+}

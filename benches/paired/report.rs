@@ -1,0 +1,236 @@
+//! What has been measured: a line on the terminal as it comes, and at the end JSON, Markdown and a plot.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::Path;
+
+use serde_json::{Map, Value, json};
+
+use crate::goals::{self, Figure, Goal, Row, Unit};
+use crate::machine::Machine;
+use crate::plot::{self, Series};
+use crate::stats::{Pairs, Spread};
+
+/// Everything measured so far.
+pub struct Report {
+    pub pairs: usize,
+    machine: Machine,
+    rows: Vec<Measured>,
+    left_out: Vec<(String, String)>,
+    tables: Vec<Table>,
+    plotted: Vec<Series>,
+}
+
+/// A row with its figures.
+struct Measured {
+    place: usize,
+    row: &'static Row,
+    a: f64,
+    b: f64,
+    value: Spread,
+}
+
+impl Measured {
+    fn is_met(&self) -> Option<bool> {
+        self.row.goal.map(|goal| goal.is_met_by(self.value.median))
+    }
+}
+
+/// How a cost grows.
+pub struct Table {
+    pub key: &'static str,
+    pub title: &'static str,
+    pub columns: &'static [&'static str],
+    pub rows: Vec<Vec<f64>>,
+}
+
+impl Report {
+    pub fn new(pairs: usize, machine: Machine) -> Self {
+        println!("{machine}; medians of {pairs} pairs\n");
+        println!("{:>10} {:>10} {:>9} {:>8}", "A", "B", "figure", "goal");
+        Self {
+            pairs,
+            machine,
+            rows: Vec::new(),
+            left_out: Vec::new(),
+            tables: Vec::new(),
+            plotted: Vec::new(),
+        }
+    }
+
+    /// A row that is what its pairs say.
+    pub fn paired(&mut self, key: &str, pairs: &Pairs) {
+        let value = match goals::find(key).1.figure {
+            Figure::Ratio => pairs.ratio(),
+            Figure::Amount => pairs.difference(),
+        };
+        self.row(key, pairs.first(), pairs.second(), value);
+    }
+
+    /// A row whose figure is more than a pair's ratio or difference.
+    pub fn row(&mut self, key: &str, a: f64, b: f64, value: Spread) {
+        let (place, row) = goals::find(key);
+        let measured = Measured { place, row, a, b, value };
+        println!(
+            "{a:>10.2} {b:>10.2} {:>9.2} {:>8} {:>6}  {}",
+            value.median,
+            row.goal.map_or_else(String::new, shown),
+            mark(measured.is_met()),
+            row.name
+        );
+        self.rows.push(measured);
+    }
+
+    /// A row that could not be measured.
+    pub fn leave_out(&mut self, key: &str, why: &str) {
+        let (_, row) = goals::find(key);
+        println!("{:>48}  {}: {why}", "left out", row.name);
+        self.left_out.push((row.name.to_owned(), why.to_owned()));
+    }
+
+    pub fn table(&mut self, table: Table) {
+        println!("\n{}\n{}", table.title, markdown_table(&table));
+        self.tables.push(table);
+    }
+
+    pub fn plot(&mut self, plotted: Vec<Series>) {
+        self.plotted = plotted;
+    }
+
+    /// The names of the rows that do not meet their goal.
+    pub fn missed(&self) -> Vec<&'static str> {
+        let missed = self.rows.iter().filter(|row| row.is_met() == Some(false));
+        missed.map(|row| row.row.name).collect()
+    }
+
+    /// Writes `bench.json`, `bench.md` and, where there is what it shows, `latency.svg`.
+    pub fn write(&mut self, directory: &Path) {
+        self.rows.sort_by_key(|row| row.place);
+        fs::create_dir_all(directory).unwrap();
+        let put = |name: &str, text: &str| fs::write(directory.join(name), text).unwrap();
+        put("bench.json", &format!("{:#}\n", self.json()));
+        put("bench.md", &self.markdown());
+        if !self.plotted.is_empty() {
+            put("latency.svg", &plot::latency(&self.plotted));
+        }
+        println!("\nwritten in {}", directory.display());
+    }
+
+    fn json(&self) -> Value {
+        let rows: Vec<Value> = self.rows.iter().map(row_json).collect();
+        let left_out: Vec<Value> = self
+            .left_out
+            .iter()
+            .map(|(name, why)| json!({ "name": name, "reason": why }))
+            .collect();
+        let tables: Map<String, Value> =
+            self.tables.iter().map(|table| (table.key.to_owned(), table_json(table))).collect();
+        json!({
+            "machine": self.machine.json(),
+            "pairs": self.pairs,
+            "rows": rows,
+            "left_out": left_out,
+            "tables": tables,
+        })
+    }
+
+    fn markdown(&self) -> String {
+        let mut text = format!("Taken {}; medians of {} pairs.\n\n", self.machine, self.pairs);
+        text += "| A ÷ B, or A − B | A | B | figure | middle half | goal | |\n";
+        text += "|---|---|---|---|---|---|---|\n";
+        for measured in &self.rows {
+            text += &row_markdown(measured);
+        }
+        for (name, why) in &self.left_out {
+            writeln!(text, "\nLeft out: {name}: {why}.").unwrap();
+        }
+        for table in &self.tables {
+            write!(text, "\n### {}\n\n{}", table.title, markdown_table(table)).unwrap();
+        }
+        text
+    }
+}
+
+fn shown(goal: Goal) -> String {
+    match goal {
+        Goal::AtMost(bound) => format!("≤ {bound}"),
+        Goal::AtLeast(bound) => format!("≥ {bound}"),
+    }
+}
+
+fn mark(met: Option<bool>) -> &'static str {
+    match met {
+        Some(true) => "met",
+        Some(false) => "missed",
+        None => "",
+    }
+}
+
+fn unit(unit: Unit) -> &'static str {
+    match unit {
+        Unit::Milliseconds => "ms",
+        Unit::RunsPerSecond => "/s",
+        Unit::Mebibytes => "MiB",
+    }
+}
+
+fn row_markdown(measured: &Measured) -> String {
+    let Measured { row, a, b, value, .. } = measured;
+    let side = unit(row.unit);
+    let of_value = if row.figure == Figure::Ratio { String::new() } else { format!(" {side}") };
+    let goal = row.goal.map_or_else(String::new, |goal| shown(goal) + &of_value);
+    format!(
+        "| {} | {a:.2} {side} | {b:.2} {side} | {:.2}{of_value} | {:.2} to {:.2} | {goal} | {} |\n",
+        row.name,
+        value.median,
+        value.lower_quartile,
+        value.upper_quartile,
+        mark(measured.is_met())
+    )
+}
+
+fn row_json(measured: &Measured) -> Value {
+    let Measured { row, a, b, value, .. } = measured;
+    let goal = row.goal.map(|goal| match goal {
+        Goal::AtMost(bound) => json!({ "at_most": bound }),
+        Goal::AtLeast(bound) => json!({ "at_least": bound }),
+    });
+    json!({
+        "key": row.key,
+        "name": row.name,
+        "unit": unit(row.unit),
+        "a": a,
+        "b": b,
+        "figure": if row.figure == Figure::Ratio { "ratio" } else { "amount" },
+        "value": value.median,
+        "lower_quartile": value.lower_quartile,
+        "upper_quartile": value.upper_quartile,
+        "goal": goal,
+        "met": measured.is_met(),
+    })
+}
+
+fn table_json(table: &Table) -> Value {
+    let named = |row: &Vec<f64>| {
+        let columns = table.columns.iter().zip(row);
+        let columns = columns.map(|(column, value)| ((*column).to_owned(), json!(value)));
+        Value::Object(columns.collect())
+    };
+    table.rows.iter().map(named).collect()
+}
+
+fn markdown_table(table: &Table) -> String {
+    let mut text = format!("| {} |\n", table.columns.join(" | "));
+    text += &format!("|{}\n", "---|".repeat(table.columns.len()));
+    for row in &table.rows {
+        let cells: Vec<String> = row.iter().map(|value| plain(*value)).collect();
+        writeln!(text, "| {} |", cells.join(" | ")).unwrap();
+    }
+    text
+}
+
+/// A whole number as it is, another with what matters of it.
+fn plain(value: f64) -> String {
+    let decimals = if value.fract() == 0.0 || value.abs() >= 100.0 { 0 } else { 2 };
+    format!("{value:.decimals$}")
+}

@@ -1,0 +1,252 @@
+//! Network namespaces: made ahead, each one box's at a time, and kept for another
+//! only if nothing tells that anybody has used it.
+//!
+//! Making one and taking it down is the dearest part of a box. What a tenant
+//! could leave in one without a capability over it is what its sockets leave: so
+//! one in which no socket is left and through whose `lo`, the only way there is,
+//! no packet has ever gone, is as it was made. Whether that is so is read from
+//! the kernel's own figures, all of which have to be what they are in one that
+//! was never lent.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use nix::sched::{CloneFlags, setns, unshare};
+
+use super::sys;
+use crate::spec::SetupFailure;
+
+/// The most that are kept for boxes to come; one takes about 100 KiB of the kernel's memory.
+const FREE_MAX: usize = 32;
+/// The namespace of the calling thread.
+const OWN: &str = "/proc/thread-self/ns/net";
+/// What would tell, below `/proc/thread-self/net`. A kernel without one of them has nothing there to
+/// tell. Of the first, what follows its first line is the host's.
+const FIGURES: [&str; 15] = [
+    "sockstat",
+    "sockstat6",
+    "unix",
+    "dev",
+    "snmp",
+    "snmp6",
+    "netstat",
+    "ip6_flowlabel",
+    "igmp",
+    "igmp6",
+    "mcfilter",
+    "mcfilter6",
+    "arp",
+    "if_inet6",
+    "ipv6_route",
+];
+
+/// A network namespace with nothing but a `lo` that is up, nobody else's.
+#[derive(Debug)]
+pub struct NetNamespace(OwnedFd);
+
+/// Those that are free.
+#[derive(Debug)]
+pub struct NetNamespaces {
+    host: File,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    free: Vec<NetNamespace>,
+    /// How many are to be free or lent.
+    kept: usize,
+    /// What [`FIGURES`] say in one that was never lent; empty until one was made.
+    pristine: Arc<[u8]>,
+}
+
+impl NetNamespaces {
+    /// None yet.
+    pub fn open() -> io::Result<Self> {
+        Ok(Self { host: File::open(OWN)?, state: Mutex::default() })
+    }
+
+    /// Makes `count` ahead, as far as that is sensible, and keeps as many from now on.
+    pub fn keep(&self, count: usize) -> Result<(), SetupFailure> {
+        let count = count.min(FREE_MAX);
+        let (first, pristine) = self.make_and(figures).map_err(failed)?;
+        {
+            let mut state = self.lock();
+            (state.kept, state.pristine) = (count, pristine.into());
+        }
+        // What is compared with is not lent.
+        drop(first);
+        for _ in 0..count {
+            let made = self.make()?;
+            self.lock().free.push(made);
+        }
+        Ok(())
+    }
+
+    /// One that nobody else has.
+    pub fn take(&self) -> Result<NetNamespace, SetupFailure> {
+        let free = self.lock().free.pop();
+        free.map_or_else(|| self.make(), Ok)
+    }
+
+    /// Takes back one in which nothing is alive: for another box if nobody has
+    /// used it, and otherwise to be replaced.
+    pub fn give_back(&self, lent: NetNamespace) {
+        let pristine = {
+            let state = self.lock();
+            if state.kept == 0 {
+                return;
+            }
+            Arc::clone(&state.pristine)
+        };
+        let free = match self.inside(&lent, figures) {
+            Ok(figures) if *figures == *pristine => Ok(lent),
+            Ok(_) => self.make(),
+            Err(error) => Err(failed(error)),
+        };
+        match free {
+            Ok(free) => {
+                let mut state = self.lock();
+                if state.free.len() < state.kept {
+                    state.free.push(free);
+                }
+            }
+            Err(failure) => log::warn!("{failure}"),
+        }
+    }
+
+    fn make(&self) -> Result<NetNamespace, SetupFailure> {
+        Ok(self.make_and(|| Ok(())).map_err(failed)?.0)
+    }
+
+    /// Makes one on this thread, which is in it for as long as `look` takes.
+    fn make_and<T>(&self, look: impl FnOnce() -> io::Result<T>) -> io::Result<(NetNamespace, T)> {
+        unshare(CloneFlags::CLONE_NEWNET)?;
+        let made = || {
+            sys::raise_loopback()?;
+            Ok((NetNamespace(File::open(OWN)?.into()), look()?))
+        };
+        let made = made();
+        self.leave()?;
+        made
+    }
+
+    fn inside<T>(
+        &self,
+        namespace: &NetNamespace,
+        look: impl FnOnce() -> io::Result<T>,
+    ) -> io::Result<T> {
+        setns(&namespace.0, CloneFlags::CLONE_NEWNET)?;
+        let seen = look();
+        self.leave()?;
+        seen
+    }
+
+    /// Back to where the server is.
+    fn leave(&self) -> io::Result<()> {
+        Ok(setns(&self.host, CloneFlags::CLONE_NEWNET)?)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl AsRawFd for NetNamespace {
+    fn as_raw_fd(&self) -> RawFd {
+        self.0.as_raw_fd()
+    }
+}
+
+fn failed(error: io::Error) -> SetupFailure {
+    SetupFailure::from_io("net namespace", &error)
+}
+
+/// What the kernel says of the namespace this thread is in.
+fn figures() -> io::Result<Vec<u8>> {
+    let mut all = Vec::with_capacity(16 << 10);
+    for (index, name) in FIGURES.iter().enumerate() {
+        let text = match fs::read(format!("/proc/thread-self/net/{name}")) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+            text => text?,
+        };
+        let end = match index {
+            0 => text.iter().position(|byte| *byte == b'\n').unwrap_or(text.len()),
+            _ => text.len(),
+        };
+        all.extend_from_slice(text.get(..end).unwrap_or_default());
+    }
+    Ok(all)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{TcpListener, TcpStream, UdpSocket};
+    use std::os::unix::net::UnixDatagram;
+    use std::time::Duration;
+
+    use super::*;
+
+    /// Whether one in which `used` was done is lent again.
+    fn is_lent_again(namespaces: &NetNamespaces, used: impl FnOnce() -> io::Result<()>) -> bool {
+        let lent = namespaces.take().unwrap();
+        let lent_as = inode(&lent);
+        namespaces.inside(&lent, used).unwrap();
+        namespaces.give_back(lent);
+        let free = namespaces.lock().free.len();
+        assert_eq!(free, 1, "it was not replaced");
+        let next = namespaces.take().unwrap();
+        let again = inode(&next) == lent_as;
+        namespaces.lock().free.push(next);
+        again
+    }
+
+    fn inode(namespace: &NetNamespace) -> u64 {
+        nix::sys::stat::fstat(&namespace.0).unwrap().st_ino
+    }
+
+    #[test]
+    fn a_namespace_is_lent_again_only_if_nobody_has_used_it() {
+        if !nix::unistd::geteuid().is_root() {
+            let required = std::env::var_os("REQUIRE_PRIVILEGED").is_some_and(|value| value == "1");
+            assert!(!required, "not root, and REQUIRE_PRIVILEGED=1");
+            eprintln!("SKIP: not root");
+            return;
+        }
+        let namespaces = NetNamespaces::open().unwrap();
+        namespaces.keep(1).unwrap();
+        let wait = || {
+            std::thread::sleep(Duration::from_millis(300));
+            Ok(())
+        };
+        assert!(is_lent_again(&namespaces, wait), "time alone changes it");
+        let open_and_close = || UdpSocket::bind("127.0.0.1:0").map(drop);
+        assert!(is_lent_again(&namespaces, open_and_close));
+        let unix = || UnixDatagram::unbound().map(drop);
+        assert!(is_lent_again(&namespaces, unix));
+        let send = || {
+            let socket = UdpSocket::bind("127.0.0.1:0")?;
+            socket.send_to(b"x", socket.local_addr()?).map(drop)
+        };
+        assert!(!is_lent_again(&namespaces, send), "a packet was sent");
+        let connect = || {
+            let listener = TcpListener::bind("[::1]:0")?;
+            TcpStream::connect(listener.local_addr()?).map(drop)
+        };
+        assert!(!is_lent_again(&namespaces, connect), "there was a connection");
+        let refused = || {
+            let refused = TcpStream::connect("127.0.0.1:9");
+            assert!(refused.is_err());
+            Ok(())
+        };
+        assert!(!is_lent_again(&namespaces, refused), "a connection was refused");
+        let mut left = None;
+        let leave = || {
+            left = Some(UdpSocket::bind("127.0.0.1:0")?);
+            Ok(())
+        };
+        assert!(!is_lent_again(&namespaces, leave), "a socket is left");
+    }
+}

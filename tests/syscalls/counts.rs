@@ -1,0 +1,129 @@
+//! Calls counted by who makes them and when, and held to ceilings.
+
+use std::cmp::Reverse;
+use std::collections::HashMap;
+use std::fmt::{self, Write as _};
+
+use crate::ceilings::{Ceilings, HOSTS_DIFFER_BY, WAITING_MAX};
+use crate::trace::{Call, Caller};
+
+/// By which threads wait for each other. How many there are depends on who is faster.
+const WAITING: [&str; 4] = ["futex", "epoll_wait", "restart_syscall", "sched_yield"];
+/// How many names of calls a broken ceiling shows.
+const NAMES_SHOWN: usize = 15;
+
+/// One way to look at the calls of a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Part {
+    /// Those of our threads, but for their waiting.
+    Ours,
+    /// Those by which our threads wait.
+    Waiting,
+    /// Those of the box, until there is a program.
+    Box,
+    /// Those of both, but for the waiting, before the answer was there.
+    Path,
+}
+
+impl Part {
+    const ALL: [Self; 4] = [Self::Ours, Self::Waiting, Self::Box, Self::Path];
+
+    fn holds(self, call: &Call, on_path: bool) -> bool {
+        let waiting = call.caller == Caller::Ours && WAITING.contains(&call.name.as_str());
+        match self {
+            Self::Ours => call.caller == Caller::Ours && !waiting,
+            Self::Waiting => waiting,
+            Self::Box => call.caller == Caller::Box,
+            Self::Path => on_path && !waiting,
+        }
+    }
+
+    fn ceiling(self, ceilings: &Ceilings) -> usize {
+        match self {
+            Self::Ours => ceilings.ours + HOSTS_DIFFER_BY,
+            Self::Waiting => WAITING_MAX,
+            Self::Box => ceilings.in_box + HOSTS_DIFFER_BY,
+            Self::Path => ceilings.path + HOSTS_DIFFER_BY,
+        }
+    }
+}
+
+/// When one run began, when its answer was there, and when the next began: seconds since the epoch.
+#[derive(Debug, Clone, Copy)]
+pub struct Window {
+    pub began: f64,
+    pub answered: f64,
+    pub over: f64,
+}
+
+/// What each run called.
+#[derive(Debug)]
+pub struct Counts<'a> {
+    calls: &'a [Call],
+    windows: &'a [Window],
+}
+
+impl<'a> Counts<'a> {
+    pub fn of(calls: &'a [Call], windows: &'a [Window]) -> Self {
+        Self { calls, windows }
+    }
+
+    /// Prints the row `name` and holds every part of it to its ceiling.
+    #[track_caller]
+    pub fn hold(&self, name: &str, ceilings: &Ceilings) {
+        println!("{name:28} {self}");
+        let broken =
+            Part::ALL.into_iter().filter(|part| self.median(*part) > part.ceiling(ceilings));
+        let told: String = broken.map(|part| self.account(part, part.ceiling(ceilings))).collect();
+        assert!(told.is_empty(), "{name}: more system calls than there may be\n{told}");
+    }
+
+    fn in_window(&self, part: Part, window: &Window) -> impl Iterator<Item = &'a Call> {
+        let window = *window;
+        self.calls.iter().filter(move |call| {
+            let on_path = call.at <= window.answered;
+            window.began <= call.at && call.at < window.over && part.holds(call, on_path)
+        })
+    }
+
+    /// What a thread does now and then is in few of the runs, and moves nothing.
+    fn median(&self, part: Part) -> usize {
+        let counts = self.in_order(part);
+        counts[counts.len() / 2]
+    }
+
+    /// How many calls of each run, the fewest first.
+    fn in_order(&self, part: Part) -> Vec<usize> {
+        let count = |window| self.in_window(part, window).count();
+        let mut counts: Vec<usize> = self.windows.iter().map(count).collect();
+        counts.sort_unstable();
+        counts
+    }
+
+    /// What a broken ceiling is made of.
+    fn account(&self, part: Part, ceiling: usize) -> String {
+        let mut by_name: HashMap<&str, usize> = HashMap::new();
+        for call in self.windows.iter().flat_map(|window| self.in_window(part, window)) {
+            *by_name.entry(&call.name).or_default() += 1;
+        }
+        let mut by_name: Vec<(&str, usize)> = by_name.into_iter().collect();
+        by_name.sort_by_key(|(name, count)| (Reverse(*count), *name));
+        let runs = self.windows.len();
+        let mut told = format!("{part:?}: {}, where {ceiling} are allowed\n", self.median(part));
+        for (name, count) in by_name.into_iter().take(NAMES_SHOWN) {
+            let _ = writeln!(told, "{count:6} in {runs} runs  {name}");
+        }
+        told
+    }
+}
+
+impl fmt::Display for Counts<'_> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for part in Part::ALL {
+            let counts = self.in_order(part);
+            let (least, most) = (counts[0], counts[counts.len() - 1]);
+            write!(out, "{part:?} {} ({least} to {most})  ", self.median(part))?;
+        }
+        Ok(())
+    }
+}

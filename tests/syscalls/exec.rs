@@ -1,0 +1,39 @@
+//! What one command in a box costs, from the start of ours to its end.
+
+use std::fs;
+
+use crate::ceilings::{EXEC, PER_OTHER_SERVER};
+use crate::counts::{Counts, Window};
+use crate::server::host::alone;
+use crate::server::service::cofferdam;
+use crate::strace::{can_trace, trace_of};
+
+/// Commands that make a median.
+const RUNS: usize = 5;
+
+#[test]
+fn a_command_in_a_box_makes_no_more_system_calls_than_it_did() {
+    if !can_trace() {
+        return;
+    }
+    let _alone = alone();
+    let ceilings = EXEC.and(PER_OTHER_SERVER * other_servers());
+    let binary = cofferdam();
+    let command = [binary.to_str().unwrap(), "exec", "--", "/bin/true"];
+    let mut calls = Vec::new();
+    let mut windows = Vec::new();
+    for _ in 0..RUNS {
+        let trace = trace_of(&command);
+        let times = || trace.calls.iter().map(|call| call.at);
+        let (began, over) = (times().fold(f64::MAX, f64::min), times().fold(f64::MIN, f64::max));
+        // The end is the answer.
+        windows.push(Window { began, answered: over, over: over.next_up() });
+        calls.extend(trace.calls);
+    }
+    Counts::of(&calls, &windows).hold("exec -- /bin/true", &ceilings);
+}
+
+/// How many servers and commands are registered on this host.
+fn other_servers() -> usize {
+    fs::read_dir("/run/cofferdam/instances").map_or(0, Iterator::count)
+}

@@ -1,0 +1,56 @@
+//! What one run of the service costs.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use crate::ceilings::{Ceilings, RUN, RUN_WITHOUT_STANDBY};
+use crate::counts::{Counts, Window};
+use crate::server::client::{post, solution};
+use crate::server::host::alone;
+use crate::server::service::Setup;
+use crate::strace::{Attached, can_trace};
+
+/// Runs that make a median.
+const RUNS: usize = 21;
+/// Before them, for what is done once.
+const WARM_UP_RUNS: usize = 3;
+
+#[test]
+fn a_run_makes_no_more_system_calls_than_it_did() {
+    hold("POST /run of `:`", Setup::shell(), &RUN);
+}
+
+#[test]
+fn a_run_whose_box_is_made_for_it_makes_no_more_system_calls_than_it_did() {
+    let setup = Setup::shell().env("STANDBY_MAX", "0");
+    hold("POST /run, STANDBY_MAX=0", setup, &RUN_WITHOUT_STANDBY);
+}
+
+#[track_caller]
+fn hold(name: &str, setup: Setup, ceilings: &Ceilings) {
+    if !can_trace() {
+        return;
+    }
+    let _alone = alone();
+    let service = setup.start();
+    let mut client = service.connect();
+    let request = post("", solution(":").to_string());
+    let mut run = || assert_eq!(client.ask(&request).stdout(), "");
+    (0..WARM_UP_RUNS).for_each(|_| run());
+    let strace = Attached::to(service.pid());
+    let mut windows = Vec::new();
+    for _ in 0..RUNS {
+        strace.wait_settled();
+        let began = now();
+        run();
+        let answered = now();
+        strace.wait_settled();
+        windows.push(Window { began, answered, over: now() });
+    }
+    let trace = strace.end();
+    Counts::of(&trace.calls, &windows).hold(name, ceilings);
+}
+
+/// Seconds since the epoch, as `strace` counts them.
+fn now() -> f64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs_f64()
+}
