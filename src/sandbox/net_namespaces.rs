@@ -8,8 +8,8 @@
 //! the kernel's own figures, all of which have to be what they are in one that
 //! was never lent.
 
-use std::fs::{self, File};
-use std::io;
+use std::fs::File;
+use std::io::{self, Read};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -22,6 +22,8 @@ use crate::spec::SetupFailure;
 const FREE_MAX: usize = 32;
 /// The namespace of the calling thread.
 const OWN: &str = "/proc/thread-self/ns/net";
+/// More than any of them has, or all together.
+const FIGURES_BYTES: usize = 32 << 10;
 /// What would tell, below `/proc/thread-self/net`. A kernel without one of them has nothing there to
 /// tell. Of the first, what follows its first line is the host's.
 const FIGURES: [&str; 15] = [
@@ -166,19 +168,32 @@ fn failed(error: io::Error) -> SetupFailure {
 
 /// What the kernel says of the namespace this thread is in.
 fn figures() -> io::Result<Vec<u8>> {
-    let mut all = Vec::with_capacity(16 << 10);
+    let mut all = Vec::with_capacity(FIGURES_BYTES);
     for (index, name) in FIGURES.iter().enumerate() {
-        let text = match fs::read(format!("/proc/thread-self/net/{name}")) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
-            text => text?,
-        };
-        let end = match index {
-            0 => text.iter().position(|byte| *byte == b'\n').unwrap_or(text.len()),
-            _ => text.len(),
-        };
-        all.extend_from_slice(text.get(..end).unwrap_or_default());
+        let begun = all.len();
+        match File::open(format!("/proc/thread-self/net/{name}")) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            file => read_on(&mut file?, &mut all)?,
+        }
+        if index == 0 {
+            let line = all.iter().skip(begun).position(|byte| *byte == b'\n');
+            all.truncate(begun + line.unwrap_or(0));
+        }
     }
     Ok(all)
+}
+
+/// Appends the whole of a file in as few calls as there can be.
+fn read_on(file: &mut File, all: &mut Vec<u8>) -> io::Result<()> {
+    loop {
+        let begun = all.len();
+        all.resize(begun + FIGURES_BYTES, 0);
+        let count = file.read(all.get_mut(begun..).unwrap_or_default());
+        all.truncate(begun + *count.as_ref().unwrap_or(&0));
+        if count? == 0 {
+            return Ok(());
+        }
+    }
 }
 
 #[cfg(test)]

@@ -11,6 +11,8 @@ use crate::spec::{CapturedStream, OutputSink, StdinSource, Stream};
 
 /// One read or write at most.
 const CHUNK_BYTES: usize = 64 << 10;
+/// What a pipe of a program that prints holds; as much as the kernel gives anybody.
+const PIPE_BYTES: i32 = 1 << 20;
 /// Reads of one stream before the loop looks at everything else again.
 const READS_PER_TURN_MAX: usize = 8;
 
@@ -78,6 +80,15 @@ impl Capture {
     /// The pipe, while it is open.
     pub fn pipe(&self) -> Option<BorrowedFd<'_>> {
         self.pipe.as_ref().map(AsFd::as_fd)
+    }
+
+    /// Gives the pipe more room, where the kernel has it: a program that prints
+    /// much then waits less often for us.
+    pub fn widen(&self) {
+        if let Some(pipe) = &self.pipe {
+            // It has enough as it is; there is only more waiting.
+            let _ = fcntl(pipe.as_fd(), FcntlArg::F_SETPIPE_SZ(PIPE_BYTES));
+        }
     }
 
     /// Reads what is there, a bounded amount, and passes it on to `sink`.

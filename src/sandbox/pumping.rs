@@ -81,7 +81,7 @@ impl<'scope, 'env> Pumping<'scope, 'env> {
     pub fn start(&mut self) -> io::Result<()> {
         if let Some(pump) = self.idle.take() {
             let named = Builder::new().name("pump".to_owned());
-            self.thread = Some(named.spawn_scoped(self.scope, || pump.run())?);
+            self.thread = Some(named.spawn_scoped(self.scope, || pump.run_beside())?);
         }
         Ok(())
     }
@@ -119,6 +119,13 @@ struct Pump<'env> {
 }
 
 impl Pump<'_> {
+    /// Beside a program that goes on printing.
+    fn run_beside(self) -> io::Result<bool> {
+        self.streams.stdout.widen();
+        self.streams.stderr.widen();
+        self.run()
+    }
+
     fn run(mut self) -> io::Result<bool> {
         let result = self.until_dead();
         if result.is_err() {

@@ -17,6 +17,8 @@ use super::control::CgroupVersion;
 
 /// More of a file is not read; it holds 130,000 process ids.
 const READ_BYTES_MAX: usize = 1 << 20;
+/// More than most files have.
+const READ_BYTES_AT_ONCE: usize = 512;
 
 /// A call on one file or directory of a cgroup tree that failed.
 #[derive(Debug, thiserror::Error)]
@@ -125,7 +127,8 @@ impl Directory {
     /// The file's text, whole lines only when there is more than we read.
     pub(super) fn read(&self, file: &str) -> Result<String, CgroupError> {
         let opened = self.open_file(file, OFlag::O_RDONLY)?;
-        let mut text = String::new();
+        // Room enough for most at once: reading less asks for more calls.
+        let mut text = String::with_capacity(READ_BYTES_AT_ONCE);
         File::from(opened)
             .take(READ_BYTES_MAX as u64)
             .read_to_string(&mut text)
