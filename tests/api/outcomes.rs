@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use crate::server::client::{Answer, solution, solution_within};
-use crate::server::host::descendants;
+use crate::server::host::of_runs;
 use crate::server::service::{Setup, wait_until};
 use crate::server::workspace::Workspace;
 
@@ -127,7 +127,7 @@ fn a_child_that_keeps_stdout_open_does_not_hold_the_answer_and_dies() {
         assert_eq!(service.run(script).stdout(), "done\n");
         assert!(start.elapsed() < Duration::from_secs(5), "{script}");
         wait_until("the child's death", Duration::from_secs(1), || {
-            descendants(service.pid()).is_empty()
+            of_runs(service.pid()).is_empty()
         });
     }
 }

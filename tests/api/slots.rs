@@ -4,7 +4,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::server::client::{Client, post, solution};
-use crate::server::host::{Process, alone, descendants, is_running};
+use crate::server::host::{Process, alone, is_running, of_runs};
 use crate::server::service::{Service, Setup, best_of_three, wait_until};
 
 const BUSY: &str = r#"{"error":"runner busy"}"#;
@@ -99,7 +99,7 @@ fn the_run_of_a_client_that_goes_away_is_killed_and_its_slot_free_within_200_ms(
         wait_until("the run", SOON, || is_running(service.pid(), "sleep"));
         free_after(&service, client)
     });
-    wait_until("their death", Duration::from_secs(1), || descendants(service.pid()).is_empty());
+    wait_until("their death", Duration::from_secs(1), || of_runs(service.pid()).is_empty());
 }
 
 #[test]
@@ -142,7 +142,7 @@ fn a_run_outlives_its_client_where_the_operator_says_so() {
     let mut client = service.connect();
     client.send(post("", solution("sleep 2").to_string()));
     wait_until("the run", SOON, || is_running(service.pid(), "sleep"));
-    let program = descendants(service.pid());
+    let program = of_runs(service.pid());
     drop(client);
     let gone = Instant::now();
     while gone.elapsed() < Duration::from_secs(1) {

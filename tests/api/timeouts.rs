@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use crate::server::client::{Answer, solution_within};
-use crate::server::host::{alone, descendants};
+use crate::server::host::{alone, of_runs};
 use crate::server::service::{Service, Setup, best_of_three, wait_until};
 
 /// How long after the limit an answer may come.
@@ -21,7 +21,7 @@ fn lateness(service: &Service, limit: Duration, script: &str, check: impl Fn(&An
     assert_eq!(answer.finished().exit_code, None, "{script}: {answer:?}");
     assert_eq!(answer.header("x-run-outcome"), Some("timed_out"), "{script}");
     check(&answer);
-    wait_until("the last process", GONE_WITHIN, || descendants(service.pid()).is_empty());
+    wait_until("the last process", GONE_WITHIN, || of_runs(service.pid()).is_empty());
     let before = answer.timing_ms("queue") + answer.timing_ms("prepare");
     took.saturating_sub(Duration::from_secs_f64(before / 1e3)).saturating_sub(limit)
 }

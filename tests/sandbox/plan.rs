@@ -67,6 +67,7 @@ fn the_first_stage_joins_then_divides_then_mounts() {
             "scheduling",
             "join cgroup",
             "join cgroup",
+            "net namespace",
             "private mounts",
             "bind /etc",
             "bind /usr",

@@ -76,13 +76,22 @@ pub fn ready_boxes(pid: i32) -> Vec<Process> {
     inits(pid).into_iter().filter(|init| inits(init.pid).iter().any(waits)).collect()
 }
 
-/// Those of the descendants that are a tenant's.
+/// The descendants that belong to runs: all but the boxes made ahead.
+pub fn of_runs(pid: i32) -> Vec<Process> {
+    let ready = ready_boxes(pid);
+    let ahead = |process: &Process| {
+        ready.iter().any(|init| init.pid == process.pid || parent(process.pid) == Some(init.pid))
+    };
+    descendants(pid).into_iter().filter(|process| !ahead(process)).collect()
+}
+
+/// Those of them that are a tenant's.
 pub fn tenants(pid: i32) -> Vec<Process> {
     let is_tenant = |process: &Process| {
         fs::metadata(format!("/proc/{}", process.pid))
             .is_ok_and(|proc| HOST_UIDS.contains(&proc.uid()))
     };
-    descendants(pid).into_iter().filter(is_tenant).collect()
+    of_runs(pid).into_iter().filter(is_tenant).collect()
 }
 
 /// The parent that `pid` has now.
