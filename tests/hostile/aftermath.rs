@@ -1,6 +1,7 @@
 //! What the host holds for a service, before and after a row.
 
 use std::collections::BTreeSet;
+use std::ffi::OsString;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -10,7 +11,9 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use super::server::host::{Footprint, HOST_UIDS, mounts, parent, threads_and_descriptors};
+use super::server::host::{
+    Footprint, HOST_UIDS, mounts, parent, ready_boxes, threads_and_descriptors,
+};
 use super::server::service::Service;
 
 /// How long what a row used may take to be gone: the kernel frees namespaces in its own time.
@@ -20,11 +23,13 @@ const SETTLED_FOR: Duration = Duration::from_millis(100);
 /// The uid of a tenant that nothing maps.
 const UNMAPPED_UID: u32 = 10_001;
 
-/// What must not grow.
+/// What must not grow, beside the boxes made ahead: of these there are as many as before.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Holdings {
+    ready: usize,
     tenants: BTreeSet<i32>,
     cgroups: BTreeSet<PathBuf>,
+    cgroups_with_ready: usize,
     mounts_of_service: usize,
     mounts_of_host: usize,
     descriptors: usize,
@@ -82,9 +87,18 @@ impl HostState {
 
 impl Holdings {
     fn of(service: &Service) -> Self {
+        let inits: Vec<i32> = ready_boxes(service.pid()).into_iter().map(|init| init.pid).collect();
+        let in_ready = |pid: &i32| ancestry(*pid).any(|pid| inits.contains(&pid));
+        let cgroups = Footprint::of(service.pid()).cgroups();
+        let ready_names: BTreeSet<OsString> =
+            inits.iter().flat_map(|init| cgroup_names(*init)).collect();
+        let in_ready_group =
+            |path: &PathBuf| path.file_name().is_some_and(|name| ready_names.contains(name));
         Self {
-            tenants: tenants(service.pid()),
-            cgroups: Footprint::of(service.pid()).cgroups().into_iter().collect(),
+            ready: inits.len(),
+            tenants: tenants(service.pid()).into_iter().filter(|pid| !in_ready(pid)).collect(),
+            cgroups_with_ready: cgroups.len(),
+            cgroups: cgroups.into_iter().filter(|path| !in_ready_group(path)).collect(),
             mounts_of_service: mounts(service.pid()),
             mounts_of_host: mounts(1),
             descriptors: threads_and_descriptors(service.pid()).1,
@@ -96,7 +110,9 @@ impl Holdings {
     /// Whether `now` holds more than this. Files of other servers' tenants may go
     /// meanwhile, and theirs are not told apart.
     fn lacks_something_of(&self, now: &Self) -> bool {
-        !now.tenants.is_subset(&self.tenants)
+        now.ready != self.ready
+            || now.cgroups_with_ready > self.cgroups_with_ready
+            || !now.tenants.is_subset(&self.tenants)
             || !now.cgroups.is_subset(&self.cgroups)
             || now.mounts_of_service > self.mounts_of_service
             || now.mounts_of_host > self.mounts_of_host
@@ -139,6 +155,13 @@ fn uid(pid: i32) -> Option<u32> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let ids = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
     ids.split_whitespace().next()?.parse().ok()
+}
+
+/// The last parts of the cgroups that a process is in: a box's are named after the box.
+fn cgroup_names(pid: i32) -> Vec<OsString> {
+    let cgroups = fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default();
+    let paths = cgroups.lines().filter_map(|line| line.splitn(3, ':').nth(2));
+    paths.filter_map(|path| Path::new(path).file_name().map(OsString::from)).collect()
 }
 
 fn command_line(pid: i32) -> String {

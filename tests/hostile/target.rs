@@ -16,13 +16,19 @@ use super::aftermath::HostState;
 use super::observe::observed;
 use super::probe::Probe;
 use super::server::client::{Answer, Client, post, request};
-use super::server::service::{Service, Setup};
+use super::server::host::ready_boxes;
+use super::server::service::{Service, Setup, wait_until};
 use super::weakened::Wall;
 
 /// Runs our own service lets be live at once; rows need up to four.
 pub const CONCURRENCY: usize = 8;
 /// How long after it was posted a run can be counted on to have begun.
 const BEGUN_AFTER: Duration = Duration::from_millis(400);
+
+/// Long enough for all that may run to run at once.
+pub const NAP: &str = "import time\ndef probe(): time.sleep(1)\n";
+/// How long it may take until as many boxes stand as may.
+const STANDING_WITHIN: Duration = Duration::from_secs(20);
 
 /// Whom the rows attack.
 #[derive(Debug)]
@@ -68,9 +74,25 @@ impl Target {
     /// Learns what a run finds in a service that nobody has attacked.
     fn learn(&mut self) {
         self.clean = self.observe(&Probe::python("clean"));
+        self.fill_standby();
         if let Some(own) = &mut self.own {
             own.before = HostState::settled(&own.service);
         }
+    }
+
+    /// Has our own service make all the boxes ahead that it may, so that rows find as many as
+    /// they leave.
+    fn fill_standby(&self) {
+        let Some(own) = &self.own else { return };
+        let count = standby_max();
+        thread::scope(|scope| {
+            for _ in 0..CONCURRENCY {
+                scope.spawn(|| self.observe(&Probe::inline(NAP)));
+            }
+        });
+        wait_until("all boxes made ahead", STANDING_WITHIN, || {
+            ready_boxes(own.service.pid()).len() == count
+        });
     }
 
     /// What only a look at the host can tell needs a service of our own.
@@ -250,6 +272,12 @@ impl Sentinel {
         let Answer { head, body, .. } = answer;
         assert!(!head.contains(&self.token) && !body.contains(&self.token), "the secret came out");
     }
+}
+
+/// The most boxes that our own service makes ahead for as many runs as may be live at once.
+pub fn standby_max() -> usize {
+    let asked_for = std::env::var("STANDBY_MAX").map(|count| count.parse().unwrap());
+    asked_for.map_or(CONCURRENCY, |count: usize| count.min(CONCURRENCY))
 }
 
 /// The address of `http://host:port`.

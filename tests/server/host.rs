@@ -58,7 +58,7 @@ pub fn is_running(pid: i32, name: &str) -> bool {
     descendants(pid).iter().any(|process| comm(process).is_ok_and(|comm| comm.trim() == name))
 }
 
-/// The inits of a server's boxes.
+/// The inits of a server's boxes; of an init, its program.
 pub fn inits(pid: i32) -> Vec<Process> {
     let stats = pids().filter_map(|child| Some((child, Stat::read(child)?)));
     let inits = stats.filter(|(_, stat)| stat.parent == pid && stat.state != 'Z');

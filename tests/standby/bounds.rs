@@ -1,6 +1,5 @@
 //! How many boxes stand: never more than there may be, and none that costs a run.
 
-use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
@@ -10,7 +9,7 @@ use nix::unistd::Pid;
 
 use crate::ready::{PATIENCE, shell_with, shells, wait_ready};
 use crate::server::client::solution_within;
-use crate::server::host::{inits, ready_boxes, tenants};
+use crate::server::host::{Process, inits, ready_boxes};
 use crate::server::service::{Service, Setup, wait_until};
 
 /// Runs posted at once.
@@ -120,11 +119,11 @@ fn a_box_that_was_killed_costs_no_run() {
     // Their programs alone, whose inits then end by themselves.
     for _ in 0..3 {
         wait_ready(&service, 3);
-        let programs: BTreeSet<i32> = tenants(service.pid()).iter().map(|one| one.pid).collect();
-        assert!(programs.len() >= 3, "{programs:?}");
+        let programs: Vec<Process> =
+            inits(service.pid()).iter().flat_map(|init| inits(init.pid)).collect();
+        assert_eq!(programs.len(), 3);
         for program in programs {
-            // One may have ended with another: an init may be a tenant too.
-            let _ = kill(Pid::from_raw(program), Signal::SIGKILL);
+            kill(Pid::from_raw(program.pid), Signal::SIGKILL).unwrap();
         }
         assert_eq!(service.run("echo hi").stdout(), "hi\n");
     }

@@ -18,6 +18,25 @@ cat data; set -- /proc/[0-9]*; echo "$# processes"; tail -n +2 /proc/sysvipc/shm
 echo changed >data; echo new >new; echo new >check/new; echo new >/tmp/new; echo new >"$HOME/new"
 echo new >/dev/shm/new; rm Makefile check/asserts.json; chmod 700 check
 python3 -IS -c 'import ctypes; assert ctypes.CDLL(None).shmget(4711, 4096, 0o1600) >= 0'
+cat /proc/net/unix /proc/net/tcp /proc/net/udp /proc/net/dev /proc/net/sockstat /proc/net/snmp \
+    /proc/net/netstat 2>&1 | sed 's/^sockets: used .*//; s/ mem [0-9]*//; s/^[0-9a-f]*: //'
+python3 -IS -c '
+import os, socket
+kept = []
+def tried(call):
+    try: return call()
+    except OSError as error: print(error.strerror)
+for name in (b"\\0mine", "/tmp/socket"):
+    one = tried(lambda: socket.socket(socket.AF_UNIX))
+    if one and not tried(lambda: (one.bind(name), one.listen())): continue
+    kept.append(one)
+listener = tried(lambda: socket.create_server(("127.0.0.1", 4711)))
+if listener:
+    kept += [listener, socket.create_connection(("127.0.0.1", 4711)), listener.accept()[0]]
+datagrams = tried(lambda: socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
+if datagrams: tried(lambda: datagrams.sendto(b"x", ("127.0.0.1", 4712)))
+print(len(kept), "sockets")
+'
 setsid sleep 60 >/dev/null 2>&1 & (sleep 60 >/dev/null 2>&1 &)
 "#;
 

@@ -12,10 +12,10 @@ use crate::probe::Probe;
 use crate::rows::at_once;
 use crate::server::client::{Client, post};
 use crate::server::host::{
-    Footprint, descendants, mounts, resident_bytes, threads_and_descriptors,
+    Footprint, descendants, mounts, ready_boxes, resident_bytes, threads_and_descriptors,
 };
-use crate::server::service::Service;
-use crate::target::{Own, Target};
+use crate::server::service::{Service, wait_until};
+use crate::target::{NAP, Own, Target, standby_max};
 
 /// Runs of the short form; `HOSTILE_RUNS` asks for another number.
 const RUNS: usize = 300;
@@ -122,6 +122,7 @@ pub fn of_hostile_runs(target: &Target) -> Result<(), Unexercised> {
     let idle_threads = figures().threads;
     // One of each, so that what is only ever made once is there.
     (0..KINDS.len() + RUDE.len()).for_each(|number| run_some_kind(&service, target.slug(), number));
+    stand_by(&service, target.slug());
     let before = settled(|| Figures { threads: idle_threads, ..figures() });
     let namespaces_before = net_namespaces();
     println!("before: {before:?}, net namespaces {namespaces_before:?}");
@@ -149,6 +150,15 @@ pub fn of_hostile_runs(target: &Target) -> Result<(), Unexercised> {
     Ok(())
 }
 
+/// Has `service` make all the boxes ahead that it may.
+fn stand_by(service: &Service, slug: &str) {
+    let nap = post("", Probe::inline(NAP).body(slug).to_string());
+    at_once(CONCURRENCY, |_| service.ask(&nap));
+    wait_until("all boxes made ahead", SETTLED_WITHIN, || {
+        ready_boxes(service.pid()).len() == standby_max()
+    });
+}
+
 fn service(own: &Own, temporary: &Path) -> Service {
     own.another()
         // The leavers' runs may still be ending when the next ones come.
@@ -156,6 +166,8 @@ fn service(own: &Own, temporary: &Path) -> Service {
         .env("RUN_MEMORY_MAX", "64MiB")
         .env("RUN_DISK_MAX", "8MiB")
         .env("TMPDIR", temporary)
+        // As many as stand when all that run at once have run.
+        .env("STANDBY_MAX", standby_max().to_string())
         .start()
 }
 
