@@ -27,6 +27,7 @@ mod init;
 mod kill;
 pub mod landlock;
 mod launch;
+mod making;
 mod mounts;
 mod net_namespaces;
 pub mod plan;

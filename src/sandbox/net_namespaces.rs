@@ -73,7 +73,7 @@ impl NetNamespaces {
     /// Makes `count` ahead, as far as that is sensible, and keeps as many from now on.
     pub fn keep(&self, count: usize) -> Result<(), SetupFailure> {
         let count = count.min(FREE_MAX);
-        let (first, pristine) = self.make_and(figures).map_err(failed)?;
+        let (first, pristine) = self.make_and(figures).map_err(|error| failed(&error))?;
         {
             let mut state = self.lock();
             (state.kept, state.pristine) = (count, pristine.into());
@@ -106,7 +106,7 @@ impl NetNamespaces {
         let free = match self.inside(&lent, figures) {
             Ok(figures) if *figures == *pristine => Ok(lent),
             Ok(_) => self.make(),
-            Err(error) => Err(failed(error)),
+            Err(error) => Err(failed(&error)),
         };
         match free {
             Ok(free) => {
@@ -120,7 +120,7 @@ impl NetNamespaces {
     }
 
     fn make(&self) -> Result<NetNamespace, SetupFailure> {
-        Ok(self.make_and(|| Ok(())).map_err(failed)?.0)
+        Ok(self.make_and(|| Ok(())).map_err(|error| failed(&error))?.0)
     }
 
     /// Makes one on this thread, which is in it for as long as `look` takes.
@@ -162,8 +162,8 @@ impl AsRawFd for NetNamespace {
     }
 }
 
-fn failed(error: io::Error) -> SetupFailure {
-    SetupFailure::from_io("net namespace", &error)
+fn failed(error: &io::Error) -> SetupFailure {
+    SetupFailure::from_io("net namespace", error)
 }
 
 /// What the kernel says of the namespace this thread is in.

@@ -1,14 +1,13 @@
 //! A sandbox on this host: what is looked up once, and boxes made from it.
 
 use std::ffi::CString;
-use std::os::fd::AsRawFd;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 use std::time::Instant;
 
 use super::box_fs::BoxFs;
-use super::cgroup::{self, BoxGroup, CgroupTree};
+use super::cgroup::{self, CgroupTree};
 use super::covers::Covers;
 use super::disposal::Disposal;
 use super::host::{
@@ -16,24 +15,18 @@ use super::host::{
     layout_of, mountpoint, sweep_abandoned, user_namespaces_are_doubtful,
 };
 use super::identity::HostId;
-use super::idmap::{ExtraDescriptors, IdMaps};
+use super::idmap::IdMaps;
 use super::landlock::Landlock;
-use super::launch::{self, Launch};
 use super::net_namespaces::NetNamespaces;
-use super::plan::{self, ChildPlan, PlanInput, PlannedTmpfs, Tree};
 use super::profile::Profile;
-use super::rootfs::{Covered, RootLayout, c_string};
+use super::rootfs::{Covered, RootLayout};
 use super::running::Running;
 use super::seccomp::filter::Filter;
 use super::state::{Instance, StateDirectory};
-use super::step::Access;
 use super::sys;
-use super::turns;
 use super::weakened::{self, Wall};
 use crate::base::deadline::Deadline;
-use crate::spec::{
-    Bind, Enforced, Limits, RunSpec, SetupFailure, StdinSource, Tmpfs, WorkspaceFill,
-};
+use crate::spec::{Enforced, Limits, RunSpec, SetupFailure, StdinSource, WorkspaceFill};
 
 /// What a sandbox is made from.
 #[derive(Debug)]
@@ -52,25 +45,25 @@ pub struct SandboxConfig {
 /// looked up when it was opened.
 #[derive(Debug)]
 pub struct Sandbox {
-    disposal: Disposal,
-    net_namespaces: Arc<NetNamespaces>,
-    profile: Profile,
-    init_filter: Filter,
-    layout: RootLayout,
-    covers: Covers,
-    state: StateDirectory,
-    instance: Instance,
-    cgroups: CgroupTree,
-    mountpoint: CString,
-    last_capability: u32,
-    user_namespace: bool,
-    landlock: Option<Landlock>,
-    message_queues: bool,
-    hard_limits: HardLimits,
-    idmaps: IdMaps,
-    boxes_started: AtomicU64,
-    not_enforced: Vec<String>,
-    strict: bool,
+    pub(super) disposal: Disposal,
+    pub(super) net_namespaces: Arc<NetNamespaces>,
+    pub(super) profile: Profile,
+    pub(super) init_filter: Filter,
+    pub(super) layout: RootLayout,
+    pub(super) covers: Covers,
+    pub(super) state: StateDirectory,
+    pub(super) instance: Instance,
+    pub(super) cgroups: CgroupTree,
+    pub(super) mountpoint: CString,
+    pub(super) last_capability: u32,
+    pub(super) user_namespace: bool,
+    pub(super) landlock: Option<Landlock>,
+    pub(super) message_queues: bool,
+    pub(super) hard_limits: HardLimits,
+    pub(super) idmaps: IdMaps,
+    pub(super) boxes_started: AtomicU64,
+    pub(super) not_enforced: Vec<String>,
+    pub(super) strict: bool,
 }
 
 impl Sandbox {
@@ -240,44 +233,6 @@ impl Sandbox {
         Ok(running)
     }
 
-    /// Makes a box whose program waits to be let go, and says what of the host
-    /// it covers; without a program it ends where that would begin.
-    pub(super) fn launch(
-        &self,
-        mut spec: RunSpec,
-        fs: BoxFs,
-        began: Instant,
-    ) -> Result<(Running, Vec<Covered>), SetupFailure> {
-        let not_enforced = self.clamp(&mut spec.limits);
-        let group = self.create_group(&spec.limits)?;
-        let tasks = TaskFiles {
-            of_init: count(group.task_files().len()),
-            of_program: count(group.program_task_files().len()),
-        };
-        let mut extra =
-            ExtraDescriptors::starting_at(plan::TASKS_FD + tasks.of_init + tasks.of_program);
-        let net = match weakened::lacks(Wall::Net) {
-            true => None,
-            false => Some(self.net_namespaces.take()?),
-        };
-        let net_fd = net.as_ref().map(|net| extra.add_held(net.as_raw_fd()));
-        let (plan, covered) = self.plan(&spec, &fs, tasks, net_fd, &mut extra)?;
-        let running = Launch {
-            plan,
-            namespaces: launch::namespaces(),
-            fs: Some(fs),
-            group: Some(group),
-            net,
-            extra: extra.raw(),
-            stdin: spec.stdin,
-            limits: &spec.limits,
-            prepare_began: began,
-            disposal: self.disposal.sender(),
-        }
-        .clone_box()?;
-        Ok((running.enforcing(self.enforced(), not_enforced), covered))
-    }
-
     /// Brings `limits` down to what can be set; says what is not enforced.
     pub(super) fn clamp(&self, limits: &mut Limits) -> Vec<String> {
         let mut not_enforced = self.not_enforced.clone();
@@ -289,108 +244,6 @@ impl Sandbox {
     pub(super) fn covered_without_binds(&self) -> Result<Vec<Covered>, SetupFailure> {
         self.covers.of_a_run(&[])
     }
-
-    /// A cgroup under a name never used before: one that would not go must not
-    /// stand in the way of the next.
-    fn create_group(&self, limits: &Limits) -> Result<BoxGroup, SetupFailure> {
-        let number = self.boxes_started.fetch_add(1, Ordering::Relaxed);
-        self.cgroups.create(&format!("box-{number}"), limits)
-    }
-
-    /// The template's tree, if there is one, then the binds, mount points made.
-    fn trees(
-        &self,
-        spec: &RunSpec,
-        fs: &BoxFs,
-        extra: &mut ExtraDescriptors,
-    ) -> Result<Vec<Tree>, SetupFailure> {
-        let mut trees = Vec::new();
-        if let WorkspaceFill::Overlay { template } = &spec.workspace {
-            let idmap = self.idmaps.for_owner_of(template, fs.tenant())?;
-            let idmap = idmap.ok_or_else(|| {
-                SetupFailure::from_words("mount overlay /workspace", "no mapped ids here")
-            })?;
-            trees.push(Tree {
-                source: c_string(template.as_os_str()),
-                target: c".overlay/lower".to_owned(),
-                access: Access::ReadOnly,
-                directory: true,
-                idmap_fd: Some(extra.add(idmap)),
-            });
-        }
-        for bind in &spec.binds {
-            trees.push(self.bind(bind, fs, extra)?);
-        }
-        Ok(trees)
-    }
-
-    /// A writable bind shows its owner's files as the tenant's where the file
-    /// system allows it; elsewhere the tenant may do there what others may.
-    fn bind(
-        &self,
-        bind: &Bind,
-        fs: &BoxFs,
-        extra: &mut ExtraDescriptors,
-    ) -> Result<Tree, SetupFailure> {
-        let Bind { source, target, read_only } = bind;
-        let metadata = std::fs::metadata(source)
-            .map_err(|error| SetupFailure::from_io(format!("bind {}", source.display()), &error))?;
-        let idmap =
-            if *read_only { None } else { self.idmaps.for_owner_of(source, fs.tenant())? };
-        Ok(Tree {
-            source: c_string(source.as_os_str()),
-            target: fs.mount_point(target, metadata.is_dir())?,
-            access: if *read_only { Access::ReadOnly } else { Access::ReadWrite },
-            directory: metadata.is_dir(),
-            idmap_fd: idmap.map(|namespace| extra.add(namespace)),
-        })
-    }
-
-    fn plan(
-        &self,
-        spec: &RunSpec,
-        fs: &BoxFs,
-        tasks: TaskFiles,
-        net_fd: Option<i32>,
-        extra: &mut ExtraDescriptors,
-    ) -> Result<(ChildPlan, Vec<Covered>), SetupFailure> {
-        let trees = self.trees(spec, fs, extra)?;
-        // A template is what it is without what is mounted in it: an overlay never looks there.
-        let binds = &trees[trees.len() - spec.binds.len()..];
-        let covered = self.covers.of_a_run(binds)?;
-        let plan = plan::build(&PlanInput {
-            filter: &self.profile.filter,
-            init_filter: &self.init_filter,
-            root: &self.layout,
-            covered: &covered,
-            argv: &spec.argv,
-            env: &spec.env,
-            workdir: &c_string(spec.workdir.as_os_str()),
-            limits: &spec.limits,
-            fixed_limits: self.hard_limits.fixed(),
-            host_id: fs.tenant(),
-            user_namespace: self.user_namespace,
-            landlock: self.landlock,
-            message_queues: self.message_queues,
-            task_files: tasks.of_init,
-            program_task_files: tasks.of_program,
-            net_fd,
-            mountpoint: &self.mountpoint,
-            last_capability: self.last_capability,
-            short_turns: turns::are_short(),
-            trees: &trees,
-            tmpfs: &planned_tmpfs(spec, fs)?,
-            overlay: matches!(spec.workspace, WorkspaceFill::Overlay { .. }),
-        })?;
-        Ok((plan, covered))
-    }
-}
-
-/// How many `tasks` files each process of a new box joins.
-#[derive(Debug, Clone, Copy)]
-struct TaskFiles {
-    of_init: i32,
-    of_program: i32,
 }
 
 impl Drop for Sandbox {
@@ -405,16 +258,4 @@ impl Drop for Sandbox {
             log::error!("close sandbox {}: {error}", self.instance.id());
         }
     }
-}
-
-fn planned_tmpfs(spec: &RunSpec, fs: &BoxFs) -> Result<Vec<PlannedTmpfs>, SetupFailure> {
-    let plan = |tmpfs: &Tmpfs| {
-        let bytes_max = tmpfs.bytes_max.unwrap_or(spec.limits.disk_bytes_max);
-        Ok(PlannedTmpfs { target: fs.mount_point(&tmpfs.target, true)?, bytes_max })
-    };
-    spec.tmpfs.iter().map(plan).collect()
-}
-
-fn count(files: usize) -> i32 {
-    i32::try_from(files).unwrap_or(i32::MAX)
 }

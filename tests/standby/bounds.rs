@@ -113,7 +113,7 @@ fn a_box_that_was_killed_costs_no_run() {
             assert_eq!(service.run("echo hi").stdout(), "hi\n");
         }
         wait_until("the end of the killed", PATIENCE, || {
-            !ready[..how_many].iter().any(|init| init.is_alive())
+            !ready[..how_many].iter().any(Process::is_alive)
         });
     }
     // Their programs alone, whose inits then end by themselves.

@@ -1,0 +1,172 @@
+//! One box of a sandbox: its group, what it shows, its plan, its clone.
+
+use std::os::fd::AsRawFd;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use super::box_fs::BoxFs;
+use super::cgroup::BoxGroup;
+use super::idmap::ExtraDescriptors;
+use super::launch::{self, Launch};
+use super::plan::{self, ChildPlan, PlanInput, PlannedTmpfs, Tree};
+use super::rootfs::{Covered, c_string};
+use super::running::Running;
+use super::setup::Sandbox;
+use super::step::Access;
+use super::turns;
+use super::weakened::{self, Wall};
+use crate::spec::{Bind, Limits, RunSpec, SetupFailure, Tmpfs, WorkspaceFill};
+
+impl Sandbox {
+    /// Makes a box whose program waits to be let go, and says what of the host
+    /// it covers; without a program it ends where that would begin.
+    pub(super) fn launch(
+        &self,
+        mut spec: RunSpec,
+        fs: BoxFs,
+        began: Instant,
+    ) -> Result<(Running, Vec<Covered>), SetupFailure> {
+        let not_enforced = self.clamp(&mut spec.limits);
+        let group = self.create_group(&spec.limits)?;
+        let tasks = TaskFiles {
+            of_init: count(group.task_files().len()),
+            of_program: count(group.program_task_files().len()),
+        };
+        let mut extra =
+            ExtraDescriptors::starting_at(plan::TASKS_FD + tasks.of_init + tasks.of_program);
+        let net = match weakened::lacks(Wall::Net) {
+            true => None,
+            false => Some(self.net_namespaces.take()?),
+        };
+        let net_fd = net.as_ref().map(|net| extra.add_held(net.as_raw_fd()));
+        let (plan, covered) = self.plan(&spec, &fs, tasks, net_fd, &mut extra)?;
+        let running = Launch {
+            plan,
+            namespaces: launch::namespaces(),
+            fs: Some(fs),
+            group: Some(group),
+            net,
+            extra: extra.raw(),
+            stdin: spec.stdin,
+            limits: &spec.limits,
+            prepare_began: began,
+            disposal: self.disposal.sender(),
+        }
+        .clone_box()?;
+        Ok((running.enforcing(self.enforced(), not_enforced), covered))
+    }
+
+    /// A cgroup under a name never used before: one that would not go must not
+    /// stand in the way of the next.
+    fn create_group(&self, limits: &Limits) -> Result<BoxGroup, SetupFailure> {
+        let number = self.boxes_started.fetch_add(1, Ordering::Relaxed);
+        self.cgroups.create(&format!("box-{number}"), limits)
+    }
+
+    /// The template's tree, if there is one, then the binds, mount points made.
+    fn trees(
+        &self,
+        spec: &RunSpec,
+        fs: &BoxFs,
+        extra: &mut ExtraDescriptors,
+    ) -> Result<Vec<Tree>, SetupFailure> {
+        let mut trees = Vec::new();
+        if let WorkspaceFill::Overlay { template } = &spec.workspace {
+            let idmap = self.idmaps.for_owner_of(template, fs.tenant())?;
+            let idmap = idmap.ok_or_else(|| {
+                SetupFailure::from_words("mount overlay /workspace", "no mapped ids here")
+            })?;
+            trees.push(Tree {
+                source: c_string(template.as_os_str()),
+                target: c".overlay/lower".to_owned(),
+                access: Access::ReadOnly,
+                directory: true,
+                idmap_fd: Some(extra.add(idmap)),
+            });
+        }
+        for bind in &spec.binds {
+            trees.push(self.bind(bind, fs, extra)?);
+        }
+        Ok(trees)
+    }
+
+    /// A writable bind shows its owner's files as the tenant's where the file
+    /// system allows it; elsewhere the tenant may do there what others may.
+    fn bind(
+        &self,
+        bind: &Bind,
+        fs: &BoxFs,
+        extra: &mut ExtraDescriptors,
+    ) -> Result<Tree, SetupFailure> {
+        let Bind { source, target, read_only } = bind;
+        let metadata = std::fs::metadata(source)
+            .map_err(|error| SetupFailure::from_io(format!("bind {}", source.display()), &error))?;
+        let idmap =
+            if *read_only { None } else { self.idmaps.for_owner_of(source, fs.tenant())? };
+        Ok(Tree {
+            source: c_string(source.as_os_str()),
+            target: fs.mount_point(target, metadata.is_dir())?,
+            access: if *read_only { Access::ReadOnly } else { Access::ReadWrite },
+            directory: metadata.is_dir(),
+            idmap_fd: idmap.map(|namespace| extra.add(namespace)),
+        })
+    }
+
+    fn plan(
+        &self,
+        spec: &RunSpec,
+        fs: &BoxFs,
+        tasks: TaskFiles,
+        net_fd: Option<i32>,
+        extra: &mut ExtraDescriptors,
+    ) -> Result<(ChildPlan, Vec<Covered>), SetupFailure> {
+        let trees = self.trees(spec, fs, extra)?;
+        // A template is what it is without what is mounted in it: an overlay never looks there.
+        let binds = &trees[trees.len() - spec.binds.len()..];
+        let covered = self.covers.of_a_run(binds)?;
+        let plan = plan::build(&PlanInput {
+            filter: &self.profile.filter,
+            init_filter: &self.init_filter,
+            root: &self.layout,
+            covered: &covered,
+            argv: &spec.argv,
+            env: &spec.env,
+            workdir: &c_string(spec.workdir.as_os_str()),
+            limits: &spec.limits,
+            fixed_limits: self.hard_limits.fixed(),
+            host_id: fs.tenant(),
+            user_namespace: self.user_namespace,
+            landlock: self.landlock,
+            message_queues: self.message_queues,
+            task_files: tasks.of_init,
+            program_task_files: tasks.of_program,
+            net_fd,
+            mountpoint: &self.mountpoint,
+            last_capability: self.last_capability,
+            short_turns: turns::are_short(),
+            trees: &trees,
+            tmpfs: &planned_tmpfs(spec, fs)?,
+            overlay: matches!(spec.workspace, WorkspaceFill::Overlay { .. }),
+        })?;
+        Ok((plan, covered))
+    }
+}
+
+/// How many `tasks` files each process of a new box joins.
+#[derive(Debug, Clone, Copy)]
+struct TaskFiles {
+    of_init: i32,
+    of_program: i32,
+}
+
+fn planned_tmpfs(spec: &RunSpec, fs: &BoxFs) -> Result<Vec<PlannedTmpfs>, SetupFailure> {
+    let plan = |tmpfs: &Tmpfs| {
+        let bytes_max = tmpfs.bytes_max.unwrap_or(spec.limits.disk_bytes_max);
+        Ok(PlannedTmpfs { target: fs.mount_point(&tmpfs.target, true)?, bytes_max })
+    };
+    spec.tmpfs.iter().map(plan).collect()
+}
+
+fn count(files: usize) -> i32 {
+    i32::try_from(files).unwrap_or(i32::MAX)
+}
