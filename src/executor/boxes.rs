@@ -109,7 +109,8 @@ impl Boxes {
         limits: Limits,
         began: Instant,
     ) -> Result<Started, SetupFailure> {
-        let Ready { standing, filled, host_id } = ready;
+        // In this order, so that on a failure the box is dead before its id is another's.
+        let Ready { host_id, standing, filled } = ready;
         filled.put(files)?;
         Ok(Started { running: self.sandbox.release(standing, limits, began)?, host_id })
     }

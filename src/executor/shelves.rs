@@ -10,7 +10,7 @@ use super::blueprint::Blueprint;
 /// reason not to make boxes ahead.
 const YOUNG: Duration = Duration::from_secs(1);
 /// A run that has not lasted as long is left alone: it may be over before a box is made.
-const SHORT: Duration = Duration::from_millis(5);
+pub const SHORT: Duration = Duration::from_millis(5);
 /// So long after a run has ended nothing is made: its answer is on the way.
 const ANSWERING: Duration = Duration::from_micros(500);
 /// Boxes of a blueprint that nobody has asked for in so long are let go.
@@ -262,12 +262,23 @@ impl<B> Shelves<B> {
 
     /// When something changes by itself: a run grows old, a shelf idle, a failure old enough.
     fn next_look(&self, now: Instant) -> Option<Instant> {
-        let short = self.live.iter().map(|began| *began + SHORT);
-        let answered = self.ended_at.iter().map(|ended| *ended + ANSWERING);
-        let old = short.chain(answered).chain(self.live.iter().map(|began| *began + YOUNG));
         let idle = self.shelves.iter().map(|shelf| shelf.used_at + IDLE_MAX);
         let again = self.shelves.iter().map(|shelf| shelf.not_before);
-        old.chain(idle).chain(again).filter(|at| *at > now).min()
+        let time = (!self.has_time(now)).then(|| self.next_time());
+        time.into_iter().chain(idle).chain(again).filter(|at| *at > now).min()
+    }
+
+    /// When [`Shelves::has_time`] will be true if no run begins or ends until then:
+    /// one look then, not one for each run.
+    fn next_time(&self) -> Instant {
+        let answered = self.ended_at.map(|ended| ended + ANSWERING);
+        let mut live = self.live.clone();
+        live.sort_unstable();
+        let short = live.last().map(|youngest| *youngest + SHORT);
+        // Of so many young runs as there are CPUs, the first has to grow old.
+        let old = live.len().checked_sub(self.cpus).and_then(|index| live.get(index));
+        let old = old.map(|began| *began + YOUNG);
+        [answered, short, old].into_iter().flatten().max().unwrap_or_else(Instant::now)
     }
 }
 

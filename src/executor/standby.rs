@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use super::blueprint::Blueprint;
 use super::boxes::{Boxes, Ready};
-use super::shelves::{Found, Made, Next, Shelves};
+use super::shelves::{Found, Made, Next, SHORT, Shelves};
 use crate::base::deadline::Deadline;
 use crate::spec::SetupFailure;
 
@@ -27,12 +27,17 @@ pub struct Standby {
 struct Shared {
     boxes: Arc<Boxes>,
     state: Mutex<State>,
-    changed: Condvar,
+    /// For the maker.
+    work: Condvar,
+    /// For runs that wait for a box.
+    made: Condvar,
 }
 
 #[derive(Debug)]
 struct State {
     shelves: Shelves<Ready>,
+    /// When the maker looks again by itself.
+    looks_at: Option<Instant>,
     /// Whether the maker is to end.
     stopping: bool,
 }
@@ -52,8 +57,9 @@ impl Standby {
         let shelves = Shelves::new(boxes_max, cpus);
         let shared = Arc::new(Shared {
             boxes,
-            state: Mutex::new(State { shelves, stopping: false }),
-            changed: Condvar::new(),
+            state: Mutex::new(State { shelves, looks_at: None, stopping: false }),
+            work: Condvar::new(),
+            made: Condvar::new(),
         });
         let maker = Builder::new().name("standby".to_owned()).spawn({
             let shared = Arc::clone(&shared);
@@ -66,8 +72,10 @@ impl Standby {
     /// Notes that a run of `blueprint` begins: from now on boxes of it are wanted.
     pub fn begin(&self, blueprint: Blueprint) -> LiveRun<'_> {
         let (blueprint, began) = (Arc::new(blueprint), Instant::now());
-        let outdated = self.shared.lock().shelves.begin(&blueprint, began);
-        self.shared.changed.notify_all();
+        let mut state = self.shared.lock();
+        let outdated = state.shelves.begin(&blueprint, began);
+        self.shared.tell_maker(&state, began);
+        drop(state);
         // Killing and reaping them is done here, where nobody waits for the lock.
         drop(outdated);
         LiveRun { standby: self, blueprint, began }
@@ -76,7 +84,7 @@ impl Standby {
     /// Lets go of every box and makes no more.
     pub fn close(&self) {
         self.shared.lock().shelves.close();
-        self.shared.changed.notify_all();
+        self.shared.work.notify_one();
     }
 }
 
@@ -98,14 +106,24 @@ impl LiveRun<'_> {
 
 impl Drop for LiveRun<'_> {
     fn drop(&mut self) {
-        self.standby.shared.lock().shelves.end(&self.blueprint, self.began, Instant::now());
-        self.standby.shared.changed.notify_all();
+        let (shared, now) = (&self.standby.shared, Instant::now());
+        let mut state = shared.lock();
+        state.shelves.end(&self.blueprint, self.began, now);
+        shared.tell_maker(&state, now);
     }
 }
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Wakes the maker, unless it looks soon: a wake-up for each beginning and end
+    /// would cost the runs more than a box that stands a little later.
+    fn tell_maker(&self, state: &State, now: Instant) {
+        if state.looks_at.is_none_or(|at| at > now + SHORT) {
+            self.work.notify_one();
+        }
     }
 
     fn take(&self, blueprint: &Blueprint) -> Option<Ready> {
@@ -115,24 +133,10 @@ impl Shared {
             match state.shelves.take(blueprint) {
                 Found::Ready(ready) => return Some(ready),
                 Found::BeingMade if !deadline.passed() => {
-                    state = self.wait(state, Some(deadline.remaining()));
+                    state = wait(&self.made, state, Some(deadline.remaining()));
                 }
                 Found::BeingMade | Found::Nothing => return None,
             }
-        }
-    }
-
-    fn wait<'a>(
-        &self,
-        state: MutexGuard<'a, State>,
-        at_most: Option<Duration>,
-    ) -> MutexGuard<'a, State> {
-        match at_most {
-            Some(at_most) => {
-                let waited = self.changed.wait_timeout(state, at_most);
-                waited.unwrap_or_else(PoisonError::into_inner).0
-            }
-            None => self.changed.wait(state).unwrap_or_else(PoisonError::into_inner),
         }
     }
 
@@ -141,10 +145,12 @@ impl Shared {
         let mut state = self.lock();
         while !state.stopping {
             let now = Instant::now();
+            state.looks_at = Some(now);
             match state.shelves.next(now) {
                 Next::Wait(until) => {
+                    state.looks_at = until;
                     let at_most = until.map(|until| until.saturating_duration_since(now));
-                    state = self.wait(state, at_most);
+                    state = wait(&self.work, state, at_most);
                 }
                 Next::LetGo(boxes) => {
                     drop(state);
@@ -157,7 +163,7 @@ impl Shared {
                     state = self.lock();
                     let unwanted = state.shelves.made(&blueprint, made, Instant::now());
                     drop(state);
-                    self.changed.notify_all();
+                    self.made.notify_all();
                     drop(unwanted);
                     state = self.lock();
                 }
@@ -177,6 +183,20 @@ impl Shared {
     }
 }
 
+fn wait<'a>(
+    condition: &Condvar,
+    state: MutexGuard<'a, State>,
+    at_most: Option<Duration>,
+) -> MutexGuard<'a, State> {
+    match at_most {
+        Some(at_most) => {
+            let waited = condition.wait_timeout(state, at_most);
+            waited.unwrap_or_else(PoisonError::into_inner).0
+        }
+        None => condition.wait(state).unwrap_or_else(PoisonError::into_inner),
+    }
+}
+
 impl Drop for Standby {
     fn drop(&mut self) {
         self.close();
@@ -184,7 +204,7 @@ impl Drop for Standby {
             let mut state = self.shared.lock();
             state.stopping = true;
         }
-        self.shared.changed.notify_all();
+        self.shared.work.notify_one();
         if let Some(maker) = self.maker.take()
             && maker.join().is_err()
         {

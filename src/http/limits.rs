@@ -8,6 +8,8 @@ use nix::sys::resource::{Resource, getrlimit};
 const DESCRIPTORS_RESERVED: u64 = 64;
 /// Descriptors one run may need at once: pipes, namespaces, cgroup files, its client's socket.
 const DESCRIPTORS_PER_RUN: u64 = 32;
+/// And of one whose box stands and waits for it.
+const DESCRIPTORS_PER_STANDBY: u64 = 24;
 
 /// The front's limits.
 #[derive(Debug, Clone)]
@@ -45,16 +47,27 @@ impl Default for HttpLimits {
     }
 }
 
-/// How many connections this process can hold: `wanted`, or fewer where its
-/// descriptors would not suffice for them beside `runs` runs; at least one.
-pub fn connections_affordable(wanted: usize, runs: usize) -> usize {
-    let descriptors_max = getrlimit(Resource::RLIMIT_NOFILE).map_or(u64::MAX, |(soft, _)| soft);
-    affordable(wanted, runs, descriptors_max)
+/// How many boxes there may be at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Boxes {
+    /// With a run in them.
+    pub runs: usize,
+    /// Made ahead.
+    pub standby: usize,
 }
 
-fn affordable(wanted: usize, runs: usize, descriptors_max: u64) -> usize {
-    let for_runs = DESCRIPTORS_PER_RUN.saturating_mul(runs as u64);
-    let left = descriptors_max.saturating_sub(DESCRIPTORS_RESERVED).saturating_sub(for_runs);
+/// How many connections this process can hold: `wanted`, or fewer where its
+/// descriptors would not suffice for them beside `boxes`; at least one.
+pub fn connections_affordable(wanted: usize, boxes: Boxes) -> usize {
+    let descriptors_max = getrlimit(Resource::RLIMIT_NOFILE).map_or(u64::MAX, |(soft, _)| soft);
+    affordable(wanted, boxes, descriptors_max)
+}
+
+fn affordable(wanted: usize, boxes: Boxes, descriptors_max: u64) -> usize {
+    let for_runs = DESCRIPTORS_PER_RUN.saturating_mul(boxes.runs as u64);
+    let for_standby = DESCRIPTORS_PER_STANDBY.saturating_mul(boxes.standby as u64);
+    let for_boxes = for_runs.saturating_add(for_standby);
+    let left = descriptors_max.saturating_sub(DESCRIPTORS_RESERVED).saturating_sub(for_boxes);
     wanted.min(usize::try_from(left).unwrap_or(usize::MAX)).max(1)
 }
 
@@ -64,14 +77,16 @@ mod tests {
 
     #[test]
     fn connections_never_take_the_descriptors_that_runs_need() {
-        for (wanted, runs, descriptors_max, expected) in [
-            (1024, 10, 1_048_576, 1024),
-            (1024, 10, 1024, 640),
-            (1024, 100, 1024, 1),
-            (1024, usize::MAX, u64::MAX, 1),
-            (7, 1, 1024, 7),
+        for (wanted, runs, standby, descriptors_max, expected) in [
+            (1024, 10, 10, 1_048_576, 1024),
+            (1024, 10, 0, 1024, 640),
+            (1024, 10, 10, 1024, 400),
+            (1024, 100, 0, 1024, 1),
+            (1024, 1, 100, 1024, 1),
+            (1024, usize::MAX, usize::MAX, u64::MAX, 1),
+            (7, 1, 1, 1024, 7),
         ] {
-            assert_eq!(affordable(wanted, runs, descriptors_max), expected);
+            assert_eq!(affordable(wanted, Boxes { runs, standby }, descriptors_max), expected);
         }
     }
 }

@@ -23,6 +23,6 @@ mod shutdown;
 mod unread;
 
 pub use checks::{Checks, RunCheck};
-pub use limits::HttpLimits;
+pub use limits::{Boxes, HttpLimits};
 pub use server::{HttpSettings, Server};
 pub use shutdown::ShutdownHandle;

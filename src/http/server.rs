@@ -15,7 +15,7 @@ use tokio::time::sleep;
 use super::checks::Checks;
 use super::connection;
 use super::in_flight::InFlight;
-use super::limits::{HttpLimits, connections_affordable};
+use super::limits::{Boxes, HttpLimits, connections_affordable};
 use super::router::{Front, router};
 use super::shutdown::ShutdownHandle;
 use super::unread::UnreadAnswers;
@@ -44,8 +44,8 @@ const LAST_ANSWERS_WITHIN: Duration = Duration::from_secs(1);
 pub struct HttpSettings {
     /// What a client may ask of the front itself.
     pub limits: HttpLimits,
-    /// Runs at the same time; they need descriptors too.
-    pub concurrency: usize,
+    /// The boxes there may be beside them, which need descriptors too.
+    pub boxes: Boxes,
     /// The longest body, bytes; none for no limit.
     pub input_bytes_max: Option<u64>,
     /// The longest output, bytes; none for no limit.
@@ -70,7 +70,7 @@ impl From<&Config> for HttpSettings {
     fn from(config: &Config) -> Self {
         Self {
             limits: HttpLimits { connections_max: config.connections_max, ..HttpLimits::default() },
-            concurrency: config.concurrency,
+            boxes: Boxes { runs: config.concurrency, standby: config.standby_max },
             input_bytes_max: config.input_bytes_max,
             output_bytes_max: config.limits.output_bytes_max,
             timeout_default: config.limits.wall,
@@ -135,8 +135,7 @@ impl Server {
             let _entered = runtime.enter();
             tokio::net::TcpListener::from_std(self.listener.try_clone()?)?
         };
-        let connections_max =
-            connections_affordable(limits.connections_max, self.settings.concurrency);
+        let connections_max = connections_affordable(limits.connections_max, self.settings.boxes);
         let accepting = accept(listener, self.router(), connections_max, limits, in_flight.clone());
         runtime.spawn(accepting);
         self.shutdown.wait();

@@ -1,7 +1,7 @@
 //! A box made ahead: all but the program, which waits to be let go.
 //!
-//! Every box stands before its program begins, and takes the same steps there:
-//! a tenant cannot tell one that stood for long from one made for its request.
+//! Every box stands before its program begins, and takes the same steps there: but
+//! for its age, a tenant cannot tell one that stood for long from one made for its request.
 
 use std::os::fd::AsFd;
 use std::time::Instant;

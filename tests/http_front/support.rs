@@ -11,7 +11,7 @@ use cofferdam::base::cancel::CancelToken;
 use cofferdam::base::deadline::Deadline;
 use cofferdam::base::slots::Slots;
 use cofferdam::config::OnDisconnect;
-use cofferdam::http::{Checks, HttpLimits, HttpSettings, RunCheck, Server, ShutdownHandle};
+use cofferdam::http::{Boxes, Checks, HttpLimits, HttpSettings, RunCheck, Server, ShutdownHandle};
 use cofferdam::service::check_request::CheckRequest;
 use cofferdam::service::check_run::{CheckError, CheckReport};
 use cofferdam::spec::{
@@ -180,7 +180,7 @@ pub fn settings() -> HttpSettings {
             linger_max: Duration::from_secs(5),
             ping_every: far,
         },
-        concurrency: 2,
+        boxes: Boxes { runs: 2, standby: 0 },
         input_bytes_max: Some(1000),
         output_bytes_max: Some(1 << 20),
         timeout_default: Duration::from_secs(30),

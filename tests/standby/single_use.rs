@@ -19,7 +19,7 @@ echo changed >data; echo new >new; echo new >check/new; echo new >/tmp/new; echo
 echo new >/dev/shm/new; rm Makefile check/asserts.json; chmod 700 check
 python3 -IS -c 'import ctypes; assert ctypes.CDLL(None).shmget(4711, 4096, 0o1600) >= 0'
 cat /proc/net/unix /proc/net/tcp /proc/net/udp /proc/net/dev /proc/net/sockstat /proc/net/snmp \
-    /proc/net/netstat 2>&1 | sed 's/^sockets: used .*//; s/ mem [0-9]*//; s/^[0-9a-f]*: //'
+    /proc/net/netstat 2>&1 | sed 's/^sockets: used .*//; s/ alloc .*//; s/ mem [0-9]*//; s/^[0-9a-f]*: //'
 python3 -IS -c '
 import os, socket
 kept = []
