@@ -8,7 +8,7 @@ use super::blueprint::Blueprint;
 use super::boxes::{Boxes, Started};
 use super::standby::{LiveRun, Standby};
 use crate::base::rel_path::RelPath;
-use crate::sandbox::{HostId, Sandbox};
+use crate::sandbox::{BEFORE_PROGRAM, HostId, Sandbox};
 use crate::spec::{NotStarted, OutputSink, RunReport, RunSpec, SetupFailure, Watch};
 
 /// One run: what is in its workspace, and what is executed there.
@@ -68,15 +68,28 @@ impl Sandboxed {
         &self,
         job: Job<'_>,
         watch: &Watch,
-        sink: Option<Box<dyn OutputSink>>,
+        mut sink: Option<Box<dyn OutputSink>>,
     ) -> Result<RunReport, NotStarted> {
         let began = Instant::now();
         let live = self.expect(&job)?;
-        let Started { running, host_id } = self.start(job, live.as_ref(), began)?;
-        let report = running.supervise(watch, sink);
-        // No sooner: until then the box has the id.
-        drop(host_id);
-        report
+        if let Some((live, ready)) = live.as_ref().and_then(|live| Some((live, live.take()?))) {
+            let limits = job.spec.limits.clone();
+            let Started { running, host_id } =
+                self.boxes.release(ready, job.files, limits, began)?;
+            let report = running.supervise(watch, &mut sink);
+            // No sooner: until then the box has the id.
+            drop(host_id);
+            match report {
+                // Somebody killed it while it stood: nothing of the job has begun.
+                Err(NotStarted::Setup(failure)) if failure.step == BEFORE_PROGRAM => {
+                    log::warn!("a box made ahead: {failure}: one is made now");
+                    live.let_go_of_others();
+                }
+                report => return report,
+            }
+        }
+        let host_id = self.boxes.lend_id()?;
+        self.run_in_new(job, host_id.id(), began, watch, sink)
     }
 
     /// As [`Sandboxed::run`], in a box made now, as the caller's own `host_id`.
@@ -87,8 +100,20 @@ impl Sandboxed {
         watch: &Watch,
         sink: Option<Box<dyn OutputSink>>,
     ) -> Result<RunReport, NotStarted> {
+        self.run_in_new(job, host_id, Instant::now(), watch, sink)
+    }
+
+    fn run_in_new(
+        &self,
+        job: Job<'_>,
+        host_id: &HostId,
+        began: Instant,
+        watch: &Watch,
+        mut sink: Option<Box<dyn OutputSink>>,
+    ) -> Result<RunReport, NotStarted> {
         let Job { template, files, spec } = job;
-        self.boxes.start(host_id, template, files, spec, Instant::now())?.supervise(watch, sink)
+        let running = self.boxes.start(host_id, template, files, spec, began)?;
+        running.supervise(watch, &mut sink)
     }
 
     /// Notes that `job` begins, where boxes for its like are made ahead.
@@ -99,23 +124,5 @@ impl Sandboxed {
         let contents = self.boxes.contents(template)?;
         let blueprint = Blueprint::of(template.to_owned(), contents, &job.spec);
         Ok(blueprint.map(|blueprint| standby.begin(blueprint)))
-    }
-
-    /// The program of `job` in a box made ahead, if there is one, or made now.
-    fn start(
-        &self,
-        job: Job<'_>,
-        live: Option<&LiveRun<'_>>,
-        began: Instant,
-    ) -> Result<Started, SetupFailure> {
-        let Job { template, files, spec } = job;
-        match live.and_then(LiveRun::take) {
-            Some(ready) => self.boxes.release(ready, files, spec.limits, began),
-            None => {
-                let host_id = self.boxes.lend_id()?;
-                let running = self.boxes.start(host_id.id(), template, files, spec, began)?;
-                Ok(Started { running, host_id })
-            }
-        }
     }
 }

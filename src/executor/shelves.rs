@@ -125,6 +125,11 @@ impl<B> Shelves<B> {
         }
     }
 
+    /// Takes every box of `blueprint`, for others to be made in their places.
+    pub fn clear(&mut self, blueprint: &Blueprint) -> Vec<B> {
+        self.find(blueprint).map(|shelf| shelf.ready.drain(..).collect()).unwrap_or_default()
+    }
+
     /// Makes no more boxes from now on, and has all of them let go.
     pub fn close(&mut self) {
         self.closed = true;

@@ -100,7 +100,14 @@ impl LiveRun<'_> {
                 Ok(false) => log::info!("a box made ahead is no longer fit: let go"),
                 Err(failure) => log::warn!("a box made ahead: {failure}: let go"),
             }
+            self.let_go_of_others();
         }
+    }
+
+    /// Where one box is dead or outdated, the others of its kind are not to be counted on.
+    pub fn let_go_of_others(&self) {
+        let others = self.standby.shared.lock().shelves.clear(&self.blueprint);
+        drop(others);
     }
 }
 

@@ -56,6 +56,7 @@ pub use box_fs::BoxFs;
 pub use host::RootSource;
 pub use identity::{BOXES_MAX, HostId, INSIDE_ID};
 pub use kill::unkillable_total;
+pub use report::BEFORE_PROGRAM;
 pub use running::Running;
 pub use setup::{Sandbox, SandboxConfig};
 pub use standing::Standing;

@@ -12,6 +12,9 @@ use crate::spec::{
     CapturedStream, Enforced, Limits, NotStarted, RunReport, SetupFailure, Timings, Usage,
 };
 
+/// The step of a box that died, or took too long, before its program began.
+pub const BEFORE_PROGRAM: &str = "start init";
+
 /// What is left to know of a dead box.
 #[derive(Debug)]
 pub struct Remains {
@@ -75,7 +78,7 @@ impl Remains {
                 (_, 1..) => "the memory limit is too small for a box",
                 _ => "died during set-up",
             };
-            SetupFailure::from_words("start init", reason).into()
+            SetupFailure::from_words(BEFORE_PROGRAM, reason).into()
         })
     }
 

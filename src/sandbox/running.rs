@@ -81,7 +81,7 @@ impl Running {
     pub(super) fn try_out(self) -> Result<(), SetupFailure> {
         let cancel =
             CancelToken::new().map_err(|error| SetupFailure::from_io("eventfd", &error))?;
-        let tried = self.supervise(&Watch { cancel, client: None }, None);
+        let tried = self.supervise(&Watch { cancel, client: None }, &mut None);
         tried.map(drop).map_err(|why| why.into_failure("exec"))
     }
 
@@ -90,7 +90,7 @@ impl Running {
     pub fn supervise(
         self,
         watch: &Watch,
-        mut sink: Option<Box<dyn OutputSink>>,
+        sink: &mut Option<Box<dyn OutputSink>>,
     ) -> Result<RunReport, NotStarted> {
         let Self { mut process, plan, fs, group, limits, mut streams, prepare_began, .. } = self;
         let mut parts = Supervised {
@@ -99,7 +99,7 @@ impl Running {
             status: self.status,
             limits: &limits,
         };
-        let observed = supervise(&mut parts, &mut streams, watch, &mut sink);
+        let observed = supervise(&mut parts, &mut streams, watch, sink);
         let (stdout, stderr) = (streams.stdout.finish(), streams.stderr.finish());
         let dead_at = Instant::now();
         let rusage = process.reap().unwrap_or_default();

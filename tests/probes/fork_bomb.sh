@@ -13,7 +13,12 @@ bomb 10 >/dev/null 2>/tmp/errors &
 exec 3</tmp/errors
 refused=
 read -r refused <&3
-forked=0
-while read -r _; do forked=$((forked + 1)); done </tmp/started
+# Those that were made last have yet to say so: counted until there are no more.
+forked=0 before=-1
+while [ "$forked" -ne "$before" ]; do
+	before=$forked forked=0 turns=0
+	while [ "$turns" -lt 100000 ]; do turns=$((turns + 1)); done
+	while read -r _; do forked=$((forked + 1)); done </tmp/started
+done
 echo "forked $forked"
 echo "refused ${refused:-never}"
