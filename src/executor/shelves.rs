@@ -269,13 +269,13 @@ impl<B> Shelves<B> {
     fn next_look(&self, now: Instant) -> Option<Instant> {
         let idle = self.shelves.iter().map(|shelf| shelf.used_at + IDLE_MAX);
         let again = self.shelves.iter().map(|shelf| shelf.not_before);
-        let time = (!self.has_time(now)).then(|| self.next_time());
+        let time = if self.has_time(now) { None } else { self.next_time() };
         time.into_iter().chain(idle).chain(again).filter(|at| *at > now).min()
     }
 
     /// When [`Shelves::has_time`] will be true if no run begins or ends until then:
     /// one look then, not one for each run.
-    fn next_time(&self) -> Instant {
+    fn next_time(&self) -> Option<Instant> {
         let answered = self.ended_at.map(|ended| ended + ANSWERING);
         let mut live = self.live.clone();
         live.sort_unstable();
@@ -283,7 +283,7 @@ impl<B> Shelves<B> {
         // Of so many young runs as there are CPUs, the first has to grow old.
         let old = live.len().checked_sub(self.cpus).and_then(|index| live.get(index));
         let old = old.map(|began| *began + YOUNG);
-        [answered, short, old].into_iter().flatten().max().unwrap_or_else(Instant::now)
+        [answered, short, old].into_iter().flatten().max()
     }
 }
 

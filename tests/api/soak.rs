@@ -2,13 +2,12 @@
 
 use std::fs;
 use std::path::Path;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::server::client::{post, solution, solution_within};
 use crate::server::host::{
-    Footprint, Process, alone, descendants, mounts, resident_bytes, tenants,
+    Footprint, Process, alone, descendants, in_turn, mounts, resident_bytes, tenants,
     threads_and_descriptors,
 };
 use crate::server::service::{Service, Setup, wait_until};
@@ -114,20 +113,7 @@ fn after_many_runs_of_every_kind_everything_is_as_before() {
     let before = Holdings { threads: idle_threads, ..settled(count) };
 
     let resident_before = resident_bytes(service.pid());
-    let next = AtomicUsize::new(0);
-    thread::scope(|scope| {
-        for _ in 0..CONCURRENCY {
-            scope.spawn(|| {
-                loop {
-                    let number = next.fetch_add(1, Ordering::Relaxed);
-                    if number >= runs {
-                        return;
-                    }
-                    run_some_kind(&service, number);
-                }
-            });
-        }
-    });
+    in_turn(CONCURRENCY, runs, |number| run_some_kind(&service, number));
 
     let mut after = count();
     let deadline = Instant::now() + SETTLED_WITHIN;

@@ -5,7 +5,9 @@ use std::fs;
 use std::ops::Range;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
 
 /// The uids that boxes have on the host.
 pub const HOST_UIDS: Range<u32> = 56_000..60_096;
@@ -18,6 +20,24 @@ const RELEASE_FD: i32 = 5;
 pub fn alone() -> MutexGuard<'static, ()> {
     static MACHINE: Mutex<()> = Mutex::new(());
     MACHINE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Does `work` for each number below `count`, so many at a time.
+pub fn in_turn(at_once: usize, count: usize, work: impl Fn(usize) + Sync) {
+    let next = AtomicUsize::new(0);
+    thread::scope(|scope| {
+        for _ in 0..at_once {
+            scope.spawn(|| {
+                loop {
+                    let number = next.fetch_add(1, Ordering::Relaxed);
+                    if number >= count {
+                        return;
+                    }
+                    work(number);
+                }
+            });
+        }
+    });
 }
 
 /// One process; its start tells it from a later one of the same id.

@@ -1,13 +1,13 @@
 //! After any number of runs with boxes made ahead the server and the host are as before.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::ready::{shells, wait_ready};
 use crate::server::client::{post, solution, solution_within};
 use crate::server::host::{
-    Footprint, alone, descendants, host_id_files, mounts, resident_bytes, threads_and_descriptors,
+    Footprint, alone, descendants, host_id_files, in_turn, mounts, resident_bytes,
+    threads_and_descriptors,
 };
 use crate::server::service::{Service, Setup};
 use crate::server::workspace::Workspace;
@@ -87,20 +87,7 @@ fn run_some_kind(service: &Service, langs: &Workspace, number: usize) {
 }
 
 fn run_kinds(service: &Service, langs: &Workspace, runs: usize) {
-    let next = AtomicUsize::new(0);
-    thread::scope(|scope| {
-        for _ in 0..CONCURRENCY {
-            scope.spawn(|| {
-                loop {
-                    let number = next.fetch_add(1, Ordering::Relaxed);
-                    if number >= runs {
-                        return;
-                    }
-                    run_some_kind(service, langs, number);
-                }
-            });
-        }
-    });
+    in_turn(CONCURRENCY, runs, |number| run_some_kind(service, langs, number));
 }
 
 /// As it is once nothing changes any more, with all the boxes that may stand.
