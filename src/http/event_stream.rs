@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
-use std::future::poll_fn;
+use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -13,10 +13,11 @@ use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use axum::response::Response;
 use hyper::body::{Body as HttpBody, Frame};
 use serde_json::json;
-use tokio::time::{Instant, Interval, interval_at, timeout};
+use tokio::time::{Instant, Interval, Sleep, interval_at, sleep_until, timeout};
 
 use super::event_text::{TextCutter, event};
 use super::output_queue::OutputQueue;
+use super::pace::Pace;
 use super::reply::{Refusal, RunBody};
 use super::run_thread::RunningCheck;
 use crate::service::check_run::CheckReport;
@@ -30,6 +31,10 @@ const START_WITHIN: Duration = Duration::from_secs(1);
 struct EventStream {
     queue: OutputQueue,
     running: RunningCheck<String>,
+    /// Where no limit ends the output.
+    pace: Option<Pace>,
+    /// Until when nothing more of it is taken.
+    pause: Option<Pin<Box<Sleep>>>,
     ping: Interval,
     stdout: TextCutter,
     stderr: TextCutter,
@@ -40,16 +45,19 @@ struct EventStream {
     yields: bool,
 }
 
-/// Answers with the events of `running`, whose output comes by `queue`, or
-/// refuses where it failed before its start.
+/// Answers with the events of `running`, whose output comes by `queue`, at a `pace` where no
+/// limit ends it, or refuses where it failed before its start.
 pub async fn respond(
     running: RunningCheck<String>,
     queue: OutputQueue,
+    pace: Option<Pace>,
     ping_every: Duration,
 ) -> Result<Response, Refusal> {
     let mut stream = EventStream {
         queue,
         running,
+        pace,
+        pause: None,
         ping: interval_at(Instant::now() + ping_every, ping_every),
         stdout: TextCutter::default(),
         stderr: TextCutter::default(),
@@ -75,7 +83,13 @@ pub fn result(report: &CheckReport) -> String {
 impl EventStream {
     /// Waits for the run's next piece of output, or its end, and makes the events of it.
     fn poll_step(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Refusal>> {
+        if let Some(pause) = &mut self.pause {
+            ready!(pause.as_mut().poll(cx));
+            self.pause = None;
+        }
         if let Some((stream, bytes)) = ready!(self.queue.poll_next(cx)) {
+            let until = self.pace.as_mut().and_then(|pace| pace.spend(bytes.len(), Instant::now()));
+            self.pause = until.map(|until| Box::pin(sleep_until(until)));
             let (name, cutter) = match stream {
                 Stream::Stdout => ("stdout", &mut self.stdout),
                 Stream::Stderr => ("stderr", &mut self.stderr),

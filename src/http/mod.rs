@@ -13,6 +13,7 @@ mod limits;
 mod message_gate;
 mod origin;
 mod output_queue;
+mod pace;
 mod reply;
 mod request_body;
 mod router;

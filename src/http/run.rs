@@ -6,11 +6,13 @@ use axum::Extension;
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
 use tokio::task::spawn_blocking;
+use tokio::time::Instant;
 
 use super::accept::accepts;
 use super::checks::RunCheck;
 use super::connection::ClientSocket;
 use super::output_queue::{QUEUED_BYTES_MAX, output_queue};
+use super::pace::Pace;
 use super::reply::{self, Refusal};
 use super::router::Front;
 use super::run_thread::RunningCheck;
@@ -47,13 +49,16 @@ async fn try_run(
         return running.report().await;
     }
     // An output limit bounds the queue by itself, and the program need not wait for its reader.
-    let queued_bytes_max = if front.output_bounded { usize::MAX } else { QUEUED_BYTES_MAX };
+    let (queued_bytes_max, pace) = match front.output_bounded {
+        true => (usize::MAX, None),
+        false => (QUEUED_BYTES_MAX, Some(Pace::new(Instant::now()))),
+    };
     let (sink, queue) = output_queue(queued_bytes_max)
         .map_err(|error| CheckError::Sandbox(SetupFailure::from_io("eventfd", &error)))?;
     let make = |report: CheckReport| event_stream::result(&report);
     let sink: Option<Box<dyn OutputSink>> = Some(Box::new(sink));
     let running = RunningCheck::start(check, client, front.on_disconnect, sink, make)?;
-    event_stream::respond(running, queue, front.ping_every).await
+    event_stream::respond(running, queue, pace, front.ping_every).await
 }
 
 /// Validation may read a workspace again, so it keeps off the threads that

@@ -3,7 +3,7 @@
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Mutex;
 use std::sync::mpsc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use cofferdam::http::{HttpLimits, HttpSettings};
 use cofferdam::service::check_run::CheckError;
@@ -148,6 +148,25 @@ fn unlimited_output_waits_for_its_reader_and_arrives_whole() {
     assert!(events.ends_with(RESULT));
     assert_eq!(events.matches('x').count(), PIECE_BYTES * PIECES + RESULT.matches('x').count());
     assert!(peaks.recv_timeout(Duration::from_secs(10)).unwrap() > 0);
+}
+
+#[test]
+fn output_without_a_limit_is_passed_on_at_a_pace() {
+    const MIB: usize = 1 << 20;
+    let checks = ScriptedChecks::new(1, move |_, _, sink| {
+        let mut sink = sink.unwrap();
+        for _ in 0..5 {
+            sink.take(Stream::Stdout, &[b'x'; MIB]);
+        }
+        Ok(exited(3, "kept", ""))
+    });
+    let server = start(checks, HttpSettings { output_bytes_max: None, ..settings() });
+    let start = Instant::now();
+    let mut client = ask_events(&server);
+    client.head();
+    assert!(client.rest().ends_with(RESULT));
+    // One MiB at once, and 16 in each second from then on.
+    assert!(start.elapsed() >= Duration::from_millis(250), "{:?}", start.elapsed());
 }
 
 #[test]

@@ -1,0 +1,60 @@
+//! How fast the output of one run is passed on where no limit ends it.
+
+use tokio::time::{Duration, Instant};
+
+/// What a run's output may cost us for as long as the run likes: the kernel divides CPUs among
+/// boxes, and what we do for one of them is not in that bill.
+pub const STREAMED_BYTES_PER_SECOND_MAX: u32 = 16 << 20;
+/// How much may come at once after a silence: it delays nobody who prints little.
+const BURST_BYTES_MAX: u32 = 1 << 20;
+
+/// A bucket of [`BURST_BYTES_MAX`] that fills with [`STREAMED_BYTES_PER_SECOND_MAX`].
+#[derive(Debug)]
+pub struct Pace {
+    /// When all that was passed on will have been earned.
+    earned_at: Instant,
+}
+
+impl Pace {
+    /// With a full bucket.
+    pub fn new(now: Instant) -> Self {
+        Self { earned_at: now }
+    }
+
+    /// Adds what was passed on. Gives the time until which nothing more is to be.
+    pub fn spend(&mut self, bytes: usize, now: Instant) -> Option<Instant> {
+        self.earned_at = self.earned_at.max(now) + time_of(bytes as f64);
+        let next = self.earned_at - time_of(f64::from(BURST_BYTES_MAX));
+        (next > now).then_some(next)
+    }
+}
+
+fn time_of(bytes: f64) -> Duration {
+    Duration::from_secs_f64(bytes / f64::from(STREAMED_BYTES_PER_SECOND_MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: usize = 1 << 20;
+
+    #[test]
+    fn a_burst_waits_for_nothing_and_the_rest_for_its_share_of_a_second() {
+        let start = Instant::now();
+        let mut pace = Pace::new(start);
+        assert_eq!(pace.spend(MIB, start), None);
+        assert_eq!(pace.spend(16 * MIB, start), Some(start + Duration::from_secs(1)));
+        let later = start + Duration::from_secs(1);
+        assert_eq!(pace.spend(8 * MIB, later), Some(later + Duration::from_millis(500)));
+    }
+
+    #[test]
+    fn silence_earns_no_more_than_a_burst() {
+        let start = Instant::now();
+        let mut pace = Pace::new(start);
+        let later = start + Duration::from_secs(3600);
+        assert_eq!(pace.spend(MIB, later), None);
+        assert_eq!(pace.spend(16 * MIB, later), Some(later + Duration::from_secs(1)));
+    }
+}
