@@ -10,7 +10,7 @@ use super::landlock::Landlock;
 use super::landlock::steps::{obey_steps, rule_steps};
 use super::rootfs::{Covered, RootLayout, VAR_TMP, c_string};
 use super::seccomp::filter::Filter;
-use super::step::{Access, Register, Rlimit, Step, TREES_REGISTER};
+use super::step::{Access, Program, Register, Rlimit, Step, TREES_REGISTER};
 use super::weakened::{self, Wall};
 use crate::spec::{Limits, SetupFailure};
 
@@ -37,6 +37,8 @@ pub struct PlanInput<'a> {
     pub covered: &'a [Covered],
     /// The program and its arguments.
     pub argv: &'a [CString],
+    /// The program that is executed in its place if it can be.
+    pub without_shell: Option<&'a [CString]>,
     /// The whole environment.
     pub env: &'a [CString],
     /// The working directory inside.
@@ -267,14 +269,14 @@ fn program_steps(input: &PlanInput<'_>) -> Vec<Step> {
     if !weakened::lacks(Wall::Seccomp) {
         steps.push(install(input.filter));
     }
-    steps.extend([
-        Step::ReportReady,
-        Step::Exec {
-            paths: executable_paths(input.argv, input.env),
-            argv: input.argv.to_vec(),
-            env: input.env.to_vec(),
-        },
-    ]);
+    steps.push(Step::ReportReady);
+    let program = |argv: &[CString]| Program {
+        paths: executable_paths(argv, input.env),
+        argv: argv.to_vec(),
+        env: input.env.to_vec(),
+    };
+    steps.extend(input.without_shell.map(|argv| Step::TryExec(program(argv))));
+    steps.push(Step::Exec(program(input.argv)));
     steps
 }
 

@@ -156,8 +156,21 @@ pub enum Step {
     AwaitRelease,
     /// Tell the supervisor that only exec is left.
     ReportReady,
-    /// Become the program: the first of `paths` that can be executed.
-    Exec { paths: Vec<CString>, argv: Vec<CString>, env: Vec<CString> },
+    /// Become the program if it can be executed; otherwise go on.
+    TryExec(Program),
+    /// Become the program.
+    Exec(Program),
+}
+
+/// What a box is made for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Program {
+    /// Where it may be: the first of them that can be executed.
+    pub paths: Vec<CString>,
+    /// Its arguments, its name the first.
+    pub argv: Vec<CString>,
+    /// Its environment.
+    pub env: Vec<CString>,
 }
 
 impl Step {
@@ -214,7 +227,8 @@ impl Step {
             Self::ReportStanding => "report standing".into(),
             Self::AwaitRelease => "await release".into(),
             Self::ReportReady => "report".into(),
-            Self::Exec { .. } => "exec".into(),
+            Self::TryExec(_) => "exec without a shell".into(),
+            Self::Exec(_) => "exec".into(),
         }
     }
 }

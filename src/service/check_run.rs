@@ -13,7 +13,7 @@ use crate::base::cancel::CancelToken;
 use crate::base::deadline::Deadline;
 use crate::base::slots::{SlotGuard, Slots};
 use crate::executor::{Job, Sandboxed};
-use crate::lang::{FileToWrite, Language, files_for};
+use crate::lang::{FileToWrite, Language, files_for, plain_words};
 use crate::spec::{
     Limits, OutputSink, RunReport, RunSpec, SetupFailure, StdinSource, Watch, WorkspaceFill,
 };
@@ -121,15 +121,17 @@ impl CheckRunner {
             .map_err(|error| CheckError::Invalid(error.to_string()))?;
         let (workspace, command) =
             self.languages.command(language).map_err(CheckError::LanguageUnavailable)?;
-        let command = CString::new(command)
-            .map_err(|_| CheckError::LanguageUnavailable("its command holds a NUL".to_owned()))?;
+        let nul = |_| CheckError::LanguageUnavailable("its command holds a NUL".to_owned());
+        let plain = plain_words(&command).map(|words| words.into_iter().map(CString::new));
+        let without_shell = plain.map(Iterator::collect).transpose().map_err(nul)?;
+        let command = CString::new(command).map_err(nul)?;
         let slot = self.slots.try_enter().ok_or(CheckError::Busy)?;
         Ok(AdmittedCheck {
             runner: Arc::clone(self),
             slot,
             workspace,
             files,
-            spec: self.spec(language, command, timeout),
+            spec: RunSpec { without_shell, ..self.spec(language, command, timeout) },
             admitted: Instant::now(),
         })
     }
@@ -143,6 +145,7 @@ impl CheckRunner {
         limits.disk_bytes_max = limits.disk_bytes_max.max(language.disk_bytes_max.unwrap_or(0));
         RunSpec {
             argv: vec![c"sh".to_owned(), c"-c".to_owned(), command],
+            without_shell: None,
             env: environment(Some(language), passed_env),
             workdir: "/workspace".into(),
             stdin: StdinSource::Null,

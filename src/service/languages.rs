@@ -124,8 +124,14 @@ impl Languages {
 /// The environment of every run: nothing of the service's own but what is
 /// allowed by name in `passed`.
 pub fn environment(language: Option<&Language>, passed: &BTreeMap<String, String>) -> Vec<CString> {
-    let own =
-        [("HOME", "/tmp/home"), ("LANG", "C.UTF-8"), ("PATH", PATH_DEFAULT), ("TMPDIR", "/tmp")];
+    let own = [
+        ("HOME", "/tmp/home"),
+        ("LANG", "C.UTF-8"),
+        ("PATH", PATH_DEFAULT),
+        // As every shell exports it: most programs have one before them, and some have none.
+        ("PWD", "/workspace"),
+        ("TMPDIR", "/tmp"),
+    ];
     let mut variables: BTreeMap<&str, &str> = own.into();
     variables.extend(
         language.iter().flat_map(|language| &language.env).map(|(k, v)| (k.as_str(), v.as_str())),
@@ -189,6 +195,7 @@ fn run_in_box(
     let cancel = CancelToken::new().map_err(|error| SetupFailure::from_io("eventfd", &error))?;
     let spec = RunSpec {
         argv: argv.iter().filter_map(|word| CString::new(*word).ok()).collect(),
+        without_shell: None,
         env: environment(language, &BTreeMap::new()),
         workdir: Path::new("/workspace").into(),
         stdin: StdinSource::Null,

@@ -27,6 +27,7 @@ fn plan_where(user_namespace: bool, landlock: bool) -> ChildPlan {
         root: &root,
         covered: &[Covered { target: c"etc/ssh".to_owned(), directory: true }],
         argv: &[c"make".to_owned(), c"test".to_owned()],
+        without_shell: Some(&[c"true".to_owned()]),
         env: &[c"PATH=/usr/bin:/bin".to_owned()],
         workdir: c"/workspace",
         limits: &Limits::default(),
@@ -153,6 +154,7 @@ fn the_programs_stage_gives_up_one_thing_after_another() {
             "time slice",
             "seccomp default",
             "report",
+            "exec without a shell",
             "exec",
         ]
     );
@@ -216,7 +218,10 @@ fn each_step_comes_after_what_it_needs() {
         assert!(at < then_at, "{first} comes after {then}");
     }
     let last = names.iter().position(|name| name == "exec").unwrap();
-    assert_eq!(names[last - 2..last], ["seccomp default", "report"]);
+    assert_eq!(
+        names[last - 3..=last],
+        ["seccomp default", "report", "exec without a shell", "exec"]
+    );
 }
 
 #[test]
