@@ -16,6 +16,7 @@ use super::accept::accepts;
 use super::checks::Checks;
 use super::origin;
 use super::reply::{self, Refusal};
+use super::run_threads::RunThreads;
 use super::shutdown::ShutdownHandle;
 use crate::config::OnDisconnect;
 
@@ -26,6 +27,8 @@ const SECRET_HEADERS: [HeaderName; 3] = [AUTHORIZATION, PROXY_AUTHORIZATION, COO
 pub struct Front {
     /// The check service.
     pub checks: Arc<dyn Checks>,
+    /// The threads that runs have.
+    pub run_threads: RunThreads,
     /// Stops the server.
     pub shutdown: ShutdownHandle,
     /// The longest body, bytes; none for no limit.

@@ -136,9 +136,8 @@ impl Step {
             }
             Self::CloseFrom { first } => close_range(out, *first, u32::MAX, 0),
             Self::CloseRange { first, last } => close_range(out, *first, *last, 0),
-            Self::CloseStatusOnExec => {
-                let status = wire::STATUS_FD.unsigned_abs();
-                close_range(out, status, status, libc::CLOSE_RANGE_CLOEXEC);
+            Self::CloseOnExec { first, last } => {
+                close_range(out, *first, *last, libc::CLOSE_RANGE_CLOEXEC);
             }
             Self::TakeLongTurns => take_turns(out, turns::LONG_NS),
             Self::NoNewPrivileges => prctl(out, libc::PR_SET_NO_NEW_PRIVS, 1, 0),

@@ -121,8 +121,8 @@ pub enum Step {
     CloseFrom { first: u32 },
     /// Close `first..=last`.
     CloseRange { first: u32, last: u32 },
-    /// Let exec close the status pipe.
-    CloseStatusOnExec,
+    /// Let exec close `first..=last`.
+    CloseOnExec { first: u32, last: u32 },
     /// Longer time slices than others have.
     TakeLongTurns,
     /// Exec never gives privileges again.
@@ -210,7 +210,7 @@ impl Step {
             Self::ClearAmbientSet => "clear ambient set".into(),
             Self::ClearCapabilities => "capset".into(),
             Self::EnterDirectory { path: dir } => format!("workdir {}", path(dir)),
-            Self::CloseFrom { .. } | Self::CloseRange { .. } | Self::CloseStatusOnExec => {
+            Self::CloseFrom { .. } | Self::CloseRange { .. } | Self::CloseOnExec { .. } => {
                 "close descriptors".into()
             }
             Self::TakeLongTurns => "time slice".into(),

@@ -18,6 +18,9 @@ use crate::spec::{
     Limits, OutputSink, RunReport, RunSpec, SetupFailure, StdinSource, Watch, WorkspaceFill,
 };
 
+/// Where the workspace is in a box.
+const WORKSPACE: &str = "/workspace";
+
 /// Why a check gave no report.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CheckError {
@@ -94,8 +97,10 @@ impl CheckRunner {
     pub fn new(
         mut executor: Sandboxed,
         languages: Languages,
-        settings: CheckSettings,
+        mut settings: CheckSettings,
     ) -> Result<Arc<Self>, SetupFailure> {
+        // As shells export it: most programs have one before them, and some have none.
+        settings.passed_env.entry("PWD".to_owned()).or_insert_with(|| WORKSPACE.to_owned());
         executor.prepare_for(settings.concurrency, settings.standby_max)?;
         Ok(Arc::new(Self {
             slots: Slots::new(settings.concurrency),
@@ -147,7 +152,7 @@ impl CheckRunner {
             argv: vec![c"sh".to_owned(), c"-c".to_owned(), command],
             without_shell: None,
             env: environment(Some(language), passed_env),
-            workdir: "/workspace".into(),
+            workdir: WORKSPACE.into(),
             stdin: StdinSource::Null,
             limits,
             workspace: WorkspaceFill::Own,

@@ -124,14 +124,8 @@ impl Languages {
 /// The environment of every run: nothing of the service's own but what is
 /// allowed by name in `passed`.
 pub fn environment(language: Option<&Language>, passed: &BTreeMap<String, String>) -> Vec<CString> {
-    let own = [
-        ("HOME", "/tmp/home"),
-        ("LANG", "C.UTF-8"),
-        ("PATH", PATH_DEFAULT),
-        // As every shell exports it: most programs have one before them, and some have none.
-        ("PWD", "/workspace"),
-        ("TMPDIR", "/tmp"),
-    ];
+    let own =
+        [("HOME", "/tmp/home"), ("LANG", "C.UTF-8"), ("PATH", PATH_DEFAULT), ("TMPDIR", "/tmp")];
     let mut variables: BTreeMap<&str, &str> = own.into();
     variables.extend(
         language.iter().flat_map(|language| &language.env).map(|(k, v)| (k.as_str(), v.as_str())),

@@ -77,7 +77,7 @@ fn one_workspace_serves_every_slug() {
 fn each_slug_has_a_workspace_of_its_name() {
     let (langs, elsewhere) = (languages(), Workspace::empty());
     let nearby = Workspace::running(&["echo nearby"]);
-    std::fs::rename(languages().path(), nearby.path().join("langs")).unwrap();
+    fs::rename(languages().path(), nearby.path().join("langs")).unwrap();
     for setup in [
         Setup::inside(elsewhere.path()).arg("--langs").arg(langs.path()),
         Setup::inside(elsewhere.path()).env("LANGS_DIR", langs.path()),
@@ -93,7 +93,7 @@ fn each_slug_has_a_workspace_of_its_name() {
 #[test]
 fn a_relative_directory_is_taken_from_where_the_server_was_started() {
     let parent = Workspace::empty();
-    std::fs::rename(languages().path(), parent.path().join("mine")).unwrap();
+    fs::rename(languages().path(), parent.path().join("mine")).unwrap();
     parent.put("one/Makefile", &makefile(&["echo one"]));
     let service = Setup::inside(parent.path()).arg("--langs").arg("mine").start();
     assert_eq!(run(&service, "alpha").stdout(), "alpha\n");
@@ -135,7 +135,7 @@ fn a_workspace_that_does_not_resolve_costs_its_own_slug_alone() {
         answer.assert_json(503, UNAVAILABLE);
         assert_eq!(run(&service, "beta").stdout(), "beta\n");
     }
-    std::fs::remove_dir_all(langs.path().join("alpha")).unwrap();
+    fs::remove_dir_all(langs.path().join("alpha")).unwrap();
     run(&service, "alpha").assert_json(503, UNAVAILABLE);
 }
 
