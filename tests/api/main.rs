@@ -12,6 +12,7 @@ mod failures;
 mod inside;
 mod limits;
 mod outcomes;
+mod rehearsal;
 mod requests;
 mod routes;
 #[path = "../server/mod.rs"]
