@@ -126,8 +126,8 @@ fn fate_of(answer: &str, number: usize, streams: bool) -> Fate {
             return Fate::Cut;
         }
     } else {
-        let lengths = head.lines().filter_map(|line| line.strip_prefix("content-length: "));
-        if lengths.last().is_none_or(|length| length.parse() != Ok(body.len())) {
+        let mut lengths = head.lines().filter_map(|line| line.strip_prefix("content-length: "));
+        if lengths.next().is_none_or(|length| length.parse() != Ok(body.len())) {
             return Fate::Cut;
         }
     }

@@ -6,7 +6,7 @@ import tomllib
 from tools import REPOSITORY
 
 LANGUAGES = tomllib.loads((REPOSITORY / "langs" / "languages.toml").read_text())
-# What a container or a unit has to keep for boxes to be made: tests/deploy/start.py tries it.
+# What a container or a unit has to keep for boxes to be made: start.py tries all, and one less.
 CAPABILITIES = {"CHOWN", "DAC_OVERRIDE", "FOWNER", "NET_ADMIN", "SETGID", "SETPCAP", "SETUID", "SYS_ADMIN"}
 SERVICE_MIB = 256
 # The gauges of GET /metrics that the autoscaling may name.

@@ -70,17 +70,34 @@ def check(binary):
     try:
         shutil.copy(binary, scratch / "cofferdam")
         shutil.copytree(REPOSITORY / "langs", scratch / "langs", symlinks=True)
-        return [f"{name}: {fault}" for name, place in PLACES.items()
-                for fault in place_faults(scratch, name, *place)]
+        faults = [f"{name}: {fault}" for name, place in PLACES.items()
+                  for fault in place_faults(scratch, name, *place)]
+        return faults + [f"CAP_{capability} is not needed" for capability in claims.CAPABILITIES
+                         if is_needless(scratch, capability)]
     finally:
         shutil.rmtree(scratch)
 
 
+def keeping(capabilities):
+    return "--bounding-set=-all," + ",".join(f"+{name.lower()}" for name in sorted(capabilities))
+
+
+def is_needless(scratch, capability):
+    """Whether all can be enforced and a workspace run without it."""
+    def tell(*command):
+        without = keeping(claims.CAPABILITIES - {capability})
+        return subprocess.run(["setpriv", without, scratch / "cofferdam", *command], text=True,
+                              capture_output=True)
+    example = scratch / "langs" / "python" / "example"
+    done = tell("run", "--workspace", scratch / "langs" / "python", "--lang", "python",
+                example / "solution.py", "--asserts", example / "asserts.json")
+    return done.returncode == 0 and " missing " not in tell("doctor").stdout
+
+
 def place_faults(scratch, name, mounts, namespaces, privileges, isolation, missing):
-    kept = ",".join(f"+{capability.lower()}" for capability in sorted(claims.CAPABILITIES))
     inside = ["unshare", "--mount", "--propagation", "private", *namespaces, "sh", "-ec",
               "\n".join([*mounts, 'exec "$@"']), "sh",
-              "setpriv", f"--bounding-set=-all,{kept}", *privileges]
+              "setpriv", keeping(claims.CAPABILITIES), *privileges]
     doctor = subprocess.run([*inside, scratch / "cofferdam", "doctor"], text=True,
                             capture_output=True)
     found = set(re.findall(r"^(.+?)\s+missing ", doctor.stdout, re.M))
