@@ -44,7 +44,7 @@ WEAKENED = $(TARGET_DIR)/weakened/$(TRIPLE)/quick/cofferdam
 # Cargo fills the cores by itself.
 .NOTPARALLEL:
 .PHONY: help deps build install fmt lint deny test test-langs test-toolchains hostile hostile-soak \
-	weakened demo bench bench-docs bench-langs soak fuzz toolchains print-serve-env image test-image clean
+	weakened demo test-metrics bench bench-docs bench-langs soak fuzz toolchains print-serve-env image test-image clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1	\2/p' $(MAKEFILE_LIST) | expand -t 17
@@ -113,6 +113,9 @@ weakened: deps ## Attack a build without each of the WALLS: the rows that need i
 
 demo: deps build ## Start the service, post a solution in each language, show the answers
 	python3 tests/demo/demo.py $(BINARY)
+
+test-metrics: deps build ## Hold /metrics to Prometheus' parsers and lints, and have a real Prometheus scrape it
+	python3 tests/metrics/scrape.py $(BINARY) $(TARGET_DIR)/metrics-tools
 
 bench: deps build ## Compare with bare processes and other sandboxes, in PAIRS, and hold goals beside that
 	COFFERDAM_BIN=$(BINARY) $(CARGO) bench --locked --bench paired

@@ -6,7 +6,7 @@
 //! - `text`: what the `sh` block before it prints, where `…` stands for any text of one line;
 //! - `sh server`: started in the background, ended by SIGTERM after the last block, exits with 0;
 //! - `sh ci`: not run here, since it would run this test; each line is a line of `.ci/run`;
-//! - a language and a path: a file, which `tests/languages` puts there and uses.
+//! - a language and a path: a file, which `tests/languages` or `tests/metrics` puts there and uses.
 //!
 //! Port 4040 of a document is a free one here.
 
@@ -31,8 +31,13 @@ const START_WAIT: Duration = Duration::from_secs(30);
 const STOP_WAIT: Duration = Duration::from_secs(40);
 const PORT_IN_DOCUMENTS: &str = "4040";
 /// The documents with fenced blocks, below the root.
-const WITH_COMMANDS: [&str; 4] =
-    ["README.md", "docs/languages.md", "docs/performance.md", "docs/toolchains.md"];
+const WITH_COMMANDS: [&str; 5] = [
+    "README.md",
+    "docs/languages.md",
+    "docs/operations.md",
+    "docs/performance.md",
+    "docs/toolchains.md",
+];
 
 #[derive(Debug, PartialEq, Eq)]
 struct Block {

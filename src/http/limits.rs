@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use nix::sys::resource::{Resource, getrlimit};
 
-/// Descriptors kept for what is no connection: listeners, logs, event loops.
+/// Descriptors kept for what is no connection of a client: listeners, scrapers, logs, event loops.
 const DESCRIPTORS_RESERVED: u64 = 64;
 /// Descriptors one run may need at once: pipes, namespaces, cgroup files, its client's socket.
 const DESCRIPTORS_PER_RUN: u64 = 32;
