@@ -41,13 +41,16 @@ impl Serve {
         let (config, found) = places.look(addr)?;
         config.warnings.iter().for_each(|warning| log::warn!("{warning}"));
         found.has_command()?;
+        let settings = HttpSettings::from(&config);
+        let shortage = settings.raise_descriptors().map_err(Failure::Serve)?;
+        shortage.iter().for_each(|shortage| log::warn!("{shortage}"));
         let private = store_dir.iter().map(std::path::absolute).collect::<Result<_, _>>();
         let private = private.map_err(|error| Failure::option("--store-dir", error))?;
         let checking = found.open(config.isolation, private).map_err(Failure::Refused)?;
         let controls = controls(checking.executor.sandbox()).map_err(Failure::Serve)?;
         let gaps = checking.executor.sandbox().not_enforced().to_vec();
         let runner = checking.runner_of_many(&config).map_err(Failure::Refused)?;
-        let server = Server::bind(config.address, runner, HttpSettings::from(&config))
+        let server = Server::bind(config.address, runner, settings)
             .map_err(|NotBound { address, source }| Failure::Listen { address, source })?;
         let shutdown = server.shutdown_handle();
         let _signals = Signals::on_each(move || shutdown.request()).map_err(Failure::Serve)?;

@@ -26,6 +26,6 @@ mod shutdown;
 mod unread;
 
 pub use checks::{Checks, RunCheck};
-pub use limits::{Boxes, HttpLimits};
+pub use limits::{Boxes, HttpLimits, Shortage};
 pub use server::{HttpSettings, NotBound, Server};
 pub use shutdown::ShutdownHandle;

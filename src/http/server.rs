@@ -16,7 +16,7 @@ use super::checks::Checks;
 use super::connection;
 use super::counts::FrontCounts;
 use super::in_flight::InFlight;
-use super::limits::{Boxes, HttpLimits, connections_affordable};
+use super::limits::{Boxes, HttpLimits, Shortage, connections_affordable, raise_descriptors};
 use super::metrics::Metrics;
 use super::router::{Front, Routes, router};
 use super::shutdown::ShutdownHandle;
@@ -88,6 +88,13 @@ impl From<&Config> for HttpSettings {
             origins_allow: config.origins_allow.clone(),
             log_headers: config.debug,
         }
+    }
+}
+
+impl HttpSettings {
+    /// Has this process open as many descriptors as it may need, or says what it lacks.
+    pub fn raise_descriptors(&self) -> io::Result<Option<Shortage>> {
+        raise_descriptors(self.limits.connections_max, self.boxes)
     }
 }
 
