@@ -44,7 +44,7 @@ WEAKENED = $(TARGET_DIR)/weakened/$(TRIPLE)/quick/cofferdam
 # Cargo fills the cores by itself.
 .NOTPARALLEL:
 .PHONY: help deps build install fmt lint deny test test-langs test-toolchains hostile hostile-soak \
-	weakened demo bench bench-docs bench-langs soak fuzz toolchains print-serve-env image test-image test-deploy \
+	weakened demo test-metrics bench bench-docs bench-langs soak fuzz toolchains print-serve-env image test-image test-deploy \
 	clean
 
 help: ## List the targets
@@ -114,6 +114,9 @@ weakened: deps ## Attack a build without each of the WALLS: the rows that need i
 
 demo: deps build ## Start the service, post a solution in each language, show the answers
 	python3 tests/demo/demo.py $(BINARY)
+
+test-metrics: deps build ## Hold /metrics to Prometheus' parsers and lints, and have a real Prometheus scrape it
+	python3 tests/metrics/scrape.py $(BINARY) $(TARGET_DIR)/metrics-tools
 
 bench: deps build ## Compare with bare processes and other sandboxes, in PAIRS, and hold goals beside that
 	COFFERDAM_BIN=$(BINARY) $(CARGO) bench --locked --bench paired

@@ -35,6 +35,9 @@ fn main() {
     println!("cargo:rerun-if-changed=sandbox-profiles");
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
     build_init(&out.join("init"));
+    // For whoever asks what runs there.
+    let target = env::var("TARGET").expect("cargo sets TARGET");
+    println!("cargo:rustc-env=COFFERDAM_TARGET={target}");
     fs::write(out.join("profiles.rs"), compiled_profiles()).expect("cannot write to OUT_DIR");
 }
 

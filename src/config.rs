@@ -69,6 +69,17 @@ pub enum OnDisconnect {
     Finish,
 }
 
+/// Where `GET /metrics` is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MetricsPlace {
+    /// Beside `/run`.
+    SamePort,
+    /// Nowhere.
+    Off,
+    /// On a listener of its own.
+    Own(SocketAddr),
+}
+
 /// What to do on a host that cannot enforce everything.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Isolation {
@@ -105,6 +116,8 @@ pub struct Config {
     pub connections_max: usize,
     /// Origins whose pages may post, as browsers write them.
     pub origins_allow: Vec<String>,
+    /// Where `GET /metrics` is.
+    pub metrics: MetricsPlace,
     /// What to do on a weak host.
     pub isolation: Isolation,
     /// Whether request headers are logged.
@@ -213,6 +226,12 @@ impl RawConfig {
                 Vec::new(),
                 parse_origins,
             ),
+            metrics: self.figure(
+                "METRICS_ADDR",
+                "HOST:PORT, off, or nothing for the port of /run",
+                MetricsPlace::SamePort,
+                parse_metrics_place,
+            ),
             isolation: self.figure(
                 "ISOLATION",
                 "best or strict",
@@ -234,7 +253,7 @@ impl RawConfig {
         let everywhere = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
         let port = self.figure("PORT", "a port number", 4040, parse_decimal);
         let Some(addr) = &overrides.addr else { return (everywhere, port).into() };
-        match addr.to_socket_addrs().ok().and_then(|mut found| found.next()) {
+        match parse_address(addr) {
             Some(address) => address,
             None => {
                 self.problem("--addr", "HOST:PORT", addr);
@@ -363,6 +382,19 @@ fn parse_some_bytes(text: &str) -> Option<u64> {
 
 fn parse_optional_bytes(text: &str) -> Option<Option<u64>> {
     parse_bytes(text).ok().map(|bytes| (bytes > 0).then_some(bytes))
+}
+
+/// The first address that `HOST:PORT` stands for.
+fn parse_address(text: &str) -> Option<SocketAddr> {
+    text.to_socket_addrs().ok()?.next()
+}
+
+fn parse_metrics_place(text: &str) -> Option<MetricsPlace> {
+    match text {
+        "" => Some(MetricsPlace::SamePort),
+        "off" => Some(MetricsPlace::Off),
+        address => parse_address(address).map(MetricsPlace::Own),
+    }
 }
 
 /// Origins divided by commas, each one a browser could send.

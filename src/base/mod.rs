@@ -3,6 +3,7 @@
 pub mod byte_level;
 pub mod bytes;
 pub mod cancel;
+pub mod counter;
 pub mod cpus;
 pub mod deadline;
 pub mod duration;

@@ -7,7 +7,7 @@ use clap::Args;
 use super::boxes::Places;
 use super::failure::Failure;
 use super::signals::Signals;
-use crate::http::{HttpSettings, Server};
+use crate::http::{HttpSettings, NotBound, Server};
 use crate::sandbox::{Sandbox, ask_for_short_turns};
 
 const EXAMPLES: &str = "\
@@ -41,18 +41,24 @@ impl Serve {
         let (config, found) = places.look(addr)?;
         config.warnings.iter().for_each(|warning| log::warn!("{warning}"));
         found.has_command()?;
+        let settings = HttpSettings::from(&config);
+        let shortage = settings.raise_descriptors().map_err(Failure::Serve)?;
+        shortage.iter().for_each(|shortage| log::warn!("{shortage}"));
         let private = store_dir.iter().map(std::path::absolute).collect::<Result<_, _>>();
         let private = private.map_err(|error| Failure::option("--store-dir", error))?;
         let checking = found.open(config.isolation, private).map_err(Failure::Refused)?;
         let controls = controls(checking.executor.sandbox()).map_err(Failure::Serve)?;
         let gaps = checking.executor.sandbox().not_enforced().to_vec();
         let runner = checking.runner_of_many(&config).map_err(Failure::Refused)?;
-        let server = Server::bind(config.address, runner, HttpSettings::from(&config))
-            .map_err(|source| Failure::Listen { address: config.address, source })?;
+        let server = Server::bind(config.address, runner, settings)
+            .map_err(|NotBound { address, source }| Failure::Listen { address, source })?;
         let shutdown = server.shutdown_handle();
         let _signals = Signals::on_each(move || shutdown.request()).map_err(Failure::Serve)?;
         let address = server.local_addr().map_err(Failure::Serve)?;
         gaps.iter().for_each(|gap| log::warn!("not enforced: {gap}"));
+        if let Some(address) = server.metrics_addr().map_err(Failure::Serve)? {
+            log::info!("metrics at http://{address}/metrics");
+        }
         log::info!("listening on {address}; enforced: {controls}");
         server.run().map_err(Failure::Serve)?;
         Ok(0)

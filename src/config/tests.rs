@@ -28,6 +28,7 @@ fn an_empty_environment_gives_the_contract_s_defaults() {
         shutdown_grace: Duration::from_secs(30),
         connections_max: 1024,
         origins_allow: vec![],
+        metrics: MetricsPlace::SamePort,
         isolation: Isolation::Best,
         debug: false,
         workspaces: WorkspaceChoice::Unset,
@@ -57,6 +58,7 @@ fn every_variable_is_read() {
         ("SHUTDOWN_GRACE", "500ms"),
         ("HTTP_CONNECTIONS_MAX", "7"),
         ("HTTP_ORIGINS_ALLOW", "https://a.example, http://localhost:3000,"),
+        ("METRICS_ADDR", "127.0.0.1:9464"),
         ("ISOLATION", "strict"),
         ("DEBUG", ""),
         ("RUN_WORKSPACE", "/w"),
@@ -82,6 +84,7 @@ fn every_variable_is_read() {
     assert_eq!(config.origins_allow, ["https://a.example", "http://localhost:3000"]);
     assert_eq!(config.on_disconnect, OnDisconnect::Finish);
     assert_eq!(config.shutdown_grace, Duration::from_millis(500));
+    assert_eq!(config.metrics, MetricsPlace::Own("127.0.0.1:9464".parse().unwrap()));
     assert_eq!(config.isolation, Isolation::Strict);
     assert_eq!(config.workspaces, WorkspaceChoice::Single("/w".into()));
     assert_eq!(config.rootfs, Some("/r".into()));
@@ -137,6 +140,7 @@ fn malformed_values_refuse_the_start() {
                 "https://a.example https://b.example",
             ],
         ),
+        ("METRICS_ADDR", &["OFF", "9464", "no port", "127.0.0.1:70000"]),
         ("ISOLATION", &["", "STRICT"]),
         ("LANGS_DIR", &[""]),
         ("SANDBOX_ROOTFS", &[""]),
@@ -173,6 +177,13 @@ fn a_number_of_boxes_to_stand_by_that_is_none_says_what_was_wanted() {
         read(&[("STANDBY_MAX", "some")]).unwrap_err(),
         [r#"STANDBY_MAX: want a whole number from 0 to 4096, got "some""#]
     );
+}
+
+#[test]
+fn metrics_are_on_the_port_of_runs_unless_told_otherwise() {
+    for (value, place) in [("", MetricsPlace::SamePort), ("off", MetricsPlace::Off)] {
+        assert_eq!(read(&[("METRICS_ADDR", value)]).unwrap().metrics, place, "{value:?}");
+    }
 }
 
 #[test]

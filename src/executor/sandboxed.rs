@@ -9,7 +9,9 @@ use super::boxes::{Boxes, Started};
 use super::standby::{LiveRun, Standby};
 use crate::base::rel_path::RelPath;
 use crate::sandbox::{BEFORE_PROGRAM, HostId, Sandbox};
-use crate::spec::{NotStarted, OutputSink, RunReport, RunSpec, SetupFailure, Watch};
+use crate::spec::{
+    NotStarted, OutputSink, RunReport, RunSpec, SetupFailure, StandbyFigures, Watch,
+};
 
 /// One run: what is in its workspace, and what is executed there.
 #[derive(Debug)]
@@ -54,6 +56,11 @@ impl Sandboxed {
     /// What boxes are made with.
     pub fn sandbox(&self) -> &Sandbox {
         self.boxes.sandbox()
+    }
+
+    /// What there is of boxes made ahead; nothing where none are to be.
+    pub fn standby_figures(&self) -> StandbyFigures {
+        self.standby.as_ref().map(Standby::figures).unwrap_or_default()
     }
 
     /// Lets go of the boxes made ahead and makes no more of them.

@@ -10,8 +10,9 @@ use std::time::{Duration, Instant};
 use super::blueprint::Blueprint;
 use super::boxes::{Boxes, Ready};
 use super::shelves::{Found, Made, Next, SHORT, Shelves};
+use crate::base::counter::Counter;
 use crate::base::deadline::Deadline;
-use crate::spec::SetupFailure;
+use crate::spec::{SetupFailure, StandbyFigures};
 
 /// How long a run waits for a box that is being made; one of its own takes no longer.
 const MAKING_WAIT: Duration = Duration::from_millis(10);
@@ -26,6 +27,8 @@ pub struct Standby {
 #[derive(Debug)]
 struct Shared {
     boxes: Arc<Boxes>,
+    boxes_max: usize,
+    counts: Counts,
     state: Mutex<State>,
     /// For the maker.
     work: Condvar,
@@ -40,6 +43,15 @@ struct State {
     looks_at: Option<Instant>,
     /// Whether the maker is to end.
     stopping: bool,
+}
+
+/// What became of boxes, since the start.
+#[derive(Debug, Default)]
+struct Counts {
+    made: Counter,
+    used: Counter,
+    dropped: Counter,
+    failed: Counter,
 }
 
 /// A run of some blueprint that is live; dropped when it has ended.
@@ -57,6 +69,8 @@ impl Standby {
         let shelves = Shelves::new(boxes_max, cpus);
         let shared = Arc::new(Shared {
             boxes,
+            boxes_max,
+            counts: Counts::default(),
             state: Mutex::new(State { shelves, looks_at: None, stopping: false }),
             work: Condvar::new(),
             made: Condvar::new(),
@@ -77,8 +91,21 @@ impl Standby {
         self.shared.tell_maker(&state, began);
         drop(state);
         // Killing and reaping them is done here, where nobody waits for the lock.
-        drop(outdated);
+        self.shared.let_go(outdated);
         LiveRun { standby: self, blueprint, began }
+    }
+
+    /// The figures now.
+    pub fn figures(&self) -> StandbyFigures {
+        let Shared { boxes_max, counts, .. } = &*self.shared;
+        StandbyFigures {
+            boxes_max: *boxes_max,
+            ready: self.shared.lock().shelves.ready(),
+            made: counts.made.get(),
+            used: counts.used.get(),
+            dropped: counts.dropped.get(),
+            failed: counts.failed.get(),
+        }
     }
 
     /// Lets go of every box and makes no more.
@@ -96,18 +123,22 @@ impl LiveRun<'_> {
             let ready = shared.take(&self.blueprint)?;
             // What is fit is asked outside the lock: it reads files.
             match shared.boxes.is_fit(&ready) {
-                Ok(true) => return Some(ready),
+                Ok(true) => {
+                    shared.counts.used.increment();
+                    return Some(ready);
+                }
                 Ok(false) => log::info!("a box made ahead is no longer fit: let go"),
                 Err(failure) => log::warn!("a box made ahead: {failure}: let go"),
             }
             self.let_go_of_others();
+            shared.let_go([ready]);
         }
     }
 
     /// Where one box is dead or outdated, the others of its kind are not to be counted on.
     pub fn let_go_of_others(&self) {
         let others = self.standby.shared.lock().shelves.clear(&self.blueprint);
-        drop(others);
+        self.standby.shared.let_go(others);
     }
 }
 
@@ -130,6 +161,14 @@ impl Shared {
     fn tell_maker(&self, state: &State, now: Instant) {
         if state.looks_at.is_none_or(|at| at > now + SHORT) {
             self.work.notify_one();
+        }
+    }
+
+    /// Kills and reaps `boxes`, which no run will get.
+    fn let_go(&self, boxes: impl IntoIterator<Item = Ready>) {
+        for unused in boxes {
+            drop(unused);
+            self.counts.dropped.increment();
         }
     }
 
@@ -161,7 +200,7 @@ impl Shared {
                 }
                 Next::LetGo(boxes) => {
                     drop(state);
-                    drop(boxes);
+                    self.let_go(boxes);
                     state = self.lock();
                 }
                 Next::Make(blueprint) => {
@@ -171,7 +210,7 @@ impl Shared {
                     let unwanted = state.shelves.made(&blueprint, made, Instant::now());
                     drop(state);
                     self.made.notify_all();
-                    drop(unwanted);
+                    self.let_go(unwanted);
                     state = self.lock();
                 }
             }
@@ -180,10 +219,14 @@ impl Shared {
 
     fn make(&self, blueprint: &Blueprint) -> Made<Ready> {
         match self.boxes.stand(blueprint) {
-            Ok(Some(ready)) => Made::Stands(ready),
+            Ok(Some(ready)) => {
+                self.counts.made.increment();
+                Made::Stands(ready)
+            }
             Ok(None) => Made::Unsettled,
             Err(failure) => {
                 log::warn!("a box cannot be made ahead: {failure}");
+                self.counts.failed.increment();
                 Made::Failed
             }
         }

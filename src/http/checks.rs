@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::base::deadline::Deadline;
 use crate::service::check_request::CheckRequest;
 use crate::service::check_run::{CheckError, CheckReport, CheckRunner};
+use crate::service::figures::Figures;
 use crate::spec::{OutputSink, Watch};
 
 /// An admitted check, to be run on a thread of its own; dropped, it frees its slot.
@@ -16,6 +17,8 @@ pub type RunCheck =
 pub trait Checks: Send + Sync {
     /// Validates `request`, then takes a slot.
     fn admit(self: Arc<Self>, request: CheckRequest) -> Result<RunCheck, CheckError>;
+    /// What was counted so far, and what there is now. Never waits long.
+    fn figures(&self) -> Figures;
     /// Refuses new runs from now on.
     fn start_draining(&self);
     /// Whether new runs are refused.
@@ -30,6 +33,10 @@ impl Checks for CheckRunner {
     fn admit(self: Arc<Self>, request: CheckRequest) -> Result<RunCheck, CheckError> {
         let admitted = Self::admit(&self, request)?;
         Ok(Box::new(move |watch, sink| admitted.run(&watch, sink)))
+    }
+
+    fn figures(&self) -> Figures {
+        Self::figures(self)
     }
 
     fn start_draining(&self) {

@@ -18,6 +18,7 @@ use hyper_util::service::TowerToHyperService;
 use tokio::net::TcpStream;
 use tokio::time::{Sleep, sleep_until, timeout};
 
+use super::counts::FrontCounts;
 use super::exchange::Exchange;
 use super::head::HEAD_BYTES_MAX;
 use super::in_flight::InFlight;
@@ -51,6 +52,7 @@ pub async fn serve(
     limits: Arc<HttpLimits>,
     flight: InFlight,
     unread: UnreadAnswers,
+    counts: Arc<FrontCounts>,
 ) {
     // Small answers go out at once; a kernel that cannot do it costs only time.
     let _ = socket.set_nodelay(true);
@@ -64,6 +66,7 @@ pub async fn serve(
             exchange: exchange.clone(),
             flight,
             unread,
+            counts,
         };
         move |request| serving.clone().answer(request)
     });
@@ -89,12 +92,13 @@ struct Serving {
     exchange: Exchange,
     flight: InFlight,
     unread: UnreadAnswers,
+    counts: Arc<FrontCounts>,
 }
 
 impl Serving {
     /// Answers one request, or refuses one whose framing is doubtful.
     async fn answer(self, mut request: Request<Incoming>) -> Result<Response<Body>, Infallible> {
-        let Self { routes, client, exchange, flight, unread } = self;
+        let Self { routes, client, exchange, flight, unread, counts } = self;
         let response = match exchange.request_began(flight.enter()) {
             Err(fault) => Refusal::Framing(fault).into_response(),
             Ok(()) => {
@@ -102,6 +106,7 @@ impl Serving {
                 routes.call(request).await?
             }
         };
+        counts.answered(&response);
         let bytes = response.body().size_hint().exact();
         exchange.answered(Instant::now(), bytes.is_none());
         exchange.answer_held(unread.enter(bytes.unwrap_or(STREAM_BYTES), &exchange));

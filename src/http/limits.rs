@@ -1,10 +1,11 @@
 //! How much and how long a client may ask of the front.
 
+use std::io;
 use std::time::Duration;
 
-use nix::sys::resource::{Resource, getrlimit};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
-/// Descriptors kept for what is no connection: listeners, logs, event loops.
+/// Descriptors kept for what is no connection of a client: listeners, scrapers, logs, event loops.
 const DESCRIPTORS_RESERVED: u64 = 64;
 /// Descriptors one run may need at once: pipes, namespaces, cgroup files, its client's socket.
 const DESCRIPTORS_PER_RUN: u64 = 32;
@@ -64,11 +65,41 @@ pub fn connections_affordable(wanted: usize, boxes: Boxes) -> usize {
 }
 
 fn affordable(wanted: usize, boxes: Boxes, descriptors_max: u64) -> usize {
+    let left = descriptors_max.saturating_sub(beside_connections(boxes));
+    wanted.min(usize::try_from(left).unwrap_or(usize::MAX)).max(1)
+}
+
+/// The descriptors that are for no connection.
+fn beside_connections(boxes: Boxes) -> u64 {
     let for_runs = DESCRIPTORS_PER_RUN.saturating_mul(boxes.runs as u64);
     let for_standby = DESCRIPTORS_PER_STANDBY.saturating_mul(boxes.standby as u64);
-    let for_boxes = for_runs.saturating_add(for_standby);
-    let left = descriptors_max.saturating_sub(DESCRIPTORS_RESERVED).saturating_sub(for_boxes);
-    wanted.min(usize::try_from(left).unwrap_or(usize::MAX)).max(1)
+    DESCRIPTORS_RESERVED.saturating_add(for_runs).saturating_add(for_standby)
+}
+
+/// More descriptors are needed than this process may ever have.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "open files: {needed} are needed for {wanted} connections beside the boxes, and the hard limit \
+     is {hard}: {served} connections are served at once"
+)]
+pub struct Shortage {
+    needed: u64,
+    hard: u64,
+    wanted: usize,
+    served: usize,
+}
+
+/// Raises this process's soft limit of descriptors as far as `wanted`
+/// connections and `boxes` need it: what a shell or a service manager sets is
+/// meant for programs that may use `select`. Boxes have a limit of their own.
+pub fn raise_descriptors(wanted: usize, boxes: Boxes) -> io::Result<Option<Shortage>> {
+    let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE)?;
+    let needed = beside_connections(boxes).saturating_add(wanted as u64);
+    if needed > soft {
+        setrlimit(Resource::RLIMIT_NOFILE, needed.min(hard), hard)?;
+    }
+    let served = affordable(wanted, boxes, hard);
+    Ok((needed > hard).then_some(Shortage { needed, hard, wanted, served }))
 }
 
 #[cfg(test)]

@@ -24,7 +24,7 @@ pub async fn check(allowed: &[String], request: Request, next: Next) -> Response
 }
 
 /// Every `Origin` there is has to be one of `allowed`, to the byte.
-fn is_allowed(headers: &HeaderMap, allowed: &[String]) -> bool {
+pub fn is_allowed(headers: &HeaderMap, allowed: &[String]) -> bool {
     let mut origins = headers.get_all(ORIGIN).iter();
     origins.all(|origin| allowed.iter().any(|allowed| allowed.as_bytes() == origin.as_bytes()))
 }

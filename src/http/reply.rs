@@ -57,6 +57,10 @@ pub enum Refusal {
     Internal,
 }
 
+/// Among an answer's extensions: why it is a refusal.
+#[derive(Debug, Clone, Copy)]
+pub struct Refused(pub &'static str);
+
 impl Refusal {
     fn status(&self) -> StatusCode {
         match self {
@@ -79,6 +83,26 @@ impl Refusal {
         }
     }
 
+    /// The reason in one word, of those that are counted.
+    fn reason(&self) -> &'static str {
+        match self {
+            Self::NotFound => "not_found",
+            Self::MethodNotAllowed => "method_not_allowed",
+            Self::CrossOrigin => "cross_origin",
+            Self::Framing(_) => "framing",
+            Self::ContentEncoding => "content_encoding",
+            Self::PayloadTooLarge => "too_large",
+            Self::BodyLate => "body_late",
+            Self::BodyIncomplete => "body_incomplete",
+            Self::Request(_) | Self::Check(CheckError::Invalid(_)) => "invalid",
+            Self::Check(CheckError::LanguageUnavailable(_)) => "unavailable",
+            Self::Check(CheckError::Busy) => "busy",
+            Self::Check(CheckError::Draining) => "draining",
+            Self::Check(CheckError::Sandbox(_)) => "sandbox",
+            Self::Internal => "internal",
+        }
+    }
+
     /// Whether the connection cannot be trusted with another request.
     fn closes(&self) -> bool {
         matches!(
@@ -97,6 +121,7 @@ impl IntoResponse for Refusal {
             }
             _ => error(self.status(), &self.to_string()),
         };
+        response.extensions_mut().insert(Refused(self.reason()));
         let headers = response.headers_mut();
         if self.closes() {
             headers.insert(CONNECTION, HeaderValue::from_static("close"));

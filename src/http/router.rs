@@ -14,6 +14,7 @@ use serde_json::json;
 
 use super::accept::accepts;
 use super::checks::Checks;
+use super::metrics::{self, Metrics};
 use super::origin;
 use super::reply::{self, Refusal};
 use super::run_threads::RunThreads;
@@ -29,6 +30,8 @@ pub struct Front {
     pub checks: Arc<dyn Checks>,
     /// The threads that runs have.
     pub run_threads: RunThreads,
+    /// What is exposed, wherever that is.
+    pub metrics: Metrics,
     /// Stops the server.
     pub shutdown: ShutdownHandle,
     /// The longest body, bytes; none for no limit.
@@ -49,12 +52,29 @@ pub struct Front {
     pub origins_allow: Vec<String>,
 }
 
-/// The routes. `/shutdown` is one only where the operator allows it.
-pub fn router(front: Arc<Front>, allow_shutdown: bool, log_headers: bool) -> Router {
-    let mut routes =
-        Router::new().route("/health", get(health)).route("/run", post(super::run::run));
-    if allow_shutdown {
+/// Which routes there are beside `/health`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Routes {
+    /// `/run`.
+    pub run: bool,
+    /// `/shutdown`, only where the operator allows it.
+    pub shutdown: bool,
+    /// `/metrics`.
+    pub metrics: bool,
+}
+
+/// The routes.
+pub fn router(front: Arc<Front>, routes: Routes, log_headers: bool) -> Router {
+    let Routes { run, shutdown: may_shut_down, metrics } = routes;
+    let mut routes = Router::new().route("/health", get(health));
+    if run {
+        routes = routes.route("/run", post(super::run::run));
+    }
+    if may_shut_down {
         routes = routes.route("/shutdown", post(shutdown));
+    }
+    if metrics {
+        routes = routes.route("/metrics", get(metrics::answer));
     }
     routes = routes
         .method_not_allowed_fallback(async || Refusal::MethodNotAllowed.into_response())

@@ -14,14 +14,16 @@ use tokio::time::sleep;
 
 use super::checks::Checks;
 use super::connection;
+use super::counts::FrontCounts;
 use super::in_flight::InFlight;
-use super::limits::{Boxes, HttpLimits, connections_affordable};
-use super::router::{Front, router};
+use super::limits::{Boxes, HttpLimits, Shortage, connections_affordable, raise_descriptors};
+use super::metrics::Metrics;
+use super::router::{Front, Routes, router};
 use super::run_threads::RunThreads;
 use super::shutdown::ShutdownHandle;
 use super::unread::UnreadAnswers;
 use crate::base::deadline::Deadline;
-use crate::config::{Config, OnDisconnect};
+use crate::config::{Config, MetricsPlace, OnDisconnect};
 
 /// Threads that serve all connections together. Runs have their own.
 const WORKER_THREADS: usize = 2;
@@ -31,6 +33,8 @@ const ADMISSION_THREADS: usize = 4;
 const TURNS_PER_LOOK: u32 = 4;
 /// Connections the kernel keeps for us until we accept them.
 const BACKLOG_CONNECTIONS: i32 = 1024;
+/// Connections to the listener for metrics alone: a scraper or two, and who looks what is wrong.
+const METRICS_CONNECTIONS_MAX: usize = 16;
 /// How long accepting rests after a failure such as descriptor exhaustion.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// Between two log lines about failing accepts.
@@ -61,6 +65,8 @@ pub struct HttpSettings {
     pub allow_shutdown: bool,
     /// How long a drain may take before the live runs are killed.
     pub shutdown_grace: Duration,
+    /// Where `GET /metrics` is.
+    pub metrics: MetricsPlace,
     /// Origins whose pages may post.
     pub origins_allow: Vec<String>,
     /// Whether request headers are logged.
@@ -79,15 +85,24 @@ impl From<&Config> for HttpSettings {
             on_disconnect: config.on_disconnect,
             allow_shutdown: config.allow_shutdown,
             shutdown_grace: config.shutdown_grace,
+            metrics: config.metrics,
             origins_allow: config.origins_allow.clone(),
             log_headers: config.debug,
         }
     }
 }
 
+impl HttpSettings {
+    /// Has this process open as many descriptors as it may need, or says what it lacks.
+    pub fn raise_descriptors(&self) -> io::Result<Option<Shortage>> {
+        raise_descriptors(self.limits.connections_max, self.boxes)
+    }
+}
+
 /// A bound server.
 pub struct Server {
     listener: TcpListener,
+    metrics_listener: Option<TcpListener>,
     checks: Arc<dyn Checks>,
     settings: HttpSettings,
     shutdown: ShutdownHandle,
@@ -101,22 +116,29 @@ impl fmt::Debug for Server {
 }
 
 impl Server {
-    /// Listens on `address`. Clients may connect from here on, and are served by [`Server::run`].
+    /// Listens on `address`, and for metrics where they have an address of their own. Clients may connect from here on, and are served by [`Server::run`].
     pub fn bind(
         address: SocketAddr,
         checks: Arc<dyn Checks>,
         settings: HttpSettings,
-    ) -> io::Result<Self> {
-        let listener = TcpListener::bind(address)?;
-        listener.set_nonblocking(true)?;
-        listen(&listener, Backlog::new(BACKLOG_CONNECTIONS)?)?;
+    ) -> Result<Self, NotBound> {
+        let listener = bound(address)?;
+        let metrics_listener = match settings.metrics {
+            MetricsPlace::Own(address) => Some(bound(address)?),
+            MetricsPlace::SamePort | MetricsPlace::Off => None,
+        };
         let shutdown = ShutdownHandle::new(Arc::clone(&checks));
-        Ok(Self { listener, checks, settings, shutdown })
+        Ok(Self { listener, metrics_listener, checks, settings, shutdown })
     }
 
     /// Where it listens, with the port the kernel chose if none was asked for.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         self.listener.local_addr()
+    }
+
+    /// Where metrics are, if they have an address of their own.
+    pub fn metrics_addr(&self) -> io::Result<Option<SocketAddr>> {
+        self.metrics_listener.as_ref().map(TcpListener::local_addr).transpose()
     }
 
     /// Stops this server.
@@ -130,15 +152,29 @@ impl Server {
     pub fn run(self) -> io::Result<()> {
         let runtime = self.runtime()?;
         let in_flight = InFlight::default();
-        let limits = Arc::new(self.settings.limits.clone());
-        let listener = {
-            // A socket joins the runtime it is made in.
-            let _entered = runtime.enter();
-            tokio::net::TcpListener::from_std(self.listener.try_clone()?)?
-        };
+        let (limits, log_headers) =
+            (Arc::new(self.settings.limits.clone()), self.settings.log_headers);
         let connections_max = connections_affordable(limits.connections_max, self.settings.boxes);
-        let accepting = accept(listener, self.router(), connections_max, limits, in_flight.clone());
-        runtime.spawn(accepting);
+        let counts = Arc::default();
+        let front = Arc::new(self.front(Arc::clone(&counts), connections_max));
+        let serving = |routes, connections_max, counts| Listening {
+            router: router(Arc::clone(&front), routes, log_headers),
+            connections_max,
+            limits: Arc::clone(&limits),
+            in_flight: in_flight.clone(),
+            counts,
+        };
+        let shutdown = self.settings.allow_shutdown;
+        let metrics = self.settings.metrics == MetricsPlace::SamePort;
+        let routes = Routes { run: true, shutdown, metrics };
+        let clients = serving(routes, connections_max, counts);
+        runtime.spawn(accept(joining(&runtime, &self.listener)?, clients));
+        if let Some(listener) = &self.metrics_listener {
+            let routes = Routes { run: false, shutdown: false, metrics: true };
+            // What its own connections do is in no figure.
+            let scrapers = serving(routes, METRICS_CONNECTIONS_MAX, Arc::default());
+            runtime.spawn(accept(joining(&runtime, listener)?, scrapers));
+        }
         self.shutdown.wait();
         self.drain(&in_flight);
         runtime.shutdown_timeout(LAST_ANSWERS_WITHIN);
@@ -154,9 +190,10 @@ impl Server {
             .build()
     }
 
-    fn router(&self) -> Router {
+    fn front(&self, counts: Arc<FrontCounts>, connections_max: usize) -> Front {
         let settings = &self.settings;
-        let front = Front {
+        Front {
+            metrics: Metrics::new(Arc::clone(&self.checks), counts, connections_max),
             checks: Arc::clone(&self.checks),
             run_threads: RunThreads::new(settings.boxes.runs + ADMISSION_THREADS),
             shutdown: self.shutdown.clone(),
@@ -168,8 +205,7 @@ impl Server {
             ping_every: settings.limits.ping_every,
             on_disconnect: settings.on_disconnect,
             origins_allow: settings.origins_allow.clone(),
-        };
-        router(Arc::new(front), settings.allow_shutdown, settings.log_headers)
+        }
     }
 
     /// Waits for the live runs, kills those that outlast the grace, and lets
@@ -189,15 +225,45 @@ impl Server {
     }
 }
 
-/// Accepts for ever. No failure ends it: a client that has gone again costs
-/// nothing, and want of descriptors passes.
-async fn accept(
-    listener: tokio::net::TcpListener,
+/// An address that cannot be listened on.
+#[derive(Debug, thiserror::Error)]
+#[error("{address}: {source}")]
+pub struct NotBound {
+    /// The address.
+    pub address: SocketAddr,
+    /// Why not.
+    pub source: io::Error,
+}
+
+fn bound(address: SocketAddr) -> Result<TcpListener, NotBound> {
+    let bind = || -> io::Result<TcpListener> {
+        let listener = TcpListener::bind(address)?;
+        listener.set_nonblocking(true)?;
+        listen(&listener, Backlog::new(BACKLOG_CONNECTIONS)?)?;
+        Ok(listener)
+    };
+    bind().map_err(|source| NotBound { address, source })
+}
+
+/// The same listener for `runtime`: a socket joins the one it is made in.
+fn joining(runtime: &Runtime, listener: &TcpListener) -> io::Result<tokio::net::TcpListener> {
+    let _entered = runtime.enter();
+    tokio::net::TcpListener::from_std(listener.try_clone()?)
+}
+
+/// What a listener serves.
+struct Listening {
     router: Router,
     connections_max: usize,
     limits: Arc<HttpLimits>,
     in_flight: InFlight,
-) {
+    counts: Arc<FrontCounts>,
+}
+
+/// Accepts for ever. No failure ends it: a client that has gone again costs
+/// nothing, and want of descriptors passes.
+async fn accept(listener: tokio::net::TcpListener, serves: Listening) {
+    let Listening { router, connections_max, limits, in_flight, counts } = serves;
     let unread = UnreadAnswers::new(limits.unread_bytes_max);
     let places = Arc::new(Semaphore::new(connections_max.min(Semaphore::MAX_PERMITS)));
     let mut logged: Option<Instant> = None;
@@ -205,16 +271,19 @@ async fn accept(
     while let Ok(place) = Arc::clone(&places).acquire_owned().await {
         match listener.accept().await {
             Ok((socket, _)) => {
+                // Here and not in its own task, which begins some time.
+                let counted = counts.enter();
                 let serving = connection::serve(
                     socket,
                     router.clone(),
                     limits.clone(),
                     in_flight.clone(),
                     unread.clone(),
+                    Arc::clone(&counts),
                 );
                 tokio::spawn(async move {
                     serving.await;
-                    drop(place);
+                    drop((counted, place));
                 });
             }
             Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}

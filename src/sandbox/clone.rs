@@ -6,6 +6,7 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use nix::sys::signal::{SigSet, SigmaskHow};
 
 use super::child::{self, ChildStart};
+use super::kill::KillCount;
 use super::sys::{self, Rusage};
 
 /// A process just cloned.
@@ -16,10 +17,23 @@ pub struct Cloned {
     pub pid: i32,
     /// A descriptor for it.
     pub pidfd: OwnedFd,
+    /// Where it is counted if it will not die.
+    pub kill_count: KillCount,
     reaped: bool,
 }
 
 impl Cloned {
+    /// A child of ours that was made in another way.
+    #[cfg(test)]
+    pub fn of_child(pid: i32) -> io::Result<Self> {
+        // SAFETY: integers only.
+        let result = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
+        let Ok(pidfd @ 0..) = i32::try_from(result) else { return Err(io::Error::last_os_error()) };
+        // SAFETY: the call succeeded, so it is a new descriptor of ours.
+        let pidfd = unsafe { OwnedFd::from_raw_fd(pidfd) };
+        Ok(Self { pid, pidfd, kill_count: KillCount::default(), reaped: false })
+    }
+
     /// Takes leave of it once it is dead; says what it used.
     pub fn reap(&mut self) -> io::Result<Rusage> {
         let usage = sys::reap(self.pid)?;
@@ -100,7 +114,8 @@ pub fn clone_vfork(
         return Err(io::Error::from_raw_os_error(errno));
     };
     // SAFETY: the call succeeded with CLONE_PIDFD, so `pidfd` is a new descriptor of ours.
-    Ok(Cloned { pid, pidfd: unsafe { OwnedFd::from_raw_fd(pidfd) }, reaped: false })
+    let pidfd = unsafe { OwnedFd::from_raw_fd(pidfd) };
+    Ok(Cloned { pid, pidfd, kill_count: KillCount::default(), reaped: false })
 }
 
 /// The call itself. In the child it goes on into [`enter_child`] without ever

@@ -26,7 +26,7 @@ const SMALL_INODES_MAX: u64 = 512;
 /// one's answer waits for its own.
 const GOING_MAX: usize = 8;
 /// As many dead boxes may wait to be cleared away; the next one's answer waits for its own.
-const BACKLOG_MAX: usize = 64;
+pub const BACKLOG_MAX: usize = 64;
 /// What an answer takes to get out: nobody is cleared away in its way.
 const ANSWER_WAIT: Duration = Duration::from_millis(1);
 /// How long an empty cgroup may take to go.
@@ -78,6 +78,11 @@ impl Disposal {
         // Were another sooner, ours would end at once: nobody would have anything for it.
         let _ = self.thread.set((sender, thread));
         Ok(())
+    }
+
+    /// How many dead boxes are still to be cleared away.
+    pub fn backlog(&self) -> usize {
+        self.thread.get().map_or(0, |(sender, _)| sender.backlog.load(Ordering::Relaxed))
     }
 
     /// For a box to leave its remnants with.

@@ -14,7 +14,7 @@ use super::seccomp::filter::Filter;
 use super::state::StateDirectory;
 use super::step::Rlimit;
 use crate::base::deadline::Deadline;
-use crate::spec::{Limits, SetupFailure};
+use crate::spec::{Limits, SetupFailure, Swept};
 
 /// How long the boxes of a dead server may take to be cleared away at start.
 pub const SWEEP_WAIT: Duration = Duration::from_secs(10);
@@ -100,18 +100,28 @@ pub fn user_namespaces_are_doubtful() -> bool {
 }
 
 /// Ends and removes whatever servers that are dead by now left behind.
-pub fn sweep_abandoned(state: &StateDirectory) -> std::io::Result<()> {
+pub fn sweep_abandoned(state: &StateDirectory) -> std::io::Result<Swept> {
+    let mut all = Swept::default();
     for dead in state.abandoned()? {
+        // A box has a directory in every hierarchy: the one with most of them has them all.
+        let (mut boxes, mut processes) = (0, 0);
         for directory in dead.recorded_cgroups() {
             match cgroup::sweep(&directory, Deadline::after(SWEEP_WAIT)) {
-                Ok(swept) => log::info!("cleared what instance {} left: {swept:?}", dead.id()),
+                Ok(swept) => {
+                    log::info!("cleared what instance {} left: {swept:?}", dead.id());
+                    boxes = boxes.max(swept.boxes);
+                    processes += swept.processes_killed;
+                }
                 Err(error) if error.errno == nix::errno::Errno::ENOENT => {}
                 Err(error) => log::error!("sweep {}: {error}", directory.display()),
             }
         }
         dead.unregister()?;
+        all.servers += 1;
+        all.boxes += boxes;
+        all.processes += processes;
     }
-    Ok(())
+    Ok(all)
 }
 
 /// The layout of boxes with that root, and what has to be covered in it.

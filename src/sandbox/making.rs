@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use super::box_fs::BoxFs;
-use super::cgroup::BoxGroup;
+use super::cgroup::{self, BoxGroup};
 use super::idmap::ExtraDescriptors;
 use super::launch::{self, Launch};
 use super::plan::{self, ChildPlan, PlanInput, PlannedTmpfs, Tree};
@@ -53,6 +53,7 @@ impl Sandbox {
             disposal: self.disposal.sender(),
         }
         .clone_box()?;
+        let running = running.counting_kills(&self.kill_failures);
         Ok((running.enforcing(self.enforced(), not_enforced), covered))
     }
 
@@ -60,7 +61,7 @@ impl Sandbox {
     /// stand in the way of the next.
     fn create_group(&self, limits: &Limits) -> Result<BoxGroup, SetupFailure> {
         let number = self.boxes_started.fetch_add(1, Ordering::Relaxed);
-        self.cgroups.create(&format!("box-{number}"), limits)
+        self.cgroups.create(&format!("{}{number}", cgroup::BOX_PREFIX), limits)
     }
 
     /// The template's tree, if there is one, then the binds, mount points made.

@@ -16,6 +16,7 @@ mod covers;
 mod cpu_watch;
 mod disposal;
 mod encode;
+mod figures;
 mod handshake;
 #[cfg(any(test, fuzzing))]
 #[path = "../../fuzz/properties/handshake.rs"]
@@ -55,7 +56,6 @@ mod weakened;
 pub use box_fs::BoxFs;
 pub use host::RootSource;
 pub use identity::{BOXES_MAX, HostId, INSIDE_ID};
-pub use kill::unkillable_total;
 pub use report::BEFORE_PROGRAM;
 pub use running::Running;
 pub use setup::{Sandbox, SandboxConfig};

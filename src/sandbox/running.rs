@@ -12,6 +12,7 @@ use super::clone::Cloned;
 use super::disposal::{self, Remnants};
 use super::handshake::StatusPipe;
 use super::init::wire::RELEASE_WORDS;
+use super::kill::{KillCount, KillFailures};
 use super::net_namespaces::NetNamespace;
 use super::plan::ChildPlan;
 use super::pumping::Streams;
@@ -53,6 +54,12 @@ impl Running {
         // Killed and reaped: a cgroup with somebody in it stays.
         drop(process);
         self.disposal.leave(Remnants { fs, group, net: self.net, mounts: self.mounts });
+    }
+
+    /// Has the box counted among `failures` if it will not die.
+    pub(super) fn counting_kills(mut self, failures: &KillFailures) -> Self {
+        self.process.kill_count = KillCount::among(failures);
+        self
     }
 
     /// Says under which controls the box runs.

@@ -16,6 +16,7 @@ use super::host::{
 };
 use super::identity::HostId;
 use super::idmap::IdMaps;
+use super::kill::KillFailures;
 use super::landlock::Landlock;
 use super::net_namespaces::NetNamespaces;
 use super::profile::Profile;
@@ -26,7 +27,7 @@ use super::state::{Instance, StateDirectory};
 use super::sys;
 use super::weakened::{self, Wall};
 use crate::base::deadline::Deadline;
-use crate::spec::{Enforced, Limits, RunSpec, SetupFailure, StdinSource, WorkspaceFill};
+use crate::spec::{Enforced, Limits, RunSpec, SetupFailure, StdinSource, Swept, WorkspaceFill};
 
 /// What a sandbox is made from.
 #[derive(Debug)]
@@ -46,6 +47,8 @@ pub struct SandboxConfig {
 #[derive(Debug)]
 pub struct Sandbox {
     pub(super) disposal: Disposal,
+    pub(super) kill_failures: KillFailures,
+    pub(super) swept: Swept,
     pub(super) net_namespaces: Arc<NetNamespaces>,
     pub(super) profile: Profile,
     pub(super) init_filter: Filter,
@@ -94,7 +97,7 @@ impl Sandbox {
         let failed =
             |step: &'static str| move |error: std::io::Error| SetupFailure::from_io(step, &error);
         let state = StateDirectory::open().map_err(failed("state directory"))?;
-        sweep_abandoned(&state).map_err(failed("sweep"))?;
+        let swept = sweep_abandoned(&state).map_err(failed("sweep"))?;
         let instance = state.register().map_err(failed("state directory"))?;
         let cgroups = CgroupTree::open(instance.id())?;
         instance.record_cgroups(&cgroups.directories()).map_err(failed("state directory"))?;
@@ -104,6 +107,8 @@ impl Sandbox {
             layout_of(&config.root, &config.profile, &private).map_err(failed("read root"))?;
         let mut sandbox = Self {
             disposal: Disposal::default(),
+            kill_failures: KillFailures::default(),
+            swept,
             net_namespaces: Arc::new(NetNamespaces::open().map_err(failed("net namespace"))?),
             layout,
             covers,

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::check_request::CheckRequest;
+use super::figures::{Figures, RunCounts};
 use super::languages::{Languages, environment};
 use crate::base::cancel::CancelToken;
 use crate::base::deadline::Deadline;
@@ -70,6 +71,7 @@ pub struct CheckRunner {
     languages: Languages,
     settings: CheckSettings,
     slots: Arc<Slots>,
+    counts: RunCounts,
     draining: AtomicBool,
     live: Mutex<Live>,
 }
@@ -86,6 +88,7 @@ struct Live {
 pub struct AdmittedCheck {
     runner: Arc<CheckRunner>,
     slot: SlotGuard,
+    lang_slug: String,
     workspace: PathBuf,
     files: Vec<FileToWrite>,
     spec: RunSpec,
@@ -104,6 +107,7 @@ impl CheckRunner {
         executor.prepare_for(settings.concurrency, settings.standby_max)?;
         Ok(Arc::new(Self {
             slots: Slots::new(settings.concurrency),
+            counts: RunCounts::of(languages.slugs()),
             executor,
             languages,
             settings,
@@ -134,6 +138,7 @@ impl CheckRunner {
         Ok(AdmittedCheck {
             runner: Arc::clone(self),
             slot,
+            lang_slug: language.slug.clone(),
             workspace,
             files,
             spec: RunSpec { without_shell, ..self.spec(language, command, timeout) },
@@ -179,6 +184,20 @@ impl CheckRunner {
         live.tokens.values().for_each(CancelToken::cancel);
     }
 
+    /// What was counted so far, and what there is now.
+    pub fn figures(&self) -> Figures {
+        let (runs, phases) = self.counts.read();
+        Figures {
+            runs,
+            phases,
+            slots: self.settings.concurrency,
+            slots_in_use: self.slots.taken(),
+            draining: self.is_draining(),
+            standby: self.executor.standby_figures(),
+            sandbox: self.executor.sandbox().figures(),
+        }
+    }
+
     /// Waits until no run is live; false when the deadline came first.
     pub fn wait_idle(&self, deadline: Deadline) -> bool {
         self.slots.wait_idle(deadline)
@@ -205,7 +224,7 @@ impl AdmittedCheck {
         watch: &Watch,
         sink: Option<Box<dyn OutputSink>>,
     ) -> Result<CheckReport, CheckError> {
-        let Self { runner, slot, workspace, files, spec, admitted } = self;
+        let Self { runner, slot, lang_slug, workspace, files, spec, admitted } = self;
         let queued = admitted.elapsed();
         let files: Vec<_> = files
             .iter()
@@ -216,7 +235,8 @@ impl AdmittedCheck {
         let report = runner.executor.run(job, watch, sink);
         // While the slot is still ours: the next run in it has a token of its own.
         runner.live().tokens.remove(&slot.index());
-        let run = report.map_err(|why| CheckError::Sandbox(why.into_failure("exec sh")))?;
-        Ok(CheckReport { run, queued })
+        let report = report.map(|run| CheckReport { run, queued });
+        runner.counts.count(&lang_slug, report.as_ref().ok());
+        report.map_err(|why| CheckError::Sandbox(why.into_failure("exec sh")))
     }
 }

@@ -82,6 +82,11 @@ impl Languages {
         self.table.get(slug)
     }
 
+    /// Every slug, sorted.
+    pub fn slugs(&self) -> impl Iterator<Item = &str> {
+        self.table.iter().map(|language| language.slug.as_str())
+    }
+
     /// The workspace a run of `language` gets a copy of, and what it runs
     /// there; otherwise what is missing.
     pub fn command(&self, language: &Language) -> Result<(PathBuf, String), String> {

@@ -2,4 +2,5 @@
 
 pub mod check_request;
 pub mod check_run;
+pub mod figures;
 pub mod languages;

@@ -2,6 +2,7 @@
 
 mod captured;
 mod enforced;
+mod figures;
 mod limits;
 mod outcome;
 mod output;
@@ -11,6 +12,7 @@ mod watch;
 
 pub use captured::CapturedStream;
 pub use enforced::Enforced;
+pub use figures::{SandboxFigures, StandbyFigures, Swept};
 pub use limits::{LimitKind, Limits};
 pub use outcome::{NotStarted, Outcome, SetupFailure};
 pub use output::{OutputSink, Stream};

@@ -7,6 +7,7 @@
 
 mod configuration;
 mod degraded;
+mod descriptors;
 mod drain;
 mod failures;
 mod inside;

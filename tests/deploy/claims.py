@@ -10,7 +10,7 @@ LANGUAGES = tomllib.loads((REPOSITORY / "langs" / "languages.toml").read_text())
 CAPABILITIES = {"CHOWN", "DAC_OVERRIDE", "FOWNER", "NET_ADMIN", "SETGID", "SETPCAP", "SETUID", "SYS_ADMIN"}
 SERVICE_MIB = 256
 # The gauges of GET /metrics that the autoscaling may name.
-METRICS = {"cofferdam_slots_in_use", "cofferdam_slots_capacity"}
+METRICS = {"cofferdam_slots_in_use", "cofferdam_slots"}
 
 
 def defaults():

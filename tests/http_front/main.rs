@@ -9,6 +9,7 @@ mod flood;
 mod footprint;
 mod framing;
 mod limits;
+mod metrics;
 mod origins;
 mod process;
 mod routes;

@@ -10,10 +10,11 @@ use std::time::{Duration, Instant};
 use cofferdam::base::cancel::CancelToken;
 use cofferdam::base::deadline::Deadline;
 use cofferdam::base::slots::Slots;
-use cofferdam::config::OnDisconnect;
+use cofferdam::config::{MetricsPlace, OnDisconnect};
 use cofferdam::http::{Boxes, Checks, HttpLimits, HttpSettings, RunCheck, Server, ShutdownHandle};
 use cofferdam::service::check_request::CheckRequest;
 use cofferdam::service::check_run::{CheckError, CheckReport};
+use cofferdam::service::figures::Figures;
 use cofferdam::spec::{
     CapturedStream, Enforced, Outcome, OutputSink, RunReport, Timings, Usage, Watch,
 };
@@ -32,6 +33,8 @@ pub struct ScriptedChecks {
     live: Mutex<Vec<CancelToken>>,
     /// Held by a test, it makes every admission wait.
     pub admission: Mutex<()>,
+    /// What it says of itself, but for whether it drains.
+    pub figures: Mutex<Figures>,
     /// How many runs were admitted.
     pub runs: AtomicUsize,
 }
@@ -55,6 +58,7 @@ impl ScriptedChecks {
             killed: AtomicBool::new(false),
             live: Mutex::new(Vec::new()),
             admission: Mutex::new(()),
+            figures: Mutex::default(),
             runs: AtomicUsize::new(0),
         })
     }
@@ -96,6 +100,10 @@ impl Checks for ScriptedChecks {
             drop(slot);
             report
         }))
+    }
+
+    fn figures(&self) -> Figures {
+        Figures { draining: self.is_draining(), ..self.figures.lock().unwrap().clone() }
     }
 
     fn start_draining(&self) {
@@ -188,6 +196,7 @@ pub fn settings() -> HttpSettings {
         on_disconnect: OnDisconnect::Kill,
         allow_shutdown: false,
         shutdown_grace: Duration::from_secs(30),
+        metrics: MetricsPlace::SamePort,
         origins_allow: Vec::new(),
         log_headers: true,
     }
@@ -196,6 +205,8 @@ pub fn settings() -> HttpSettings {
 /// A running server; dropping it stops it and waits for its end.
 pub struct Running {
     pub address: SocketAddr,
+    /// Where metrics are, if they have an address of their own.
+    pub metrics_address: Option<SocketAddr>,
     pub shutdown: ShutdownHandle,
     thread: Option<JoinHandle<()>>,
 }
@@ -203,8 +214,9 @@ pub struct Running {
 pub fn start(checks: Arc<ScriptedChecks>, settings: HttpSettings) -> Running {
     let server = Server::bind("127.0.0.1:0".parse().unwrap(), checks, settings).unwrap();
     let (address, shutdown) = (server.local_addr().unwrap(), server.shutdown_handle());
+    let metrics_address = server.metrics_addr().unwrap();
     let thread = std::thread::spawn(move || server.run().unwrap());
-    Running { address, shutdown, thread: Some(thread) }
+    Running { address, metrics_address, shutdown, thread: Some(thread) }
 }
 
 /// A server whose runs echo, with the settings above.

@@ -4,6 +4,7 @@
 #![allow(dead_code, reason = "every test binary uses its own part of this")]
 
 pub mod client;
+pub mod exposition;
 pub mod host;
 pub mod service;
 pub mod workspace;

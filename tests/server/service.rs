@@ -34,6 +34,8 @@ pub struct Setup {
     args: Vec<OsString>,
     env: Vec<(OsString, OsString)>,
     redirections: String,
+    /// Shell commands that come before it.
+    before: String,
 }
 
 impl Setup {
@@ -49,6 +51,7 @@ impl Setup {
             args,
             env: env.collect(),
             redirections: String::new(),
+            before: String::new(),
         }
     }
 
@@ -87,6 +90,12 @@ impl Setup {
         self
     }
 
+    /// With the process limits that these options of `ulimit` set.
+    pub fn with_limits(mut self, options: &str) -> Self {
+        self.before = format!("ulimit {options} && ");
+        self
+    }
+
     /// Starts it and waits until it is ready.
     #[track_caller]
     pub fn start(self) -> Service {
@@ -119,7 +128,7 @@ impl Setup {
 
     fn spawn(&self) -> (Child, Log) {
         let binary = cofferdam();
-        let script = format!("exec {} \"$@\"", self.redirections);
+        let script = format!("{}exec {} \"$@\"", self.before, self.redirections);
         let child = Command::new("/bin/sh")
             .args([OsStr::new("-c"), script.as_ref(), OsStr::new("sh"), binary.as_os_str()])
             .args(&self.args)

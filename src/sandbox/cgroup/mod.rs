@@ -41,5 +41,5 @@ pub use box_group::BoxGroup;
 pub use control::{CgroupVersion, ControlSupport};
 pub use limit_files::Age;
 pub use sweep::sweep;
-pub use tree::CgroupTree;
+pub use tree::{BOX_PREFIX, CgroupTree};
 pub use usage::GroupUsage;

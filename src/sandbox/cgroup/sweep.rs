@@ -11,7 +11,7 @@ use nix::errno::Errno;
 
 use super::directory::{Calls, CgroupError, Directory, Kernel};
 use super::termination::{kill_all, kill_process};
-use super::tree::NAME_PREFIX;
+use super::tree::{BOX_PREFIX, NAME_PREFIX};
 use super::waiting::RETRY_INTERVAL;
 use crate::base::deadline::Deadline;
 
@@ -21,6 +21,8 @@ const DIRECTORIES_MAX: usize = 65_536;
 /// What a sweep found.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Swept {
+    /// Boxes that were there, by their names.
+    pub boxes: usize,
     /// Processes that were there and had to be killed.
     pub processes_killed: usize,
     /// Directories removed, the top one included.
@@ -48,13 +50,15 @@ pub(super) fn sweep_with(
     if !name.is_some_and(|name| name.starts_with(NAME_PREFIX)) {
         return Err(fail(Errno::EINVAL));
     }
-    let mut killed = BTreeSet::new();
+    let (mut boxes, mut killed) = (BTreeSet::new(), BTreeSet::new());
     let mut directories_removed = 0;
     loop {
         let tree = match tree_below(calls, directory) {
             Err(error) if error.errno == Errno::ENOENT => break,
             tree => tree?,
         };
+        let names = tree.iter().map(Directory::name);
+        boxes.extend(names.filter(|name| is_box(name)).map(ToOwned::to_owned));
         let processes = processes_of(&tree)?;
         if processes.contains(&nix::unistd::getpid().as_raw()) {
             return Err(fail(Errno::EDEADLK));
@@ -71,7 +75,7 @@ pub(super) fn sweep_with(
             Ok(()) => break,
         }
     }
-    Ok(Swept { processes_killed: killed.len(), directories_removed })
+    Ok(Swept { boxes: boxes.len(), processes_killed: killed.len(), directories_removed })
 }
 
 /// The directory and all below it, parents before their children.
@@ -92,6 +96,10 @@ fn tree_below(calls: &Arc<dyn Calls>, top: &Path) -> Result<Vec<Directory>, Cgro
         }
     }
     Ok(tree)
+}
+
+fn is_box(name: &str) -> bool {
+    name.starts_with(BOX_PREFIX)
 }
 
 fn subdirectories(path: &Path) -> Result<Vec<PathBuf>, CgroupError> {

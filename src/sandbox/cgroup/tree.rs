@@ -20,6 +20,8 @@ use crate::spec::{Limits, SetupFailure};
 
 /// What the name of every top directory of ours starts with.
 pub(super) const NAME_PREFIX: &str = "cofferdam-";
+/// How the name of a box's directory begins.
+pub const BOX_PREFIX: &str = "box-";
 
 const NAME_BYTES_MAX: usize = 64;
 

@@ -1,0 +1,70 @@
+//! What the front counts: refusals by reason, and the connections there are.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use axum::response::Response;
+
+use super::reply::Refused;
+use crate::base::counter::Counter;
+
+/// Why a request got no report, in one word each.
+pub const REASONS: [&str; 14] = [
+    "body_incomplete",
+    "body_late",
+    "busy",
+    "content_encoding",
+    "cross_origin",
+    "draining",
+    "framing",
+    "internal",
+    "invalid",
+    "method_not_allowed",
+    "not_found",
+    "sandbox",
+    "too_large",
+    "unavailable",
+];
+
+/// The counters of one listener.
+#[derive(Debug, Default)]
+pub struct FrontCounts {
+    refusals: [Counter; REASONS.len()],
+    connections: AtomicUsize,
+}
+
+/// One connection; dropping it counts it out.
+#[derive(Debug)]
+pub struct OpenConnection(Arc<FrontCounts>);
+
+impl FrontCounts {
+    /// Counts a connection in.
+    pub fn enter(self: &Arc<Self>) -> OpenConnection {
+        self.connections.fetch_add(1, Ordering::Relaxed);
+        OpenConnection(Arc::clone(self))
+    }
+
+    /// How many connections there are now.
+    pub fn connections(&self) -> usize {
+        self.connections.load(Ordering::Relaxed)
+    }
+
+    /// Counts an answer, if it is a refusal.
+    pub fn answered(&self, response: &Response) {
+        let Some(Refused(reason)) = response.extensions().get() else { return };
+        if let Some((counter, _)) = self.refusals.iter().zip(REASONS).find(|(_, is)| is == reason) {
+            counter.increment();
+        }
+    }
+
+    /// How often each reason was given.
+    pub fn refusals(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        REASONS.into_iter().zip(self.refusals.iter().map(Counter::get))
+    }
+}
+
+impl Drop for OpenConnection {
+    fn drop(&mut self) {
+        self.0.connections.fetch_sub(1, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,209 @@
+//! Every family: its name, what it means, and its figures at the time it is asked for.
+
+use std::fmt;
+use std::sync::Arc;
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{
+    DescriptorEncoder, EncodeCounterValue, MetricEncoder, NoLabelSet,
+};
+use prometheus_client::metrics::MetricType;
+
+use super::process::Process;
+use crate::base::counter::DurationCounts;
+use crate::http::checks::Checks;
+use crate::http::counts::FrontCounts;
+use crate::service::figures::Figures;
+use crate::spec::{SandboxFigures, StandbyFigures};
+
+/// Where the figures come from.
+pub struct Exposed {
+    pub checks: Arc<dyn Checks>,
+    pub counts: Arc<FrontCounts>,
+    pub connections_max: usize,
+    pub process: Process,
+}
+
+impl fmt::Debug for Exposed {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("Exposed").field("counts", &self.counts).finish_non_exhaustive()
+    }
+}
+
+impl Collector for Exposed {
+    fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let mut families = Families(encoder);
+        families.build()?;
+        let figures = self.checks.figures();
+        families.runs(&figures)?;
+        families.standby(&figures.standby)?;
+        families.sandbox(&figures.sandbox)?;
+        families.front(&self.counts, self.connections_max)?;
+        families.process(&self.process)
+    }
+}
+
+/// The labels of one figure.
+type Labels<'a> = Vec<(&'static str, &'a str)>;
+
+struct Families<'a>(DescriptorEncoder<'a>);
+
+impl Families<'_> {
+    fn build(&mut self) -> fmt::Result {
+        let labels =
+            vec![("version", env!("CARGO_PKG_VERSION")), ("target", env!("COFFERDAM_TARGET"))];
+        let help = "What runs here: always 1.";
+        self.gauges("cofferdam_build_info", help, [(labels, 1_u64)])
+    }
+
+    fn runs(&mut self, figures: &Figures) -> fmt::Result {
+        let runs = figures.runs.iter().map(|run| {
+            (vec![("language", run.language.as_str()), ("outcome", run.outcome)], run.count)
+        });
+        self.counters("cofferdam_runs", "Runs that have ended, by language and outcome.", runs)?;
+        let phases = figures.phases.iter().map(|(phase, took)| (vec![("phase", *phase)], took));
+        let help = "How long each phase of a run took.";
+        self.histograms("cofferdam_run_phase_seconds", help, phases)?;
+        self.gauge("cofferdam_slots", "Runs there may be at once.", figures.slots as u64)?;
+        let help = "Runs there are now.";
+        self.gauge("cofferdam_slots_in_use", help, figures.slots_in_use as u64)?;
+        let help = "Whether new runs are refused because the service is shutting down.";
+        self.gauge("cofferdam_draining", help, u64::from(figures.draining))
+    }
+
+    fn standby(&mut self, figures: &StandbyFigures) -> fmt::Result {
+        let help = "Boxes there may be that are made ahead of runs.";
+        self.gauge("cofferdam_standby_boxes_max", help, figures.boxes_max as u64)?;
+        let help = "Boxes made ahead that stand ready.";
+        self.gauge("cofferdam_standby_boxes_ready", help, figures.ready as u64)?;
+        let help = "Boxes made ahead.";
+        self.counter("cofferdam_standby_boxes_made", help, &figures.made)?;
+        let help = "Boxes made ahead that a run got.";
+        self.counter("cofferdam_standby_boxes_used", help, &figures.used)?;
+        let help = "Boxes made ahead that were let go without a run.";
+        self.counter("cofferdam_standby_boxes_dropped", help, &figures.dropped)?;
+        let help = "Boxes that could not be made ahead.";
+        self.counter("cofferdam_standby_boxes_failed", help, &figures.failed)
+    }
+
+    fn sandbox(&mut self, figures: &SandboxFigures) -> fmt::Result {
+        let help = "Boxes that did not die in the time they had after SIGKILL.";
+        self.counter("cofferdam_kill_failures", help, &figures.kill_failures)?;
+        let help = "Dead boxes that are still to be cleared away.";
+        self.gauge("cofferdam_cleanup_backlog", help, figures.cleanup_backlog as u64)?;
+        let help = "Dead boxes that may wait before an answer waits for its own.";
+        self.gauge("cofferdam_cleanup_backlog_max", help, figures.cleanup_backlog_max as u64)?;
+        let swept = &figures.swept;
+        let help = "Servers that had not ended by themselves, cleared away by this start.";
+        self.gauge("cofferdam_swept_servers", help, swept.servers as u64)?;
+        let help = "Boxes that dead servers had left, cleared away by this start.";
+        self.gauge("cofferdam_swept_boxes", help, swept.boxes as u64)?;
+        let help = "Processes that were alive in such boxes.";
+        self.gauge("cofferdam_swept_processes", help, swept.processes as u64)?;
+        let controls = figures.controls.iter();
+        let controls = controls
+            .map(|(control, enforced)| (vec![("control", control.as_str())], u64::from(*enforced)));
+        let help = "Whether this host enforces a control.";
+        self.gauges("cofferdam_control_enforced", help, controls)
+    }
+
+    fn front(&mut self, counts: &FrontCounts, connections_max: usize) -> fmt::Result {
+        let refusals = counts.refusals().map(|(reason, count)| (vec![("reason", reason)], count));
+        let help = "Requests that got no report, by the reason.";
+        self.counters("cofferdam_refusals", help, refusals)?;
+        let help = "Connections of clients.";
+        self.gauge("cofferdam_connections", help, counts.connections() as u64)?;
+        let help = "Connections of clients there may be at once; more wait.";
+        self.gauge("cofferdam_connections_max", help, connections_max as u64)
+    }
+
+    fn process(&mut self, process: &Process) -> fmt::Result {
+        let now = process.now();
+        if let Some(cpu) = now.cpu {
+            let help = "CPU time of this process, boxes not counted.";
+            self.counter("process_cpu_seconds", help, &cpu.as_secs_f64())?;
+        }
+        for (name, help, figure) in [
+            ("process_resident_memory_bytes", "Memory in RAM.", now.resident_bytes),
+            ("process_virtual_memory_bytes", "Memory that is mapped.", now.virtual_bytes),
+            ("process_threads", "Threads.", now.threads),
+            ("process_open_fds", "Open descriptors.", now.open_fds),
+            ("process_max_fds", "Descriptors there may be.", now.max_fds),
+            (
+                "process_start_time_seconds",
+                "When the process began, in seconds since 1970.",
+                process.started_seconds(),
+            ),
+        ] {
+            if let Some(figure) = figure {
+                self.gauge(name, help, figure)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn family(
+        &mut self,
+        name: &'static str,
+        help: &'static str,
+        kind: MetricType,
+    ) -> Result<MetricEncoder<'_>, fmt::Error> {
+        self.0.encode_descriptor(name, help, None, kind)
+    }
+
+    fn counter(
+        &mut self,
+        name: &'static str,
+        help: &'static str,
+        value: &impl EncodeCounterValue,
+    ) -> fmt::Result {
+        let mut family = self.family(name, help, MetricType::Counter)?;
+        family.encode_counter::<NoLabelSet, _, f64>(value, None)
+    }
+
+    fn counters<'b>(
+        &mut self,
+        name: &'static str,
+        help: &'static str,
+        figures: impl IntoIterator<Item = (Labels<'b>, u64)>,
+    ) -> fmt::Result {
+        let mut family = self.family(name, help, MetricType::Counter)?;
+        for (labels, value) in figures {
+            let mut one = family.encode_family(&labels)?;
+            one.encode_counter::<NoLabelSet, _, f64>(&value, None)?;
+        }
+        Ok(())
+    }
+
+    fn gauge(&mut self, name: &'static str, help: &'static str, value: u64) -> fmt::Result {
+        self.family(name, help, MetricType::Gauge)?.encode_gauge(&value)
+    }
+
+    fn gauges<'b>(
+        &mut self,
+        name: &'static str,
+        help: &'static str,
+        figures: impl IntoIterator<Item = (Labels<'b>, u64)>,
+    ) -> fmt::Result {
+        let mut family = self.family(name, help, MetricType::Gauge)?;
+        for (labels, value) in figures {
+            family.encode_family(&labels)?.encode_gauge(&value)?;
+        }
+        Ok(())
+    }
+
+    fn histograms<'b>(
+        &mut self,
+        name: &'static str,
+        help: &'static str,
+        figures: impl IntoIterator<Item = (Labels<'b>, &'b DurationCounts)>,
+    ) -> fmt::Result {
+        let mut family = self.family(name, help, MetricType::Histogram)?;
+        for (labels, took) in figures {
+            let mut one = family.encode_family(&labels)?;
+            let (sum, count) = (took.sum_seconds, took.count());
+            one.encode_histogram::<NoLabelSet>(sum, count, &took.buckets, None)?;
+        }
+        Ok(())
+    }
+}

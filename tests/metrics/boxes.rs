@@ -1,0 +1,129 @@
+//! Boxes: made ahead, cleared away, swept, and what holds them.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use crate::server::host::ready_boxes;
+use crate::server::service::{Service, Setup, wait_until};
+use crate::{figure, scrape};
+
+/// How long making a box ahead, or letting go of one, may take on a loaded machine.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// How often a start is tried whose sweep another test's server may come before.
+const TRIES: usize = 5;
+
+/// Ready, made, used, dropped.
+fn standby(service: &Service) -> [f64; 4] {
+    let scraped = scrape(service);
+    ["ready", "made_total", "used_total", "dropped_total"]
+        .map(|name| scraped.get(&format!("cofferdam_standby_boxes_{name}"), &[]))
+}
+
+#[test]
+fn a_box_made_ahead_is_counted_when_it_is_made_used_and_let_go() {
+    let service = Setup::shell().env("STANDBY_MAX", "3").start();
+    let scraped = scrape(&service);
+    assert_eq!(scraped.get("cofferdam_standby_boxes_max", &[]), 3.0);
+    assert_eq!(standby(&service), [0.0; 4]);
+    // The first run has its like made ahead, and the second gets it.
+    assert_eq!(service.run("true").status, 200);
+    wait_until("a box", PATIENCE, || standby(&service) == [1.0, 1.0, 0.0, 0.0]);
+    assert_eq!(service.run("true").status, 200);
+    wait_until("the next box", PATIENCE, || standby(&service) == [1.0, 2.0, 1.0, 0.0]);
+    // One that is dead is no run's.
+    let ready = ready_boxes(service.pid());
+    assert_eq!(ready.len(), 1);
+    kill(Pid::from_raw(ready[0].pid), Signal::SIGKILL).unwrap();
+    assert_eq!(service.run("echo hi").stdout(), "hi\n");
+    wait_until("another box", PATIENCE, || standby(&service) == [1.0, 3.0, 1.0, 1.0]);
+    assert_eq!(figure(&service, "cofferdam_standby_boxes_failed_total"), 0.0);
+}
+
+#[test]
+fn where_no_box_is_made_ahead_none_is_told() {
+    let service = Setup::shell().env("STANDBY_MAX", "0").start();
+    assert_eq!(service.run("true").status, 200);
+    assert_eq!(figure(&service, "cofferdam_standby_boxes_max"), 0.0);
+    assert_eq!(standby(&service), [0.0; 4]);
+}
+
+#[test]
+fn dead_boxes_are_told_until_they_are_cleared_away() {
+    let service = Setup::shell().start();
+    let seen = thread::scope(|scope| {
+        let load = scope.spawn(|| {
+            for _ in 0..200 {
+                assert_eq!(service.run("true").status, 200);
+            }
+        });
+        let mut most = 0.0_f64;
+        while !load.is_finished() {
+            most = most.max(figure(&service, "cofferdam_cleanup_backlog"));
+        }
+        load.join().unwrap();
+        most
+    });
+    let limit = figure(&service, "cofferdam_cleanup_backlog_max");
+    // The one that is being cleared away is counted with those that wait.
+    assert!(seen >= 1.0 && seen <= limit + 1.0, "{seen} of {limit}");
+    wait_until("the last of them", PATIENCE, || {
+        figure(&service, "cofferdam_cleanup_backlog") == 0.0
+    });
+    assert_eq!(figure(&service, "cofferdam_kill_failures_total"), 0.0);
+}
+
+#[test]
+fn what_a_killed_server_left_is_told_by_the_one_that_cleared_it_away() {
+    let mut all = Vec::new();
+    for _ in 0..TRIES {
+        let mut dead = Setup::shell().env("STANDBY_MAX", "0").start();
+        let live = dead.live("sleep 60 & sleep 60");
+        dead.kill();
+        drop(live);
+        let next = Setup::shell().start();
+        let scraped = scrape(&next);
+        let swept = ["servers", "boxes", "processes"]
+            .map(|name| scraped.get(&format!("cofferdam_swept_{name}"), &[]));
+        all.push(swept);
+        // Its processes die with it where the kernel is quick: a box is there until it is swept.
+        if swept[0] >= 1.0 && swept[1] >= 1.0 {
+            drop(next);
+            return;
+        }
+    }
+    panic!("no start has swept it: {all:?}");
+}
+
+#[test]
+fn a_control_is_told_as_enforced_unless_the_start_said_it_is_not() {
+    let service = Setup::shell().start();
+    let log = service.log.text();
+    let scraped = scrape(&service);
+    let mut controls = 0.0;
+    for sample in scraped.all("cofferdam_control_enforced") {
+        let control = &sample.labels["control"];
+        let missing = log.contains(&format!("not enforced: {control}: "));
+        assert_eq!(sample.value, f64::from(u8::from(!missing)), "{control}\n{log}");
+        controls += 1.0;
+    }
+    let gaps = log.matches("not enforced: ").count();
+    let told = controls - scraped.sum("cofferdam_control_enforced");
+    assert_eq!(told, gaps as f64, "{log}");
+    assert!(controls >= 8.0, "{controls}");
+}
+
+#[test]
+fn the_cpu_time_of_the_server_rises_and_its_boxes_are_not_in_it() {
+    let service = Setup::shell().start();
+    let began = Instant::now();
+    let before = figure(&service, "process_cpu_seconds_total");
+    assert_eq!(service.run("timeout 1 sh -c 'while :; do :; done'; true").status, 200);
+    while figure(&service, "process_cpu_seconds_total") <= before {
+        assert!(began.elapsed() < PATIENCE, "it does not rise");
+    }
+    let used = figure(&service, "process_cpu_seconds_total") - before;
+    assert!(used < 0.5, "{used} s, as if a second of a box were the server's");
+}

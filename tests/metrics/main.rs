@@ -1,0 +1,31 @@
+//! `GET /metrics` of the real binary: what `docs/operations.md` says is there, is there, and every
+//! figure moves when it should. `make test-metrics` holds the same to Prometheus itself.
+//!
+//! `COFFERDAM_BIN` names another binary to hold to the same guarantees.
+
+// The whole crate is a test; clippy knows it only where it is told.
+#![cfg(test)]
+
+mod boxes;
+mod documented;
+mod loaded;
+mod runs;
+#[path = "../server/mod.rs"]
+mod server;
+
+use server::exposition::Exposition;
+use server::service::Service;
+
+/// What the service exposes now.
+#[track_caller]
+fn scrape(service: &Service) -> Exposition {
+    let answer = service.get("/metrics");
+    assert_eq!(answer.status, 200, "{answer:?}");
+    Exposition::parse(&answer.body)
+}
+
+/// One figure without labels.
+#[track_caller]
+fn figure(service: &Service, name: &str) -> f64 {
+    scrape(service).get(name, &[])
+}
