@@ -30,6 +30,7 @@ fn an_empty_environment_gives_the_contract_s_defaults() {
         origins_allow: vec![],
         isolation: Isolation::Best,
         debug: false,
+        log_format: LogFormat::Text,
         workspaces: WorkspaceChoice::Unset,
         rootfs: None,
         warnings: vec![],
@@ -59,6 +60,7 @@ fn every_variable_is_read() {
         ("HTTP_ORIGINS_ALLOW", "https://a.example, http://localhost:3000,"),
         ("ISOLATION", "strict"),
         ("DEBUG", ""),
+        ("LOG_FORMAT", "json"),
         ("RUN_WORKSPACE", "/w"),
         ("SANDBOX_ROOTFS", "/r"),
     ])
@@ -83,6 +85,7 @@ fn every_variable_is_read() {
     assert_eq!(config.on_disconnect, OnDisconnect::Finish);
     assert_eq!(config.shutdown_grace, Duration::from_millis(500));
     assert_eq!(config.isolation, Isolation::Strict);
+    assert_eq!(config.log_format, LogFormat::Json);
     assert_eq!(config.workspaces, WorkspaceChoice::Single("/w".into()));
     assert_eq!(config.rootfs, Some("/r".into()));
 }
@@ -138,6 +141,7 @@ fn malformed_values_refuse_the_start() {
             ],
         ),
         ("ISOLATION", &["", "STRICT"]),
+        ("LOG_FORMAT", &["", "JSON", "logfmt", "json "]),
         ("LANGS_DIR", &[""]),
         ("SANDBOX_ROOTFS", &[""]),
     ] {
