@@ -57,17 +57,7 @@ impl RequestId {
 
     /// Has this thread work for the request while it does `work`.
     pub fn during<T>(&self, work: impl FnOnce() -> T) -> T {
-        let _before = Before::replace_by(Some(self.clone()));
-        work()
-    }
-
-    /// `work` to be done on another thread, for whom this thread works now.
-    pub fn carried<T>(work: impl FnOnce() -> T) -> impl FnOnce() -> T {
-        let id = Self::current();
-        move || {
-            let _before = Before::replace_by(id);
-            work()
-        }
+        on_behalf_of(Some(self.clone()), work)
     }
 
     /// As [`RequestId::during`], for a future, which threads take turns with.
@@ -81,6 +71,12 @@ impl fmt::Display for RequestId {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str(&self.0)
     }
+}
+
+/// Has this thread work for that request, or for none, while it does `work`.
+pub fn on_behalf_of<T>(id: Option<RequestId>, work: impl FnOnce() -> T) -> T {
+    let _before = Before::replace_by(id);
+    work()
 }
 
 /// Whom the thread worked for before; dropped, it does so again.
@@ -117,7 +113,8 @@ mod tests {
             assert_eq!(RequestId::parse(text.as_bytes()).unwrap().as_str(), text);
         }
         let too_long = "a".repeat(BYTES_MAX + 1);
-        for text in ["", " ", "a b", "a\n", "a=b", "a\"", "ä", "a/b", "a\x1b[m", "a,b", &too_long] {
+        for text in ["", " ", "a b", "a\n", "a=b", "a\"", "ä", "a/b", "a\x1b[m", "a,b", &too_long]
+        {
             assert_eq!(RequestId::parse(text.as_bytes()), None, "{text:?}");
         }
         assert_eq!(RequestId::parse(b"a\xFF"), None);
@@ -146,8 +143,9 @@ mod tests {
     #[test]
     fn work_for_another_thread_takes_its_request_along() {
         let id = RequestId::make();
-        let work = id.during(|| RequestId::carried(current));
-        assert_eq!(std::thread::spawn(work).join().unwrap(), Some(id.to_string()));
+        let carried = id.during(RequestId::current);
+        let thread = std::thread::spawn(|| on_behalf_of(carried, current));
+        assert_eq!(thread.join().unwrap(), Some(id.to_string()));
     }
 
     #[test]

@@ -26,6 +26,16 @@ impl Slots {
         Some(SlotGuard { slots: Arc::clone(self), index })
     }
 
+    /// How many slots there are, taken or not.
+    pub fn capacity(&self) -> usize {
+        self.lock().len()
+    }
+
+    /// How many are taken now.
+    pub fn in_use(&self) -> usize {
+        self.lock().iter().filter(|slot| **slot).count()
+    }
+
     /// Waits until every slot is free; false when the deadline came first.
     pub fn wait_idle(&self, deadline: Deadline) -> bool {
         let mut taken = self.lock();
@@ -82,7 +92,9 @@ mod tests {
         let second = slots.try_enter().unwrap();
         assert_eq!((first.index(), second.index()), (0, 1));
         assert!(slots.try_enter().is_none());
+        assert_eq!((slots.in_use(), slots.capacity()), (2, 2));
         drop(first);
+        assert_eq!((slots.in_use(), slots.capacity()), (1, 2));
         assert_eq!(slots.try_enter().unwrap().index(), 0);
     }
 

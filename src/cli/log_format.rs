@@ -6,7 +6,7 @@ use std::panic;
 use std::time::SystemTime;
 
 use log::Record;
-use log::kv::{Error, Key, Source, Value, VisitSource, VisitValue};
+use log::kv::{Error, Key, Value, VisitSource, VisitValue};
 use serde::ser::{Error as _, Serialize, SerializeMap, Serializer};
 use serde_json::ser::Formatter;
 

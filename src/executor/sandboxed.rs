@@ -56,6 +56,11 @@ impl Sandboxed {
         self.boxes.sandbox()
     }
 
+    /// How many boxes made ahead are ready.
+    pub fn standby_ready(&self) -> usize {
+        self.standby.as_ref().map_or(0, Standby::ready)
+    }
+
     /// Lets go of the boxes made ahead and makes no more of them.
     pub fn close_standby(&self) {
         if let Some(standby) = &self.standby {
@@ -85,7 +90,7 @@ impl Sandboxed {
                     log::warn!("a box made ahead: {failure}: one is made now");
                     live.let_go_of_others();
                 }
-                report => return report,
+                report => return report.map(|report| RunReport { standby: true, ..report }),
             }
         }
         let host_id = self.boxes.lend_id()?;

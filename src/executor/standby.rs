@@ -81,6 +81,11 @@ impl Standby {
         LiveRun { standby: self, blueprint, began }
     }
 
+    /// How many boxes are ready.
+    pub fn ready(&self) -> usize {
+        self.shared.lock().shelves.ready()
+    }
+
     /// Lets go of every box and makes no more.
     pub fn close(&self) {
         self.shared.lock().shelves.close();

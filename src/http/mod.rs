@@ -10,6 +10,7 @@ mod exchange;
 mod head;
 mod in_flight;
 mod limits;
+mod log_lines;
 mod message_gate;
 mod origin;
 mod output_queue;

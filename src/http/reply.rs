@@ -9,6 +9,7 @@ use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 
 use super::head::HeadFault;
+use super::log_lines::Refused;
 use crate::service::check_request::RequestFault;
 use crate::service::check_run::{CheckError, CheckReport};
 use crate::spec::{LimitKind, RunReport, Usage};
@@ -79,6 +80,18 @@ impl Refusal {
         }
     }
 
+    /// What the log is told. Of bad JSON not what it says: the parser's words may be the tenant's.
+    fn for_log(&self) -> Refused {
+        let reason = match self {
+            Self::Request(RequestFault::Json(fault)) => {
+                format!("bad JSON: line {} column {}", fault.line(), fault.column())
+            }
+            _ => self.to_string(),
+        };
+        let is_draining = matches!(self, Self::Check(CheckError::Draining));
+        Refused { reason, is_our_fault: self.status().is_server_error() && !is_draining }
+    }
+
     /// Whether the connection cannot be trusted with another request.
     fn closes(&self) -> bool {
         matches!(
@@ -104,6 +117,7 @@ impl IntoResponse for Refusal {
         if matches!(self, Self::Check(CheckError::Busy)) {
             headers.insert(RETRY_AFTER, HeaderValue::from_static("1"));
         }
+        response.extensions_mut().insert(self.for_log());
         response
     }
 }

@@ -11,12 +11,14 @@ use tokio::time::Instant;
 use super::accept::accepts;
 use super::checks::RunCheck;
 use super::connection::ClientSocket;
+use super::log_lines;
 use super::output_queue::{QUEUED_BYTES_MAX, output_queue};
 use super::pace::Pace;
 use super::reply::{self, Refusal};
 use super::router::Front;
 use super::run_thread::RunningCheck;
 use super::{event_stream, request_body};
+use crate::base::request_id::{RequestId, on_behalf_of};
 use crate::service::check_request::CheckRequest;
 use crate::service::check_run::{CheckError, CheckReport};
 use crate::spec::{OutputSink, SetupFailure};
@@ -64,9 +66,10 @@ async fn try_run(
 /// Validation may read a workspace again, so it keeps off the threads that
 /// answer probes.
 async fn admit(front: &Front, asked: CheckRequest) -> Result<RunCheck, Refusal> {
-    let checks = Arc::clone(&front.checks);
-    match spawn_blocking(move || checks.admit(asked)).await {
-        Ok(admitted) => Ok(admitted?),
+    let (checks, id) = (Arc::clone(&front.checks), RequestId::current());
+    let slug = asked.lang_slug.clone();
+    match spawn_blocking(move || on_behalf_of(id, || checks.admit(asked))).await {
+        Ok(admitted) => Ok(log_lines::told(admitted?, slug)),
         Err(error) => {
             log::error!("admission ended without a word: {error}");
             Err(Refusal::Internal)

@@ -16,6 +16,7 @@ use super::checks::Checks;
 use super::connection;
 use super::in_flight::InFlight;
 use super::limits::{Boxes, HttpLimits, connections_affordable};
+use super::log_lines::RefusalLines;
 use super::router::{Front, router};
 use super::shutdown::ShutdownHandle;
 use super::unread::UnreadAnswers;
@@ -198,6 +199,7 @@ async fn accept(
     in_flight: InFlight,
 ) {
     let unread = UnreadAnswers::new(limits.unread_bytes_max);
+    let refusals = Arc::new(RefusalLines::default());
     let places = Arc::new(Semaphore::new(connections_max.min(Semaphore::MAX_PERMITS)));
     let mut logged: Option<Instant> = None;
     // The semaphore is never closed, so this loop never ends.
@@ -210,6 +212,7 @@ async fn accept(
                     limits.clone(),
                     in_flight.clone(),
                     unread.clone(),
+                    Arc::clone(&refusals),
                 );
                 tokio::spawn(async move {
                     serving.await;

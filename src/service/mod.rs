@@ -3,3 +3,4 @@
 pub mod check_request;
 pub mod check_run;
 pub mod languages;
+pub mod status;

@@ -3,7 +3,7 @@
 use std::time::{Duration, UNIX_EPOCH};
 
 use log::Level;
-use log::kv::ToValue;
+use log::kv::{Source, ToValue};
 use proptest::prelude::*;
 
 use super::*;
@@ -15,7 +15,9 @@ struct Pairs<'a>(Fields<'a>);
 
 impl Source for Pairs<'_> {
     fn visit<'kvs>(&'kvs self, visitor: &mut dyn VisitSource<'kvs>) -> Result<(), Error> {
-        self.0.iter().try_for_each(|(key, value)| visitor.visit_pair(Key::from(*key), value.to_value()))
+        self.0
+            .iter()
+            .try_for_each(|(key, value)| visitor.visit_pair(Key::from(*key), value.to_value()))
     }
 }
 
@@ -64,7 +66,9 @@ fn a_line_tells_level_target_message_request_and_fields() {
 
 #[test]
 fn no_character_can_forge_a_line_or_a_field() {
-    for evil in ["\n", "\r\n[INFO  t] forged", "\x1b[2K", "\u{9b}2K", "\u{2028}", "\u{202e}", "\0", "\x7f"] {
+    for evil in
+        ["\n", "\r\n[INFO  t] forged", "\x1b[2K", "\u{9b}2K", "\u{2028}", "\u{202e}", "\0", "\x7f"]
+    {
         let [text, json] = both(evil, &[("path", &evil)]);
         for line in [&text, &json] {
             assert_eq!(line.matches('\n').count(), 1, "{evil:?}: {line:?}");
@@ -73,7 +77,8 @@ fn no_character_can_forge_a_line_or_a_field() {
         let parsed: serde_json::Value = serde_json::from_str(&json).unwrap();
         assert_eq!((&parsed["message"], &parsed["path"]), (&evil.into(), &evil.into()));
     }
-    let [text, _] = both("m", &[("path", &"/x exit_code=0"), ("a", &"-"), ("b", &""), ("c", &"\\n")]);
+    let [text, _] =
+        both("m", &[("path", &"/x exit_code=0"), ("a", &"-"), ("b", &""), ("c", &"\\n")]);
     assert_eq!(text, "[INFO  t] m path=\"/x exit_code=0\" a=\"-\" b=\"\" c=\"\\\\n\"\n");
 }
 
