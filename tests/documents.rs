@@ -5,6 +5,7 @@
 //! - `sh`: run with `sh -eu` at the repository's root, in order, and has to succeed;
 //! - `text`: what the `sh` block before it prints, where `…` stands for any text of one line;
 //! - `sh server`: started in the background, ended by SIGTERM after the last block, exits with 0;
+//! - `sh deploy`: not run here, but by `tests/deploy`, which has or stands in for what they talk to;
 //! - `sh ci`: not run here, since it would run this test; each line is a line of `.ci/run`;
 //! - a language and a path: a file, which `tests/languages` puts there and uses.
 //!
@@ -31,8 +32,14 @@ const START_WAIT: Duration = Duration::from_secs(30);
 const STOP_WAIT: Duration = Duration::from_secs(40);
 const PORT_IN_DOCUMENTS: &str = "4040";
 /// The documents with fenced blocks, below the root.
-const WITH_COMMANDS: [&str; 4] =
-    ["README.md", "docs/languages.md", "docs/performance.md", "docs/toolchains.md"];
+const WITH_COMMANDS: [&str; 6] = [
+    "README.md",
+    "docs/deploy.md",
+    "docs/languages.md",
+    "docs/operations.md",
+    "docs/performance.md",
+    "docs/toolchains.md",
+];
 
 #[derive(Debug, PartialEq, Eq)]
 struct Block {
@@ -69,7 +76,7 @@ fn run_blocks(document: &str) {
                 assert!(fits(&block.text, &stdout), "{place}: it prints\n{stdout}");
             }
             "sh server" => servers.push(Server::start(&block.text, port)),
-            "sh ci" => {}
+            "sh ci" | "sh deploy" => {}
             other => {
                 assert!(names_a_file(other), "{place}: nobody checks a block of kind {other:?}");
             }

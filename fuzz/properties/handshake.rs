@@ -10,7 +10,7 @@ use super::init::wire::{ENDED, FAILED, READY, RECORD_BYTES, STANDING};
 use super::plan::ChildPlan;
 use super::pump::pipe_from_box;
 use super::report::Remains;
-use super::step::Step;
+use super::step::{Program, Step};
 use super::supervise::Observed;
 use super::sys::Rusage;
 use crate::spec::{CapturedStream, Enforced, Limits, NotStarted, Outcome};
@@ -102,7 +102,7 @@ impl Expected {
 
     /// A program that was not ready has no outcome, and one that failed to start has none either.
     fn compare_report(&self, observed: Observed) {
-        let exec = Step::Exec { paths: Vec::new(), argv: Vec::new(), env: Vec::new() };
+        let exec = Step::Exec(Program { paths: Vec::new(), argv: Vec::new(), env: Vec::new() });
         let plan = ChildPlan {
             setup: vec![Step::MountProc],
             program: vec![Step::ReportReady, exec],

@@ -172,6 +172,7 @@ impl Exec {
         let variables: BTreeMap<String, String> = self.env.into_iter().collect();
         Ok(RunSpec {
             argv,
+            without_shell: None,
             env: environment(None, &variables),
             workdir: self.workdir,
             stdin: stdin().map_err(|error| SetupFailure::from_io("stdin", &error))?,

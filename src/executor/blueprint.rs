@@ -16,6 +16,7 @@ pub struct Blueprint {
     /// What is in it.
     pub contents: Contents,
     argv: Vec<CString>,
+    without_shell: Option<Vec<CString>>,
     env: Vec<CString>,
     workdir: PathBuf,
     limits: Limits,
@@ -32,6 +33,7 @@ impl Blueprint {
             template,
             contents,
             argv: spec.argv.clone(),
+            without_shell: spec.without_shell.clone(),
             env: spec.env.clone(),
             workdir: spec.workdir.clone(),
             limits: spec.limits.clone().with_wall(Duration::ZERO),
@@ -52,6 +54,7 @@ impl Blueprint {
     pub fn spec(&self, workspace: WorkspaceFill) -> RunSpec {
         RunSpec {
             argv: self.argv.clone(),
+            without_shell: self.without_shell.clone(),
             env: self.env.clone(),
             workdir: self.workdir.clone(),
             stdin: StdinSource::Null,

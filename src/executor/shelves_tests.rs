@@ -132,6 +132,7 @@ fn name(blueprint: &Blueprint) -> String {
 fn with_contents(template: &str, contents: Contents) -> Arc<Blueprint> {
     let spec = RunSpec {
         argv: vec![CString::new("true").unwrap()],
+        without_shell: None,
         env: Vec::new(),
         workdir: "/workspace".into(),
         stdin: StdinSource::Null,

@@ -21,19 +21,26 @@ const PATH_BYTES_MAX: usize = 256;
 /// Lines about refusals in one second. Clients cost nothing to be refused, a full disk does.
 const REFUSALS_PER_SECOND_MAX: u32 = 100;
 
-/// `check` in the name of the request that is being served now, telling its end.
-pub fn told(check: RunCheck, slug: String) -> RunCheck {
+/// `admit`, and the check it gives, in the name of the request that is being
+/// served now, whichever thread does them; the check tells its end.
+pub fn told(
+    slug: String,
+    admit: impl FnOnce() -> Result<RunCheck, CheckError> + Send + 'static,
+) -> impl FnOnce() -> Result<RunCheck, CheckError> + Send + 'static {
     let id = RequestId::current();
-    Box::new(move |watch, sink| {
-        on_behalf_of(id, || {
-            let ended = check(watch, sink);
-            match &ended {
-                Ok(report) => run_ended(&slug, report),
-                Err(error) => run_failed(&slug, error),
-            }
-            ended
-        })
-    })
+    move || {
+        let check = on_behalf_of(id.clone(), admit)?;
+        Ok(Box::new(move |watch, sink| {
+            on_behalf_of(id, || {
+                let ended = check(watch, sink);
+                match &ended {
+                    Ok(report) => run_ended(&slug, report),
+                    Err(error) => run_failed(&slug, error),
+                }
+                ended
+            })
+        }))
+    }
 }
 
 fn run_ended(slug: &str, CheckReport { run, queued }: &CheckReport) {

@@ -20,6 +20,7 @@ mod request_body;
 mod router;
 mod run;
 mod run_thread;
+mod run_threads;
 mod server;
 mod shutdown;
 mod unread;

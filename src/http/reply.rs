@@ -114,7 +114,8 @@ impl IntoResponse for Refusal {
         if self.closes() {
             headers.insert(CONNECTION, HeaderValue::from_static("close"));
         }
-        if matches!(self, Self::Check(CheckError::Busy)) {
+        // There is a free slot soon, or another instance behind the same address.
+        if matches!(self, Self::Check(CheckError::Busy | CheckError::Draining)) {
             headers.insert(RETRY_AFTER, HeaderValue::from_static("1"));
         }
         response.extensions_mut().insert(self.for_log());

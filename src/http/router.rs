@@ -16,6 +16,7 @@ use super::checks::Checks;
 use super::log_lines::{self, Asked};
 use super::origin;
 use super::reply::{self, Refusal};
+use super::run_threads::RunThreads;
 use super::shutdown::ShutdownHandle;
 use crate::config::OnDisconnect;
 
@@ -23,6 +24,8 @@ use crate::config::OnDisconnect;
 pub struct Front {
     /// The check service.
     pub checks: Arc<dyn Checks>,
+    /// The threads that runs have.
+    pub run_threads: RunThreads,
     /// Stops the server.
     pub shutdown: ShutdownHandle,
     /// The longest body, bytes; none for no limit.

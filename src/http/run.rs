@@ -5,11 +5,9 @@ use std::sync::Arc;
 use axum::Extension;
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
-use tokio::task::spawn_blocking;
 use tokio::time::Instant;
 
 use super::accept::accepts;
-use super::checks::RunCheck;
 use super::connection::ClientSocket;
 use super::log_lines;
 use super::output_queue::{QUEUED_BYTES_MAX, output_queue};
@@ -18,7 +16,6 @@ use super::reply::{self, Refusal};
 use super::router::Front;
 use super::run_thread::RunningCheck;
 use super::{event_stream, request_body};
-use crate::base::request_id::{RequestId, on_behalf_of};
 use crate::service::check_request::CheckRequest;
 use crate::service::check_run::{CheckError, CheckReport};
 use crate::spec::{OutputSink, SetupFailure};
@@ -44,10 +41,12 @@ async fn try_run(
     let body = request_body::read(body, front.input_bytes_max, front.body_within).await?;
     let asked = CheckRequest::from_json(&body, front.timeout_default, front.timeout_max)?;
     drop(body);
-    let check = admit(front, asked).await?;
+    let (checks, slug) = (Arc::clone(&front.checks), asked.lang_slug.clone());
+    let admit = log_lines::told(slug, move || checks.admit(asked));
+    let (threads, on_disconnect) = (&front.run_threads, front.on_disconnect);
     if !accepts(&head.headers, "text/event-stream") {
         let make = |report: CheckReport| reply::from_report(&report);
-        let running = RunningCheck::start(check, client, front.on_disconnect, None, make)?;
+        let running = RunningCheck::start(threads, admit, client, on_disconnect, None, make)?;
         return running.report().await;
     }
     // An output limit bounds the queue by itself, and the program need not wait for its reader.
@@ -59,20 +58,6 @@ async fn try_run(
         .map_err(|error| CheckError::Sandbox(SetupFailure::from_io("eventfd", &error)))?;
     let make = |report: CheckReport| event_stream::result(&report);
     let sink: Option<Box<dyn OutputSink>> = Some(Box::new(sink));
-    let running = RunningCheck::start(check, client, front.on_disconnect, sink, make)?;
+    let running = RunningCheck::start(threads, admit, client, on_disconnect, sink, make)?;
     event_stream::respond(running, queue, pace, front.ping_every).await
-}
-
-/// Validation may read a workspace again, so it keeps off the threads that
-/// answer probes.
-async fn admit(front: &Front, asked: CheckRequest) -> Result<RunCheck, Refusal> {
-    let (checks, id) = (Arc::clone(&front.checks), RequestId::current());
-    let slug = asked.lang_slug.clone();
-    match spawn_blocking(move || on_behalf_of(id, || checks.admit(asked))).await {
-        Ok(admitted) => Ok(log_lines::told(admitted?, slug)),
-        Err(error) => {
-            log::error!("admission ended without a word: {error}");
-            Err(Refusal::Internal)
-        }
-    }
 }

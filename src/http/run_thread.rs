@@ -3,13 +3,13 @@
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::task::{Context, Poll};
-use std::thread;
 
 use tokio::sync::oneshot;
 
 use super::checks::RunCheck;
 use super::connection::ClientSocket;
 use super::reply::Refusal;
+use super::run_threads::RunThreads;
 use crate::base::cancel::CancelToken;
 use crate::config::OnDisconnect;
 use crate::service::check_run::{CheckError, CheckReport};
@@ -24,11 +24,12 @@ pub struct RunningCheck<T> {
 }
 
 impl<T: Send + 'static> RunningCheck<T> {
-    /// Starts `check` for the client at the other end of `client`; its report
-    /// becomes what `make` makes of it, on the run's own thread: large ones take
-    /// their time. Where the thread cannot be had, the slot is free again on return.
+    /// Has a run admitted and run for the client at the other end of `client`, on a thread of
+    /// `threads`: admission may read a workspace anew, and keeps off those that answer probes.
+    /// The report becomes what `make` makes of it on that thread too: large ones take their time.
     pub fn start(
-        check: RunCheck,
+        threads: &RunThreads,
+        admit: impl FnOnce() -> Result<RunCheck, CheckError> + Send + 'static,
         client: &ClientSocket,
         on_disconnect: OnDisconnect,
         sink: Option<Box<dyn OutputSink>>,
@@ -47,11 +48,9 @@ impl<T: Send + 'static> RunningCheck<T> {
         };
         let watch = Watch { cancel, client: watched };
         let (sender, report) = oneshot::channel();
-        thread::Builder::new()
-            .name("run".to_owned())
-            // The client may have gone; then nobody is left to tell.
-            .spawn(move || drop(sender.send(check(watch, sink).map(make))))
-            .map_err(failed("thread"))?;
+        let run = move || admit().and_then(|check| check(watch, sink)).map(make);
+        // The client may have gone; then nobody is left to tell.
+        threads.start(move || drop(sender.send(run()))).map_err(failed("thread"))?;
         Ok(Self { report, cancel_on_drop })
     }
 

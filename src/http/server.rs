@@ -18,6 +18,7 @@ use super::in_flight::InFlight;
 use super::limits::{Boxes, HttpLimits, connections_affordable};
 use super::log_lines::RefusalLines;
 use super::router::{Front, router};
+use super::run_threads::RunThreads;
 use super::shutdown::ShutdownHandle;
 use super::unread::UnreadAnswers;
 use crate::base::deadline::Deadline;
@@ -25,8 +26,8 @@ use crate::config::{Config, OnDisconnect};
 
 /// Threads that serve all connections together. Runs have their own.
 const WORKER_THREADS: usize = 2;
-/// Threads that admit runs, made when needed and gone when not.
-const ADMISSION_THREADS_MAX: usize = 4;
+/// Threads that are there to refuse runs while every slot has one.
+const ADMISSION_THREADS: usize = 4;
 /// Turns of connections between two looks at what the sockets have.
 const TURNS_PER_LOOK: u32 = 4;
 /// Connections the kernel keeps for us until we accept them.
@@ -148,7 +149,6 @@ impl Server {
     fn runtime(&self) -> io::Result<Runtime> {
         Builder::new_multi_thread()
             .worker_threads(WORKER_THREADS)
-            .max_blocking_threads(ADMISSION_THREADS_MAX)
             .thread_name("http")
             .event_interval(TURNS_PER_LOOK)
             .enable_all()
@@ -159,6 +159,7 @@ impl Server {
         let settings = &self.settings;
         let front = Front {
             checks: Arc::clone(&self.checks),
+            run_threads: RunThreads::new(settings.boxes.runs + ADMISSION_THREADS),
             shutdown: self.shutdown.clone(),
             input_bytes_max: settings.input_bytes_max,
             output_bounded: settings.output_bytes_max.is_some(),

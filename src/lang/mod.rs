@@ -6,9 +6,11 @@ mod makefile;
 #[cfg(any(test, fuzzing))]
 #[path = "../../fuzz/properties/makefile_resolution.rs"]
 pub mod makefile_property;
+mod plain_command;
 mod resolver;
 mod table;
 
 pub use layout::{FileToWrite, files_for};
+pub use plain_command::plain_words;
 pub use resolver::Resolver;
 pub use table::{AnyOf, Language, LanguageTable};

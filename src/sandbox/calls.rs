@@ -7,7 +7,7 @@ use super::init::wire;
 use super::landlock;
 use super::rootfs::QUEUES;
 use super::step::{
-    Access, PROC_REGISTER, RULES_REGISTER, Register, Rlimit, SCRATCH_REGISTER, Step,
+    Access, PROC_REGISTER, Program, RULES_REGISTER, Register, Rlimit, SCRATCH_REGISTER, Step,
 };
 use super::turns;
 
@@ -136,9 +136,8 @@ impl Step {
             }
             Self::CloseFrom { first } => close_range(out, *first, u32::MAX, 0),
             Self::CloseRange { first, last } => close_range(out, *first, *last, 0),
-            Self::CloseStatusOnExec => {
-                let status = wire::STATUS_FD.unsigned_abs();
-                close_range(out, status, status, libc::CLOSE_RANGE_CLOEXEC);
+            Self::CloseOnExec { first, last } => {
+                close_range(out, *first, *last, libc::CLOSE_RANGE_CLOEXEC);
             }
             Self::TakeLongTurns => take_turns(out, turns::LONG_NS),
             Self::NoNewPrivileges => prctl(out, libc::PR_SET_NO_NEW_PRIVS, 1, 0),
@@ -170,7 +169,8 @@ impl Step {
             Self::ReportStanding => out.report_standing(),
             Self::AwaitRelease => await_release(out),
             Self::ReportReady => out.report_ready(),
-            Self::Exec { paths, argv, env } => exec(out, paths, argv, env),
+            Self::TryExec(program) => exec(out, program, wire::IGNORE),
+            Self::Exec(program) => exec(out, program, wire::TRY_NEXT),
         }
     }
 }
@@ -405,12 +405,12 @@ fn install_filter(out: &mut Encoder, program: &[u8]) {
     out.call(libc::SYS_seccomp, &[SECCOMP_SET_MODE_FILTER.into(), 0.into(), descriptor]);
 }
 
-fn exec(out: &mut Encoder, paths: &[CString], argv: &[CString], env: &[CString]) {
-    let argv = out.string_array(argv);
-    let env = out.string_array(env);
-    for path in paths {
+fn exec(out: &mut Encoder, program: &Program, on_error: u16) {
+    let argv = out.string_array(&program.argv);
+    let env = out.string_array(&program.env);
+    for path in &program.paths {
         let path = out.text(path);
         out.call(libc::SYS_execve, &[path, argv, env]);
-        out.on_error(wire::TRY_NEXT);
+        out.on_error(on_error);
     }
 }

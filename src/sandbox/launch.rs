@@ -106,8 +106,8 @@ impl Launch<'_> {
             release,
             mounts,
             streams: Streams {
-                stdout: Capture::new(Stream::Stdout, stdout, output_max),
-                stderr: Capture::new(Stream::Stderr, stderr, output_max),
+                stdout: Capture::new(Stream::Stdout, stdout, stdout_end, output_max),
+                stderr: Capture::new(Stream::Stderr, stderr, stderr_end, output_max),
                 feed,
             },
             limits: self.limits.clone(),

@@ -130,6 +130,7 @@ impl Sandbox {
             root: &self.layout,
             covered: &covered,
             argv: &spec.argv,
+            without_shell: spec.without_shell.as_deref(),
             env: &spec.env,
             workdir: &c_string(spec.workdir.as_os_str()),
             limits: &spec.limits,

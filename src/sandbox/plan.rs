@@ -10,7 +10,8 @@ use super::landlock::Landlock;
 use super::landlock::steps::{obey_steps, rule_steps};
 use super::rootfs::{Covered, RootLayout, VAR_TMP, c_string};
 use super::seccomp::filter::Filter;
-use super::step::{Access, Register, Rlimit, Step, TREES_REGISTER};
+use super::seccomp::interpret::lets_through;
+use super::step::{Access, Program, Register, Rlimit, Step, TREES_REGISTER};
 use super::weakened::{self, Wall};
 use crate::spec::{Limits, SetupFailure};
 
@@ -21,6 +22,15 @@ pub const BOX_FD: i32 = FIRST_FREE_FD;
 pub const TASKS_FD: i32 = FIRST_FREE_FD + 1;
 /// `$PATH` of a box, also where the environment has none.
 pub const PATH_DEFAULT: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+/// The calls between standing and the program.
+const AFTER_STANDING: [i64; 6] = [
+    libc::SYS_read,
+    libc::SYS_prlimit64,
+    libc::SYS_sched_setattr,
+    libc::SYS_clock_gettime,
+    libc::SYS_write,
+    libc::SYS_execve,
+];
 /// The host name every box has.
 pub(super) const HOSTNAME: &CStr = c"sandbox";
 
@@ -37,6 +47,8 @@ pub struct PlanInput<'a> {
     pub covered: &'a [Covered],
     /// The program and its arguments.
     pub argv: &'a [CString],
+    /// The program that is executed in its place if it can be.
+    pub without_shell: Option<&'a [CString]>,
     /// The whole environment.
     pub env: &'a [CString],
     /// The working directory inside.
@@ -256,25 +268,27 @@ fn program_steps(input: &PlanInput<'_>) -> Vec<Step> {
         Step::AwaitGuard,
         // Here, not behind the wait: of what is closed some is a mount, for which the kernel waits.
         Step::CloseFrom { first: RELEASE_FD.unsigned_abs() + 1 },
-        Step::ReportStanding,
-        Step::AwaitRelease,
-        Step::CloseRange { first: PLAN_FD.unsigned_abs(), last: RELEASE_FD.unsigned_abs() },
-        Step::CloseStatusOnExec,
+        Step::CloseRange { first: PLAN_FD.unsigned_abs(), last: PLAN_FD.unsigned_abs() },
+        Step::CloseOnExec { first: STATUS_FD.unsigned_abs(), last: RELEASE_FD.unsigned_abs() },
         // Not before: the steps above open files, however few the tenant may.
         Step::SetLimit { limit: Rlimit::OpenFiles, value: input.limits.open_files_max },
     ]);
-    steps.extend(long_turns);
-    if !weakened::lacks(Wall::Seccomp) {
-        steps.push(install(input.filter));
+    let filter = (!weakened::lacks(Wall::Seccomp)).then(|| install(input.filter));
+    let stand = [Step::ReportStanding, Step::AwaitRelease].into_iter().chain(long_turns);
+    // The kernel takes its time to translate a filter: a box made ahead has it already.
+    if lets_through(input.filter, &AFTER_STANDING) {
+        steps.extend(filter.into_iter().chain(stand));
+    } else {
+        steps.extend(stand.chain(filter));
     }
-    steps.extend([
-        Step::ReportReady,
-        Step::Exec {
-            paths: executable_paths(input.argv, input.env),
-            argv: input.argv.to_vec(),
-            env: input.env.to_vec(),
-        },
-    ]);
+    steps.push(Step::ReportReady);
+    let program = |argv: &[CString]| Program {
+        paths: executable_paths(argv, input.env),
+        argv: argv.to_vec(),
+        env: input.env.to_vec(),
+    };
+    steps.extend(input.without_shell.map(|argv| Step::TryExec(program(argv))));
+    steps.push(Step::Exec(program(input.argv)));
     steps
 }
 

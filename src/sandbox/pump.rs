@@ -67,14 +67,23 @@ pub enum Progress {
 pub struct Capture {
     stream: Stream,
     pipe: Option<PipeEnd>,
+    /// The end of the box, as long as somebody in it may write: that nobody does any more would
+    /// wake us, and is of no interest until everybody is dead.
+    kept_open: Option<OwnedFd>,
     captured: CapturedStream,
     bytes_max: Option<u64>,
 }
 
 impl Capture {
-    /// Captures at most `bytes_max` from `pipe`.
-    pub fn new(stream: Stream, pipe: PipeEnd, bytes_max: Option<u64>) -> Self {
-        Self { stream, pipe: Some(pipe), captured: CapturedStream::default(), bytes_max }
+    /// Captures at most `bytes_max` from `pipe`, whose other end is `box_end`.
+    pub fn new(stream: Stream, pipe: PipeEnd, box_end: OwnedFd, bytes_max: Option<u64>) -> Self {
+        Self {
+            stream,
+            pipe: Some(pipe),
+            kept_open: Some(box_end),
+            captured: CapturedStream::default(),
+            bytes_max,
+        }
     }
 
     /// The pipe, while it is open.
@@ -128,6 +137,7 @@ impl Capture {
     /// Takes what is still in the pipe once nobody writes any more: at most
     /// what a pipe holds. The sink is asked no longer.
     pub fn drain(&mut self, sink: &mut Option<Box<dyn OutputSink>>) -> io::Result<Progress> {
+        self.kept_open = None;
         let mut tireless =
             sink.take().map(|inner| Box::new(Tireless(inner)) as Box<dyn OutputSink>);
         let progress = loop {
@@ -311,12 +321,14 @@ mod tests {
     #[test]
     fn a_capture_reads_to_the_end_of_the_pipe() {
         let (ours, theirs) = pipe_from_box().unwrap();
-        let mut capture = Capture::new(Stream::Stdout, ours, Some(100));
+        let mut writer = File::from(theirs.try_clone().unwrap());
+        let mut capture = Capture::new(Stream::Stdout, ours, theirs, Some(100));
         assert_eq!(capture.turn(&mut None).unwrap(), Progress::Open);
-        let mut writer = File::from(theirs);
         writer.write_all(b"hello").unwrap();
         drop(writer);
-        assert_eq!(capture.turn(&mut None).unwrap(), Progress::Closed);
+        // That all its writers are gone tells nobody anything.
+        assert_eq!(capture.turn(&mut None).unwrap(), Progress::Open);
+        assert_eq!(capture.drain(&mut None).unwrap(), Progress::Closed);
         assert_eq!(capture.finish().bytes, b"hello");
     }
 
@@ -359,11 +371,11 @@ mod tests {
             let length = all.len() as u64;
             let bytes_max = from_length.map(|from| (length + 1).saturating_sub(from)).or(limit);
             let (ours, theirs) = pipe_from_box().unwrap();
-            let mut writer = File::from(theirs);
+            let mut writer = File::from(theirs.try_clone().unwrap());
             let taken = Arc::new(Mutex::new(Vec::new()));
             let kept = Kept { bytes: Arc::clone(&taken), only_reader };
             let mut sink: Option<Box<dyn OutputSink>> = Some(Box::new(kept));
-            let mut capture = Capture::new(Stream::Stdout, ours, bytes_max);
+            let mut capture = Capture::new(Stream::Stdout, ours, theirs, bytes_max);
             let mut overflowed = false;
             for (chunk, read_now) in &chunks {
                 writer.write_all(chunk).unwrap();

@@ -65,7 +65,7 @@ impl Remains {
         let observed = &self.observed;
         if let Some((step, errno)) = observed.failed {
             return Err(match plan.step(step) {
-                Some(Step::Exec { .. }) => NotStarted::Exec { errno },
+                Some(Step::Exec(_)) => NotStarted::Exec { errno },
                 _ => SetupFailure::from_errno(plan.step_name(step), errno).into(),
             });
         }

@@ -104,9 +104,12 @@ impl Running {
         let dead_at = Instant::now();
         let rusage = process.reap().unwrap_or_default();
         let disk_full = fs.as_ref().is_some_and(|fs| fs.is_full().unwrap_or(false));
+        let observed = observed.map_err(|error| SetupFailure::from_io("supervise", &error))?;
+        // A program that ended well met no limit that mattered: nobody will ask for them.
+        let met_limits = !observed.ended_well();
         let remains = Remains {
-            observed: observed.map_err(|error| SetupFailure::from_io("supervise", &error))?,
-            group: group.as_ref().map(BoxGroup::usage).unwrap_or_default(),
+            observed,
+            group: group.as_ref().map(|group| group.usage(met_limits)).unwrap_or_default(),
             rusage,
             disk_full,
             stdout,

@@ -159,6 +159,7 @@ impl Sandbox {
         let fs = self.box_fs(&limits, &host_id)?;
         let spec = RunSpec {
             argv: Vec::new(),
+            without_shell: None,
             env: Vec::new(),
             workdir: "/workspace".into(),
             stdin: StdinSource::Null,

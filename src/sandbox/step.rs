@@ -121,8 +121,8 @@ pub enum Step {
     CloseFrom { first: u32 },
     /// Close `first..=last`.
     CloseRange { first: u32, last: u32 },
-    /// Let exec close the status pipe.
-    CloseStatusOnExec,
+    /// Let exec close `first..=last`.
+    CloseOnExec { first: u32, last: u32 },
     /// Longer time slices than others have.
     TakeLongTurns,
     /// Exec never gives privileges again.
@@ -156,8 +156,21 @@ pub enum Step {
     AwaitRelease,
     /// Tell the supervisor that only exec is left.
     ReportReady,
-    /// Become the program: the first of `paths` that can be executed.
-    Exec { paths: Vec<CString>, argv: Vec<CString>, env: Vec<CString> },
+    /// Become the program if it can be executed; otherwise go on.
+    TryExec(Program),
+    /// Become the program.
+    Exec(Program),
+}
+
+/// What a box is made for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Program {
+    /// Where it may be: the first of them that can be executed.
+    pub paths: Vec<CString>,
+    /// Its arguments, its name the first.
+    pub argv: Vec<CString>,
+    /// Its environment.
+    pub env: Vec<CString>,
 }
 
 impl Step {
@@ -197,7 +210,7 @@ impl Step {
             Self::ClearAmbientSet => "clear ambient set".into(),
             Self::ClearCapabilities => "capset".into(),
             Self::EnterDirectory { path: dir } => format!("workdir {}", path(dir)),
-            Self::CloseFrom { .. } | Self::CloseRange { .. } | Self::CloseStatusOnExec => {
+            Self::CloseFrom { .. } | Self::CloseRange { .. } | Self::CloseOnExec { .. } => {
                 "close descriptors".into()
             }
             Self::TakeLongTurns => "time slice".into(),
@@ -214,7 +227,8 @@ impl Step {
             Self::ReportStanding => "report standing".into(),
             Self::AwaitRelease => "await release".into(),
             Self::ReportReady => "report".into(),
-            Self::Exec { .. } => "exec".into(),
+            Self::TryExec(_) => "exec without a shell".into(),
+            Self::Exec(_) => "exec".into(),
         }
     }
 }

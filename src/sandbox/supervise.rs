@@ -68,7 +68,6 @@ pub fn supervise(
         setup: Deadline::after(SETUP_WAIT),
         client: Client::of(watch),
         cpu: CpuWatch::new(parts.limits.cpu_total_max),
-        closed: [false; 2],
     };
     let overflowed = thread::scope(|scope| {
         let mut pumping = Pumping::new(scope, &tokens, streams, sink);
@@ -112,6 +111,12 @@ impl Observed {
                 self.ended.get_or_insert((status, instant_of(at_ns)));
             }
         }
+    }
+
+    /// Whether the program ended by itself, with 0.
+    pub fn ended_well(&self) -> bool {
+        self.cut.is_none()
+            && self.ended.is_some_and(|(status, _)| status == ProgramStatus::Exited(0))
     }
 
     fn must_die(&self) -> bool {
@@ -159,7 +164,7 @@ enum Source {
     Cancel,
     Client,
     /// Standard output or standard error, which nobody reads yet.
-    Output(usize),
+    Output,
 }
 
 struct Loop {
@@ -167,8 +172,6 @@ struct Loop {
     setup: Deadline,
     client: Client,
     cpu: CpuWatch,
-    /// The output pipes that nobody writes to any more.
-    closed: [bool; 2],
 }
 
 impl Loop {
@@ -229,21 +232,12 @@ impl Loop {
         // The wrapper gives none for POLLRDHUP, which it has no name for: something did happen.
         let happened = fds.iter().map(|fd| fd.revents().unwrap_or(PollFlags::POLLIN));
         let mut hangup = None;
-        let (mut ready, mut closed) = (Vec::with_capacity(sources.len()), Vec::new());
+        let mut ready = Vec::with_capacity(sources.len());
         for (source, flags) in sources.into_iter().zip(happened) {
-            if flags.is_empty() {
-                continue;
-            }
             match source {
+                _ if flags.is_empty() => {}
                 Source::Client => hangup = Some(flags),
-                Source::Output(pipe) if !flags.contains(PollFlags::POLLIN) => closed.push(pipe),
                 _ => ready.push(source),
-            }
-        }
-        drop(fds);
-        for pipe in closed {
-            if let Some(closed) = self.closed.get_mut(pipe) {
-                *closed = true;
             }
         }
         Ok((ready, hangup))
@@ -269,8 +263,8 @@ impl Loop {
         add(Source::Cancel, Some(watch.cancel.as_fd()), PollFlags::POLLIN);
         add(Source::Overflow, Some(overflow.as_fd()), PollFlags::POLLIN);
         if self.observed.started.is_some() {
-            for (pipe, (fd, closed)) in pumping.unread().into_iter().zip(self.closed).enumerate() {
-                add(Source::Output(pipe), fd.filter(|_| !closed), PollFlags::POLLIN);
+            for pipe in pumping.unread() {
+                add(Source::Output, pipe, PollFlags::POLLIN);
             }
         }
         let client = watch.client.as_ref().map(AsFd::as_fd);
@@ -287,8 +281,7 @@ impl Loop {
 
     /// Whether there is something to read, and a program to go on writing.
     fn has_output(&self, ready: &[Source]) -> bool {
-        let output = ready.iter().any(|source| matches!(source, Source::Output(_)));
-        output && self.observed.ended.is_none()
+        ready.contains(&Source::Output) && self.observed.ended.is_none()
     }
 
     /// Takes every message that has arrived.

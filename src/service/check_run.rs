@@ -14,10 +14,13 @@ use crate::base::cancel::CancelToken;
 use crate::base::deadline::Deadline;
 use crate::base::slots::{SlotGuard, Slots};
 use crate::executor::{Job, Sandboxed};
-use crate::lang::{FileToWrite, Language, files_for};
+use crate::lang::{FileToWrite, Language, files_for, plain_words};
 use crate::spec::{
     Limits, OutputSink, RunReport, RunSpec, SetupFailure, StdinSource, Watch, WorkspaceFill,
 };
+
+/// Where the workspace is in a box.
+const WORKSPACE: &str = "/workspace";
 
 /// Why a check gave no report.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -104,6 +107,8 @@ impl CheckRunner {
         let sandbox = executor.sandbox();
         let examined = std::mem::take(&mut settings.examined);
         let host = HostReport::new(sandbox.enforced(), sandbox.not_enforced(), examined);
+        // As shells export it: most programs have one before them, and some have none.
+        settings.passed_env.entry("PWD".to_owned()).or_insert_with(|| WORKSPACE.to_owned());
         executor.prepare_for(settings.concurrency, settings.standby_max)?;
         Ok(Arc::new(Self {
             slots: Slots::new(settings.concurrency),
@@ -147,15 +152,17 @@ impl CheckRunner {
             .map_err(|error| CheckError::Invalid(error.to_string()))?;
         let (workspace, command) =
             self.languages.command(language).map_err(CheckError::LanguageUnavailable)?;
-        let command = CString::new(command)
-            .map_err(|_| CheckError::LanguageUnavailable("its command holds a NUL".to_owned()))?;
+        let nul = |_| CheckError::LanguageUnavailable("its command holds a NUL".to_owned());
+        let plain = plain_words(&command).map(|words| words.into_iter().map(CString::new));
+        let without_shell = plain.map(Iterator::collect).transpose().map_err(nul)?;
+        let command = CString::new(command).map_err(nul)?;
         let slot = self.slots.try_enter().ok_or(CheckError::Busy)?;
         Ok(AdmittedCheck {
             runner: Arc::clone(self),
             slot,
             workspace,
             files,
-            spec: self.spec(language, command, timeout),
+            spec: RunSpec { without_shell, ..self.spec(language, command, timeout) },
             admitted: Instant::now(),
         })
     }
@@ -169,8 +176,9 @@ impl CheckRunner {
         limits.disk_bytes_max = limits.disk_bytes_max.max(language.disk_bytes_max.unwrap_or(0));
         RunSpec {
             argv: vec![c"sh".to_owned(), c"-c".to_owned(), command],
+            without_shell: None,
             env: environment(Some(language), passed_env),
-            workdir: "/workspace".into(),
+            workdir: WORKSPACE.into(),
             stdin: StdinSource::Null,
             limits,
             workspace: WorkspaceFill::Own,

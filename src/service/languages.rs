@@ -221,6 +221,7 @@ fn run_in_box(
     let cancel = CancelToken::new().map_err(|error| SetupFailure::from_io("eventfd", &error))?;
     let spec = RunSpec {
         argv: argv.iter().filter_map(|word| CString::new(*word).ok()).collect(),
+        without_shell: None,
         env: environment(language, &BTreeMap::new()),
         workdir: Path::new("/workspace").into(),
         stdin: StdinSource::Null,

@@ -58,6 +58,9 @@ pub struct RunSpec {
     /// The program and its arguments; the first is looked up in the box's PATH
     /// unless it holds a slash.
     pub argv: Vec<CString>,
+    /// What is executed in its place if it can be: the words of a plain command that `argv`
+    /// has a shell for, without the shell.
+    pub without_shell: Option<Vec<CString>>,
     /// The whole environment, `KEY=VALUE`, in the order given.
     pub env: Vec<CString>,
     /// The working directory, absolute, inside the box.

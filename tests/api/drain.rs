@@ -51,7 +51,9 @@ fn a_signal_drains_as_the_request_does() {
         service.signal(signal);
         service.wait_draining();
         service.get("/health").assert_text(503, "draining\n");
-        service.run("true").assert_json(503, DRAINING);
+        let refusal = service.run("true");
+        refusal.assert_json(503, DRAINING);
+        assert_eq!(refusal.header("retry-after"), Some("1"));
         assert_eq!(live.answer().stdout(), "ended\n");
         assert_eq!(service.wait_end(SOON).code(), Some(0));
     }

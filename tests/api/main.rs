@@ -13,6 +13,7 @@ mod inside;
 mod limits;
 mod logs;
 mod outcomes;
+mod rehearsal;
 mod requests;
 mod routes;
 #[path = "../server/mod.rs"]

@@ -1,5 +1,8 @@
 //! Which workspace a request runs in, and what becomes of one that does not resolve.
 
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
 use crate::server::client::solution;
 use crate::server::service::{Service, Setup};
 use crate::server::workspace::{Workspace, makefile};
@@ -74,7 +77,7 @@ fn one_workspace_serves_every_slug() {
 fn each_slug_has_a_workspace_of_its_name() {
     let (langs, elsewhere) = (languages(), Workspace::empty());
     let nearby = Workspace::running(&["echo nearby"]);
-    std::fs::rename(languages().path(), nearby.path().join("langs")).unwrap();
+    fs::rename(languages().path(), nearby.path().join("langs")).unwrap();
     for setup in [
         Setup::inside(elsewhere.path()).arg("--langs").arg(langs.path()),
         Setup::inside(elsewhere.path()).env("LANGS_DIR", langs.path()),
@@ -90,7 +93,7 @@ fn each_slug_has_a_workspace_of_its_name() {
 #[test]
 fn a_relative_directory_is_taken_from_where_the_server_was_started() {
     let parent = Workspace::empty();
-    std::fs::rename(languages().path(), parent.path().join("mine")).unwrap();
+    fs::rename(languages().path(), parent.path().join("mine")).unwrap();
     parent.put("one/Makefile", &makefile(&["echo one"]));
     let service = Setup::inside(parent.path()).arg("--langs").arg("mine").start();
     assert_eq!(run(&service, "alpha").stdout(), "alpha\n");
@@ -132,7 +135,7 @@ fn a_workspace_that_does_not_resolve_costs_its_own_slug_alone() {
         answer.assert_json(503, UNAVAILABLE);
         assert_eq!(run(&service, "beta").stdout(), "beta\n");
     }
-    std::fs::remove_dir_all(langs.path().join("alpha")).unwrap();
+    fs::remove_dir_all(langs.path().join("alpha")).unwrap();
     run(&service, "alpha").assert_json(503, UNAVAILABLE);
 }
 
@@ -163,4 +166,50 @@ fn a_changed_makefile_is_resolved_again() {
     let service = Setup::of(Workspace::running(&["echo one"])).start();
     service.workspace().put("Makefile", &makefile(&["echo two words"]));
     assert_eq!(run(&service, "python").stdout(), "two words\n");
+}
+
+/// The environment in the order in which it was given: a shell would have sorted it its own way.
+#[test]
+fn a_plain_command_has_no_shell_before_it() {
+    let service = Setup::of(Workspace::running(&["env"])).start();
+    let of_make = ["HOME=/tmp/home", "LANG=C.UTF-8", "PATH=", "PWD=/workspace", "TMPDIR=/tmp"];
+    let answer = service.run("");
+    let printed = answer.stdout();
+    let names: Vec<&str> = printed.lines().collect();
+    assert_eq!(names.len(), of_make.len(), "{names:?}");
+    for (name, start) in names.iter().zip(of_make) {
+        assert!(name.starts_with(start), "{names:?}");
+    }
+}
+
+#[test]
+fn a_plain_command_comes_to_what_a_shell_would_make_of_it() {
+    for plain in [
+        "sort -o check/sorted Makefile",
+        "ls no-such-file",
+        "no-such-command --flag",
+        "./no-such-file",
+        "./not-executable",
+        "./directory",
+        "./Makefile/below",
+        "./without-interpreter 1 2",
+        "./of-no-such-interpreter",
+    ] {
+        let workspace = Workspace::running(&[plain])
+            .with("not-executable", "echo never")
+            .with("directory/file", "")
+            .with("without-interpreter", "echo $0 $#; exit 3")
+            .with("of-no-such-interpreter", "#!/no/such/interpreter\n");
+        for script in ["without-interpreter", "of-no-such-interpreter"] {
+            let script = workspace.path().join(script);
+            fs::set_permissions(script, fs::Permissions::from_mode(0o755)).unwrap();
+        }
+        let service = Setup::of(workspace).start();
+        let without = service.run("");
+        // The empty command after it is all that makes it one for a shell.
+        service.workspace().put("Makefile", &makefile(&[&format!("{plain};")]));
+        let with = service.run("");
+        assert_eq!(without.body, with.body, "{plain}");
+        assert_eq!(without.header("x-run-outcome"), with.header("x-run-outcome"), "{plain}");
+    }
 }

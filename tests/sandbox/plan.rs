@@ -19,7 +19,11 @@ fn plan(user_namespace: bool) -> ChildPlan {
 }
 
 fn plan_where(user_namespace: bool, landlock: bool) -> ChildPlan {
-    let profile = Profile::builtin("default").unwrap();
+    plan_of("default", user_namespace, landlock)
+}
+
+fn plan_of(profile: &str, user_namespace: bool, landlock: bool) -> ChildPlan {
+    let profile = Profile::builtin(profile).unwrap();
     let root = layout(&profile);
     build(&PlanInput {
         filter: &profile.filter,
@@ -27,6 +31,7 @@ fn plan_where(user_namespace: bool, landlock: bool) -> ChildPlan {
         root: &root,
         covered: &[Covered { target: c"etc/ssh".to_owned(), directory: true }],
         argv: &[c"make".to_owned(), c"test".to_owned()],
+        without_shell: Some(&[c"true".to_owned()]),
         env: &[c"PATH=/usr/bin:/bin".to_owned()],
         workdir: c"/workspace",
         limits: &Limits::default(),
@@ -145,14 +150,15 @@ fn the_programs_stage_gives_up_one_thing_after_another() {
             "landlock proof",
             "await init",
             "close descriptors",
-            "report standing",
-            "await release",
             "close descriptors",
             "close descriptors",
             "rlimit openfiles",
-            "time slice",
             "seccomp default",
+            "report standing",
+            "await release",
+            "time slice",
             "report",
+            "exec without a shell",
             "exec",
         ]
     );
@@ -197,7 +203,9 @@ fn each_step_comes_after_what_it_needs() {
         ("drop bounding set", "capset"),
         ("capset", "workdir /workspace"),
         ("capset", "no_new_privs"),
-        ("time slice", "seccomp default"),
+        ("rlimit openfiles", "seccomp default"),
+        ("seccomp default", "report standing"),
+        ("await release", "time slice"),
         ("no_new_privs", "seccomp default"),
         ("mount tmpfs /scratch", "landlock rule /scratch"),
         ("mount overlay /workspace", "landlock rule /workspace"),
@@ -216,7 +224,7 @@ fn each_step_comes_after_what_it_needs() {
         assert!(at < then_at, "{first} comes after {then}");
     }
     let last = names.iter().position(|name| name == "exec").unwrap();
-    assert_eq!(names[last - 2..last], ["seccomp default", "report"]);
+    assert_eq!(names[last - 2..=last], ["report", "exec without a shell", "exec"]);
 }
 
 #[test]
@@ -259,4 +267,13 @@ fn a_failure_can_be_told_from_every_other_by_its_name() {
 fn the_program_is_looked_for_along_the_path_of_its_environment() {
     let exec = format!("{:?}", plan(true).program.last().unwrap());
     assert!(exec.contains(r#"paths: ["/usr/bin/make", "/bin/make"]"#), "{exec}");
+}
+
+#[test]
+fn a_filter_that_refuses_what_is_left_to_do_is_installed_when_it_is_done() {
+    let plan = plan_of("strict-native", true, true);
+    let names = names(&plan);
+    let last = names.iter().position(|name| name == "exec").unwrap();
+    let end = ["await release", "time slice", "seccomp strict-native", "report"];
+    assert_eq!(names[last - 5..last - 1], end);
 }

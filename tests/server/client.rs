@@ -90,7 +90,19 @@ pub struct Client {
 
 impl Client {
     pub fn connect(address: SocketAddr) -> Self {
-        let socket = TcpStream::connect(address).unwrap();
+        Self::of(TcpStream::connect(address).unwrap())
+    }
+
+    /// None where nobody listens.
+    pub fn try_connect(address: SocketAddr) -> Option<Self> {
+        match TcpStream::connect(address) {
+            Ok(socket) => Some(Self::of(socket)),
+            Err(error) if error.kind() == ErrorKind::ConnectionRefused => None,
+            Err(error) => panic!("no connection, and not refused: {error}"),
+        }
+    }
+
+    fn of(socket: TcpStream) -> Self {
         socket.set_read_timeout(Some(READ_TIMEOUT)).unwrap();
         socket.set_nodelay(true).unwrap();
         Self { socket, unread: Vec::new() }

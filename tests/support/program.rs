@@ -132,6 +132,7 @@ impl Program {
             self.files.iter().map(|(path, contents)| (path, contents.as_slice())).collect();
         let spec = RunSpec {
             argv: c_strings(self.argv),
+            without_shell: None,
             env: c_strings(self.env),
             workdir: self.workdir,
             stdin: self.stdin,

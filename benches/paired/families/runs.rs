@@ -14,6 +14,7 @@ const LARGE_BYTES: usize = 20_000;
 pub fn measure(report: &mut Report) {
     let rows = [
         ("run_10", bare::workspace(":", 10, SMALL_BYTES)),
+        ("run_program", bare::workspace("/bin/true", 10, SMALL_BYTES)),
         ("run_1000", bare::workspace(":", 1_000, LARGE_BYTES)),
         ("run_python", bare::workspace("python3 -c pass", 10, SMALL_BYTES)),
     ];

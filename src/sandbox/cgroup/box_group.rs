@@ -111,8 +111,8 @@ impl BoxGroup {
         &self.program_task_files
     }
 
-    /// What the box has used so far.
-    pub fn usage(&self) -> GroupUsage {
+    /// What the box has used so far; whether it met a limit only where `met_limits` asks for it.
+    pub fn usage(&self, met_limits: bool) -> GroupUsage {
         let memory = self.directory_for(Control::Memory);
         let processes = self.directory_for(Control::Processes);
         GroupUsage {
@@ -121,8 +121,8 @@ impl BoxGroup {
             processes_peak: processes
                 .and_then(usage::processes_peak)
                 .map(|peak| peak.saturating_sub(INIT_PROCESSES)),
-            oom_kills: memory.map_or(0, usage::oom_kills),
-            processes_refused: processes.map_or(0, usage::processes_refused),
+            oom_kills: memory.filter(|_| met_limits).map_or(0, usage::oom_kills),
+            processes_refused: processes.filter(|_| met_limits).map_or(0, usage::processes_refused),
         }
     }
 

@@ -126,13 +126,17 @@ impl Directory {
 
     /// The file's text, whole lines only when there is more than we read.
     pub(super) fn read(&self, file: &str) -> Result<String, CgroupError> {
-        let opened = self.open_file(file, OFlag::O_RDONLY)?;
-        // Room enough for most at once: reading less asks for more calls.
-        let mut text = String::with_capacity(READ_BYTES_AT_ONCE);
-        File::from(opened)
-            .take(READ_BYTES_MAX as u64)
-            .read_to_string(&mut text)
-            .map_err(|error| self.fail(file, errno_of(&error)))?;
+        let mut opened = File::from(self.open_file(file, OFlag::O_RDONLY)?);
+        let fail = |error: &io::Error| self.fail(file, errno_of(error));
+        let mut text = vec![0; READ_BYTES_AT_ONCE];
+        let count = opened.read(&mut text).map_err(|error| fail(&error))?;
+        text.truncate(count);
+        // What is shorter comes whole in one call, and most files are.
+        if count == READ_BYTES_AT_ONCE {
+            let rest = READ_BYTES_MAX - READ_BYTES_AT_ONCE;
+            opened.take(rest as u64).read_to_end(&mut text).map_err(|error| fail(&error))?;
+        }
+        let mut text = String::from_utf8_lossy(&text).into_owned();
         if text.len() == READ_BYTES_MAX {
             // Half a process id would be another process's id.
             text.truncate(text.rfind('\n').unwrap_or(0));

@@ -118,7 +118,7 @@ fn memory_over_the_limit_is_killed_and_counted() {
         let child = spawn_in(&made, "head -c 200000000 /dev/zero | tail | wc -c");
         let output = child.wait_with_output().unwrap();
         assert_eq!(String::from_utf8(output.stdout).unwrap().trim(), "0");
-        let usage = made.usage();
+        let usage = made.usage(true);
         assert!(usage.oom_kills >= 1, "{usage:?}");
         let peak = usage.memory_peak.unwrap();
         assert!((16 * MIB..=32 * MIB).contains(&peak.bytes), "{peak:?}");
@@ -135,7 +135,7 @@ fn processes_over_the_limit_are_refused_and_counted() {
         // The shell stands where our init will: it is not one of the four.
         let mut child = spawn_in(&made, "while :; do sleep 600 & done");
         assert_eq!(child.wait().unwrap().code(), Some(2), "the shell could fork for ever");
-        let usage = made.usage();
+        let usage = made.usage(true);
         assert_eq!(usage.processes_peak, Some(4), "{usage:?}");
         assert!(usage.processes_refused >= 1, "{usage:?}");
         assert_eq!(made.processes().unwrap().len(), 4);
@@ -156,7 +156,7 @@ fn a_share_of_the_cpus_throttles() {
         let used = made.cpu_time().unwrap();
         assert!(used > wall / 20, "{used:?} of {wall:?}: the loop never ran");
         assert!(used < wall * 2 / 5, "{used:?} of {wall:?}: not throttled to a fifth");
-        assert_eq!(made.usage().cpu, Some(made.cpu_time().unwrap()));
+        assert_eq!(made.usage(true).cpu, Some(made.cpu_time().unwrap()));
         close(tree, made);
     }
 }

@@ -71,7 +71,7 @@ fn what_is_missing_is_said_and_a_kill_does_not_pretend() {
     assert_eq!(support.cpu.by, Some(CgroupVersion::V1));
     let made = tree.create("b1", &Limits::default()).unwrap();
     assert!(!made.kill().unwrap());
-    assert_eq!(made.usage().processes_peak, None);
+    assert_eq!(made.usage(true).processes_peak, None);
 }
 
 #[test]

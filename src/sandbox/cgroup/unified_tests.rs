@@ -221,7 +221,7 @@ fn a_boxs_limits_are_exactly_these_writes() {
     );
     assert!(made.clone_into().is_some());
     assert!(made.task_files().is_empty());
-    let usage = made.usage();
+    let usage = made.usage(true);
     let peak = MemoryPeak { bytes: 1_048_576, source: CgroupVersion::V2 };
     assert_eq!(usage.memory_peak, Some(peak));
     assert_eq!(usage.cpu, Some(Duration::from_micros(1_500)));

@@ -1,9 +1,11 @@
 //! Runs a filter over one system call, as the kernel would, without the kernel.
 
 use nix::errno::Errno;
+use nix::libc;
 
 use super::filter::{Filter, Instruction, code, halves};
 use super::rules::Action;
+use super::syscalls::Arch;
 
 /// Comparisons that other compilers make and ours does not: A > `k`, and A & `k` != 0.
 const JUMP_IF_GREATER: u16 = 0x25;
@@ -37,6 +39,16 @@ pub enum Malformed {
     /// It ends with a verdict that is no [`Action`].
     #[error("unknown verdict {0:#x}")]
     Verdict(u32),
+}
+
+/// Whether `filter` lets through every one of our own calls with these numbers, its arguments
+/// all zero.
+pub fn lets_through(filter: &Filter, numbers: &[i64]) -> bool {
+    numbers.iter().all(|number| {
+        let number = u32::try_from(*number).unwrap_or(u32::MAX);
+        let data = SeccompData { number, arch: Arch::NATIVE.audit(), ..SeccompData::default() };
+        decide(filter, &data) == Ok(Action::Allow)
+    })
 }
 
 /// What `filter` does with the call `data`.

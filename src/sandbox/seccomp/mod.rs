@@ -1,8 +1,8 @@
 //! The system-call filter of a box: from a profile's ordered layers to one BPF program.
 //!
 //! `rules` is what a profile file says, `lint` refuses the known traps in it, `compile` turns it
-//! into the program the kernel runs, `interpret` runs that program in tests, without a kernel, and `straight` is
-//! what they hold it to.
+//! into the program the kernel runs, `interpret` runs that program without a kernel, and `straight` is
+//! what tests hold it to.
 //!
 //! How a call is decided:
 //! 1. A call of a foreign architecture kills the process; an x32 call fails with `ENOSYS`.
@@ -16,7 +16,6 @@
 mod assemble;
 pub mod compile;
 pub mod filter;
-#[cfg(any(test, fuzzing))]
 pub mod interpret;
 pub mod lint;
 pub mod rules;

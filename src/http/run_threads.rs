@@ -1,0 +1,171 @@
+//! Threads that admit and supervise runs: each run has one to itself, and an idle one is kept for
+//! the next, which then need not wait for a new one.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::io;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::Builder;
+use std::time::Duration;
+
+/// How long a thread waits for more to do.
+const IDLE_MAX: Duration = Duration::from_secs(10);
+
+type Job = Box<dyn FnOnce() + Send>;
+
+/// The threads. Dropped, the idle ones end, and the others when they have nothing to do.
+pub struct RunThreads {
+    shared: Arc<Shared>,
+    threads_max: usize,
+}
+
+#[derive(Default)]
+struct Shared {
+    state: Mutex<State>,
+    work: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    waiting: VecDeque<Job>,
+    threads: usize,
+    idle: usize,
+    closed: bool,
+}
+
+impl RunThreads {
+    /// At most `threads_max` of them, none so far.
+    pub fn new(threads_max: usize) -> Self {
+        Self { shared: Arc::default(), threads_max }
+    }
+
+    /// Has `job` done on a thread that has nothing else to do, or, with all of them busy and as
+    /// many as there may be, on the first that is done. An error is that of a thread that cannot
+    /// be had, with `job` dropped.
+    pub fn start(&self, job: impl FnOnce() + Send + 'static) -> io::Result<()> {
+        let job: Job = Box::new(job);
+        let mut state = self.shared.lock();
+        if state.idle > state.waiting.len() || state.threads >= self.threads_max {
+            state.waiting.push_back(job);
+            drop(state);
+            self.shared.work.notify_one();
+            return Ok(());
+        }
+        state.threads += 1;
+        drop(state);
+        let shared = Arc::clone(&self.shared);
+        let started = Builder::new().name("run".to_owned()).spawn(move || shared.work_from(job));
+        started.map(drop).inspect_err(|_| self.shared.lock().threads -= 1)
+    }
+}
+
+impl Drop for RunThreads {
+    fn drop(&mut self) {
+        self.shared.lock().closed = true;
+        self.shared.work.notify_all();
+    }
+}
+
+impl fmt::Debug for RunThreads {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("RunThreads").field("threads_max", &self.threads_max).finish()
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What one of the threads does.
+    fn work_from(&self, first: Job) {
+        first();
+        while let Some(job) = self.next() {
+            job();
+        }
+    }
+
+    /// The next job; none once the thread is to end, and is no longer counted.
+    fn next(&self) -> Option<Job> {
+        let mut state = self.lock();
+        state.idle += 1;
+        let idle = |state: &mut State| state.waiting.is_empty() && !state.closed;
+        let waited = self.work.wait_timeout_while(state, IDLE_MAX, idle);
+        (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        state.idle -= 1;
+        let job = state.waiting.pop_front();
+        if job.is_none() {
+            state.threads -= 1;
+        }
+        job
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::{Receiver, channel};
+    use std::thread::{self, ThreadId};
+
+    use super::*;
+
+    const SOON: Duration = Duration::from_secs(10);
+
+    /// Starts a job that says which thread has it, and lasts until the sender is dropped.
+    fn begin(threads: &RunThreads) -> (Receiver<ThreadId>, std::sync::mpsc::Sender<()>) {
+        let (tell, told) = channel();
+        let (hold, held) = channel::<()>();
+        let job = move || {
+            tell.send(thread::current().id()).unwrap();
+            let _ = held.recv();
+        };
+        threads.start(job).unwrap();
+        (told, hold)
+    }
+
+    fn wait_idle(threads: &RunThreads, count: usize) {
+        while threads.shared.lock().idle < count {
+            thread::yield_now();
+        }
+    }
+
+    #[test]
+    fn an_idle_thread_is_used_again_and_a_busy_one_is_not() {
+        let threads = RunThreads::new(8);
+        let (first, hold) = begin(&threads);
+        let first = first.recv_timeout(SOON).unwrap();
+        let (other, hold_other) = begin(&threads);
+        assert_ne!(other.recv_timeout(SOON).unwrap(), first);
+        drop(hold);
+        wait_idle(&threads, 1);
+        let (again, _hold) = begin(&threads);
+        assert_eq!(again.recv_timeout(SOON).unwrap(), first);
+        drop(hold_other);
+    }
+
+    #[test]
+    fn with_all_threads_busy_a_job_waits_for_the_first_that_is_done() {
+        let threads = RunThreads::new(2);
+        let (first, hold) = begin(&threads);
+        let (second, _hold) = begin(&threads);
+        let first = first.recv_timeout(SOON).unwrap();
+        second.recv_timeout(SOON).unwrap();
+        let (third, _hold) = begin(&threads);
+        assert!(third.recv_timeout(Duration::from_millis(50)).is_err());
+        drop(hold);
+        assert_eq!(third.recv_timeout(SOON).unwrap(), first);
+    }
+
+    #[test]
+    fn idle_threads_end_with_their_owner() {
+        let threads = RunThreads::new(2);
+        let shared = Arc::downgrade(&threads.shared);
+        drop(begin(&threads));
+        wait_idle(&threads, 1);
+        drop(threads);
+        let start = std::time::Instant::now();
+        while shared.strong_count() > 0 {
+            assert!(start.elapsed() < IDLE_MAX / 2, "they are still there");
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
