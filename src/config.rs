@@ -89,6 +89,30 @@ pub enum Isolation {
     Strict,
 }
 
+/// How log lines are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum LogFormat {
+    /// Words for people.
+    #[default]
+    Text,
+    /// A JSON object a line.
+    Json,
+}
+
+impl LogFormat {
+    /// The environment's word for it.
+    pub const VARIABLE: &'static str = "LOG_FORMAT";
+
+    /// The format of that name.
+    pub fn parse(text: &str) -> Option<Self> {
+        match text {
+            "text" => Some(Self::Text),
+            "json" => Some(Self::Json),
+            _ => None,
+        }
+    }
+}
+
 /// The checked configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
@@ -122,6 +146,8 @@ pub struct Config {
     pub isolation: Isolation,
     /// Whether request headers are logged.
     pub debug: bool,
+    /// How log lines are written.
+    pub log_format: LogFormat,
     /// Which workspace a request runs in.
     pub workspaces: WorkspaceChoice,
     /// The root file system shown inside; the host's where none is given.
@@ -243,6 +269,12 @@ impl RawConfig {
                 },
             ),
             debug: self.values.get(OsStr::new("DEBUG")).is_some_and(|v| v != "0" && v != "false"),
+            log_format: self.figure(
+                LogFormat::VARIABLE,
+                "text or json",
+                LogFormat::Text,
+                LogFormat::parse,
+            ),
             workspaces: self.workspaces(overrides),
             rootfs: overrides.rootfs.clone().or_else(|| self.path("SANDBOX_ROOTFS")),
             warnings: self.warnings(),

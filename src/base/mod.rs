@@ -9,5 +9,7 @@ pub mod deadline;
 pub mod duration;
 pub mod origin;
 pub mod rel_path;
+pub mod request_id;
 pub mod slots;
+pub mod utc;
 pub mod variable_name;

@@ -15,6 +15,7 @@ use crate::sandbox::profile::Profile;
 use crate::sandbox::{RootSource, Sandbox, SandboxConfig};
 use crate::service::check_run::{CheckRunner, CheckSettings};
 use crate::service::languages::{Languages, Workspaces};
+use crate::service::status::Examined;
 use crate::spec::SetupFailure;
 
 /// The environment's word for `--rootfs`.
@@ -75,13 +76,18 @@ pub struct Checking {
 
 impl Checking {
     /// A runner of as many checks at once as `config` says, with boxes made ahead.
-    pub fn runner_of_many(self, config: &Config) -> Result<Arc<CheckRunner>, SetupFailure> {
-        self.runner(config, config.concurrency, config.standby_max)
+    /// It tells what was `examined` before.
+    pub fn runner_of_many(
+        self,
+        config: &Config,
+        examined: Examined,
+    ) -> Result<Arc<CheckRunner>, SetupFailure> {
+        self.runner(config, config.concurrency, config.standby_max, examined)
     }
 
     /// A runner of one check as `config` would have it run.
     pub fn runner_of_one(self, config: &Config) -> Result<Arc<CheckRunner>, SetupFailure> {
-        self.runner(config, 1, 0)
+        self.runner(config, 1, 0, Examined::default())
     }
 
     fn runner(
@@ -89,6 +95,7 @@ impl Checking {
         config: &Config,
         concurrency: usize,
         standby_max: usize,
+        examined: Examined,
     ) -> Result<Arc<CheckRunner>, SetupFailure> {
         let passed_env =
             config.env_allow.iter().filter_map(|name| Some((name.clone(), env::var(name).ok()?)));
@@ -97,6 +104,7 @@ impl Checking {
             standby_max,
             limits: config.limits.clone(),
             passed_env: passed_env.collect(),
+            examined,
         };
         CheckRunner::new(self.executor, self.languages, settings)
     }

@@ -6,10 +6,12 @@ use clap::Args;
 use serde::Serialize;
 
 use super::boxes::PROFILE;
-use super::failure::Failure;
+use super::failure::{Failure, SANDBOX};
 use super::print;
 use crate::sandbox::probe::{self, Control, Report};
 use crate::sandbox::profile::Profile;
+use crate::sandbox::{RootSource, Sandbox, SandboxConfig};
+use crate::service::status::{ControlStatus, Examined};
 use crate::spec::SetupFailure;
 
 const EXAMPLES: &str = "\
@@ -18,10 +20,13 @@ Examples:
   cofferdam doctor --json
   cofferdam doctor --strict && ISOLATION=strict cofferdam serve
 
-Exit codes: 0; 1 with --strict unless every control is enforced";
+Exit codes: 0; 1 with --strict unless every control is enforced; 125 where no box can be made at all,
+and no service would start";
 
 /// Not everything is enforced, and `--strict` asked for it.
 const NOT_WHOLE: u8 = 1;
+/// How long a line for a reader gets, characters.
+const LINE_CHARS_MAX: usize = 96;
 
 /// Tries every control of a box and says which this host enforces.
 #[derive(Debug, Args)]
@@ -37,71 +42,131 @@ pub struct Doctor {
 
 /// What `--json` prints, keys in this order.
 #[derive(Debug, Serialize)]
-struct Told<'a> {
-    controls: Vec<ToldControl<'a>>,
+struct Told {
+    controls: Vec<ControlStatus>,
     environment: &'static str,
-}
-
-#[derive(Debug, Serialize)]
-struct ToldControl<'a> {
-    name: &'static str,
-    status: &'static str,
-    reason: &'a str,
-    fix: &'a str,
 }
 
 impl Doctor {
     /// Tries everything and prints what came of it.
     pub fn run(self) -> Result<u8, Failure> {
-        let profile = Profile::builtin(PROFILE)
-            .map_err(|error| SetupFailure::from_words("profile", error.to_string()))?;
-        let report = probe::examine(&profile)?;
+        let mut report = examine()?;
+        report.add_whole_box(open_box());
         let text = if self.json {
-            let json = serde_json::to_string(&Told::of(&report));
+            let Examined { controls, environment } = (&report).into();
+            let json = serde_json::to_string(&Told { controls, environment });
             json.map_err(|error| Failure::Write { what: "the report", source: error.into() })?
                 + "\n"
         } else {
             lines(&report)
         };
         print(&text)?;
-        Ok(if self.strict && !report.is_whole() { NOT_WHOLE } else { 0 })
+        Ok(exit_code(&report, self.strict))
     }
 }
 
-impl<'a> Told<'a> {
-    fn of(report: &'a Report) -> Self {
-        let told = |control: &'a Control| ToldControl {
-            name: control.name,
-            status: control.status.word(),
-            reason: &control.reason,
-            fix: &control.fix,
-        };
-        Self {
-            controls: report.controls.iter().map(told).collect(),
-            environment: report.environment.word(),
-        }
+/// What came of trying each control, or of trying to.
+pub fn examine() -> Result<Report, SetupFailure> {
+    let profile = profile()?;
+    Ok(probe::examine(&profile).unwrap_or_else(|failure| Report::untried(&failure)))
+}
+
+/// Tries what a service does when it starts.
+fn open_box() -> Result<(), SetupFailure> {
+    let config = SandboxConfig {
+        profile: profile()?,
+        root: RootSource::Host,
+        private: Vec::new(),
+        strict: false,
+    };
+    Sandbox::open(config).map(drop)
+}
+
+fn profile() -> Result<Profile, SetupFailure> {
+    Profile::builtin(PROFILE)
+        .map_err(|error| SetupFailure::from_words("profile", error.to_string()))
+}
+
+fn exit_code(report: &Report, strict: bool) -> u8 {
+    if strict && !report.is_whole() {
+        NOT_WHOLE
+    } else if report.makes_boxes() {
+        0
+    } else {
+        SANDBOX
     }
 }
 
-/// The report for a reader: a control a line, aligned, and what would mend it.
+/// The report for a reader: a control a line, then what would mend those that
+/// are not enforced, each change once.
 fn lines(report: &Report) -> String {
     let width = report.controls.iter().map(|control| control.name.len()).max().unwrap_or(0);
     let mut text = String::new();
-    for Control { name, status, reason, fix } in &report.controls {
-        let fix = if fix.is_empty() { String::new() } else { format!("; fix: {fix}") };
-        // Writing to a String does not fail.
-        let _ = writeln!(text, "{name:width$}  {:8}  {reason}{fix}", status.word());
+    for Control { name, status, reason, .. } in &report.controls {
+        let start = format!("{name:width$}  {:8}  ", status.word());
+        wrap(&mut text, &start, width + 12, reason);
     }
+    let environment = report.environment.word();
+    let fixes = fixes(&report.controls);
+    if !fixes.is_empty() {
+        text.push_str("\nto mend:\n");
+    }
+    for (fix, names) in fixes {
+        wrap(&mut text, "  ", 2, &names.join(", "));
+        wrap(&mut text, "    -> ", 7, fix);
+    }
+    let sum = match (report.makes_boxes(), report.is_whole()) {
+        (_, true) => "every control is enforced",
+        (true, false) => "boxes can be made, without what is missing above",
+        (false, false) => "no box can be made: a service would not start",
+    };
+    // Writing to a String does not fail.
+    let _ = writeln!(text, "\nenvironment: {environment}; {sum}");
     text
+}
+
+/// What mends what, in the order of the controls.
+fn fixes(controls: &[Control]) -> Vec<(&str, Vec<&str>)> {
+    let mut fixes: Vec<(&str, Vec<&str>)> = Vec::new();
+    for Control { name, fix, .. } in controls.iter().filter(|control| !control.fix.is_empty()) {
+        match fixes.iter_mut().find(|(known, _)| *known == fix) {
+            Some((_, names)) => names.push(name),
+            None => fixes.push((fix, vec![name])),
+        }
+    }
+    fixes
+}
+
+/// Adds `start` and the words behind it, in lines that begin in the column
+/// `indent` from the second on.
+fn wrap(text: &mut String, start: &str, indent: usize, words: &str) {
+    let mut line = start.to_owned();
+    let mut is_empty = true;
+    for word in words.split_whitespace() {
+        let longer = line.chars().count() + 1 + word.chars().count();
+        if !is_empty && longer > LINE_CHARS_MAX {
+            text.push_str(line.trim_end());
+            text.push('\n');
+            line = " ".repeat(indent);
+            is_empty = true;
+        }
+        if !is_empty {
+            line.push(' ');
+        }
+        line.push_str(word);
+        is_empty = false;
+    }
+    text.push_str(line.trim_end());
+    text.push('\n');
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sandbox::environment::Environment;
     use crate::sandbox::probe::Status;
-    use crate::sandbox::remedy::Environment;
 
-    fn report() -> Report {
+    fn report(whole_box: Status) -> Report {
         let control = |name, status, reason: &str, fix: &str| Control {
             name,
             status,
@@ -111,7 +176,9 @@ mod tests {
         Report {
             controls: vec![
                 control("seccomp", Status::Enforced, "tried", ""),
+                control("memory", Status::Missing, &"no controller ".repeat(9), "mount one"),
                 control("cpu", Status::Missing, "no controller", "mount one"),
+                control("whole box", whole_box, "tried", ""),
             ],
             environment: Environment::Docker,
         }
@@ -119,15 +186,46 @@ mod tests {
 
     #[test]
     fn json_has_the_keys_of_the_contract_in_their_order() {
+        let Examined { mut controls, environment } = (&report(Status::Enforced)).into();
+        controls.remove(1);
+        controls.pop();
         assert_eq!(
-            serde_json::to_string(&Told::of(&report())).unwrap(),
+            serde_json::to_string(&Told { controls, environment }).unwrap(),
             r#"{"controls":[{"name":"seccomp","status":"enforced","reason":"tried","fix":""},{"name":"cpu","status":"missing","reason":"no controller","fix":"mount one"}],"environment":"docker"}"#
         );
     }
 
     #[test]
-    fn a_control_is_one_line_with_its_reason_and_its_fix() {
-        let want = "seccomp  enforced  tried\ncpu      missing   no controller; fix: mount one\n";
-        assert_eq!(lines(&report()), want);
+    fn a_control_is_a_line_with_its_reason_and_a_change_is_told_once() {
+        let want = "\
+seccomp    enforced  tried
+memory     missing   no controller no controller no controller no controller no controller no
+                     controller no controller no controller no controller
+cpu        missing   no controller
+whole box  enforced  tried
+
+to mend:
+  memory, cpu
+    -> mount one
+
+environment: docker; boxes can be made, without what is missing above
+";
+        assert_eq!(lines(&report(Status::Enforced)), want);
+    }
+
+    #[test]
+    fn a_place_where_no_box_can_be_made_has_an_exit_code_of_its_own() {
+        let mut whole = report(Status::Enforced);
+        whole.controls.retain(|control| control.status == Status::Enforced);
+        for (report, strict, code) in [
+            (&whole, false, 0),
+            (&whole, true, 0),
+            (&report(Status::Enforced), false, 0),
+            (&report(Status::Enforced), true, 1),
+            (&report(Status::Missing), false, 125),
+            (&report(Status::Missing), true, 1),
+        ] {
+            assert_eq!(exit_code(report, strict), code, "strict: {strict}");
+        }
     }
 }

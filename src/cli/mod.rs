@@ -7,6 +7,7 @@ mod exec;
 mod failure;
 mod figures;
 mod langs;
+mod log_format;
 mod passthrough;
 mod report;
 mod run;
@@ -70,10 +71,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
 
 impl Command {
     fn run(self) -> Result<u8, Failure> {
-        let log_level = if matches!(self, Self::Serve(_)) { "info" } else { "error" };
-        let filter = env_logger::Env::default().default_filter_or(log_level);
-        // Fails only where a caller of ours has a logger already.
-        let _ = env_logger::Builder::from_env(filter).try_init();
+        log_format::begin(if matches!(self, Self::Serve(_)) { "info" } else { "error" });
         match self {
             Self::Serve(serve) => serve.run(),
             Self::Run(run) => run.run(),

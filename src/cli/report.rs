@@ -114,6 +114,7 @@ mod tests {
             },
             not_enforced: vec!["memory: no controller".to_owned()],
             timings: Timings::default(),
+            standby: false,
         }
     }
 

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::boxes::Places;
+use super::doctor::examine;
 use super::failure::Failure;
 use super::signals::Signals;
 use crate::http::{HttpSettings, NotBound, Server};
@@ -46,10 +47,14 @@ impl Serve {
         shortage.iter().for_each(|shortage| log::warn!("{shortage}"));
         let private = store_dir.iter().map(std::path::absolute).collect::<Result<_, _>>();
         let private = private.map_err(|error| Failure::option("--store-dir", error))?;
+        // Before there is a sandbox of ours: the trials have one each.
+        let mut examined = examine().map_err(Failure::Refused)?;
         let checking = found.open(config.isolation, private).map_err(Failure::Refused)?;
+        examined.add_whole_box(Ok(()));
         let controls = controls(checking.executor.sandbox()).map_err(Failure::Serve)?;
         let gaps = checking.executor.sandbox().not_enforced().to_vec();
-        let runner = checking.runner_of_many(&config).map_err(Failure::Refused)?;
+        let runner =
+            checking.runner_of_many(&config, (&examined).into()).map_err(Failure::Refused)?;
         let server = Server::bind(config.address, runner, settings)
             .map_err(|NotBound { address, source }| Failure::Listen { address, source })?;
         let shutdown = server.shutdown_handle();

@@ -31,6 +31,7 @@ fn an_empty_environment_gives_the_contract_s_defaults() {
         metrics: MetricsPlace::SamePort,
         isolation: Isolation::Best,
         debug: false,
+        log_format: LogFormat::Text,
         workspaces: WorkspaceChoice::Unset,
         rootfs: None,
         warnings: vec![],
@@ -61,6 +62,7 @@ fn every_variable_is_read() {
         ("METRICS_ADDR", "127.0.0.1:9464"),
         ("ISOLATION", "strict"),
         ("DEBUG", ""),
+        ("LOG_FORMAT", "json"),
         ("RUN_WORKSPACE", "/w"),
         ("SANDBOX_ROOTFS", "/r"),
     ])
@@ -86,6 +88,7 @@ fn every_variable_is_read() {
     assert_eq!(config.shutdown_grace, Duration::from_millis(500));
     assert_eq!(config.metrics, MetricsPlace::Own("127.0.0.1:9464".parse().unwrap()));
     assert_eq!(config.isolation, Isolation::Strict);
+    assert_eq!(config.log_format, LogFormat::Json);
     assert_eq!(config.workspaces, WorkspaceChoice::Single("/w".into()));
     assert_eq!(config.rootfs, Some("/r".into()));
 }
@@ -142,6 +145,7 @@ fn malformed_values_refuse_the_start() {
         ),
         ("METRICS_ADDR", &["OFF", "9464", "no port", "127.0.0.1:70000"]),
         ("ISOLATION", &["", "STRICT"]),
+        ("LOG_FORMAT", &["", "JSON", "logfmt", "json "]),
         ("LANGS_DIR", &[""]),
         ("SANDBOX_ROOTFS", &[""]),
     ] {

@@ -92,7 +92,7 @@ impl Sandboxed {
                     log::warn!("a box made ahead: {failure}: one is made now");
                     live.let_go_of_others();
                 }
-                report => return report,
+                report => return report.map(|report| RunReport { standby: true, ..report }),
             }
         }
         let host_id = self.boxes.lend_id()?;

@@ -6,6 +6,7 @@ use crate::base::deadline::Deadline;
 use crate::service::check_request::CheckRequest;
 use crate::service::check_run::{CheckError, CheckReport, CheckRunner};
 use crate::service::figures::Figures;
+use crate::service::status::ServiceStatus;
 use crate::spec::{OutputSink, Watch};
 
 /// An admitted check, to be run on a thread of its own; dropped, it frees its slot.
@@ -23,6 +24,8 @@ pub trait Checks: Send + Sync {
     fn start_draining(&self);
     /// Whether new runs are refused.
     fn is_draining(&self) -> bool;
+    /// What there is to know of the service, without waiting for anything.
+    fn status(&self) -> ServiceStatus<'_>;
     /// Asks every live run to end.
     fn cancel_all(&self);
     /// Waits until no run is live; false when the deadline came first.
@@ -45,6 +48,10 @@ impl Checks for CheckRunner {
 
     fn is_draining(&self) -> bool {
         Self::is_draining(self)
+    }
+
+    fn status(&self) -> ServiceStatus<'_> {
+        Self::status(self)
     }
 
     fn cancel_all(&self) {

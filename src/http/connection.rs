@@ -8,9 +8,10 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Instant;
 
+use axum::Router;
 use axum::body::{Body, Bytes};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Request};
 use axum::response::{IntoResponse, Response};
-use axum::{Router, http::Request};
 use hyper::body::{Body as _, Frame, Incoming};
 use hyper::server::conn::http1;
 use hyper::service::{Service, service_fn};
@@ -23,14 +24,18 @@ use super::exchange::Exchange;
 use super::head::HEAD_BYTES_MAX;
 use super::in_flight::InFlight;
 use super::limits::HttpLimits;
+use super::log_lines::{Asked, RefusalLines};
 use super::message_gate::{MessageGate, shutdown_write};
 use super::reply::Refusal;
 use super::unread::UnreadAnswers;
+use crate::base::request_id::RequestId;
 
 /// The most header lines in a head.
 const HEADERS_MAX: usize = 100;
 /// What an answer that is made while it is sent may hold, about, in bytes.
 const STREAM_BYTES: u64 = 2 << 20;
+/// The name of a request, ours or its client's, in the request and in the answer.
+const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// How much of what a refused client still sends is thrown away at a time.
 const LINGER_READ_BYTES: usize = 16 * 1024;
 
@@ -53,6 +58,7 @@ pub async fn serve(
     flight: InFlight,
     unread: UnreadAnswers,
     counts: Arc<FrontCounts>,
+    refusals: Arc<RefusalLines>,
 ) {
     // Small answers go out at once; a kernel that cannot do it costs only time.
     let _ = socket.set_nodelay(true);
@@ -67,6 +73,7 @@ pub async fn serve(
             flight,
             unread,
             counts,
+            refusals: Arc::clone(&refusals),
         };
         move |request| serving.clone().answer(request)
     });
@@ -76,7 +83,8 @@ pub async fn serve(
             .max_buf_size(HEAD_BYTES_MAX)
             .max_headers(HEADERS_MAX)
             .serve_connection(gate, service);
-        Watched { connection: pin!(connection), sleep: None, exchange, limits: &limits }.await
+        let connection = pin!(connection);
+        Watched { connection, sleep: None, exchange, limits: &limits, refusals: &refusals }.await
     };
     if ended == Ended::ByHttp {
         // Closing over unread bytes would reset the connection under the answer.
@@ -93,13 +101,25 @@ struct Serving {
     flight: InFlight,
     unread: UnreadAnswers,
     counts: Arc<FrontCounts>,
+    refusals: Arc<RefusalLines>,
 }
 
 impl Serving {
+    /// Answers one request by its name.
+    async fn answer(self, request: Request<Incoming>) -> Result<Response<Body>, Infallible> {
+        let id = request_id(request.headers());
+        id.throughout(self.answer_as(&id, request)).await
+    }
+
     /// Answers one request, or refuses one whose framing is doubtful.
-    async fn answer(self, mut request: Request<Incoming>) -> Result<Response<Body>, Infallible> {
-        let Self { routes, client, exchange, flight, unread, counts } = self;
-        let response = match exchange.request_began(flight.enter()) {
+    async fn answer_as(
+        self,
+        id: &RequestId,
+        mut request: Request<Incoming>,
+    ) -> Result<Response<Body>, Infallible> {
+        let Self { routes, client, exchange, flight, unread, counts, refusals } = self;
+        let asked = Asked::of(request.method(), request.uri());
+        let mut response = match exchange.request_began(flight.enter()) {
             Err(fault) => Refusal::Framing(fault).into_response(),
             Ok(()) => {
                 request.extensions_mut().insert(client);
@@ -107,21 +127,35 @@ impl Serving {
             }
         };
         counts.answered(&response);
+        refusals.tell(&asked, &mut response);
+        if let Ok(id) = HeaderValue::from_str(id.as_str()) {
+            response.headers_mut().insert(REQUEST_ID, id);
+        }
         let bytes = response.body().size_hint().exact();
         exchange.answered(Instant::now(), bytes.is_none());
         exchange.answer_held(unread.enter(bytes.unwrap_or(STREAM_BYTES), &exchange));
         Ok(if bytes.is_none() {
-            response.map(|body| Body::new(Streamed { body, exchange }))
+            let id = id.clone();
+            response.map(|body| Body::new(Streamed { body, exchange, id }))
         } else {
             response
         })
     }
 }
 
+/// The client's own name for its request where it is a good one, else one of ours.
+fn request_id(headers: &HeaderMap) -> RequestId {
+    let mut given = headers.get_all(REQUEST_ID).iter();
+    let parsed = given.next().and_then(|value| RequestId::parse(value.as_bytes()));
+    // Of two it is not known which is meant.
+    parsed.filter(|_| given.next().is_none()).unwrap_or_else(RequestId::make)
+}
+
 /// A body that is made while it is sent. hyper drops it once it has taken the last of it.
 struct Streamed {
     body: Body,
     exchange: Exchange,
+    id: RequestId,
 }
 
 impl hyper::body::Body for Streamed {
@@ -132,7 +166,8 @@ impl hyper::body::Body for Streamed {
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        Pin::new(&mut self.get_mut().body).poll_frame(cx)
+        let Self { body, id, .. } = self.get_mut();
+        id.during(|| Pin::new(body).poll_frame(cx))
     }
 }
 
@@ -157,6 +192,7 @@ struct Watched<'a, C> {
     sleep: Option<Pin<Box<Sleep>>>,
     exchange: Exchange,
     limits: &'a HttpLimits,
+    refusals: &'a RefusalLines,
 }
 
 impl<C: Future<Output = hyper::Result<()>>> Future for Watched<'_, C> {
@@ -166,6 +202,7 @@ impl<C: Future<Output = hyper::Result<()>>> Future for Watched<'_, C> {
         let watched = self.get_mut();
         if let Poll::Ready(ended) = watched.connection.as_mut().poll(cx) {
             if let Err(error) = ended {
+                watched.refusals.tell_unparsed(&error);
                 log::debug!("connection: {error}");
             }
             return Poll::Ready(Ended::ByHttp);

@@ -51,8 +51,8 @@ impl FrontCounts {
 
     /// Counts an answer, if it is a refusal.
     pub fn answered(&self, response: &Response) {
-        let Some(Refused(reason)) = response.extensions().get() else { return };
-        if let Some((counter, _)) = self.refusals.iter().zip(REASONS).find(|(_, is)| is == reason) {
+        let Some(Refused { word, .. }) = response.extensions().get() else { return };
+        if let Some((counter, _)) = self.refusals.iter().zip(REASONS).find(|(_, is)| is == word) {
             counter.increment();
         }
     }

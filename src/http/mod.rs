@@ -11,6 +11,7 @@ mod exchange;
 mod head;
 mod in_flight;
 mod limits;
+mod log_lines;
 mod message_gate;
 mod metrics;
 mod origin;

@@ -57,9 +57,16 @@ pub enum Refusal {
     Internal,
 }
 
-/// Among an answer's extensions: why it is a refusal.
-#[derive(Debug, Clone, Copy)]
-pub struct Refused(pub &'static str);
+/// Among an answer's extensions until it is sent: why it is a refusal.
+#[derive(Debug, Clone)]
+pub struct Refused {
+    /// In one word, of those that are counted.
+    pub word: &'static str,
+    /// For the log, without a word of the tenant's.
+    pub reason: String,
+    /// Whether the service is to blame.
+    pub is_our_fault: bool,
+}
 
 impl Refusal {
     fn status(&self) -> StatusCode {
@@ -83,8 +90,7 @@ impl Refusal {
         }
     }
 
-    /// The reason in one word, of those that are counted.
-    fn reason(&self) -> &'static str {
+    fn word(&self) -> &'static str {
         match self {
             Self::NotFound => "not_found",
             Self::MethodNotAllowed => "method_not_allowed",
@@ -101,6 +107,19 @@ impl Refusal {
             Self::Check(CheckError::Sandbox(_)) => "sandbox",
             Self::Internal => "internal",
         }
+    }
+
+    /// Of bad JSON not what it says: the parser's words may be the tenant's.
+    fn told(&self) -> Refused {
+        let reason = match self {
+            Self::Request(RequestFault::Json(fault)) => {
+                format!("bad JSON: line {} column {}", fault.line(), fault.column())
+            }
+            _ => self.to_string(),
+        };
+        let is_draining = matches!(self, Self::Check(CheckError::Draining));
+        let is_our_fault = self.status().is_server_error() && !is_draining;
+        Refused { word: self.word(), reason, is_our_fault }
     }
 
     /// Whether the connection cannot be trusted with another request.
@@ -121,7 +140,6 @@ impl IntoResponse for Refusal {
             }
             _ => error(self.status(), &self.to_string()),
         };
-        response.extensions_mut().insert(Refused(self.reason()));
         let headers = response.headers_mut();
         if self.closes() {
             headers.insert(CONNECTION, HeaderValue::from_static("close"));
@@ -130,6 +148,7 @@ impl IntoResponse for Refusal {
         if matches!(self, Self::Check(CheckError::Busy | CheckError::Draining)) {
             headers.insert(RETRY_AFTER, HeaderValue::from_static("1"));
         }
+        response.extensions_mut().insert(self.told());
         response
     }
 }

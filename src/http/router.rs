@@ -5,8 +5,7 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::extract::{Request, State};
-use axum::http::header::{AUTHORIZATION, COOKIE, PROXY_AUTHORIZATION};
-use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use axum::http::{HeaderMap, StatusCode};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
@@ -14,15 +13,13 @@ use serde_json::json;
 
 use super::accept::accepts;
 use super::checks::Checks;
+use super::log_lines::{self, Asked};
 use super::metrics::{self, Metrics};
 use super::origin;
 use super::reply::{self, Refusal};
 use super::run_threads::RunThreads;
 use super::shutdown::ShutdownHandle;
 use crate::config::OnDisconnect;
-
-/// Headers whose values are secrets.
-const SECRET_HEADERS: [HeaderName; 3] = [AUTHORIZATION, PROXY_AUTHORIZATION, COOKIE];
 
 /// What every handler may use.
 pub struct Front {
@@ -68,7 +65,7 @@ pub fn router(front: Arc<Front>, routes: Routes, log_headers: bool) -> Router {
     let Routes { run, shutdown: may_shut_down, metrics } = routes;
     let mut routes = Router::new().route("/health", get(health));
     if run {
-        routes = routes.route("/run", post(super::run::run));
+        routes = routes.route("/run", post(super::run::run)).route("/status", get(status));
     }
     if may_shut_down {
         routes = routes.route("/shutdown", post(shutdown));
@@ -99,6 +96,10 @@ async fn health(State(front): State<Arc<Front>>, headers: HeaderMap) -> Response
     }
 }
 
+async fn status(State(front): State<Arc<Front>>) -> Response {
+    reply::json(StatusCode::OK, &front.checks.status())
+}
+
 async fn shutdown(State(front): State<Arc<Front>>) -> Response {
     front.shutdown.drain();
     reply::text(StatusCode::OK, "shutdown\n")
@@ -109,37 +110,6 @@ async fn check_origin(State(front): State<Arc<Front>>, request: Request, next: N
 }
 
 async fn log_request(request: Request, next: Next) -> Response {
-    log::info!("{} {}{}", request.method(), request.uri(), shown_headers(request.headers()));
+    log_lines::request(&Asked::of(request.method(), request.uri()), request.headers());
     next.run(request).await
-}
-
-/// One line a header, secrets left out, no byte that could forge a line.
-fn shown_headers(headers: &HeaderMap) -> String {
-    let show = |(name, value): (&HeaderName, &HeaderValue)| {
-        if SECRET_HEADERS.contains(name) {
-            format!("\n  {name}: (redacted)")
-        } else {
-            format!("\n  {name}: {}", value.as_bytes().escape_ascii())
-        }
-    };
-    headers.iter().map(show).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_secret_header_is_never_logged() {
-        let mut headers = HeaderMap::new();
-        for name in ["authorization", "cookie", "proxy-authorization"] {
-            headers.append(name, HeaderValue::from_static("s3cret"));
-            headers.append(name, HeaderValue::from_static("s3cret"));
-        }
-        headers.insert("x-a", HeaderValue::from_bytes(b"plain\xFF").unwrap());
-        let shown = shown_headers(&headers);
-        assert!(!shown.contains("s3cret"), "{shown}");
-        assert_eq!(shown.matches("(redacted)").count(), 6);
-        assert!(shown.contains("\n  x-a: plain\\xff"), "{shown}");
-    }
 }

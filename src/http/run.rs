@@ -9,6 +9,7 @@ use tokio::time::Instant;
 
 use super::accept::accepts;
 use super::connection::ClientSocket;
+use super::log_lines;
 use super::output_queue::{QUEUED_BYTES_MAX, output_queue};
 use super::pace::Pace;
 use super::reply::{self, Refusal};
@@ -40,8 +41,8 @@ async fn try_run(
     let body = request_body::read(body, front.input_bytes_max, front.body_within).await?;
     let asked = CheckRequest::from_json(&body, front.timeout_default, front.timeout_max)?;
     drop(body);
-    let checks = Arc::clone(&front.checks);
-    let admit = move || checks.admit(asked);
+    let (checks, slug) = (Arc::clone(&front.checks), asked.lang_slug.clone());
+    let admit = log_lines::told(slug, move || checks.admit(asked));
     let (threads, on_disconnect) = (&front.run_threads, front.on_disconnect);
     if !accepts(&head.headers, "text/event-stream") {
         let make = |report: CheckReport| reply::from_report(&report);

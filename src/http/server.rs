@@ -17,6 +17,7 @@ use super::connection;
 use super::counts::FrontCounts;
 use super::in_flight::InFlight;
 use super::limits::{Boxes, HttpLimits, Shortage, connections_affordable, raise_descriptors};
+use super::log_lines::RefusalLines;
 use super::metrics::Metrics;
 use super::router::{Front, Routes, router};
 use super::run_threads::RunThreads;
@@ -265,6 +266,7 @@ struct Listening {
 async fn accept(listener: tokio::net::TcpListener, serves: Listening) {
     let Listening { router, connections_max, limits, in_flight, counts } = serves;
     let unread = UnreadAnswers::new(limits.unread_bytes_max);
+    let refusals = Arc::new(RefusalLines::default());
     let places = Arc::new(Semaphore::new(connections_max.min(Semaphore::MAX_PERMITS)));
     let mut logged: Option<Instant> = None;
     // The semaphore is never closed, so this loop never ends.
@@ -280,6 +282,7 @@ async fn accept(listener: tokio::net::TcpListener, serves: Listening) {
                     in_flight.clone(),
                     unread.clone(),
                     Arc::clone(&counts),
+                    Arc::clone(&refusals),
                 );
                 tokio::spawn(async move {
                     serving.await;

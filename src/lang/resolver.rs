@@ -33,6 +33,11 @@ struct Remembered {
 }
 
 impl Resolver {
+    /// Whether `workspace` is there and has a Makefile; `make` is not asked.
+    pub fn may_resolve(&self, workspace: &Path) -> bool {
+        Stamp::take(workspace).is_ok()
+    }
+
     /// The command of `workspace`; runs `make` where it is not known yet.
     pub fn resolve(&self, workspace: &Path) -> Resolved {
         // Taken before `make` reads: a change in between shows the next time.

@@ -16,6 +16,7 @@ mod covers;
 mod cpu_watch;
 mod disposal;
 mod encode;
+pub(crate) mod environment;
 mod figures;
 mod handshake;
 #[cfg(any(test, fuzzing))]
@@ -36,7 +37,7 @@ pub(crate) mod probe;
 pub mod profile;
 mod pump;
 mod pumping;
-pub(crate) mod remedy;
+mod remedy;
 mod report;
 pub mod rootfs;
 mod running;

@@ -5,6 +5,7 @@ use std::time::Instant;
 use super::box_fs::BoxFs;
 use super::cgroup::{CgroupTree, ControlSupport};
 use super::disposal;
+use super::environment::{Environment, Place};
 use super::host::{HardLimits, SWEEP_WAIT, last_capability, mountpoint};
 use super::identity::HostId;
 use super::landlock::Landlock;
@@ -12,13 +13,16 @@ use super::landlock::steps::obey_steps;
 use super::launch::{self, Launch};
 use super::plan::{BOX_FD, ChildPlan, HOSTNAME, user_namespace_steps};
 use super::profile::Profile;
-use super::remedy::{Environment, remedy};
+use super::remedy::{Remedy, remedy};
 use super::rootfs::RootLayout;
 use super::state::StateDirectory;
 use super::step::Step;
 use super::sys;
 use crate::base::deadline::Deadline;
 use crate::spec::{Limits, SetupFailure, StdinSource};
+
+/// The row of a box with everything in it.
+const WHOLE_BOX: &str = "whole box";
 
 /// How well a control is held here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,11 +73,29 @@ impl Report {
     pub fn is_whole(&self) -> bool {
         self.controls.iter().all(|control| control.status == Status::Enforced)
     }
+
+    /// What is told where nothing could be tried.
+    pub fn untried(failure: &SetupFailure) -> Self {
+        let place = Place::look();
+        let found = tried("trials", Status::Missing, Err(failure.clone()));
+        Self { controls: vec![found.with_fix(&place)], environment: place.environment }
+    }
+
+    /// Adds what came of making a whole box, all controls at once.
+    pub fn add_whole_box(&mut self, made: Result<(), SetupFailure>) {
+        self.controls.push(tried(WHOLE_BOX, Status::Missing, made).with_fix(&Place::look()));
+    }
+
+    /// Whether a box can be made here at all. Without one no service starts.
+    pub fn makes_boxes(&self) -> bool {
+        let whole = self.controls.iter().find(|control| control.name == WHOLE_BOX);
+        whole.is_some_and(|control| control.status == Status::Enforced)
+    }
 }
 
 /// Tries every control of a box with `profile`'s filter.
 pub fn examine(profile: &Profile) -> Result<Report, SetupFailure> {
-    let environment = Environment::detect();
+    let place = Place::look();
     let failed =
         |step: &'static str| move |error: std::io::Error| SetupFailure::from_io(step, &error);
     let state = StateDirectory::open().map_err(failed("state directory"))?;
@@ -93,8 +115,8 @@ pub fn examine(profile: &Profile) -> Result<Report, SetupFailure> {
     let closed = tree.close(Deadline::after(SWEEP_WAIT));
     closed.map_err(|error| SetupFailure::from_words("cgroup", error.to_string()))?;
     instance.unregister().map_err(failed("state directory"))?;
-    let controls = found.into_iter().map(Found::with_fix).collect();
-    Ok(Report { controls, environment })
+    let controls = found.into_iter().map(|found| found.with_fix(&place)).collect();
+    Ok(Report { controls, environment: place.environment })
 }
 
 /// A control before somebody says what to do about it.
@@ -105,9 +127,13 @@ struct Found {
 }
 
 impl Found {
-    fn with_fix(self) -> Control {
+    fn with_fix(self, place: &Place) -> Control {
         let Self { name, status, reason } = self;
-        let fix = if status == Status::Enforced { String::new() } else { remedy(name) };
+        if status == Status::Enforced {
+            return Control { name, status, reason, fix: String::new() };
+        }
+        let Remedy { reasons, fix } = remedy(name, place);
+        let reason = [vec![reason.as_str()], reasons].concat().join("; ");
         Control { name, status, reason, fix }
     }
 }

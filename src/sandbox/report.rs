@@ -56,7 +56,8 @@ impl Remains {
         let outcome = classify(&self.facts(limits));
         let usage = self.usage(run);
         let Self { stdout, stderr, .. } = self;
-        Ok(RunReport { outcome, stdout, stderr, usage, enforced, not_enforced, timings })
+        let standby = false;
+        Ok(RunReport { outcome, stdout, stderr, usage, enforced, not_enforced, timings, standby })
     }
 
     /// When the program started, or why it did not.

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use super::check_request::CheckRequest;
 use super::figures::{Figures, RunCounts};
 use super::languages::{Languages, environment};
+use super::status::{Examined, HostReport, ServiceStatus, SlotsStatus, StandbyStatus};
 use crate::base::cancel::CancelToken;
 use crate::base::deadline::Deadline;
 use crate::base::slots::{SlotGuard, Slots};
@@ -62,6 +63,8 @@ pub struct CheckSettings {
     pub limits: Limits,
     /// Variables of the service's environment that runs get, with their values.
     pub passed_env: BTreeMap<String, String>,
+    /// What was found when each control was tried.
+    pub examined: Examined,
 }
 
 /// The use case: admission, the run, the drain.
@@ -74,6 +77,8 @@ pub struct CheckRunner {
     counts: RunCounts,
     draining: AtomicBool,
     live: Mutex<Live>,
+    host: HostReport,
+    since: Instant,
 }
 
 /// The runs that can still be asked to end.
@@ -102,6 +107,9 @@ impl CheckRunner {
         languages: Languages,
         mut settings: CheckSettings,
     ) -> Result<Arc<Self>, SetupFailure> {
+        let sandbox = executor.sandbox();
+        let examined = std::mem::take(&mut settings.examined);
+        let host = HostReport::new(sandbox.enforced(), sandbox.not_enforced(), examined);
         // As shells export it: most programs have one before them, and some have none.
         settings.passed_env.entry("PWD".to_owned()).or_insert_with(|| WORKSPACE.to_owned());
         executor.prepare_for(settings.concurrency, settings.standby_max)?;
@@ -113,7 +121,25 @@ impl CheckRunner {
             settings,
             draining: AtomicBool::new(false),
             live: Mutex::default(),
+            host,
+            since: Instant::now(),
         }))
+    }
+
+    /// What there is to know of the service from outside. It waits for nothing and tries nothing.
+    pub fn status(&self) -> ServiceStatus<'_> {
+        ServiceStatus {
+            version: env!("CARGO_PKG_VERSION"),
+            uptime_seconds: self.since.elapsed().as_secs(),
+            draining: self.is_draining(),
+            slots: SlotsStatus { in_use: self.slots.taken(), capacity: self.settings.concurrency },
+            standby: StandbyStatus {
+                ready: self.executor.standby_figures().ready,
+                max: self.settings.standby_max,
+            },
+            languages: self.languages.available(),
+            host: &self.host,
+        }
     }
 
     /// Validates `request` against the language table, then takes a slot.

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::CString;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crate::base::cancel::CancelToken;
@@ -45,6 +46,8 @@ pub struct Languages {
     resolver: Resolver,
     /// Executables that some language requires and the box lacks.
     missing: BTreeSet<String>,
+    /// Whether each slug could be run when that was last looked at.
+    available: BTreeMap<String, AtomicBool>,
 }
 
 /// One language as `cofferdam langs` tells it.
@@ -74,7 +77,14 @@ impl Languages {
         let required = table.iter().flat_map(|language| &language.requires);
         let wanted: BTreeSet<&str> = required.flat_map(AnyOf::names).collect();
         let missing = missing_executables(&wanted, executor)?;
-        Ok(Self { table, workspaces, resolver, missing })
+        let mut languages =
+            Self { table, workspaces, resolver, missing, available: BTreeMap::new() };
+        let seen = |language: &Language| {
+            let available = languages.seems_available(language);
+            (language.slug.clone(), AtomicBool::new(available))
+        };
+        languages.available = languages.table.iter().map(seen).collect();
+        Ok(languages)
     }
 
     /// The language of that slug, if there is one.
@@ -87,9 +97,31 @@ impl Languages {
         self.table.iter().map(|language| language.slug.as_str())
     }
 
+    /// The slugs that could be run at the start, or when they were last asked
+    /// for. Nothing is looked at now: whoever asks may ask often.
+    pub fn available(&self) -> Vec<&str> {
+        let available = self.available.iter().filter(|(_, now)| now.load(Ordering::Relaxed));
+        available.map(|(slug, _)| slug.as_str()).collect()
+    }
+
+    /// Whether the toolchain and a Makefile are there; what `make` makes of it
+    /// shows when the language is first asked for.
+    fn seems_available(&self, language: &Language) -> bool {
+        self.resolver.may_resolve(&self.workspaces.directory(&language.slug))
+            && (matches!(self.workspaces, Workspaces::One(_)) || self.toolchain(language).is_ok())
+    }
+
     /// The workspace a run of `language` gets a copy of, and what it runs
     /// there; otherwise what is missing.
     pub fn command(&self, language: &Language) -> Result<(PathBuf, String), String> {
+        let found = self.find_command(language);
+        if let Some(available) = self.available.get(&language.slug) {
+            available.store(found.is_ok(), Ordering::Relaxed);
+        }
+        found
+    }
+
+    fn find_command(&self, language: &Language) -> Result<(PathBuf, String), String> {
         let workspace = self.workspaces.directory(&language.slug);
         let command = self.resolver.resolve(&workspace).map_err(|error| error.to_string())?;
         if let Workspaces::PerLanguage(_) = self.workspaces {

@@ -4,3 +4,4 @@ pub mod check_request;
 pub mod check_run;
 pub mod figures;
 pub mod languages;
+pub mod status;

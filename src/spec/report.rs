@@ -56,4 +56,6 @@ pub struct RunReport {
     pub not_enforced: Vec<String>,
     /// Where the time went.
     pub timings: Timings,
+    /// Whether it ran in a box made ahead.
+    pub standby: bool,
 }

@@ -19,7 +19,47 @@ fn every_control_has_a_status_and_what_is_not_enforced_has_a_fix() {
         assert_eq!(control["fix"] == "", status == "enforced", "{control}");
     }
     let lines = cofferdam("doctor").run().exits(0).quietly();
-    lines.holds(lines.stdout().lines().count() == controls.len(), "a line for every control");
+    let text = lines.stdout();
+    for control in controls {
+        let is_told = |line: &str| {
+            let words: Vec<&str> = line.split("  ").map(str::trim).collect();
+            words.first().is_some_and(|name| control["name"] == *name)
+                && line.contains(control["status"].as_str().unwrap())
+        };
+        lines.holds(text.lines().filter(|line| is_told(line)).count() == 1, "a line for each");
+    }
+    lines.holds(text.lines().all(|line| line.chars().count() <= 100), "lines that fit a terminal");
+    let environment = report["environment"].as_str().unwrap();
+    lines.holds(text.contains(&format!("environment: {environment};")), "the environment");
+}
+
+/// As a user whom nobody lets make boxes, and who finds no place to keep anything.
+#[test]
+fn where_no_box_can_be_made_the_report_is_told_all_the_same_with_a_code_of_its_own() {
+    let doctor = |options: &str| {
+        // The binary may be below what is hidden.
+        let binary = env!("CARGO_BIN_EXE_cofferdam");
+        let script = format!(
+            "exec 3<{binary} && mount -t tmpfs -o mode=755 tmpfs /tmp && \
+             exec setpriv --reuid 65534 --regid 65534 --clear-groups /proc/self/fd/3 doctor {options}"
+        );
+        let call = ["--mount", "sh", "-c", &script];
+        std::process::Command::new("unshare").args(call).output().unwrap()
+    };
+    let output = doctor("--json");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!((output.status.code(), said.as_str()), (Some(125), ""), "{output:?}");
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let controls = report["controls"].as_array().unwrap();
+    let whole = controls.iter().find(|control| control["name"] == "whole box").unwrap();
+    assert_eq!(whole["status"], "missing", "{whole}");
+    assert!(whole["reason"].as_str().unwrap().ends_with("; not started as root"), "{whole}");
+    assert_ne!(whole["fix"], "", "{whole}");
+    let output = doctor("");
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(125), "{text}");
+    assert!(text.ends_with("no box can be made: a service would not start\n"), "{text}");
+    assert_eq!(doctor("--strict").status.code(), Some(1));
 }
 
 #[test]

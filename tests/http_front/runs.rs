@@ -99,7 +99,7 @@ fn a_busy_runner_refuses_at_once_and_stays_healthy() {
 }
 
 #[test]
-fn health_does_not_wait_for_an_admission_that_hangs() {
+fn health_and_status_do_not_wait_for_an_admission_that_hangs() {
     let checks = ScriptedChecks::echo();
     let server = start(checks.clone(), settings());
     let hold = checks.admission.lock().unwrap();
@@ -107,6 +107,7 @@ fn health_does_not_wait_for_an_admission_that_hangs() {
     waiting.iter_mut().for_each(|client| client.send(post("", &body("held"))));
     for _ in 0..20 {
         assert_eq!(server.ask(HEALTH).status, 200);
+        assert_eq!(server.ask("GET /status HTTP/1.1\r\nhost: x\r\n\r\n").status, 200);
     }
     drop(hold);
     waiting.iter_mut().for_each(|client| assert_eq!(client.answer().status, 200));

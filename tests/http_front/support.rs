@@ -15,6 +15,7 @@ use cofferdam::http::{Boxes, Checks, HttpLimits, HttpSettings, RunCheck, Server,
 use cofferdam::service::check_request::CheckRequest;
 use cofferdam::service::check_run::{CheckError, CheckReport};
 use cofferdam::service::figures::Figures;
+use cofferdam::service::status::{Examined, HostReport, ServiceStatus, SlotsStatus, StandbyStatus};
 use cofferdam::spec::{
     CapturedStream, Enforced, Outcome, OutputSink, RunReport, Timings, Usage, Watch,
 };
@@ -31,6 +32,7 @@ pub struct ScriptedChecks {
     draining: AtomicBool,
     killed: AtomicBool,
     live: Mutex<Vec<CancelToken>>,
+    host: HostReport,
     /// Held by a test, it makes every admission wait.
     pub admission: Mutex<()>,
     /// What it says of itself, but for whether it drains.
@@ -57,6 +59,7 @@ impl ScriptedChecks {
             draining: AtomicBool::new(false),
             killed: AtomicBool::new(false),
             live: Mutex::new(Vec::new()),
+            host: HostReport::new(Enforced::default(), &[], Examined::default()),
             admission: Mutex::new(()),
             figures: Mutex::default(),
             runs: AtomicUsize::new(0),
@@ -112,6 +115,18 @@ impl Checks for ScriptedChecks {
 
     fn is_draining(&self) -> bool {
         self.draining.load(Ordering::SeqCst)
+    }
+
+    fn status(&self) -> ServiceStatus<'_> {
+        ServiceStatus {
+            version: "0",
+            uptime_seconds: 0,
+            draining: self.is_draining(),
+            slots: SlotsStatus { in_use: self.slots.taken(), capacity: 10 },
+            standby: StandbyStatus { ready: 0, max: 0 },
+            languages: vec!["python"],
+            host: &self.host,
+        }
     }
 
     fn cancel_all(&self) {
@@ -170,6 +185,7 @@ pub fn report(outcome: Outcome, stdout: &str, stderr: &str) -> CheckReport {
         enforced: Enforced::default(),
         not_enforced: Vec::new(),
         timings,
+        standby: false,
     };
     CheckReport { run, queued: Duration::from_micros(5) }
 }

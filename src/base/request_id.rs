@@ -1,0 +1,172 @@
+//! The name of one request, in every log line of it and in its answer.
+//!
+//! Whatever logs a line has the name at hand without being told of requests: it
+//! is the calling thread's for as long as that works for the request.
+
+use std::cell::RefCell;
+use std::fmt;
+use std::future::poll_fn;
+use std::hash::{BuildHasher, RandomState};
+use std::pin::pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock};
+
+/// The longest name taken from a client.
+const BYTES_MAX: usize = 128;
+
+/// What sets the names of this process apart from those of any other.
+static PROCESS: LazyLock<u64> = LazyLock::new(|| RandomState::new().hash_one(std::process::id()));
+/// How many names were made.
+static MADE: AtomicU64 = AtomicU64::new(0);
+
+thread_local! {
+    /// Which request this thread works for.
+    static CURRENT: RefCell<Option<RequestId>> = const { RefCell::new(None) };
+}
+
+/// A name that stands in a log line and in a header as it is: 1 to 128 of
+/// `A-Z a-z 0-9 . _ -`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RequestId(Arc<str>);
+
+impl RequestId {
+    /// A client's own name for its request; none where it is not well-formed.
+    pub fn parse(bytes: &[u8]) -> Option<Self> {
+        let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"._-".contains(byte);
+        let is_well_formed = (1..=BYTES_MAX).contains(&bytes.len()) && bytes.iter().all(is_plain);
+        let text = std::str::from_utf8(bytes).ok().filter(|_| is_well_formed)?;
+        Some(Self(text.into()))
+    }
+
+    /// A name nobody else has: neither another request, nor one of another process.
+    pub fn make() -> Self {
+        let number = MADE.fetch_add(1, Ordering::Relaxed);
+        Self(format!("{:016x}-{number:x}", *PROCESS).into())
+    }
+
+    /// Its text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// Whose request this thread works for.
+    pub fn current() -> Option<Self> {
+        // A thread that ends works for nobody.
+        CURRENT.try_with(|current| current.borrow().clone()).ok().flatten()
+    }
+
+    /// Has this thread work for the request while it does `work`.
+    pub fn during<T>(&self, work: impl FnOnce() -> T) -> T {
+        on_behalf_of(Some(self.clone()), work)
+    }
+
+    /// As [`RequestId::during`], for a future, which threads take turns with.
+    pub async fn throughout<T>(&self, work: impl Future<Output = T>) -> T {
+        let mut work = pin!(work);
+        poll_fn(|cx| self.during(|| work.as_mut().poll(cx))).await
+    }
+}
+
+impl fmt::Display for RequestId {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(&self.0)
+    }
+}
+
+/// Has this thread work for that request, or for none, while it does `work`.
+pub fn on_behalf_of<T>(id: Option<RequestId>, work: impl FnOnce() -> T) -> T {
+    let _before = Before::replace_by(id);
+    work()
+}
+
+/// Whom the thread worked for before; dropped, it does so again.
+struct Before(Option<RequestId>);
+
+impl Before {
+    fn replace_by(id: Option<RequestId>) -> Self {
+        Self(CURRENT.try_with(|current| current.replace(id)).ok().flatten())
+    }
+}
+
+impl Drop for Before {
+    fn drop(&mut self) {
+        let before = self.0.take();
+        let _ = CURRENT.try_with(|current| current.replace(before));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+    use std::task::{Context, Poll, Waker};
+
+    use super::*;
+
+    fn current() -> Option<String> {
+        RequestId::current().map(|id| id.to_string())
+    }
+
+    #[test]
+    fn only_well_formed_names_are_taken() {
+        let longest = "a".repeat(BYTES_MAX);
+        for text in ["a", "0", "Az09._-", "7c9e6679-7425-40de-944b-e07fc1f90ae7", &longest] {
+            assert_eq!(RequestId::parse(text.as_bytes()).unwrap().as_str(), text);
+        }
+        let too_long = "a".repeat(BYTES_MAX + 1);
+        for text in ["", " ", "a b", "a\n", "a=b", "a\"", "ä", "a/b", "a\x1b[m", "a,b", &too_long]
+        {
+            assert_eq!(RequestId::parse(text.as_bytes()), None, "{text:?}");
+        }
+        assert_eq!(RequestId::parse(b"a\xFF"), None);
+    }
+
+    #[test]
+    fn made_names_are_well_formed_and_never_the_same() {
+        let made: HashSet<String> = (0..1000).map(|_| RequestId::make().to_string()).collect();
+        assert_eq!(made.len(), 1000);
+        assert!(made.iter().all(|text| RequestId::parse(text.as_bytes()).is_some()));
+    }
+
+    #[test]
+    fn a_thread_works_for_a_request_no_longer_than_that_lasts() {
+        let (outer, inner) = (RequestId::make(), RequestId::make());
+        assert_eq!(current(), None);
+        outer.during(|| {
+            assert_eq!(RequestId::current(), Some(outer.clone()));
+            let panicked = std::panic::catch_unwind(|| inner.during(|| panic!("on the way")));
+            assert!(panicked.is_err());
+            assert_eq!(RequestId::current(), Some(outer.clone()));
+        });
+        assert_eq!(current(), None);
+    }
+
+    #[test]
+    fn work_for_another_thread_takes_its_request_along() {
+        let id = RequestId::make();
+        let carried = id.during(RequestId::current);
+        let thread = std::thread::spawn(|| on_behalf_of(carried, current));
+        assert_eq!(thread.join().unwrap(), Some(id.to_string()));
+    }
+
+    #[test]
+    fn futures_that_take_turns_on_a_thread_keep_their_own() {
+        let (first, second) = (RequestId::make(), RequestId::make());
+        let twice = || {
+            let mut seen = Vec::new();
+            poll_fn(move |_| {
+                seen.push(current());
+                if seen.len() < 2 { Poll::Pending } else { Poll::Ready(std::mem::take(&mut seen)) }
+            })
+        };
+        let mut futures = [pin!(first.throughout(twice())), pin!(second.throughout(twice()))];
+        let mut cx = Context::from_waker(Waker::noop());
+        for future in &mut futures {
+            assert!(future.as_mut().poll(&mut cx).is_pending());
+        }
+        for (future, id) in futures.iter_mut().zip([&first, &second]) {
+            let want = Some(id.to_string());
+            assert_eq!(future.as_mut().poll(&mut cx), Poll::Ready(vec![want.clone(), want]));
+        }
+        assert_eq!(current(), None);
+    }
+}
