@@ -12,6 +12,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
+use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
+use nix::unistd::Pid;
 
 use super::control::CgroupVersion;
 use super::directory::{Calls, Directory, Kernel};
@@ -105,9 +107,16 @@ fn this_host_gives_every_control_and_says_who_does() {
     for directory in tree.directories() {
         assert!(directory.is_dir());
     }
-    let instance = format!("support-{}", std::process::id());
-    assert_eq!(CgroupTree::open(&instance).unwrap_err().errno, Some(libc::EEXIST));
     close(tree, BoxGroup::default());
+}
+
+#[test]
+fn a_name_that_another_instance_has_is_refused() {
+    let instance = format!("taken-{}", std::process::id());
+    let taken = own_layout().v2.unwrap().join(format!("cofferdam-{instance}"));
+    fs::create_dir(&taken).unwrap();
+    assert_eq!(CgroupTree::open(&instance).unwrap_err().errno, Some(libc::EEXIST));
+    fs::remove_dir(taken).unwrap();
 }
 
 #[test]
@@ -183,6 +192,62 @@ fn boxes_of_one_age_weigh_the_same_and_old_ones_less() {
         assert_eq!((weight_of("b").trim(), weight_of("c").trim()), (young, old));
         drop(bounded);
         close(tree, made);
+    }
+}
+
+/// How much CPU time two boxes got of one CPU they kept busy, once both
+/// together had some: the first with one process, the second with `processes`.
+fn shares_of_one_cpu(first: &BoxGroup, second: &BoxGroup, processes: u32) -> (f64, f64) {
+    let spin = |count: u32| format!("{}wait", "(while :; do :; done) & ".repeat(count as usize));
+    let mut children = std::thread::scope(|scope| {
+        let pinned = scope.spawn(|| {
+            let this = Pid::from_raw(0);
+            let ours = sched_getaffinity(this).unwrap();
+            let cpu = (0..CpuSet::count()).find(|cpu| ours.is_set(*cpu).unwrap()).unwrap();
+            let mut one = CpuSet::new();
+            one.set(cpu).unwrap();
+            // Of this thread alone, and handed on to what it starts.
+            sched_setaffinity(this, &one).unwrap();
+            [spawn_in(first, &spin(1)), spawn_in(second, &spin(processes))]
+        });
+        pinned.join().unwrap()
+    });
+    let used = || [first, second].map(|made| made.cpu_time().unwrap().as_secs_f64());
+    // Beginning costs time that no weight divides.
+    std::thread::sleep(Duration::from_millis(300));
+    let [before_first, before_second] = used();
+    let deadline = soon();
+    let shares = loop {
+        let [now_first, now_second] = used();
+        let shares = (now_first - before_first, now_second - before_second);
+        if shares.0 + shares.1 > 1.5 || deadline.passed() {
+            break shares;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    };
+    for (made, child) in [first, second].into_iter().zip(&mut children) {
+        assert!(made.kill().unwrap());
+        child.wait().unwrap();
+    }
+    shares
+}
+
+#[test]
+fn a_busy_cpu_is_divided_by_weight_and_not_by_the_number_of_processes() {
+    for tree in trees("divide") {
+        for (age, least, most) in [(Age::Young, 0.6, 1.7), (Age::Old, 2.5, 6.0)] {
+            let old = tree.create("b", &Limits::default()).unwrap();
+            let young = tree.create("c", &Limits::default()).unwrap();
+            old.weigh(age);
+            young.weigh(Age::Young);
+            let (of_old, of_young) = shares_of_one_cpu(&old, &young, 4);
+            let times = of_young / of_old;
+            assert!((least..most).contains(&times), "{age:?}: {of_young} s and {of_old} s");
+            for mut made in [old, young] {
+                made.remove(soon()).unwrap();
+            }
+        }
+        close(tree, BoxGroup::default());
     }
 }
 
@@ -284,6 +349,7 @@ fn a_sweep_clears_what_a_dead_owner_left_alive() {
         // What a SIGKILL of the owner leaves: nobody runs a destructor.
         std::mem::forget(made);
         std::mem::forget(tree);
+        let aside = Aside::step(&directories);
         let mut killed = 0;
         for directory in &directories {
             let swept = sweep(directory, soon()).unwrap();
@@ -295,6 +361,37 @@ fn a_sweep_clears_what_a_dead_owner_left_alive() {
         for directory in directories {
             assert!(!directory.exists(), "{}", directory.display());
         }
+        drop(aside);
+    }
+}
+
+/// Out of a tree that holds us because our own group was delegated to us: who
+/// sweeps is never the dead owner. Goes back on drop, to where trees can be made.
+struct Aside(Option<PathBuf>);
+
+impl Aside {
+    fn step(directories: &[PathBuf]) -> Self {
+        let here = own_layout().v2.unwrap();
+        let Some(top) = directories.iter().find(|top| here.starts_with(top)) else {
+            return Self(None);
+        };
+        let aside = top.with_file_name("aside");
+        fs::create_dir(&aside).unwrap();
+        fs::write(aside.join("cgroup.procs"), "0").unwrap();
+        Self(Some(aside))
+    }
+}
+
+impl Drop for Aside {
+    fn drop(&mut self) {
+        let Some(aside) = &self.0 else { return };
+        let own = aside.parent().unwrap();
+        let handed_down = own.join("cgroup.subtree_control");
+        for controller in fs::read_to_string(&handed_down).unwrap().split_whitespace() {
+            fs::write(&handed_down, format!("-{controller}")).unwrap();
+        }
+        fs::write(own.join("cgroup.procs"), "0").unwrap();
+        fs::remove_dir(aside).unwrap();
     }
 }
 
