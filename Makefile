@@ -45,10 +45,10 @@ WEAKENED = $(TARGET_DIR)/weakened/$(TRIPLE)/quick/cofferdam
 .NOTPARALLEL:
 .PHONY: help deps build install fmt lint deny test test-langs test-toolchains hostile hostile-soak \
 	weakened demo test-metrics bench bench-docs bench-langs soak fuzz toolchains print-serve-env image test-image test-deploy \
-	clean
+	test-v2 clean
 
 help: ## List the targets
-	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1	\2/p' $(MAKEFILE_LIST) | expand -t 17
+	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/\1	\2/p' $(MAKEFILE_LIST) | expand -t 17
 
 deps: ## Install the compilers, runtimes and tools that are missing (Debian, as root)
 	@missing=; \
@@ -158,6 +158,12 @@ test-image: deps build ## Build images for python and cpp from nothing, run them
 
 test-deploy: build ## Render, validate and start what deploy/ and its documents say (PARTS; as root)
 	python3 tests/deploy/test.py $(BINARY) $(PARTS)
+
+# What it fetches for its guests is kept there.
+V2_DIR = /var/cache/cofferdam/v2
+
+test-v2: deps build ## Test boxes under QEMU, Linux 6.1 and 6.12, with all controllers on cgroup v2 (as root)
+	CARGO=$(CARGO) python3 tests/v2/test.py $(BINARY) $(V2_DIR)
 
 clean: ## Remove what was built
 	$(CARGO) clean

@@ -15,6 +15,9 @@ use crate::spec::{
 /// The step of a box that died, or took too long, before its program began.
 pub const BEFORE_PROGRAM: &str = "start init";
 
+/// Version 1 kills what asks for too much while a box is made; version 2 may refuse it instead.
+const TOO_SMALL: &str = "the memory limit is too small for a box";
+
 /// What is left to know of a dead box.
 #[derive(Debug)]
 pub struct Remains {
@@ -64,8 +67,10 @@ impl Remains {
     fn started(&self, plan: &ChildPlan) -> Result<Instant, NotStarted> {
         let observed = &self.observed;
         if let Some((step, errno)) = observed.failed {
+            let too_small = errno == libc::ENOMEM && self.group.memory_refused > 0;
             return Err(match plan.step(step) {
                 Some(Step::Exec(_)) => NotStarted::Exec { errno },
+                _ if too_small => SetupFailure::from_words(plan.step_name(step), TOO_SMALL).into(),
                 _ => SetupFailure::from_errno(plan.step_name(step), errno).into(),
             });
         }
@@ -76,7 +81,7 @@ impl Remains {
         observed.started.ok_or_else(|| {
             let reason = match (observed.setup_timed_out, self.group.oom_kills) {
                 (true, _) => "took too long",
-                (_, 1..) => "the memory limit is too small for a box",
+                (_, 1..) => TOO_SMALL,
                 _ => "died during set-up",
             };
             SetupFailure::from_words(BEFORE_PROGRAM, reason).into()

@@ -115,13 +115,16 @@ impl BoxGroup {
     pub fn usage(&self, met_limits: bool) -> GroupUsage {
         let memory = self.directory_for(Control::Memory);
         let processes = self.directory_for(Control::Processes);
+        let (oom_kills, memory_refused) =
+            memory.filter(|_| met_limits).map_or((0, 0), usage::memory_events);
         GroupUsage {
             cpu: self.cpu_time(),
             memory_peak: memory.and_then(usage::memory_peak),
             processes_peak: processes
                 .and_then(usage::processes_peak)
                 .map(|peak| peak.saturating_sub(INIT_PROCESSES)),
-            oom_kills: memory.filter(|_| met_limits).map_or(0, usage::oom_kills),
+            oom_kills,
+            memory_refused,
             processes_refused: processes.filter(|_| met_limits).map_or(0, usage::processes_refused),
         }
     }

@@ -9,9 +9,16 @@
 //! Nobody else is ever moved, and no group's `cgroup.subtree_control` is
 //! written but our own and those we made.
 
+use std::thread::sleep;
+use std::time::Duration;
+
+use nix::errno::Errno;
+
 use super::control::Control;
 use super::directory::{CgroupError, Directory};
 use super::limit_files::V2_WEIGHT_FILE;
+use super::waiting::RETRY_INTERVAL;
+use crate::base::deadline::Deadline;
 
 const OFFERED: &str = "cgroup.controllers";
 const HANDED_DOWN: &str = "cgroup.subtree_control";
@@ -19,6 +26,10 @@ const PROCESSES: &str = "cgroup.procs";
 
 /// The most the kernel takes for a weight.
 const WEIGHT_MAX: &str = "10000";
+
+/// A thread of ours that is ending cannot be moved any more, and its group is
+/// busy until it is gone: longer, on a busy host, than joining it takes.
+const LAST_THREAD_WAIT_MAX: Duration = Duration::from_millis(500);
 
 /// The leaf that we move into; no box may have this name.
 pub(super) const SUPERVISOR: &str = "supervisor";
@@ -50,12 +61,12 @@ impl Delegation {
             }
             delegation.moved = Some(Vec::new());
         }
-        let switched = Switched::on(own, &offered);
+        let switched = Switched::on(own, &offered, Deadline::after(LAST_THREAD_WAIT_MAX));
         if let Some(by_us) = &mut delegation.moved {
             by_us.clone_from(&switched.by_us);
         }
         delegation.note(&switched);
-        let below = Switched::on(top, &switched.now_on);
+        let below = Switched::on(top, &switched.now_on, Deadline::after(Duration::ZERO));
         delegation.note(&below);
         delegation.granted = below.now_on;
         delegation.outweigh_boxes(top);
@@ -150,14 +161,15 @@ struct Switched {
 impl Switched {
     /// One write each: the kernel takes all of a write or nothing, and one
     /// controller's refusal (cpu, with real-time processes) is not the others'.
-    fn on(group: &Directory, controllers: &[&'static str]) -> Self {
+    /// A busy group is tried until the deadline.
+    fn on(group: &Directory, controllers: &[&'static str], deadline: Deadline) -> Self {
         let mut switched = Self::default();
         let is_on = |controller: &str| -> Result<bool, CgroupError> {
             Ok(group.read(HANDED_DOWN)?.split_whitespace().any(|on| on == controller))
         };
         for controller in controllers {
             let result = match is_on(controller) {
-                Ok(false) => group.write(HANDED_DOWN, &format!("+{controller}")).and_then(|()| {
+                Ok(false) => switch_on(group, controller, deadline).and_then(|()| {
                     switched.by_us.push(controller);
                     is_on(controller)
                 }),
@@ -198,6 +210,17 @@ fn move_out(own: &Directory, top: &Directory) -> Result<(), String> {
         let _ = top.remove_child(SUPERVISOR);
         error.to_string()
     })
+}
+
+fn switch_on(group: &Directory, controller: &str, deadline: Deadline) -> Result<(), CgroupError> {
+    loop {
+        match group.write(HANDED_DOWN, &format!("+{controller}")) {
+            Err(error) if error.errno == Errno::EBUSY && !deadline.passed() => {
+                sleep(RETRY_INTERVAL);
+            }
+            result => return result,
+        }
+    }
 }
 
 fn switch_off(group: &Directory, controllers: &[&str]) -> Result<(), CgroupError> {

@@ -23,7 +23,8 @@ pub(super) fn ourselves() -> String {
 pub(super) struct FakeKernel {
     host: tempfile::TempDir,
     log: Mutex<Vec<String>>,
-    refusals: Mutex<BTreeMap<String, Errno>>,
+    /// What is refused, and how many more times.
+    refusals: Mutex<BTreeMap<String, (Errno, u32)>>,
     missing: Mutex<Vec<&'static str>>,
 }
 
@@ -61,7 +62,12 @@ impl FakeKernel {
 
     /// Has every later call on `what` (a file or directory) fail.
     pub(super) fn refuse(&self, what: &str, errno: Errno) {
-        self.refusals.lock().unwrap().insert(what.to_owned(), errno);
+        self.refuse_times(what, errno, u32::MAX);
+    }
+
+    /// Has so many of the next calls on `what` fail.
+    pub(super) fn refuse_times(&self, what: &str, errno: Errno, times: u32) {
+        self.refusals.lock().unwrap().insert(what.to_owned(), (errno, times));
     }
 
     /// A kernel that lacks a file.
@@ -79,8 +85,13 @@ impl FakeKernel {
     }
 
     fn check(&self, path: &Path) -> Result<(), Errno> {
-        let refused = self.refusals.lock().unwrap().get(&self.relative(path)).copied();
-        refused.map_or(Ok(()), Err)
+        match self.refusals.lock().unwrap().get_mut(&self.relative(path)) {
+            Some((errno, times @ 1..)) => {
+                *times -= 1;
+                Err(*errno)
+            }
+            _ => Ok(()),
+        }
     }
 
     fn note(&self, call: String) {

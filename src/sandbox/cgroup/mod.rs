@@ -29,6 +29,8 @@ mod waiting;
 #[cfg(test)]
 mod fake_kernel;
 #[cfg(test)]
+mod host_cpu_tests;
+#[cfg(test)]
 mod host_tests;
 #[cfg(test)]
 mod host_v1_tests;

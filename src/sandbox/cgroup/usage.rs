@@ -17,6 +17,9 @@ pub struct GroupUsage {
     pub processes_peak: Option<u64>,
     /// Processes killed because the memory limit left nothing else.
     pub oom_kills: u64,
+    /// Calls refused at the memory limit, with nobody left to kill. Version 1
+    /// does not tell.
+    pub memory_refused: u64,
     /// Forks refused at the limit of processes.
     pub processes_refused: u64,
 }
@@ -48,13 +51,16 @@ pub(super) fn memory_peak(directory: &Directory) -> Option<MemoryPeak> {
     number(directory, file).map(|bytes| MemoryPeak { bytes, source })
 }
 
-/// Processes killed for want of memory.
-pub(super) fn oom_kills(directory: &Directory) -> u64 {
+/// Processes killed for want of memory, and calls refused.
+pub(super) fn memory_events(directory: &Directory) -> (u64, u64) {
     let file = match directory.version() {
         CgroupVersion::V1 => "memory.oom_control",
         CgroupVersion::V2 => "memory.events",
     };
-    keyed(directory, file, "oom_kill").unwrap_or(0)
+    let text = directory.read(file).unwrap_or_default();
+    let [kills, shortages] = ["oom_kill", "oom"].map(|key| value_of(&text, key).unwrap_or(0));
+    // A shortage that a kill has made good is counted as both.
+    (kills, shortages.saturating_sub(kills))
 }
 
 /// The most processes alive at once, all of the group; none before Linux 6.1.
