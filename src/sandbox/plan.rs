@@ -170,7 +170,7 @@ fn setup_steps(input: &PlanInput<'_>) -> Result<Vec<Step>, SetupFailure> {
     }));
     steps.push(Step::MountProc);
     steps.extend(input.root.masks.iter().chain(input.covered).map(|covered| Step::Mask {
-        with: if covered.directory { ".empty" } else { "dev/null" },
+        with: input.root.cover_of(covered),
         target: covered.target.clone(),
     }));
     if input.root.covers_var_tmp {
