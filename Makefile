@@ -44,7 +44,7 @@ WEAKENED = $(TARGET_DIR)/weakened/$(TRIPLE)/quick/cofferdam
 # Cargo fills the cores by itself.
 .NOTPARALLEL:
 .PHONY: help deps build install fmt lint deny test test-langs test-toolchains hostile hostile-soak \
-	weakened demo bench bench-docs bench-langs soak fuzz toolchains print-serve-env image test-image clean
+	weakened demo bench bench-docs bench-langs soak fuzz toolchains print-serve-env image test-image test-containers clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1	\2/p' $(MAKEFILE_LIST) | expand -t 17
@@ -151,6 +151,9 @@ image: build ## Build cofferdam:<slug> for each of the LANGUAGES, or cofferdam:a
 
 test-image: deps build ## Build images for python and cpp from nothing, run them, ask them (as root)
 	python3 tests/image/test.py $(BINARY)
+
+test-containers: deps build ## Start the service in four kinds of containers, and hold each to docs/deploy.md (as root)
+	python3 tests/containers/test.py $(BINARY)
 
 clean: ## Remove what was built
 	$(CARGO) clean

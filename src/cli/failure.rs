@@ -6,6 +6,7 @@ use std::io;
 use nix::errno::Errno;
 
 use crate::config::Problems;
+use crate::sandbox::remedy::{Environment, to_start};
 use crate::service::check_run::CheckError;
 use crate::spec::{LimitKind, NotStarted, Outcome, SetupFailure};
 
@@ -69,7 +70,7 @@ pub enum Failure {
         source: io::Error,
     },
     /// The service has no box to run anything in.
-    #[error("{0}; `cofferdam doctor` says what this host can enforce")]
+    #[error("{0}; {advice}", advice = advice(.0))]
     Refused(SetupFailure),
     /// The service broke.
     #[error("cannot serve: {}", error_words(.0))]
@@ -77,13 +78,19 @@ pub enum Failure {
 }
 
 /// What to do about a box that could not be made.
-fn advice(failure: &SetupFailure) -> &'static str {
+fn advice(failure: &SetupFailure) -> String {
+    const DOCTOR: &str = "`cofferdam doctor` says what this host can enforce";
     if failure.step.starts_with("workdir ") {
-        "it has to be a directory inside the box"
-    } else if failure.reason.contains("memory limit") {
-        "raise --memory"
-    } else {
-        "`cofferdam doctor` says what this host can enforce"
+        return "it has to be a directory inside the box".to_owned();
+    }
+    if failure.reason.contains("memory limit") {
+        return "raise --memory".to_owned();
+    }
+    match Environment::detect() {
+        // Not what an engine's flags are about.
+        _ if failure.errno != Some(libc::EPERM) => DOCTOR.to_owned(),
+        Environment::Host | Environment::Wsl2 => DOCTOR.to_owned(),
+        container => format!("{}; {DOCTOR}", to_start(container)),
     }
 }
 

@@ -20,6 +20,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+use crate::sandbox::settle_in;
 use failure::Failure;
 
 const EXAMPLES: &str = "\
@@ -70,6 +71,8 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
 
 impl Command {
     fn run(self) -> Result<u8, Failure> {
+        // First: it takes a process of one thread.
+        settle_in();
         let log_level = if matches!(self, Self::Serve(_)) { "info" } else { "error" };
         let filter = env_logger::Env::default().default_filter_or(log_level);
         // Fails only where a caller of ours has a logger already.

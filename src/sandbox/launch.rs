@@ -25,11 +25,12 @@ use super::weakened::{self, Wall};
 use super::{init, sys};
 use crate::spec::{Enforced, Limits, SetupFailure, StdinSource, Stream};
 
-/// The namespaces every box is cloned into. Its network namespace was made
-/// ahead; the program adds the cgroup's and the user's.
-pub fn namespaces() -> i32 {
+/// The namespaces every box is cloned into. Its network namespace was made ahead where whoever
+/// makes one can leave it again; the program adds the cgroup's and the user's.
+pub fn namespaces(unprivileged: bool) -> i32 {
     let pid = if weakened::lacks(Wall::Pid) { 0 } else { libc::CLONE_NEWPID };
-    libc::CLONE_NEWNS | libc::CLONE_NEWIPC | libc::CLONE_NEWUTS | pid
+    let net = if unprivileged { libc::CLONE_NEWNET } else { 0 };
+    libc::CLONE_NEWNS | libc::CLONE_NEWIPC | libc::CLONE_NEWUTS | pid | net
 }
 
 /// All that a clone needs.

@@ -50,6 +50,7 @@ mod step;
 mod supervise;
 mod sys;
 mod turns;
+mod unprivileged;
 mod weakened;
 
 pub use box_fs::BoxFs;
@@ -61,3 +62,4 @@ pub use running::Running;
 pub use setup::{Sandbox, SandboxConfig};
 pub use standing::Standing;
 pub use turns::ask_for_short_turns;
+pub use unprivileged::settle_in;

@@ -19,6 +19,14 @@ fn plan(user_namespace: bool) -> ChildPlan {
 }
 
 fn plan_where(user_namespace: bool, landlock: bool) -> ChildPlan {
+    plan_of(user_namespace, landlock, false)
+}
+
+fn unprivileged_plan() -> ChildPlan {
+    plan_of(true, true, true)
+}
+
+fn plan_of(user_namespace: bool, landlock: bool, unprivileged: bool) -> ChildPlan {
     let profile = Profile::builtin("default").unwrap();
     let root = layout(&profile);
     build(&PlanInput {
@@ -33,17 +41,18 @@ fn plan_where(user_namespace: bool, landlock: bool) -> ChildPlan {
         fixed_limits: &[],
         host_id: 56_000,
         user_namespace,
+        unprivileged,
         landlock: landlock.then(|| Landlock::from_answer(Ok(7)).unwrap()),
         message_queues: true,
         task_files: 2,
         program_task_files: 1,
-        net_fd: Some(9),
+        net_fd: (!unprivileged).then_some(9),
         short_turns: true,
         mountpoint: c"/tmp",
         last_capability: 40,
         trees: &[],
         tmpfs: &[PlannedTmpfs { target: c"/scratch".to_owned(), bytes_max: 1 << 20 }],
-        overlay: true,
+        overlay: !unprivileged,
     })
     .unwrap()
 }
@@ -239,6 +248,38 @@ fn without_landlock_the_same_steps_but_its_rules() {
     let rest: Vec<&String> = with.iter().filter(|name| !name.starts_with("landlock")).collect();
     assert!(rest.len() < with.len());
     assert_eq!(rest, without.iter().collect::<Vec<_>>());
+}
+
+#[test]
+fn without_privileges_the_root_is_sealed_and_limits_are_set_where_they_are_counted_apart() {
+    let plan = unprivileged_plan();
+    let names = names(&plan);
+    for ids in ["setgroups", "setresgid", "setresuid", "net namespace", "mount overlay /workspace"]
+    {
+        assert!(!names.iter().any(|name| name == ids), "{ids} takes privileges");
+    }
+    let needs = [
+        ("bind /etc", "mount root"),
+        ("mount root", "bind workspace"),
+        ("bind dev/shm", "seal root"),
+        // The kernel compares it with the old root's.
+        ("seal root", "mount /proc"),
+        ("mount /proc", "pivot_root"),
+        ("pivot_root", "attach /workspace"),
+        ("attach /workspace", "attach /etc"),
+        ("attach /workspace", "mask /etc/ssh"),
+        ("user namespace", "rlimit processes"),
+        ("rlimit processes", "await init"),
+        ("user namespace", "drop bounding set"),
+        ("seccomp default", "exec"),
+    ];
+    let position = |wanted: &str| names.iter().position(|name| name == wanted);
+    for (first, then) in needs {
+        let (Some(at), Some(then_at)) = (position(first), position(then)) else {
+            panic!("{first} or {then} is not in {names:?}");
+        };
+        assert!(at < then_at, "{first} comes after {then}");
+    }
 }
 
 #[test]
