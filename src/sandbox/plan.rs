@@ -169,6 +169,9 @@ fn setup_steps(input: &PlanInput<'_>) -> Result<Vec<Step>, SetupFailure> {
         steps.extend(seal);
         attach.splice(0..0, open_again);
     }
+    // While the old root's is still there: in a user namespace, as of many a container, the kernel
+    // gives nobody a `/proc` that shows more than one he has.
+    steps.push(Step::MountProc);
     steps.push(Step::PivotRoot);
     steps.extend(attach);
     if input.overlay {
@@ -181,9 +184,6 @@ fn setup_steps(input: &PlanInput<'_>) -> Result<Vec<Step>, SetupFailure> {
         uid: input.host_id,
         gid: input.host_id,
     }));
-    if !input.unprivileged {
-        steps.push(Step::MountProc);
-    }
     steps.extend(input.root.masks.iter().chain(input.covered).map(|covered| Step::Mask {
         with: input.root.cover_of(covered),
         target: covered.target.clone(),

@@ -98,8 +98,5 @@ pub fn seal_steps(input: &PlanInput<'_>, first: Register) -> (Vec<Step>, Vec<Ste
         attach.push(Step::AttachTree { register, target: place.clone() });
     }
     seal.push(Step::SealBox { fd: BOX_FD, mountpoint: CString::from(input.mountpoint) });
-    // While the old one is still there: the kernel gives nobody of less privilege a `/proc` that
-    // shows more than the one he has.
-    seal.push(Step::MountProc);
     (seal, attach)
 }

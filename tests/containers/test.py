@@ -59,6 +59,7 @@ def main():
         faults = document.faults()
         for column, (name, flags) in enumerate(expected.CONTAINERS.items()):
             faults += Container(engine, name, flags, column).check()
+        faults += remapped_faults(engine)
     finally:
         subprocess.run([*engine, "rm", "--all", "--force"], stdout=subprocess.DEVNULL)
         subprocess.run(["umount", "--recursive", "--quiet", scratch / "store" / "overlay"])
@@ -67,6 +68,17 @@ def main():
     if faults:
         sys.exit("\n".join(faults))
     print("containers: each holds what docs/deploy.md says")
+
+
+def remapped_faults(engine):
+    """What is wrong with a box in a container whose root is nobody on the host."""
+    done = subprocess.run(
+        [*engine, "run", "--rm", "--network", "none", *LIMITS, *expected.REMAPPED, TAG,
+         "cofferdam", "exec", "--", "sh", "-c", "id -u; getent hosts localhost"],
+        text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=ANSWER_SECONDS_MAX)
+    holds = done.stdout.splitlines() == expected.GOOD_LINES[1:3]
+    print(f"containers: remapped: {'holds' if holds else 'FAILS'}", flush=True)
+    return [] if holds else [f"remapped: {done.stdout}{done.stderr}"]
 
 
 class Container:
