@@ -45,7 +45,7 @@ WEAKENED = $(TARGET_DIR)/weakened/$(TRIPLE)/quick/cofferdam
 .NOTPARALLEL:
 .PHONY: help deps build install fmt lint deny test test-langs test-toolchains hostile hostile-soak \
 	weakened demo test-metrics bench bench-docs bench-langs soak fuzz toolchains print-serve-env image test-image test-deploy \
-	test-v2 clean
+	test-v2 test-containers clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/\1	\2/p' $(MAKEFILE_LIST) | expand -t 17
@@ -164,6 +164,9 @@ V2_DIR = /var/cache/cofferdam/v2
 
 test-v2: deps build ## Test boxes under QEMU, Linux 6.1 and 6.12, with all controllers on cgroup v2 (as root)
 	CARGO=$(CARGO) python3 tests/v2/test.py $(BINARY) $(V2_DIR)
+
+test-containers: deps build ## Start the service in four kinds of containers, and hold each to docs/deploy.md (as root)
+	python3 tests/containers/test.py $(BINARY)
 
 clean: ## Remove what was built
 	$(CARGO) clean

@@ -6,6 +6,8 @@ use std::io;
 use nix::errno::Errno;
 
 use crate::config::Problems;
+use crate::sandbox::environment::Environment;
+use crate::sandbox::remedy::to_start;
 use crate::service::check_run::CheckError;
 use crate::spec::{LimitKind, NotStarted, Outcome, SetupFailure};
 
@@ -69,7 +71,7 @@ pub enum Failure {
         source: io::Error,
     },
     /// The service has no box to run anything in.
-    #[error("{0}; `cofferdam doctor` says what this host can enforce")]
+    #[error("{0}; {advice}", advice = advice(.0))]
     Refused(SetupFailure),
     /// The service broke.
     #[error("cannot serve: {}", error_words(.0))]
@@ -77,13 +79,19 @@ pub enum Failure {
 }
 
 /// What to do about a box that could not be made.
-fn advice(failure: &SetupFailure) -> &'static str {
+fn advice(failure: &SetupFailure) -> String {
+    const DOCTOR: &str = "`cofferdam doctor` says what this host can enforce";
     if failure.step.starts_with("workdir ") {
-        "it has to be a directory inside the box"
-    } else if failure.reason.contains("memory limit") {
-        "raise --memory"
-    } else {
-        "`cofferdam doctor` says what this host can enforce"
+        return "it has to be a directory inside the box".to_owned();
+    }
+    if failure.reason.contains("memory limit") {
+        return "raise --memory".to_owned();
+    }
+    // Other failures are not what an engine's flags are about.
+    let is_refused = failure.errno == Some(libc::EPERM);
+    match to_start(Environment::detect()).filter(|_| is_refused) {
+        Some(flags) => format!("{flags}; {DOCTOR}"),
+        None => DOCTOR.to_owned(),
     }
 }
 

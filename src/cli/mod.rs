@@ -21,6 +21,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+use crate::sandbox::settle_in;
 use failure::Failure;
 
 const EXAMPLES: &str = "\
@@ -71,6 +72,8 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
 
 impl Command {
     fn run(self) -> Result<u8, Failure> {
+        // First: it takes a process of one thread.
+        settle_in();
         log_format::begin(if matches!(self, Self::Serve(_)) { "info" } else { "error" });
         match self {
             Self::Serve(serve) => serve.run(),

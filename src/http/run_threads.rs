@@ -105,6 +105,7 @@ impl Shared {
 mod tests {
     use std::sync::mpsc::{Receiver, channel};
     use std::thread::{self, ThreadId};
+    use std::time::Instant;
 
     use super::*;
 
@@ -122,10 +123,16 @@ mod tests {
         (told, hold)
     }
 
-    fn wait_idle(threads: &RunThreads, count: usize) {
-        while threads.shared.lock().idle < count {
-            thread::yield_now();
+    fn wait_until(what: &str, condition: impl Fn() -> bool) {
+        let start = Instant::now();
+        while !condition() {
+            assert!(start.elapsed() < IDLE_MAX / 2, "{what}");
+            thread::sleep(Duration::from_millis(1));
         }
+    }
+
+    fn wait_idle(threads: &RunThreads) {
+        wait_until("none is idle", || threads.shared.lock().idle > 0);
     }
 
     #[test]
@@ -136,7 +143,7 @@ mod tests {
         let (other, hold_other) = begin(&threads);
         assert_ne!(other.recv_timeout(SOON).unwrap(), first);
         drop(hold);
-        wait_idle(&threads, 1);
+        wait_idle(&threads);
         let (again, _hold) = begin(&threads);
         assert_eq!(again.recv_timeout(SOON).unwrap(), first);
         drop(hold_other);
@@ -159,13 +166,11 @@ mod tests {
     fn idle_threads_end_with_their_owner() {
         let threads = RunThreads::new(2);
         let shared = Arc::downgrade(&threads.shared);
-        drop(begin(&threads));
-        wait_idle(&threads, 1);
+        let (told, hold) = begin(&threads);
+        told.recv_timeout(SOON).unwrap();
+        drop(hold);
+        wait_idle(&threads);
         drop(threads);
-        let start = std::time::Instant::now();
-        while shared.strong_count() > 0 {
-            assert!(start.elapsed() < IDLE_MAX / 2, "they are still there");
-            thread::sleep(Duration::from_millis(1));
-        }
+        wait_until("they are still there", || shared.strong_count() == 0);
     }
 }

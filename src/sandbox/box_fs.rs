@@ -125,6 +125,12 @@ impl BoxFs {
                 let flags = OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_WRONLY | OFlag::O_CLOEXEC;
                 openat(at, path, flags, Mode::from_bits_truncate(0o644)).map(drop)
             }
+            Make::Text(text) => {
+                let flags = OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_WRONLY | OFlag::O_CLOEXEC;
+                let file = openat(at, path, flags, Mode::from_bits_truncate(0o644))?;
+                // A few bytes to a file in memory: all of them, or a failure.
+                nix::unistd::write(&file, text.as_bytes()).map(drop)
+            }
             Make::Symlink(target) => symlinkat(target.as_c_str(), at, path),
         }
     }

@@ -13,6 +13,7 @@ use super::turns;
 
 const AT_FDCWD: i64 = libc::AT_FDCWD as i64;
 const EMPTY_PATH: i64 = libc::AT_EMPTY_PATH as i64;
+const RECURSIVE: i64 = libc::AT_RECURSIVE as i64;
 const OPEN_TREE_CLONE: i64 = 1;
 const OPEN_TREE_CLOEXEC: i64 = libc::O_CLOEXEC as i64;
 const MOVE_MOUNT_F_EMPTY_PATH: i64 = 4;
@@ -56,8 +57,9 @@ impl Step {
                     &[AT_FDCWD.into(), root, libc::AT_RECURSIVE.into(), change, 32.into()],
                 );
             }
-            Self::OpenTree { source, access, idmap_fd, register } => {
-                open_tree(out, source, *access, *idmap_fd, *register);
+            Self::OpenTree { source, access, idmap_fd, register, with_mounts } => {
+                let depth = if *with_mounts { RECURSIVE } else { 0 };
+                open_tree(out, source, *access, *idmap_fd, *register, depth);
             }
             Self::EnterBox { fd, mountpoint } => {
                 let (empty, mountpoint) = (out.text(c""), out.text(mountpoint));
@@ -68,6 +70,7 @@ impl Step {
                 );
                 out.call(libc::SYS_fchdir, &[fd.into()]);
             }
+            Self::SealBox { fd, mountpoint } => seal_box(out, *fd, mountpoint),
             Self::AttachTree { register, target } => attach(out, *register, target),
             Self::MountTmpfs { target, bytes_max, inodes_max, uid, gid } => {
                 let options = format!(
@@ -209,25 +212,45 @@ fn open_tree(
     access: Access,
     idmap_fd: Option<i32>,
     register: Register,
+    depth: i64,
 ) {
     let source = out.text(source);
-    let flags = OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC;
+    let flags = OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | depth;
     out.call_into(register, libc::SYS_open_tree, &[AT_FDCWD.into(), source, flags.into()]);
     let attributes = match access {
         Access::ReadOnly => MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_RDONLY,
         Access::ReadWrite => MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV,
         Access::Device => MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC,
     };
-    set_attributes(out, register, attributes, idmap_fd);
+    set_attributes(out, register, attributes, idmap_fd, depth);
+}
+
+/// The view is put where the file system itself already is, on top of it, so that letting go of
+/// the old root lets go of that too.
+fn seal_box(out: &mut Encoder, fd: i32, mountpoint: &CString) {
+    let scratch = Arg::Register(SCRATCH_REGISTER);
+    let empty = out.text(c"");
+    let flags = OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | EMPTY_PATH;
+    out.call_into(SCRATCH_REGISTER, libc::SYS_open_tree, &[fd.into(), empty, flags.into()]);
+    let attributes = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_RDONLY;
+    set_attributes(out, SCRATCH_REGISTER, attributes, None, 0);
+    attach(out, SCRATCH_REGISTER, mountpoint);
+    out.call(libc::SYS_fchdir, &[scratch]);
 }
 
 /// `mount_setattr` on a tree held in a register.
-fn set_attributes(out: &mut Encoder, register: Register, attributes: u64, idmap_fd: Option<i32>) {
+fn set_attributes(
+    out: &mut Encoder,
+    register: Register,
+    attributes: u64,
+    idmap_fd: Option<i32>,
+    depth: i64,
+) {
     let idmap = if idmap_fd.is_some() { MOUNT_ATTR_IDMAP } else { 0 };
     let (empty, change) = (out.text(c""), out.mount_attributes(attributes | idmap, 0, idmap_fd));
     out.call(
         libc::SYS_mount_setattr,
-        &[Arg::Register(register), empty, EMPTY_PATH.into(), change, 32.into()],
+        &[Arg::Register(register), empty, (EMPTY_PATH | depth).into(), change, 32.into()],
     );
 }
 
@@ -268,7 +291,7 @@ fn mount_proc(out: &mut Encoder) {
     attach(out, SCRATCH_REGISTER, &target);
     let flags = OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | EMPTY_PATH;
     out.call_into(PROC_REGISTER, libc::SYS_open_tree, &[scratch, empty, flags.into()]);
-    set_attributes(out, SCRATCH_REGISTER, attributes | MOUNT_ATTR_RDONLY, None);
+    set_attributes(out, SCRATCH_REGISTER, attributes | MOUNT_ATTR_RDONLY, None, 0);
 }
 
 fn mask(out: &mut Encoder, with: &'static str, target: &CString) {

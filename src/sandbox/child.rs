@@ -16,6 +16,8 @@ pub struct ChildStart<'a> {
     pub descriptors: &'a [RawFd],
     /// The init's program file.
     pub init: RawFd,
+    /// The version 2 group it has to move itself into, where it was not cloned there.
+    pub join: Option<RawFd>,
 }
 
 /// Where the status pipe is among the descriptors.
@@ -48,6 +50,9 @@ pub fn start(start: &ChildStart<'_>) -> ! {
 fn become_init(start: &ChildStart<'_>, status: &mut RawFd) -> Result<(), i32> {
     // SAFETY: integers only. Set before exec, which keeps it.
     call(unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0) })?;
+    if let Some(group) = start.join {
+        join(group)?;
+    }
     let count = i32::try_from(start.descriptors.len()).map_err(|_| libc::EMFILE)?;
     // Out of the way first: a source may lie where another's copy has to go.
     let mut moved = [0; DESCRIPTORS_MAX];
@@ -83,6 +88,18 @@ fn become_init(start: &ChildStart<'_>, status: &mut RawFd) -> Result<(), i32> {
         )
     };
     Err(errno())
+}
+
+/// Moves itself, a process of one thread, into the group of the directory `group`.
+fn join(group: RawFd) -> Result<(), i32> {
+    let (processes, ourselves) = (c"cgroup.procs", b"0");
+    let flags = libc::O_WRONLY | libc::O_CLOEXEC;
+    // SAFETY: the name ends in NUL; exec closes what is opened.
+    let file = call(unsafe { libc::openat(group, processes.as_ptr(), flags) })?;
+    // SAFETY: one byte is read of a text of one.
+    let written = unsafe { libc::write(file, ourselves.as_ptr().cast(), ourselves.len()) };
+    call(if written == 1 { 0 } else { -1 })?;
+    Ok(())
 }
 
 fn call(result: i32) -> Result<i32, i32> {

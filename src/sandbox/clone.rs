@@ -103,10 +103,14 @@ pub fn clone_vfork(
             start,
         )
     };
-    if result == -i64::from(libc::ENOSYS) && cgroup.is_none() {
-        // Container engines answer ENOSYS to clone3, whose flags their filters cannot read.
+    if result == -i64::from(libc::ENOSYS) {
+        // Container engines answer ENOSYS to clone3, whose flags their filters cannot read. The
+        // child then moves into its group by itself, which is dearer and no less sure: it is
+        // there before it is anything but this code.
+        let join = cgroup.map(|group| group.as_raw_fd());
+        let start = ChildStart { join, ..*start };
         // SAFETY: as above; clone takes flags, no stack, and where the pidfd goes.
-        result = unsafe { vfork_call(libc::SYS_clone, flags, 0, &raw mut pidfd as u64, start) };
+        result = unsafe { vfork_call(libc::SYS_clone, flags, 0, &raw mut pidfd as u64, &start) };
     }
     nix::sys::signal::pthread_sigmask(SigmaskHow::SIG_SETMASK, Some(&before), None)?;
     let Ok(pid @ 1..) = i32::try_from(result) else {

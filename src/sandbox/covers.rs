@@ -74,6 +74,13 @@ impl Covers {
         })
     }
 
+    /// Whether `path` is covered for being a mount of its own.
+    pub fn covers_mount_at(&self, path: &Path) -> io::Result<bool> {
+        let Ok(path) = path.canonicalize() else { return Ok(false) };
+        let shown = self.shown.iter().any(|tree| path.starts_with(&tree.source));
+        Ok(shown && self.mounts.points()?.contains(&path))
+    }
+
     /// What to cover in a box that also has the trees of `asked`.
     pub fn of_a_run(&self, asked: &[Tree]) -> Result<Vec<Covered>, SetupFailure> {
         let points =

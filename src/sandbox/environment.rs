@@ -7,6 +7,8 @@ use std::path::Path;
 use caps::{CapSet, Capability, has_cap};
 use nix::unistd::geteuid;
 
+use super::unprivileged;
+
 /// What kind of place a process runs in, as far as it decides what to change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Environment {
@@ -63,7 +65,7 @@ pub struct Walls {
 impl Place {
     /// Looks around.
     pub fn look() -> Self {
-        Self { environment: Environment::of(&Marks::read()), walls: Walls::read() }
+        Self { environment: Environment::detect(), walls: Walls::read() }
     }
 }
 
@@ -106,6 +108,11 @@ impl Marks {
 }
 
 impl Environment {
+    /// By the marks that are here.
+    pub fn detect() -> Self {
+        Self::of(&Marks::read())
+    }
+
     fn of(marks: &Marks) -> Self {
         let container = marks.container.as_str();
         if marks.kubernetes {
@@ -158,11 +165,13 @@ impl Walls {
         let is_zero = |path: &str| text_of(path).trim() == "0";
         let status = text_of("/proc/self/status");
         let profile = text_of("/proc/self/attr/current");
+        // Of a namespace of our own we are root; what matters is who made it.
+        let settled = unprivileged::is_settled().unwrap_or(false);
+        let has_sys_admin = has_cap(None, CapSet::Effective, Capability::CAP_SYS_ADMIN);
         Self {
-            not_root: !geteuid().is_root(),
-            no_sys_admin: !has_cap(None, CapSet::Effective, Capability::CAP_SYS_ADMIN)
-                .unwrap_or(true),
-            in_user_namespace: is_partial(&text_of("/proc/self/uid_map")),
+            not_root: settled || !geteuid().is_root(),
+            no_sys_admin: settled || !has_sys_admin.unwrap_or(false),
+            in_user_namespace: !settled && is_partial(&text_of("/proc/self/uid_map")),
             seccomp: status.lines().any(is_filtered),
             apparmor: is_profile(profile.trim_end_matches(['\0', '\n'])),
             masked_proc: is_masked(&text_of("/proc/self/mountinfo")),

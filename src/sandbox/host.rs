@@ -149,11 +149,14 @@ pub fn layout_of(
     }
     entries.sort_by(|(a, _), (b, _)| a.cmp(b));
     let kind_of = |path: &Path| rootfs::kind_at(&base.join(rootfs::strip_root(path)));
-    let layout = rootfs::layout(base, &entries, &profile.root, &private, &kind_of);
+    let mut layout = rootfs::layout(base, &entries, &profile.root, &private, &kind_of);
     // A root given on purpose hides nothing.
     let hide = if *root == RootSource::Host { &profile.root.hide[..] } else { &[] };
     let hidden: Vec<PathBuf> = hide.iter().map(PathBuf::from).collect();
     let covers = Covers::new(&layout, &hidden, &private)?;
+    if covers.covers_mount_at(&base.join("etc/hosts"))? {
+        layout.keep_own_hosts();
+    }
     Ok((layout, covers))
 }
 

@@ -8,6 +8,7 @@ use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
 
 use super::state::StateDirectory;
+use super::unprivileged::ONLY_ID;
 use super::weakened::{self, Wall};
 
 /// The uid and gid a program sees.
@@ -27,7 +28,7 @@ const SPREAD: u32 = 61;
 #[derive(Debug)]
 pub struct HostId {
     id: u32,
-    _lock: Flock<File>,
+    _lock: Option<Flock<File>>,
 }
 
 impl HostId {
@@ -42,12 +43,17 @@ impl HostId {
             let id = HOST_ID_FIRST + first.wrapping_add(step) % BOXES_MAX;
             let file = state.create_file(&format!("uids/{id}"))?;
             match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
-                Ok(lock) => return Ok(Self { id, _lock: lock }),
+                Ok(lock) => return Ok(Self { id, _lock: Some(lock) }),
                 Err((_, Errno::EWOULDBLOCK)) => {}
                 Err((_, errno)) => return Err(errno.into()),
             }
         }
         Err(io::Error::other(format!("all {BOXES_MAX} host ids are in use")))
+    }
+
+    /// The one there is where there are no privileges: every box's.
+    pub fn shared() -> Self {
+        Self { id: ONLY_ID, _lock: None }
     }
 
     /// The uid, which is the gid too.

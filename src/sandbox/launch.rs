@@ -25,11 +25,12 @@ use super::weakened::{self, Wall};
 use super::{init, sys};
 use crate::spec::{Enforced, Limits, SetupFailure, StdinSource, Stream};
 
-/// The namespaces every box is cloned into. Its network namespace was made
-/// ahead; the program adds the cgroup's and the user's.
-pub fn namespaces() -> i32 {
+/// The namespaces every box is cloned into. Its network namespace was made ahead where whoever
+/// makes one can leave it again; the program adds the cgroup's and the user's.
+pub fn namespaces(unprivileged: bool) -> i32 {
     let pid = if weakened::lacks(Wall::Pid) { 0 } else { libc::CLONE_NEWPID };
-    libc::CLONE_NEWNS | libc::CLONE_NEWIPC | libc::CLONE_NEWUTS | pid
+    let net = if unprivileged { libc::CLONE_NEWNET } else { 0 };
+    libc::CLONE_NEWNS | libc::CLONE_NEWIPC | libc::CLONE_NEWUTS | pid | net
 }
 
 /// All that a clone needs.
@@ -91,7 +92,7 @@ impl Launch<'_> {
             return Err(SetupFailure::from_words("descriptors", "too many for one box"));
         }
         let init = init::program().map_err(failed("init program"))?;
-        let start = ChildStart { descriptors: &descriptors, init: init.as_raw_fd() };
+        let start = ChildStart { descriptors: &descriptors, init: init.as_raw_fd(), join: None };
         let into = self.group.as_ref().and_then(BoxGroup::clone_into);
         let process = clone_vfork(self.namespaces, into, &start).map_err(failed("clone"))?;
         let mounts = self.fs.as_ref().and_then(|_| mount_namespace(process.pid));
@@ -151,4 +152,65 @@ fn write_plan(plan: &ChildPlan) -> Result<OwnedFd, SetupFailure> {
         Ok(file.into())
     };
     write().map_err(|error| SetupFailure::from_io("plan", &error))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::time::Duration;
+
+    use seccompiler::{SeccompAction, SeccompFilter};
+
+    use super::*;
+    use crate::base::deadline::Deadline;
+    use crate::sandbox::cgroup::CgroupTree;
+    use crate::sandbox::step::Step;
+
+    /// From here on `clone3` is unknown to this thread, as in many a container.
+    fn refuse_clone3() {
+        let filter = SeccompFilter::new(
+            BTreeMap::from([(libc::SYS_clone3, Vec::new())]),
+            SeccompAction::Allow,
+            SeccompAction::Errno(libc::ENOSYS.unsigned_abs()),
+            std::env::consts::ARCH.try_into().unwrap(),
+        );
+        let program: seccompiler::BpfProgram = filter.unwrap().try_into().unwrap();
+        seccompiler::apply_filter(&program).unwrap();
+    }
+
+    #[test]
+    fn a_box_is_in_its_group_from_the_start_where_clone3_is_refused_too() {
+        if !nix::unistd::geteuid().is_root() {
+            let required = std::env::var_os("REQUIRE_PRIVILEGED").is_some_and(|value| value == "1");
+            assert!(!required, "not root, and REQUIRE_PRIVILEGED=1");
+            eprintln!("SKIP: not root");
+            return;
+        }
+        refuse_clone3();
+        let mut tree = CgroupTree::open(&format!("clone-{}", std::process::id())).unwrap();
+        let group = tree.create("box", &Limits::default()).unwrap();
+        assert!(group.clone_into().is_some(), "this host has no version 2 at all");
+        let launch = Launch {
+            plan: ChildPlan {
+                setup: vec![Step::WaitForKill],
+                program: Vec::new(),
+                guard: Vec::new(),
+            },
+            namespaces: libc::CLONE_NEWPID,
+            fs: None,
+            group: Some(group),
+            net: None,
+            extra: Vec::new(),
+            stdin: StdinSource::Null,
+            limits: &Limits::default(),
+            prepare_began: Instant::now(),
+            disposal: disposal::Sender::default(),
+        };
+        // The clone returns when the child executes the init, which waits from then on.
+        let running = launch.clone_box().unwrap();
+        let inside = running.group.as_ref().unwrap().processes().unwrap();
+        assert_eq!(inside, [running.pid()]);
+        running.discard();
+        tree.close(Deadline::after(Duration::from_secs(20))).unwrap();
+    }
 }

@@ -1,6 +1,8 @@
 //! One box of a sandbox: its group, what it shows, its plan, its clone.
 
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
@@ -34,7 +36,7 @@ impl Sandbox {
         };
         let mut extra =
             ExtraDescriptors::starting_at(plan::TASKS_FD + tasks.of_init + tasks.of_program);
-        let net = match weakened::lacks(Wall::Net) {
+        let net = match weakened::lacks(Wall::Net) || self.unprivileged {
             true => None,
             false => Some(self.net_namespaces.take()?),
         };
@@ -42,7 +44,7 @@ impl Sandbox {
         let (plan, covered) = self.plan(&spec, &fs, tasks, net_fd, &mut extra)?;
         let running = Launch {
             plan,
-            namespaces: launch::namespaces(),
+            namespaces: launch::namespaces(self.unprivileged),
             fs: Some(fs),
             group: Some(group),
             net,
@@ -73,7 +75,7 @@ impl Sandbox {
     ) -> Result<Vec<Tree>, SetupFailure> {
         let mut trees = Vec::new();
         if let WorkspaceFill::Overlay { template } = &spec.workspace {
-            let idmap = self.idmaps.for_owner_of(template, fs.tenant())?;
+            let idmap = self.idmap(template, fs)?;
             let idmap = idmap.ok_or_else(|| {
                 SetupFailure::from_words("mount overlay /workspace", "no mapped ids here")
             })?;
@@ -102,8 +104,7 @@ impl Sandbox {
         let Bind { source, target, read_only } = bind;
         let metadata = std::fs::metadata(source)
             .map_err(|error| SetupFailure::from_io(format!("bind {}", source.display()), &error))?;
-        let idmap =
-            if *read_only { None } else { self.idmaps.for_owner_of(source, fs.tenant())? };
+        let idmap = if *read_only { None } else { self.idmap(source, fs)? };
         Ok(Tree {
             source: c_string(source.as_os_str()),
             target: fs.mount_point(target, metadata.is_dir())?,
@@ -111,6 +112,11 @@ impl Sandbox {
             directory: metadata.is_dir(),
             idmap_fd: idmap.map(|namespace| extra.add(namespace)),
         })
+    }
+
+    /// Without privileges nobody's files can be shown as another's.
+    fn idmap(&self, path: &Path, fs: &BoxFs) -> Result<Option<Arc<OwnedFd>>, SetupFailure> {
+        if self.unprivileged { Ok(None) } else { self.idmaps.for_owner_of(path, fs.tenant()) }
     }
 
     fn plan(
@@ -138,6 +144,7 @@ impl Sandbox {
             fixed_limits: self.hard_limits.fixed(),
             host_id: fs.tenant(),
             user_namespace: self.user_namespace,
+            unprivileged: self.unprivileged,
             landlock: self.landlock,
             message_queues: self.message_queues,
             task_files: tasks.of_init,

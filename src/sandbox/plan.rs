@@ -12,6 +12,7 @@ use super::rootfs::{Covered, RootLayout, VAR_TMP, c_string};
 use super::seccomp::filter::Filter;
 use super::seccomp::interpret::lets_through;
 use super::step::{Access, Program, Register, Rlimit, Step, TREES_REGISTER};
+use super::unprivileged::seal_steps;
 use super::weakened::{self, Wall};
 use crate::spec::{Limits, SetupFailure};
 
@@ -61,6 +62,8 @@ pub struct PlanInput<'a> {
     pub host_id: u32,
     /// Whether 10001 is mapped to it by a user namespace, or is simply not shown.
     pub user_namespace: bool,
+    /// Whether it is the service's own, which has no privileges.
+    pub unprivileged: bool,
     /// The rules under the mounts, where the kernel has them.
     pub landlock: Option<Landlock>,
     /// Whether the kernel has POSIX message queues.
@@ -162,12 +165,25 @@ fn setup_steps(input: &PlanInput<'_>) -> Result<Vec<Step>, SetupFailure> {
     let mut steps = vec![Step::ResetScheduling { short_turns: input.short_turns }];
     steps.extend((0..input.task_files).map(|file| Step::JoinCgroup { fd: TASKS_FD + file }));
     steps.extend(input.net_fd.map(|fd| Step::JoinNetwork { fd }));
+    if input.unprivileged {
+        // One that was cloned with the box: none made elsewhere could be left again.
+        steps.push(Step::RaiseLoopback);
+    }
     steps.push(Step::MakeMountsPrivate);
-    let (open, attach) = tree_steps(input)?;
+    let (open, mut attach) = tree_steps(input)?;
     // Sources are opened while the host's paths are what they are, and attached
     // once the box is the root: no link inside either can redirect the other.
     steps.extend(open);
     steps.push(Step::EnterBox { fd: BOX_FD, mountpoint: input.mountpoint.to_owned() });
+    if input.unprivileged {
+        let taken = Register::try_from(attach.len()).unwrap_or(Register::MAX);
+        let (seal, open_again) = seal_steps(input, TREES_REGISTER.saturating_add(taken));
+        steps.extend(seal);
+        attach.splice(0..0, open_again);
+    }
+    // While the old root's is still there: in a user namespace, as of many a container, the kernel
+    // gives nobody a `/proc` that shows more than one he has.
+    steps.push(Step::MountProc);
     steps.push(Step::PivotRoot);
     steps.extend(attach);
     if input.overlay {
@@ -180,9 +196,8 @@ fn setup_steps(input: &PlanInput<'_>) -> Result<Vec<Step>, SetupFailure> {
         uid: input.host_id,
         gid: input.host_id,
     }));
-    steps.push(Step::MountProc);
     steps.extend(input.root.masks.iter().chain(input.covered).map(|covered| Step::Mask {
-        with: if covered.directory { ".empty" } else { "dev/null" },
+        with: input.root.cover_of(covered),
         target: covered.target.clone(),
     }));
     if input.root.covers_var_tmp {
@@ -209,17 +224,20 @@ fn tree_steps(input: &PlanInput<'_>) -> Result<(Vec<Step>, Vec<Step>), SetupFail
             idmap_fd: None,
         }
     };
+    // In a namespace of less privilege a directory is only to be had with what covers parts of it.
+    let with_mounts = input.unprivileged;
     let root = input.root.shown.iter().map(shown(Access::ReadOnly));
     let devices = input.root.devices.iter().map(shown(Access::Device));
     let trees: Vec<Tree> = root.chain(devices).chain(input.trees.iter().cloned()).collect();
-    if trees.len() > REGISTERS - usize::from(TREES_REGISTER) {
+    let sealed = if input.unprivileged { input.root.writable.len() } else { 0 };
+    if trees.len() + sealed > REGISTERS - usize::from(TREES_REGISTER) {
         return Err(SetupFailure::from_words("bind", "too many paths to show"));
     }
     let mut open = Vec::with_capacity(trees.len());
     let mut attach = Vec::with_capacity(trees.len());
     for (register, tree) in (TREES_REGISTER..Register::MAX).zip(trees) {
         let Tree { source, target, access, idmap_fd, .. } = tree;
-        open.push(Step::OpenTree { source, access, idmap_fd, register });
+        open.push(Step::OpenTree { source, access, idmap_fd, register, with_mounts });
         attach.push(Step::AttachTree { register, target });
     }
     Ok((open, attach))
@@ -231,8 +249,9 @@ fn program_steps(input: &PlanInput<'_>) -> Vec<Step> {
         (first..first + input.program_task_files).map(|fd| Step::JoinCgroup { fd }).collect();
     // After joining, so that the box's own groups are the roots it sees.
     steps.extend([Step::UnshareCgroup, Step::NewSession, Step::ResetSignals]);
-    steps.extend(limit_steps(input.limits));
-    steps.extend(input.fixed_limits.iter().map(|&(limit, value)| Step::SetLimit { limit, value }));
+    if !input.unprivileged {
+        steps.extend(limit_steps(input));
+    }
     steps.extend([
         // Where memory runs out, boxes go before anything of the host's. Still as root: after the
         // uid change these files are no longer the process's own.
@@ -244,14 +263,21 @@ fn program_steps(input: &PlanInput<'_>) -> Vec<Step> {
     if !input.user_namespace {
         steps.push(drop_bounding_set.clone());
     }
-    steps.extend([
-        Step::DropGroups,
-        Step::SetGid { gid: input.host_id },
-        Step::SetUid { uid: input.host_id },
-    ]);
+    if !input.unprivileged {
+        steps.extend([
+            Step::DropGroups,
+            Step::SetGid { gid: input.host_id },
+            Step::SetUid { uid: input.host_id },
+        ]);
+    }
     if input.user_namespace {
         steps.extend(user_namespace_steps(input.host_id));
         steps.push(drop_bounding_set);
+    }
+    if input.unprivileged {
+        // What is set before is also the most that all below may have: of every box, whose uid is
+        // the same. From here on each is counted apart.
+        steps.extend(limit_steps(input));
     }
     // What makes a box need not wait for the end of a turn; the tenant's are what it waits for.
     let long_turns = input.short_turns.then_some(Step::TakeLongTurns);
@@ -292,13 +318,14 @@ fn program_steps(input: &PlanInput<'_>) -> Vec<Step> {
     steps
 }
 
-fn limit_steps(limits: &Limits) -> [Step; 3] {
-    let limit = |limit, value| Step::SetLimit { limit, value };
-    [
-        limit(Rlimit::Processes, limits.processes_max),
-        limit(Rlimit::Core, 0),
-        limit(Rlimit::FileSize, limits.file_bytes_max),
-    ]
+fn limit_steps(input: &PlanInput<'_>) -> Vec<Step> {
+    let of_the_run = [
+        (Rlimit::Processes, input.limits.processes_max),
+        (Rlimit::Core, 0),
+        (Rlimit::FileSize, input.limits.file_bytes_max),
+    ];
+    let limits = of_the_run.iter().chain(input.fixed_limits);
+    limits.map(|&(limit, value)| Step::SetLimit { limit, value }).collect()
 }
 
 /// The last namespace, made by the tenant's own host uid: the kernel then

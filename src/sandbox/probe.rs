@@ -18,6 +18,7 @@ use super::rootfs::RootLayout;
 use super::state::StateDirectory;
 use super::step::Step;
 use super::sys;
+use super::unprivileged;
 use crate::base::deadline::Deadline;
 use crate::spec::{Limits, SetupFailure, StdinSource};
 
@@ -99,9 +100,14 @@ pub fn examine(profile: &Profile) -> Result<Report, SetupFailure> {
     let failed =
         |step: &'static str| move |error: std::io::Error| SetupFailure::from_io(step, &error);
     let state = StateDirectory::open().map_err(failed("state directory"))?;
-    let host_id = HostId::acquire(&state).map_err(failed("host uid"))?;
-    let trial =
-        Trial { host_id, last_capability: last_capability().map_err(failed("read cap_last_cap"))? };
+    // Where it could have no namespace of its own, it is as it is elsewhere, and says what fails.
+    let unprivileged = unprivileged::is_settled().unwrap_or(false);
+    let host_id = match unprivileged {
+        true => HostId::shared(),
+        false => HostId::acquire(&state).map_err(failed("host uid"))?,
+    };
+    let last_capability = last_capability().map_err(failed("read cap_last_cap"))?;
+    let trial = Trial { host_id, unprivileged, last_capability };
     let mut found = trial.namespaces();
     found.extend(trial.root());
     found.extend(trial.privileges(profile));
@@ -153,8 +159,9 @@ fn tried(name: &'static str, otherwise: Status, result: Result<(), SetupFailure>
 /// Where something was not permitted, the capabilities that may be why.
 fn lacking_capabilities(failure: &SetupFailure) -> String {
     use caps::{CapSet, Capability, has_cap};
-    const WANTED: [Capability; 5] = [
+    const WANTED: [Capability; 6] = [
         Capability::CAP_SYS_ADMIN,
+        Capability::CAP_NET_ADMIN,
         Capability::CAP_SETUID,
         Capability::CAP_SETGID,
         Capability::CAP_SETPCAP,
@@ -173,6 +180,7 @@ fn lacking_capabilities(failure: &SetupFailure) -> String {
 /// What the trials share.
 struct Trial {
     host_id: HostId,
+    unprivileged: bool,
     last_capability: u32,
 }
 
@@ -180,9 +188,8 @@ impl Trial {
     fn namespaces(&self) -> Vec<Found> {
         let alone = |flag, setup| attempt(flag, setup, Vec::new());
         let hostname = Step::SetHostname { name: HOSTNAME.to_owned() };
-        let id = self.host_id.id();
-        let mut become_tenant = vec![Step::SetGid { gid: id }, Step::SetUid { uid: id }];
-        become_tenant.extend(user_namespace_steps(id));
+        let mut become_tenant = self.drop_uid();
+        become_tenant.extend(user_namespace_steps(self.host_id.id()));
         let user = attempt(libc::CLONE_NEWPID | libc::CLONE_NEWNS, own_proc(), become_tenant);
         vec![
             tried("pid namespace", Status::Missing, alone(libc::CLONE_NEWPID, Vec::new())),
@@ -207,7 +214,7 @@ impl Trial {
     fn root(&self) -> Vec<Found> {
         let root = self
             .box_fs()
-            .and_then(|fs| launch(launch::namespaces(), enter_box()?, Vec::new(), Some(fs)));
+            .and_then(|fs| launch(launch::namespaces(false), enter_box()?, Vec::new(), Some(fs)));
         let proc = attempt(libc::CLONE_NEWPID | libc::CLONE_NEWNS, own_proc(), Vec::new());
         vec![
             tried("disk quota", Status::Missing, self.box_fs().map(drop)),
@@ -216,10 +223,28 @@ impl Trial {
         ]
     }
 
-    fn privileges(&self, profile: &Profile) -> Vec<Found> {
+    /// The steps that give a program its host uid, if that is not the service's own.
+    fn drop_uid(&self) -> Vec<Step> {
         let id = self.host_id.id();
+        match self.unprivileged {
+            true => Vec::new(),
+            false => vec![Step::DropGroups, Step::SetGid { gid: id }, Step::SetUid { uid: id }],
+        }
+    }
+
+    fn uid(&self) -> Found {
+        match (unprivileged::is_settled(), self.unprivileged) {
+            (Err(failure), _) => tried("uid", Status::Missing, Err(failure)),
+            (_, true) => {
+                let reason = unprivileged::NOT_ENFORCED.trim_start_matches("uid: ").to_owned();
+                Found { name: "uid", status: Status::Degraded, reason }
+            }
+            _ => tried("uid", Status::Missing, attempt(0, Vec::new(), self.drop_uid())),
+        }
+    }
+
+    fn privileges(&self, profile: &Profile) -> Vec<Found> {
         let program = |steps| attempt(0, Vec::new(), steps);
-        let drop_uid = vec![Step::DropGroups, Step::SetGid { gid: id }, Step::SetUid { uid: id }];
         let drop_capabilities = vec![
             Step::DropBoundingSet { last_capability: self.last_capability },
             Step::ClearAmbientSet,
@@ -228,7 +253,7 @@ impl Trial {
         let filter =
             Step::InstallFilter { name: profile.name.clone(), program: profile.filter.bytes() };
         vec![
-            tried("uid", Status::Missing, program(drop_uid)),
+            self.uid(),
             tried("capabilities", Status::Missing, program(drop_capabilities)),
             tried("no_new_privs", Status::Missing, program(vec![Step::NoNewPrivileges])),
             tried("seccomp", Status::Missing, program(vec![Step::NoNewPrivileges, filter])),
@@ -250,7 +275,7 @@ impl Trial {
             setup.push(Step::AllowBelow { path, allowed, fd: BOX_FD });
             let mut program = vec![Step::NoNewPrivileges];
             program.extend(obey_steps(landlock, c"/.refused"));
-            launch(launch::namespaces(), setup, program, Some(fs))
+            launch(launch::namespaces(false), setup, program, Some(fs))
         });
         let found = tried(name, Status::Missing, result);
         let is_enforced = found.status == Status::Enforced;
@@ -397,7 +422,8 @@ mod tests {
         let fs = BoxFs::create(&RootLayout::default(), &Limits::default(), 0).unwrap();
         let proof = Step::ProveRules { path: c"/.refused".to_owned() };
         let failure =
-            launch(launch::namespaces(), enter_box().unwrap(), vec![proof], Some(fs)).unwrap_err();
+            launch(launch::namespaces(false), enter_box().unwrap(), vec![proof], Some(fs))
+                .unwrap_err();
         assert_eq!(failure.to_string(), "sandbox: landlock proof: ENOTRECOVERABLE");
     }
 }

@@ -49,6 +49,39 @@ impl Kind {
     }
 }
 
+/// Flags with which each engine lets the service make its boxes as root; tried row by row by
+/// `make test-containers`.
+const PODMAN_ROOT: &str = "--cap-add SYS_ADMIN --cap-add NET_ADMIN --security-opt seccomp=unconfined --security-opt unmask=ALL";
+const DOCKER_ROOT: &str = "--cap-add SYS_ADMIN --cap-add NET_ADMIN --security-opt seccomp=unconfined --security-opt apparmor=unconfined --security-opt systempaths=unconfined";
+/// And without any privilege, in user namespaces alone.
+const PODMAN_USER: &str =
+    "--user 10001:10001 --cap-drop ALL --security-opt seccomp=unconfined --security-opt unmask=ALL";
+const DOCKER_USER: &str = "--user 10001:10001 --cap-drop ALL --security-opt seccomp=unconfined --security-opt apparmor=unconfined --security-opt systempaths=unconfined";
+
+/// What lets the service start in such a container where it cannot make boxes; none where there is
+/// no engine to ask.
+pub fn to_start(environment: Environment) -> Option<String> {
+    match environment {
+        Environment::Podman => Some(container(PODMAN_ROOT, PODMAN_USER)),
+        Environment::Docker => Some(container(DOCKER_ROOT, DOCKER_USER)),
+        Environment::Kubernetes => Some(
+            "securityContext: privileged: true; or capabilities.add: [SYS_ADMIN, NET_ADMIN], \
+             seccompProfile.type: Unconfined and procMount: Unmasked; or, with less enforced, the \
+             same without capabilities and with runAsUser: 10001 and runAsGroup: 10001"
+                .to_owned(),
+        ),
+        Environment::Host
+        | Environment::Systemd
+        | Environment::Wsl2
+        | Environment::Lxc
+        | Environment::Container => None,
+    }
+}
+
+fn container(root: &str, user: &str) -> String {
+    format!("add --privileged; or {root}; or, with less enforced, {user}")
+}
+
 /// What would bring `control` to `place`.
 pub fn remedy(control: &str, place: &Place) -> Remedy {
     let (kind, Place { environment, walls }) = (Kind::of(control), place);
@@ -148,7 +181,7 @@ fn engine_flags(environment: Environment, walls: &Walls) -> Option<String> {
             "docker run",
             " ",
             [
-                "--cap-add SYS_ADMIN",
+                "--cap-add SYS_ADMIN --cap-add NET_ADMIN",
                 "--security-opt seccomp=unconfined",
                 "--security-opt apparmor=unconfined",
                 "--security-opt systempaths=unconfined",
@@ -158,7 +191,7 @@ fn engine_flags(environment: Environment, walls: &Walls) -> Option<String> {
             "podman run",
             " ",
             [
-                "--cap-add SYS_ADMIN",
+                "--cap-add SYS_ADMIN --cap-add NET_ADMIN",
                 "--security-opt seccomp=unconfined",
                 "--security-opt apparmor=unconfined",
                 "--security-opt unmask=ALL",
@@ -168,7 +201,7 @@ fn engine_flags(environment: Environment, walls: &Walls) -> Option<String> {
             "securityContext:",
             ", ",
             [
-                "capabilities.add: [SYS_ADMIN]",
+                "capabilities.add: [SYS_ADMIN, NET_ADMIN]",
                 "seccompProfile.type: Unconfined",
                 "appArmorProfile.type: Unconfined",
                 "procMount: Unmasked",

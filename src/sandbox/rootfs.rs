@@ -38,6 +38,8 @@ pub enum Make {
     Tenant { mode: u32 },
     /// An empty file, for a mount to cover.
     File,
+    /// A file of root's with this text.
+    Text(&'static str),
     /// A symbolic link.
     Symlink(CString),
 }
@@ -75,11 +77,36 @@ pub struct RootLayout {
     pub masks: Vec<Covered>,
     /// Whether [`VAR_TMP`] is to be put over `/var/tmp`.
     pub covers_var_tmp: bool,
+    /// Whether [`HOSTS`] is to be put over `/etc/hosts` where that has to be covered.
+    pub covers_hosts: bool,
+}
+
+impl RootLayout {
+    /// Has every box keep hosts of its own ready: the root's are a mount of their own, as in
+    /// containers, which no box shows.
+    pub fn keep_own_hosts(&mut self) {
+        self.covers_hosts = true;
+        let path = c_string(OsStr::new(HOSTS));
+        self.skeleton.push(Skeleton { path, make: Make::Text(HOSTS_TEXT) });
+    }
+
+    /// What of the box's own file system covers `covered`.
+    pub fn cover_of(&self, covered: &Covered) -> &'static str {
+        match covered.directory {
+            true => ".empty",
+            false if self.covers_hosts && covered.target.as_c_str() == HOSTS_TARGET => HOSTS,
+            false => "dev/null",
+        }
+    }
 }
 
 /// Where the box's own `/var/tmp` is while `/var` is the root's.
 pub const VAR_TMP: &str = ".var-tmp";
 
+/// The names of addresses in a box whose `/etc/hosts` has to be covered.
+const HOSTS: &str = ".hosts";
+const HOSTS_TEXT: &str = "127.0.0.1 localhost\n::1 localhost ip6-localhost ip6-loopback\n";
+const HOSTS_TARGET: &CStr = c"etc/hosts";
 /// Where the kernel's mount of a box's message queues is; no tenant gets there.
 pub const QUEUES: &CStr = c".overlay/queues";
 
@@ -334,6 +361,20 @@ mod tests {
             assert_eq!(own.unwrap().make, Make::Tenant { mode: 0o1777 });
             assert_eq!(layout.covers_var_tmp, path == VAR_TMP);
         }
+    }
+
+    #[test]
+    fn hosts_are_the_boxs_own_only_where_the_roots_would_be_covered() {
+        let hosts = Covered { target: c"etc/hosts".to_owned(), directory: false };
+        let other = Covered { target: c"etc/hostname".to_owned(), directory: false };
+        let directory = Covered { target: c"etc/ssh".to_owned(), directory: true };
+        let mut layout = host_layout();
+        assert_eq!(layout.cover_of(&hosts), "dev/null");
+        layout.keep_own_hosts();
+        let own = layout.skeleton.iter().find(|entry| entry.path.to_str() == Ok(HOSTS));
+        assert_eq!(own.unwrap().make, Make::Text(HOSTS_TEXT));
+        let covers = [&hosts, &other, &directory].map(|covered| layout.cover_of(covered));
+        assert_eq!(covers, [HOSTS, "dev/null", ".empty"]);
     }
 
     #[test]

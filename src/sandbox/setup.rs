@@ -25,6 +25,7 @@ use super::running::Running;
 use super::seccomp::filter::Filter;
 use super::state::{Instance, StateDirectory};
 use super::sys;
+use super::unprivileged;
 use super::weakened::{self, Wall};
 use crate::base::deadline::Deadline;
 use crate::spec::{Enforced, Limits, RunSpec, SetupFailure, StdinSource, Swept, WorkspaceFill};
@@ -60,6 +61,7 @@ pub struct Sandbox {
     pub(super) mountpoint: CString,
     pub(super) last_capability: u32,
     pub(super) user_namespace: bool,
+    pub(super) unprivileged: bool,
     pub(super) landlock: Option<Landlock>,
     pub(super) message_queues: bool,
     pub(super) hard_limits: HardLimits,
@@ -76,6 +78,10 @@ impl Sandbox {
     pub fn open(config: SandboxConfig) -> Result<Self, SetupFailure> {
         let mut sandbox = Self::open_untried(config)?;
         if let Err(with) = sandbox.try_fill(WorkspaceFill::Own) {
+            if sandbox.unprivileged {
+                // A program would be the root of the namespace that its walls are made in.
+                return Err(with);
+            }
             sandbox.user_namespace = false;
             // Where that was not the reason, the first failure is the one to tell.
             sandbox.try_fill(WorkspaceFill::Own).map_err(|_| with.clone())?;
@@ -96,6 +102,7 @@ impl Sandbox {
     fn open_untried(config: SandboxConfig) -> Result<Self, SetupFailure> {
         let failed =
             |step: &'static str| move |error: std::io::Error| SetupFailure::from_io(step, &error);
+        let unprivileged = unprivileged::is_settled()?;
         let state = StateDirectory::open().map_err(failed("state directory"))?;
         let swept = sweep_abandoned(&state).map_err(failed("sweep"))?;
         let instance = state.register().map_err(failed("state directory"))?;
@@ -119,7 +126,8 @@ impl Sandbox {
             cgroups,
             mountpoint: mountpoint().map_err(failed("mount point"))?,
             last_capability: last_capability().map_err(failed("read cap_last_cap"))?,
-            user_namespace: !weakened::lacks(Wall::User),
+            user_namespace: unprivileged || !weakened::lacks(Wall::User),
+            unprivileged,
             landlock: None,
             message_queues: has_message_queues(),
             hard_limits: HardLimits::read().map_err(failed("read limits"))?,
@@ -128,6 +136,9 @@ impl Sandbox {
             not_enforced: Vec::new(),
             strict: config.strict,
         };
+        if unprivileged {
+            sandbox.not_enforced.push(unprivileged::NOT_ENFORCED.to_owned());
+        }
         sandbox.note_missing_controllers();
         match Landlock::from_answer(sys::landlock_abi()) {
             Ok(landlock) => sandbox.landlock = Some(landlock),
@@ -185,11 +196,14 @@ impl Sandbox {
 
     /// Has network namespaces for so many boxes ready from now on.
     pub fn keep_net_namespaces(&self, boxes: usize) -> Result<(), SetupFailure> {
-        self.net_namespaces.keep(boxes)
+        if self.unprivileged { Ok(()) } else { self.net_namespaces.keep(boxes) }
     }
 
     /// A host uid for one box at a time.
     pub fn host_id(&self) -> Result<HostId, SetupFailure> {
+        if self.unprivileged {
+            return Ok(HostId::shared());
+        }
         HostId::acquire(&self.state).map_err(|error| SetupFailure::from_io("host uid", &error))
     }
 

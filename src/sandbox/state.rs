@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 use nix::fcntl::{Flock, FlockArg};
 use nix::unistd::geteuid;
 
+use super::unprivileged;
+
 /// Tried in this order: the second for containers whose `/run` is read-only.
 const PLACES: [&str; 2] = ["/run/cofferdam", "/tmp/.cofferdam"];
 
@@ -21,8 +23,11 @@ impl StateDirectory {
     /// The first of the usual places that can be had.
     pub fn open() -> io::Result<Self> {
         let mut last_error = io::Error::from(io::ErrorKind::NotFound);
-        for place in PLACES {
-            match Self::open_at(Path::new(place)) {
+        // Where nobody's privileges are to be had, others may have the usual ones.
+        let own = unprivileged::uid_outside().ok().flatten();
+        let own = own.map(|uid| PathBuf::from(format!("/tmp/.cofferdam-{uid}")));
+        for place in PLACES.iter().map(PathBuf::from).chain(own) {
+            match Self::open_at(&place) {
                 Ok(state) => return Ok(state),
                 Err(error) => last_error = error,
             }

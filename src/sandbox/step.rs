@@ -65,10 +65,19 @@ pub enum Step {
     UnshareCgroup,
     /// Nothing mounted here shows on the host, nor the other way round.
     MakeMountsPrivate,
-    /// A copy of the mount at a host path, not yet attached anywhere.
-    OpenTree { source: CString, access: Access, idmap_fd: Option<i32>, register: Register },
+    /// A copy of the mount at a host path, not yet attached anywhere; of those below it too where
+    /// only all together can be had.
+    OpenTree {
+        source: CString,
+        access: Access,
+        idmap_fd: Option<i32>,
+        register: Register,
+        with_mounts: bool,
+    },
     /// Put the box's own file system at `mountpoint` and stand in it.
     EnterBox { fd: i32, mountpoint: CString },
+    /// Put a view of it in its place in which nothing can be written.
+    SealBox { fd: i32, mountpoint: CString },
     /// Attach an opened tree.
     AttachTree { register: Register, target: CString },
     /// A tmpfs of its own at `target`.
@@ -186,6 +195,7 @@ impl Step {
             Self::MakeMountsPrivate => "private mounts".into(),
             Self::OpenTree { source, .. } => format!("bind {}", path(source)),
             Self::EnterBox { .. } => "mount root".into(),
+            Self::SealBox { .. } => "seal root".into(),
             Self::AttachTree { target, .. } => format!("attach {}", inside(target)),
             Self::MountTmpfs { target, .. } => format!("mount tmpfs {}", inside(target)),
             Self::MountOverlay => "mount overlay /workspace".into(),

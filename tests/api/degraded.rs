@@ -28,16 +28,29 @@ fn where_user_namespaces_are_refused_a_run_has_the_slots_host_uid_and_no_capabil
     assert!(service.log.text().contains("no user namespace"), "{}", service.log.text());
 }
 
+#[test]
+fn where_clone3_is_refused_runs_are_as_they_are_elsewhere() {
+    refuse(libc::SYS_clone3, Vec::new(), libc::ENOSYS);
+    let service = Setup::shell().start();
+    let run = service.run("id -u; cat /proc/self/cgroup | grep -v ':/$'; true");
+    assert_eq!(run.stdout(), "10001\n", "the box's groups are not the roots it sees");
+}
+
 /// From here on this thread and what it starts may not make a user namespace.
 fn refuse_user_namespaces() {
     let newuser = u64::from(libc::CLONE_NEWUSER.unsigned_abs());
     let has_flag =
         SeccompCondition::new(0, SeccompCmpArgLen::Dword, SeccompCmpOp::MaskedEq(newuser), newuser);
     let rule = SeccompRule::new(vec![has_flag.unwrap()]).unwrap();
+    refuse(libc::SYS_unshare, vec![rule], libc::EPERM);
+}
+
+/// From here on a call that one of `rules` is about, or any where there is none, fails so here.
+fn refuse(call: i64, rules: Vec<SeccompRule>, errno: i32) {
     let filter = SeccompFilter::new(
-        BTreeMap::from([(libc::SYS_unshare, vec![rule])]),
+        BTreeMap::from([(call, rules)]),
         SeccompAction::Allow,
-        SeccompAction::Errno(libc::EPERM.unsigned_abs()),
+        SeccompAction::Errno(errno.unsigned_abs()),
         std::env::consts::ARCH.try_into().unwrap(),
     );
     let program: seccompiler::BpfProgram = filter.unwrap().try_into().unwrap();

@@ -101,7 +101,8 @@ fn two_servers_in_one_process_count_for_themselves() {
     let _idle = [(); 5].map(|()| one.connect());
     assert_eq!(refusals(&one), BTreeMap::from([("invalid".to_owned(), 3.0)]));
     assert_eq!(refusals(&other), BTreeMap::new());
-    assert_eq!(scrape(&other).get("cofferdam_connections", &[]), 1.0);
+    // Its own scrapes, the last of which may still be counted; none of the five.
+    assert!(scrape(&other).get("cofferdam_connections", &[]) <= 3.0);
 }
 
 #[test]

@@ -19,10 +19,14 @@ fn plan(user_namespace: bool) -> ChildPlan {
 }
 
 fn plan_where(user_namespace: bool, landlock: bool) -> ChildPlan {
-    plan_of("default", user_namespace, landlock)
+    plan_of("default", user_namespace, landlock, false)
 }
 
-fn plan_of(profile: &str, user_namespace: bool, landlock: bool) -> ChildPlan {
+fn unprivileged_plan() -> ChildPlan {
+    plan_of("default", true, true, true)
+}
+
+fn plan_of(profile: &str, user_namespace: bool, landlock: bool, unprivileged: bool) -> ChildPlan {
     let profile = Profile::builtin(profile).unwrap();
     let root = layout(&profile);
     build(&PlanInput {
@@ -38,17 +42,18 @@ fn plan_of(profile: &str, user_namespace: bool, landlock: bool) -> ChildPlan {
         fixed_limits: &[],
         host_id: 56_000,
         user_namespace,
+        unprivileged,
         landlock: landlock.then(|| Landlock::from_answer(Ok(7)).unwrap()),
         message_queues: true,
         task_files: 2,
         program_task_files: 1,
-        net_fd: Some(9),
+        net_fd: (!unprivileged).then_some(9),
         short_turns: true,
         mountpoint: c"/tmp",
         last_capability: 40,
         trees: &[],
         tmpfs: &[PlannedTmpfs { target: c"/scratch".to_owned(), bytes_max: 1 << 20 }],
-        overlay: true,
+        overlay: !unprivileged,
     })
     .unwrap()
 }
@@ -82,6 +87,7 @@ fn the_first_stage_joins_then_divides_then_mounts() {
             "bind /dev/random",
             "bind /dev/urandom",
             "mount root",
+            "mount /proc",
             "pivot_root",
             "attach /etc",
             "attach /usr",
@@ -92,7 +98,6 @@ fn the_first_stage_joins_then_divides_then_mounts() {
             "attach /dev/urandom",
             "mount overlay /workspace",
             "mount tmpfs /scratch",
-            "mount /proc",
             "mask /etc/ssh",
             "landlock rules",
             "landlock rule /",
@@ -190,6 +195,8 @@ fn each_step_comes_after_what_it_needs() {
         ("join cgroup", "cgroup namespace"),
         ("cgroup namespace", "setresuid"),
         ("private mounts", "mount root"),
+        // In a user namespace the kernel compares it with the old root's.
+        ("mount /proc", "pivot_root"),
         ("bind /etc", "pivot_root"),
         ("pivot_root", "attach /etc"),
         ("write /proc/self/oom_score_adj", "setresuid"),
@@ -250,6 +257,38 @@ fn without_landlock_the_same_steps_but_its_rules() {
 }
 
 #[test]
+fn without_privileges_the_root_is_sealed_and_limits_are_set_where_they_are_counted_apart() {
+    let plan = unprivileged_plan();
+    let names = names(&plan);
+    for ids in ["setgroups", "setresgid", "setresuid", "net namespace", "mount overlay /workspace"]
+    {
+        assert!(!names.iter().any(|name| name == ids), "{ids} takes privileges");
+    }
+    let needs = [
+        ("bind /etc", "mount root"),
+        ("mount root", "bind workspace"),
+        ("bind dev/shm", "seal root"),
+        // The kernel compares it with the old root's.
+        ("seal root", "mount /proc"),
+        ("mount /proc", "pivot_root"),
+        ("pivot_root", "attach /workspace"),
+        ("attach /workspace", "attach /etc"),
+        ("attach /workspace", "mask /etc/ssh"),
+        ("user namespace", "rlimit processes"),
+        ("rlimit processes", "await init"),
+        ("user namespace", "drop bounding set"),
+        ("seccomp default", "exec"),
+    ];
+    let position = |wanted: &str| names.iter().position(|name| name == wanted);
+    for (first, then) in needs {
+        let (Some(at), Some(then_at)) = (position(first), position(then)) else {
+            panic!("{first} or {then} is not in {names:?}");
+        };
+        assert!(at < then_at, "{first} comes after {then}");
+    }
+}
+
+#[test]
 fn a_failure_can_be_told_from_every_other_by_its_name() {
     // Steps of several calls to the same end; which of them failed matters to nobody.
     let repeated = ["join cgroup", "close descriptors", "set dumpable", "capset", "no_new_privs"];
@@ -271,7 +310,7 @@ fn the_program_is_looked_for_along_the_path_of_its_environment() {
 
 #[test]
 fn a_filter_that_refuses_what_is_left_to_do_is_installed_when_it_is_done() {
-    let plan = plan_of("strict-native", true, true);
+    let plan = plan_of("strict-native", true, true, false);
     let names = names(&plan);
     let last = names.iter().position(|name| name == "exec").unwrap();
     let end = ["await release", "time slice", "seccomp strict-native", "report"];

@@ -92,8 +92,8 @@ impl BoxGroup {
     }
 
     /// The version 2 directory for `clone3`'s `CLONE_INTO_CGROUP`; none on a
-    /// host of version 1 alone. Where `clone3` is refused, the child can still
-    /// write `0` into `cgroup.procs` there, at the price of the global lock.
+    /// host of version 1 alone. Where `clone3` is refused, the child writes `0`
+    /// into `cgroup.procs` there, at the price of the global lock.
     pub fn clone_into(&self) -> Option<BorrowedFd<'_>> {
         let group = self.groups.iter().find(|g| g.directory.version() == CgroupVersion::V2)?;
         Some(group.directory.as_fd())
@@ -170,7 +170,7 @@ impl BoxGroup {
 
     /// The processes in the box, as numbered in our own process namespace.
     #[cfg(test)]
-    pub(super) fn processes(&self) -> Result<Vec<i32>, CgroupError> {
+    pub(in crate::sandbox) fn processes(&self) -> Result<Vec<i32>, CgroupError> {
         let directory = self.directory_for(Control::Kill);
         let directory = directory.or_else(|| Some(&self.groups.first()?.directory));
         directory.map_or_else(|| Ok(Vec::new()), Directory::processes)
