@@ -44,6 +44,7 @@ CONTROLS = {
     "cpu": [YES, NO, NO, NO],
     "cpu time": [YES, WEAK, WEAK, WEAK],
     "cgroup kill": [YES, WEAK, WEAK, WEAK],
+    "whole box": [YES, YES, YES, NO],
 }
 # What the host's kernel is set to, whatever the container.
 OF_THE_HOST = ["core dumps"]

@@ -118,15 +118,15 @@ fn a_container_is_told_the_flags_it_lacks_and_no_others() {
     for (environment, flags) in [
         (
             Environment::Docker,
-            "docker run --cap-add SYS_ADMIN --security-opt seccomp=unconfined --security-opt systempaths=unconfined; or --privileged",
+            "docker run --cap-add SYS_ADMIN --cap-add NET_ADMIN --security-opt seccomp=unconfined --security-opt systempaths=unconfined; or --privileged",
         ),
         (
             Environment::Podman,
-            "podman run --cap-add SYS_ADMIN --security-opt seccomp=unconfined --security-opt unmask=ALL; or --privileged",
+            "podman run --cap-add SYS_ADMIN --cap-add NET_ADMIN --security-opt seccomp=unconfined --security-opt unmask=ALL; or --privileged",
         ),
         (
             Environment::Kubernetes,
-            "securityContext: capabilities.add: [SYS_ADMIN], seccompProfile.type: Unconfined, procMount: Unmasked; or privileged: true",
+            "securityContext: capabilities.add: [SYS_ADMIN, NET_ADMIN], seccompProfile.type: Unconfined, procMount: Unmasked; or privileged: true",
         ),
     ] {
         assert_eq!(fix("pid namespace", environment, &by_default).fix, flags);
