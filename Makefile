@@ -85,6 +85,7 @@ deny: ## Check the dependencies' licences, sources and versions
 
 test: deps lint build ## Lint, then run every test, against the release binary where it is a black box
 	COFFERDAM_BIN=$(BINARY) REQUIRE_PRIVILEGED=1 $(CARGO) test --locked --no-fail-fast
+	$(MAKE) test-v2
 
 # In the root of the toolchains, for all that was built there or the LANGUAGES named.
 IN_TOOLCHAINS = SANDBOX_ROOTFS=$(abspath $(TOOLCHAINS_DIR))/root COFFERDAM_BIN=$(BINARY) \

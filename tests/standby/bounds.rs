@@ -109,12 +109,13 @@ fn a_box_that_was_killed_costs_no_run() {
         for init in &ready[..how_many] {
             kill(Pid::from_raw(init.pid), Signal::SIGKILL).unwrap();
         }
-        for _ in 0..4 {
-            assert_eq!(service.run("echo hi").stdout(), "hi\n");
-        }
+        // Until one is dead its program lives, and may be let go and killed like any that runs.
         wait_until("the end of the killed", PATIENCE, || {
             !ready[..how_many].iter().any(Process::is_alive)
         });
+        for _ in 0..4 {
+            assert_eq!(service.run("echo hi").stdout(), "hi\n");
+        }
     }
     // Their programs alone, whose inits then end by themselves.
     for _ in 0..3 {
