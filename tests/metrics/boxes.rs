@@ -37,6 +37,7 @@ fn a_box_made_ahead_is_counted_when_it_is_made_used_and_let_go() {
     let ready = ready_boxes(service.pid());
     assert_eq!(ready.len(), 1);
     kill(Pid::from_raw(ready[0].pid), Signal::SIGKILL).unwrap();
+    wait_until("its end", PATIENCE, || !ready[0].is_alive());
     assert_eq!(service.run("echo hi").stdout(), "hi\n");
     wait_until("another box", PATIENCE, || standby(&service) == [1.0, 3.0, 1.0, 1.0]);
     assert_eq!(figure(&service, "cofferdam_standby_boxes_failed_total"), 0.0);
