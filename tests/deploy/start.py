@@ -4,7 +4,6 @@ that a unit's or a pod's options come to, made here in a mount namespace of thei
 import http.client
 import json
 import os
-import re
 import shutil
 import signal
 import socket
@@ -91,16 +90,22 @@ def is_needless(scratch, capability):
     example = scratch / "langs" / "python" / "example"
     done = tell("run", "--workspace", scratch / "langs" / "python", "--lang", "python",
                 example / "solution.py", "--asserts", example / "asserts.json")
-    return done.returncode == 0 and " missing " not in tell("doctor").stdout
+    return done.returncode == 0 and not missing_of(tell("doctor", "--json"))
+
+
+def missing_of(doctor):
+    """The controls that `doctor --json` calls missing."""
+    controls = json.loads(doctor.stdout)["controls"]
+    return {control["name"] for control in controls if control["status"] == "missing"}
 
 
 def place_faults(scratch, name, mounts, namespaces, privileges, isolation, missing):
     inside = ["unshare", "--mount", "--propagation", "private", *namespaces, "sh", "-ec",
               "\n".join([*mounts, 'exec "$@"']), "sh",
               "setpriv", keeping(claims.CAPABILITIES), *privileges]
-    doctor = subprocess.run([*inside, scratch / "cofferdam", "doctor"], text=True,
+    doctor = subprocess.run([*inside, scratch / "cofferdam", "doctor", "--json"], text=True,
                             capture_output=True)
-    found = set(re.findall(r"^(.+?)\s+missing ", doctor.stdout, re.M))
+    found = missing_of(doctor)
     if found != missing:
         return [f"missing is {found or 'nothing'}: {doctor.stdout}{doctor.stderr}"]
     with socket.create_server(("127.0.0.1", 0)) as listener:
