@@ -44,8 +44,8 @@ WEAKENED = $(TARGET_DIR)/weakened/$(TRIPLE)/quick/cofferdam
 # Cargo fills the cores by itself.
 .NOTPARALLEL:
 .PHONY: help deps build install fmt lint deny test test-langs test-toolchains hostile hostile-soak \
-	weakened demo test-metrics bench bench-docs bench-langs soak fuzz toolchains print-serve-env image test-image test-deploy \
-	test-v2 test-containers clean
+	weakened demo test-metrics bench bench-docs bench-langs soak soak-jobs fuzz toolchains print-serve-env image test-image test-deploy \
+	test-v2 test-firecracker test-containers clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/\1	\2/p' $(MAKEFILE_LIST) | expand -t 17
@@ -132,6 +132,14 @@ soak: deps build ## Run many boxes (SOAK_RUNS, STANDBY_RUNS) and look for what t
 	COFFERDAM_BIN=$(BINARY) REQUIRE_PRIVILEGED=1 STANDBY_RUNS=$(STANDBY_RUNS) \
 		$(CARGO) test --locked --test standby soak::
 
+# Kills of the service under a stream of jobs, and jobs in its queue at once.
+JOBS_KILLS = 200
+JOBS_MANY = 2000
+
+soak-jobs: deps build ## Kill the service JOBS_KILLS times under its jobs, and queue JOBS_MANY of them
+	COFFERDAM_BIN=$(BINARY) REQUIRE_PRIVILEGED=1 JOBS_KILLS=$(JOBS_KILLS) JOBS_MANY=$(JOBS_MANY) \
+		$(CARGO) test --locked --test jobs -- --nocapture killed:: many::
+
 fuzz: ## Fuzz each target for FUZZ_SECONDS; a line of result for each
 	cargo-fuzz --version >/dev/null 2>&1 || (cd / && $(CARGO) install --locked $(CARGO_FUZZ))
 	CARGO=$(CARGO) TARGET_DIR=$(TARGET_DIR) FUZZ_SECONDS=$(FUZZ_SECONDS) fuzz/run $(FUZZ_TARGETS)
@@ -165,6 +173,12 @@ V2_DIR = /var/cache/cofferdam/v2
 
 test-v2: deps build ## Test boxes under QEMU, Linux 6.1 and 6.12, with all controllers on cgroup v2 (as root)
 	CARGO=$(CARGO) python3 tests/v2/test.py $(BINARY) $(V2_DIR)
+
+# Kernels with the modules that these guests need, and the programs of their system.
+GUESTS_DIR = /var/cache/cofferdam/guests
+
+test-firecracker: deps build ## Run jobs in guests under QEMU, Linux 6.1 and 6.12, as the backend firecracker does (as root)
+	CARGO=$(CARGO) python3 tests/firecracker/test.py $(BINARY) $(GUESTS_DIR) $(V2_DIR) $(TARGET_DIR)/guest-tools
 
 test-containers: deps build ## Start the service in four kinds of containers, and hold each to docs/deploy.md (as root)
 	python3 tests/containers/test.py $(BINARY)

@@ -1,18 +1,28 @@
 //! The service's configuration: environment and flags in, one checked value or every problem out.
 
+mod firecracker;
+mod jobs;
+mod tokens;
+mod values;
+
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::base::bytes::parse_bytes;
+use self::values::{
+    parse_address, parse_count, parse_decimal, parse_metrics_place, parse_names,
+    parse_optional_bytes, parse_origins, parse_some_bytes,
+};
 use crate::base::cpus::parse_cpus_milli;
 use crate::base::duration::parse_figure;
-use crate::base::origin::is_origin;
-use crate::base::variable_name::is_variable_name;
 use crate::sandbox::BOXES_MAX;
 use crate::spec::Limits;
+
+pub use self::firecracker::{FirecrackerConfig, JailerConfig};
+pub use self::jobs::{JobsConfig, Roots, roots_for};
+pub use self::tokens::Tokens;
 
 /// What `RUN_CONCURRENCY` may be: every box has a host id of its own.
 const WANTED_CONCURRENCY: &str = "a whole number from 1 to 4096";
@@ -35,6 +45,52 @@ const RUN_NAMES: [&str; 12] = [
     "RUN_TIMEOUT_MAX",
     "RUN_WORKSPACE",
 ];
+
+/// Every name beginning with `JOBS_` that means something here; [`JobsConfig`] says what.
+const JOBS_NAMES: [&str; 21] = [
+    "JOBS_ALLOWED_ENV",
+    "JOBS_INPUT_MAX",
+    "JOBS_MAX_ARTIFACT_COUNT",
+    "JOBS_MAX_ARTIFACT_FILE_BYTES",
+    "JOBS_MAX_ARTIFACT_TOTAL_BYTES",
+    "JOBS_MAX_CPU_TIME_MS",
+    "JOBS_MAX_DISK_BYTES",
+    "JOBS_MAX_MEMORY_BYTES",
+    "JOBS_MAX_PROCESSES",
+    "JOBS_MAX_RECORD_BYTES",
+    "JOBS_MAX_SNAPSHOT_BYTES",
+    "JOBS_MAX_SNAPSHOT_FILES",
+    "JOBS_MAX_STDERR_BYTES",
+    "JOBS_MAX_STDOUT_BYTES",
+    "JOBS_MAX_TIMEOUT_MS",
+    "JOBS_QUEUE_MAX",
+    "JOBS_RETENTION",
+    "JOBS_STORE_DIR",
+    "JOBS_STORE_MAX",
+    "JOBS_WORKERS",
+    "JOBS_WORKSPACE_ROOTS",
+];
+
+/// Every name beginning with `FIRECRACKER_` that means something here; [`FirecrackerConfig`] says
+/// what.
+const FIRECRACKER_NAMES: [&str; 10] = [
+    "FIRECRACKER_BIN",
+    "FIRECRACKER_INITRD",
+    "FIRECRACKER_JAILER",
+    "FIRECRACKER_JAILER_CHROOT_BASE",
+    "FIRECRACKER_JAILER_GID",
+    "FIRECRACKER_JAILER_UID",
+    "FIRECRACKER_KERNEL",
+    "FIRECRACKER_ROOT_DIRECTORY",
+    "FIRECRACKER_ROOT_IMAGE",
+    "FIRECRACKER_WORK_DIR",
+];
+/// Whether there are jobs.
+const JOBS: &str = "JOBS";
+/// The one token.
+const TOKEN: &str = "AUTH_TOKEN";
+/// The file of several.
+const TOKENS_FILE: &str = "AUTH_TOKENS_FILE";
 
 /// What the command line says of it; each beats the environment.
 #[derive(Debug, Clone, Default)]
@@ -152,6 +208,14 @@ pub struct Config {
     pub workspaces: WorkspaceChoice,
     /// The root file system shown inside; the host's where none is given.
     pub rootfs: Option<PathBuf>,
+    /// Agents' jobs.
+    pub jobs: JobsConfig,
+    /// The virtual machines that jobs may ask for; none where nothing was said of them.
+    pub firecracker: Option<FirecrackerConfig>,
+    /// Who may ask; everybody where there is none.
+    pub tokens: Tokens,
+    /// The file of tokens, which no run may see.
+    pub tokens_file: Option<PathBuf>,
     /// What deserves a word at the start but not a refusal.
     pub warnings: Vec<String>,
 }
@@ -194,12 +258,14 @@ impl RawConfig {
         let concurrency = self.figure("RUN_CONCURRENCY", WANTED_CONCURRENCY, 10, |text| {
             parse_count(text).filter(|count| *count <= boxes_max)
         });
+        let (jobs, (tokens, token_warnings)) = (self.jobs(), self.tokens());
+        let live = concurrency + if jobs.enabled { jobs.workers } else { 0 };
         // Every box has a host id of its own, and live ones come first.
         let standby_max = self
             .figure("STANDBY_MAX", WANTED_STANDBY, concurrency, |text| {
                 parse_decimal(text).filter(|count| *count <= boxes_max)
             })
-            .min(boxes_max - concurrency);
+            .min(boxes_max.saturating_sub(live));
         Config {
             address,
             allow_shutdown: matches!(self.text("ALLOW_SHUTDOWN"), Some("1" | "true")),
@@ -277,7 +343,11 @@ impl RawConfig {
             ),
             workspaces: self.workspaces(overrides),
             rootfs: overrides.rootfs.clone().or_else(|| self.path("SANDBOX_ROOTFS")),
-            warnings: self.warnings(),
+            warnings: self.warnings().chain(jobs.warnings()).chain(token_warnings).collect(),
+            jobs,
+            firecracker: self.firecracker(),
+            tokens,
+            tokens_file: self.tokens_file(),
         }
     }
 
@@ -356,12 +426,16 @@ impl RawConfig {
     }
 
     /// An orchestrator injects `RUN_*` names of its own, so a strange one is not a problem.
-    fn warnings(&self) -> Vec<String> {
+    fn warnings(&self) -> impl Iterator<Item = String> {
+        let is_strange = |name: &str| {
+            (name.starts_with("RUN_") && !RUN_NAMES.contains(&name))
+                || (name.starts_with("JOBS_") && !JOBS_NAMES.contains(&name))
+                || (name.starts_with("FIRECRACKER_") && !FIRECRACKER_NAMES.contains(&name))
+        };
         let names = self.values.keys().map(|name| name.to_string_lossy());
         names
-            .filter(|name| name.starts_with("RUN_") && !RUN_NAMES.contains(&name.as_ref()))
+            .filter(move |name| is_strange(name))
             .map(|name| format!("{name}: not a variable of ours, ignored"))
-            .collect()
     }
 
     fn text(&self, name: &str) -> Option<&str> {
@@ -397,48 +471,6 @@ impl RawConfig {
     fn problem(&mut self, name: &str, want: &str, got: &str) {
         self.problems.push(format!("{name}: want {want}, got {got:?}"));
     }
-}
-
-/// Decimal digits alone: no sign, no space.
-fn parse_decimal<T: std::str::FromStr>(text: &str) -> Option<T> {
-    text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok())?
-}
-
-fn parse_count(text: &str) -> Option<usize> {
-    parse_decimal(text).filter(|count| *count > 0)
-}
-
-fn parse_some_bytes(text: &str) -> Option<u64> {
-    parse_bytes(text).ok().filter(|bytes| *bytes > 0)
-}
-
-fn parse_optional_bytes(text: &str) -> Option<Option<u64>> {
-    parse_bytes(text).ok().map(|bytes| (bytes > 0).then_some(bytes))
-}
-
-/// The first address that `HOST:PORT` stands for.
-fn parse_address(text: &str) -> Option<SocketAddr> {
-    text.to_socket_addrs().ok()?.next()
-}
-
-fn parse_metrics_place(text: &str) -> Option<MetricsPlace> {
-    match text {
-        "" => Some(MetricsPlace::SamePort),
-        "off" => Some(MetricsPlace::Off),
-        address => parse_address(address).map(MetricsPlace::Own),
-    }
-}
-
-/// Origins divided by commas, each one a browser could send.
-fn parse_origins(text: &str) -> Option<Vec<String>> {
-    let origins = text.split(',').map(str::trim).filter(|origin| !origin.is_empty());
-    origins.map(|origin| is_origin(origin).then(|| origin.to_owned())).collect()
-}
-
-/// Names divided by commas or spaces, each one a shell could set.
-fn parse_names(text: &str) -> Option<Vec<String>> {
-    let names = text.split([',', ' ']).filter(|name| !name.is_empty());
-    names.map(|name| is_variable_name(name).then(|| name.to_owned())).collect()
 }
 
 #[cfg(test)]

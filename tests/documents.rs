@@ -32,9 +32,10 @@ const START_WAIT: Duration = Duration::from_secs(30);
 const STOP_WAIT: Duration = Duration::from_secs(40);
 const PORT_IN_DOCUMENTS: &str = "4040";
 /// The documents with fenced blocks, below the root.
-const WITH_COMMANDS: [&str; 6] = [
+const WITH_COMMANDS: [&str; 7] = [
     "README.md",
     "docs/deploy.md",
+    "docs/jobs.md",
     "docs/languages.md",
     "docs/operations.md",
     "docs/performance.md",

@@ -7,19 +7,46 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The layers, and what each may use.
-const MAY_USE: [(&str, &[&str]); 11] = [
+const MAY_USE: [(&str, &[&str]); 13] = [
     ("base", &[]),
     ("spec", &["base"]),
     ("sandbox", &["base", "spec"]),
     ("lang", &["base", "spec"]),
     ("workspace", &["base", "spec"]),
     ("executor", &["base", "spec", "sandbox", "lang", "workspace"]),
+    ("policy", &["base", "spec"]),
+    ("runstore", &["base", "spec", "workspace"]),
     ("config", &["base", "spec", "sandbox", "lang", "workspace", "executor"]),
-    ("service", &["base", "spec", "sandbox", "lang", "workspace", "executor", "config"]),
+    (
+        "service",
+        &[
+            "base",
+            "spec",
+            "sandbox",
+            "lang",
+            "workspace",
+            "executor",
+            "policy",
+            "runstore",
+            "config",
+        ],
+    ),
     ("http", &["base", "spec", "service", "config"]),
     (
         "cli",
-        &["base", "spec", "sandbox", "lang", "workspace", "executor", "service", "http", "config"],
+        &[
+            "base",
+            "spec",
+            "sandbox",
+            "lang",
+            "workspace",
+            "executor",
+            "policy",
+            "runstore",
+            "service",
+            "http",
+            "config",
+        ],
     ),
     ("main", &["cli"]),
 ];

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::Write;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::cgroup::GroupUsage;
 use super::handshake::StatusPipe;
@@ -102,7 +102,8 @@ impl Expected {
 
     /// A program that was not ready has no outcome, and one that failed to start has none either.
     fn compare_report(&self, observed: Observed) {
-        let exec = Step::Exec(Program { paths: Vec::new(), argv: Vec::new(), env: Vec::new() });
+        let exec =
+            Step::Exec(Program { fd: None, paths: Vec::new(), argv: Vec::new(), env: Vec::new() });
         let plan = ChildPlan {
             setup: vec![Step::MountProc],
             program: vec![Step::ReportReady, exec],
@@ -118,6 +119,7 @@ impl Expected {
             stderr: CapturedStream::default(),
             prepare_began: now,
             dead_at: now,
+            looked: Duration::ZERO,
         };
         let report = remains.into_report(&plan, &Limits::default(), Enforced::default(), vec![]);
         match (report, self.failed) {

@@ -75,19 +75,20 @@ pub struct Checking {
 }
 
 impl Checking {
-    /// A runner of as many checks at once as `config` says, with boxes made ahead.
-    /// It tells what was `examined` before.
+    /// A runner of as many checks at once as `config` says, with boxes made ahead, over a backend
+    /// that has room for `others` beside them. It tells what was `examined` before.
     pub fn runner_of_many(
         self,
         config: &Config,
         examined: Examined,
-    ) -> Result<Arc<CheckRunner>, SetupFailure> {
-        self.runner(config, config.concurrency, config.standby_max, examined)
+        others: usize,
+    ) -> Result<(Arc<CheckRunner>, Arc<Sandboxed>), SetupFailure> {
+        self.runner(config, config.concurrency, config.standby_max, examined, others)
     }
 
     /// A runner of one check as `config` would have it run.
     pub fn runner_of_one(self, config: &Config) -> Result<Arc<CheckRunner>, SetupFailure> {
-        self.runner(config, 1, 0, Examined::default())
+        Ok(self.runner(config, 1, 0, Examined::default(), 0)?.0)
     }
 
     fn runner(
@@ -96,7 +97,11 @@ impl Checking {
         concurrency: usize,
         standby_max: usize,
         examined: Examined,
-    ) -> Result<Arc<CheckRunner>, SetupFailure> {
+        others: usize,
+    ) -> Result<(Arc<CheckRunner>, Arc<Sandboxed>), SetupFailure> {
+        let Self { mut executor, languages } = self;
+        executor.prepare_for(concurrency + others, standby_max)?;
+        let executor = Arc::new(executor);
         let passed_env =
             config.env_allow.iter().filter_map(|name| Some((name.clone(), env::var(name).ok()?)));
         let settings = CheckSettings {
@@ -106,7 +111,7 @@ impl Checking {
             passed_env: passed_env.collect(),
             examined,
         };
-        CheckRunner::new(self.executor, self.languages, settings)
+        Ok((CheckRunner::new(Arc::clone(&executor), languages, settings), executor))
     }
 }
 
@@ -132,6 +137,13 @@ impl Found {
             (root, languages) => {
                 Err(Problems([root.err(), languages.err()].into_iter().flatten().collect()))
             }
+        }
+    }
+
+    /// What holds all that runs get copies of.
+    pub fn workspaces(&self) -> &Path {
+        match &self.workspaces {
+            Workspaces::One(directory) | Workspaces::PerLanguage(directory) => directory,
         }
     }
 

@@ -26,8 +26,8 @@ use crate::sandbox::profile::Profile;
 use crate::sandbox::{RootSource, Sandbox, SandboxConfig};
 use crate::service::languages::environment;
 use crate::spec::{
-    Bind, Limits, NotStarted, OutputSink, RunReport, RunSpec, SetupFailure, StdinSource, Tmpfs,
-    WorkspaceFill,
+    Bind, Limits, NotStarted, OutputSink, ProgramFile, RunReport, RunSpec, SetupFailure,
+    StdinSource, Tmpfs, WorkspaceFill,
 };
 
 /// The most paths shown beside the root: each takes descriptors while the box is made.
@@ -172,6 +172,7 @@ impl Exec {
         let variables: BTreeMap<String, String> = self.env.into_iter().collect();
         Ok(RunSpec {
             argv,
+            program: ProgramFile::Named,
             without_shell: None,
             env: environment(None, &variables),
             workdir: self.workdir,

@@ -6,13 +6,18 @@ mod doctor;
 mod exec;
 mod failure;
 mod figures;
+mod guest;
+mod job;
 mod langs;
 mod log_format;
 mod passthrough;
 mod report;
 mod run;
+mod schema;
 mod serve;
+mod served_jobs;
 mod signals;
+mod virtual_machines;
 mod writable_binds;
 
 use std::ffi::OsString;
@@ -31,6 +36,7 @@ Examples:
   cofferdam langs
   cofferdam doctor
   cofferdam serve --addr 127.0.0.1:4040
+  cofferdam job run request.json
 
 `cofferdam COMMAND --help` has more of each.";
 
@@ -55,11 +61,18 @@ enum Command {
     Langs(langs::Langs),
     /// Say what this host can enforce, and how to mend the rest
     Doctor(doctor::Doctor),
+    /// Run agents' jobs, and tell of those that were run
+    Job(job::Job),
+    /// Print the JSON Schema of a job's request or result
+    Schema(schema::Schema),
+    /// Serve one run to the host of this machine
+    #[command(hide = true)]
+    GuestInit(guest::GuestInit),
 }
 
 /// Does what `arguments` (the program's own name first) ask for.
 pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
-    let done = match CommandLine::try_parse_from(arguments) {
+    let done = match CommandLine::try_parse_from(guest::as_called(arguments.into_iter())) {
         Ok(CommandLine { command }) => command.run(),
         Err(error) if error.use_stderr() => Err(Failure::Usage(one_line(&error.to_string()))),
         Err(help) => print(&help.to_string()).map(|()| 0),
@@ -81,6 +94,9 @@ impl Command {
             Self::Exec(exec) => exec.run(),
             Self::Langs(langs) => langs.run(),
             Self::Doctor(doctor) => doctor.run(),
+            Self::Job(job) => job.run(),
+            Self::Schema(schema) => schema.run(),
+            Self::GuestInit(guest) => guest.run(),
         }
     }
 }

@@ -1,15 +1,18 @@
 //! `cofferdam serve`: the HTTP service.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use clap::Args;
 
 use super::boxes::Places;
 use super::doctor::examine;
 use super::failure::Failure;
+use super::served_jobs::ServedJobs;
 use super::signals::Signals;
 use crate::http::{HttpSettings, NotBound, Server};
 use crate::sandbox::{Sandbox, ask_for_short_turns};
+use crate::service::jobs::Jobs;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -29,7 +32,7 @@ pub struct Serve {
     addr: Option<String>,
     #[command(flatten)]
     places: Places,
-    /// Where records are kept; never shown to a run
+    /// Where records of jobs are kept; never shown to a run [JOBS_STORE_DIR]
     #[arg(long, value_name = "DIR")]
     store_dir: Option<PathBuf>,
 }
@@ -45,17 +48,24 @@ impl Serve {
         let settings = HttpSettings::from(&config);
         let shortage = settings.raise_descriptors().map_err(Failure::Serve)?;
         shortage.iter().for_each(|shortage| log::warn!("{shortage}"));
-        let private = store_dir.iter().map(std::path::absolute).collect::<Result<_, _>>();
-        let private = private.map_err(|error| Failure::option("--store-dir", error))?;
+        let jobs = ServedJobs::look(&config, store_dir, found.workspaces())?;
+        let tokens_file = config.tokens_file.iter().map(std::path::absolute);
+        let tokens_file = tokens_file.collect::<Result<Vec<_>, _>>();
+        let tokens_file =
+            tokens_file.map_err(|error| Failure::option("AUTH_TOKENS_FILE", error))?;
+        let private = [jobs.private(), tokens_file].concat();
         // Before there is a sandbox of ours: the trials have one each.
         let mut examined = examine().map_err(Failure::Refused)?;
         let checking = found.open(config.isolation, private).map_err(Failure::Refused)?;
         examined.add_whole_box(Ok(()));
         let controls = controls(checking.executor.sandbox()).map_err(Failure::Serve)?;
         let gaps = checking.executor.sandbox().not_enforced().to_vec();
-        let runner =
-            checking.runner_of_many(&config, (&examined).into()).map_err(Failure::Refused)?;
-        let server = Server::bind(config.address, runner, settings)
+        let boxes_of_jobs = jobs.boxes(&config.jobs);
+        let (runner, executor) = checking
+            .runner_of_many(&config, (&examined).into(), boxes_of_jobs)
+            .map_err(Failure::Refused)?;
+        let jobs = jobs.start(&config, executor)?.map(|jobs| jobs as Arc<dyn Jobs>);
+        let server = Server::bind(config.address, runner, jobs, settings)
             .map_err(|NotBound { address, source }| Failure::Listen { address, source })?;
         let shutdown = server.shutdown_handle();
         let _signals = Signals::on_each(move || shutdown.request()).map_err(Failure::Serve)?;

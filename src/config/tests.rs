@@ -12,6 +12,11 @@ fn read_with(pairs: &[(&str, &str)], overrides: &Overrides) -> Result<Config, Ve
     problems.none_or(config).map_err(|problems| problems.0)
 }
 
+/// The same without jobs, whose boxes are of the same number.
+fn read_without_jobs(pairs: &[(&str, &str)]) -> Result<Config, Vec<String>> {
+    read(&[pairs, &[("JOBS", "off")]].concat())
+}
+
 #[test]
 fn an_empty_environment_gives_the_contract_s_defaults() {
     let config = read(&[]).unwrap();
@@ -34,6 +39,10 @@ fn an_empty_environment_gives_the_contract_s_defaults() {
         log_format: LogFormat::Text,
         workspaces: WorkspaceChoice::Unset,
         rootfs: None,
+        jobs: config.jobs.clone(),
+        firecracker: None,
+        tokens: Tokens::default(),
+        tokens_file: None,
         warnings: vec![],
     };
     assert_eq!(config, expected);
@@ -148,6 +157,21 @@ fn malformed_values_refuse_the_start() {
         ("LOG_FORMAT", &["", "JSON", "logfmt", "json "]),
         ("LANGS_DIR", &[""]),
         ("SANDBOX_ROOTFS", &[""]),
+        ("JOBS", &["", "ON", "yes", "1"]),
+        ("JOBS_WORKERS", &["", "0", "4097", "all"]),
+        ("JOBS_QUEUE_MAX", &["", "0", "100001", "-1"]),
+        ("JOBS_STORE_DIR", &[""]),
+        ("JOBS_WORKSPACE_ROOTS", &["", ":", "srv", "/srv:", "/srv:data", "/srv/../etc"]),
+        ("JOBS_ALLOWED_ENV", &["A=B", "1A", "é"]),
+        ("JOBS_INPUT_MAX", &["", "0", "1X"]),
+        ("JOBS_RETENTION", &["", "0s", "7", "7d"]),
+        ("JOBS_STORE_MAX", &["", "0", "much"]),
+        ("JOBS_MAX_TIMEOUT_MS", &["", "0", "-1", "1d", "0.5ms"]),
+        ("JOBS_MAX_MEMORY_BYTES", &["", "0", "1X"]),
+        ("JOBS_MAX_RECORD_BYTES", &["65535", "1KiB"]),
+        ("JOBS_MAX_ARTIFACT_COUNT", &["", "1K", "-1", "1.5"]),
+        ("AUTH_TOKEN", &["", "two words", "t\u{f6}ken", "a\tb"]),
+        ("AUTH_TOKENS_FILE", &["", "/dev/null", "/dev/null/nowhere", "/"]),
     ] {
         for value in values {
             let problems = read(&[(name, value)]).expect_err(&format!("{name}={value:?}"));
@@ -171,8 +195,10 @@ fn as_many_boxes_stand_by_as_runs_may_be_live_unless_told_otherwise() {
         (&[("RUN_CONCURRENCY", "4096")], 0),
         (&[("RUN_CONCURRENCY", "4096"), ("STANDBY_MAX", "1")], 0),
     ] {
-        assert_eq!(read(pairs).unwrap().standby_max, standby_max, "{pairs:?}");
+        assert_eq!(read_without_jobs(pairs).unwrap().standby_max, standby_max, "{pairs:?}");
     }
+    let beside_jobs = [("RUN_CONCURRENCY", "4000"), ("JOBS_WORKERS", "90")];
+    assert_eq!(read(&beside_jobs).unwrap().standby_max, 6);
 }
 
 #[test]
@@ -205,9 +231,52 @@ fn debug_is_on_unless_it_says_off() {
 }
 
 #[test]
-fn a_strange_run_name_is_a_warning() {
-    let config = read(&[("RUN_PORT_80_TCP", "tcp://10.0.0.1"), ("RUNNER", "x")]).unwrap();
-    assert_eq!(config.warnings, ["RUN_PORT_80_TCP: not a variable of ours, ignored"]);
+fn a_strange_name_that_begins_like_ours_is_a_warning() {
+    let strange = [
+        ("RUN_PORT_80_TCP", "tcp://10.0.0.1"),
+        ("RUNNER", "x"),
+        ("JOBS_MAX_MEMORY", "1"),
+        ("FIRECRACKER_REQUIRED", "1"),
+    ];
+    let config = read(&strange).unwrap();
+    assert_eq!(
+        config.warnings,
+        [
+            "FIRECRACKER_REQUIRED: not a variable of ours, ignored",
+            "JOBS_MAX_MEMORY: not a variable of ours, ignored",
+            "RUN_PORT_80_TCP: not a variable of ours, ignored",
+        ]
+    );
+}
+
+#[test]
+fn tokens_come_from_a_variable_and_a_file_and_short_ones_are_worth_a_word() {
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    std::io::Write::write_all(&mut file, b"# who\nci the-token-of-the-ci\nshort\n").unwrap();
+    let path = file.path().to_str().unwrap();
+    let config =
+        read(&[("AUTH_TOKEN", "the-one-and-only-token"), ("AUTH_TOKENS_FILE", path)]).unwrap();
+    for (token, holder) in [
+        ("the-one-and-only-token", Some("AUTH_TOKEN")),
+        ("the-token-of-the-ci", Some("ci")),
+        ("short", Some("AUTH_TOKENS_FILE line 3")),
+        ("# who", None),
+        ("ci", None),
+    ] {
+        assert_eq!(config.tokens.holder(token.as_bytes()), holder, "{token}");
+    }
+    assert_eq!(config.tokens_file, Some(path.into()));
+    let told = "AUTH_TOKENS_FILE line 3: a token of fewer than 16 characters may be guessed";
+    assert_eq!(config.warnings, [told]);
+}
+
+#[test]
+fn no_problem_shows_a_token_and_no_run_may_see_one() {
+    let problems = read(&[("AUTH_TOKEN", "secret token"), ("RUN_ENV_ALLOW", "LANG")]).unwrap_err();
+    assert_eq!(problems, ["AUTH_TOKEN: want 1 to 1024 visible characters of ASCII"]);
+    let allowed = [("AUTH_TOKEN", "the-one-and-only-token"), ("RUN_ENV_ALLOW", "LANG,AUTH_TOKEN")];
+    let problems = read(&allowed).unwrap_err();
+    assert_eq!(problems, ["RUN_ENV_ALLOW: want no AUTH_TOKEN, which no run may see"]);
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::filling::Contents;
-use crate::spec::{Limits, RunSpec, StdinSource, WorkspaceFill};
+use crate::spec::{Limits, ProgramFile, RunSpec, StdinSource, WorkspaceFill};
 
 /// All that two runs have in common when a box made for one would do for the
 /// other: everything but the posted files and the times they may take.
@@ -25,7 +25,9 @@ pub struct Blueprint {
 impl Blueprint {
     /// Of a run of `spec` over `template`; none where the box shows more than every box.
     pub fn of(template: PathBuf, contents: Contents, spec: &RunSpec) -> Option<Self> {
-        let StdinSource::Null = spec.stdin else { return None };
+        let (StdinSource::Null, ProgramFile::Named) = (&spec.stdin, &spec.program) else {
+            return None;
+        };
         if !spec.binds.is_empty() || !spec.tmpfs.is_empty() {
             return None;
         }
@@ -54,6 +56,7 @@ impl Blueprint {
     pub fn spec(&self, workspace: WorkspaceFill) -> RunSpec {
         RunSpec {
             argv: self.argv.clone(),
+            program: ProgramFile::Named,
             without_shell: self.without_shell.clone(),
             env: self.env.clone(),
             workdir: self.workdir.clone(),

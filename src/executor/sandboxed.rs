@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use super::blueprint::Blueprint;
 use super::boxes::{Boxes, Started};
+use super::host_ids::LentId;
 use super::standby::{LiveRun, Standby};
 use crate::base::rel_path::RelPath;
 use crate::sandbox::{BEFORE_PROGRAM, HostId, Sandbox};
@@ -58,6 +59,11 @@ impl Sandboxed {
         self.boxes.sandbox()
     }
 
+    /// A host id that no other box has.
+    pub(super) fn lend_id(&self) -> Result<LentId, SetupFailure> {
+        self.boxes.lend_id()
+    }
+
     /// What there is of boxes made ahead; nothing where none are to be.
     pub fn standby_figures(&self) -> StandbyFigures {
         self.standby.as_ref().map(Standby::figures).unwrap_or_default()
@@ -95,7 +101,7 @@ impl Sandboxed {
                 report => return report.map(|report| RunReport { standby: true, ..report }),
             }
         }
-        let host_id = self.boxes.lend_id()?;
+        let host_id = self.lend_id()?;
         self.run_in_new(job, host_id.id(), began, watch, sink)
     }
 

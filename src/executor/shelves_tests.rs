@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use super::blueprint::Blueprint;
 use super::filling::Contents;
 use super::shelves::{Found, Made, Next, Shelves};
-use crate::spec::{Limits, RunSpec, StdinSource, WorkspaceFill};
+use crate::spec::{Limits, ProgramFile, RunSpec, StdinSource, WorkspaceFill};
 use crate::workspace::{Mark, Template};
 
 /// After the last run, so long that its answer is out.
@@ -132,6 +132,7 @@ fn name(blueprint: &Blueprint) -> String {
 fn with_contents(template: &str, contents: Contents) -> Arc<Blueprint> {
     let spec = RunSpec {
         argv: vec![CString::new("true").unwrap()],
+        program: ProgramFile::Named,
         without_shell: None,
         env: Vec::new(),
         workdir: "/workspace".into(),

@@ -11,8 +11,8 @@ use std::time::Instant;
 use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Request};
-use axum::response::{IntoResponse, Response};
-use hyper::body::{Body as _, Frame, Incoming};
+use axum::response::Response;
+use hyper::body::{Body as _, Frame, Incoming, SizeHint};
 use hyper::server::conn::http1;
 use hyper::service::{Service, service_fn};
 use hyper_util::service::TowerToHyperService;
@@ -26,7 +26,7 @@ use super::in_flight::InFlight;
 use super::limits::HttpLimits;
 use super::log_lines::{Asked, RefusalLines};
 use super::message_gate::{MessageGate, shutdown_write};
-use super::reply::Refusal;
+use super::refusal::{Api, Refusal};
 use super::unread::UnreadAnswers;
 use crate::base::request_id::RequestId;
 
@@ -49,6 +49,11 @@ impl ClientSocket {
         self.0.as_fd().try_clone_to_owned()
     }
 }
+
+/// Among an answer's extensions until it is sent: its body is made while it is sent, though its
+/// length is known.
+#[derive(Debug, Clone)]
+pub struct InPieces;
 
 /// Serves `socket` until the client has left, or a deadline or a refusal ends it.
 pub async fn serve(
@@ -120,7 +125,7 @@ impl Serving {
         let Self { routes, client, exchange, flight, unread, counts, refusals } = self;
         let asked = Asked::of(request.method(), request.uri());
         let mut response = match exchange.request_began(flight.enter()) {
-            Err(fault) => Refusal::Framing(fault).into_response(),
+            Err(fault) => Refusal::Framing(fault).answer(Api::of(request.uri())),
             Ok(()) => {
                 request.extensions_mut().insert(client);
                 routes.call(request).await?
@@ -131,7 +136,8 @@ impl Serving {
         if let Ok(id) = HeaderValue::from_str(id.as_str()) {
             response.headers_mut().insert(REQUEST_ID, id);
         }
-        let bytes = response.body().size_hint().exact();
+        let in_pieces = response.extensions_mut().remove::<InPieces>().is_some();
+        let bytes = response.body().size_hint().exact().filter(|_| !in_pieces);
         exchange.answered(Instant::now(), bytes.is_none());
         exchange.answer_held(unread.enter(bytes.unwrap_or(STREAM_BYTES), &exchange));
         Ok(if bytes.is_none() {
@@ -168,6 +174,14 @@ impl hyper::body::Body for Streamed {
     ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
         let Self { body, id, .. } = self.get_mut();
         id.during(|| Pin::new(body).poll_frame(cx))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
     }
 }
 

@@ -5,14 +5,15 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use axum::response::Response;
 
-use super::reply::Refused;
+use super::refusal::Refused;
 use crate::base::counter::Counter;
 
-/// Why a request got no report, in one word each.
-pub const REASONS: [&str; 14] = [
+/// Why a request was refused, in one word each.
+pub const REASONS: [&str; 17] = [
     "body_incomplete",
     "body_late",
     "busy",
+    "conflict",
     "content_encoding",
     "cross_origin",
     "draining",
@@ -21,8 +22,10 @@ pub const REASONS: [&str; 14] = [
     "invalid",
     "method_not_allowed",
     "not_found",
+    "queue_full",
     "sandbox",
     "too_large",
+    "unauthorized",
     "unavailable",
 ];
 

@@ -18,7 +18,8 @@ use tokio::time::{Instant, Interval, Sleep, interval_at, sleep_until, timeout};
 use super::event_text::{TextCutter, event};
 use super::output_queue::OutputQueue;
 use super::pace::Pace;
-use super::reply::{Refusal, RunBody};
+use super::refusal::Refusal;
+use super::reply::RunBody;
 use super::run_thread::RunningCheck;
 use crate::service::check_run::CheckReport;
 use crate::spec::Stream;
@@ -95,7 +96,7 @@ impl EventStream {
                 Stream::Stderr => ("stderr", &mut self.stderr),
             };
             let text = cutter.cut(&bytes);
-            self.ready.extend(text.map(|(offset, text)| event(name, Some(offset), &text)));
+            self.ready.extend(text.map(|(offset, text)| event(name, Some(&offset), &text)));
             return Poll::Ready(Ok(()));
         }
         let result = ready!(self.running.poll_report(cx))?;
@@ -106,7 +107,7 @@ impl EventStream {
     fn end(&mut self, result: String) {
         for (name, cutter) in [("stdout", &mut self.stdout), ("stderr", &mut self.stderr)] {
             let rest = cutter.finish();
-            self.ready.extend(rest.map(|(offset, text)| event(name, Some(offset), &text)));
+            self.ready.extend(rest.map(|(offset, text)| event(name, Some(&offset), &text)));
         }
         self.ready.push_back(result);
         self.over = true;

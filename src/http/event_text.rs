@@ -1,5 +1,7 @@
 //! The text of server-sent events, and output bytes as text that splits no character.
 
+use std::fmt::Display;
+
 use serde::Serialize;
 
 /// One output stream on its way to becoming events.
@@ -45,8 +47,8 @@ fn incomplete_bytes(bytes: &[u8]) -> usize {
     }
 }
 
-/// One event. JSON holds no raw line end, so its text is one `data` line.
-pub fn event(name: &str, id: Option<u64>, data: &impl Serialize) -> String {
+/// One event, with an `id` of one line. JSON holds no raw line end, so its text is one `data` line.
+pub fn event(name: &str, id: Option<&dyn Display>, data: &impl Serialize) -> String {
     let id = id.map(|id| format!("id: {id}\n")).unwrap_or_default();
     let data = serde_json::to_string(data).unwrap_or_default();
     format!("event: {name}\n{id}data: {data}\n\n")
@@ -72,7 +74,7 @@ mod tests {
     #[test]
     fn an_event_is_one_data_line() {
         assert_eq!(
-            event("stdout", Some(7), &"a\r\nb"),
+            event("stdout", Some(&7), &"a\r\nb"),
             "event: stdout\nid: 7\ndata: \"a\\r\\nb\"\n\n"
         );
         assert_eq!(event("ping", None, &()), "event: ping\ndata: null\n\n");

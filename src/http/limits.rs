@@ -12,6 +12,9 @@ const DESCRIPTORS_PER_RUN: u64 = 32;
 /// And of one whose box stands and waits for it.
 const DESCRIPTORS_PER_STANDBY: u64 = 24;
 
+/// Descriptors of what jobs' clients follow and download, and of their store.
+const DESCRIPTORS_OF_JOBS: u64 = 256;
+
 /// The front's limits.
 #[derive(Debug, Clone)]
 pub struct HttpLimits {
@@ -31,6 +34,10 @@ pub struct HttpLimits {
     pub linger_max: Duration,
     /// Between two signs of life on an event stream.
     pub ping_every: Duration,
+    /// Streams of jobs' events at once; one more is refused. They take at most half of the connections.
+    pub event_streams_max: usize,
+    /// Artifacts sent at once; one more is refused. They take at most half of the connections.
+    pub downloads_max: usize,
 }
 
 impl Default for HttpLimits {
@@ -44,6 +51,8 @@ impl Default for HttpLimits {
             idle_max: Duration::from_secs(60),
             linger_max: Duration::from_secs(5),
             ping_every: Duration::from_secs(10),
+            event_streams_max: 64,
+            downloads_max: 64,
         }
     }
 }
@@ -53,6 +62,8 @@ impl Default for HttpLimits {
 pub struct Boxes {
     /// With a run in them.
     pub runs: usize,
+    /// With a job in them; 0 where there are no jobs.
+    pub jobs: usize,
     /// Made ahead.
     pub standby: usize,
 }
@@ -71,9 +82,14 @@ fn affordable(wanted: usize, boxes: Boxes, descriptors_max: u64) -> usize {
 
 /// The descriptors that are for no connection.
 fn beside_connections(boxes: Boxes) -> u64 {
-    let for_runs = DESCRIPTORS_PER_RUN.saturating_mul(boxes.runs as u64);
+    let live = (boxes.runs as u64).saturating_add(boxes.jobs as u64);
+    let for_runs = DESCRIPTORS_PER_RUN.saturating_mul(live);
+    let for_jobs = if boxes.jobs > 0 { DESCRIPTORS_OF_JOBS } else { 0 };
     let for_standby = DESCRIPTORS_PER_STANDBY.saturating_mul(boxes.standby as u64);
-    DESCRIPTORS_RESERVED.saturating_add(for_runs).saturating_add(for_standby)
+    DESCRIPTORS_RESERVED
+        .saturating_add(for_runs)
+        .saturating_add(for_standby)
+        .saturating_add(for_jobs)
 }
 
 /// More descriptors are needed than this process may ever have.
@@ -108,16 +124,20 @@ mod tests {
 
     #[test]
     fn connections_never_take_the_descriptors_that_runs_need() {
-        for (wanted, runs, standby, descriptors_max, expected) in [
-            (1024, 10, 10, 1_048_576, 1024),
-            (1024, 10, 0, 1024, 640),
-            (1024, 10, 10, 1024, 400),
-            (1024, 100, 0, 1024, 1),
-            (1024, 1, 100, 1024, 1),
-            (1024, usize::MAX, usize::MAX, u64::MAX, 1),
-            (7, 1, 1, 1024, 7),
+        for (wanted, runs, jobs, standby, descriptors_max, expected) in [
+            (1024, 10, 0, 10, 1_048_576, 1024),
+            (1024, 10, 0, 0, 1024, 640),
+            (1024, 10, 2, 0, 1024, 320),
+            (1024, 10, 0, 10, 1024, 400),
+            (1024, 100, 0, 0, 1024, 1),
+            (1024, 1, 0, 100, 1024, 1),
+            (1024, usize::MAX, usize::MAX, usize::MAX, u64::MAX, 1),
+            (7, 1, 0, 1, 1024, 7),
         ] {
-            assert_eq!(affordable(wanted, Boxes { runs, standby }, descriptors_max), expected);
+            assert_eq!(
+                affordable(wanted, Boxes { runs, jobs, standby }, descriptors_max),
+                expected
+            );
         }
     }
 }

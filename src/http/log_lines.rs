@@ -1,6 +1,7 @@
 //! What the front says of requests: one line for each run's end and each refusal. Nothing of a
 //! tenant's, nothing of a query, no header's value but under `DEBUG`, and no secret even then.
 
+use std::io;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -8,9 +9,10 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Uri};
 use axum::response::Response;
 
 use super::checks::RunCheck;
-use super::reply::Refused;
+use super::refusal::Refused;
 use crate::base::request_id::{RequestId, on_behalf_of};
 use crate::service::check_run::{CheckError, CheckReport};
+use crate::spec::job::JobId;
 
 /// Where these lines come from, for `RUST_LOG`.
 const TARGET: &str = "cofferdam::http";
@@ -151,6 +153,16 @@ impl RefusalLines {
         }
         is_admitted
     }
+}
+
+/// Whose token a request showed.
+pub fn authorized(client: &str) {
+    log::debug!(target: TARGET, client = client; "authorized");
+}
+
+/// What a job's followers are not told, and why.
+pub fn output_unreadable(job: &JobId, error: &io::Error) {
+    log::error!(target: TARGET, job_id = job.as_str(), reason = error.to_string(); "output unreadable");
 }
 
 /// The line of `DEBUG`: what was asked for, with its headers.

@@ -20,8 +20,9 @@ use super::accept::accepts;
 use super::checks::Checks;
 use super::counts::FrontCounts;
 use super::origin;
-use super::reply::Refusal;
+use super::refusal::Refusal;
 use super::router::Front;
+use crate::service::jobs::{JobFigures, Jobs};
 
 const OPEN_METRICS: &str = "application/openmetrics-text";
 const OPEN_METRICS_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -29,7 +30,10 @@ const OPEN_METRICS_TYPE: &str = "application/openmetrics-text; version=1.0.0; ch
 const PLAIN_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// All that one server exposes.
-pub struct Metrics(Registry);
+pub struct Metrics {
+    registry: Registry,
+    jobs: Option<Arc<dyn Jobs>>,
+}
 
 impl fmt::Debug for Metrics {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -38,19 +42,30 @@ impl fmt::Debug for Metrics {
 }
 
 impl Metrics {
-    /// The figures of `checks` and of a front that counts in `counts` and
-    /// serves at most `connections_max` connections.
-    pub fn new(checks: Arc<dyn Checks>, counts: Arc<FrontCounts>, connections_max: usize) -> Self {
-        let exposed = Exposed { checks, counts, connections_max, process: Process::look() };
+    /// The figures of `checks`, of `jobs` where there are any, and of a front that counts in
+    /// `counts` and serves at most `connections_max` connections.
+    pub fn new(
+        checks: Arc<dyn Checks>,
+        jobs: Option<Arc<dyn Jobs>>,
+        counts: Arc<FrontCounts>,
+        connections_max: usize,
+    ) -> Self {
+        let process = Process::look();
+        let exposed = Exposed { checks, jobs: jobs.clone(), counts, connections_max, process };
         let mut registry = Registry::default();
         registry.register_collector(Box::new(exposed));
-        Self(registry)
+        Self { registry, jobs }
+    }
+
+    /// The figures of the jobs, where there are any.
+    pub fn jobs(&self) -> Option<JobFigures> {
+        self.jobs.as_ref().map(|jobs| jobs.figures())
     }
 
     /// All of them as text, in the form that `headers` ask for.
     fn text(&self, headers: &HeaderMap) -> Result<(String, &'static str), fmt::Error> {
         let mut text = String::new();
-        encode(&mut text, &self.0)?;
+        encode(&mut text, &self.registry)?;
         Ok(match accepts(headers, OPEN_METRICS) {
             true => (text, OPEN_METRICS_TYPE),
             false => (plain_text::from_open_metrics(&text), PLAIN_TYPE),

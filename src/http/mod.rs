@@ -1,6 +1,8 @@
 //! The HTTP front: bytes of strangers in, service values through, bytes out.
 
 mod accept;
+mod authorization;
+mod byte_range;
 mod checks;
 mod chunk_scan;
 mod connection;
@@ -8,8 +10,10 @@ mod counts;
 mod event_stream;
 mod event_text;
 mod exchange;
+mod file_pieces;
 mod head;
 mod in_flight;
+mod jobs;
 mod limits;
 mod log_lines;
 mod message_gate;
@@ -17,6 +21,8 @@ mod metrics;
 mod origin;
 mod output_queue;
 mod pace;
+mod percent;
+mod refusal;
 mod reply;
 mod request_body;
 mod router;

@@ -8,18 +8,21 @@ use axum::extract::Request;
 use axum::http::header::ORIGIN;
 use axum::http::{HeaderMap, Method};
 use axum::middleware::Next;
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 
-use super::reply::Refusal;
+use super::refusal::{Api, Refusal};
 
 /// Refuses what a page of an origin outside `allowed` asks, its body unread.
-/// What changes nothing is answered: no page of another origin may read it.
+/// What changes nothing is answered, but for what jobs have left: no page of another origin may
+/// read it, and what it is not given it cannot find a way to read.
 pub async fn check(allowed: &[String], request: Request, next: Next) -> Response {
-    let harmless = matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS);
+    let api = Api::of(request.uri());
+    let harmless = matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS)
+        && api == Api::Runs;
     if harmless || is_allowed(request.headers(), allowed) {
         next.run(request).await
     } else {
-        Refusal::CrossOrigin.into_response()
+        Refusal::CrossOrigin.answer(api)
     }
 }
 

@@ -9,7 +9,7 @@ use http_body_util::BodyExt;
 use hyper::body::Body as _;
 use tokio::time::timeout;
 
-use super::reply::Refusal;
+use super::refusal::Refusal;
 
 /// The most room made for a body before its bytes are there.
 const ROOM_BYTES_MAX: u64 = 64 * 1024;

@@ -5,21 +5,26 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::extract::{Request, State};
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::middleware::{self, Next};
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use axum::routing::{get, post};
+use serde::Serialize;
 use serde_json::json;
 
 use super::accept::accepts;
+use super::authorization;
 use super::checks::Checks;
+use super::jobs::{self, JobsFront};
 use super::log_lines::{self, Asked};
 use super::metrics::{self, Metrics};
 use super::origin;
-use super::reply::{self, Refusal};
+use super::refusal::{Api, Refusal};
+use super::reply;
 use super::run_threads::RunThreads;
 use super::shutdown::ShutdownHandle;
-use crate::config::OnDisconnect;
+use crate::config::{OnDisconnect, Tokens};
+use crate::service::status::{JobsStatus, ServiceStatus};
 
 /// What every handler may use.
 pub struct Front {
@@ -47,13 +52,18 @@ pub struct Front {
     pub on_disconnect: OnDisconnect,
     /// Origins whose pages may post.
     pub origins_allow: Vec<String>,
+    /// Who may ask.
+    pub tokens: Tokens,
+    /// Agents' jobs, where there are any.
+    pub jobs: Option<Arc<JobsFront>>,
 }
 
 /// Which routes there are beside `/health`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Routes {
-    /// `/run`.
-    pub run: bool,
+    /// `/run` and what belongs to it, and `/v1/jobs`. All that such a listener serves but `/health`
+    /// needs a token where there are any; a listener for metrics alone serves who reaches it.
+    pub clients: bool,
     /// `/shutdown`, only where the operator allows it.
     pub shutdown: bool,
     /// `/metrics`.
@@ -62,10 +72,13 @@ pub struct Routes {
 
 /// The routes.
 pub fn router(front: Arc<Front>, routes: Routes, log_headers: bool) -> Router {
-    let Routes { run, shutdown: may_shut_down, metrics } = routes;
+    let Routes { clients, shutdown: may_shut_down, metrics } = routes;
     let mut routes = Router::new().route("/health", get(health));
-    if run {
+    if clients {
         routes = routes.route("/run", post(super::run::run)).route("/status", get(status));
+        if let Some(jobs) = &front.jobs {
+            routes = routes.merge(jobs::routes(Arc::clone(jobs)));
+        }
     }
     if may_shut_down {
         routes = routes.route("/shutdown", post(shutdown));
@@ -74,9 +87,15 @@ pub fn router(front: Arc<Front>, routes: Routes, log_headers: bool) -> Router {
         routes = routes.route("/metrics", get(metrics::answer));
     }
     routes = routes
-        .method_not_allowed_fallback(async || Refusal::MethodNotAllowed.into_response())
-        .fallback(async || Refusal::NotFound.into_response())
+        .method_not_allowed_fallback(async |uri: Uri| {
+            Refusal::MethodNotAllowed.answer(Api::of(&uri))
+        })
+        .fallback(async |uri: Uri| Refusal::NotFound.answer(Api::of(&uri)))
         .layer(middleware::from_fn_with_state(Arc::clone(&front), check_origin));
+    if clients {
+        let check = middleware::from_fn_with_state(Arc::clone(&front), check_token);
+        routes = routes.layer(check);
+    }
     if log_headers {
         routes = routes.layer(middleware::from_fn(log_request));
     }
@@ -97,7 +116,16 @@ async fn health(State(front): State<Arc<Front>>, headers: HeaderMap) -> Response
 }
 
 async fn status(State(front): State<Arc<Front>>) -> Response {
-    reply::json(StatusCode::OK, &front.checks.status())
+    /// One object, the jobs last.
+    #[derive(Serialize)]
+    struct Told<'a> {
+        #[serde(flatten)]
+        service: ServiceStatus<'a>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        jobs: Option<JobsStatus>,
+    }
+    let jobs = front.metrics.jobs().as_ref().map(JobsStatus::from);
+    reply::json(StatusCode::OK, &Told { service: front.checks.status(), jobs })
 }
 
 async fn shutdown(State(front): State<Arc<Front>>) -> Response {
@@ -107,6 +135,10 @@ async fn shutdown(State(front): State<Arc<Front>>) -> Response {
 
 async fn check_origin(State(front): State<Arc<Front>>, request: Request, next: Next) -> Response {
     origin::check(&front.origins_allow, request, next).await
+}
+
+async fn check_token(State(front): State<Arc<Front>>, request: Request, next: Next) -> Response {
+    authorization::check(&front.tokens, request, next).await
 }
 
 async fn log_request(request: Request, next: Next) -> Response {

@@ -8,7 +8,7 @@ use tokio::sync::oneshot;
 
 use super::checks::RunCheck;
 use super::connection::ClientSocket;
-use super::reply::Refusal;
+use super::refusal::Refusal;
 use super::run_threads::RunThreads;
 use crate::base::cancel::CancelToken;
 use crate::config::OnDisconnect;

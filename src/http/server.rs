@@ -16,6 +16,7 @@ use super::checks::Checks;
 use super::connection;
 use super::counts::FrontCounts;
 use super::in_flight::InFlight;
+use super::jobs::{ASKING_THREADS_MAX, JobsFront, JobsLimits};
 use super::limits::{Boxes, HttpLimits, Shortage, connections_affordable, raise_descriptors};
 use super::log_lines::RefusalLines;
 use super::metrics::Metrics;
@@ -24,7 +25,8 @@ use super::run_threads::RunThreads;
 use super::shutdown::ShutdownHandle;
 use super::unread::UnreadAnswers;
 use crate::base::deadline::Deadline;
-use crate::config::{Config, MetricsPlace, OnDisconnect};
+use crate::config::{Config, MetricsPlace, OnDisconnect, Tokens};
+use crate::service::jobs::Jobs;
 
 /// Threads that serve all connections together. Runs have their own.
 const WORKER_THREADS: usize = 2;
@@ -54,6 +56,8 @@ pub struct HttpSettings {
     pub boxes: Boxes,
     /// The longest body, bytes; none for no limit.
     pub input_bytes_max: Option<u64>,
+    /// The longest request for a job, bytes.
+    pub jobs_input_bytes_max: u64,
     /// The longest output, bytes; none for no limit.
     pub output_bytes_max: Option<u64>,
     /// The timeout of a request that names none.
@@ -72,14 +76,19 @@ pub struct HttpSettings {
     pub origins_allow: Vec<String>,
     /// Whether request headers are logged.
     pub log_headers: bool,
+    /// Who may ask for anything but `/health`; everybody where there is none. Metrics that have a
+    /// listener of their own are whoever's who reaches it.
+    pub tokens: Tokens,
 }
 
 impl From<&Config> for HttpSettings {
     fn from(config: &Config) -> Self {
+        let jobs = if config.jobs.enabled { config.jobs.workers } else { 0 };
         Self {
             limits: HttpLimits { connections_max: config.connections_max, ..HttpLimits::default() },
-            boxes: Boxes { runs: config.concurrency, standby: config.standby_max },
+            boxes: Boxes { runs: config.concurrency, jobs, standby: config.standby_max },
             input_bytes_max: config.input_bytes_max,
+            jobs_input_bytes_max: config.jobs.input_bytes_max,
             output_bytes_max: config.limits.output_bytes_max,
             timeout_default: config.limits.wall,
             timeout_max: config.timeout_max,
@@ -89,6 +98,7 @@ impl From<&Config> for HttpSettings {
             metrics: config.metrics,
             origins_allow: config.origins_allow.clone(),
             log_headers: config.debug,
+            tokens: config.tokens.clone(),
         }
     }
 }
@@ -105,6 +115,7 @@ pub struct Server {
     listener: TcpListener,
     metrics_listener: Option<TcpListener>,
     checks: Arc<dyn Checks>,
+    jobs: Option<Arc<dyn Jobs>>,
     settings: HttpSettings,
     shutdown: ShutdownHandle,
 }
@@ -118,9 +129,11 @@ impl fmt::Debug for Server {
 
 impl Server {
     /// Listens on `address`, and for metrics where they have an address of their own. Clients may connect from here on, and are served by [`Server::run`].
+    /// Without `jobs` there is no `/v1/jobs`.
     pub fn bind(
         address: SocketAddr,
         checks: Arc<dyn Checks>,
+        jobs: Option<Arc<dyn Jobs>>,
         settings: HttpSettings,
     ) -> Result<Self, NotBound> {
         let listener = bound(address)?;
@@ -128,8 +141,8 @@ impl Server {
             MetricsPlace::Own(address) => Some(bound(address)?),
             MetricsPlace::SamePort | MetricsPlace::Off => None,
         };
-        let shutdown = ShutdownHandle::new(Arc::clone(&checks));
-        Ok(Self { listener, metrics_listener, checks, settings, shutdown })
+        let shutdown = ShutdownHandle::new(Arc::clone(&checks), jobs.clone());
+        Ok(Self { listener, metrics_listener, checks, jobs, settings, shutdown })
     }
 
     /// Where it listens, with the port the kernel chose if none was asked for.
@@ -167,11 +180,11 @@ impl Server {
         };
         let shutdown = self.settings.allow_shutdown;
         let metrics = self.settings.metrics == MetricsPlace::SamePort;
-        let routes = Routes { run: true, shutdown, metrics };
+        let routes = Routes { clients: true, shutdown, metrics };
         let clients = serving(routes, connections_max, counts);
         runtime.spawn(accept(joining(&runtime, &self.listener)?, clients));
         if let Some(listener) = &self.metrics_listener {
-            let routes = Routes { run: false, shutdown: false, metrics: true };
+            let routes = Routes { clients: false, shutdown: false, metrics: true };
             // What its own connections do is in no figure.
             let scrapers = serving(routes, METRICS_CONNECTIONS_MAX, Arc::default());
             runtime.spawn(accept(joining(&runtime, listener)?, scrapers));
@@ -186,6 +199,7 @@ impl Server {
         Builder::new_multi_thread()
             .worker_threads(WORKER_THREADS)
             .thread_name("http")
+            .max_blocking_threads(ASKING_THREADS_MAX)
             .event_interval(TURNS_PER_LOOK)
             .enable_all()
             .build()
@@ -194,7 +208,12 @@ impl Server {
     fn front(&self, counts: Arc<FrontCounts>, connections_max: usize) -> Front {
         let settings = &self.settings;
         Front {
-            metrics: Metrics::new(Arc::clone(&self.checks), counts, connections_max),
+            metrics: Metrics::new(
+                Arc::clone(&self.checks),
+                self.jobs.clone(),
+                counts,
+                connections_max,
+            ),
             checks: Arc::clone(&self.checks),
             run_threads: RunThreads::new(settings.boxes.runs + ADMISSION_THREADS),
             shutdown: self.shutdown.clone(),
@@ -206,23 +225,50 @@ impl Server {
             ping_every: settings.limits.ping_every,
             on_disconnect: settings.on_disconnect,
             origins_allow: settings.origins_allow.clone(),
+            tokens: settings.tokens.clone(),
+            jobs: self.jobs.as_ref().map(|jobs| {
+                let limits = self.jobs_limits(connections_max);
+                Arc::new(JobsFront::new(Arc::clone(jobs), limits))
+            }),
         }
     }
 
-    /// Waits for the live runs, kills those that outlast the grace, and lets
-    /// the last answers out.
+    /// Neither those who follow jobs nor those who download have all connections to themselves.
+    fn jobs_limits(&self, connections_max: usize) -> JobsLimits {
+        let HttpSettings { limits, jobs_input_bytes_max, .. } = &self.settings;
+        let at_most = (connections_max / 2).clamp(1, Semaphore::MAX_PERMITS);
+        JobsLimits {
+            input_bytes_max: *jobs_input_bytes_max,
+            body_within: limits.body_within,
+            ping_every: limits.ping_every,
+            event_streams_max: limits.event_streams_max.min(at_most),
+            downloads_max: limits.downloads_max.min(at_most),
+        }
+    }
+
+    /// Waits for the live runs and jobs, kills those that outlast the grace, ends the jobs that
+    /// have not begun, and lets the last answers out.
     fn drain(&self, in_flight: &InFlight) {
         log::info!("draining: no new runs");
-        if !self.checks.wait_idle(Deadline::after(self.settings.shutdown_grace)) {
+        if !self.wait_idle(Deadline::after(self.settings.shutdown_grace)) {
             log::warn!("draining: the grace is over, killing what still runs");
             self.checks.cancel_all();
-            if !self.checks.wait_idle(Deadline::after(KILLED_WITHIN)) {
-                log::error!("draining: a killed run is still there, leaving it");
-            }
+        }
+        if let Some(jobs) = &self.jobs {
+            jobs.cancel_all();
+        }
+        if !self.wait_idle(Deadline::after(KILLED_WITHIN)) {
+            log::error!("draining: a killed run is still there, leaving it");
         }
         if !in_flight.wait_none(Deadline::after(LAST_ANSWERS_WITHIN)) {
             log::warn!("draining: leaving {} requests unanswered", in_flight.count());
         }
+    }
+
+    /// Waits until neither a run nor a job is live; false when the deadline came first.
+    fn wait_idle(&self, deadline: Deadline) -> bool {
+        self.checks.wait_idle(deadline)
+            && self.jobs.as_ref().is_none_or(|jobs| jobs.wait_idle(deadline))
     }
 }
 

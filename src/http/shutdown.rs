@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use super::checks::Checks;
+use crate::service::jobs::Jobs;
 
 /// Stops a server: cloned freely, usable from a signal's thread as from a request.
 #[derive(Clone)]
@@ -11,6 +12,7 @@ pub struct ShutdownHandle(Arc<Inner>);
 
 struct Inner {
     checks: Arc<dyn Checks>,
+    jobs: Option<Arc<dyn Jobs>>,
     draining: Mutex<bool>,
     began: Condvar,
 }
@@ -22,21 +24,27 @@ impl fmt::Debug for ShutdownHandle {
 }
 
 impl ShutdownHandle {
-    pub(super) fn new(checks: Arc<dyn Checks>) -> Self {
-        Self(Arc::new(Inner { checks, draining: Mutex::new(false), began: Condvar::new() }))
+    pub(super) fn new(checks: Arc<dyn Checks>, jobs: Option<Arc<dyn Jobs>>) -> Self {
+        Self(Arc::new(Inner { checks, jobs, draining: Mutex::new(false), began: Condvar::new() }))
     }
 
-    /// The first call begins the drain; every later one kills the live runs at once.
+    /// The first call begins the drain; every later one kills the live runs and jobs at once.
     pub fn request(&self) {
         if !self.drain() {
             self.0.checks.cancel_all();
+            if let Some(jobs) = &self.0.jobs {
+                jobs.cancel_all();
+            }
         }
     }
 
     /// Begins the drain, and says whether this call did: from its return on no
-    /// run is admitted.
+    /// run is admitted and no job is taken.
     pub fn drain(&self) -> bool {
         self.0.checks.start_draining();
+        if let Some(jobs) = &self.0.jobs {
+            jobs.start_draining();
+        }
         let already = std::mem::replace(&mut *self.lock(), true);
         self.0.began.notify_all();
         !already

@@ -1,8 +1,10 @@
 //! The file system of one box: a tmpfs of its own, mounted nowhere on the host.
 
 use std::ffi::{CStr, CString};
+use std::fs::{File, Permissions};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use nix::errno::Errno;
@@ -67,6 +69,18 @@ impl BoxFs {
         }
         self.make_unless_there(&relative, if directory { &tenant } else { &Make::File })?;
         Ok(c_string(target.as_os_str()))
+    }
+
+    /// Keeps a copy of `program` for the box to execute, which nobody in it can change; gives its
+    /// path inside.
+    pub fn keep_program(&self, mut program: impl io::Read) -> Result<CString, SetupFailure> {
+        let flags = OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_WRONLY | OFlag::O_CLOEXEC;
+        let create = openat(&self.root, c".program", flags, Mode::empty());
+        let mut copy = File::from(create.map_err(|errno| failed("make", c".program", errno))?);
+        io::copy(&mut program, &mut copy)
+            .and_then(|_| copy.set_permissions(Permissions::from_mode(0o755)))
+            .map_err(|error| SetupFailure::from_io("write /.program", &error))?;
+        Ok(c"/.program".to_owned())
     }
 
     /// Whether the box has used up its bytes or its inodes.

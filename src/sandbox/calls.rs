@@ -25,6 +25,7 @@ const MOUNT_ATTR_NOSUID: u64 = 0x2;
 const MOUNT_ATTR_NODEV: u64 = 0x4;
 const MOUNT_ATTR_NOEXEC: u64 = 0x8;
 const MOUNT_ATTR_IDMAP: u64 = 0x0010_0000;
+const SHOWN_READ_ONLY: u64 = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_RDONLY;
 const SECCOMP_SET_MODE_FILTER: i64 = 1;
 const CAPABILITY_VERSION_3: u32 = 0x2008_0522;
 /// `F_WRLCK` as struct flock holds it.
@@ -71,7 +72,11 @@ impl Step {
                 out.call(libc::SYS_fchdir, &[fd.into()]);
             }
             Self::SealBox { fd, mountpoint } => seal_box(out, *fd, mountpoint),
-            Self::AttachTree { register, target } => attach(out, *register, target),
+            Self::AttachTree { register, target } => attach(out, Arg::Register(*register), target),
+            Self::AttachProgram { fd, target } => {
+                set_attributes(out, fd.into(), SHOWN_READ_ONLY, None, 0);
+                attach(out, fd.into(), target);
+            }
             Self::MountTmpfs { target, bytes_max, inodes_max, uid, gid } => {
                 let options = format!(
                     "mode=0755,size={bytes_max},nr_inodes={inodes_max},uid={uid},gid={gid}\0"
@@ -218,11 +223,11 @@ fn open_tree(
     let flags = OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | depth;
     out.call_into(register, libc::SYS_open_tree, &[AT_FDCWD.into(), source, flags.into()]);
     let attributes = match access {
-        Access::ReadOnly => MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_RDONLY,
+        Access::ReadOnly => SHOWN_READ_ONLY,
         Access::ReadWrite => MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV,
         Access::Device => MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC,
     };
-    set_attributes(out, register, attributes, idmap_fd, depth);
+    set_attributes(out, Arg::Register(register), attributes, idmap_fd, depth);
 }
 
 /// The view is put where the file system itself already is, on top of it, so that letting go of
@@ -232,16 +237,15 @@ fn seal_box(out: &mut Encoder, fd: i32, mountpoint: &CString) {
     let empty = out.text(c"");
     let flags = OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | EMPTY_PATH;
     out.call_into(SCRATCH_REGISTER, libc::SYS_open_tree, &[fd.into(), empty, flags.into()]);
-    let attributes = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_RDONLY;
-    set_attributes(out, SCRATCH_REGISTER, attributes, None, 0);
-    attach(out, SCRATCH_REGISTER, mountpoint);
+    set_attributes(out, scratch, SHOWN_READ_ONLY, None, 0);
+    attach(out, scratch, mountpoint);
     out.call(libc::SYS_fchdir, &[scratch]);
 }
 
-/// `mount_setattr` on a tree held in a register.
+/// `mount_setattr` on a tree held open.
 fn set_attributes(
     out: &mut Encoder,
-    register: Register,
+    tree: Arg,
     attributes: u64,
     idmap_fd: Option<i32>,
     depth: i64,
@@ -250,17 +254,14 @@ fn set_attributes(
     let (empty, change) = (out.text(c""), out.mount_attributes(attributes | idmap, 0, idmap_fd));
     out.call(
         libc::SYS_mount_setattr,
-        &[Arg::Register(register), empty, (EMPTY_PATH | depth).into(), change, 32.into()],
+        &[tree, empty, (EMPTY_PATH | depth).into(), change, 32.into()],
     );
 }
 
-fn attach(out: &mut Encoder, register: Register, target: &CString) {
+fn attach(out: &mut Encoder, tree: Arg, target: &CString) {
     let (empty, target) = (out.text(c""), out.text(target));
     let flags = MOVE_MOUNT_F_EMPTY_PATH.into();
-    out.call(
-        libc::SYS_move_mount,
-        &[Arg::Register(register), empty, AT_FDCWD.into(), target, flags],
-    );
+    out.call(libc::SYS_move_mount, &[tree, empty, AT_FDCWD.into(), target, flags]);
 }
 
 /// Names inside the box's own file system, made by `box_fs`: no path of the
@@ -288,10 +289,10 @@ fn mount_proc(out: &mut Encoder) {
         libc::SYS_fsmount,
         &[scratch, FSMOUNT_CLOEXEC.into(), attributes.into()],
     );
-    attach(out, SCRATCH_REGISTER, &target);
+    attach(out, scratch, &target);
     let flags = OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | EMPTY_PATH;
     out.call_into(PROC_REGISTER, libc::SYS_open_tree, &[scratch, empty, flags.into()]);
-    set_attributes(out, SCRATCH_REGISTER, attributes | MOUNT_ATTR_RDONLY, None, 0);
+    set_attributes(out, scratch, attributes | MOUNT_ATTR_RDONLY, None, 0);
 }
 
 fn mask(out: &mut Encoder, with: &'static str, target: &CString) {
@@ -307,7 +308,7 @@ fn mask(out: &mut Encoder, with: &'static str, target: &CString) {
     }
     let flags = OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC;
     out.call_into(SCRATCH_REGISTER, libc::SYS_open_tree, &[AT_FDCWD.into(), with, flags.into()]);
-    attach(out, SCRATCH_REGISTER, target);
+    attach(out, Arg::Register(SCRATCH_REGISTER), target);
     out.on_error(wire::SKIP_IF_MISSING);
 }
 
@@ -431,6 +432,11 @@ fn install_filter(out: &mut Encoder, program: &[u8]) {
 fn exec(out: &mut Encoder, program: &Program, on_error: u16) {
     let argv = out.string_array(&program.argv);
     let env = out.string_array(&program.env);
+    if let Some(fd) = program.fd {
+        let empty = out.text(c"");
+        out.call(libc::SYS_execveat, &[fd.into(), empty, argv, env, EMPTY_PATH.into()]);
+        out.on_error(on_error);
+    }
     for path in &program.paths {
         let path = out.text(path);
         out.call(libc::SYS_execve, &[path, argv, env]);

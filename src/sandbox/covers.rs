@@ -103,6 +103,20 @@ impl Covers {
         Ok(covered)
     }
 
+    /// Where a box that shows no more than every box has what is at `real` on the host, an
+    /// absolute path without links; none where it does not show it.
+    pub fn place_inside(&self, real: &Path) -> Result<Option<PathBuf>, SetupFailure> {
+        let covered = self.of_a_run(&[])?;
+        let is_covered = |inside: &Path| {
+            let target =
+                |covered: &Covered| OsStr::from_bytes(covered.target.as_bytes()).to_owned();
+            covered.iter().any(|covered| inside.starts_with(target(covered)))
+        };
+        let inside = |tree: &Place| Some(tree.target.join(real.strip_prefix(&tree.source).ok()?));
+        let places = self.shown.iter().filter_map(inside);
+        Ok(places.filter(|place| !is_covered(place)).map(|p| Path::new("/").join(p)).next())
+    }
+
     fn mounted_below_root(&self, points: &Arc<[PathBuf]>) -> Result<Arc<[Covered]>, SetupFailure> {
         let mut last = self.mounted.lock().unwrap_or_else(PoisonError::into_inner);
         if !Arc::ptr_eq(&last.of, points) {

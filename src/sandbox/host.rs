@@ -30,6 +30,16 @@ pub enum RootSource {
     Directory(PathBuf),
 }
 
+impl RootSource {
+    /// Where it is on the host.
+    pub fn path(&self) -> &Path {
+        match self {
+            Self::Host => Path::new("/"),
+            Self::Directory(directory) => directory,
+        }
+    }
+}
+
 /// What of a process would otherwise be the server's: no priority above the
 /// ordinary, and of the kernel's own memory what its defaults allow.
 const FIXED_LIMITS: [(Rlimit, Resource, u64); 6] = [
@@ -133,10 +143,7 @@ pub fn layout_of(
     // By its real name too, which is what trees that are shown are compared with.
     let real = private.iter().filter_map(|path| path.canonicalize().ok());
     let private: Vec<PathBuf> = private.iter().cloned().chain(real).collect();
-    let base = match root {
-        RootSource::Host => Path::new("/"),
-        RootSource::Directory(directory) => directory,
-    };
+    let base = root.path();
     let mut entries: Vec<(String, Kind)> = Vec::new();
     for entry in std::fs::read_dir(base)? {
         let entry = entry?;

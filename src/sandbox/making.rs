@@ -1,6 +1,6 @@
 //! One box of a sandbox: its group, what it shows, its plan, its clone.
 
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -10,14 +10,15 @@ use super::box_fs::BoxFs;
 use super::cgroup::{self, BoxGroup};
 use super::idmap::ExtraDescriptors;
 use super::launch::{self, Launch};
-use super::plan::{self, ChildPlan, PlanInput, PlannedTmpfs, Tree};
+use super::plan::{self, ChildPlan, PlanInput, PlannedTmpfs, ProgramPlace, Tree};
 use super::rootfs::{Covered, c_string};
 use super::running::Running;
 use super::setup::Sandbox;
 use super::step::Access;
+use super::sys;
 use super::turns;
 use super::weakened::{self, Wall};
-use crate::spec::{Bind, Limits, RunSpec, SetupFailure, Tmpfs, WorkspaceFill};
+use crate::spec::{Bind, Limits, ProgramFile, RunSpec, SetupFailure, Tmpfs, WorkspaceFill};
 
 impl Sandbox {
     /// Makes a box whose program waits to be let go, and says what of the host
@@ -131,12 +132,14 @@ impl Sandbox {
         // A template is what it is without what is mounted in it: an overlay never looks there.
         let binds = &trees[trees.len() - spec.binds.len()..];
         let covered = self.covers.of_a_run(binds)?;
+        let program = program_place(&spec.program, extra)?;
         let plan = plan::build(&PlanInput {
             filter: &self.profile.filter,
             init_filter: &self.init_filter,
             root: &self.layout,
             covered: &covered,
             argv: &spec.argv,
+            program,
             without_shell: spec.without_shell.as_deref(),
             env: &spec.env,
             workdir: &c_string(spec.workdir.as_os_str()),
@@ -166,6 +169,22 @@ impl Sandbox {
 struct TaskFiles {
     of_init: i32,
     of_program: i32,
+}
+
+/// Where the program is to be found, its mount among the descriptors of the box.
+fn program_place<'a>(
+    program: &'a ProgramFile,
+    extra: &mut ExtraDescriptors,
+) -> Result<ProgramPlace<'a>, SetupFailure> {
+    Ok(match program {
+        ProgramFile::Named => ProgramPlace::Named,
+        ProgramFile::At(path) => ProgramPlace::At(path),
+        ProgramFile::Open { file, at } => {
+            let mount = sys::detached_file(file.as_fd());
+            let mount = mount.map_err(|error| SetupFailure::from_io("open program", &error))?;
+            ProgramPlace::Mounted { fd: extra.add(Arc::new(mount)), at }
+        }
+    })
 }
 
 fn planned_tmpfs(spec: &RunSpec, fs: &BoxFs) -> Result<Vec<PlannedTmpfs>, SetupFailure> {

@@ -48,6 +48,8 @@ pub struct PlanInput<'a> {
     pub covered: &'a [Covered],
     /// The program and its arguments.
     pub argv: &'a [CString],
+    /// Which file that is.
+    pub program: ProgramPlace<'a>,
     /// The program that is executed in its place if it can be.
     pub without_shell: Option<&'a [CString]>,
     /// The whole environment.
@@ -86,6 +88,18 @@ pub struct PlanInput<'a> {
     pub tmpfs: &'a [PlannedTmpfs],
     /// Whether `/workspace` is an overlay; the template is then the first tree.
     pub overlay: bool,
+}
+
+/// Which file a box executes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ProgramPlace<'a> {
+    /// What the first argument names, looked up along the environment's PATH.
+    Named,
+    /// What is at this absolute path inside.
+    At(&'a CStr),
+    /// The file whose mount is at the descriptor `fd`, and which is put over what is `at` that
+    /// absolute path inside.
+    Mounted { fd: i32, at: &'a CStr },
 }
 
 /// A host path to show, its mount point made.
@@ -203,6 +217,10 @@ fn setup_steps(input: &PlanInput<'_>) -> Result<Vec<Step>, SetupFailure> {
     if input.root.covers_var_tmp {
         steps.push(Step::Mask { with: VAR_TMP, target: c"var/tmp".to_owned() });
     }
+    // After what is covered: a program below that is not there, and not shown by this.
+    if let ProgramPlace::Mounted { fd, at } = input.program {
+        steps.push(Step::AttachProgram { fd, target: at.to_owned() });
+    }
     if let Some(landlock) = input.landlock {
         steps.extend(rule_steps(landlock, input));
     }
@@ -290,10 +308,10 @@ fn program_steps(input: &PlanInput<'_>) -> Vec<Step> {
     if let Some(landlock) = input.landlock {
         steps.extend(obey_steps(landlock, c"/tmp/.refused"));
     }
+    steps.push(Step::AwaitGuard);
+    // Here, not behind the wait: of what is closed some is a mount, for which the kernel waits.
+    steps.extend(close_steps(input.program));
     steps.extend([
-        Step::AwaitGuard,
-        // Here, not behind the wait: of what is closed some is a mount, for which the kernel waits.
-        Step::CloseFrom { first: RELEASE_FD.unsigned_abs() + 1 },
         Step::CloseRange { first: PLAN_FD.unsigned_abs(), last: PLAN_FD.unsigned_abs() },
         Step::CloseOnExec { first: STATUS_FD.unsigned_abs(), last: RELEASE_FD.unsigned_abs() },
         // Not before: the steps above open files, however few the tenant may.
@@ -308,14 +326,37 @@ fn program_steps(input: &PlanInput<'_>) -> Vec<Step> {
         steps.extend(stand.chain(filter));
     }
     steps.push(Step::ReportReady);
-    let program = |argv: &[CString]| Program {
-        paths: executable_paths(argv, input.env),
-        argv: argv.to_vec(),
-        env: input.env.to_vec(),
-    };
-    steps.extend(input.without_shell.map(|argv| Step::TryExec(program(argv))));
-    steps.push(Step::Exec(program(input.argv)));
+    let program = |place, argv| program_at(place, argv, input);
+    let named = |argv| program(ProgramPlace::Named, argv);
+    steps.extend(input.without_shell.map(|argv| Step::TryExec(named(argv))));
+    steps.push(Step::Exec(program(input.program, input.argv)));
     steps
+}
+
+/// Close all that came with the box but what the program itself is executed from, which exec closes.
+fn close_steps(program: ProgramPlace<'_>) -> Vec<Step> {
+    let first = RELEASE_FD.unsigned_abs() + 1;
+    let ProgramPlace::Mounted { fd, .. } = program else { return vec![Step::CloseFrom { first }] };
+    let fd = fd.unsigned_abs();
+    vec![
+        Step::CloseRange { first, last: fd - 1 },
+        Step::CloseFrom { first: fd + 1 },
+        Step::CloseOnExec { first: fd, last: fd },
+    ]
+}
+
+fn program_at(place: ProgramPlace<'_>, argv: &[CString], input: &PlanInput<'_>) -> Program {
+    let (fd, paths) = match place {
+        ProgramPlace::Named => (None, executable_paths(argv, input.env)),
+        ProgramPlace::At(path) => (None, vec![path.to_owned()]),
+        // By its descriptor where the filter leaves that: no directory on the way to a path can
+        // then be exchanged for another one.
+        ProgramPlace::Mounted { fd, at } => {
+            let fd = lets_through(input.filter, &[libc::SYS_execveat]).then_some(fd);
+            (fd, vec![at.to_owned()])
+        }
+    };
+    Program { fd, paths, argv: argv.to_vec(), env: input.env.to_vec() }
 }
 
 fn limit_steps(input: &PlanInput<'_>) -> Vec<Step> {

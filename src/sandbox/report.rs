@@ -37,6 +37,8 @@ pub struct Remains {
     pub prepare_began: Instant,
     /// When nothing of it was alive any more.
     pub dead_at: Instant,
+    /// How long somebody looked at what it left, which is no part of its end.
+    pub looked: Duration,
 }
 
 impl Remains {
@@ -54,7 +56,7 @@ impl Remains {
         let timings = Timings {
             prepare: started.saturating_duration_since(self.prepare_began),
             run,
-            cleanup: ended.elapsed(),
+            cleanup: ended.elapsed().saturating_sub(self.looked),
         };
         let outcome = classify(&self.facts(limits));
         let usage = self.usage(run);
@@ -70,6 +72,12 @@ impl Remains {
             let too_small = errno == libc::ENOMEM && self.group.memory_refused > 0;
             return Err(match plan.step(step) {
                 Some(Step::Exec(_)) => NotStarted::Exec { errno },
+                // There is nothing at its path any more, or a directory.
+                Some(Step::AttachProgram { .. })
+                    if [libc::ENOENT, libc::ENOTDIR].contains(&errno) =>
+                {
+                    NotStarted::Exec { errno }
+                }
                 _ if too_small => SetupFailure::from_words(plan.step_name(step), TOO_SMALL).into(),
                 _ => SetupFailure::from_errno(plan.step_name(step), errno).into(),
             });

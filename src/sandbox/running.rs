@@ -1,7 +1,7 @@
 //! A box that has been cloned, until it is a report.
 
 use std::os::fd::OwnedFd;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use nix::unistd::write;
@@ -99,6 +99,17 @@ impl Running {
         watch: &Watch,
         sink: &mut Option<Box<dyn OutputSink>>,
     ) -> Result<RunReport, NotStarted> {
+        self.supervise_and(watch, sink, || {})
+    }
+
+    /// As [`Running::supervise`]; `look` is called once the program has run and nothing of the
+    /// box is alive, while its file system is still there. Never where the program did not start.
+    pub fn supervise_and(
+        self,
+        watch: &Watch,
+        sink: &mut Option<Box<dyn OutputSink>>,
+        look: impl FnOnce(),
+    ) -> Result<RunReport, NotStarted> {
         let Self { mut process, plan, fs, group, limits, mut streams, prepare_began, .. } = self;
         let mut parts = Supervised {
             process: &process,
@@ -114,7 +125,8 @@ impl Running {
         let observed = observed.map_err(|error| SetupFailure::from_io("supervise", &error))?;
         // A program that ended well met no limit that mattered: nobody will ask for them.
         let met_limits = !observed.ended_well();
-        let remains = Remains {
+        let has_run = observed.has_run();
+        let mut remains = Remains {
             observed,
             group: group.as_ref().map(|group| group.usage(met_limits)).unwrap_or_default(),
             rusage,
@@ -123,7 +135,15 @@ impl Running {
             stderr,
             prepare_began,
             dead_at,
+            looked: Duration::ZERO,
         };
+        if has_run {
+            let began = Instant::now();
+            look();
+            remains.looked = began.elapsed();
+        } else {
+            drop(look);
+        }
         self.disposal.leave(Remnants { fs, group, net: self.net, mounts: self.mounts });
         remains.into_report(&plan, &limits, self.enforced, self.not_enforced)
     }

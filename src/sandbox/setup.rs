@@ -28,7 +28,9 @@ use super::sys;
 use super::unprivileged;
 use super::weakened::{self, Wall};
 use crate::base::deadline::Deadline;
-use crate::spec::{Enforced, Limits, RunSpec, SetupFailure, StdinSource, Swept, WorkspaceFill};
+use crate::spec::{
+    Enforced, Limits, ProgramFile, RunSpec, SetupFailure, StdinSource, Swept, WorkspaceFill,
+};
 
 /// What a sandbox is made from.
 #[derive(Debug)]
@@ -55,6 +57,7 @@ pub struct Sandbox {
     pub(super) init_filter: Filter,
     pub(super) layout: RootLayout,
     pub(super) covers: Covers,
+    pub(super) root: PathBuf,
     pub(super) state: StateDirectory,
     pub(super) instance: Instance,
     pub(super) cgroups: CgroupTree,
@@ -119,6 +122,7 @@ impl Sandbox {
             net_namespaces: Arc::new(NetNamespaces::open().map_err(failed("net namespace"))?),
             layout,
             covers,
+            root: config.root.path().to_owned(),
             profile: config.profile,
             init_filter: init_filter()?,
             state,
@@ -175,6 +179,7 @@ impl Sandbox {
         let fs = self.box_fs(&limits, &host_id)?;
         let spec = RunSpec {
             argv: Vec::new(),
+            program: ProgramFile::Named,
             without_shell: None,
             env: Vec::new(),
             workdir: "/workspace".into(),

@@ -80,6 +80,8 @@ pub enum Step {
     SealBox { fd: i32, mountpoint: CString },
     /// Attach an opened tree.
     AttachTree { register: Register, target: CString },
+    /// Put the file whose mount is at `fd` over `target`, read-only: the program itself.
+    AttachProgram { fd: i32, target: CString },
     /// A tmpfs of its own at `target`.
     MountTmpfs { target: CString, bytes_max: u64, inodes_max: u64, uid: u32, gid: u32 },
     /// `/workspace` from the template below and the box's file system above.
@@ -174,7 +176,10 @@ pub enum Step {
 /// What a box is made for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Program {
-    /// Where it may be: the first of them that can be executed.
+    /// The descriptor that holds its file. One that has to be found by a path, as a script is by
+    /// its interpreter, cannot be executed so.
+    pub fd: Option<i32>,
+    /// Where it may be otherwise: the first of them that can be executed.
     pub paths: Vec<CString>,
     /// Its arguments, its name the first.
     pub argv: Vec<CString>,
@@ -197,6 +202,7 @@ impl Step {
             Self::EnterBox { .. } => "mount root".into(),
             Self::SealBox { .. } => "seal root".into(),
             Self::AttachTree { target, .. } => format!("attach {}", inside(target)),
+            Self::AttachProgram { target, .. } => format!("attach program {}", inside(target)),
             Self::MountTmpfs { target, .. } => format!("mount tmpfs {}", inside(target)),
             Self::MountOverlay => "mount overlay /workspace".into(),
             Self::MountProc => "mount /proc".into(),

@@ -53,6 +53,8 @@ pub struct Observed {
     pub failed: Option<(u32, i32)>,
     /// Whether the box took longer to make than it may.
     pub setup_timed_out: bool,
+    /// Whether nothing of the box is alive.
+    pub dead: bool,
 }
 
 /// Looks after the box until nothing in it is alive.
@@ -77,7 +79,7 @@ pub fn supervise(
             kill::end(parts.process, parts.group);
         }
         // One that would not die is counted and logged there; there is nothing more to do about it.
-        kill::wait_dead(parts.process, Deadline::after(kill::KILL_WAIT));
+        turn.observed.dead = kill::wait_dead(parts.process, Deadline::after(kill::KILL_WAIT));
         let overflowed = pumping.finish();
         result.and(overflowed)
     })?;
@@ -117,6 +119,11 @@ impl Observed {
     pub fn ended_well(&self) -> bool {
         self.cut.is_none()
             && self.ended.is_some_and(|(status, _)| status == ProgramStatus::Exited(0))
+    }
+
+    /// Whether the program ran, and nothing of it does any more.
+    pub fn has_run(&self) -> bool {
+        self.started.is_some() && self.failed.is_none() && self.dead
     }
 
     fn must_die(&self) -> bool {

@@ -2,7 +2,7 @@
 
 use std::ffi::{CStr, CString};
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::Duration;
@@ -60,15 +60,7 @@ pub fn detached_tmpfs(options: &[(&CStr, &CStr)]) -> io::Result<OwnedFd> {
 /// user namespace `userns`: tried on a copy of the mount that is attached nowhere.
 pub fn can_map_ids(path: &Path, userns: BorrowedFd<'_>) -> io::Result<bool> {
     let path = CString::new(path.as_os_str().as_bytes())?;
-    // SAFETY: the path is NUL-terminated; the result is a descriptor nobody else owns.
-    let tree = unsafe {
-        owned(libc::syscall(
-            libc::SYS_open_tree,
-            libc::AT_FDCWD,
-            path.as_ptr(),
-            OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC,
-        ))
-    }?;
+    let tree = detached_tree(libc::AT_FDCWD, &path, 0)?;
     let attributes = [MOUNT_ATTR_IDMAP, 0, 0, u64::from(userns.as_raw_fd().unsigned_abs())];
     // SAFETY: `attributes` lies in memory as a struct mount_attr does, and is as long as said.
     let result = unsafe {
@@ -86,6 +78,17 @@ pub fn can_map_ids(path: &Path, userns: BorrowedFd<'_>) -> io::Result<bool> {
         Err(error) if matches!(error.raw_os_error(), Some(libc::EINVAL | libc::EPERM)) => Ok(false),
         Err(error) => Err(error),
     }
+}
+
+/// A copy of the mount that `file` was opened through, of that file alone: mounted nowhere.
+pub fn detached_file(file: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+    detached_tree(file.as_raw_fd(), c"", libc::AT_EMPTY_PATH)
+}
+
+fn detached_tree(at: RawFd, path: &CStr, flags: libc::c_int) -> io::Result<OwnedFd> {
+    let flags = flags | OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC;
+    // SAFETY: the path is NUL-terminated; the result is a descriptor nobody else owns.
+    unsafe { owned(libc::syscall(libc::SYS_open_tree, at, path.as_ptr(), flags)) }
 }
 
 /// The version of the kernel's Landlock interface.

@@ -17,7 +17,8 @@ use crate::base::slots::{SlotGuard, Slots};
 use crate::executor::{Job, Sandboxed};
 use crate::lang::{FileToWrite, Language, files_for, plain_words};
 use crate::spec::{
-    Limits, OutputSink, RunReport, RunSpec, SetupFailure, StdinSource, Watch, WorkspaceFill,
+    Limits, OutputSink, ProgramFile, RunReport, RunSpec, SetupFailure, StdinSource, Watch,
+    WorkspaceFill,
 };
 
 /// Where the workspace is in a box.
@@ -70,7 +71,7 @@ pub struct CheckSettings {
 /// The use case: admission, the run, the drain.
 #[derive(Debug)]
 pub struct CheckRunner {
-    executor: Sandboxed,
+    executor: Arc<Sandboxed>,
     languages: Languages,
     settings: CheckSettings,
     slots: Arc<Slots>,
@@ -101,19 +102,18 @@ pub struct AdmittedCheck {
 }
 
 impl CheckRunner {
-    /// A runner with a host id for each slot.
+    /// A runner over a backend that was prepared for as many runs as there are slots.
     pub fn new(
-        mut executor: Sandboxed,
+        executor: Arc<Sandboxed>,
         languages: Languages,
         mut settings: CheckSettings,
-    ) -> Result<Arc<Self>, SetupFailure> {
+    ) -> Arc<Self> {
         let sandbox = executor.sandbox();
         let examined = std::mem::take(&mut settings.examined);
         let host = HostReport::new(sandbox.enforced(), sandbox.not_enforced(), examined);
         // As shells export it: most programs have one before them, and some have none.
         settings.passed_env.entry("PWD".to_owned()).or_insert_with(|| WORKSPACE.to_owned());
-        executor.prepare_for(settings.concurrency, settings.standby_max)?;
-        Ok(Arc::new(Self {
+        Arc::new(Self {
             slots: Slots::new(settings.concurrency),
             counts: RunCounts::of(languages.slugs()),
             executor,
@@ -123,7 +123,7 @@ impl CheckRunner {
             live: Mutex::default(),
             host,
             since: Instant::now(),
-        }))
+        })
     }
 
     /// What there is to know of the service from outside. It waits for nothing and tries nothing.
@@ -181,6 +181,7 @@ impl CheckRunner {
         limits.disk_bytes_max = limits.disk_bytes_max.max(language.disk_bytes_max.unwrap_or(0));
         RunSpec {
             argv: vec![c"sh".to_owned(), c"-c".to_owned(), command],
+            program: ProgramFile::Named,
             without_shell: None,
             env: environment(Some(language), passed_env),
             workdir: WORKSPACE.into(),

@@ -11,7 +11,7 @@ use crate::executor::{Job, Sandboxed};
 use crate::lang::{AnyOf, Language, LanguageTable, Resolver};
 use crate::sandbox::plan::PATH_DEFAULT;
 use crate::spec::{
-    Limits, NotStarted, Outcome, RunReport, RunSpec, SetupFailure, StdinSource, Watch,
+    Limits, NotStarted, Outcome, ProgramFile, RunReport, RunSpec, SetupFailure, StdinSource, Watch,
     WorkspaceFill,
 };
 
@@ -226,6 +226,7 @@ fn run_in_box(
     let cancel = CancelToken::new().map_err(|error| SetupFailure::from_io("eventfd", &error))?;
     let spec = RunSpec {
         argv: argv.iter().filter_map(|word| CString::new(*word).ok()).collect(),
+        program: ProgramFile::Named,
         without_shell: None,
         env: environment(language, &BTreeMap::new()),
         workdir: Path::new("/workspace").into(),

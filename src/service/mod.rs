@@ -3,5 +3,6 @@
 pub mod check_request;
 pub mod check_run;
 pub mod figures;
+pub mod jobs;
 pub mod languages;
 pub mod status;

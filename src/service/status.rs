@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use super::jobs::JobFigures;
 use crate::sandbox::probe;
 use crate::spec::Enforced;
 
@@ -44,6 +45,24 @@ pub struct StandbyStatus {
     pub ready: usize,
     /// At once.
     pub max: usize,
+}
+
+/// Agents' jobs, now and at most.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub struct JobsStatus {
+    /// Those that wait.
+    pub queued: usize,
+    /// Those that run.
+    pub running: usize,
+    /// The most that run at once.
+    pub workers: usize,
+}
+
+impl From<&JobFigures> for JobsStatus {
+    fn from(figures: &JobFigures) -> Self {
+        let JobFigures { queued, running, workers, .. } = *figures;
+        Self { queued, running, workers }
+    }
 }
 
 /// What the host enforces, as it was found at the start, without its paths.

@@ -15,8 +15,12 @@ impl CapturedStream {
     /// The kept bytes as text: U+FFFD stands for what is not UTF-8, and a
     /// character cut in two by the limit is left out rather than mangled.
     pub fn text(&self) -> String {
-        let whole = if self.truncated { without_cut_character(&self.bytes) } else { &self.bytes };
-        String::from_utf8_lossy(whole).into_owned()
+        String::from_utf8_lossy(self.whole_characters()).into_owned()
+    }
+
+    /// The kept bytes less a character that the limit has cut in two.
+    pub fn whole_characters(&self) -> &[u8] {
+        if self.truncated { without_cut_character(&self.bytes) } else { &self.bytes }
     }
 }
 

@@ -3,6 +3,7 @@
 mod captured;
 mod enforced;
 mod figures;
+pub mod job;
 mod limits;
 mod outcome;
 mod output;
@@ -17,5 +18,5 @@ pub use limits::{LimitKind, Limits};
 pub use outcome::{NotStarted, Outcome, SetupFailure};
 pub use output::{OutputSink, Stream};
 pub use report::{RunReport, Timings, Usage};
-pub use run_spec::{Bind, RunSpec, StdinSource, Tmpfs, WorkspaceFill};
+pub use run_spec::{Bind, ProgramFile, RunSpec, StdinSource, Tmpfs, WorkspaceFill};
 pub use watch::Watch;

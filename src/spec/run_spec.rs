@@ -52,12 +52,31 @@ pub enum WorkspaceFill {
     },
 }
 
+/// Which file is executed.
+#[derive(Debug, Default)]
+pub enum ProgramFile {
+    /// The one that the first of the arguments names: looked up in the box's PATH unless it holds
+    /// a slash.
+    #[default]
+    Named,
+    /// The one at this absolute path in the box, whatever the arguments begin with.
+    At(CString),
+    /// This very file, which the box then has there, whatever else has come to be at that path.
+    Open {
+        /// The file, open for reading.
+        file: OwnedFd,
+        /// Where it is in the box: absolute, links resolved.
+        at: CString,
+    },
+}
+
 /// One program to run in a box.
 #[derive(Debug)]
 pub struct RunSpec {
-    /// The program and its arguments; the first is looked up in the box's PATH
-    /// unless it holds a slash.
+    /// The program and its arguments.
     pub argv: Vec<CString>,
+    /// Which file that is.
+    pub program: ProgramFile,
     /// What is executed in its place if it can be: the words of a plain command that `argv`
     /// has a shell for, without the shell.
     pub without_shell: Option<Vec<CString>>,

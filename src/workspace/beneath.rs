@@ -25,6 +25,19 @@ pub(super) fn open_for_reading<P: NixPath + ?Sized>(
     open(parent, name, OFlag::O_NONBLOCK | OFlag::O_NOCTTY)
 }
 
+/// As [`open_for_reading`], and reading does not show in the file's access time, where that is
+/// permitted.
+pub(super) fn open_for_reading_quietly<P: NixPath + ?Sized>(
+    parent: impl AsFd,
+    name: &P,
+) -> Result<OwnedFd, Errno> {
+    let flags = OFlag::O_NONBLOCK | OFlag::O_NOCTTY;
+    match open(parent.as_fd(), name, flags | OFlag::O_NOATIME) {
+        Err(Errno::EPERM) => open(parent, name, flags),
+        opened => opened,
+    }
+}
+
 fn open<P: NixPath + ?Sized>(parent: impl AsFd, name: &P, flags: OFlag) -> Result<OwnedFd, Errno> {
     let how = OpenHow::new()
         .flags(OFlag::O_RDONLY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC | flags)

@@ -9,6 +9,24 @@ pub enum TreeLimit {
         /// The bound.
         max: u64,
     },
+    /// Regular files and links alone.
+    #[error("more than {max} files")]
+    Files {
+        /// The bound.
+        max: u64,
+    },
+    /// Directories alone.
+    #[error("more than {max} directories")]
+    Directories {
+        /// The bound.
+        max: u64,
+    },
+    /// The length of one path.
+    #[error("a path of more than {max} bytes")]
+    PathBytes {
+        /// The bound.
+        max: u64,
+    },
     /// The contents of regular files together.
     #[error("more than {max} bytes")]
     Bytes {

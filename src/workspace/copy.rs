@@ -3,28 +3,20 @@
 use std::ffi::CStr;
 use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::fs::FileExt;
 
 use nix::errno::Errno;
 use nix::fcntl::{AtFlags, readlinkat};
-use nix::sys::stat::{
-    FileStat, Mode, SFlag, UtimensatFlags, fchmod, fstat, fstatat, futimens, mkdirat, utimensat,
-};
-use nix::sys::time::TimeSpec;
-use nix::unistd::{Whence, fchownat, lseek, symlinkat};
+use nix::sys::stat::{FileStat, Mode, SFlag, fstat, fstatat, mkdirat};
 
+use super::attributes::{Attributes, make_link};
 use super::beneath;
 use super::budget::{Budget, TreeLimits};
 use super::descent::Descent;
 use super::error::{During, Fault, WorkspaceError};
 use super::owner::Owner;
 use super::status;
+use super::transfer::{Piece, Transfer};
 use super::walk::{Event, Kind, Walk, as_path};
-
-/// Bytes read and written at a time.
-const BUFFER_BYTES: usize = 64 * 1024;
-/// The unit of `st_blocks`.
-const BLOCK_BYTES: i64 = 512;
 
 /// What a copy holds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -60,26 +52,8 @@ pub fn copy_tree(
     while let Some(event) = walk.advance()? {
         copy.take(&walk, &event)?;
     }
-    copy.settle(target, Attributes::of_directory(&root)).map_err(|fault| fault.at("."))?;
+    Attributes::of_directory(&root).settle(target, owner).map_err(|fault| fault.at("."))?;
     Ok(Copied { bytes: copy.budget.bytes(), ..copy.copied })
-}
-
-/// The permission bits and the time a copy keeps.
-#[derive(Debug, Clone, Copy)]
-struct Attributes {
-    mode: Mode,
-    modified: TimeSpec,
-}
-
-impl Attributes {
-    fn of_file(stat: &FileStat) -> Self {
-        let modified = TimeSpec::new(stat.st_mtime, stat.st_mtime_nsec);
-        Self { mode: status::file_mode(stat), modified }
-    }
-
-    fn of_directory(stat: &FileStat) -> Self {
-        Self { mode: status::directory_mode(stat), ..Self::of_file(stat) }
-    }
 }
 
 /// A copy in progress: the target's side, step by step with the walk over the source.
@@ -91,7 +65,7 @@ struct Copy<'target> {
     owner: Owner,
     budget: Budget,
     copied: Copied,
-    buffer: Vec<u8>,
+    transfer: Transfer,
 }
 
 impl<'target> Copy<'target> {
@@ -102,7 +76,7 @@ impl<'target> Copy<'target> {
             owner,
             budget: Budget::new(*limits),
             copied: Copied::default(),
-            buffer: vec![0; BUFFER_BYTES],
+            transfer: Transfer::default(),
         }
     }
 
@@ -158,7 +132,7 @@ impl<'target> Copy<'target> {
 
     fn leave(&mut self) -> Result<(), Fault> {
         if let Some(attributes) = self.attributes.pop() {
-            self.settle(self.target.current(), attributes)?;
+            attributes.settle(self.target.current(), self.owner)?;
         }
         self.target.ascend().during("return from")
     }
@@ -174,77 +148,22 @@ impl<'target> Copy<'target> {
         }
         let target = beneath::create_file(self.target.current(), name).during("create")?;
         let target = File::from(target);
-        self.contents(&source, &target, &stat)?;
-        self.settle(target.as_fd(), Attributes::of_file(&stat))?;
+        let budget = &mut self.budget;
+        self.transfer.contents(&source, &target, &stat, |piece| match piece {
+            Piece::Data(data) => Ok(budget.take_bytes(data.len() as u64)?),
+            Piece::Hole(_) => Ok(()),
+        })?;
+        Attributes::of_file(&stat).settle(target.as_fd(), self.owner)?;
         self.copied.files += 1;
-        Ok(())
-    }
-
-    /// Copies as many bytes as the file had when it was opened, its holes as holes.
-    fn contents(&mut self, source: &File, target: &File, stat: &FileStat) -> Result<(), Fault> {
-        if stat.st_blocks.saturating_mul(BLOCK_BYTES) >= stat.st_size {
-            return self.range(source, target, 0, stat.st_size);
-        }
-        let mut end = 0;
-        while let Some(start) = seek(source, end, Whence::SeekData)? {
-            if start >= stat.st_size {
-                break;
-            }
-            let hole = seek(source, start, Whence::SeekHole)?.unwrap_or(stat.st_size);
-            end = hole.min(stat.st_size);
-            self.range(source, target, start, end)?;
-        }
-        nix::unistd::ftruncate(target, stat.st_size).during("truncate")
-    }
-
-    /// Copies the bytes from `start` to `end`, or to the end of a file that has shrunk.
-    fn range(&mut self, source: &File, target: &File, start: i64, end: i64) -> Result<(), Fault> {
-        let mut at = u64::try_from(start).unwrap_or(0);
-        let end = u64::try_from(end).unwrap_or(0);
-        while at < end {
-            let left = usize::try_from(end - at).unwrap_or(usize::MAX);
-            let wanted = left.min(self.buffer.len());
-            let got = source.read_at(&mut self.buffer[..wanted], at).during("read")?;
-            if got == 0 {
-                break;
-            }
-            self.budget.take_bytes(got as u64)?;
-            target.write_all_at(&self.buffer[..got], at).during("write")?;
-            at += got as u64;
-        }
         Ok(())
     }
 
     fn symlink(&mut self, from: BorrowedFd<'_>, name: &CStr) -> Result<(), Fault> {
         let stat = fstatat(from, name, AtFlags::AT_SYMLINK_NOFOLLOW).during("stat")?;
         let text = readlinkat(from, name).during("readlink")?;
-        let target = self.target.current();
-        let (uid, gid) = (self.owner.uid(), self.owner.gid());
-        let modified = Attributes::of_file(&stat).modified;
-        symlinkat(text.as_os_str(), target, name).during("symlink")?;
-        fchownat(target, name, Some(uid), Some(gid), AtFlags::AT_SYMLINK_NOFOLLOW)
-            .during("chown")?;
-        let no_follow = UtimensatFlags::NoFollowSymlink;
-        utimensat(target, name, &modified, &modified, no_follow).during("utimens")?;
+        make_link(self.target.current(), name, &text, &stat, self.owner)?;
         self.copied.files += 1;
         Ok(())
-    }
-
-    /// Gives a finished copy its owner, mode and time; in this order, since each call undoes
-    /// what a later one sets.
-    fn settle(&self, copy: BorrowedFd<'_>, attributes: Attributes) -> Result<(), Fault> {
-        self.owner.take(copy).during("chown")?;
-        fchmod(copy, attributes.mode).during("chmod")?;
-        futimens(copy, &attributes.modified, &attributes.modified).during("utimens")
-    }
-}
-
-/// The next data or hole of `file` from `offset` on; nothing when there is none before its end.
-fn seek(file: &File, offset: i64, whence: Whence) -> Result<Option<i64>, Fault> {
-    match lseek(file, offset, whence) {
-        Ok(found) => Ok(Some(found)),
-        Err(Errno::ENXIO) => Ok(None),
-        Err(errno) => Err(errno).during("seek"),
     }
 }
 

@@ -28,6 +28,9 @@ pub enum WorkspaceError {
         /// The limit.
         source: TreeLimit,
     },
+    /// Nobody wanted it any more.
+    #[error("stopped")]
+    Stopped,
     /// A directory stands where a file was to be written.
     #[error("{path:?} is a directory")]
     DirectoryInTheWay {
@@ -48,6 +51,7 @@ pub enum WorkspaceError {
 pub(super) enum Fault {
     System { operation: &'static str, errno: Errno },
     Limit(TreeLimit),
+    Stopped,
 }
 
 impl Fault {
@@ -58,6 +62,7 @@ impl Fault {
                 WorkspaceError::System { operation, path, source: errno }
             }
             Self::Limit(source) => WorkspaceError::TooLarge { path, source },
+            Self::Stopped => WorkspaceError::Stopped,
         }
     }
 }

@@ -13,9 +13,8 @@ use nix::unistd::mkfifo;
 use proptest::collection::{btree_map, vec};
 use proptest::prelude::*;
 use proptest::test_runner::Config;
-use tempfile::{TempDir, tempdir, tempdir_in};
 
-use super::testing::{Entry, TENANT, chmod, directory, picture};
+use super::testing::{Entry, TENANT, chmod, directory, in_memory, picture};
 use super::walk::{Event, Kind, Walk, as_path};
 use super::{
     Copied, Removed, Template, TreeLimit, TreeLimits, WorkspaceError, copy_tree, remove_tree,
@@ -91,11 +90,6 @@ fn make(path: &Path, node: &Node) {
     }
 }
 
-/// Where workspaces lie, in memory: a disk would take seconds.
-fn place() -> TempDir {
-    tempdir_in("/dev/shm").or_else(|_| tempdir()).unwrap()
-}
-
 /// The standard library's view of a tree, less what no workspace has.
 fn without_git(root: &Path) -> BTreeMap<PathBuf, Entry> {
     let mut entries = picture(root);
@@ -155,7 +149,7 @@ proptest! {
 
     #[test]
     fn a_walk_tells_of_every_entry_once_and_of_nothing_else(tree in tree()) {
-        let place = place();
+        let place = in_memory();
         let root = place.path().join("root");
         make(&root, &tree);
         let mut seen = walked(&root);
@@ -166,7 +160,7 @@ proptest! {
 
     #[test]
     fn a_copy_equals_its_source_and_its_removal_leaves_nothing(tree in tree()) {
-        let place = place();
+        let place = in_memory();
         let (source, target) = (place.path().join("source"), place.path().join("target"));
         make(&source, &tree);
         let copied = copy(&source, &target, &TreeLimits::default()).unwrap();
@@ -203,7 +197,7 @@ proptest! {
 
     #[test]
     fn each_budget_is_enough_to_the_entry_and_byte_and_level_and_not_one_less(tree in tree()) {
-        let place = place();
+        let place = in_memory();
         let source = place.path().join("source");
         make(&source, &tree);
         let entries = without_git(&source);

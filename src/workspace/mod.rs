@@ -1,9 +1,12 @@
-//! Directories a run works in: filling, writing into, and removing them; never processes.
+//! Directories a run works in: filling, writing into, collecting from, and removing them; never
+//! processes.
 //!
 //! Every access is relative to a directory descriptor and resolved one name at a time without
 //! links, so nothing a tenant left in a tree leads out of it. A tree is only ever walked with a
 //! loop (`walk`): its depth costs memory in the heap, neither stack nor descriptors.
 
+mod artifacts;
+mod attributes;
 mod beneath;
 mod budget;
 mod copy;
@@ -14,15 +17,23 @@ mod generated_tests;
 mod mark;
 mod owner;
 mod put;
+mod reach;
 mod remove;
+mod snapshot;
 mod status;
 mod template;
 #[cfg(test)]
 mod testing;
 #[cfg(test)]
 mod tests;
+mod trail;
+mod transfer;
+mod until;
 mod walk;
 
+pub use artifacts::{
+    ArtifactLimits, ArtifactRules, Collected, KeptFile, OMITTED_MAX, collect_artifacts,
+};
 pub use budget::{TreeLimit, TreeLimits};
 pub use copy::{Copied, copy_tree};
 pub use error::WorkspaceError;
@@ -30,4 +41,6 @@ pub use mark::Mark;
 pub use owner::Owner;
 pub use put::{put, put_over_template};
 pub use remove::{Removed, remove_tree};
+pub use snapshot::{SnapshotLimits, SnapshotRules, Survey, Taken, survey, take_snapshot};
 pub use template::{Fill, Owners, Template};
+pub use until::Until;

@@ -126,8 +126,9 @@ impl Put<'_> {
         };
         mkdirat(here, part, Mode::S_IRWXU).during("mkdir")?;
         let made = beneath::open_directory(here, part).during("open")?;
-        self.owner.take(&made).during("chown")?;
+        // While it is still ours, which takes no right over the files of others.
         fchmod(&made, mode).during("chmod")?;
+        self.owner.take(&made).during("chown")?;
         Ok(made)
     }
 
@@ -159,8 +160,8 @@ impl Put<'_> {
 
     fn fill(&self, file: &mut File, contents: &[u8]) -> Result<(), Fault> {
         file.write_all(contents).during("write")?;
-        self.owner.take(&*file).during("chown")?;
-        fchmod(&*file, FILE_MODE).during("chmod")
+        fchmod(&*file, FILE_MODE).during("chmod")?;
+        self.owner.take(&*file).during("chown")
     }
 }
 
@@ -191,7 +192,7 @@ mod tests {
     use tempfile::tempdir;
 
     use super::*;
-    use crate::workspace::testing::{TENANT, chmod, directory, entry};
+    use crate::workspace::testing::{TENANT, chmod, directory, entry, without_rights_over_files};
 
     fn put_at(root: &Path, path: &str) -> Result<(), WorkspaceError> {
         let path = RelPath::parse(path).unwrap();
@@ -215,6 +216,16 @@ mod tests {
         }
         put_at(place.path(), "top").unwrap();
         assert_put(place.path(), "top");
+    }
+
+    #[test]
+    fn a_put_takes_no_right_over_the_files_of_others() {
+        let place = tempdir().unwrap();
+        let root = place.path().to_owned();
+        without_rights_over_files(move || put_at(&root, "check/file").unwrap());
+        assert_put(place.path(), "check/file");
+        let entry = entry(&place.path().join("check"));
+        assert_eq!((entry.mode, entry.owner), (0o40_755, TENANT));
     }
 
     #[test]

@@ -7,11 +7,13 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 use nix::fcntl::{OFlag, open};
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
 use nix::sys::stat::{Mode, mkdirat};
+use tempfile::{TempDir, tempdir, tempdir_in};
 
 use super::beneath;
 use super::owner::Owner;
@@ -21,6 +23,11 @@ pub(super) const TENANT: Owner = Owner { uid: 10_001, gid: 10_002 };
 
 /// Set in the environment of a test that runs in a process of its own.
 const OWN_PROCESS: &str = "COFFERDAM_TEST_OWN_PROCESS";
+
+/// Where workspaces lie, in memory: a disk would take seconds.
+pub(super) fn in_memory() -> TempDir {
+    tempdir_in("/dev/shm").or_else(|_| tempdir()).unwrap()
+}
 
 /// The directory `path`, opened.
 pub(super) fn directory(path: &Path) -> OwnedFd {
@@ -112,6 +119,24 @@ pub(super) fn in_own_mounts(body: impl FnOnce() + Send + 'static) {
 /// A fresh tmpfs of 1 MiB at `point`.
 pub(super) fn mount_tmpfs(point: &Path) {
     mount(None::<&str>, point, Some("tmpfs"), MsFlags::empty(), Some("size=1m")).unwrap();
+}
+
+/// Runs `body` on a thread that may give files away, and then neither change their mode nor time.
+pub(super) fn without_rights_over_files<T: Send + 'static>(
+    body: impl FnOnce() -> T + Send + 'static,
+) -> T {
+    let own = move || {
+        caps::drop(None, caps::CapSet::Effective, caps::Capability::CAP_FOWNER).unwrap();
+        body()
+    };
+    std::thread::spawn(own).join().unwrap()
+}
+
+/// Runs `body` and fails when it takes longer than any of these should.
+pub(super) fn in_time<T: Send + 'static>(body: impl FnOnce() -> T + Send + 'static) -> T {
+    let (done, result) = std::sync::mpsc::channel();
+    std::thread::spawn(move || done.send(body()));
+    result.recv_timeout(Duration::from_secs(30)).expect("it hangs, or it has failed")
 }
 
 /// What a test changes for the process it runs in.

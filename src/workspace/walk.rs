@@ -34,7 +34,7 @@ pub(super) enum Kind {
 /// One step of a walk.
 #[derive(Debug)]
 pub(super) enum Event {
-    /// A directory; [`Walk::directory`] is now this one.
+    /// A directory; [`Walk::directory`] is now this one. [`Walk::pass_over`] leaves it at that.
     Enter { name: CString, stat: FileStat },
     /// The same directory after its contents; [`Walk::directory`] is its parent again.
     Leave { name: CString },
@@ -49,20 +49,31 @@ pub(super) enum Event {
 enum Purpose {
     /// Reading a workspace: `.git` is passed over.
     Read,
+    /// Reading what the caller picks: nothing is passed over unless it says so, and no directory
+    /// is listed before it could.
+    Choose,
     /// Removing everything: directories closed to their owner are opened up.
     Remove,
 }
 
 #[derive(Debug)]
 enum Pending {
-    Visit { name: CString, kind: Option<Type> },
-    Leave { name: CString },
+    Visit {
+        name: CString,
+        kind: Option<Type>,
+    },
+    /// The contents of the directory just entered, not listed yet: only ever on top.
+    Contents(Dir),
+    Leave {
+        name: CString,
+    },
 }
 
 impl Pending {
     fn name(&self) -> &CStr {
         match self {
             Self::Visit { name, .. } | Self::Leave { name } => name,
+            Self::Contents(_) => c"",
         }
     }
 }
@@ -82,9 +93,19 @@ impl<'root> Walk<'root> {
     /// Over everything in `root`, `.git` excepted. `entries_max` entries and one more are
     /// visited at least, so that a caller who counts them notices a larger tree.
     pub(super) fn to_read(root: BorrowedFd<'root>, entries_max: u64) -> Result<Self, Errno> {
+        Self::over(root, entries_max, Purpose::Read)
+    }
+
+    /// As [`Walk::to_read`], but `.git` is an entry like others, and each directory's contents
+    /// are looked up only after [`Event::Enter`], unless the caller passes over them.
+    pub(super) fn to_choose(root: BorrowedFd<'root>, entries_max: u64) -> Result<Self, Errno> {
+        Self::over(root, entries_max, Purpose::Choose)
+    }
+
+    fn over(root: BorrowedFd<'root>, entries_max: u64, purpose: Purpose) -> Result<Self, Errno> {
         let names_max = usize::try_from(entries_max.saturating_add(1)).unwrap_or(usize::MAX);
-        let mut walk = Self::new(root, names_max, Purpose::Read);
-        walk.list(root)?;
+        let mut walk = Self::new(root, names_max, purpose);
+        walk.list(walk.listing(root)?)?;
         Ok(walk)
     }
 
@@ -129,11 +150,23 @@ impl<'root> Walk<'root> {
         path
     }
 
-    /// The next step, or nothing at the end. Fails only when the way back up is lost.
+    /// Leaves the directory just entered by a walk that chooses, none of its contents looked up.
+    pub(super) fn pass_over(&mut self) {
+        if matches!(self.pending.last(), Some(Pending::Contents(_))) {
+            self.pending.pop();
+        }
+    }
+
+    /// The next step, or nothing at the end. Fails only when the way back up is lost, or the
+    /// file system cannot list a directory that it has opened.
     pub(super) fn advance(&mut self) -> Result<Option<Event>, WorkspaceError> {
         match self.pending.pop() {
             None => Ok(None),
             Some(Pending::Visit { name, kind }) => Ok(Some(self.visit(name, kind))),
+            Some(Pending::Contents(listing)) => match self.list(listing) {
+                Ok(()) => self.advance(),
+                Err(errno) => Err(Fault::System { operation: "list", errno }.at(self.path())),
+            },
             Some(Pending::Leave { name }) => match self.descent.ascend() {
                 Ok(()) => Ok(Some(Event::Leave { name })),
                 Err(errno) => Err(Fault::System { operation: "return to", errno }.at(self.path())),
@@ -176,7 +209,8 @@ impl<'root> Walk<'root> {
         }
     }
 
-    /// Opens the directory `name` of the current one and notes what is in it.
+    /// Opens the directory `name` of the current one and notes what is in it, or that it is to
+    /// be looked up.
     fn open(&mut self, name: &CStr) -> Result<(OwnedFd, FileStat), Errno> {
         let remove = self.purpose == Purpose::Remove;
         let opened = match beneath::open_directory(self.directory(), name) {
@@ -192,23 +226,41 @@ impl<'root> Walk<'root> {
         if remove && !status::file_mode(&stat).contains(Mode::S_IRWXU) {
             fchmod(&directory, Mode::S_IRWXU)?;
         }
+        let listing = self.listing(directory.as_fd())?;
         let held = self.pending.len();
         self.pending.push(Pending::Leave { name: name.to_owned() });
-        if let Err(errno) = self.list(directory.as_fd()) {
+        if self.purpose == Purpose::Choose {
+            self.pending.push(Pending::Contents(listing));
+        } else if let Err(errno) = self.list(listing) {
             self.pending.truncate(held);
             return Err(errno);
         }
         Ok((directory, stat))
     }
 
-    /// Puts the names in `directory` on the stack, the first in order on top.
-    fn list(&mut self, directory: BorrowedFd<'_>) -> Result<(), Errno> {
-        // Opened anew, since a caller's descriptor may be an O_PATH one, or read before.
-        let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+    /// Opens `directory` for listing: anew, since a caller's descriptor may be an `O_PATH` one, or
+    /// read before.
+    fn listing(&self, directory: BorrowedFd<'_>) -> Result<Dir, Errno> {
+        let open = |quietly| {
+            let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC | quietly;
+            Dir::openat(directory, c".", flags, Mode::empty())
+        };
+        if self.purpose != Purpose::Choose {
+            return open(OFlag::empty());
+        }
+        match open(OFlag::O_NOATIME) {
+            // Only its owner may look at it without a trace.
+            Err(Errno::EPERM) => open(OFlag::empty()),
+            opened => opened,
+        }
+    }
+
+    /// Puts the names of `listing` on the stack, the first in order on top.
+    fn list(&mut self, listing: Dir) -> Result<(), Errno> {
         let held = self.pending.len();
         // One at least, so that a walk that removes always gets further.
         let names_max = self.names_max.saturating_sub(held).max(1);
-        for entry in Dir::openat(directory, c".", flags, Mode::empty())? {
+        for entry in listing {
             let entry = entry?;
             let name = entry.file_name();
             if name == c"." || name == c".." || (self.purpose == Purpose::Read && name == GIT) {
@@ -271,6 +323,36 @@ mod tests {
         let mut walk = Walk::to_read(root.as_fd(), 100).unwrap();
         let expected = ["=a", ">b", ">a", "=x", "<a", "=z", "<b", "=b-", "=c", "@link"];
         assert_eq!(steps(&mut walk), expected);
+    }
+
+    #[test]
+    fn a_walk_that_chooses_tells_of_everything_and_lists_only_what_is_not_passed_over() {
+        let place = tempdir().unwrap();
+        fs::create_dir_all(place.path().join("a/inner")).unwrap();
+        fs::create_dir_all(place.path().join("b/inner")).unwrap();
+        fs::write(place.path().join(".git"), "").unwrap();
+        let root = directory(place.path());
+        let mut walk = Walk::to_choose(root.as_fd(), 100).unwrap();
+        let mut seen = Vec::new();
+        while let Some(event) = walk.advance().unwrap() {
+            if let Event::Enter { name, .. } = &event {
+                if name.as_c_str() == c"a" {
+                    walk.pass_over();
+                } else if name.as_c_str() == c"b" {
+                    // Listed when the walk goes on, and not before.
+                    fs::write(place.path().join("b/late"), "").unwrap();
+                }
+            }
+            seen.push(match event {
+                Event::Enter { name, .. } => format!(">{}", as_path(&name).display()),
+                Event::Leave { name } => format!("<{}", as_path(&name).display()),
+                Event::Entry { name, .. } => format!("={}", as_path(&name).display()),
+                Event::Unopened { name, errno } => panic!("{name:?}: {errno}"),
+            });
+        }
+        // Once the contents are on their way, passing over is of no effect.
+        walk.pass_over();
+        assert_eq!(seen, ["=.git", ">a", "<a", ">b", ">inner", "<inner", "=late", "<b"]);
     }
 
     #[test]

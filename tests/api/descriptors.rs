@@ -29,7 +29,10 @@ fn the_server_raises_its_own_limit_as_far_as_it_needs_and_no_box_has_more_for_it
         ("-Sn 1324", 1324),
         ("-Sn 2000", 2000),
     ] {
-        let setup = Setup::shell().env("HTTP_CONNECTIONS_MAX", "700").env("STANDBY_MAX", "10");
+        let setup = Setup::shell()
+            .env("HTTP_CONNECTIONS_MAX", "700")
+            .env("STANDBY_MAX", "10")
+            .env("JOBS", "off");
         let service = setup.with_limits(&format!("{options} && ulimit -Hn 4000")).start();
         assert_eq!(limits(&service), (soft, 4000), "{options}");
         assert_eq!(connections_max(&service), 700.0, "{options}");
@@ -55,7 +58,8 @@ fn more_connections_than_the_limit_it_was_started_with_are_served_at_once() {
 
 #[test]
 fn a_hard_limit_that_is_too_low_is_said_with_what_it_is_enough_for() {
-    let service = Setup::shell().env("STANDBY_MAX", "10").with_limits("-n 800").start();
+    let service =
+        Setup::shell().env("STANDBY_MAX", "10").env("JOBS", "off").with_limits("-n 800").start();
     assert_eq!(limits(&service), (800, 800));
     assert_eq!(connections_max(&service), 176.0);
     let said = "open files: 1648 are needed for 1024 connections beside the boxes, and the hard \

@@ -77,6 +77,15 @@ fn figures_follow_the_runs() {
 }
 
 #[test]
+fn jobs_are_told_where_there_are_any() {
+    assert!(status(&Setup::shell().env("JOBS", "off").start()).get("jobs").is_none());
+    let store = tempfile::tempdir().unwrap();
+    let service = Setup::shell().env("JOBS_STORE_DIR", store.path()).env("JOBS_WORKERS", "3");
+    let told = status(&service.start());
+    assert_eq!(told["jobs"], serde_json::json!({"queued": 0, "running": 0, "workers": 3}));
+}
+
+#[test]
 fn it_answers_within_100_ms_with_every_slot_busy_and_during_a_drain() {
     let _alone = alone();
     let service = Setup::shell().env("RUN_CONCURRENCY", "2").start();

@@ -6,8 +6,17 @@
 mod doctor;
 mod exec_box;
 mod exec_end;
+mod job_example;
+mod job_look;
+mod job_run;
+mod job_served;
+mod job_server;
+mod job_signals;
+mod job_support;
+mod job_unprivileged;
 mod langs;
 mod run;
+mod schema;
 mod serve;
 mod signals;
 mod support;

@@ -229,7 +229,7 @@ fn setup(sentinel: &Sentinel, wall: Option<&str>) -> Setup {
         .arg("--langs")
         .arg(root.join("langs"))
         .env("RUN_CONCURRENCY", CONCURRENCY.to_string())
-        .env("AUTH_TOKEN", &sentinel.token)
+        .env("SERVICE_SECRET", &sentinel.token)
         .with_open(&redirections);
     match wall {
         Some(wall) => setup.env("COFFERDAM_WITHOUT", wall),

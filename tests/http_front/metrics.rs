@@ -9,8 +9,12 @@ use cofferdam::config::MetricsPlace;
 use cofferdam::http::{HttpLimits, HttpSettings};
 use cofferdam::service::check_run::CheckError;
 use cofferdam::service::figures::{Figures, RunCount};
+use cofferdam::service::jobs::JobFigures;
+use cofferdam::spec::job::JobStatus;
 use cofferdam::spec::{SandboxFigures, SetupFailure, StandbyFigures, Swept};
 
+use crate::jobs::scripted::ScriptedJobs;
+use crate::jobs::serve_plainly;
 use crate::server::exposition::Exposition;
 use crate::support::{
     Answer, HEALTH, Running, ScriptedChecks, body, post, settings, start, start_echo,
@@ -20,6 +24,7 @@ use crate::support::{
 const FRAMED_TWICE: &str =
     "POST /run HTTP/1.1\r\ncontent-length: 5\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n";
 const METRICS: &str = "GET /metrics HTTP/1.1\r\nhost: x\r\n\r\n";
+const STATUS: &str = "GET /status HTTP/1.1\r\nhost: x\r\n\r\n";
 
 fn get(headers: &str) -> String {
     format!("GET /metrics HTTP/1.1\r\nhost: x\r\n{headers}\r\n")
@@ -244,4 +249,45 @@ fn what_the_service_says_of_itself_is_what_is_exposed() {
     for (control, enforced) in [("memory", 1.0), ("uid", 0.0)] {
         assert_eq!(scraped.get("cofferdam_control_enforced", &[("control", control)]), enforced);
     }
+}
+
+#[test]
+fn what_the_jobs_say_of_themselves_is_what_is_exposed_and_in_the_status() {
+    let jobs = ScriptedJobs::new();
+    *jobs.figures.lock().unwrap() = JobFigures {
+        queued: 1,
+        queue_max: 2,
+        running: 3,
+        workers: 4,
+        ended: vec![(JobStatus::Failed, 5), (JobStatus::Canceled, 6)],
+    };
+    let server = serve_plainly(&jobs);
+    let scraped = scrape(&server);
+    for (name, value) in [("queued", 1.0), ("queue_max", 2.0), ("running", 3.0), ("workers", 4.0)] {
+        assert_eq!(scraped.get(&format!("cofferdam_jobs_{name}"), &[]), value, "{name}");
+    }
+    // One that counts nothing is there too.
+    for (status, count) in [
+        ("completed", 0.0),
+        ("failed", 5.0),
+        ("timed_out", 0.0),
+        ("policy_denied", 0.0),
+        ("setup_failed", 0.0),
+        ("backend_unavailable", 0.0),
+        ("canceled", 6.0),
+    ] {
+        assert_eq!(scraped.get("cofferdam_jobs_total", &[("status", status)]), count, "{status}");
+    }
+    assert_eq!(scraped.all("cofferdam_jobs_total").count(), 7);
+    let told = server.ask(STATUS).body;
+    assert!(told.contains(r#""jobs":{"queued":1,"running":3,"workers":4}"#), "{told}");
+}
+
+#[test]
+fn a_server_without_jobs_tells_nothing_of_them() {
+    let server = start_echo();
+    let told = server.ask(METRICS).body;
+    assert!(!told.contains("cofferdam_jobs"), "{told}");
+    let told = server.ask(STATUS).body;
+    assert!(told.contains(r#""draining":false"#) && !told.contains("jobs"), "{told}");
 }

@@ -10,11 +10,12 @@ use std::time::{Duration, Instant};
 use cofferdam::base::cancel::CancelToken;
 use cofferdam::base::deadline::Deadline;
 use cofferdam::base::slots::Slots;
-use cofferdam::config::{MetricsPlace, OnDisconnect};
+use cofferdam::config::{MetricsPlace, OnDisconnect, Tokens};
 use cofferdam::http::{Boxes, Checks, HttpLimits, HttpSettings, RunCheck, Server, ShutdownHandle};
 use cofferdam::service::check_request::CheckRequest;
 use cofferdam::service::check_run::{CheckError, CheckReport};
 use cofferdam::service::figures::Figures;
+use cofferdam::service::jobs::Jobs;
 use cofferdam::service::status::{Examined, HostReport, ServiceStatus, SlotsStatus, StandbyStatus};
 use cofferdam::spec::{
     CapturedStream, Enforced, Outcome, OutputSink, RunReport, Timings, Usage, Watch,
@@ -203,9 +204,12 @@ pub fn settings() -> HttpSettings {
             idle_max: far,
             linger_max: Duration::from_secs(5),
             ping_every: far,
+            event_streams_max: 64,
+            downloads_max: 64,
         },
-        boxes: Boxes { runs: 2, standby: 0 },
+        boxes: Boxes { runs: 2, jobs: 1, standby: 0 },
         input_bytes_max: Some(1000),
+        jobs_input_bytes_max: 1000,
         output_bytes_max: Some(1 << 20),
         timeout_default: Duration::from_secs(30),
         timeout_max: Duration::from_secs(300),
@@ -215,6 +219,7 @@ pub fn settings() -> HttpSettings {
         metrics: MetricsPlace::SamePort,
         origins_allow: Vec::new(),
         log_headers: true,
+        tokens: Tokens::default(),
     }
 }
 
@@ -228,7 +233,16 @@ pub struct Running {
 }
 
 pub fn start(checks: Arc<ScriptedChecks>, settings: HttpSettings) -> Running {
-    let server = Server::bind("127.0.0.1:0".parse().unwrap(), checks, settings).unwrap();
+    start_with(checks, None, settings)
+}
+
+/// A server that has jobs, too.
+pub fn start_with(
+    checks: Arc<ScriptedChecks>,
+    jobs: Option<Arc<dyn Jobs>>,
+    settings: HttpSettings,
+) -> Running {
+    let server = Server::bind("127.0.0.1:0".parse().unwrap(), checks, jobs, settings).unwrap();
     let (address, shutdown) = (server.local_addr().unwrap(), server.shutdown_handle());
     let metrics_address = server.metrics_addr().unwrap();
     let thread = std::thread::spawn(move || server.run().unwrap());

@@ -5,6 +5,7 @@ use std::fs;
 
 use serde_json::Value;
 
+use crate::jobs::with_jobs;
 use crate::scrape;
 use crate::server::service::Setup;
 
@@ -34,7 +35,8 @@ fn documented() -> BTreeMap<String, Shape> {
 
 #[test]
 fn every_metric_is_documented_with_its_type_and_labels_and_every_documented_one_is_exposed() {
-    let service = Setup::shell().start();
+    // Those of jobs are there where jobs are.
+    let (service, _store) = with_jobs(Setup::shell());
     let scraped = scrape(&service);
     let exposed: BTreeMap<String, Shape> = scraped
         .types
@@ -85,7 +87,8 @@ fn the_dashboard_asks_for_every_metric_and_for_nothing_else() {
     queries(&serde_json::from_str(&text).unwrap(), &mut found);
     assert!(found.len() > 20, "{found:?}");
     let asked: BTreeSet<&str> = found.iter().flat_map(|query| named(query)).collect();
-    let scraped = scrape(&Setup::shell().start());
+    let (service, _store) = with_jobs(Setup::shell());
+    let scraped = scrape(&service);
     let series = scraped.series();
     let exposed: BTreeSet<&str> = series.iter().map(|(name, _)| name.as_str()).collect();
     let strange: Vec<_> = asked.difference(&exposed).collect();

@@ -8,6 +8,7 @@
 
 mod boxes;
 mod documented;
+mod jobs;
 mod loaded;
 mod runs;
 #[path = "../server/mod.rs"]

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use cofferdam::sandbox::landlock::Landlock;
-use cofferdam::sandbox::plan::{ChildPlan, PlanInput, PlannedTmpfs, build};
+use cofferdam::sandbox::plan::{ChildPlan, PlanInput, PlannedTmpfs, ProgramPlace, build};
 use cofferdam::sandbox::profile::Profile;
 use cofferdam::sandbox::rootfs::{self, Covered, Kind, RootLayout};
 use cofferdam::spec::Limits;
@@ -26,15 +26,32 @@ fn unprivileged_plan() -> ChildPlan {
     plan_of("default", true, true, true)
 }
 
+/// A plan whose program is the file that another one has to be covered with.
+fn plan_of_a_file(profile: &Profile) -> ChildPlan {
+    let program = ProgramPlace::Mounted { fd: 12, at: c"/usr/bin/make" };
+    plan_with(profile, program, true, true, false)
+}
+
 fn plan_of(profile: &str, user_namespace: bool, landlock: bool, unprivileged: bool) -> ChildPlan {
     let profile = Profile::builtin(profile).unwrap();
-    let root = layout(&profile);
+    plan_with(&profile, ProgramPlace::Named, user_namespace, landlock, unprivileged)
+}
+
+fn plan_with(
+    profile: &Profile,
+    program: ProgramPlace<'_>,
+    user_namespace: bool,
+    landlock: bool,
+    unprivileged: bool,
+) -> ChildPlan {
+    let root = layout(profile);
     build(&PlanInput {
         filter: &profile.filter,
         init_filter: &Profile::builtin("init").unwrap().filter,
         root: &root,
         covered: &[Covered { target: c"etc/ssh".to_owned(), directory: true }],
         argv: &[c"make".to_owned(), c"test".to_owned()],
+        program,
         without_shell: Some(&[c"true".to_owned()]),
         env: &[c"PATH=/usr/bin:/bin".to_owned()],
         workdir: c"/workspace",
@@ -306,6 +323,61 @@ fn a_failure_can_be_told_from_every_other_by_its_name() {
 fn the_program_is_looked_for_along_the_path_of_its_environment() {
     let exec = format!("{:?}", plan(true).program.last().unwrap());
     assert!(exec.contains(r#"paths: ["/usr/bin/make", "/bin/make"]"#), "{exec}");
+}
+
+#[test]
+fn the_program_at_a_path_is_looked_for_nowhere_else() {
+    let profile = Profile::builtin("default").unwrap();
+    let plan = plan_with(&profile, ProgramPlace::At(c"/opt/x"), true, true, false);
+    let exec = format!("{:?}", plan.program.last().unwrap());
+    assert!(exec.contains(r#"fd: None, paths: ["/opt/x"], argv: ["make", "test"]"#), "{exec}");
+    assert_eq!(names(&plan), names(&self::plan(true)));
+}
+
+#[test]
+fn the_file_of_a_program_is_attached_behind_what_is_covered_and_kept_open_until_exec() {
+    let profile = Profile::builtin("default").unwrap();
+    let (with, without) = (plan_of_a_file(&profile), plan(true));
+    let attach = "attach program /usr/bin/make";
+    let setup = &names(&with)[..with.setup.len()];
+    let at = setup.iter().position(|name| name == attach).unwrap();
+    assert_eq!(setup[at - 1..=at + 1], ["mask /etc/ssh", attach, "landlock rules"]);
+    let others = setup.iter().filter(|name| *name != attach).cloned().collect::<Vec<_>>();
+    assert_eq!(others, names(&without)[..without.setup.len()]);
+    assert_eq!(with.guard, without.guard);
+
+    let closes: Vec<String> = with
+        .program
+        .iter()
+        .filter(|step| step.name() == "close descriptors")
+        .map(|step| format!("{step:?}"))
+        .collect();
+    assert_eq!(
+        closes,
+        [
+            "CloseRange { first: 6, last: 11 }",
+            "CloseFrom { first: 13 }",
+            "CloseOnExec { first: 12, last: 12 }",
+            "CloseRange { first: 4, last: 4 }",
+            "CloseOnExec { first: 3, last: 5 }",
+        ]
+    );
+    let exec = format!("{:?}", with.program.last().unwrap());
+    assert!(exec.contains(r#"fd: Some(12), paths: ["/usr/bin/make"]"#), "{exec}");
+    // What is tried before is looked up as ever.
+    let tried = format!("{:?}", with.program[with.program.len() - 2]);
+    assert!(tried.contains(r#"fd: None, paths: ["/usr/bin/true", "/bin/true"]"#), "{tried}");
+}
+
+#[test]
+fn a_filter_without_execveat_leaves_the_path_to_execute_a_file_by() {
+    let mut profile = Profile::builtin("default").unwrap();
+    // All that is left of it is a verdict other than yes.
+    let verdict = |code, k| code == 0x06 && k != 0x7fff_0000;
+    profile.filter.program.retain(|instruction| verdict(instruction.code, instruction.k));
+    profile.filter.program.truncate(1);
+    let exec = format!("{:?}", plan_of_a_file(&profile).program.last().unwrap());
+    assert!(exec.contains(r#"fd: None, paths: ["/usr/bin/make"]"#), "{exec}");
 }
 
 #[test]

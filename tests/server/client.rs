@@ -134,6 +134,29 @@ impl Client {
         self.answer()
     }
 
+    /// As [`Client::ask`]; none where the other side goes away before it has answered.
+    pub fn try_ask(&mut self, bytes: impl AsRef<[u8]>) -> Option<Answer> {
+        if !self.try_send(bytes) {
+            return None;
+        }
+        while !self.has_whole_answer() {
+            if self.fill() == 0 {
+                return None;
+            }
+        }
+        Some(self.answer())
+    }
+
+    fn has_whole_answer(&self) -> bool {
+        let Some(at) = self.unread.windows(4).position(|window| window == b"\r\n\r\n") else {
+            return false;
+        };
+        let head = String::from_utf8_lossy(&self.unread[..at]).into_owned();
+        let answer = Answer { status: 0, head, body: String::new() };
+        let length = answer.header("content-length").map_or(0, |length| length.parse().unwrap());
+        self.unread.len() >= at + 4 + length
+    }
+
     /// The next answer. Its body is as long as its length says.
     pub fn answer(&mut self) -> Answer {
         let mut answer = self.head();

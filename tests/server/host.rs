@@ -119,6 +119,12 @@ pub fn parent(pid: i32) -> Option<i32> {
     Stat::read(pid).map(|stat| stat.parent)
 }
 
+/// Whether some process has `marker` on its command line.
+pub fn has_process(marker: &str) -> bool {
+    let lines = pids().filter_map(|pid| fs::read(format!("/proc/{pid}/cmdline")).ok());
+    lines.into_iter().any(|line| String::from_utf8_lossy(&line).contains(marker))
+}
+
 /// How many threads and descriptors a server has.
 pub fn threads_and_descriptors(pid: i32) -> (usize, usize) {
     let count = |what: &str| fs::read_dir(format!("/proc/{pid}/{what}")).unwrap().count();

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak};
 use std::time::Instant;
 
-use cofferdam::executor::Sandboxed;
+use cofferdam::executor::{Executor, Sandboxed};
 use cofferdam::sandbox::profile::Profile;
 use cofferdam::sandbox::{HostId, RootSource, Sandbox, SandboxConfig};
 use cofferdam::spec::{NotStarted, OutputSink, RunReport};
@@ -133,6 +133,11 @@ impl Host {
     /// The sandbox itself.
     pub fn sandbox(&self) -> &Sandbox {
         self.backend.sandbox()
+    }
+
+    /// What runs tasks in it.
+    pub fn executor(&self) -> &dyn Executor {
+        &*self.backend
     }
 
     /// A host id that nobody else has.

@@ -7,11 +7,15 @@ pub mod host;
 pub mod live;
 pub mod processes;
 pub mod program;
+pub mod root;
+pub mod task;
 
 use cofferdam::spec::{Outcome, RunReport};
 
 pub use host::{Host, has, host, host_with, host_without_filter, quiet_host};
 pub use program::Program;
+pub use root::Root;
+pub use task::{Ran, TaskOf};
 
 pub const MIB: u64 = 1 << 20;
 

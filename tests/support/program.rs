@@ -9,8 +9,8 @@ use cofferdam::base::rel_path::RelPath;
 use cofferdam::executor::{Job, Sandboxed};
 use cofferdam::sandbox::HostId;
 use cofferdam::spec::{
-    Bind, Limits, NotStarted, OutputSink, RunReport, RunSpec, StdinSource, Tmpfs, Watch,
-    WorkspaceFill,
+    Bind, Limits, NotStarted, OutputSink, ProgramFile, RunReport, RunSpec, StdinSource, Tmpfs,
+    Watch, WorkspaceFill,
 };
 
 /// The environment of a program that does not set its own.
@@ -132,6 +132,7 @@ impl Program {
             self.files.iter().map(|(path, contents)| (path, contents.as_slice())).collect();
         let spec = RunSpec {
             argv: c_strings(self.argv),
+            program: ProgramFile::Named,
             without_shell: None,
             env: c_strings(self.env),
             workdir: self.workdir,

@@ -14,11 +14,15 @@ use crate::base::counter::DurationCounts;
 use crate::http::checks::Checks;
 use crate::http::counts::FrontCounts;
 use crate::service::figures::Figures;
+use crate::service::jobs::{JobFigures, Jobs};
+use crate::spec::job::JobStatus;
 use crate::spec::{SandboxFigures, StandbyFigures};
 
 /// Where the figures come from.
 pub struct Exposed {
     pub checks: Arc<dyn Checks>,
+    /// None where the server has no jobs: then there is nothing of them, not even zeros.
+    pub jobs: Option<Arc<dyn Jobs>>,
     pub counts: Arc<FrontCounts>,
     pub connections_max: usize,
     pub process: Process,
@@ -36,6 +40,9 @@ impl Collector for Exposed {
         families.build()?;
         let figures = self.checks.figures();
         families.runs(&figures)?;
+        if let Some(jobs) = &self.jobs {
+            families.jobs(&jobs.figures())?;
+        }
         families.standby(&figures.standby)?;
         families.sandbox(&figures.sandbox)?;
         families.front(&self.counts, self.connections_max)?;
@@ -69,6 +76,23 @@ impl Families<'_> {
         self.gauge("cofferdam_slots_in_use", help, figures.slots_in_use as u64)?;
         let help = "Whether new runs are refused because the service is shutting down.";
         self.gauge("cofferdam_draining", help, u64::from(figures.draining))
+    }
+
+    fn jobs(&mut self, figures: &JobFigures) -> fmt::Result {
+        // Those that count nothing yet are told at zero.
+        let count = |status: JobStatus| {
+            let counted = figures.ended.iter().find(|(known, _)| *known == status);
+            counted.map_or(0, |(_, count)| *count)
+        };
+        let ended = JobStatus::ALL.into_iter().filter(|status| status.is_terminal());
+        let ended = ended.map(|status| (vec![("status", status.word())], count(status)));
+        self.counters("cofferdam_jobs", "Jobs that have ended, by their last state.", ended)?;
+        self.gauge("cofferdam_jobs_queued", "Jobs that wait.", figures.queued as u64)?;
+        let help = "Jobs that may wait.";
+        self.gauge("cofferdam_jobs_queue_max", help, figures.queue_max as u64)?;
+        self.gauge("cofferdam_jobs_running", "Jobs that run now.", figures.running as u64)?;
+        let help = "Jobs that may run at once.";
+        self.gauge("cofferdam_jobs_workers", help, figures.workers as u64)
     }
 
     fn standby(&mut self, figures: &StandbyFigures) -> fmt::Result {

@@ -1,17 +1,22 @@
 //! What a copy keeps, leaves out and refuses.
 
 use std::fs;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
 use nix::mount::{MsFlags, mount};
+use nix::sys::stat::futimens;
+use nix::sys::time::TimeSpec;
 use nix::unistd::mkfifo;
 use tempfile::{TempDir, tempdir};
 
 use super::*;
 use crate::workspace::budget::TreeLimit;
-use crate::workspace::testing::{TENANT, chmod, directory, entry, in_own_mounts, mount_tmpfs};
+use crate::workspace::testing::{
+    TENANT, chmod, directory, entry, in_own_mounts, mount_tmpfs, without_rights_over_files,
+};
+use crate::workspace::transfer::BUFFER_BYTES;
 
 /// An empty source and an empty target.
 fn pair() -> (TempDir, PathBuf, PathBuf) {
@@ -47,6 +52,26 @@ fn modes_times_and_owner_are_those_the_tenant_needs() {
         assert_eq!(entry.mode & 0o7777, mode, "{path}");
         assert_eq!(entry.modified, (1_000_000_000, 123_456_789), "{path}");
         assert_eq!(entry.owner, TENANT, "{path}");
+    }
+}
+
+#[test]
+fn a_copy_takes_no_right_over_the_files_of_others() {
+    let (_place, source, target) = pair();
+    fs::create_dir(source.join("folder")).unwrap();
+    fs::write(source.join("folder/run"), "x").unwrap();
+    std::os::unix::fs::symlink("run", source.join("folder/link")).unwrap();
+    for (path, mode) in [("folder/run", 0o4_751), ("folder", 0o2_710)] {
+        chmod(&source.join(path), mode);
+    }
+    without_rights_over_files({
+        let (source, target) = (source.clone(), target.clone());
+        move || copy_within(&source, &target, &TreeLimits::default()).unwrap()
+    });
+    for (path, mode) in [("folder/run", 0o751), ("folder", 0o710), ("folder/link", 0o777)] {
+        let (copy, original) = (entry(&target.join(path)), entry(&source.join(path)));
+        assert_eq!((copy.mode & 0o7777, copy.owner), (mode, TENANT), "{path}");
+        assert_eq!(copy.modified, original.modified, "{path}");
     }
 }
 

@@ -1,0 +1,50 @@
+//! Runs one job as a library: a program over a private copy of a directory, in a box of its own.
+//!
+//! `cargo run --example run_job`, as root or as a user who may make user namespaces.
+
+use std::error::Error;
+use std::fs;
+use std::io::{self, Write};
+
+use cofferdam::jobs::{JobStatus, RunJobRequest, Runner, settle_in};
+use serde_json::json;
+
+const PROGRAM: &str = "\
+import os
+os.mkdir('out')
+with open('out/answer.txt', 'w') as answer:
+    answer.write('42\\n')
+print('hello from', os.getcwd())
+";
+
+fn main() -> Result<(), Box<dyn Error>> {
+    // First, while there is one thread: without privileges boxes need it.
+    settle_in();
+    run(&mut io::stdout())
+}
+
+/// Makes a workspace, runs the program in it and tells of the result.
+pub fn run(out: &mut impl Write) -> Result<(), Box<dyn Error>> {
+    let place = tempfile::tempdir()?;
+    let workspace = place.path().join("workspace");
+    fs::create_dir(&workspace)?;
+    fs::write(workspace.join("main.py"), PROGRAM)?;
+
+    let runner = Runner::builder(place.path().join("store")).roots([&workspace]).build()?;
+    let request: RunJobRequest = serde_json::from_value(json!({
+        "workspace": {"source": "local_path", "path": workspace},
+        "command": {"argv": ["python3", "main.py"]},
+        "policy": {"allowed_commands": ["python3"], "artifacts": {"include": ["out/**"]}},
+        "limits": {"timeout_ms": 10_000, "memory_bytes": 256 << 20},
+    }))?;
+    let result = runner.run(request)?;
+
+    if result.status != JobStatus::Completed {
+        return Err(format!("{}: {:?}", result.status.word(), result.error).into());
+    }
+    write!(out, "{}", result.stdout.text)?;
+    for artifact in &result.artifacts {
+        writeln!(out, "{}: {} bytes at {}", artifact.path, artifact.bytes, artifact.uri)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,124 @@
+//! What the configuration of jobs takes, and what its documents say of it.
+
+use std::collections::BTreeMap;
+
+use super::super::{Config, JOBS_NAMES, Overrides};
+use super::*;
+
+fn read(pairs: &[(&str, &str)]) -> Config {
+    let environment = pairs.iter().map(|(name, value)| (name.into(), value.into()));
+    let (config, problems) = Config::read(environment, &Overrides::default());
+    problems.none_or(config).unwrap()
+}
+
+#[test]
+fn an_empty_environment_gives_the_contract_s_defaults() {
+    let expected = JobsConfig {
+        enabled: true,
+        workers: available_parallelism().unwrap().get(),
+        queue_max: 64,
+        store_dir: "./agent-runner-runs".into(),
+        workspace_roots: None,
+        allowed_env: vec![],
+        input_bytes_max: 1 << 20,
+        retention: None,
+        store_bytes_max: None,
+        maxima: MAXIMA,
+    };
+    assert_eq!(read(&[]).jobs, expected);
+    for ((name, max), (_, preset)) in MAXIMA.named().into_iter().zip(JobLimits::default().named()) {
+        assert!(max >= preset, "{name}");
+    }
+}
+
+#[test]
+fn every_variable_of_jobs_is_read() {
+    let jobs = read(&[
+        ("JOBS", "off"),
+        ("JOBS_WORKERS", "3"),
+        ("JOBS_QUEUE_MAX", "2000"),
+        ("JOBS_STORE_DIR", "/var/lib/jobs"),
+        ("JOBS_WORKSPACE_ROOTS", "/srv/a:/srv/b"),
+        ("JOBS_ALLOWED_ENV", "LANG,TZ"),
+        ("JOBS_INPUT_MAX", "64KiB"),
+        ("JOBS_RETENTION", "168h"),
+        ("JOBS_STORE_MAX", "10GiB"),
+    ])
+    .jobs;
+    let expected = JobsConfig {
+        enabled: false,
+        workers: 3,
+        queue_max: 2000,
+        store_dir: "/var/lib/jobs".into(),
+        workspace_roots: Some(vec!["/srv/a".into(), "/srv/b".into()]),
+        allowed_env: vec!["LANG".into(), "TZ".into()],
+        input_bytes_max: 1 << 16,
+        retention: Some(Duration::from_secs(168 * 3600)),
+        store_bytes_max: Some(10 << 30),
+        maxima: MAXIMA,
+    };
+    assert_eq!(jobs, expected);
+}
+
+#[test]
+fn every_limit_has_a_maximum_of_its_own_in_its_own_unit() {
+    for (name, _) in MAXIMA.named() {
+        let variable = variable(name);
+        assert!(JOBS_NAMES.contains(&variable.as_str()), "{variable}");
+        let (value, max) = match name {
+            _ if name.ends_with("_bytes") => ("3GiB", 3 << 30),
+            _ if name.ends_with("_ms") => ("1.5m", 90_000),
+            _ => ("7", 7),
+        };
+        let mut expected = MAXIMA;
+        *expected.named_mut(name).unwrap() = max;
+        assert_eq!(read(&[(&variable, value)]).jobs.maxima, expected, "{variable}");
+        *expected.named_mut(name).unwrap() = 987_654;
+        assert_eq!(read(&[(&variable, "987654")]).jobs.maxima, expected, "{variable}");
+    }
+}
+
+#[test]
+fn a_maximum_below_what_requests_have_is_worth_a_word() {
+    let config = read(&[("JOBS_MAX_MEMORY_BYTES", "64MiB"), ("JOBS_MAX_PROCESSES", "256")]);
+    let told = "JOBS_MAX_MEMORY_BYTES: below 536870912: a request has to name memory_bytes";
+    assert_eq!(config.warnings, [told]);
+}
+
+#[test]
+fn without_roots_only_a_loopback_address_serves_any_path() {
+    for (address, roots, expected) in [
+        ("127.0.0.1:1", None, Roots::Any),
+        ("127.9.9.9:1", None, Roots::Any),
+        ("[::1]:1", None, Roots::Any),
+        ("[::ffff:127.0.0.1]:1", None, Roots::Any),
+        ("0.0.0.0:1", None, Roots::Only(vec![])),
+        ("[::]:1", None, Roots::Only(vec![])),
+        ("10.0.0.1:1", None, Roots::Only(vec![])),
+        ("[::ffff:10.0.0.1]:1", None, Roots::Only(vec![])),
+        ("127.0.0.1:1", Some("/srv"), Roots::Only(vec!["/srv".into()])),
+        ("0.0.0.0:1", Some("/srv"), Roots::Only(vec!["/srv".into()])),
+    ] {
+        let pairs: Vec<_> =
+            roots.map(|roots| ("JOBS_WORKSPACE_ROOTS", roots)).into_iter().collect();
+        let jobs = read(&pairs).jobs;
+        assert_eq!(roots_for(address.parse().unwrap(), &jobs), expected, "{address} {roots:?}");
+    }
+}
+
+#[test]
+fn the_example_for_systemd_and_the_readme_say_the_maxima_that_are() {
+    let root = env!("CARGO_MANIFEST_DIR");
+    let example = std::fs::read_to_string(format!("{root}/deploy/systemd/cofferdam.env")).unwrap();
+    let lines = example.lines().filter_map(|line| line.strip_prefix("#JOBS_MAX_")?.split_once('='));
+    let offered: BTreeMap<String, &str> =
+        lines.map(|(name, value)| (format!("JOBS_MAX_{name}"), value)).collect();
+    assert_eq!(offered.len(), MAXIMA.named().len());
+    let pairs: Vec<(&str, &str)> =
+        offered.iter().map(|(name, value)| (name.as_str(), *value)).collect();
+    assert_eq!(read(&pairs).jobs.maxima, MAXIMA);
+    let readme = std::fs::read_to_string(format!("{root}/README.md")).unwrap();
+    for (name, value) in pairs {
+        assert!(readme.contains(&format!("| `{name}` | {value} |")), "{name} {value}");
+    }
+}

@@ -1,0 +1,169 @@
+//! Which part of a file a request wants, and whether it has it already.
+
+use axum::http::HeaderMap;
+use axum::http::header::{IF_NONE_MATCH, IF_RANGE, RANGE};
+
+/// What of a file is to be sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wanted {
+    /// All of it.
+    Whole,
+    /// So many bytes, at least one, from there on.
+    Part {
+        /// The first of them.
+        from: u64,
+        /// How many.
+        bytes: u64,
+    },
+    /// A part that it does not have.
+    Beyond,
+}
+
+impl Wanted {
+    /// What `headers` want of a file of `bytes`, whose tag is `etag`. A `Range` that is malformed,
+    /// of several parts or of another unit is as good as none, and so is one for another file.
+    pub fn of(headers: &HeaderMap, etag: &str, bytes: u64) -> Self {
+        let mut ranges = headers.get_all(RANGE).iter();
+        let range = ranges.next().and_then(|range| range.to_str().ok());
+        let Some(range) = range.filter(|_| ranges.next().is_none()) else { return Self::Whole };
+        // Only a strong tag says that it is the same to the byte; a date is none.
+        let mut conditions = headers.get_all(IF_RANGE).iter();
+        if !conditions.all(|condition| condition.as_bytes() == etag.as_bytes()) {
+            return Self::Whole;
+        }
+        Self::parse(range, bytes).unwrap_or(Self::Whole)
+    }
+
+    fn parse(range: &str, bytes: u64) -> Option<Self> {
+        let (unit, part) = range.split_once('=')?;
+        let (first, last) = part.split_once('-')?;
+        if !unit.eq_ignore_ascii_case("bytes") {
+            return None;
+        }
+        let (first, last) = (first.trim_start(), last.trim_end());
+        let (from, end) = if first.is_empty() {
+            // The last so many; of an empty file they are all there is.
+            let count = number(last)?;
+            if count > 0 && bytes == 0 {
+                return Some(Self::Whole);
+            }
+            (bytes - count.min(bytes), bytes)
+        } else {
+            let from = number(first)?;
+            let last = if last.is_empty() { u64::MAX } else { number(last)? };
+            if last < from {
+                return None;
+            }
+            (from, last.saturating_add(1).min(bytes))
+        };
+        Some(if from < end { Self::Part { from, bytes: end - from } } else { Self::Beyond })
+    }
+}
+
+/// Digits alone; more of them than a number has are a very large one.
+fn number(text: &str) -> Option<u64> {
+    let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    is_number.then(|| text.parse().unwrap_or(u64::MAX))
+}
+
+/// Whether the client says that it has what `etag` stands for.
+pub fn has_already(headers: &HeaderMap, etag: &str) -> bool {
+    let values = headers.get_all(IF_NONE_MATCH).iter().filter_map(|value| value.to_str().ok());
+    let mut tags = values.flat_map(|value| value.split(',')).map(str::trim);
+    tags.any(|tag| tag == "*" || tag.strip_prefix("W/").unwrap_or(tag) == etag)
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::http::{HeaderName, HeaderValue};
+
+    use super::*;
+
+    const TAG: &str = "\"abc\"";
+
+    fn headers(name: &HeaderName, values: &[&str]) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        for value in values {
+            headers.append(name.clone(), HeaderValue::from_str(value).unwrap());
+        }
+        headers
+    }
+
+    #[test]
+    fn a_range_is_a_part_that_is_there_or_none() {
+        let part = |from, bytes| Wanted::Part { from, bytes };
+        for (range, bytes, wanted) in [
+            ("bytes=0-0", 10, part(0, 1)),
+            ("bytes=0-9", 10, part(0, 10)),
+            ("bytes=2-4", 10, part(2, 3)),
+            ("bytes=2-", 10, part(2, 8)),
+            ("bytes=9-", 10, part(9, 1)),
+            ("bytes=5-99", 10, part(5, 5)),
+            ("bytes=5-99999999999999999999999", 10, part(5, 5)),
+            ("bytes=-3", 10, part(7, 3)),
+            ("bytes=-10", 10, part(0, 10)),
+            ("bytes=-99", 10, part(0, 10)),
+            ("Bytes=1-1", 10, part(1, 1)),
+            ("bytes= 1-1 ", 10, part(1, 1)),
+            ("bytes=10-", 10, Wanted::Beyond),
+            ("bytes=10-12", 10, Wanted::Beyond),
+            ("bytes=99999999999999999999999-", 10, Wanted::Beyond),
+            ("bytes=18446744073709551615-18446744073709551615", u64::MAX, Wanted::Beyond),
+            ("bytes=-0", 10, Wanted::Beyond),
+            ("bytes=0-", 0, Wanted::Beyond),
+            ("bytes=-0", 0, Wanted::Beyond),
+            ("bytes=-1", 0, Wanted::Whole),
+            ("bytes=4-2", 10, Wanted::Whole),
+            ("bytes=0-1,3-4", 10, Wanted::Whole),
+            ("bytes=0-1,", 10, Wanted::Whole),
+            ("bytes=-", 10, Wanted::Whole),
+            ("bytes=", 10, Wanted::Whole),
+            ("bytes", 10, Wanted::Whole),
+            ("bytes=a-b", 10, Wanted::Whole),
+            ("bytes=+1-2", 10, Wanted::Whole),
+            ("bytes=1--2", 10, Wanted::Whole),
+            ("bytes=0x1-2", 10, Wanted::Whole),
+            ("lines=1-2", 10, Wanted::Whole),
+            ("", 10, Wanted::Whole),
+        ] {
+            assert_eq!(Wanted::of(&headers(&RANGE, &[range]), TAG, bytes), wanted, "{range:?}");
+        }
+        let twice = headers(&RANGE, &["bytes=0-0", "bytes=1-1"]);
+        assert_eq!(Wanted::of(&twice, TAG, 10), Wanted::Whole);
+        assert_eq!(Wanted::of(&HeaderMap::new(), TAG, 10), Wanted::Whole);
+    }
+
+    #[test]
+    fn a_range_of_another_file_is_the_whole_of_this_one() {
+        for (conditions, is_part) in [
+            (&[TAG][..], true),
+            (&["\"abd\""], false),
+            (&["W/\"abc\""], false),
+            (&["abc"], false),
+            (&["Sun, 06 Nov 1994 08:49:37 GMT"], false),
+            (&[TAG, "\"abd\""], false),
+        ] {
+            let mut asked = headers(&IF_RANGE, conditions);
+            asked.insert(RANGE, HeaderValue::from_static("bytes=1-2"));
+            let wanted = Wanted::of(&asked, TAG, 10);
+            assert_eq!(wanted == Wanted::Part { from: 1, bytes: 2 }, is_part, "{conditions:?}");
+        }
+    }
+
+    #[test]
+    fn a_tag_that_the_client_has_is_known_in_every_form() {
+        for (values, has) in [
+            (&[TAG][..], true),
+            (&["W/\"abc\""], true),
+            (&["*"], true),
+            (&["\"x\", \"abc\""], true),
+            (&["\"x\"", "\"abc\""], true),
+            (&["\"x\""], false),
+            (&["abc"], false),
+            (&[""], false),
+            (&[], false),
+        ] {
+            assert_eq!(has_already(&headers(&IF_NONE_MATCH, values), TAG), has, "{values:?}");
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! A file, read piece by piece on threads that may wait for a disk.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use axum::body::Bytes;
+use hyper::body::{Body, Frame, SizeHint};
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::task::{JoinHandle, spawn_blocking};
+
+/// The most that is read at a time, and so what a reader holds, bytes.
+pub const PIECE_BYTES_MAX: u64 = 64 * 1024;
+
+/// Begins to read what `file` has from `offset` on: up to `bytes`, at most a piece, and none only
+/// at its end.
+pub fn read_piece(file: &Arc<File>, offset: u64, bytes: u64) -> JoinHandle<io::Result<Vec<u8>>> {
+    let file = Arc::clone(file);
+    spawn_blocking(move || {
+        let wanted = usize::try_from(bytes.min(PIECE_BYTES_MAX)).unwrap_or_default();
+        let mut piece = vec![0; wanted];
+        loop {
+            match file.read_at(&mut piece, offset) {
+                Ok(count) => {
+                    piece.truncate(count);
+                    return Ok(piece);
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+    })
+}
+
+/// A part of a file as an answer's body, of which one piece at a time is in memory.
+pub struct FilePart {
+    file: Arc<File>,
+    offset: u64,
+    left: u64,
+    reading: Option<JoinHandle<io::Result<Vec<u8>>>>,
+    /// Held while the file is open.
+    _place: OwnedSemaphorePermit,
+}
+
+impl FilePart {
+    /// The `bytes` of `file` from `offset` on; the answer breaks off where the file ends before.
+    pub fn new(file: File, offset: u64, bytes: u64, place: OwnedSemaphorePermit) -> Self {
+        Self { file: Arc::new(file), offset, left: bytes, reading: None, _place: place }
+    }
+}
+
+impl Body for FilePart {
+    type Data = Bytes;
+    type Error = io::Error;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<io::Result<Frame<Bytes>>>> {
+        let Self { file, offset, left, reading, .. } = self.get_mut();
+        if *left == 0 {
+            return Poll::Ready(None);
+        }
+        let read = reading.get_or_insert_with(|| read_piece(file, *offset, *left));
+        let piece = ready!(Pin::new(read).poll(cx));
+        *reading = None;
+        let piece = match piece.map_err(io::Error::other).flatten() {
+            Ok(piece) if piece.is_empty() => Err(io::ErrorKind::UnexpectedEof.into()),
+            read => read,
+        };
+        Poll::Ready(Some(piece.map(|piece| {
+            let count = piece.len() as u64;
+            *offset += count;
+            *left -= count;
+            Frame::data(piece.into())
+        })))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.left == 0
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.left)
+    }
+}

@@ -1,0 +1,112 @@
+//! Output bytes as an event's data: text where they are UTF-8, base64 where they are not. Nothing
+//! is lost or replaced, wherever a stream begins.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use serde::Serialize;
+
+/// The data of one event.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum OutputText {
+    /// As it is.
+    Text(String),
+    /// Of the bytes.
+    Base64(String),
+}
+
+/// What the beginning of `bytes` becomes, and how many bytes of them that is. None where there
+/// are none but the beginning of a character whose rest may come; `is_all` says that none will.
+pub fn cut(bytes: &[u8], is_all: bool) -> Option<(usize, OutputText)> {
+    // Of a character that began before, as after a resumption in the midst of it.
+    let rest_of_one = bytes.iter().take(3).take_while(|byte| **byte & 0xC0 == 0x80).count();
+    let behind = bytes.get(rest_of_one..).unwrap_or_default();
+    let text = text_at_start(behind);
+    match text {
+        Some("") if rest_of_one == 0 && !is_all => None,
+        Some("") if bytes.is_empty() => None,
+        Some(text) if rest_of_one == 0 && !text.is_empty() => {
+            Some((text.len(), OutputText::Text(text.to_owned())))
+        }
+        Some(_) if rest_of_one > 0 => Some(encoded(bytes, rest_of_one)),
+        _ => Some(encoded(bytes, bytes.len())),
+    }
+}
+
+/// All of `bytes` but an incomplete character at their end, where that is text.
+fn text_at_start(bytes: &[u8]) -> Option<&str> {
+    match std::str::from_utf8(bytes) {
+        Ok(text) => Some(text),
+        Err(error) if error.error_len().is_none() => {
+            bytes.get(..error.valid_up_to()).and_then(|text| std::str::from_utf8(text).ok())
+        }
+        Err(_) => None,
+    }
+}
+
+fn encoded(bytes: &[u8], count: usize) -> (usize, OutputText) {
+    let bytes = bytes.get(..count).unwrap_or(bytes);
+    (bytes.len(), OutputText::Base64(STANDARD.encode(bytes)))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn text(text: &str) -> Option<(usize, OutputText)> {
+        Some((text.len(), OutputText::Text(text.to_owned())))
+    }
+
+    fn base64(bytes: &[u8]) -> Option<(usize, OutputText)> {
+        Some(encoded(bytes, bytes.len()))
+    }
+
+    #[test]
+    fn bytes_are_text_where_they_can_be() {
+        for (bytes, is_all, expected) in [
+            (&b""[..], false, None),
+            (b"", true, None),
+            (b"plain", false, text("plain")),
+            ("é€".as_bytes(), false, text("é€")),
+            // A character that is not whole waits for its rest, and where none comes, is no text.
+            (b"a\xE2\x82", false, text("a")),
+            (b"a\xE2\x82", true, text("a")),
+            (b"\xE2\x82", false, None),
+            (b"\xE2\x82", true, base64(b"\xE2\x82")),
+            // The rest of one that began before.
+            (b"\x82\xACa", false, base64(b"\x82\xAC")),
+            (b"\xAC", false, base64(b"\xAC")),
+            (b"\xAC\xE2\x82", false, base64(b"\xAC")),
+            // What is no text at all.
+            (b"a\xFFb", false, base64(b"a\xFFb")),
+            (b"\xFF\xE2\x82", false, base64(b"\xFF\xE2\x82")),
+            (b"\x80\x80\x80\x80", false, base64(b"\x80\x80\x80\x80")),
+        ] {
+            assert_eq!(cut(bytes, is_all), expected, "{bytes:x?} {is_all}");
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..Default::default() })]
+
+        #[test]
+        fn pieces_hold_every_byte_once(
+            bytes in proptest::collection::vec(any::<u8>(), 0..80), size in 4_usize..20,
+        ) {
+            let (mut at, mut told) = (0, Vec::new());
+            while at < bytes.len() {
+                let end = bytes.len().min(at + size);
+                let (count, piece) = cut(&bytes[at..end], end == bytes.len()).unwrap();
+                prop_assert!((1..=end - at).contains(&count));
+                match piece {
+                    OutputText::Text(text) => told.extend_from_slice(text.as_bytes()),
+                    OutputText::Base64(text) => told.extend(STANDARD.decode(text).unwrap()),
+                }
+                at += count;
+            }
+            prop_assert_eq!(told, bytes);
+        }
+    }
+}

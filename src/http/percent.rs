@@ -1,0 +1,48 @@
+//! Percent-encoding of paths and queries.
+
+/// The text that `encoded` stands for; none where it is malformed or no UTF-8. A `+` is a plus.
+pub fn decode(encoded: &str) -> Option<String> {
+    let mut bytes = Vec::with_capacity(encoded.len());
+    let mut rest = encoded.as_bytes();
+    while let Some((byte, behind)) = rest.split_first() {
+        rest = behind;
+        if *byte != b'%' {
+            bytes.push(*byte);
+            continue;
+        }
+        let ([high, low], behind) = rest.split_first_chunk()?;
+        bytes.push(digit(*high)? << 4 | digit(*low)?);
+        rest = behind;
+    }
+    String::from_utf8(bytes).ok()
+}
+
+fn digit(byte: u8) -> Option<u8> {
+    char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_malformed_or_no_text_is_nothing() {
+        for (encoded, text) in [
+            ("", Some("")),
+            ("a/b+c", Some("a/b+c")),
+            ("a%20b", Some("a b")),
+            ("%2E%2e%2F", Some("../")),
+            ("%c3%A9", Some("é")),
+            ("%2541", Some("%41")),
+            ("%00", Some("\0")),
+            ("%", None),
+            ("%4", None),
+            ("%4g", None),
+            ("%+1", None),
+            ("%ff", None),
+            ("%c3", None),
+        ] {
+            assert_eq!(decode(encoded).as_deref(), text, "{encoded:?}");
+        }
+    }
+}

@@ -1,0 +1,275 @@
+//! Refusals to HTTP answers: the status, the body and the headers of every one are decided here.
+
+use axum::http::header::{CONNECTION, CONTENT_RANGE, RETRY_AFTER, WWW_AUTHENTICATE};
+use axum::http::{HeaderValue, StatusCode, Uri};
+use axum::response::{IntoResponse, Response};
+
+use super::head::HeadFault;
+use super::reply;
+use crate::service::check_request::RequestFault;
+use crate::service::check_run::CheckError;
+use crate::spec::job::{ErrorCode, JobError};
+
+/// Whose shape an error has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Api {
+    /// `{"error": …}`, that of `/run` and of everything beside it.
+    Runs,
+    /// A [`JobError`], that of everything below `/v1/`.
+    Jobs,
+}
+
+impl Api {
+    /// The API that `uri` is part of, whether there is anything there or not.
+    pub fn of(uri: &Uri) -> Self {
+        if uri.path().starts_with("/v1/") { Self::Jobs } else { Self::Runs }
+    }
+}
+
+/// Why a request does not get what it asks for.
+#[derive(Debug, thiserror::Error)]
+pub enum Refusal {
+    /// No such path.
+    #[error("not found")]
+    NotFound,
+    /// The path exists, with other methods.
+    #[error("method not allowed")]
+    MethodNotAllowed,
+    /// No token of ours.
+    #[error("unauthorized")]
+    Unauthorized,
+    /// A page of an origin that is not allowed asked.
+    #[error("cross-origin request")]
+    CrossOrigin,
+    /// The head does not say beyond doubt where the message ends.
+    #[error("{0}")]
+    Framing(HeadFault),
+    /// The body is compressed.
+    #[error("content-encoding not supported")]
+    ContentEncoding,
+    /// The body is, or says it will be, above the limit.
+    #[error("payload too large")]
+    PayloadTooLarge,
+    /// The body did not come in time.
+    #[error("body not received in time")]
+    BodyLate,
+    /// The body ended before its end, or is malformed.
+    #[error("body incomplete")]
+    BodyIncomplete,
+    /// The body is not a request.
+    #[error(transparent)]
+    Request(#[from] RequestFault),
+    /// The service gave no report.
+    #[error(transparent)]
+    Check(#[from] CheckError),
+    /// The body of a job's request is no JSON.
+    #[error(transparent)]
+    NotJson(JobError),
+    /// The jobs refuse it.
+    #[error(transparent)]
+    Job(#[from] JobError),
+    /// Nothing of an artifact of so many bytes is in the range that was asked for.
+    #[error("no such range")]
+    Range(u64),
+    /// A thread of ours ended without a word; it has been logged.
+    #[error("internal")]
+    Internal,
+}
+
+/// Among an answer's extensions until it is sent: why it is a refusal.
+#[derive(Debug, Clone)]
+pub struct Refused {
+    /// In one word, of those that are counted.
+    pub word: &'static str,
+    /// For the log, without a word of the tenant's.
+    pub reason: String,
+    /// Whether the service is to blame.
+    pub is_our_fault: bool,
+}
+
+/// The status of a request that is refused for `code`, and the word it is counted by.
+fn status_of(code: ErrorCode) -> (StatusCode, &'static str) {
+    match code {
+        ErrorCode::InvalidRequest | ErrorCode::PathEscape => {
+            (StatusCode::UNPROCESSABLE_ENTITY, "invalid")
+        }
+        ErrorCode::TooLarge => (StatusCode::PAYLOAD_TOO_LARGE, "too_large"),
+        ErrorCode::JobNotFound => (StatusCode::NOT_FOUND, "not_found"),
+        ErrorCode::JobConflict => (StatusCode::CONFLICT, "conflict"),
+        ErrorCode::QueueFull => (StatusCode::SERVICE_UNAVAILABLE, "queue_full"),
+        ErrorCode::QueueClosed => (StatusCode::SERVICE_UNAVAILABLE, "draining"),
+        ErrorCode::AuthRequired => (StatusCode::UNAUTHORIZED, "unauthorized"),
+        ErrorCode::BackendUnavailable => (StatusCode::SERVICE_UNAVAILABLE, "unavailable"),
+        // What the policy says is in a job's result. A request that is refused for it all the
+        // same is nobody's failure.
+        ErrorCode::CommandDenied
+        | ErrorCode::ShellDenied
+        | ErrorCode::EnvDenied
+        | ErrorCode::ArtifactDenied
+        | ErrorCode::WorkspaceDenied
+        | ErrorCode::NetworkDenied => (StatusCode::FORBIDDEN, "invalid"),
+        // Of these, too, results tell; as a request's end they are a failure of ours.
+        ErrorCode::BackendSetupFailed
+        | ErrorCode::TimedOut
+        | ErrorCode::SpawnFailed
+        | ErrorCode::IoFailed
+        | ErrorCode::ArtifactCollectionFailed
+        | ErrorCode::ExitNonzero
+        | ErrorCode::LimitExceeded
+        | ErrorCode::Interrupted
+        | ErrorCode::Canceled => (StatusCode::INTERNAL_SERVER_ERROR, "internal"),
+    }
+}
+
+impl Refusal {
+    fn status(&self) -> StatusCode {
+        match self {
+            Self::NotFound => StatusCode::NOT_FOUND,
+            Self::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
+            Self::Unauthorized => StatusCode::UNAUTHORIZED,
+            Self::CrossOrigin => StatusCode::FORBIDDEN,
+            Self::Framing(_) | Self::BodyIncomplete | Self::Request(_) | Self::NotJson(_) => {
+                StatusCode::BAD_REQUEST
+            }
+            Self::ContentEncoding => StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            Self::PayloadTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::BodyLate => StatusCode::REQUEST_TIMEOUT,
+            Self::Range(_) => StatusCode::RANGE_NOT_SATISFIABLE,
+            Self::Internal => StatusCode::INTERNAL_SERVER_ERROR,
+            Self::Job(error) => status_of(error.code).0,
+            Self::Check(error) => match error {
+                CheckError::Invalid(_) => StatusCode::BAD_REQUEST,
+                CheckError::LanguageUnavailable(_) | CheckError::Draining => {
+                    StatusCode::SERVICE_UNAVAILABLE
+                }
+                CheckError::Busy => StatusCode::TOO_MANY_REQUESTS,
+                CheckError::Sandbox(_) => StatusCode::INTERNAL_SERVER_ERROR,
+            },
+        }
+    }
+
+    fn word(&self) -> &'static str {
+        match self {
+            Self::NotFound => "not_found",
+            Self::MethodNotAllowed => "method_not_allowed",
+            Self::Unauthorized => "unauthorized",
+            Self::CrossOrigin => "cross_origin",
+            Self::Framing(_) => "framing",
+            Self::ContentEncoding => "content_encoding",
+            Self::PayloadTooLarge => "too_large",
+            Self::BodyLate => "body_late",
+            Self::BodyIncomplete => "body_incomplete",
+            Self::Request(_)
+            | Self::NotJson(_)
+            | Self::Range(_)
+            | Self::Check(CheckError::Invalid(_)) => "invalid",
+            Self::Job(error) => status_of(error.code).1,
+            Self::Check(CheckError::LanguageUnavailable(_)) => "unavailable",
+            Self::Check(CheckError::Busy) => "busy",
+            Self::Check(CheckError::Draining) => "draining",
+            Self::Check(CheckError::Sandbox(_)) => "sandbox",
+            Self::Internal => "internal",
+        }
+    }
+
+    /// Of bad JSON and of a job's request not what it says: those words may be the tenant's.
+    fn told(&self) -> Refused {
+        let reason = match self {
+            Self::Request(RequestFault::Json(fault)) => {
+                format!("bad JSON: line {} column {}", fault.line(), fault.column())
+            }
+            Self::Job(error) => error.code.word().to_owned(),
+            _ => self.to_string(),
+        };
+        let is_expected = self.is_over_soon();
+        let is_our_fault = self.status().is_server_error() && !is_expected;
+        Refused { word: self.word(), reason, is_our_fault }
+    }
+
+    /// Whether the connection cannot be trusted with another request.
+    fn closes(&self) -> bool {
+        match self {
+            Self::Framing(_) | Self::PayloadTooLarge | Self::BodyLate | Self::BodyIncomplete => {
+                true
+            }
+            Self::Job(error) => error.code == ErrorCode::TooLarge,
+            _ => false,
+        }
+    }
+
+    /// Whether there is room soon, or another instance behind the same address.
+    fn is_over_soon(&self) -> bool {
+        match self {
+            Self::Check(CheckError::Busy | CheckError::Draining) => true,
+            Self::Job(error) => {
+                matches!(error.code, ErrorCode::QueueFull | ErrorCode::QueueClosed)
+            }
+            _ => false,
+        }
+    }
+
+    /// The same as the jobs tell it.
+    pub fn into_job_error(self) -> JobError {
+        let code = match self {
+            Self::Job(error) | Self::NotJson(error) => return error,
+            Self::Range(bytes) => {
+                let error = JobError::new(ErrorCode::InvalidRequest, "no such range");
+                return error.with("bytes", bytes);
+            }
+            Self::NotFound => ErrorCode::JobNotFound,
+            Self::Unauthorized => ErrorCode::AuthRequired,
+            Self::PayloadTooLarge => ErrorCode::TooLarge,
+            Self::MethodNotAllowed
+            | Self::CrossOrigin
+            | Self::Framing(_)
+            | Self::ContentEncoding
+            | Self::BodyLate
+            | Self::BodyIncomplete
+            | Self::Request(_)
+            | Self::Check(CheckError::Invalid(_)) => ErrorCode::InvalidRequest,
+            Self::Check(CheckError::Busy) => ErrorCode::QueueFull,
+            Self::Check(CheckError::Draining) => ErrorCode::QueueClosed,
+            Self::Check(CheckError::LanguageUnavailable(_)) => ErrorCode::BackendUnavailable,
+            Self::Check(CheckError::Sandbox(_)) | Self::Internal => ErrorCode::IoFailed,
+        };
+        JobError::new(code, self.to_string())
+    }
+
+    /// The answer, in the shape of `api`.
+    pub fn answer(self, api: Api) -> Response {
+        let (status, told) = (self.status(), self.told());
+        let (closes, is_over_soon) = (self.closes(), self.is_over_soon());
+        let range = if let Self::Range(bytes) = self { Some(bytes) } else { None };
+        let mut response = match (api, &self) {
+            (Api::Jobs, _) => reply::json(status, &self.into_job_error()),
+            // Why it is unavailable is the operator's to know.
+            (Api::Runs, Self::Check(CheckError::LanguageUnavailable(_))) => {
+                reply::error(status, "language unavailable")
+            }
+            (Api::Runs, _) => reply::error(status, &self.to_string()),
+        };
+        let headers = response.headers_mut();
+        if closes {
+            headers.insert(CONNECTION, HeaderValue::from_static("close"));
+        }
+        if is_over_soon {
+            headers.insert(RETRY_AFTER, HeaderValue::from_static("1"));
+        }
+        if status == StatusCode::UNAUTHORIZED {
+            headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
+        if let Some(Ok(range)) =
+            range.map(|bytes| HeaderValue::try_from(format!("bytes */{bytes}")))
+        {
+            headers.insert(CONTENT_RANGE, range);
+        }
+        response.extensions_mut().insert(told);
+        response
+    }
+}
+
+impl IntoResponse for Refusal {
+    fn into_response(self) -> Response {
+        self.answer(Api::Runs)
+    }
+}

@@ -1,0 +1,122 @@
+//! Programs that are not there, for tests.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::{Value, json};
+
+use super::program::{PATH_DIRECTORIES, Program, Programs};
+use super::wrapper_table::WRAPPERS;
+use super::{Judged, PolicyConfig, WorkspaceRoots, judge};
+use crate::base::digest::sha256_of;
+use crate::spec::job::{RunJobRequest, Sha256};
+
+/// A program found at `path`, whose file is `target`. What it holds is its name.
+pub fn program(path: &str, target: &str) -> Program {
+    let sha256 = digest_of(target);
+    Program { path: path.to_owned(), target: target.to_owned(), sha256 }
+}
+
+/// The digest of the program whose file is `target`.
+pub fn digest_of(target: &str) -> Sha256 {
+    Sha256::parse(&sha256_of(target.as_bytes())).unwrap()
+}
+
+/// Files by their paths, each with the file it is a link to.
+#[derive(Debug, Clone, Default)]
+pub struct FakePrograms(pub BTreeMap<String, String>);
+
+impl FakePrograms {
+    fn at(&self, path: &str) -> Option<Program> {
+        let mut target = self.0.get(path)?;
+        while let Some(next) = self.0.get(target).filter(|next| *next != target) {
+            target = next;
+        }
+        Some(program(path, target))
+    }
+}
+
+impl Programs for FakePrograms {
+    fn find(&self, name: &str) -> Result<Option<Program>, String> {
+        if name.starts_with('/') {
+            return Ok(self.at(name));
+        }
+        assert!(!name.contains('/'), "{name} was looked for");
+        let mut places = PATH_DIRECTORIES.iter().map(|directory| format!("{directory}/{name}"));
+        Ok(places.find_map(|path| self.at(&path)))
+    }
+}
+
+/// A root file system with the usual links: `/bin` is `/usr/bin`, and `foo` a shell in disguise.
+pub fn usual() -> FakePrograms {
+    let mut links = BTreeMap::new();
+    let own = |name: &str| (format!("/usr/bin/{name}"), format!("/usr/bin/{name}"));
+    for name in [
+        "bash",
+        "dash",
+        "busybox",
+        "python3.11",
+        "node",
+        "ls",
+        "echo",
+        "tool",
+        "coreutils",
+        "setarch",
+    ] {
+        links.extend([own(name)]);
+    }
+    for row in WRAPPERS {
+        links.extend(row.names.iter().map(|name| own(name)));
+    }
+    for (name, target) in [
+        ("sh", "dash"),
+        ("python3", "python3.11"),
+        ("python", "python3"),
+        ("ash", "busybox"),
+        ("linux32", "setarch"),
+        ("wrap", "env"),
+        ("tac", "coreutils"),
+    ] {
+        links.insert(format!("/usr/bin/{name}"), format!("/usr/bin/{target}"));
+    }
+    let merged: Vec<_> = links.keys().cloned().collect();
+    for path in merged {
+        links.insert(path.replace("/usr/bin/", "/bin/"), path);
+    }
+    for (path, target) in [
+        ("/usr/local/bin/foo", "/usr/bin/bash"),
+        ("/opt/tool/bin/tool", "/opt/tool/bin/tool"),
+        ("/opt/tool/bin/python", "/opt/tool/bin/python"),
+        ("/opt/link", "/usr/bin/python3.11"),
+        ("/lib64/ld-linux-x86-64.so.2", "/lib64/ld-linux-x86-64.so.2"),
+    ] {
+        links.insert(path.to_owned(), target.to_owned());
+    }
+    FakePrograms(links)
+}
+
+/// A request for `argv`, which allows `commands` (as on the wire) and nothing else.
+pub fn request(argv: &[&str], commands: &Value) -> RunJobRequest {
+    let request = json!({
+        "workspace": { "source": "local_path", "path": "/home/me/project" },
+        "command": { "argv": argv },
+        "policy": { "allowed_commands": commands },
+    });
+    let request: RunJobRequest = serde_json::from_value(request).unwrap();
+    request.check().unwrap();
+    request
+}
+
+/// A runner that allows any workspace and no variables.
+pub fn open_runner() -> PolicyConfig {
+    PolicyConfig { allowed_env: BTreeSet::new(), roots: WorkspaceRoots::Any }
+}
+
+/// What is decided of `request` with the usual programs.
+pub fn judged(request: &RunJobRequest) -> Judged {
+    judge(request, &open_runner(), None, &usual())
+}
+
+/// The code of the error, or `allowed`.
+pub fn verdict(judged: &Judged) -> &'static str {
+    judged.error.as_ref().map_or("allowed", |error| error.code.word())
+}

@@ -1,0 +1,147 @@
+//! Decisions as a whole: their order, and what is told of them.
+
+mod commands;
+mod hidden_shells;
+mod wrappers;
+
+use serde_json::json;
+
+use super::testing::{judged, open_runner, request, usual, verdict};
+use super::*;
+
+/// Nothing of it is allowed.
+fn hopeless() -> RunJobRequest {
+    let mut request = request(&["bash", "-c", "x"], &json!([]));
+    request.command.env.insert("LD_PRELOAD".to_owned(), "hidden".to_owned());
+    request.policy.artifacts.include = vec!["/etc/*".to_owned()];
+    request.policy.network = Network::Host;
+    request
+}
+
+#[test]
+fn the_first_rule_that_fails_is_told() {
+    let nowhere = PolicyConfig { roots: WorkspaceRoots::Only(Vec::new()), ..open_runner() };
+    let mut request = hopeless();
+    let code = |request: &RunJobRequest, config: &PolicyConfig| {
+        let judged = judge(request, config, None, &usual());
+        let told = verdict(&judged);
+        let denied = told != "allowed";
+        assert_eq!(judged.decision.decision == Decision::Denied, denied);
+        assert_eq!(judged.decision.reasons.first().map(String::as_str) == Some(told), denied);
+        told
+    };
+    assert_eq!(code(&request, &nowhere), "policy.command_denied");
+    request.policy.allowed_commands = vec![crate::spec::job::AllowedCommand::named("bash")];
+    assert_eq!(code(&request, &nowhere), "policy.shell_denied");
+    request.policy.allow_shell = true;
+    assert_eq!(code(&request, &nowhere), "policy.env_denied");
+    request.policy.allowed_env = vec!["LD_PRELOAD".to_owned()];
+    assert_eq!(code(&request, &nowhere), "policy.artifact_denied");
+    request.policy.artifacts.include.clear();
+    assert_eq!(code(&request, &nowhere), "policy.workspace_denied");
+    assert_eq!(code(&request, &open_runner()), "policy.network_denied");
+    request.policy.network = Network::None;
+    assert_eq!(code(&request, &open_runner()), "allowed");
+}
+
+#[test]
+fn a_variable_is_given_only_where_the_request_or_the_runner_lists_it() {
+    for (key, asked, runner, expected) in [
+        ("LANG", &[][..], &[][..], "policy.env_denied"),
+        ("LANG", &["LANG"], &[], "allowed"),
+        ("LANG", &[], &["LANG"], "allowed"),
+        ("LANG", &["LANGUAGE"], &["LC_ALL"], "policy.env_denied"),
+        ("lang", &["LANG"], &["LANG"], "policy.env_denied"),
+        ("LD_PRELOAD", &["LD_PRELOAD"], &[], "allowed"),
+    ] {
+        let mut request = request(&["python3"], &json!(["python3"]));
+        request.command.env.insert(key.to_owned(), "the-value".to_owned());
+        request.policy.allowed_env = asked.iter().map(|name| (*name).to_owned()).collect();
+        let allowed_env = runner.iter().map(|name| (*name).to_owned()).collect();
+        let config = PolicyConfig { allowed_env, ..open_runner() };
+        let judged = judge(&request, &config, None, &usual());
+        assert_eq!(verdict(&judged), expected, "{key} {asked:?} {runner:?}");
+        if let Some(error) = &judged.error {
+            assert_eq!(error.details["key"], key);
+        }
+        assert!(!format!("{judged:?}").contains("the-value"));
+    }
+}
+
+#[test]
+fn dangerous_variables_are_named_in_the_decision_and_their_values_never() {
+    let mut request = request(&["env", "PYTHONPATH=value", "python3"], &json!(["env", "python3"]));
+    for key in ["LD_PRELOAD", "LANG", "BASH_ENV"] {
+        request.command.env.insert(key.to_owned(), "value".to_owned());
+    }
+    let names = ["LD_PRELOAD", "LANG", "BASH_ENV", "PYTHONPATH"];
+    request.policy.allowed_env = names.map(str::to_owned).to_vec();
+    let allowed = judged(&request);
+    let dangerous =
+        ["dangerous_env:BASH_ENV", "dangerous_env:LD_PRELOAD", "dangerous_env:PYTHONPATH"];
+    assert_eq!(
+        (verdict(&allowed), &allowed.decision.reasons[..]),
+        ("allowed", &dangerous.map(str::to_owned)[..])
+    );
+    request.policy.allowed_env.clear();
+    let denied = judged(&request);
+    assert_eq!(denied.decision.reasons[0], "policy.env_denied");
+    assert_eq!(denied.decision.reasons[1..], dangerous);
+    assert!(!format!("{allowed:?}{denied:?}").contains("value"));
+}
+
+#[test]
+fn every_decision_has_the_version_of_all_that_was_allowed() {
+    let first = request(&["python3"], &json!(["python3"]));
+    let version = |request: &RunJobRequest, config: &PolicyConfig| {
+        judge(request, config, None, &usual()).decision.version
+    };
+    let of_first = version(&first, &open_runner());
+    assert!(of_first.starts_with("v1:") && of_first.len() == 3 + 64, "{of_first}");
+
+    let mut other = request(&["node"], &json!(["python3"]));
+    other.workspace.path = "/elsewhere".into();
+    let roots = WorkspaceRoots::Only(vec!["/srv".into()]);
+    let elsewhere = PolicyConfig { roots, ..open_runner() };
+    assert_eq!(version(&other, &elsewhere), of_first, "a denied one, of other words and places");
+
+    other.policy.allow_shell = true;
+    assert_ne!(version(&other, &open_runner()), of_first);
+    let allowed_env = ["LANG".to_owned()].into();
+    assert_ne!(version(&first, &PolicyConfig { allowed_env, ..open_runner() }), of_first);
+}
+
+#[test]
+fn programs_that_cannot_be_looked_at_are_no_reason_to_run() {
+    struct Broken;
+    impl Programs for Broken {
+        fn find(&self, _: &str) -> Result<Option<Program>, String> {
+            Err("the disk is gone".to_owned())
+        }
+    }
+    let judged = judge(&request(&["python3"], &json!(["python3"])), &open_runner(), None, &Broken);
+    assert_eq!(verdict(&judged), "backend.setup_failed");
+    assert_eq!((judged.decision.decision, judged.command), (Decision::Denied, None));
+    let nothing_allowed = request(&["python3"], &json!([]));
+    let judged = judge(&nothing_allowed, &open_runner(), None, &Broken);
+    assert_eq!(verdict(&judged), "policy.command_denied");
+}
+
+#[test]
+fn only_the_network_that_is_enforced_is_allowed() {
+    let mut request = request(&["python3"], &json!(["python3"]));
+    let none = judged(&request);
+    assert_eq!((none.decision.network, none.decision.network_enforced), (Network::None, false));
+    request.policy.network = Network::Host;
+    let host = judged(&request);
+    assert_eq!((verdict(&host), host.decision.network), ("policy.network_denied", Network::Host));
+}
+
+#[test]
+fn patterns_that_deny_are_never_refused() {
+    let mut request = request(&["python3"], &json!(["python3"]));
+    request.policy.artifacts.deny = vec!["**/*.key".to_owned(), "/etc/**".to_owned()];
+    assert_eq!(verdict(&judged(&request)), "allowed");
+    request.policy.artifacts.include = vec!["**/*.key".to_owned()];
+    assert_eq!(verdict(&judged(&request)), "policy.artifact_denied");
+}

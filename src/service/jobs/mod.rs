@@ -1,0 +1,23 @@
+//! Agents' jobs: policy, snapshot, run, artifacts, record.
+
+mod at_first;
+mod builder;
+mod control;
+mod counts;
+mod door;
+mod ending;
+mod output;
+mod programs;
+mod record;
+mod run;
+mod runner;
+mod service;
+mod waiting;
+
+pub use at_first::JobsAtFirst;
+pub use builder::{BuildError, Missing, RunnerBuilder};
+pub use control::Control;
+pub use counts::JobFigures;
+pub use door::{Feed, JobPage, JobView, Jobs, ListAsked, OpenArtifact, Progress, Submitted};
+pub use runner::{Runner, RunnerSettings};
+pub use service::JobService;

@@ -1,0 +1,35 @@
+//! An agent's job: what is asked for and what came of it, in the words of the wire.
+//!
+//! These are the types of every door: library, command line and HTTP. The doors
+//! differ in how bytes get here, in nothing else.
+
+mod command;
+mod error;
+mod exclusion;
+mod fault;
+mod id;
+mod limits;
+mod line;
+mod policy;
+mod request;
+mod result;
+mod status;
+mod stream;
+
+pub use command::{AllowedCommand, Sha256};
+pub use error::{ErrorCode, JobError};
+pub use exclusion::excluded_group;
+pub use fault::{RequestFault, parse_request};
+pub use id::{BadJobId, JobId};
+pub use limits::JobLimits;
+pub use line::{Idempotency, JobLine, LiveJob};
+pub use policy::{ArtifactPatterns, Control, Network, PolicyRequest};
+pub use request::{
+    Backend, BackendKind, CommandRequest, RunJobRequest, Trace, WorkspaceRequest, WorkspaceSource,
+};
+pub use result::{
+    Artifact, CommandEcho, Decision, ExcludedCounts, ExcludedGroup, Executable, JobUsage,
+    OmittedArtifact, OmittedReason, PolicyDecision, ReplayHashes, RunJobResult, SnapshotSummary,
+    StreamRecord, TextEncoding, Timing,
+};
+pub use status::JobStatus;

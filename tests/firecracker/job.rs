@@ -1,0 +1,105 @@
+//! One job, built up by the test that has it run.
+
+use std::collections::BTreeMap;
+use std::ffi::CString;
+use std::fs;
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use cofferdam::base::cancel::CancelToken;
+use cofferdam::executor::{Executor, Room, Task};
+use cofferdam::spec::{
+    Limits, NotStarted, OutputSink, ProgramFile, RunReport, RunSpec, StdinSource, Watch,
+    WorkspaceFill,
+};
+
+/// One job.
+pub struct Job {
+    pub spec: RunSpec,
+    pub files: Vec<(&'static str, &'static str)>,
+    pub cancel: CancelToken,
+}
+
+/// What came of it: the answer, and contents by path; nothing for what is no regular file.
+pub struct Ran {
+    pub report: Result<RunReport, NotStarted>,
+    pub left: BTreeMap<String, Option<String>>,
+}
+
+fn c_string(text: &str) -> CString {
+    CString::new(text).unwrap()
+}
+
+impl Job {
+    /// A Python program, which the backend is to find.
+    pub fn python(executor: &dyn Executor, program: &str) -> Self {
+        let found = executor.find_program("python3").unwrap().expect("python3 is in the root");
+        let program_file = ProgramFile::Open { file: found.file, at: c_string(&found.target) };
+        let argv = ["python3", "-c", program].map(c_string).to_vec();
+        Self {
+            spec: RunSpec {
+                argv,
+                program: program_file,
+                without_shell: None,
+                env: Vec::new(),
+                workdir: "/workspace".into(),
+                stdin: StdinSource::Null,
+                limits: Limits::default().with_wall(Duration::from_secs(60)),
+                workspace: WorkspaceFill::Own,
+                binds: Vec::new(),
+                tmpfs: Vec::new(),
+            },
+            files: Vec::new(),
+            cancel: CancelToken::new().unwrap(),
+        }
+    }
+
+    pub fn run(self, executor: &dyn Executor, sink: Option<Box<dyn OutputSink>>) -> Ran {
+        let Self { spec, files, cancel } = self;
+        let mut left = BTreeMap::new();
+        let bytes = files.iter().map(|(_, contents)| contents.len() as u64 + 4096).sum();
+        let task = Task {
+            spec,
+            room: Room { bytes, inodes: 2 * files.len() as u64 },
+            fill: &mut |workspace, _| {
+                for (name, contents) in &files {
+                    let path = path_of(workspace).join(name);
+                    fs::create_dir_all(path.parent().unwrap()).unwrap();
+                    fs::write(path, contents).unwrap();
+                }
+                Ok(())
+            },
+            collect: &mut |workspace| collect(&path_of(workspace), "", &mut left),
+        };
+        let report = executor.execute(task, &Watch { cancel, client: None }, sink);
+        Ran { report, left }
+    }
+}
+
+impl Ran {
+    /// The outcome's word and the shell's code for it, beside the output.
+    #[track_caller]
+    pub fn ending(&self) -> (&'static str, Option<u8>, String, String) {
+        let report = self.report.as_ref().unwrap();
+        let (stdout, stderr) = (report.stdout.text(), report.stderr.text());
+        (report.outcome.word(), report.outcome.shell_code(), stdout, stderr)
+    }
+}
+
+fn path_of(directory: BorrowedFd<'_>) -> PathBuf {
+    fs::read_link(format!("/proc/self/fd/{}", directory.as_raw_fd())).unwrap()
+}
+
+fn collect(directory: &Path, above: &str, left: &mut BTreeMap<String, Option<String>>) {
+    for entry in fs::read_dir(directory).unwrap().map(Result::unwrap) {
+        let name = format!("{above}{}", entry.file_name().to_string_lossy());
+        let kind = entry.file_type().unwrap();
+        if kind.is_dir() {
+            collect(&entry.path(), &format!("{name}/"), left);
+        } else {
+            let contents = kind.is_file().then(|| fs::read(entry.path()).unwrap());
+            left.insert(name, contents.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()));
+        }
+    }
+}

@@ -1,0 +1,307 @@
+//! Jobs as server-sent events.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use cofferdam::http::{HttpLimits, HttpSettings};
+use cofferdam::spec::Stream;
+use cofferdam::spec::job::JobStatus;
+use serde_json::Value;
+
+use super::scripted::{ScriptedJobs, result_json};
+use super::{assert_error, get, request, serve, serve_plainly};
+use crate::support::{Client, HEALTH, Running, settings};
+
+/// A request whose answer ends with the connection, so that its body is not chunked.
+fn follow(id: &str, headers: &str) -> String {
+    request("GET", &format!("/v1/jobs/{id}/events"), headers).replace("HTTP/1.1", "HTTP/1.0")
+}
+
+fn follower(server: &Running, id: &str, headers: &str) -> Client {
+    let mut client = server.connect();
+    client.send(follow(id, headers));
+    let head = client.head().to_lowercase();
+    assert!(head.starts_with("http/1.0 200 "), "{head}");
+    assert!(head.contains("content-type: text/event-stream\r\n"), "{head}");
+    client
+}
+
+#[derive(Debug)]
+struct Event {
+    name: String,
+    id: String,
+    data: Value,
+}
+
+fn events_of(text: &str) -> Vec<Event> {
+    let event = |block: &str| {
+        let field = |name: &str| {
+            let lines = block.lines().filter_map(|line| line.split_once(": "));
+            lines.filter(|(key, _)| *key == name).map(|(_, value)| value.to_owned()).next()
+        };
+        Event {
+            name: field("event").expect(block),
+            id: field("id").unwrap_or_default(),
+            data: serde_json::from_str(&field("data").expect(block)).unwrap(),
+        }
+    };
+    text.split_terminator("\n\n").map(event).collect()
+}
+
+/// The bytes of one stream, out of all its events.
+fn bytes_of(events: &[Event], stream: &str) -> Vec<u8> {
+    let of_stream = events.iter().filter(|event| event.name == stream);
+    of_stream
+        .flat_map(|event| match (&event.data["text"], &event.data["base64"]) {
+            (Value::String(text), Value::Null) => text.clone().into_bytes(),
+            (Value::Null, Value::String(text)) => STANDARD.decode(text).unwrap(),
+            other => panic!("{other:?}"),
+        })
+        .collect()
+}
+
+#[test]
+fn a_job_is_followed_from_its_queue_to_its_result() {
+    let jobs = ScriptedJobs::new();
+    jobs.add("j");
+    let server = serve_plainly(&jobs);
+    let mut client = follower(&server, "j", "");
+    client.wait_for("\"status\":\"queued\"}\n\n", 1);
+    jobs.set_status("j", JobStatus::Running);
+    client.wait_for("\"status\":\"running\"}\n\n", 1);
+    jobs.write("j", Stream::Stdout, b"one\n");
+    client.wait_for("event: stdout", 1);
+    jobs.write("j", Stream::Stderr, b"bad \xFF");
+    client.wait_for("event: stderr", 1);
+    jobs.write("j", Stream::Stdout, b"two");
+    client.wait_for("event: stdout", 2);
+    jobs.end("j", JobStatus::Completed);
+    let result = result_json("j", JobStatus::Completed);
+    let text = client.rest();
+    let expected = "event: status\nid: o0.e0\ndata: {\"job_id\":\"j\",\"status\":\"queued\"}\n\n\
+                    event: status\nid: o0.e0\ndata: {\"job_id\":\"j\",\"status\":\"running\"}\n\n\
+                    event: stdout\nid: o4.e0\ndata: {\"text\":\"one\\n\"}\n\n\
+                    event: stderr\nid: o4.e5\ndata: {\"base64\":\"YmFkIP8=\"}\n\n\
+                    event: stdout\nid: o7.e5\ndata: {\"text\":\"two\"}\n\n\
+                    event: status\nid: o7.e5\ndata: {\"job_id\":\"j\",\"status\":\"completed\"}\n\n\
+                    event: result\nid: o7.e5\ndata: ";
+    let (before, last) = text.split_at(expected.len());
+    assert_eq!(before, expected);
+    let last: Value = serde_json::from_str(last.strip_suffix("\n\n").unwrap()).unwrap();
+    assert_eq!(last, result);
+}
+
+#[test]
+fn a_stream_goes_on_at_whatever_byte_it_was_left() {
+    let (stdout, stderr) = ("é€ plain 𝄞".as_bytes(), b"a\xFFb\xE2\x82".as_slice());
+    let jobs = ScriptedJobs::new();
+    jobs.add_ended("j", stdout, stderr);
+    let server = serve_plainly(&jobs);
+    for from_stdout in 0..=stdout.len() {
+        for from_stderr in 0..=stderr.len() {
+            let left_off = format!("Last-Event-ID: o{from_stdout}.e{from_stderr}\r\n");
+            let events = events_of(&follower(&server, "j", &left_off).rest());
+            assert_eq!(bytes_of(&events, "stdout"), &stdout[from_stdout..], "{left_off}");
+            assert_eq!(bytes_of(&events, "stderr"), &stderr[from_stderr..], "{left_off}");
+            let [.., status, result] = &events[..] else { panic!("{events:?}") };
+            assert_eq!((status.name.as_str(), result.name.as_str()), ("status", "result"));
+            assert_eq!(result.id, format!("o{}.e{}", stdout.len(), stderr.len()));
+            // Text where it is some: behind the rest of a character only.
+            let texts = events.iter().filter(|event| event.data["text"].is_string()).count();
+            assert!(texts > 0 || from_stdout > 10, "{left_off} {events:?}");
+        }
+    }
+}
+
+#[test]
+fn each_event_s_id_is_the_way_to_go_on_behind_it() {
+    let stdout: Vec<u8> = "0123456é".bytes().cycle().take(200_000).collect();
+    let jobs = ScriptedJobs::new();
+    jobs.add_ended("j", &stdout, b"err");
+    let server = serve_plainly(&jobs);
+    let all = events_of(&follower(&server, "j", "").rest());
+    assert!(all.len() > 5, "{}", all.len());
+    for (index, event) in all.iter().enumerate() {
+        let left_off = format!("last-event-id: {}\r\n", event.id);
+        let rest = events_of(&follower(&server, "j", &left_off).rest());
+        for stream in ["stdout", "stderr"] {
+            let expected = bytes_of(&all[index + 1..], stream);
+            assert!(bytes_of(&rest, stream) == expected, "behind event {index}");
+        }
+    }
+    assert!(bytes_of(&all, "stdout") == stdout);
+}
+
+#[test]
+fn what_is_no_place_in_the_stream_is_its_beginning_or_its_end() {
+    let jobs = ScriptedJobs::new();
+    jobs.add_ended("j", b"out", b"err");
+    let server = serve_plainly(&jobs);
+    for (left_off, stdout, stderr) in [
+        ("Last-Event-ID: o9.e1\r\n", "", "rr"),
+        ("Last-Event-ID: o99999999999999999999999.e99\r\n", "", ""),
+        ("Last-Event-ID: o3.e3\r\n", "", ""),
+        ("Last-Event-ID: 2\r\n", "out", "err"),
+        ("Last-Event-ID: o1\r\n", "out", "err"),
+        ("Last-Event-ID: o-1.e1\r\n", "out", "err"),
+        ("Last-Event-ID: \u{e9}\r\n", "out", "err"),
+        ("Last-Event-ID: o1.e1\r\nLast-Event-ID: o1.e1\r\n", "out", "err"),
+        ("", "out", "err"),
+    ] {
+        let events = events_of(&follower(&server, "j", left_off).rest());
+        let told = ["stdout", "stderr"].map(|stream| bytes_of(&events, stream));
+        assert_eq!(told, [stdout.as_bytes(), stderr.as_bytes()], "{left_off}");
+        assert_eq!(events.last().unwrap().name, "result", "{left_off}");
+    }
+}
+
+#[test]
+fn no_character_of_a_live_stream_is_cut_in_two() {
+    let jobs = ScriptedJobs::new();
+    jobs.add("j");
+    let server = serve_plainly(&jobs);
+    let mut client = follower(&server, "j", "");
+    client.wait_for("queued", 1);
+    for (number, character) in "é€𝄞".chars().enumerate() {
+        for byte in character.to_string().bytes() {
+            jobs.write("j", Stream::Stdout, &[byte]);
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        client.wait_for("event: stdout", number + 1);
+    }
+    jobs.write("j", Stream::Stdout, b"\xE2\x82");
+    jobs.end("j", JobStatus::Failed);
+    let events = events_of(&client.rest());
+    let texts: Vec<_> = events.iter().filter_map(|event| event.data["text"].as_str()).collect();
+    assert_eq!(texts, ["é", "€", "𝄞"]);
+    // The beginning of a character whose rest never came is told as it is.
+    assert_eq!(
+        bytes_of(&events, "stdout"),
+        [b"\xC3\xA9\xE2\x82\xAC\xF0\x9D\x84\x9E".as_slice(), b"\xE2\x82"].concat()
+    );
+}
+
+#[test]
+fn a_quiet_job_gives_signs_of_life_and_is_not_idle() {
+    let jobs = ScriptedJobs::new();
+    jobs.add("j");
+    let limits = HttpLimits {
+        ping_every: Duration::from_millis(50),
+        idle_max: Duration::from_millis(500),
+        ..settings().limits
+    };
+    let server = serve(&jobs, HttpSettings { limits, ..settings() });
+    let mut client = follower(&server, "j", "");
+    client.wait_for("event: ping\ndata: {}\n\n", 20);
+    jobs.end("j", JobStatus::Canceled);
+    let events = events_of(&client.rest());
+    assert_eq!(events.last().unwrap().name, "result");
+    assert!(events.iter().filter(|event| event.name == "ping").all(|event| event.id.is_empty()));
+}
+
+#[test]
+fn a_slow_reader_gets_it_all_and_one_that_does_not_read_is_left() {
+    const MIB: usize = 1 << 20;
+    let bytes: Vec<u8> = b"0123456789abcde\n".iter().copied().cycle().take(16 * MIB).collect();
+    let jobs = ScriptedJobs::new();
+    jobs.add_ended("j", &bytes, b"");
+    jobs.add("live");
+    let limits = HttpLimits {
+        answer_within: Duration::from_secs(2),
+        event_streams_max: 2,
+        ..settings().limits
+    };
+    let server = serve(&jobs, HttpSettings { limits, ..settings() });
+    let _idle = follower(&server, "j", "");
+    let mut slow = follower(&server, "j", "");
+    assert_error(&server.ask(get("/v1/jobs/j/events")), 503, "queue.full");
+    std::thread::sleep(Duration::from_millis(300));
+    for _ in 0..10 {
+        assert_eq!(server.ask(HEALTH).status, 200);
+    }
+    let events = events_of(&slow.rest());
+    assert!(bytes_of(&events, "stdout") == bytes);
+    assert_eq!(events.last().unwrap().name, "result");
+    // Both places are free again: that of the one that has read it all, and that of the other.
+    let began = Instant::now();
+    let mut followers = Vec::new();
+    while followers.len() < 2 {
+        let mut client = server.connect();
+        client.send(follow("live", ""));
+        if client.head().contains(" 200 ") {
+            followers.push(client);
+        }
+        assert!(began.elapsed() < Duration::from_secs(20), "no place is free again");
+    }
+}
+
+#[test]
+fn no_more_follow_than_may_and_whoever_goes_makes_room() {
+    let jobs = ScriptedJobs::new();
+    jobs.add("j");
+    let limits = HttpLimits {
+        event_streams_max: 8,
+        connections_max: 6,
+        ping_every: Duration::from_millis(50),
+        ..settings().limits
+    };
+    let server = serve(&jobs, HttpSettings { limits, ..settings() });
+    // Half of the connections, though there might be more.
+    let mut followers: Vec<_> = (0..3).map(|_| follower(&server, "j", "")).collect();
+    let refused = server.ask(get("/v1/jobs/j/events"));
+    assert_error(&refused, 503, "queue.full");
+    assert_eq!(refused.header("retry-after"), Some("1"));
+    assert_eq!(server.ask(HEALTH).status, 200);
+    drop(followers.pop());
+    let began = Instant::now();
+    let mut next = loop {
+        let mut client = server.connect();
+        client.send(follow("j", ""));
+        if client.head().contains(" 200 ") {
+            break client;
+        }
+        assert!(began.elapsed() < Duration::from_secs(10), "the place is not free again");
+    };
+    jobs.end("j", JobStatus::Completed);
+    assert!(next.rest().contains("event: result\n"));
+}
+
+#[test]
+fn a_job_that_is_lost_ends_its_stream_with_an_error() {
+    let jobs = ScriptedJobs::new();
+    jobs.add("j");
+    let server = serve_plainly(&jobs);
+    let mut client = follower(&server, "j", "");
+    client.wait_for("queued", 1);
+    jobs.lose("j");
+    let events = events_of(&client.rest());
+    let last = events.last().unwrap();
+    assert_eq!((last.name.as_str(), &last.data["code"]), ("error", &"run.io_failed".into()));
+}
+
+#[test]
+fn many_follow_one_job_and_each_is_told_everything() {
+    let jobs = ScriptedJobs::new();
+    jobs.add("j");
+    let server = Arc::new(serve_plainly(&jobs));
+    let threads: Vec<_> = (0..30)
+        .map(|_| {
+            let server = Arc::clone(&server);
+            std::thread::spawn(move || events_of(&follower(&server, "j", "").rest()))
+        })
+        .collect();
+    let mut expected = Vec::new();
+    for number in 0..200 {
+        let line = format!("line {number}\n");
+        jobs.write("j", Stream::Stdout, line.as_bytes());
+        expected.extend_from_slice(line.as_bytes());
+    }
+    jobs.end("j", JobStatus::Completed);
+    for thread in threads {
+        let events = thread.join().unwrap();
+        assert_eq!(bytes_of(&events, "stdout"), expected);
+        assert_eq!(events.last().unwrap().name, "result");
+    }
+}

@@ -1,0 +1,20 @@
+//! Agents' jobs through every door: the library, the command line and HTTP, with real boxes.
+//!
+//! `statements` holds the acceptance statements, each test with its number; `COFFERDAM_BIN` names
+//! another binary to hold to the same guarantees.
+
+// The whole crate is a test; clippy knows it only where it is told.
+#![cfg(test)]
+
+mod doors;
+mod hostile;
+mod killed;
+mod limits;
+mod many;
+mod names;
+#[path = "../server/mod.rs"]
+mod server;
+mod statements;
+#[path = "../support/mod.rs"]
+mod support;
+mod workspace;

@@ -1,0 +1,225 @@
+//! Tasks: what is left to look at, and when; what they may take; what they print.
+
+use std::fs;
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use cofferdam::spec::{NotStarted, OutputSink, Stream};
+
+use crate::support::processes::{in_own_process, processes_of};
+use crate::support::task::list;
+use crate::support::{self, MIB, TaskOf};
+
+#[test]
+fn what_is_left_is_looked_at_however_the_program_ended() {
+    let Some(host) = support::host() else { return };
+    let script = |end: &str| format!("echo made >out; mkdir dir; echo more >>given; {end}");
+    for (end, ending) in [
+        ("exit 0", ("exited", Some(0))),
+        ("exit 3", ("exited", Some(3))),
+        ("kill -9 $$", ("signaled", Some(137))),
+        ("sleep 60", ("timed_out", None)),
+    ] {
+        let task = TaskOf::sh(&script(end)).file("given", 3).wall_ms(700);
+        let ran = task.run(host.executor());
+        assert_eq!(ran.ending(), ending, "{end}");
+        let names = ran.collected.unwrap();
+        let names: Vec<(&str, u64)> = names.iter().map(|(n, b)| (n.as_str(), *b)).collect();
+        assert!(matches!(names[..], [("dir", _), ("given", 8), ("out", 5)]), "{end}: {names:?}");
+    }
+}
+
+#[test]
+fn nothing_is_alive_when_what_is_left_is_looked_at() {
+    let Some(host) = support::host() else { return };
+    let script = "trap '' TERM INT HUP; for n in 1 2 3; do \
+                  (while :; do echo line >>file$n; done) & setsid sh -c 'while :; do echo x >>own; done' & \
+                  done; touch begun; wait";
+    let task = TaskOf::sh(script).limits(|limits| limits.wall = Duration::from_secs(60));
+    let cancel = task.cancel.clone();
+    let cancels = thread::spawn(move || {
+        thread::sleep(Duration::from_millis(500));
+        cancel.cancel();
+    });
+    let mut looks = 0;
+    let mut look = |workspace: BorrowedFd<'_>, uid| {
+        looks += 1;
+        assert_eq!(processes_of(uid), Vec::<String>::new());
+        let before = list(workspace);
+        assert!(before.iter().any(|(name, _)| name == "begun"), "{before:?}");
+        thread::sleep(Duration::from_millis(50));
+        assert_eq!(list(workspace), before);
+    };
+    let report = task.execute(host.executor(), None, &mut look).unwrap();
+    cancels.join().unwrap();
+    assert_eq!((report.outcome.word(), looks), ("cancelled", 1));
+    assert!(report.timings.cleanup < Duration::from_secs(5), "{:?}", report.timings);
+}
+
+#[test]
+fn whoever_looks_for_long_does_not_count_as_clean_up() {
+    let Some(host) = support::quiet_host() else { return };
+    let mut look = |_: BorrowedFd<'_>, _| thread::sleep(Duration::from_millis(700));
+    let report = TaskOf::sh("true").execute(host.executor(), None, &mut look).unwrap();
+    assert!(report.timings.cleanup < Duration::from_millis(600), "{:?}", report.timings);
+}
+
+#[test]
+fn a_program_that_never_began_leaves_nothing_to_look_at() {
+    let Some(host) = support::host() else { return };
+    let task = TaskOf::sh("true");
+    task.cancel.cancel();
+    let ran = task.run(host.executor());
+    // A token raised before is seen before the program is, or right behind its start.
+    assert_eq!(ran.ending(), ("cancelled", None));
+
+    let refused = TaskOf::sh("true").limits(|limits| limits.memory_bytes_max = 4096);
+    let ran = refused.run(host.executor());
+    if host.bounds_memory() {
+        assert!(matches!(ran.report, Err(NotStarted::Setup(_))), "{:?}", ran.report);
+        assert_eq!(ran.collected, None);
+    }
+}
+
+#[test]
+fn the_workspace_itself_is_looked_at_whatever_its_tenant_does_to_it() {
+    let Some(host) = support::host() else { return };
+    for tricks in [
+        "rmdir /workspace; mv /workspace /tmp/elsewhere; ln -sfn /etc /workspace",
+        "cd /; rm -rf /workspace; mkdir /workspace; echo x >/workspace/left",
+        "chmod 000 /workspace",
+        "mount -t tmpfs none /workspace; mount --bind /etc /workspace",
+    ] {
+        let script = format!("({tricks}) 2>/dev/null; exit 0");
+        let task = TaskOf::sh(&format!("echo mine >left; {script}")).file("given", 1);
+        let ran = task.run(host.executor());
+        assert_eq!(ran.stdout(), "", "{tricks}");
+        let names: Vec<String> = ran.collected.unwrap().into_iter().map(|(name, _)| name).collect();
+        let gone = tricks.contains("rm -rf");
+        assert_eq!(names.contains(&"given".to_owned()), !gone, "{tricks}: {names:?}");
+        assert!(names.iter().all(|name| ["etc", "given", "left"].contains(&&**name)), "{names:?}");
+    }
+}
+
+#[test]
+fn a_snapshot_takes_nothing_of_what_a_program_may_write() {
+    let Some(host) = support::host() else { return };
+    let bounds = |limits: &mut cofferdam::spec::Limits| {
+        limits.disk_bytes_max = MIB;
+        limits.disk_inodes_max = 10;
+    };
+    let fits = TaskOf::sh("head -c 1000000 /dev/zero >a && wc -c <big && rm a")
+        .limits(bounds)
+        .file("big", 8 << 20);
+    assert_eq!(fits.run(host.executor()).stdout().trim(), (8 << 20).to_string());
+    let full = TaskOf::sh("head -c 2000000 /dev/zero >a").limits(bounds).file("big", 8 << 20);
+    let ran = full.run(host.executor());
+    assert_eq!(ran.ending().0, "disk_limit");
+    assert!(ran.report.unwrap().stderr.text().contains("No space left"));
+    let (_, written) = ran.collected.unwrap().swap_remove(0);
+    assert!((MIB * 9 / 10..=MIB).contains(&written), "{written}");
+    let files = TaskOf::sh("n=0; while touch f$n; do n=$((n+1)); done; exit 1").limits(bounds);
+    assert_eq!(files.file("big", 1).run(host.executor()).ending().0, "disk_limit");
+}
+
+#[test]
+fn limits_end_tasks_as_they_end_runs() {
+    let Some(host) = support::host() else { return };
+    let half_a_second = Some(Duration::from_millis(500));
+    if host.counts_cpu() {
+        let spin = TaskOf::sh("for n in 1 2; do (while :; do :; done) & done; wait")
+            .limits(|limits| limits.cpu_total_max = half_a_second);
+        let ran = spin.run(host.executor());
+        assert_eq!((ran.ending().0, ran.collected), ("cpu_limit", Some(Vec::new())));
+    }
+    let forks = TaskOf::sh("for n in 1 2 3 4 5 6 7 8; do sleep 5 & done; exit 1")
+        .limits(|limits| limits.processes_max = 4);
+    assert_eq!(forks.run(host.executor()).ending().0, "process_limit");
+    if host.bounds_memory() {
+        let grow = TaskOf::sh("head -c 200000000 /dev/zero | tail")
+            .limits(|limits| limits.memory_bytes_max = 32 * MIB);
+        assert_eq!(grow.run(host.executor()).ending().0, "memory_limit");
+    }
+}
+
+#[test]
+fn a_workspace_that_cannot_be_filled_is_told_as_what_failed() {
+    use cofferdam::executor::{Room, Task};
+    use cofferdam::spec::{ProgramFile, SetupFailure, Watch};
+    let Some(host) = support::host() else { return };
+    let failure = SetupFailure::from_words("snapshot a", "no such thing");
+    let spec = cofferdam::spec::RunSpec {
+        argv: vec![c"true".to_owned()],
+        program: ProgramFile::At(c"/bin/true".to_owned()),
+        without_shell: None,
+        env: Vec::new(),
+        workdir: "/workspace".into(),
+        stdin: cofferdam::spec::StdinSource::Null,
+        limits: cofferdam::spec::Limits::default(),
+        workspace: cofferdam::spec::WorkspaceFill::Own,
+        binds: Vec::new(),
+        tmpfs: Vec::new(),
+    };
+    let mut fill = |_: BorrowedFd<'_>, _| Err(failure.clone());
+    let mut collect = |_: BorrowedFd<'_>| panic!("nothing ran");
+    let task = Task { spec, room: Room::default(), fill: &mut fill, collect: &mut collect };
+    let watch =
+        Watch { cancel: cofferdam::base::cancel::CancelToken::new().unwrap(), client: None };
+    let Err(NotStarted::Setup(told)) = host.executor().execute(task, &watch, None) else {
+        panic!("it ran")
+    };
+    assert_eq!(told, failure);
+}
+
+#[test]
+fn the_local_backend_says_what_it_enforces() {
+    let Some(host) = support::host() else { return };
+    let told = host.executor().describe().unwrap();
+    assert_eq!(told.enforced, host.sandbox().enforced());
+    assert_eq!(told.not_enforced, host.sandbox().not_enforced());
+}
+
+/// Counts what it is given, and is the only one who wants it.
+struct Counting(Arc<AtomicU64>);
+
+impl OutputSink for Counting {
+    fn take(&mut self, _: Stream, bytes: &[u8]) {
+        self.0.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+    }
+
+    fn is_only_reader(&self) -> bool {
+        true
+    }
+}
+
+/// A figure of this process's memory in bytes.
+fn memory(field: &str) -> u64 {
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix(field)).unwrap();
+    line.trim_matches(|c: char| !c.is_ascii_digit()).parse::<u64>().unwrap() * 1024
+}
+
+#[test]
+fn a_gibibyte_of_output_is_counted_and_held_by_nobody() {
+    in_own_process("tasks::a_gibibyte_of_output_is_counted_and_held_by_nobody", || {
+        let Some(host) = support::quiet_host() else { return };
+        assert_eq!(TaskOf::sh("echo warm").run(host.executor()).stdout(), "warm\n");
+        // From now on the peak is that of what comes.
+        fs::write("/proc/self/clear_refs", "5").unwrap();
+        let (before, counted) = (memory("VmRSS:"), Arc::new(AtomicU64::new(0)));
+        let sink = Some(Box::new(Counting(Arc::clone(&counted))) as Box<dyn OutputSink>);
+        let task = TaskOf::at("/bin/dd", &["dd", "if=/dev/zero", "bs=1M", "count=1024"]);
+        let began = Instant::now();
+        let report = task.execute(host.executor(), sink, &mut |_, _| {}).unwrap();
+        let (took, grown) = (began.elapsed(), memory("VmHWM:").saturating_sub(before));
+        assert_eq!(report.outcome.shell_code(), Some(0), "{}", report.outcome.word());
+        let total = report.stdout.bytes_total + report.stderr.bytes_total;
+        assert_eq!((report.stdout.bytes_total, counted.load(Ordering::Relaxed)), (1 << 30, total));
+        assert!(report.stdout.bytes.is_empty() && !report.stdout.truncated);
+        eprintln!("1 GiB in {took:?}: {:.0} MB/s, {grown} bytes more", 1073.7 / took.as_secs_f64());
+        assert!(grown < 8 * MIB, "{grown} bytes more");
+    });
+}
