@@ -7,6 +7,7 @@ mod exec;
 mod failure;
 mod figures;
 mod guest;
+mod input_file;
 mod job;
 mod langs;
 mod log_format;

@@ -1,7 +1,5 @@
 //! `cofferdam run`: one `POST /run` without a server.
 
-use std::fs::File;
-use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -11,6 +9,7 @@ use super::attended::Attended;
 use super::boxes::{Found, Places};
 use super::failure::{Failure, error_words};
 use super::figures;
+use super::input_file::read_input;
 use super::passthrough::Broken;
 use super::report::CheckOutput;
 use crate::config::Config;
@@ -117,15 +116,7 @@ fn check_options(found: &Found, request: &CheckRequest) -> Result<(), Failure> {
 fn read_text(name: &str, path: &Path, bytes_max: Option<u64>) -> Result<String, Failure> {
     let fault = |words: &str| Failure::option(name, format!("{}: {words}", path.display()));
     let bytes_max = bytes_max.unwrap_or(u64::MAX);
-    let mut bytes = Vec::new();
-    let source: io::Result<Box<dyn Read>> = if path == Path::new("-") {
-        Ok(Box::new(io::stdin().lock()))
-    } else {
-        File::open(path).map(|file| Box::new(file) as Box<dyn Read>)
-    };
-    source
-        .and_then(|source| source.take(bytes_max.saturating_add(1)).read_to_end(&mut bytes))
-        .map_err(|error| fault(&error_words(&error)))?;
+    let bytes = read_input(path, bytes_max).map_err(|error| fault(&error_words(&error)))?;
     if u64::try_from(bytes.len()).is_ok_and(|count| count > bytes_max) {
         return Err(fault(&format!("more than RUN_INPUT_MAX, which is {bytes_max} bytes")));
     }

@@ -1,12 +1,11 @@
-//! Many jobs, and what one costs.
+//! Many jobs.
 
 use std::fs;
-use std::io::Write;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use super::status_file::StatusFile;
-use super::testing::{at, id, place_of, request, result, run, store};
+use super::testing::{place_of, request, result, store};
 use super::{RunStore, StoreError, StoreSettings};
 
 /// Puts ten thousand records down without waiting for the disk.
@@ -54,38 +53,4 @@ fn ten_thousand_jobs_are_opened_and_listed_in_a_bounded_time() {
     assert!(opened < Duration::from_secs(30) && looked < Duration::from_secs(15));
     assert!(listed < Duration::from_secs(2), "{listed:?}");
     assert_eq!(store.list(None, 5, Some("x")), Err(StoreError::BadCursor));
-}
-
-/// Not a guarantee: what it costs. Run with `--ignored --nocapture`.
-#[test]
-#[ignore = "a figure, not a guarantee"]
-fn what_a_job_costs() {
-    let (_place, store) = store();
-    let (mut created, mut started, mut finished) = (0.0, 0.0, 0.0);
-    for index in 0..100 {
-        let name = format!("a{index}");
-        let begun = Instant::now();
-        let mut record = store.create(&id(&name), &request(), at(index)).unwrap();
-        created += begun.elapsed().as_secs_f64() * 10.0;
-        let begun = Instant::now();
-        record.started(at(index)).unwrap();
-        started += begun.elapsed().as_secs_f64() * 10.0;
-        record.stdout().unwrap().write_all(b"out").unwrap();
-        let begun = Instant::now();
-        record.finish(&result(&name, index)).unwrap();
-        finished += begun.elapsed().as_secs_f64() * 10.0;
-    }
-    println!("create {created:.2} ms, started {started:.2} ms, finish {finished:.2} ms");
-    let begun = Instant::now();
-    std::thread::scope(|scope| {
-        for thread in 0..8 {
-            let store = &store;
-            scope.spawn(move || {
-                for job in 0..50 {
-                    run(store, &format!("{thread}-{job}"), job);
-                }
-            });
-        }
-    });
-    println!("8 threads: {:.2} ms a job", begun.elapsed().as_secs_f64() * 2.5);
 }

@@ -1,6 +1,6 @@
 //! The example of the library does what it says.
 
-#[allow(dead_code)] // Its `main` is for those who start it by itself.
+#[allow(dead_code, reason = "its `main` is for those who start it by itself")]
 #[path = "../../examples/run_job.rs"]
 mod run_job;
 

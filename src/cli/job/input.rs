@@ -1,10 +1,9 @@
 //! A request for a job, from a file or stdin.
 
-use std::fs::File;
-use std::io::{self, Read};
 use std::path::Path;
 
 use super::super::failure::{Failure, error_words};
+use super::super::input_file::read_input;
 use super::fault::Fault;
 use crate::spec::job::{ErrorCode, JobError, RequestFault, RunJobRequest, parse_request};
 
@@ -15,17 +14,9 @@ pub fn read_request(path: &Path, bytes_max: u64) -> Result<RunJobRequest, Fault>
 }
 
 fn read_bytes(path: &Path, bytes_max: u64) -> Result<Vec<u8>, Fault> {
-    let mut bytes = Vec::new();
-    let source: io::Result<Box<dyn Read>> = if path == Path::new("-") {
-        Ok(Box::new(io::stdin().lock()))
-    } else {
-        File::open(path).map(|file| Box::new(file) as Box<dyn Read>)
-    };
-    source
-        .and_then(|source| source.take(bytes_max.saturating_add(1)).read_to_end(&mut bytes))
-        .map_err(|error| {
-            Failure::option("FILE", format!("{}: {}", path.display(), error_words(&error)))
-        })?;
+    let bytes = read_input(path, bytes_max).map_err(|error| {
+        Failure::option("FILE", format!("{}: {}", path.display(), error_words(&error)))
+    })?;
     if u64::try_from(bytes.len()).is_ok_and(|count| count > bytes_max) {
         let words = format!("more than JOBS_INPUT_MAX, which is {bytes_max} bytes");
         return Err(JobError::new(ErrorCode::TooLarge, words).with("max", bytes_max).into());

@@ -166,5 +166,20 @@ fn s30_a_result_has_one_of_the_seven_last_states() {
         "canceled",
     ];
     assert_eq!(words, expected.into(), "{schema}");
-    drop(doors);
+    // The seventh is that of `s35`.
+    let base = Workspace::python("");
+    let fails = Workspace::python("raise SystemExit(1)");
+    let hangs = Workspace::python("import time; time.sleep(60)");
+    for (request, status) in [
+        (base.run_main(), "completed"),
+        (fails.run_main(), "failed"),
+        (with(hangs.run_main(), "limits.timeout_ms", 300), "timed_out"),
+        (with(base.run_main(), "policy.allowed_commands", json!([])), "policy_denied"),
+        (with(base.run_main(), "workspace.path", "/nowhere/at/all"), "setup_failed"),
+        (with(base.run_main(), "backend", json!({"kind": "firecracker"})), "backend_unavailable"),
+    ] {
+        for door in EACH {
+            assert_eq!(doors.result(door, &request)["status"], status, "{door:?}");
+        }
+    }
 }
