@@ -38,7 +38,8 @@ RUN mkdir -p /fetched/usr/local/lib \
 FROM ${BASE_IMAGE}
 COPY langs/toolchains /opt/cofferdam/langs/toolchains
 WORKDIR /opt/cofferdam/langs
-RUN apt-get -q update \
+RUN toolchains/backports \
+    && apt-get -q update \
     && sed '/^#/d' toolchains/base.packages | xargs apt-get -q -y install --no-install-recommends \
     && rm -rf /var/lib/apt/lists/* /var/cache/apt/*
 ARG LANGUAGES=all
