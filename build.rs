@@ -1,11 +1,13 @@
-//! Builds what the library embeds: the init of a box, a freestanding program, and the compiled
-//! profiles.
+//! Builds what the library embeds: the init of a box, a freestanding program, the compiled
+//! profiles, and the workspaces of the languages.
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a build script has nobody else to tell")]
 
 use std::env;
 use std::fmt::Write as _;
 use std::fs;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -26,6 +28,9 @@ mod sandbox {
 }
 
 const INIT: &str = "src/sandbox/init/main.rs";
+const LANGS: &str = "langs";
+/// What `langs/` has for whoever builds a root file system; a run needs none of it.
+const RECIPES: &str = "toolchains";
 
 fn main() {
     for input in ["base/rel_path.rs", "sandbox/init", "sandbox/profile", "sandbox/seccomp"] {
@@ -39,6 +44,8 @@ fn main() {
     let target = env::var("TARGET").expect("cargo sets TARGET");
     println!("cargo:rustc-env=COFFERDAM_TARGET={target}");
     fs::write(out.join("profiles.rs"), compiled_profiles()).expect("cannot write to OUT_DIR");
+    println!("cargo:rerun-if-changed={LANGS}");
+    fs::write(out.join("langs.rs"), shipped_workspaces()).expect("cannot write to OUT_DIR");
 }
 
 fn build_init(output: &Path) {
@@ -80,4 +87,34 @@ fn compiled_profiles() -> String {
         .expect("a string takes everything");
     }
     table + "];\n"
+}
+
+/// The table that `src/lang/shipped.rs` includes.
+fn shipped_workspaces() -> String {
+    let root = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets it")).join(LANGS);
+    let mut files = Vec::new();
+    list_files(&root, &mut files);
+    files.retain(|path| !path.starts_with(root.join(RECIPES)));
+    files.sort();
+    let mut digest = DefaultHasher::new();
+    let mut table = format!("static FILES: [ShippedFile; {}] = [\n", files.len());
+    for file in &files {
+        let path = file.strip_prefix(&root).expect("it was listed below");
+        let mode = fs::metadata(file).expect("it was listed").permissions().mode();
+        let executable = mode & 0o111 != 0;
+        (path, executable, fs::read(file).expect("a file of langs/")).hash(&mut digest);
+        writeln!(
+            table,
+            "ShippedFile {{ path: {path:?}, executable: {executable}, bytes: include_bytes!({file:?}) }},"
+        )
+        .expect("a string takes everything");
+    }
+    format!("{table}];\nconst DIGEST: u64 = {:#x};\n", digest.finish())
+}
+
+fn list_files(directory: &Path, files: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(directory).expect("a directory of langs/") {
+        let path = entry.expect("an entry of langs/").path();
+        if path.is_dir() { list_files(&path, files) } else { files.push(path) }
+    }
 }

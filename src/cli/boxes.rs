@@ -10,9 +10,9 @@ use clap::Args;
 use super::failure::error_words;
 use crate::config::{Config, Isolation, Overrides, Problems, WorkspaceChoice};
 use crate::executor::Sandboxed;
-use crate::lang::{Language, LanguageTable, Resolver};
+use crate::lang::{Language, LanguageTable, Resolver, unpack_workspaces_into};
 use crate::sandbox::profile::Profile;
-use crate::sandbox::{RootSource, Sandbox, SandboxConfig};
+use crate::sandbox::{RootSource, Sandbox, SandboxConfig, StateDirectory};
 use crate::service::check_run::{CheckRunner, CheckSettings};
 use crate::service::languages::{Languages, Workspaces};
 use crate::service::status::Examined;
@@ -190,7 +190,7 @@ pub fn root_source(rootfs: Option<&Path>) -> Result<RootSource, String> {
     }
 }
 
-/// The three rules of where a request runs.
+/// The four rules of where a request runs.
 fn workspaces(choice: &WorkspaceChoice) -> Result<Workspaces, String> {
     let langs_here = Path::new(LANGS_HERE);
     match choice {
@@ -203,10 +203,19 @@ fn workspaces(choice: &WorkspaceChoice) -> Result<Workspaces, String> {
         WorkspaceChoice::Unset if langs_here.is_dir() => {
             existing_directory("--langs", langs_here).map(Workspaces::PerLanguage)
         }
-        WorkspaceChoice::Unset => {
+        WorkspaceChoice::Unset if Resolver::default().may_resolve(Path::new(".")) => {
             existing_directory("--workspace", Path::new(".")).map(Workspaces::One)
         }
+        WorkspaceChoice::Unset => shipped_workspaces().map(Workspaces::PerLanguage),
     }
+}
+
+/// The workspaces that the binary carries, as a directory that no run can see.
+fn shipped_workspaces() -> Result<PathBuf, String> {
+    let unpacked = StateDirectory::open().and_then(|state| unpack_workspaces_into(state.path()));
+    unpacked.map_err(|error| {
+        format!("--langs: the built-in workspaces cannot be written: {}", error_words(&error))
+    })
 }
 
 fn table(workspaces: &Workspaces) -> Result<LanguageTable, String> {

@@ -8,9 +8,11 @@ mod makefile;
 pub mod makefile_property;
 mod plain_command;
 mod resolver;
+mod shipped;
 mod table;
 
 pub use layout::{FileToWrite, files_for};
 pub use plain_command::plain_words;
 pub use resolver::Resolver;
+pub use shipped::unpack_into as unpack_workspaces_into;
 pub use table::{AnyOf, Language, LanguageTable};

@@ -3,6 +3,8 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
+use serde_json::json;
+
 use crate::server::client::solution;
 use crate::server::service::{Service, Setup};
 use crate::server::workspace::{Workspace, makefile};
@@ -88,6 +90,20 @@ fn each_slug_has_a_workspace_of_its_name() {
         assert_eq!(run(&service, "beta").stdout(), "beta\n");
         run(&service, "python").assert_json(400, r#"{"error":"unsupported lang_slug"}"#);
     }
+}
+
+#[test]
+fn with_nothing_beside_it_the_service_uses_the_workspaces_it_carries() {
+    let empty = Workspace::empty();
+    let service = Setup::inside(empty.path()).start();
+    let answer = service.post(&json!({
+        "lang_slug": "python",
+        "solution_text": "def solution(a, b):\n    return a + b\n",
+        "asserts": "{\"arguments\": [[40, 2]]}",
+    }));
+    assert!(answer.stdout().contains("\"value\": 42"), "{}", answer.stdout());
+    run(&service, "cobol").assert_json(400, r#"{"error":"unsupported lang_slug"}"#);
+    assert_eq!(fs::read_dir(empty.path()).unwrap().count(), 0);
 }
 
 #[test]

@@ -141,7 +141,7 @@ fn what_cannot_be_run_says_why() {
 }
 
 #[test]
-fn a_workspace_is_found_by_the_three_rules() {
+fn a_workspace_is_found_by_the_four_rules() {
     let one = workspace("echo one");
     let langs = tempfile::tempdir().unwrap();
     std::fs::create_dir(langs.path().join("langs")).unwrap();
@@ -159,4 +159,8 @@ fn a_workspace_is_found_by_the_three_rules() {
     call(&langs).env("RUN_WORKSPACE", one.path().to_str().unwrap()).run().exits(0).prints("one\n");
     let asked = call(&langs).arg("--workspace").arg(one.path());
     asked.env("LANGS_DIR", "/no/such/dir").run().exits(0).prints("one\n");
+    let solution = "def solution():\n    return 7\n";
+    let nothing = files(&[("solution", solution), ("asserts", "{\"arguments\":[[]]}")]);
+    let done = call(&nothing).arg("--asserts").arg("asserts").run().exits(0);
+    assert!(done.stdout().contains("\"value\": 7"), "{}", done.stdout());
 }
