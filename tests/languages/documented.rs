@@ -1,12 +1,14 @@
 //! `docs/languages.md` is true: its table, and its page on adding a language.
 
+use std::collections::BTreeMap;
 use std::process::Command;
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::server::service::cofferdam;
 use crate::server::workspace::Workspace;
-use crate::shipped::{self, read, table};
+use crate::shipped::{self, Language, read, table};
+use crate::vector::Vector;
 
 const PAGE: &str = "docs/languages.md";
 
@@ -63,13 +65,16 @@ fn a_language_is_added_as_the_page_says() {
         &file.unwrap_or_else(|| panic!("{PAGE} has no {path}")).1
     };
     let service = shipped::setup_with(langs.path(), shipped::rootfs().as_deref()).start();
-    let answer = service.post(&json!({
-        "lang_slug": "awk",
-        "solution_text": text("awk/example/solution.awk"),
-        "asserts": text("awk/example/asserts.json"),
-    }));
-    let want = "{\"type\":\"result\",\"value\":3}\n{\"type\":\"result\",\"value\":42}\n";
-    assert_eq!(answer.stdout(), want);
+    let table: BTreeMap<String, Language> = toml::from_str(text("languages.toml")).unwrap();
+    let vectors: Vec<_> =
+        files.iter().filter(|(path, _)| path.starts_with("tests/langs/awk/")).collect();
+    assert!(!vectors.is_empty(), "{PAGE} has no vector");
+    for (path, vector) in vectors {
+        let vector = Vector::parse(vector).unwrap_or_else(|error| panic!("{path}: {error}"));
+        let example = |file: &str| text(&format!("awk/example/{file}")).clone();
+        let answer = service.post(&vector.request_with("awk", &table["awk"], example));
+        vector.holds(answer).unwrap_or_else(|why| panic!("{path}: {why}"));
+    }
 }
 
 #[test]

@@ -48,7 +48,12 @@ impl Vector {
     #[track_caller]
     pub fn read(slug: &str, name: &str) -> Self {
         let path = format!("tests/langs/{slug}/{name}.toml");
-        toml::from_str(&read(&path)).unwrap_or_else(|error| panic!("{path}: {error}"))
+        Self::parse(&read(&path)).unwrap_or_else(|error| panic!("{path}: {error}"))
+    }
+
+    /// A vector's text.
+    pub fn parse(text: &str) -> Result<Self, toml::de::Error> {
+        toml::from_str(text)
     }
 
     /// The same with another timeout.
@@ -63,7 +68,16 @@ impl Vector {
 
     /// The request: what the vector does not hold is the example's.
     pub fn request(&self, slug: &str, language: &Language) -> Value {
-        let example = |file: &str| read(&format!("langs/{slug}/example/{file}"));
+        self.request_with(slug, language, |file| read(&format!("langs/{slug}/example/{file}")))
+    }
+
+    /// The request, with examples that `example` reads by the names of their files.
+    pub fn request_with(
+        &self,
+        slug: &str,
+        language: &Language,
+        example: impl Fn(&str) -> String,
+    ) -> Value {
         let or_example =
             |own: &Option<String>, file: &str| own.clone().unwrap_or_else(|| example(file));
         let mut body = json!({
@@ -89,7 +103,11 @@ impl Vector {
         slug: &str,
         language: &Language,
     ) -> Result<Answer, String> {
-        let answer = service.post(&self.request(slug, language));
+        self.holds(service.post(&self.request(slug, language)))
+    }
+
+    /// Whether `answer` is what is expected; otherwise what differs.
+    pub fn holds(&self, answer: Answer) -> Result<Answer, String> {
         if answer.status != 200 {
             return Err(format!("{answer:?}"));
         }
