@@ -98,8 +98,25 @@ function readCalls() {
   return calls;
 }
 
+// The second argument is what has another way to load what is no CommonJS.
+function requireSolution() {
+  const otherWay = process.argv[3];
+  if (otherWay === undefined) return require(SOLUTION);
+  // Of ES module syntax Node would warn, with advice for another package.json.
+  const listeners = process.listeners('warning');
+  process.removeAllListeners('warning');
+  try {
+    return require(SOLUTION);
+  } catch (error) {
+    if (!(error instanceof SyntaxError)) throw error;
+    return require(path.resolve(otherWay))(SOLUTION, error);
+  } finally {
+    for (const listener of listeners) process.on('warning', listener);
+  }
+}
+
 function loadSolution() {
-  const exported = require(SOLUTION);
+  const exported = requireSolution();
   // What TypeScript's `export default` becomes: its workspace has this very file.
   const solution = exported?.__esModule ? exported.default : exported;
   if (typeof solution !== 'function') {
@@ -149,19 +166,10 @@ function send() {
   fs.writeFileSync(RESULTS_FD, `[${report.join(',')}]\n`);
 }
 
-// What goes to stderr by way of console.error is shown where console.log's output is. The
-// stream is made when it is first asked for, which most solutions never do.
-const { get: openStderr } = Object.getOwnPropertyDescriptor(process, 'stderr');
-Object.defineProperty(process, 'stderr', {
-  configurable: true,
-  enumerable: true,
-  get() {
-    const stderr = openStderr.call(process);
-    stderr.write = (...args) => process.stdout.write(...args);
-    Object.defineProperty(process, 'stderr', { configurable: true, enumerable: true, value: stderr });
-    return stderr;
-  },
-});
+// What the console sends to stderr is shown where console.log's output is. console.trace and
+// console.assert go by these two.
+console.error = console.log;
+console.warn = console.log;
 
 // The one place that reports: it is also reached by process.exit in a solution
 // and by a promise that never settles.
