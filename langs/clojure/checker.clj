@@ -78,7 +78,12 @@
 ;; The report: the items so far, each encoded as it came, so that a later one
 ;; cannot spoil it
 
-(def ^:private report (atom {:items [] :failures 0}))
+(def ^:private report
+  "`:answers` counts the items that stand for a call, all but what was printed; `:lone-error` is
+  the only answer so far, if that is an error, and what was printed before it."
+  (atom {:items [] :answers 0 :lone-error nil :failures 0}))
+
+(def ^:private repeated-max "Characters of printed text that are repeated on stderr." 4096)
 
 (defn- take-printed! [^InputStream printed]
   ;; The solution may have closed it; what reached the file counts.
@@ -93,12 +98,17 @@
   ;; Encoded before what was printed is taken: a value JSON cannot hold, or a lazy
   ;; one that prints, leaves the order output, result or error.
   (let [encoded ^String (encode item)
-        output (take-printed! printed)]
-    (swap! report update :items conj
-           ;; The platform shows what a call printed from the call's own item.
-           (if (seq output)
-             (str (subs encoded 0 (dec (count encoded))) ",\"output\":" (encode output) "}")
-             encoded))))
+        output (take-printed! printed)
+        ;; The platform shows what a call printed from the call's own item.
+        answer (if (seq output)
+                 (str (subs encoded 0 (dec (count encoded))) ",\"output\":" (encode output) "}")
+                 encoded)]
+    (swap! report (fn [{:keys [answers] :as so-far}]
+                    (-> so-far
+                        (update :items conj answer)
+                        (assoc :answers (inc answers)
+                               :lone-error (when (and (zero? answers) (= "error" (:type item)))
+                                             {:answer answer :output output})))))))
 
 (defn- described [^Throwable error]
   (let [cause (.getCause error)]
@@ -119,10 +129,21 @@
     (swap! report update :failures inc)
     (add! printed {:type "error" :value (described error)})))
 
+(defn- shown-items
+  "The platform shows an error that is the only item, and stderr with it, as the error of the
+  whole check. Beside any other item it is the row of the first call."
+  [{:keys [items lone-error]}]
+  (if-let [{:keys [answer ^String output]} lone-error]
+    (do (when (seq output)
+          (.println System/err (str "printed before the error:\n"
+                                    (subs output 0 (min repeated-max (count output))))))
+        [answer])
+    items))
+
 (defn- send! [printed]
   (take-printed! printed)
   ;; Only once: the shutdown hook comes here too.
-  (when-let [items (:items (first (swap-vals! report dissoc :items)))]
+  (when-let [items (shown-items (first (swap-vals! report dissoc :items :lone-error)))]
     (with-open [results (FileOutputStream. FileDescriptor/in)]
       ;; A lone surrogate has no UTF-8 form; it becomes a question mark.
       (.write results (.getBytes (str "[" (clojure.string/join "," items) "]\n") StandardCharsets/UTF_8)))))

@@ -12,16 +12,21 @@
 defmodule Cofferdam.Report do
   @moduledoc false
 
+  # `items` are the latest first, each with its type.
   defstruct [:printed_path, :journal, :results_path, printed: 0, items: [], failures: 0]
+
+  # Characters of printed text that are repeated on stderr.
+  @repeated_max 4096
 
   def open(printed_path, journal_path, results_path) do
     {:ok, journal} = :file.open(journal_path, [:raw, :append])
     report = %__MODULE__{printed_path: printed_path, journal: journal, results_path: results_path}
 
-    # A line is the count of printed bytes already told, a space, the item.
+    # A line is the count of printed bytes already told, the item's type and the item.
     Enum.reduce(journal_lines(journal_path), report, fn line, report ->
-      [told, item] = :binary.split(line, " ")
-      %{report | printed: String.to_integer(told), items: [item | report.items]}
+      [told, line] = :binary.split(line, " ")
+      [type, item] = :binary.split(line, " ")
+      %{report | printed: String.to_integer(told), items: [{type, item} | report.items]}
     end)
   end
 
@@ -30,9 +35,9 @@ defmodule Cofferdam.Report do
     more |> Map.merge(%{type: type, value: value}) |> :json.encode(&encode/2) |> IO.iodata_to_binary()
   end
 
-  def add(report, item) do
+  def add(report, type, item) do
     {report, printed} = take_printed(report)
-    keep(report, with_printed(item, printed))
+    keep(report, type, with_printed(item, printed))
   end
 
   # The platform shows what a call printed from the call's own item.
@@ -42,7 +47,7 @@ defmodule Cofferdam.Report do
     [binary_part(item, 0, byte_size(item) - 1), ~s(,"output":), :json.encode_binary(printed), "}"]
   end
 
-  def error(report, text), do: add(report, item("error", String.replace_invalid(text)))
+  def error(report, text), do: add(report, "error", item("error", String.replace_invalid(text)))
 
   def failure(report, banner, whole) do
     if report.failures == 0, do: IO.puts(:stderr, whole)
@@ -52,9 +57,28 @@ defmodule Cofferdam.Report do
   def send(report) do
     {report, _printed} = take_printed(report)
     part = report.results_path <> ".part"
-    :ok = :file.write_file(part, ["[", report.items |> Enum.reverse() |> Enum.intersperse(","), "]\n"])
+    :ok = :file.write_file(part, ["[", report |> shown_items() |> Enum.intersperse(","), "]\n"])
     # Whole or not there: the recipe takes it for a report if it exists.
     :ok = :file.rename(part, report.results_path)
+  end
+
+  # The platform shows an error that is the only item, and stderr with it, as the error of the
+  # whole check. Beside any other item it is the row of the first call.
+  defp shown_items(report) do
+    case Enum.reject(report.items, fn {type, _item} -> type == "output" end) do
+      [{"error", answer}] ->
+        repeat_printed(answer)
+        [answer]
+
+      _ ->
+        report.items |> Enum.reverse() |> Enum.map(fn {_type, item} -> item end)
+    end
+  end
+
+  defp repeat_printed(answer) do
+    with %{"output" => printed} <- answer |> IO.iodata_to_binary() |> :json.decode() do
+      IO.puts(:stderr, "printed before the error:\n" <> String.slice(printed, 0, @repeated_max))
+    end
   end
 
   defp take_printed(report) do
@@ -69,7 +93,7 @@ defmodule Cofferdam.Report do
 
       text ->
         text = String.replace_invalid(text)
-        {keep(%{report | printed: size}, item("output", text)), text}
+        {keep(%{report | printed: size}, "output", item("output", text)), text}
     end
   end
 
@@ -80,9 +104,9 @@ defmodule Cofferdam.Report do
     text
   end
 
-  defp keep(report, item) do
-    :ok = :file.write(report.journal, [Integer.to_string(report.printed), " ", item, "\n"])
-    %{report | items: [item | report.items]}
+  defp keep(report, type, item) do
+    :ok = :file.write(report.journal, [Integer.to_string(report.printed), " ", type, " ", item, "\n"])
+    %{report | items: [{type, item} | report.items]}
   end
 
   defp journal_lines(path) do
@@ -182,7 +206,7 @@ defmodule Cofferdam.Harness do
         make_calls(report, rest, worker)
 
       {^tag, :item, item} ->
-        report |> Report.add(item) |> make_calls(rest, worker)
+        report |> Report.add("result", item) |> make_calls(rest, worker)
 
       {^tag, :failure, banner, whole} ->
         report |> Report.failure(banner, whole) |> make_calls(rest(call, rest), worker)

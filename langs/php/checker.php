@@ -19,6 +19,10 @@ final class Report
 
     /** @var string[] the items so far, each encoded as it came: a later one cannot spoil it */
     private static array $items = [];
+    /** how many of them stand for a call: all but what was printed */
+    private static int $answers = 0;
+    /** @var ?string[] the only answer so far, if that is an error, and what was printed before it */
+    private static ?array $lone_error = null;
     private static int $failures = 0;
     private static bool $finished = false;
     /** @var resource */
@@ -32,6 +36,24 @@ final class Report
         self::$results = fopen('php://fd/3', 'wb');
         // Reached by exit() in a solution and by fatal errors too.
         register_shutdown_function(self::finish(...));
+        set_error_handler(self::show(...));
+    }
+
+    /** Prints what is no fatal error as PHP does, so that it is shown with the call it is of. */
+    private static function show(int $level, string $message, string $file, int $line): bool
+    {
+        $name = match ($level) {
+            E_WARNING, E_USER_WARNING => 'Warning',
+            E_NOTICE, E_USER_NOTICE => 'Notice',
+            E_DEPRECATED, E_USER_DEPRECATED => 'Deprecated',
+            default => null,
+        };
+        // What is silenced with @ is left to PHP, which then remembers it.
+        if ($name === null || (error_reporting() & $level) === 0) {
+            return false;
+        }
+        echo "\n$name: $message in $file on line $line\n";
+        return true;
     }
 
     public static function result(mixed $value, float $seconds): void
@@ -40,12 +62,12 @@ final class Report
         // hold leaves the order output, error.
         $item = ['type' => 'result', 'value' => $value, 'time' => round($seconds, 6)];
         $encoded = json_encode($item, self::FLAGS | JSON_THROW_ON_ERROR);
-        self::add($encoded);
+        self::add($encoded, false);
     }
 
-    public static function text(string $type, string $value): void
+    public static function error(string $value): void
     {
-        self::add(self::encode(['type' => $type, 'value' => $value]));
+        self::add(self::encode(['type' => 'error', 'value' => $value]), true);
     }
 
     public static function failure(\Throwable $error): void
@@ -55,7 +77,7 @@ final class Report
         }
         self::$failures += 1;
         $place = basename($error->getFile()) . ':' . $error->getLine();
-        self::text('error', $error::class . ': ' . $error->getMessage() . " ($place)");
+        self::error($error::class . ': ' . $error->getMessage() . " ($place)");
     }
 
     /** Every call was made, or none can be. */
@@ -71,26 +93,47 @@ final class Report
         $fatal = error_get_last();
         $is_fatal = $fatal !== null && ($fatal['type'] & (E_ERROR | E_CORE_ERROR | E_COMPILE_ERROR)) !== 0;
         if ($is_fatal) {
-            self::text('error', $fatal['message'] . ' (' . basename($fatal['file']) . ':' . $fatal['line'] . ')');
+            self::error($fatal['message'] . ' (' . basename($fatal['file']) . ':' . $fatal['line'] . ')');
         } elseif (!self::$finished) {
             // Without it, the calls that never came would look like none were asked.
-            self::text('error', 'the solution ended the program');
+            self::error('the solution ended the program');
         }
         self::takePrinted();
-        fwrite(self::$results, '[' . implode(',', self::$items) . "]\n");
+        fwrite(self::$results, '[' . implode(',', self::shownItems()) . "]\n");
         if ($is_fatal) {
             // The item says it, as it does for an error that could be caught.
             exit(0);
         }
     }
 
+    /**
+     * The platform shows an error that is the only item, and stderr with it, as the error of
+     * the whole check. Beside any other item it is the row of the first call.
+     *
+     * @return string[]
+     */
+    private static function shownItems(): array
+    {
+        if (self::$lone_error === null) {
+            return self::$items;
+        }
+        [$answer, $printed] = self::$lone_error;
+        if ($printed !== '') {
+            fwrite(STDERR, "printed before the error:\n" . substr($printed, 0, self::SHOWN_OF_ERROR) . "\n");
+        }
+        return [$answer];
+    }
+
     /** The platform shows what a call printed from the call's own item. */
-    private static function add(string $encoded): void
+    private static function add(string $encoded, bool $is_error): void
     {
         $printed = self::takePrinted();
-        self::$items[] = $printed === ''
+        $answer = $printed === ''
             ? $encoded
             : substr($encoded, 0, -1) . ',"output":' . self::encode($printed) . '}';
+        self::$items[] = $answer;
+        self::$answers += 1;
+        self::$lone_error = self::$answers === 1 && $is_error ? [$answer, $printed] : null;
     }
 
     private static function encode(mixed $value): string
@@ -132,14 +175,14 @@ final class Calls
             json_last_error() !== JSON_ERROR_NONE => json_last_error_msg(),
             default => 'want {"arguments": [[...], ...]}',
         };
-        Report::text('error', self::ASSERTS . ": $reason");
+        Report::error(self::ASSERTS . ": $reason");
         return false;
     }
 
     public static function makeAll(): void
     {
         if (!function_exists('\solution')) {
-            Report::text('error', 'check/solution.php defines no function solution');
+            Report::error('check/solution.php defines no function solution');
             return;
         }
         foreach (self::$calls as $arguments) {
@@ -148,7 +191,7 @@ final class Calls
             $call = new \Fiber(self::make(...));
             $call->start($arguments);
             if (!$call->isTerminated()) {
-                Report::text('error', 'the solution suspended a fiber it did not start');
+                Report::error('the solution suspended a fiber it did not start');
             }
         }
     }

@@ -13,6 +13,8 @@ import time
 ASSERTS = "check/asserts.json"
 SOLUTION = "check/solution.py"
 RESULTS_FD = 3
+# Characters of printed text that are repeated on stderr.
+REPEATED_MAX = 4096
 
 
 class Report:
@@ -20,6 +22,10 @@ class Report:
 
     def __init__(self, printed_path):
         self.items = []
+        # How many of them stand for a call: all but what was printed.
+        self.answers = 0
+        # The only answer so far, if that is an error, and what was printed before it.
+        self.lone_error = None
         self.printed = open(printed_path, "rb")
         self.failures = 0
 
@@ -29,20 +35,21 @@ class Report:
         item = json.dumps({"type": kind, "value": value, **more}, allow_nan=False, ensure_ascii=False)
         printed = self.take_printed()
         # The platform shows what a call printed from the call's own item.
-        self.items.append(f'{item[:-1]}, "output": {printed}}}' if printed else item)
+        answer = f'{item[:-1]}, "output": {json.dumps(printed, ensure_ascii=False)}}}' if printed else item
+        self.items.append(answer)
+        self.answers += 1
+        self.lone_error = (answer, printed) if self.answers == 1 and kind == "error" else None
 
     def take_printed(self):
-        """What was printed since the last time, as JSON; empty where nothing was."""
+        """What was printed since the last time."""
         try:
             sys.stdout.flush()
         except (OSError, ValueError, AttributeError):
             pass  # The solution closed or replaced it; what reached the file counts.
         printed = self.printed.read().decode("utf-8", "replace")
-        if not printed:
-            return ""
-        encoded = json.dumps(printed, ensure_ascii=False)
-        self.items.append(f'{{"type": "output", "value": {encoded}}}')
-        return encoded
+        if printed:
+            self.items.append(f'{{"type": "output", "value": {json.dumps(printed, ensure_ascii=False)}}}')
+        return printed
 
     def add_failure(self, error):
         import traceback  # Costs more than the rest of the start; only failures need it.
@@ -56,10 +63,26 @@ class Report:
 
     def send(self):
         self.take_printed()
+        items = self.items
+        if self.lone_error:
+            # The platform shows an error that is the only item, and stderr with it, as the
+            # error of the whole check. Beside any other item it is the row of the first call.
+            answer, printed = self.lone_error
+            items = [answer]
+            if printed:
+                repeat(printed)
         # A lone surrogate has no UTF-8 form; it must not cost the other items.
-        text = ("[" + ",".join(self.items) + "]\n").encode("utf-8", "replace")
+        text = ("[" + ",".join(items) + "]\n").encode("utf-8", "replace")
         with open(RESULTS_FD, "wb") as results:
             results.write(text)
+
+
+def repeat(printed):
+    text = f"printed before the error:\n{printed[:REPEATED_MAX]}\n"
+    try:
+        os.write(2, text.encode("utf-8", "replace"))
+    except OSError:
+        pass  # The solution closed it.
 
 
 def read_calls():

@@ -15,11 +15,17 @@ module Harness
   SOLUTION = './check/solution.rb'
   # Bytes: the trace of a deep recursion may be longer than a run's output.
   SHOWN_OF_ERROR = 4096
+  # Characters of printed text that are repeated on stderr.
+  REPEATED_MAX = 4096
 
   # The items so far, each encoded as it came: a later one cannot spoil it.
   class Report
     def initialize(printed_path)
       @items = []
+      # How many of them stand for a call: all but what was printed.
+      @answers = 0
+      # The only answer so far, if that is an error, and what was printed before it.
+      @lone_error = nil
       @failures = 0
       @printed = File.open(printed_path, 'rb')
       @results = IO.for_fd(3, 'wb')
@@ -32,7 +38,10 @@ module Harness
       item = JSON.generate({ type: type, value: value, **more }, max_nesting: 0)
       printed = take_printed
       # The platform shows what a call printed from the call's own item.
-      @items << (printed.empty? ? item : "#{item[0...-1]},\"output\":#{JSON.generate(printed)}}")
+      answer = printed.empty? ? item : "#{item[0...-1]},\"output\":#{JSON.generate(printed)}}"
+      @items << answer
+      @answers += 1
+      @lone_error = @answers == 1 && type == 'error' ? [answer, printed] : nil
     end
 
     def add_failure(error)
@@ -43,11 +52,24 @@ module Harness
 
     def send_all
       take_printed
-      @results.write("[#{@items.join(',')}]\n")
+      @results.write("[#{shown_items.join(',')}]\n")
       @results.close
     end
 
     private
+
+    # The platform shows an error that is the only item, and stderr with it, as the error of
+    # the whole check. Beside any other item it is the row of the first call.
+    def shown_items
+      return @items unless @lone_error
+
+      answer, printed = @lone_error
+      # Not by `warn`: the solution may have replaced $stderr.
+      STDERR.syswrite("printed before the error:\n#{printed[0, REPEATED_MAX]}\n") unless printed.empty?
+      [answer]
+    rescue IOError, SystemCallError
+      [answer] # The solution closed it.
+    end
 
     def take_printed
       begin

@@ -12,9 +12,15 @@ const { inspect } = require('util');
 const ASSERTS = 'check/asserts.json';
 const SOLUTION = path.resolve('check/solution.js');
 const RESULTS_FD = 3;
+// Characters of printed text that are repeated on stderr.
+const REPEATED_MAX = 4096;
 
 const printed = fs.openSync(process.argv[2], 'r');
 const items = [];
+// How many of them stand for a call: all but what was printed.
+let answers = 0;
+// The only answer so far, if that is an error, and what was printed before it.
+let loneError = null;
 let failures = 0;
 let finished = false;
 let bigintMark = null;
@@ -58,7 +64,10 @@ function add(item) {
   const encoded = encode(item);
   const output = takePrinted();
   // The platform shows what a call printed from the call's own item.
-  items.push(output === '' ? encoded : `${encoded.slice(0, -1)},"output":${encode(output)}}`);
+  const answer = output === '' ? encoded : `${encoded.slice(0, -1)},"output":${encode(output)}}`;
+  items.push(answer);
+  answers += 1;
+  loneError = answers === 1 && item.type === 'error' ? { answer, output } : null;
 }
 
 function describe(error) {
@@ -89,8 +98,25 @@ function readCalls() {
   return calls;
 }
 
+// The second argument is what has another way to load what is no CommonJS.
+function requireSolution() {
+  const otherWay = process.argv[3];
+  if (otherWay === undefined) return require(SOLUTION);
+  // Of ES module syntax Node would warn, with advice for another package.json.
+  const listeners = process.listeners('warning');
+  process.removeAllListeners('warning');
+  try {
+    return require(SOLUTION);
+  } catch (error) {
+    if (!(error instanceof SyntaxError)) throw error;
+    return require(path.resolve(otherWay))(SOLUTION, error);
+  } finally {
+    for (const listener of listeners) process.on('warning', listener);
+  }
+}
+
 function loadSolution() {
-  const exported = require(SOLUTION);
+  const exported = requireSolution();
   // What TypeScript's `export default` becomes: its workspace has this very file.
   const solution = exported?.__esModule ? exported.default : exported;
   if (typeof solution !== 'function') {
@@ -129,13 +155,28 @@ async function run() {
   for (const args of calls) await call(solution, args);
 }
 
+// The platform shows an error that is the only item, and stderr with it, as the error of the
+// whole check. Beside any other item it is the row of the first call.
+function send() {
+  takePrinted();
+  if (loneError !== null && loneError.output !== '') {
+    fs.writeSync(2, `printed before the error:\n${loneError.output.slice(0, REPEATED_MAX)}\n`);
+  }
+  const report = loneError === null ? items : [loneError.answer];
+  fs.writeFileSync(RESULTS_FD, `[${report.join(',')}]\n`);
+}
+
+// What the console sends to stderr is shown where console.log's output is. console.trace and
+// console.assert go by these two.
+console.error = console.log;
+console.warn = console.log;
+
 // The one place that reports: it is also reached by process.exit in a solution
 // and by a promise that never settles.
 process.on('exit', (code) => {
   // Without it, the calls that never came would look like none were asked.
   if (!finished) add({ type: 'error', value: `the program ended before its last call: exit ${code}` });
-  takePrinted();
-  fs.writeFileSync(RESULTS_FD, `[${items.join(',')}]\n`);
+  send();
 });
 
 run().then(() => {

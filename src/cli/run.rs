@@ -1,5 +1,6 @@
 //! `cofferdam run`: one `POST /run` without a server.
 
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -14,6 +15,7 @@ use super::passthrough::Broken;
 use super::report::CheckOutput;
 use crate::config::Config;
 use crate::service::check_request::CheckRequest;
+use crate::service::check_run::CheckReport;
 use crate::spec::{OutputSink, RunReport};
 
 const EXAMPLES: &str = "\
@@ -73,12 +75,17 @@ impl Run {
         let (report, broken) = if json {
             let report = checked(None);
             let broken =
-                report.as_ref().map_or(Ok(None), |report| print_json(report, &attended))?;
+                report.as_ref().map_or(Ok(None), |report| print_json(&report.run, &attended))?;
             (report, broken)
         } else {
-            attended.pass_through(|sink| checked(Some(sink)))?
+            let (report, broken) = attended.pass_through(|sink| checked(Some(sink)))?;
+            if let Ok(CheckReport { last_words: Some(words), .. }) = &report {
+                // As for a shell, there is nobody to tell that it could not be said.
+                let _ = io::stderr().write_all(words.as_bytes());
+            }
+            (report, broken)
         };
-        attended.exit_code(report.map(|report| report.outcome), broken)
+        attended.exit_code(report.map(|report| report.run.outcome), broken)
     }
 }
 
@@ -88,10 +95,10 @@ fn check(
     request: CheckRequest,
     attended: &Attended,
     sink: Option<Box<dyn OutputSink>>,
-) -> Result<RunReport, Failure> {
+) -> Result<CheckReport, Failure> {
     let checking = found.open(config.isolation, Vec::new())?;
     let admitted = checking.runner_of_one(config)?.admit(request)?;
-    Ok(admitted.run(&attended.watch(), sink)?.run)
+    Ok(admitted.run(&attended.watch(), sink)?)
 }
 
 fn print_json(report: &RunReport, attended: &Attended) -> Result<Option<Broken>, Failure> {

@@ -76,9 +76,16 @@ pub async fn respond(
     Ok(response)
 }
 
-/// The last event of a run's stream.
+/// The last events of a run's stream: what no program wrote to its stderr, and its result.
 pub fn result(report: &CheckReport) -> String {
-    event("result", None, &RunBody::with_outcome(&report.run))
+    let result = event("result", None, &RunBody::with_outcome(&report.run));
+    match &report.last_words {
+        Some(words) => {
+            let offset = report.run.stderr.bytes_total.saturating_sub(words.len() as u64);
+            event("stderr", Some(&offset), words) + &result
+        }
+        None => result,
+    }
 }
 
 impl EventStream {

@@ -46,7 +46,7 @@ pub fn told(
     }
 }
 
-fn run_ended(slug: &str, CheckReport { run, queued }: &CheckReport) {
+fn run_ended(slug: &str, CheckReport { run, queued, .. }: &CheckReport) {
     log::info!(
         target: TARGET,
         slug = slug,

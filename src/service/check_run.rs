@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use super::check_request::CheckRequest;
 use super::figures::{Figures, RunCounts};
 use super::languages::{Languages, environment};
+use super::last_words::add_last_words;
 use super::status::{Examined, HostReport, ServiceStatus, SlotsStatus, StandbyStatus};
 use crate::base::cancel::CancelToken;
 use crate::base::deadline::Deadline;
@@ -51,6 +52,9 @@ pub struct CheckReport {
     pub run: RunReport,
     /// From admission to the start of preparation.
     pub queued: Duration,
+    /// What is at the end of its stderr and no program wrote: the signal that ended it, in a
+    /// shell's words. The sink never had it.
+    pub last_words: Option<String>,
 }
 
 /// What every check has in common.
@@ -262,7 +266,10 @@ impl AdmittedCheck {
         let report = runner.executor.run(job, watch, sink);
         // While the slot is still ours: the next run in it has a token of its own.
         runner.live().tokens.remove(&slot.index());
-        let report = report.map(|run| CheckReport { run, queued });
+        let report = report.map(|mut run| {
+            let last_words = add_last_words(&mut run);
+            CheckReport { run, queued, last_words }
+        });
         runner.counts.count(&lang_slug, report.as_ref().ok());
         report.map_err(|why| CheckError::Sandbox(why.into_failure("exec sh")))
     }

@@ -80,7 +80,7 @@ impl RunCounts {
         if let Some((counter, _)) = counted {
             counter.increment();
         }
-        if let Some(CheckReport { run, queued }) = report {
+        if let Some(CheckReport { run, queued, .. }) = report {
             let timings = [*queued, run.timings.prepare, run.timings.run, run.timings.cleanup];
             for (phase, took) in self.phases.iter().zip(timings) {
                 phase.count(took);

@@ -5,4 +5,5 @@ pub mod check_run;
 pub mod figures;
 pub mod jobs;
 pub mod languages;
+mod last_words;
 pub mod status;

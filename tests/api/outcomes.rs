@@ -59,11 +59,19 @@ fn an_exit_code_is_its_low_eight_bits() {
 #[test]
 fn death_by_a_signal_is_128_and_its_number() {
     let service = Setup::shell().start();
-    for (signal, code) in
-        [("HUP", 129), ("INT", 130), ("ABRT", 134), ("KILL", 137), ("SEGV", 139), ("TERM", 143)]
-    {
+    for (signal, code, words) in [
+        ("HUP", 129, "Hangup\n"),
+        ("INT", 130, ""),
+        ("ABRT", 134, "Aborted\n"),
+        ("KILL", 137, "Killed\n"),
+        ("SEGV", 139, "Segmentation fault\n"),
+        ("TERM", 143, "Terminated\n"),
+    ] {
         let answer = service.run(&format!("kill -{signal} $$; sleep 5"));
-        assert_eq!(answer.finished().exit_code, Some(code), "SIG{signal}");
+        let finished = answer.finished();
+        assert_eq!(finished.exit_code, Some(code), "SIG{signal}");
+        // No shell is left to say it.
+        assert_eq!(finished.stderr, words, "SIG{signal}");
         assert_eq!(answer.header("x-run-outcome"), Some("signaled"), "SIG{signal}");
     }
 }

@@ -112,6 +112,15 @@ fn the_result_tells_the_limit_that_ended_the_run() {
 }
 
 #[test]
+fn the_signal_that_ended_the_run_is_in_the_events_too() {
+    let service = Setup::shell().start();
+    let (_, events) = stream(&service, "printf cut >&2; kill -SEGV $$; sleep 5");
+    let (result, _) = events.split_last().unwrap();
+    assert_eq!(result.data["stderr"], "cut\nSegmentation fault\n", "{events:?}");
+    assert_eq!(text_of(&events, "stderr"), "cut\nSegmentation fault\n");
+}
+
+#[test]
 fn an_error_before_the_start_is_an_ordinary_one() {
     let service = Setup::shell().env("RUN_CONCURRENCY", "1").start();
     let mut body = solution("true");

@@ -188,7 +188,7 @@ pub fn report(outcome: Outcome, stdout: &str, stderr: &str) -> CheckReport {
         timings,
         standby: false,
     };
-    CheckReport { run, queued: Duration::from_micros(5) }
+    CheckReport { run, queued: Duration::from_micros(5), last_words: None }
 }
 
 /// Settings whose deadlines are far away, for a test to bring one of them near.

@@ -41,6 +41,7 @@ struct Item {
     value: Option<String>,
     value_contains: Option<String>,
     output: Option<String>,
+    output_contains: Option<String>,
 }
 
 impl Vector {
@@ -164,6 +165,11 @@ impl Item {
             && got["output"] != json!(output)
         {
             return Some(format!("want output {output:?}"));
+        }
+        if let Some(words) = &self.output_contains
+            && !got["output"].as_str().is_some_and(|output| output.contains(words))
+        {
+            return Some(format!("want {words:?} in an output"));
         }
         None
     }

@@ -37,7 +37,10 @@ fn every_available_language_gives_what_its_vectors_say() {
 
 #[test]
 fn ts_has_the_harness_of_js() {
-    assert!(read("langs/ts/checker.js") == read("langs/js/checker.js"), "they differ");
+    for file in ["checker.js", "callable.js"] {
+        let [ts, js] = ["ts", "js"].map(|slug| read(&format!("langs/{slug}/{file}")));
+        assert!(ts == js, "{file}: they differ");
+    }
 }
 
 #[test]
