@@ -60,6 +60,13 @@ pub enum StoreError {
     BadCursor,
 }
 
+impl StoreError {
+    /// Whether the same operation may succeed later: the disk is full, or fails.
+    pub fn may_pass(&self) -> bool {
+        matches!(self, Self::System { .. } | Self::Unusable { .. })
+    }
+}
+
 impl From<StoreError> for JobError {
     fn from(error: StoreError) -> Self {
         let code = match &error {

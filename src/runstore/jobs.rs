@@ -13,7 +13,6 @@ use super::directory::{Directory, file_type};
 use super::error::{ReadFault, StoreError};
 use super::index::{Entry, Hold, Index, Key};
 use super::inspect::{ARTIFACTS, RESULT, STATUS, error_at, read_result, read_status};
-use super::status_file::line_of;
 use super::store::{RunStore, locked};
 use crate::base::rel_path::RelPath;
 use crate::spec::Stream;
@@ -167,7 +166,7 @@ fn current_line(directory: &Directory, id: &JobId) -> Result<Option<JobLine>, St
     if !status.line.status.is_terminal()
         && let Ok(result) = read_result(directory, id)
     {
-        return Ok(Some(line_of(&result)));
+        return Ok(Some(JobLine::from(&result)));
     }
     Ok(Some(status.line))
 }

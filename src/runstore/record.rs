@@ -26,7 +26,7 @@ use super::uri::file_uri;
 use crate::base::rel_path::RelPath;
 use crate::base::utc::rfc3339;
 use crate::spec::job::{
-    Executable, Idempotency, JobId, JobStatus, PolicyDecision, RunJobRequest, RunJobResult, Sha256,
+    Executable, Idempotency, JobId, JobLine, JobStatus, PolicyDecision, RunJobRequest, RunJobResult, Sha256,
 };
 
 /// One live job, of whose record this is the only writer. Dropped before [`finish`](Self::finish),
@@ -198,15 +198,34 @@ impl JobRecord {
     /// than 64 MiB is cut to that, as [`fit`](super::fit) does.
     ///
     /// # Errors
-    /// A result of another job, or of one that is not over; or the disk's. The job is then
-    /// finished as interrupted when somebody next looks, unless its result was on the disk
-    /// already.
-    pub fn finish(mut self, result: &RunJobResult) -> Result<(), StoreError> {
-        let directory = self.directory()?;
+    /// A result of another job, or of one that is not over; [`StoreError::Unknown`] where the
+    /// record was removed; or the disk's. After an error that [may pass](StoreError::may_pass) it
+    /// can be called again. Meanwhile lists of this store tell the job as over. A record that is
+    /// dropped without it is finished as interrupted when somebody next looks, unless the result
+    /// was on the disk already.
+    pub fn finish(&mut self, result: &RunJobResult) -> Result<(), StoreError> {
         if let Some(fault) = result_fault(result, &self.id) {
-            let (path, reason) = (directory.path_of(RESULT), fault.to_owned());
-            return Err(StoreError::NotRecordable { path, reason });
+            let path = self.store.inner.runs.path_of(self.id.as_str());
+            return Err(StoreError::NotRecordable { path, reason: fault.to_owned() });
         }
+        match self.write_end(result) {
+            Ok(over) => {
+                self.status = over;
+                self.show(Hold::Over);
+                self.is_done = true;
+                Ok(())
+            }
+            Err(error) => {
+                self.status.line = JobLine::from(result);
+                self.show(Hold::Ours);
+                Err(error)
+            }
+        }
+    }
+
+    /// Writes all that tells of the end, from the beginning; what `status.json` holds then.
+    fn write_end(&self, result: &RunJobResult) -> Result<StatusFile, StoreError> {
+        let directory = self.directory()?;
         let mut result_json = json_file(&directory, RESULT, result)?;
         if longer(&result_json, RESULT_BYTES_MAX) {
             let mut cut = result.clone();
@@ -222,10 +241,7 @@ impl JobRecord {
         let over = StatusFile::over(result, Some(&self.status), bytes);
         directory.replace(STATUS, &json_file(&directory, STATUS, &over)?)?;
         directory.sync()?;
-        self.status = over;
-        self.show(Hold::Over);
-        self.is_done = true;
-        Ok(())
+        Ok(over)
     }
 
     /// Removes everything of a job that was not to be taken after all.
@@ -244,7 +260,10 @@ impl JobRecord {
     fn directory(&self) -> Result<Directory, StoreError> {
         let runs = &self.store.inner.runs;
         let id = self.id.as_str();
-        runs.child(id).map_err(|errno| runs.error("open", id, errno))
+        runs.child(id).map_err(|errno| match errno {
+            Errno::ENOENT => StoreError::Unknown { id: self.id.clone() },
+            errno => runs.error("open", id, errno),
+        })
     }
 
     /// Tells the index of it.

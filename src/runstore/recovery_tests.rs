@@ -174,7 +174,7 @@ fn on_a_small_disk(body: impl FnOnce(&Path) + Send + 'static) {
 fn a_full_disk_leaves_nothing_of_a_job_that_is_refused_and_loses_none_that_was_taken() {
     on_a_small_disk(|place| {
         let store = opened(place);
-        let record = store.create(&id("a"), &request(), at(0)).unwrap();
+        let mut record = store.create(&id("a"), &request(), at(0)).unwrap();
         let filler = place.join("filler");
         let full = fs::write(&filler, vec![0; 1 << 20]).unwrap_err();
         assert_eq!(full.raw_os_error(), Some(libc::ENOSPC));

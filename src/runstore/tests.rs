@@ -48,7 +48,7 @@ fn everything_in_a_store_is_its_owners_alone() {
     let (place, store) = store();
     let directory = place.path().join("made/here");
     drop(opened(&directory));
-    let record = store.create(&id("a"), &request(), at(0)).unwrap();
+    let mut record = store.create(&id("a"), &request(), at(0)).unwrap();
     drop(record.artifacts().unwrap());
     record.write_snapshot(&7).unwrap();
     store.request_cancel(&id("a")).unwrap();
@@ -183,7 +183,7 @@ fn what_is_no_result_of_that_job_is_not_recorded() {
     let mut timeless = result("a", 0);
     timeless.timing.finished_at = "soon".to_owned();
     for (index, wrong) in [result("b", 0), live, timeless].into_iter().enumerate() {
-        let record = store.create(&id(&format!("a{index}")), &request(), at(0)).unwrap();
+        let mut record = store.create(&id(&format!("a{index}")), &request(), at(0)).unwrap();
         assert!(matches!(record.finish(&wrong), Err(StoreError::NotRecordable { .. })));
     }
 }
@@ -273,7 +273,7 @@ fn jobs_go_by_age_and_by_size_the_oldest_first_and_never_a_live_one() {
 #[test]
 fn artifacts_count_among_what_a_record_takes() {
     let (place, store) = store();
-    let record = store.create(&id("a"), &request(), at(0)).unwrap();
+    let mut record = store.create(&id("a"), &request(), at(0)).unwrap();
     let mut large = result("a", 0);
     large.artifacts = vec![artifact("x")];
     large.artifacts[0].bytes = 1 << 30;

@@ -17,4 +17,5 @@ mod server;
 mod statements;
 #[path = "../support/mod.rs"]
 mod support;
+mod unwritable;
 mod workspace;

@@ -12,6 +12,7 @@ mod record;
 mod run;
 mod runner;
 mod service;
+mod unwritten;
 mod waiting;
 
 pub use at_first::JobsAtFirst;
