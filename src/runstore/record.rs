@@ -67,14 +67,15 @@ impl RunStore {
         queued_at: SystemTime,
         idempotency: Option<Idempotency>,
     ) -> Result<JobRecord, StoreError> {
-        let keeper = self.keeper()?;
-        let runs = &self.inner.runs;
+        self.find_again()?;
+        let (opened, kept) = (self.opened(), self.kept()?);
+        let runs = &opened.runs;
         let exists = || StoreError::Exists { id: id.clone() };
         if runs.entry(id.as_str())?.is_some() {
             return Err(exists());
         }
         let status =
-            StatusFile { idempotency, ..StatusFile::queued(id, queued_at, keeper.owner.name()) };
+            StatusFile { idempotency, ..StatusFile::queued(id, queued_at, kept.owner.name()) };
         let named = RunJobRequest { job_id: Some(id.clone()), ..request.clone() };
         let request_json = json_file(runs, REQUEST, &named)?;
         if longer(&request_json, REQUEST_BYTES_MAX) {
@@ -82,7 +83,7 @@ impl RunStore {
             return Err(StoreError::NotRecordable { path: runs.path_of(id.as_str()), reason });
         }
         let status_json = json_file(runs, STATUS, &status)?;
-        let new_name = passing_name(NEW, keeper.owner.name());
+        let new_name = passing_name(NEW, kept.owner.name());
         let filled = fill(runs, &new_name, &request_json, &status_json).and_then(|()| {
             runs.move_to(&new_name, runs, id.as_str()).map_err(|errno| match errno {
                 Errno::EEXIST => exists(),
@@ -125,10 +126,14 @@ impl RunStore {
     /// taken.
     pub fn by_idempotency(&self, key: &str) -> Option<(JobId, Sha256, SystemTime)> {
         let keeper = self.keeper().ok()?;
-        let index = keeper.index();
-        let Entry { line, order, idempotency, .. } = index.by_idempotency(key)?;
-        let taken_at = SystemTime::UNIX_EPOCH + Duration::from_nanos(*order);
-        Some((line.job_id.clone(), idempotency.as_ref()?.body.clone(), taken_at))
+        let (entry, opened) = (keeper.index().by_idempotency(key)?.clone(), self.opened());
+        let Entry { line, order, idempotency, .. } = entry;
+        if opened.runs.entry(line.job_id.as_str()).is_ok_and(|found| found.is_none()) {
+            // Somebody has removed it.
+            return None;
+        }
+        let taken_at = SystemTime::UNIX_EPOCH + Duration::from_nanos(order);
+        Some((line.job_id, idempotency?.body, taken_at))
     }
 }
 
@@ -166,7 +171,7 @@ impl JobRecord {
     }
 
     fn append(&self, name: &str) -> io::Result<File> {
-        let directory = self.store.inner.runs.child(self.id.as_str())?;
+        let directory = self.store.opened().runs.child(self.id.as_str())?;
         let flags = OFlag::O_WRONLY | OFlag::O_APPEND | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
         Ok(File::from(openat(directory.fd(), name, flags, Mode::empty())?))
     }
@@ -178,8 +183,8 @@ impl JobRecord {
 
     /// Where the artifact `path` is kept, as a `file://` of this host.
     pub fn artifact_uri(&self, path: &RelPath) -> String {
-        let runs = self.store.inner.runs.path();
-        file_uri(&runs.join(self.id.as_str()).join(ARTIFACTS).join(path.as_path()))
+        let opened = self.store.opened();
+        file_uri(&opened.runs.path().join(self.id.as_str()).join(ARTIFACTS).join(path.as_path()))
     }
 
     /// Records what the workspace was, as `snapshot.json`. Where that has `files`, `bytes` and
@@ -205,7 +210,7 @@ impl JobRecord {
     /// was on the disk already.
     pub fn finish(&mut self, result: &RunJobResult) -> Result<(), StoreError> {
         if let Some(fault) = result_fault(result, &self.id) {
-            let path = self.store.inner.runs.path_of(self.id.as_str());
+            let path = self.store.opened().runs.path_of(self.id.as_str());
             return Err(StoreError::NotRecordable { path, reason: fault.to_owned() });
         }
         match self.write_end(result) {
@@ -247,9 +252,10 @@ impl JobRecord {
     /// Removes everything of a job that was not to be taken after all.
     pub fn discard(mut self) {
         self.is_done = true;
-        let runs = &self.store.inner.runs;
-        let Ok(keeper) = self.store.keeper() else { return };
-        let gone = passing_name(GONE, keeper.owner.name());
+        let opened = self.store.opened();
+        let runs = &opened.runs;
+        let (Ok(keeper), Ok(kept)) = (self.store.keeper(), self.store.kept()) else { return };
+        let gone = passing_name(GONE, kept.owner.name());
         match runs.move_to(self.id.as_str(), runs, &gone) {
             Ok(()) => remove_passing(runs, &gone),
             Err(errno) => log::warn!(job = self.id.as_str(), errno:% = errno; "job not discarded"),
@@ -258,7 +264,8 @@ impl JobRecord {
     }
 
     fn directory(&self) -> Result<Directory, StoreError> {
-        let runs = &self.store.inner.runs;
+        let opened = self.store.opened();
+        let runs = &opened.runs;
         let id = self.id.as_str();
         runs.child(id).map_err(|errno| match errno {
             Errno::ENOENT => StoreError::Unknown { id: self.id.clone() },

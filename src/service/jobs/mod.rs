@@ -6,6 +6,7 @@ mod control;
 mod counts;
 mod door;
 mod ending;
+mod foreign;
 mod output;
 mod programs;
 mod record;
@@ -15,7 +16,7 @@ mod service;
 mod unwritten;
 mod waiting;
 
-pub use at_first::JobsAtFirst;
+pub use at_first::{JobsAtFirst, NotStarted};
 pub use builder::{BuildError, Missing, RunnerBuilder};
 pub use control::Control;
 pub use counts::JobFigures;

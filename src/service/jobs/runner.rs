@@ -99,13 +99,24 @@ impl AcceptedJob {
 }
 
 impl Runner {
-    /// A runner over its store; also says what became of jobs that an earlier one left.
+    /// The runner of a service, which has its store to itself as [`RunStore::open`] says; also
+    /// says what became of jobs that an earlier one left.
     ///
     /// # Errors
-    /// A store that cannot be made, read or written.
+    /// A store that another service has, or that cannot be made, read or written.
     pub fn open(settings: RunnerSettings) -> Result<(Self, Recovered), StoreError> {
         let (store, recovered) = RunStore::open(&settings.store_dir, settings.store)?;
         Ok((Self { store, settings, digests: Digests::default() }, recovered))
+    }
+
+    /// A runner that may share its store with others and with a service, as
+    /// [`RunStore::open_shared`] says.
+    ///
+    /// # Errors
+    /// A store that cannot be made or written.
+    pub fn open_shared(settings: RunnerSettings) -> Result<Self, StoreError> {
+        let store = RunStore::open_shared(&settings.store_dir, settings.store)?;
+        Ok(Self { store, settings, digests: Digests::default() })
     }
 
     /// Its records.
@@ -136,7 +147,7 @@ impl Runner {
         control: &Control,
     ) -> Result<RunJobResult, JobError> {
         self.check(&request)?;
-        let job = self.accept(request, None)?;
+        let job = self.accept(request, None).map_err(told)?;
         Ok(stored(self.perform(job, control)))
     }
 
@@ -165,7 +176,7 @@ impl Runner {
         self.conclude(job, Some(began), |job, facts, judging| {
             job.record.decided(facts.decision.clone(), facts.executable.clone());
             match job.record.started(began.0) {
-                Err(error) => Ending::without_run(JobStatus::Failed, error.into()),
+                Err(error) => Ending::without_run(JobStatus::Failed, told(error)),
                 Ok(()) => self.steps(job, facts, judging, control),
             }
         })
@@ -308,6 +319,16 @@ fn is_enforced(capabilities: &Capabilities, control: ControlName) -> bool {
         ControlName::Cpu => enforced.cpu.is_some(),
         ControlName::Network => enforced.namespaces.contains(&"net"),
     }
+}
+
+/// What a client is told of a failure of the store, which is logged with its path.
+pub fn told(error: StoreError) -> JobError {
+    let reason = error.to_string();
+    let told = JobError::from(error);
+    if told.code == ErrorCode::IoFailed {
+        log::error!(reason; "the store failed");
+    }
+    told
 }
 
 /// A failure of ours before a job was taken.

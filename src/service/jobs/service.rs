@@ -11,7 +11,8 @@ use super::control::Control;
 use super::counts::{JobCounts, JobFigures};
 use super::door::{Feed, JobPage, JobView, Jobs, ListAsked, OpenArtifact, Progress, Submitted};
 use super::ending::Ending;
-use super::runner::{AcceptedJob, EndedJob, Runner, cannot};
+use super::foreign::{Foreign, progress_of};
+use super::runner::{AcceptedJob, EndedJob, Runner, cannot, told};
 use super::unwritten::Unwritten;
 use super::waiting::{NoPlace, Waiting};
 use crate::base::deadline::Deadline;
@@ -31,6 +32,8 @@ const CANCEL_LOOK_EVERY: Duration = Duration::from_millis(250);
 const NAMES_KNOWN_FOR: Duration = Duration::from_secs(24 * 3600);
 /// How often it looks for records that have grown old.
 const EXPIRY_LOOK_EVERY: Duration = Duration::from_secs(60);
+/// How often it looks for records that other processes have made.
+const STORE_LOOK_EVERY: Duration = Duration::from_secs(5);
 
 /// Runs jobs on workers of its own, the first come first. Dropped, it ends them.
 #[derive(Debug)]
@@ -49,6 +52,8 @@ struct Shared {
     naming: Mutex<()>,
     /// Results that are still to be written.
     unwritten: Unwritten,
+    /// Jobs of other processes that are followed.
+    foreign: Foreign,
     /// The service ends, whatever is unwritten.
     ends: AtomicBool,
     counts: JobCounts,
@@ -81,6 +86,7 @@ impl JobService {
             changed: Condvar::new(),
             naming: Mutex::default(),
             unwritten: Unwritten::default(),
+            foreign: Foreign::default(),
             ends: AtomicBool::new(false),
             counts: JobCounts::default(),
         });
@@ -151,8 +157,9 @@ impl Shared {
 
     /// Sees to it that the result of a job is found from now on, if not in the store.
     fn kept(&self, EndedJob { result, unstored }: EndedJob) -> RunJobResult {
-        if let Some(unstored) = unstored {
-            self.unwritten.keep(&result, unstored);
+        match unstored {
+            Some(unstored) => self.unwritten.keep(&result, unstored),
+            None => drop(self.runner.store().remove_beyond_max(Some(&result.job_id))),
         }
         result
     }
@@ -186,13 +193,15 @@ impl Shared {
 
     /// Looks after records until the service ends.
     fn keep(&self) {
-        let mut looked = Instant::now();
+        let (mut looked, mut expired) = (Instant::now(), Instant::now());
         loop {
             let jobs = self.jobs();
             if jobs.is_closed() && jobs.is_idle() && self.is_written() {
+                self.foreign.clear();
                 return;
             }
-            let wait = if jobs.is_idle() { EXPIRY_LOOK_EVERY } else { CANCEL_LOOK_EVERY };
+            let is_quiet = jobs.is_idle() && self.foreign.is_empty();
+            let wait = if is_quiet { STORE_LOOK_EVERY } else { CANCEL_LOOK_EVERY };
             let wait = self.unwritten.due_in().map_or(wait, |due| due.min(wait));
             let waited = self.changed.wait_timeout(jobs, wait);
             let jobs = waited.unwrap_or_else(PoisonError::into_inner).0;
@@ -203,14 +212,18 @@ impl Shared {
                 self.changed.notify_all();
             }
             let store = self.runner.store();
+            self.foreign.look(store);
             for (id, live) in live {
                 if store.cancel_requested(&id) {
                     self.end(&id, &live);
                 }
             }
-            if looked.elapsed() >= EXPIRY_LOOK_EVERY {
-                looked = Instant::now();
+            if expired.elapsed() >= EXPIRY_LOOK_EVERY {
+                (expired, looked) = (Instant::now(), Instant::now());
                 store.remove_expired(SystemTime::now());
+            } else if looked.elapsed() >= STORE_LOOK_EVERY {
+                looked = Instant::now();
+                store.remove_beyond_max(None);
             }
         }
     }
@@ -262,6 +275,21 @@ impl Shared {
         Ok(Submitted { job_id: id, status: JobStatus::Queued })
     }
 
+    /// Word of a job that is over, or another process's.
+    fn follow_by_files(&self, id: &JobId) -> Result<watch::Receiver<Progress>, JobError> {
+        let now = progress_of(self.runner.store(), id).map_err(told)?;
+        let now = now.ok_or_else(JobError::not_found)?;
+        let status = self.line(id)?.status;
+        if status.is_terminal() {
+            return Ok(watch::channel(Progress { status, ..now }).1);
+        }
+        let progress = self.foreign.follow(id, now);
+        // The keeper may be about to wait for long.
+        drop(self.jobs());
+        self.changed.notify_all();
+        Ok(progress)
+    }
+
     /// What there is to tell of the jobs.
     fn figures(&self) -> JobFigures {
         let jobs = self.jobs();
@@ -282,7 +310,7 @@ impl Shared {
     fn result(&self, id: &JobId) -> Result<Option<RunJobResult>, JobError> {
         match self.unwritten.get(id) {
             Some(result) => Ok(Some(result)),
-            None => Ok(self.runner.store().result(id)?),
+            None => self.runner.store().result(id).map_err(told),
         }
     }
 
@@ -291,7 +319,7 @@ impl Shared {
         if let Some(result) = self.unwritten.get(id) {
             return Ok(JobLine::from(&result));
         }
-        self.runner.store().line(id)?.ok_or_else(JobError::not_found)
+        self.runner.store().line(id).map_err(told)?.ok_or_else(JobError::not_found)
     }
 }
 
@@ -313,7 +341,7 @@ fn first_answer(job_id: JobId, is_same: bool) -> Result<Submitted, JobError> {
 /// A job whose record could not be made.
 fn not_taken(error: StoreError) -> JobError {
     if !error.may_pass() {
-        return error.into();
+        return told(error);
     }
     log::error!(reason = error.to_string(); "job not taken: the store cannot be written");
     unwritable()
@@ -376,8 +404,8 @@ impl Jobs for JobService {
 
     fn list(&self, asked: &ListAsked) -> Result<JobPage, JobError> {
         let ListAsked { status, limit, cursor } = asked;
-        let (jobs, next_cursor) =
-            self.shared.runner.store().list(*status, *limit, cursor.as_deref())?;
+        let listed = self.shared.runner.store().list(*status, *limit, cursor.as_deref());
+        let (jobs, next_cursor) = listed.map_err(told)?;
         Ok(JobPage { jobs, next_cursor })
     }
 
@@ -396,7 +424,7 @@ impl Jobs for JobService {
         let listed = artifacts.into_iter().find(|listed| listed.path == path);
         let Artifact { bytes, sha256, .. } = listed.ok_or_else(not_listed)?;
         let path = RelPath::parse(path).map_err(|_| not_listed())?;
-        let file = self.shared.runner.store().open_artifact(id, &path)?;
+        let file = self.shared.runner.store().open_artifact(id, &path).map_err(told)?;
         Ok(OpenArtifact { file, bytes, sha256 })
     }
 
@@ -411,28 +439,23 @@ impl Jobs for JobService {
             let error = JobError::new(ErrorCode::JobConflict, "the job is over");
             return Err(error.with("status", line.status.word()));
         }
-        store.request_cancel(id)?;
+        store.request_cancel(id).map_err(told)?;
         Ok(Submitted { job_id: line.job_id, status: line.status })
     }
 
     fn follow(&self, id: &JobId) -> Result<Feed, JobError> {
-        let live = self.shared.live(id);
-        let store = self.shared.runner.store();
-        let status = match &live {
-            Some(_) => JobStatus::Running,
-            None => self.shared.line(id)?.status,
-        };
-        let (stdout, stderr) =
-            (store.open_stream(id, Stream::Stdout)?, store.open_stream(id, Stream::Stderr)?);
+        let shared = &self.shared;
+        let live = shared.live(id);
+        let store = shared.runner.store();
+        if live.is_none() {
+            // There is such a job.
+            shared.line(id)?;
+        }
+        let stdout = store.open_stream(id, Stream::Stdout).map_err(told)?;
+        let stderr = store.open_stream(id, Stream::Stderr).map_err(told)?;
         let progress = match live {
             Some(live) => live.control.progress().subscribe(),
-            None => {
-                let bytes = |file: &std::fs::File| file.metadata().map(|found| found.len());
-                let read = |error| cannot("read output", &error);
-                let stdout_bytes = bytes(&stdout).map_err(read)?;
-                let stderr_bytes = bytes(&stderr).map_err(read)?;
-                watch::channel(Progress { status, stdout_bytes, stderr_bytes }).1
-            }
+            None => shared.follow_by_files(id)?,
         };
         Ok(Feed { stdout, stderr, progress })
     }
