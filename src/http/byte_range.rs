@@ -1,7 +1,7 @@
-//! Which part of a file a request wants, and whether it has it already.
+//! Which part of a file a request wants, whether it has it already, and whether it wants this one.
 
 use axum::http::HeaderMap;
-use axum::http::header::{IF_NONE_MATCH, IF_RANGE, RANGE};
+use axum::http::header::{IF_MATCH, IF_NONE_MATCH, IF_RANGE, RANGE};
 
 /// What of a file is to be sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -71,6 +71,15 @@ pub fn has_already(headers: &HeaderMap, etag: &str) -> bool {
     let values = headers.get_all(IF_NONE_MATCH).iter().filter_map(|value| value.to_str().ok());
     let mut tags = values.flat_map(|value| value.split(',')).map(str::trim);
     tags.any(|tag| tag == "*" || tag.strip_prefix("W/").unwrap_or(tag) == etag)
+}
+
+/// Whether the client wants another file than the one `etag` stands for. Only a strong tag says
+/// that a file is the same to the byte.
+pub fn wants_another(headers: &HeaderMap, etag: &str) -> bool {
+    let mut values = headers.get_all(IF_MATCH).iter().peekable();
+    let is_this = |tag: &str| tag.trim() == "*" || tag.trim() == etag;
+    values.peek().is_some()
+        && !values.any(|value| value.to_str().is_ok_and(|value| value.split(',').any(is_this)))
 }
 
 #[cfg(test)]
@@ -147,6 +156,23 @@ mod tests {
             asked.insert(RANGE, HeaderValue::from_static("bytes=1-2"));
             let wanted = Wanted::of(&asked, TAG, 10);
             assert_eq!(wanted == Wanted::Part { from: 1, bytes: 2 }, is_part, "{conditions:?}");
+        }
+    }
+
+    #[test]
+    fn a_file_is_the_wanted_one_by_a_strong_tag_alone() {
+        for (values, other) in [
+            (&[TAG][..], false),
+            (&["*"], false),
+            (&["\"x\", \"abc\""], false),
+            (&["\"x\"", "\"abc\""], false),
+            (&["\"x\""], true),
+            (&["W/\"abc\""], true),
+            (&["abc"], true),
+            (&[""], true),
+            (&[], false),
+        ] {
+            assert_eq!(wants_another(&headers(&IF_MATCH, values), TAG), other, "{values:?}");
         }
     }
 

@@ -71,6 +71,9 @@ pub enum Refusal {
     /// Nothing of an artifact of so many bytes is in the range that was asked for.
     #[error("no such range")]
     Range(u64),
+    /// `If-Match` names another file than the artifact is.
+    #[error("the artifact is not the one of If-Match")]
+    AnotherFile,
     /// A thread of ours ended without a word; it has been logged.
     #[error("internal")]
     Internal,
@@ -135,6 +138,7 @@ impl Refusal {
             Self::PayloadTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Self::BodyLate => StatusCode::REQUEST_TIMEOUT,
             Self::Range(_) => StatusCode::RANGE_NOT_SATISFIABLE,
+            Self::AnotherFile => StatusCode::PRECONDITION_FAILED,
             Self::Internal => StatusCode::INTERNAL_SERVER_ERROR,
             Self::Job(error) => status_of(error.code).0,
             Self::Check(error) => match error {
@@ -163,6 +167,7 @@ impl Refusal {
             | Self::NotJson(_)
             | Self::Range(_)
             | Self::Check(CheckError::Invalid(_)) => "invalid",
+            Self::AnotherFile => "conflict",
             Self::Job(error) => status_of(error.code).1,
             Self::Check(CheckError::LanguageUnavailable(_)) => "unavailable",
             Self::Check(CheckError::Busy) => "busy",
@@ -217,6 +222,7 @@ impl Refusal {
                 return error.with("bytes", bytes);
             }
             Self::NotFound => ErrorCode::JobNotFound,
+            Self::AnotherFile => ErrorCode::JobConflict,
             Self::Unauthorized => ErrorCode::AuthRequired,
             Self::PayloadTooLarge => ErrorCode::TooLarge,
             Self::MethodNotAllowed

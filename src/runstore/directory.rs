@@ -7,11 +7,12 @@ use std::io::{Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
 
 use nix::dir::Dir;
 use nix::errno::Errno;
 use nix::fcntl::{AtFlags, OFlag, RenameFlags, openat, renameat, renameat2};
-use nix::sys::stat::{FileStat, Mode, SFlag, fchmod, fstat, fstatat, mkdirat};
+use nix::sys::stat::{FileStat, Mode, SFlag, fchmod, fstat, fstatat, lstat, mkdirat};
 use nix::unistd::{UnlinkatFlags, fsync, geteuid, unlinkat};
 
 use super::error::{ReadFault, StoreError, errno_of};
@@ -50,6 +51,23 @@ impl Directory {
 
     pub(super) fn stat(&self) -> Result<FileStat, StoreError> {
         fstat(&self.fd).map_err(|errno| self.error("stat", "", errno))
+    }
+
+    /// When an entry was last made in it, renamed or removed.
+    pub(super) fn changed_at(&self) -> Result<SystemTime, StoreError> {
+        let stat = self.stat()?;
+        let seconds = Duration::from_secs(u64::try_from(stat.st_mtime).unwrap_or(0));
+        let nanoseconds = Duration::from_nanos(u64::try_from(stat.st_mtime_nsec).unwrap_or(0));
+        Ok(SystemTime::UNIX_EPOCH + seconds + nanoseconds)
+    }
+
+    /// Whether its path still leads to it. What cannot be told is taken for a yes.
+    pub(super) fn is_in_place(&self) -> bool {
+        match (fstat(&self.fd), lstat(&self.path)) {
+            (Ok(ours), Ok(there)) => (ours.st_dev, ours.st_ino) == (there.st_dev, there.st_ino),
+            (_, Err(errno)) => errno != Errno::ENOENT,
+            _ => true,
+        }
     }
 
     /// The error of an operation on the entry `name`.

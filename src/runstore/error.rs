@@ -47,6 +47,14 @@ pub enum StoreError {
         /// Why not.
         reason: String,
     },
+    /// Another service has it.
+    #[error("{path:?} is the store of {}; one service at a time has a store", process(*pid))]
+    Owned {
+        /// The store.
+        path: PathBuf,
+        /// The other service's process, as far as that is known.
+        pid: Option<u32>,
+    },
     /// A value is nothing that can be recorded there.
     #[error("cannot record {path:?}: {reason}")]
     NotRecordable {
@@ -60,6 +68,26 @@ pub enum StoreError {
     BadCursor,
 }
 
+impl StoreError {
+    /// Whether the same operation may succeed later: the disk is full, or fails.
+    pub fn may_pass(&self) -> bool {
+        matches!(self, Self::System { .. } | Self::Unusable { .. })
+    }
+
+    /// The same for clients, who are told no path of this host.
+    fn without_paths(&self) -> String {
+        match self {
+            Self::System { operation, source, .. } => format!("the store: {operation}: {source}"),
+            Self::Corrupt { reason, .. } => format!("a damaged record: {reason}"),
+            Self::Unusable { reason, .. } => format!("the store cannot be used: {reason}"),
+            Self::Owned { .. } => "another process serves the store".to_owned(),
+            Self::NotRecordable { reason, .. } => format!("not recordable: {reason}"),
+            Self::Exists { .. } | Self::Unknown { .. } | Self::BadCursor => self.to_string(),
+        }
+    }
+}
+
+/// What clients are told, without paths. The error itself is for the log.
 impl From<StoreError> for JobError {
     fn from(error: StoreError) -> Self {
         let code = match &error {
@@ -69,10 +97,18 @@ impl From<StoreError> for JobError {
                 return Self::new(ErrorCode::InvalidRequest, error.to_string())
                     .with("path", "cursor");
             }
+            StoreError::Owned { .. } => {
+                let owned = Self::new(ErrorCode::QueueClosed, error.without_paths());
+                return owned.with("reason", "store_owned");
+            }
             _ => ErrorCode::IoFailed,
         };
-        Self::new(code, error.to_string())
+        Self::new(code, error.without_paths())
     }
+}
+
+fn process(pid: Option<u32>) -> String {
+    pid.map_or_else(|| "another process".to_owned(), |pid| format!("process {pid}"))
 }
 
 /// Why a file of a record could not be read.
@@ -129,6 +165,18 @@ mod tests {
             (StoreError::BadCursor, ErrorCode::InvalidRequest),
         ] {
             assert_eq!(JobError::from(error).code, code);
+        }
+        let path = || PathBuf::from("/srv/store");
+        let reason = || "why".to_owned();
+        for error in [
+            StoreError::System { operation: "open", path: path(), source: Errno::EIO },
+            StoreError::Corrupt { path: path(), reason: reason() },
+            StoreError::Unusable { path: path(), reason: reason() },
+            StoreError::Owned { path: path(), pid: Some(7) },
+            StoreError::NotRecordable { path: path(), reason: reason() },
+        ] {
+            assert!(error.to_string().contains("/srv/store"), "{error}");
+            assert!(!JobError::from(error).message.contains("srv"));
         }
     }
 }

@@ -1,6 +1,7 @@
 //! What is known of every job without looking at the disk.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::ops::Bound;
 
 use crate::spec::job::{Idempotency, JobId, JobLine, JobStatus};
 
@@ -51,6 +52,9 @@ pub(super) struct Entry {
     pub(super) idempotency: Option<Idempotency>,
 }
 
+/// When a job was over, and its name.
+pub(super) type Ended = (String, JobId);
+
 /// Every job, by name and in order.
 #[derive(Debug, Default)]
 pub(super) struct Index {
@@ -58,6 +62,8 @@ pub(super) struct Index {
     ordered: BTreeSet<Key>,
     by_status: BTreeSet<(JobStatus, Key)>,
     loose: BTreeSet<JobId>,
+    /// Those that are over, by when they were.
+    ended: BTreeSet<Ended>,
     /// The last job of each key.
     by_idempotency: HashMap<String, JobId>,
     bytes: u64,
@@ -97,6 +103,7 @@ impl Index {
         if entry.hold == Hold::Loose {
             self.loose.insert(id.clone());
         }
+        self.ended.extend(ended(&entry));
         if let Some(Idempotency { key, .. }) = &entry.idempotency {
             self.by_idempotency.insert(key.clone(), id.clone());
         }
@@ -110,6 +117,9 @@ impl Index {
         self.ordered.remove(&key);
         self.by_status.remove(&(entry.line.status, key));
         self.loose.remove(id);
+        if let Some(ended) = ended(&entry) {
+            self.ended.remove(&ended);
+        }
         if let Some(Idempotency { key, .. }) = &entry.idempotency
             && self.by_idempotency.get(key) == Some(id)
         {
@@ -122,6 +132,9 @@ impl Index {
     /// Whoever had it has let go of it before it was over.
     pub(super) fn loosen(&mut self, id: &JobId) {
         if let Some(entry) = self.entries.get_mut(id) {
+            if let Some(ended) = ended(entry) {
+                self.ended.remove(&ended);
+            }
             entry.hold = Hold::Loose;
             self.loose.insert(id.clone());
         }
@@ -154,15 +167,31 @@ impl Index {
         (lines.map(|entry| entry.line.clone()).collect(), next)
     }
 
-    /// Every job that is over, the one that has been for longest first: when, and its name.
-    pub(super) fn over_by_age(&self) -> Vec<(String, JobId)> {
-        let over = self.entries.values().filter(|entry| entry.hold == Hold::Over);
-        let mut over: Vec<_> = over
-            .filter_map(|entry| Some((entry.line.finished_at.clone()?, entry.line.job_id.clone())))
-            .collect();
-        over.sort_unstable();
-        over
+    /// The job that has been over for longest, of those after `after`.
+    pub(super) fn next_ended(&self, after: Option<&Ended>) -> Option<Ended> {
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        self.ended.range((from, Bound::Unbounded)).next().cloned()
     }
+
+    /// What is in `there` alone, and what is not in it and not ours.
+    pub(super) fn differences(&self, there: &HashSet<JobId>) -> (Vec<JobId>, Vec<JobId>) {
+        let new = there.iter().filter(|id| !self.entries.contains_key(id));
+        let known = self.entries.iter().filter(|(_, entry)| entry.hold != Hold::Ours);
+        let gone = known.map(|(id, _)| id).filter(|id| !there.contains(id));
+        (new.cloned().collect(), gone.cloned().collect())
+    }
+
+    /// Forgets a job that is not on the disk any more.
+    pub(super) fn remove_unless_ours(&mut self, id: &JobId) {
+        if self.entries.get(id).is_some_and(|entry| entry.hold != Hold::Ours) {
+            self.remove(id);
+        }
+    }
+}
+
+fn ended(entry: &Entry) -> Option<Ended> {
+    let at = entry.line.finished_at.clone().filter(|_| entry.hold == Hold::Over)?;
+    Some((at, entry.line.job_id.clone()))
 }
 
 /// The greatest name there is.

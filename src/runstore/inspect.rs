@@ -5,7 +5,7 @@ use serde::de::DeserializeOwned;
 
 use super::directory::{Directory, file_type};
 use super::error::{ReadFault, StoreError};
-use super::status_file::{StatusFile, line_of, parse_time};
+use super::status_file::{StatusFile, parse_time};
 use crate::spec::job::{JobId, JobLine, RunJobRequest, RunJobResult};
 
 /// The files of a record.
@@ -66,7 +66,7 @@ pub(super) fn inspect(
     *budget_bytes = budget_bytes.saturating_sub(size_of_file(directory, REQUEST));
     *budget_bytes = budget_bytes.saturating_sub(size_of_file(directory, RESULT));
     match (status, result) {
-        (Some(status), Some(result)) if status.line == line_of(&result) => {
+        (Some(status), Some(result)) if status.line == JobLine::from(&result) => {
             Ok(Found::Over(Box::new(status)))
         }
         (status, Some(result)) => {
@@ -115,7 +115,7 @@ pub(super) fn read_result(directory: &Directory, id: &JobId) -> Result<RunJobRes
 
 /// What is wrong with a result, as that of the job `id`.
 pub(super) fn result_fault(result: &RunJobResult, id: &JobId) -> Option<&'static str> {
-    let JobLine { queued_at, started_at, finished_at, .. } = &line_of(result);
+    let JobLine { queued_at, started_at, finished_at, .. } = &JobLine::from(result);
     let times = [Some(queued_at), started_at.as_ref(), finished_at.as_ref()];
     if result.job_id != *id {
         Some("of another job")

@@ -1,4 +1,4 @@
-//! The result of a job whose service died while it had it.
+//! The result of a job whose process ended without recording one.
 
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -39,7 +39,8 @@ pub(super) fn interrupted(
 ) -> Result<RunJobResult, ReadFault> {
     let RunJobRequest { trace, command, policy, limits, .. } = request;
     let state = if status.line.started_at.is_some() { "running" } else { "queued" };
-    let message = format!("the service died while the job was {state}");
+    // It may have ended, and only the result not have been written: nothing here says.
+    let message = format!("the process that had the job ended without recording a result; the last recorded state is {state}");
     let error = JobError::new(ErrorCode::Interrupted, message)
         .with("reason", "interrupted")
         .with("state", state);

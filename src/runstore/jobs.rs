@@ -13,8 +13,8 @@ use super::directory::{Directory, file_type};
 use super::error::{ReadFault, StoreError};
 use super::index::{Entry, Hold, Index, Key};
 use super::inspect::{ARTIFACTS, RESULT, STATUS, error_at, read_result, read_status};
-use super::status_file::line_of;
-use super::store::{RunStore, locked};
+use super::owner::is_dead;
+use super::store::{RunStore, StoreSettings, locked};
 use crate::base::rel_path::RelPath;
 use crate::spec::Stream;
 use crate::spec::job::{JobId, JobLine, JobStatus, RunJobResult};
@@ -29,7 +29,7 @@ impl RunStore {
     /// [`StoreError::Corrupt`] where the record is none any more. It is then put into quarantine,
     /// and gone the next time.
     pub fn result(&self, id: &JobId) -> Result<Option<RunJobResult>, StoreError> {
-        self.settle_if_loose(id)?;
+        self.settle_if_foreign(id)?;
         let Some(directory) = self.job(id)? else { return Ok(None) };
         match read_result(&directory, id) {
             Ok(result) => Ok(Some(result)),
@@ -46,15 +46,15 @@ impl RunStore {
 
     /// Where a job is; nothing where there is none.
     pub fn line(&self, id: &JobId) -> Result<Option<JobLine>, StoreError> {
-        self.settle_if_loose(id)?;
+        self.settle_if_foreign(id)?;
         let Some(directory) = self.job(id)? else { return Ok(None) };
         current_line(&directory, id)
     }
 
     /// At most `limit` jobs (1000 at most), the newest first, in one state or in any; and the
     /// cursor by which the next page is asked for, if there is one. Jobs that come and go between
-    /// two pages neither repeat nor hide others. Of the jobs of another process, those are in it
-    /// that were there when the store was opened.
+    /// two pages neither repeat nor hide others. Jobs of other processes are in it; what it tells
+    /// of one that is not over may be a second old.
     ///
     /// # Errors
     /// [`StoreError::BadCursor`] where the cursor is none.
@@ -70,6 +70,7 @@ impl RunStore {
         };
         match &self.inner.keeper {
             Some(keeper) => {
+                self.refresh()?;
                 let settled_at = *locked(&keeper.settling);
                 if settled_at.is_none_or(|at| at.elapsed() >= SETTLED_FOR) {
                     self.settle_loose();
@@ -83,7 +84,7 @@ impl RunStore {
     /// The index of a store that is only looked at. What cannot be read is not in it.
     fn read_index(&self) -> Result<Index, StoreError> {
         let mut index = Index::default();
-        for name in self.inner.runs.names()? {
+        for name in self.opened().runs.names()? {
             let Some(id) = name.to_str().and_then(|name| JobId::parse(name).ok()) else {
                 continue;
             };
@@ -92,22 +93,30 @@ impl RunStore {
             let order = status.order();
             let line = match status.line.status.is_terminal() {
                 true => status.line,
-                false => current_line(&directory, &id).ok().flatten().unwrap_or(status.line),
+                false => self.line(&id).ok().flatten().unwrap_or(status.line),
             };
             index.put(Entry { line, order, bytes: 0, hold: Hold::Over, idempotency: None });
         }
         Ok(index)
     }
 
+    /// How much is kept of an output by now, bytes.
+    pub fn stream_bytes(&self, id: &JobId, stream: Stream) -> Result<u64, StoreError> {
+        Ok(self.open_output(id, stream)?.1)
+    }
+
     /// What is kept of an output, for reading; it grows while the job runs.
     pub fn open_stream(&self, id: &JobId, stream: Stream) -> Result<File, StoreError> {
+        Ok(self.open_output(id, stream)?.0)
+    }
+
+    fn open_output(&self, id: &JobId, stream: Stream) -> Result<(File, u64), StoreError> {
         let directory = self.job(id)?.ok_or_else(|| StoreError::Unknown { id: id.clone() })?;
         let name = match stream {
             Stream::Stdout => "stdout",
             Stream::Stderr => "stderr",
         };
-        let opened = directory.open_file(name).map_err(|fault| error_at(&directory, name, fault));
-        Ok(opened?.0)
+        directory.open_file(name).map_err(|fault| error_at(&directory, name, fault))
     }
 
     /// What is kept of the artifact `path`, for reading. Only a regular file is opened, and no
@@ -131,20 +140,39 @@ impl RunStore {
 
     /// The directory of a job; nothing where there is none, or it is no directory.
     pub(super) fn job(&self, id: &JobId) -> Result<Option<Directory>, StoreError> {
-        match self.inner.runs.child(id.as_str()) {
+        let opened = self.opened();
+        match opened.runs.child(id.as_str()) {
             Ok(directory) => Ok(Some(directory)),
             Err(Errno::ENOENT | Errno::ENOTDIR | Errno::ELOOP) => Ok(None),
-            Err(errno) => Err(self.inner.runs.error("open", id.as_str(), errno)),
+            Err(errno) => Err(opened.runs.error("open", id.as_str(), errno)),
         }
     }
 
-    fn settle_if_loose(&self, id: &JobId) -> Result<(), StoreError> {
-        let Some(keeper) = &self.inner.keeper else { return Ok(()) };
+    /// Looks at a job that may be another process's: one whose owner is dead is finished.
+    fn settle_if_foreign(&self, id: &JobId) -> Result<(), StoreError> {
+        let Some(keeper) = &self.inner.keeper else {
+            self.settle_if_dead(id);
+            return Ok(());
+        };
         let hold = keeper.index().get(id).map(|entry| entry.hold);
-        if hold == Some(Hold::Loose) {
-            return self.settle(std::slice::from_ref(id));
+        match hold {
+            Some(Hold::Ours | Hold::Over) => Ok(()),
+            Some(Hold::Loose) | None => self.settle(std::slice::from_ref(id)),
         }
-        Ok(())
+    }
+
+    /// The same where the store was opened for looking. What cannot be written is told as it is.
+    fn settle_if_dead(&self, id: &JobId) {
+        let Ok(Some(directory)) = self.job(id) else { return };
+        let Ok(status) = read_status(&directory, id) else { return };
+        if status.line.status.is_terminal() || !is_dead(self.path(), &status.owner) {
+            return;
+        }
+        let settled = Self::open_shared(self.path(), StoreSettings::default())
+            .and_then(|store| store.settle(std::slice::from_ref(id)));
+        if let Err(error) = settled {
+            log::warn!(error:% = error; "job of a dead process not finished");
+        }
     }
 
     fn put_aside_unless_live(&self, id: &JobId, reason: &str) {
@@ -167,7 +195,7 @@ fn current_line(directory: &Directory, id: &JobId) -> Result<Option<JobLine>, St
     if !status.line.status.is_terminal()
         && let Ok(result) = read_result(directory, id)
     {
-        return Ok(Some(line_of(&result)));
+        return Ok(Some(JobLine::from(&result)));
     }
     Ok(Some(status.line))
 }

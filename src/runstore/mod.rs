@@ -5,7 +5,12 @@
 //!                          artifacts/ cancel
 //! <store>/quarantine/      what was no record any more, under its name and the time
 //! <store>/owners/          a locked file for every opening of the store that may run jobs
+//! <store>/lock             locked by the one service that has the store
 //! ```
+//!
+//! One service at a time has a store ([`RunStore::open`]). Beside it any number of processes may
+//! run single jobs ([`RunStore::open_shared`]) and look ([`RunStore::open_existing`]): each job is
+//! its owner's, and whatever others do is found on the disk.
 //!
 //! Everything is its owner's alone (0700, 0600). A job's directory is filled as `runs/.new-…` and
 //! then renamed, so that no half of one is ever seen; a job that goes is renamed to `.gone-…`
@@ -35,10 +40,12 @@ mod owner;
 mod quarantine;
 mod record;
 mod recovery;
+mod refresh;
 mod removal;
 mod replay;
 #[cfg(test)]
 mod scale_tests;
+mod service_lock;
 mod status_file;
 mod store;
 #[cfg(test)]

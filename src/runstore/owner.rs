@@ -6,6 +6,7 @@
 
 use std::collections::HashMap;
 use std::fs::File;
+use std::path::Path;
 
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg, OFlag, openat};
@@ -57,6 +58,19 @@ impl Drop for Owner {
 /// Whether a text can be an owner's name: it names a file.
 pub(super) fn is_owner_name(text: &str) -> bool {
     text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
+/// Whether that owner of the store at `store` is dead, by a look that leaves no trace.
+pub(super) fn is_dead(store: &Path, owner: &str) -> bool {
+    if !is_owner_name(owner) {
+        return true;
+    }
+    let path = store.join("owners").join(owner);
+    let flags = OFlag::O_RDWR | OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
+    match nix::fcntl::open(&path, flags, Mode::empty()) {
+        Ok(file) => Flock::lock(File::from(file), FlockArg::LockExclusiveNonblock).is_ok(),
+        Err(errno) => errno == Errno::ENOENT,
+    }
 }
 
 /// What dead owners left, claimed; each is forgotten at the end.

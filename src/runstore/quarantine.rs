@@ -37,9 +37,9 @@ impl RunStore {
     /// Puts the entry `name` of `runs` aside; nothing where it is gone by now. One that cannot be
     /// moved stays, and says so.
     pub(super) fn put_aside(&self, name: &OsStr, reason: String) -> Option<Quarantined> {
-        let keeper = self.keeper().ok()?;
+        let kept = self.kept().ok()?;
         let mut aside = Quarantined { name: name.as_bytes().escape_ascii().to_string(), reason };
-        match move_aside(&self.inner.runs, &keeper.quarantine, name, SystemTime::now()) {
+        match move_aside(&self.opened().runs, &kept.quarantine, name, SystemTime::now()) {
             Ok(()) => {}
             Err(Errno::ENOENT) => return None,
             Err(errno) => {

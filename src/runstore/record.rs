@@ -26,7 +26,7 @@ use super::uri::file_uri;
 use crate::base::rel_path::RelPath;
 use crate::base::utc::rfc3339;
 use crate::spec::job::{
-    Executable, Idempotency, JobId, JobStatus, PolicyDecision, RunJobRequest, RunJobResult, Sha256,
+    Executable, Idempotency, JobId, JobLine, JobStatus, PolicyDecision, RunJobRequest, RunJobResult, Sha256,
 };
 
 /// One live job, of whose record this is the only writer. Dropped before [`finish`](Self::finish),
@@ -67,14 +67,15 @@ impl RunStore {
         queued_at: SystemTime,
         idempotency: Option<Idempotency>,
     ) -> Result<JobRecord, StoreError> {
-        let keeper = self.keeper()?;
-        let runs = &self.inner.runs;
+        self.find_again()?;
+        let (opened, kept) = (self.opened(), self.kept()?);
+        let runs = &opened.runs;
         let exists = || StoreError::Exists { id: id.clone() };
         if runs.entry(id.as_str())?.is_some() {
             return Err(exists());
         }
         let status =
-            StatusFile { idempotency, ..StatusFile::queued(id, queued_at, keeper.owner.name()) };
+            StatusFile { idempotency, ..StatusFile::queued(id, queued_at, kept.owner.name()) };
         let named = RunJobRequest { job_id: Some(id.clone()), ..request.clone() };
         let request_json = json_file(runs, REQUEST, &named)?;
         if longer(&request_json, REQUEST_BYTES_MAX) {
@@ -82,7 +83,7 @@ impl RunStore {
             return Err(StoreError::NotRecordable { path: runs.path_of(id.as_str()), reason });
         }
         let status_json = json_file(runs, STATUS, &status)?;
-        let new_name = passing_name(NEW, keeper.owner.name());
+        let new_name = passing_name(NEW, kept.owner.name());
         let filled = fill(runs, &new_name, &request_json, &status_json).and_then(|()| {
             runs.move_to(&new_name, runs, id.as_str()).map_err(|errno| match errno {
                 Errno::EEXIST => exists(),
@@ -125,10 +126,14 @@ impl RunStore {
     /// taken.
     pub fn by_idempotency(&self, key: &str) -> Option<(JobId, Sha256, SystemTime)> {
         let keeper = self.keeper().ok()?;
-        let index = keeper.index();
-        let Entry { line, order, idempotency, .. } = index.by_idempotency(key)?;
-        let taken_at = SystemTime::UNIX_EPOCH + Duration::from_nanos(*order);
-        Some((line.job_id.clone(), idempotency.as_ref()?.body.clone(), taken_at))
+        let (entry, opened) = (keeper.index().by_idempotency(key)?.clone(), self.opened());
+        let Entry { line, order, idempotency, .. } = entry;
+        if opened.runs.entry(line.job_id.as_str()).is_ok_and(|found| found.is_none()) {
+            // Somebody has removed it.
+            return None;
+        }
+        let taken_at = SystemTime::UNIX_EPOCH + Duration::from_nanos(order);
+        Some((line.job_id, idempotency?.body, taken_at))
     }
 }
 
@@ -166,7 +171,7 @@ impl JobRecord {
     }
 
     fn append(&self, name: &str) -> io::Result<File> {
-        let directory = self.store.inner.runs.child(self.id.as_str())?;
+        let directory = self.store.opened().runs.child(self.id.as_str())?;
         let flags = OFlag::O_WRONLY | OFlag::O_APPEND | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
         Ok(File::from(openat(directory.fd(), name, flags, Mode::empty())?))
     }
@@ -178,8 +183,8 @@ impl JobRecord {
 
     /// Where the artifact `path` is kept, as a `file://` of this host.
     pub fn artifact_uri(&self, path: &RelPath) -> String {
-        let runs = self.store.inner.runs.path();
-        file_uri(&runs.join(self.id.as_str()).join(ARTIFACTS).join(path.as_path()))
+        let opened = self.store.opened();
+        file_uri(&opened.runs.path().join(self.id.as_str()).join(ARTIFACTS).join(path.as_path()))
     }
 
     /// Records what the workspace was, as `snapshot.json`. Where that has `files`, `bytes` and
@@ -198,15 +203,34 @@ impl JobRecord {
     /// than 64 MiB is cut to that, as [`fit`](super::fit) does.
     ///
     /// # Errors
-    /// A result of another job, or of one that is not over; or the disk's. The job is then
-    /// finished as interrupted when somebody next looks, unless its result was on the disk
-    /// already.
-    pub fn finish(mut self, result: &RunJobResult) -> Result<(), StoreError> {
-        let directory = self.directory()?;
+    /// A result of another job, or of one that is not over; [`StoreError::Unknown`] where the
+    /// record was removed; or the disk's. After an error that [may pass](StoreError::may_pass) it
+    /// can be called again. Meanwhile lists of this store tell the job as over. A record that is
+    /// dropped without it is finished as interrupted when somebody next looks, unless the result
+    /// was on the disk already.
+    pub fn finish(&mut self, result: &RunJobResult) -> Result<(), StoreError> {
         if let Some(fault) = result_fault(result, &self.id) {
-            let (path, reason) = (directory.path_of(RESULT), fault.to_owned());
-            return Err(StoreError::NotRecordable { path, reason });
+            let path = self.store.opened().runs.path_of(self.id.as_str());
+            return Err(StoreError::NotRecordable { path, reason: fault.to_owned() });
         }
+        match self.write_end(result) {
+            Ok(over) => {
+                self.status = over;
+                self.show(Hold::Over);
+                self.is_done = true;
+                Ok(())
+            }
+            Err(error) => {
+                self.status.line = JobLine::from(result);
+                self.show(Hold::Ours);
+                Err(error)
+            }
+        }
+    }
+
+    /// Writes all that tells of the end, from the beginning; what `status.json` holds then.
+    fn write_end(&self, result: &RunJobResult) -> Result<StatusFile, StoreError> {
+        let directory = self.directory()?;
         let mut result_json = json_file(&directory, RESULT, result)?;
         if longer(&result_json, RESULT_BYTES_MAX) {
             let mut cut = result.clone();
@@ -222,18 +246,16 @@ impl JobRecord {
         let over = StatusFile::over(result, Some(&self.status), bytes);
         directory.replace(STATUS, &json_file(&directory, STATUS, &over)?)?;
         directory.sync()?;
-        self.status = over;
-        self.show(Hold::Over);
-        self.is_done = true;
-        Ok(())
+        Ok(over)
     }
 
     /// Removes everything of a job that was not to be taken after all.
     pub fn discard(mut self) {
         self.is_done = true;
-        let runs = &self.store.inner.runs;
-        let Ok(keeper) = self.store.keeper() else { return };
-        let gone = passing_name(GONE, keeper.owner.name());
+        let opened = self.store.opened();
+        let runs = &opened.runs;
+        let (Ok(keeper), Ok(kept)) = (self.store.keeper(), self.store.kept()) else { return };
+        let gone = passing_name(GONE, kept.owner.name());
         match runs.move_to(self.id.as_str(), runs, &gone) {
             Ok(()) => remove_passing(runs, &gone),
             Err(errno) => log::warn!(job = self.id.as_str(), errno:% = errno; "job not discarded"),
@@ -242,9 +264,13 @@ impl JobRecord {
     }
 
     fn directory(&self) -> Result<Directory, StoreError> {
-        let runs = &self.store.inner.runs;
+        let opened = self.store.opened();
+        let runs = &opened.runs;
         let id = self.id.as_str();
-        runs.child(id).map_err(|errno| runs.error("open", id, errno))
+        runs.child(id).map_err(|errno| match errno {
+            Errno::ENOENT => StoreError::Unknown { id: self.id.clone() },
+            errno => runs.error("open", id, errno),
+        })
     }
 
     /// Tells the index of it.

@@ -13,7 +13,7 @@ use super::quarantine::{Quarantined, prune};
 use super::record::json_file;
 use super::removal::owner_of_passing;
 use super::status_file::StatusFile;
-use super::store::{Keeper, RunStore, locked};
+use super::store::{Keeper, Kept, RunStore, locked};
 use crate::spec::job::{JobId, RunJobRequest};
 use crate::workspace::remove_tree;
 
@@ -47,6 +47,7 @@ enum Outcome {
 /// One pass over jobs.
 struct Pass<'a> {
     keeper: &'a Keeper,
+    kept: &'a Kept,
     claims: Claims<'a>,
     budget_bytes: u64,
     now: SystemTime,
@@ -55,16 +56,17 @@ struct Pass<'a> {
 impl RunStore {
     pub(super) fn recover(&self) -> Result<Recovered, StoreError> {
         let keeper = self.keeper()?;
-        let mut pass = Pass::new(keeper);
+        let (opened, kept) = (self.opened(), self.kept()?);
+        let mut pass = Pass::new(keeper, &kept);
         let mut recovered = Recovered::default();
-        for name in self.inner.runs.names()? {
+        for name in opened.runs.names()? {
             if let Some(owner) = owner_of_passing(&name) {
                 self.sweep(&mut pass, &name, &owner)?;
                 continue;
             }
             let id = name.to_str().and_then(|name| JobId::parse(name).ok());
             let outcome = match &id {
-                Some(id) => pass.settle(&self.inner.runs, id)?,
+                Some(id) => pass.settle(&opened.runs, id)?,
                 None => Outcome::Corrupt("not the name of a job".to_owned()),
             };
             match outcome {
@@ -76,29 +78,32 @@ impl RunStore {
             }
         }
         pass.claims.sweep()?;
-        prune(&keeper.quarantine, keeper.settings.retention, pass.now)?;
+        prune(&kept.quarantine, keeper.settings.retention, pass.now)?;
         recovered.jobs = u64::try_from(keeper.index().len()).unwrap_or(u64::MAX);
         Ok(recovered)
     }
 
-    /// Looks again at jobs of which only their files tell.
+    /// Looks at jobs of which only their files tell, whether they are known or not.
     pub(super) fn settle(&self, ids: &[JobId]) -> Result<(), StoreError> {
         let keeper = self.keeper()?;
         if ids.is_empty() {
             return Ok(());
         }
         let mut settled_at = locked(&keeper.settling);
-        let mut pass = Pass::new(keeper);
+        let (opened, kept) = (self.opened(), self.kept()?);
+        let mut pass = Pass::new(keeper, &kept);
         *settled_at = Some(Instant::now());
         for id in ids {
             // Meanwhile another thread may have settled it.
             let hold = keeper.index().get(id).map(|entry| entry.hold);
-            if hold != Some(Hold::Loose) {
+            if matches!(hold, Some(Hold::Ours | Hold::Over)) {
                 continue;
             }
-            match pass.settle(&self.inner.runs, id)? {
+            match pass.settle(&opened.runs, id)? {
                 Outcome::Kept | Outcome::Interrupted => {}
-                Outcome::Gone => drop(keeper.index().remove(id)),
+                Outcome::Gone => keeper.index().remove_unless_ours(id),
+                // Somebody may be putting a record there just now: the next opening decides.
+                Outcome::Corrupt(_) if hold.is_none() => {}
                 Outcome::Corrupt(reason) => {
                     self.put_aside(OsStr::new(id.as_str()), reason);
                     keeper.index().remove(id);
@@ -111,7 +116,7 @@ impl RunStore {
     /// Removes a directory that was being filled, or removed, by an owner that is dead.
     fn sweep(&self, pass: &mut Pass<'_>, name: &OsStr, owner: &str) -> Result<(), StoreError> {
         if pass.claims.claim(owner)? {
-            match remove_tree(self.inner.runs.fd(), name) {
+            match remove_tree(self.opened().runs.fd(), name) {
                 Ok(removed) if removed.left == 0 => {}
                 outcome => log::warn!(outcome:? = outcome; "leftover of a job not removed"),
             }
@@ -121,9 +126,9 @@ impl RunStore {
 }
 
 impl<'a> Pass<'a> {
-    fn new(keeper: &'a Keeper) -> Self {
-        let claims = Claims::new(keeper.owner.owners());
-        Self { keeper, claims, budget_bytes: READ_BYTES_MAX, now: SystemTime::now() }
+    fn new(keeper: &'a Keeper, kept: &'a Kept) -> Self {
+        let claims = Claims::new(kept.owner.owners());
+        Self { keeper, kept, claims, budget_bytes: READ_BYTES_MAX, now: SystemTime::now() }
     }
 
     /// Takes one job into the index, finished where it was nobody's.
@@ -149,7 +154,11 @@ impl<'a> Pass<'a> {
     fn settle_in(&mut self, directory: &Directory, id: &JobId) -> Result<Outcome, ReadFault> {
         let mut found = inspect(directory, id, &mut self.budget_bytes)?;
         if let Found::Live(status, _) | Found::Lagging(status) = &found {
-            let is_ours = status.owner == self.keeper.owner.name();
+            let is_ours = status.owner == self.kept.owner.name();
+            if is_ours && self.keeper.index().get(id).is_none() {
+                // It is being taken just now, and its record is about to show it.
+                return Ok(Outcome::Gone);
+            }
             if !is_ours && !self.claims.claim(&status.owner).map_err(ReadFault::System)? {
                 self.keep(status, Hold::Loose);
                 return Ok(Outcome::Kept);

@@ -4,6 +4,7 @@ use std::ffi::OsStr;
 use std::time::{Duration, SystemTime};
 
 use super::directory::Directory;
+use super::index::Ended;
 use super::inspect::read_status;
 use super::owner::is_owner_name;
 use super::quarantine::prune;
@@ -53,23 +54,48 @@ impl RunStore {
     /// quarantine what is too old or too many. A job that is not over stays. A store that was
     /// opened for looking alone removes nothing.
     pub fn remove_expired(&self, now: SystemTime) -> Removed {
-        let mut removed = Removed::default();
-        let Ok(keeper) = self.keeper() else { return removed };
+        let Ok(keeper) = self.keeper() else { return Removed::default() };
+        self.look_around();
         self.settle_loose();
-        let over = keeper.index().over_by_age();
-        for (finished_at, id) in over {
-            if !is_due(keeper, &finished_at, now) {
-                break;
-            }
-            if let Some(bytes) = self.remove_job(keeper, &id, &finished_at) {
-                removed.jobs += 1;
-                removed.bytes = removed.bytes.saturating_add(bytes);
-            }
-        }
-        if let Err(error) = prune(&keeper.quarantine, keeper.settings.retention, now) {
+        let removed = self.remove_ended(keeper, |keeper, (at, _)| is_due(keeper, at, now));
+        let pruned = self.kept().and_then(|kept| {
+            prune(&kept.quarantine, keeper.settings.retention, now)
+        });
+        if let Err(error) = pruned {
             log::warn!(error:% = error; "quarantine not looked through");
         }
         removed
+    }
+
+    /// Removes the jobs that have been over for longest, as many as are needed for the rest to
+    /// take no more than `bytes_max`; not `newest`, which is over since just now.
+    pub fn remove_beyond_max(&self, newest: Option<&JobId>) -> Removed {
+        let Ok(keeper) = self.keeper() else { return Removed::default() };
+        if newest.is_none() {
+            self.look_around();
+        }
+        self.remove_ended(keeper, |keeper, (_, id)| is_beyond_max(keeper) && newest != Some(id))
+    }
+
+    /// Removes jobs that are over, the longest first, until one is not due.
+    fn remove_ended(&self, keeper: &Keeper, is_due: impl Fn(&Keeper, &Ended) -> bool) -> Removed {
+        let mut removed = Removed::default();
+        let mut ended = keeper.index().next_ended(None);
+        while let Some(oldest) = ended.filter(|oldest| is_due(keeper, oldest)) {
+            let (finished_at, id) = &oldest;
+            if let Some(bytes) = self.remove_job(keeper, id, finished_at) {
+                removed.jobs += 1;
+                removed.bytes = removed.bytes.saturating_add(bytes);
+            }
+            ended = keeper.index().next_ended(Some(&oldest));
+        }
+        removed
+    }
+
+    fn look_around(&self) {
+        if let Err(error) = self.refresh() {
+            log::warn!(error:% = error; "store not looked through");
+        }
     }
 
     /// Looks again at every job of which only its files tell.
@@ -84,7 +110,8 @@ impl RunStore {
     /// Removes a job that is over since `finished_at`; how much it took. Another process may have
     /// removed it before, and taken in another of its name.
     fn remove_job(&self, keeper: &Keeper, id: &JobId, finished_at: &str) -> Option<u64> {
-        let runs = &self.inner.runs;
+        let opened = self.opened();
+        let runs = &opened.runs;
         let status = self.job(id).ok()?.map(|directory| read_status(&directory, id));
         match status {
             Some(Ok(status)) if status.line.finished_at.as_deref() != Some(finished_at) => {
@@ -97,7 +124,7 @@ impl RunStore {
             }
             Some(_) => {}
         }
-        let gone = passing_name(GONE, keeper.owner.name());
+        let gone = passing_name(GONE, self.kept().ok()?.owner.name());
         match runs.move_to(id.as_str(), runs, &gone) {
             Ok(()) => remove_passing(runs, &gone),
             Err(errno) => {
@@ -114,5 +141,9 @@ fn is_due(keeper: &Keeper, finished_at: &str, now: SystemTime) -> bool {
     let settings = &keeper.settings;
     let age = || -> Option<Duration> { now.duration_since(parse_time(finished_at)?).ok() };
     let is_old = settings.retention.is_some_and(|max| age().is_some_and(|age| age >= max));
-    is_old || settings.bytes_max.is_some_and(|max| keeper.index().bytes() > max)
+    is_old || is_beyond_max(keeper)
+}
+
+fn is_beyond_max(keeper: &Keeper) -> bool {
+    keeper.settings.bytes_max.is_some_and(|max| keeper.index().bytes() > max)
 }

@@ -52,7 +52,7 @@ impl StatusFile {
     /// Of a job that is over, whose record takes `bytes`.
     pub(super) fn over(result: &RunJobResult, before: Option<&Self>, bytes: u64) -> Self {
         Self {
-            line: line_of(result),
+            line: JobLine::from(result),
             order_ns: before.and_then(|before| before.order_ns),
             owner: before.map(|before| before.owner.clone()).unwrap_or_default(),
             bytes: Some(bytes),
@@ -82,17 +82,6 @@ impl StatusFile {
             return Some("its state and its times contradict each other");
         }
         None
-    }
-}
-
-/// A job that is over, in a line.
-pub(super) fn line_of(result: &RunJobResult) -> JobLine {
-    JobLine {
-        job_id: result.job_id.clone(),
-        status: result.status,
-        queued_at: result.timing.queued_at.clone(),
-        started_at: result.timing.started_at.clone(),
-        finished_at: Some(result.timing.finished_at.clone()),
     }
 }
 

@@ -1,9 +1,9 @@
-//! A store, open: for running jobs, or for looking alone.
+//! A store, open: for a service, for running single jobs, or for looking alone.
 
 use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
@@ -13,8 +13,10 @@ use nix::unistd::geteuid;
 use super::directory::Directory;
 use super::error::{StoreError, errno_of};
 use super::index::Index;
-use super::owner::Owner;
+use super::owner::{Claims, Owner};
 use super::recovery::Recovered;
+use super::refresh::Seen;
+use super::service_lock::ServiceLock;
 
 /// The records of jobs in one directory. Handles are clones of one opening.
 #[derive(Debug, Clone)]
@@ -33,22 +35,45 @@ pub struct StoreSettings {
 
 #[derive(Debug)]
 pub(super) struct Inner {
-    pub(super) runs: Directory,
+    /// The whole path.
+    path: PathBuf,
+    opened: RwLock<Arc<Opened>>,
     /// What an opening has that may change anything.
     pub(super) keeper: Option<Keeper>,
+}
+
+/// The directories of a store. They are opened anew where the store was removed meanwhile.
+#[derive(Debug)]
+pub(super) struct Opened {
+    pub(super) runs: Directory,
+    kept: Option<Arc<Kept>>,
+}
+
+/// What is needed of them for changing anything.
+#[derive(Debug)]
+pub(super) struct Kept {
+    pub(super) owner: Owner,
+    pub(super) quarantine: Directory,
+    lock: Option<Arc<ServiceLock>>,
 }
 
 #[derive(Debug)]
 pub(super) struct Keeper {
     pub(super) settings: StoreSettings,
-    pub(super) owner: Owner,
-    pub(super) quarantine: Directory,
+    is_service: bool,
     pub(super) index: Mutex<Index>,
     /// Held by the one thread that settles what others have left; when one last did.
     pub(super) settling: Mutex<Option<Instant>>,
+    /// Held by the one thread that compares the index with the disk; what it last saw there.
+    pub(super) seen: Mutex<Option<Seen>>,
 }
 
 impl Keeper {
+    fn new(settings: StoreSettings, is_service: bool) -> Self {
+        let (index, settling, seen) = (Mutex::default(), Mutex::default(), Mutex::default());
+        Self { settings, is_service, index, settling, seen }
+    }
+
     pub(super) fn index(&self) -> MutexGuard<'_, Index> {
         locked(&self.index)
     }
@@ -60,16 +85,110 @@ pub(super) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl RunStore {
-    /// Opens the store in `directory`, which is made where it is not there, and brings it in
-    /// order: jobs whose owner is dead are finished as interrupted, what is no record any more is
-    /// put into quarantine, half-made and half-removed jobs go.
+    /// Opens the store in `directory` for a service, which is its only one: makes it where it is
+    /// not there, and brings it in order. Jobs whose owner is dead are finished as interrupted,
+    /// what is no record any more is put into quarantine, half-made and half-removed jobs go.
     ///
     /// # Errors
-    /// A directory that is none, is somebody else's, or cannot be written.
+    /// [`StoreError::Owned`] where another service has it; a directory that is none, is somebody
+    /// else's, or cannot be written.
     pub fn open(
         directory: &Path,
         settings: StoreSettings,
     ) -> Result<(Self, Recovered), StoreError> {
+        let store = Self::keep(directory, Keeper::new(settings, true))?;
+        let recovered = store.recover()?;
+        Ok((store, recovered))
+    }
+
+    /// Opens the store in `directory` for running jobs, beside a service or others that do; makes
+    /// it where it is not there. No record is read before it is asked for.
+    ///
+    /// # Errors
+    /// A directory that is none, is somebody else's, or cannot be written.
+    pub fn open_shared(directory: &Path, settings: StoreSettings) -> Result<Self, StoreError> {
+        let store = Self::keep(directory, Keeper::new(settings, false))?;
+        Claims::new(store.kept()?.owner.owners()).sweep()?;
+        Ok(store)
+    }
+
+    fn keep(directory: &Path, keeper: Keeper) -> Result<Self, StoreError> {
+        let opened = Opened::make(directory, keeper.is_service, None)?;
+        let path = directory.canonicalize().map_err(|error| StoreError::Unusable {
+            path: directory.into(),
+            reason: errno_of(&error).to_string(),
+        })?;
+        let opened = RwLock::new(Arc::new(opened));
+        Ok(Self { inner: Arc::new(Inner { path, opened, keeper: Some(keeper) }) })
+    }
+
+    /// Opens the store in `directory` for looking, and for asking for a job's end. Nothing is
+    /// made or removed; a job whose owner is dead is finished as interrupted when it is looked at.
+    ///
+    /// # Errors
+    /// A directory that is no store, or cannot be read.
+    pub fn open_existing(directory: &Path) -> Result<Self, StoreError> {
+        let root = open_root(directory)?;
+        let runs = root.child("runs").map_err(|errno| StoreError::Unusable {
+            path: directory.into(),
+            reason: format!("runs: {errno}"),
+        })?;
+        let opened = RwLock::new(Arc::new(Opened { runs, kept: None }));
+        let path = root.path().to_owned();
+        Ok(Self { inner: Arc::new(Inner { path, opened, keeper: None }) })
+    }
+
+    /// The store's whole path.
+    pub(super) fn path(&self) -> &Path {
+        &self.inner.path
+    }
+
+    pub(super) fn opened(&self) -> Arc<Opened> {
+        Arc::clone(&self.inner.opened.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// What only an opening has that may change anything.
+    pub(super) fn keeper(&self) -> Result<&Keeper, StoreError> {
+        self.inner.keeper.as_ref().ok_or_else(|| self.for_looking())
+    }
+
+    /// The directories that such an opening has.
+    pub(super) fn kept(&self) -> Result<Arc<Kept>, StoreError> {
+        self.opened().kept.clone().ok_or_else(|| self.for_looking())
+    }
+
+    fn for_looking(&self) -> StoreError {
+        let reason = "it was opened for looking alone".to_owned();
+        StoreError::Unusable { path: self.inner.path.clone(), reason }
+    }
+
+    /// Makes the store again where it was removed, and opens the one that is in its place.
+    pub(super) fn find_again(&self) -> Result<(), StoreError> {
+        let keeper = self.keeper()?;
+        if self.opened().runs.is_in_place() {
+            return Ok(());
+        }
+        let mut opened = self.inner.opened.write().unwrap_or_else(PoisonError::into_inner);
+        if opened.runs.is_in_place() {
+            return Ok(());
+        }
+        let path = &self.inner.path;
+        let lock = opened.kept.as_ref().and_then(|kept| kept.lock.clone());
+        let lock = lock.filter(|lock| lock.is_of(path));
+        *opened = Arc::new(Opened::make(path, keeper.is_service, lock)?);
+        drop(opened);
+        log::warn!(store = path.display().to_string(); "the store was removed; made again");
+        Ok(())
+    }
+}
+
+impl Opened {
+    /// Makes what is not there of the store in `directory`, and opens it.
+    fn make(
+        directory: &Path,
+        is_service: bool,
+        lock: Option<Arc<ServiceLock>>,
+    ) -> Result<Self, StoreError> {
         let unusable = |reason: String| StoreError::Unusable { path: directory.into(), reason };
         DirBuilder::new()
             .recursive(true)
@@ -94,34 +213,13 @@ impl RunStore {
             })
         };
         let (runs, quarantine) = (part("runs")?, part("quarantine")?);
+        let lock = match lock {
+            None if is_service => Some(Arc::new(ServiceLock::take(&root)?)),
+            lock => lock,
+        };
         let owner =
             Owner::register(part("owners")?).map_err(|error| unusable(error.to_string()))?;
-        let (index, settling) = (Mutex::default(), Mutex::default());
-        let keeper = Keeper { settings, owner, quarantine, index, settling };
-        let store = Self { inner: Arc::new(Inner { runs, keeper: Some(keeper) }) };
-        let recovered = store.recover()?;
-        Ok((store, recovered))
-    }
-
-    /// Opens the store in `directory` for looking, and for asking for a job's end: nothing is
-    /// made, recovered or removed.
-    ///
-    /// # Errors
-    /// A directory that is no store, or cannot be read.
-    pub fn open_existing(directory: &Path) -> Result<Self, StoreError> {
-        let runs = open_root(directory)?.child("runs").map_err(|errno| StoreError::Unusable {
-            path: directory.into(),
-            reason: format!("runs: {errno}"),
-        })?;
-        Ok(Self { inner: Arc::new(Inner { runs, keeper: None }) })
-    }
-
-    /// What only an opening has that may change anything.
-    pub(super) fn keeper(&self) -> Result<&Keeper, StoreError> {
-        self.inner.keeper.as_ref().ok_or_else(|| StoreError::Unusable {
-            path: self.inner.runs.path().into(),
-            reason: "it was opened for looking alone".to_owned(),
-        })
+        Ok(Self { runs, kept: Some(Arc::new(Kept { owner, quarantine, lock })) })
     }
 }
 

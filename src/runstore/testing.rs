@@ -23,8 +23,9 @@ pub(super) fn store() -> (TempDir, RunStore) {
     (place, store)
 }
 
+/// One of any number of openings.
 pub(super) fn opened(directory: &Path) -> RunStore {
-    RunStore::open(directory, StoreSettings::default()).unwrap().0
+    RunStore::open_shared(directory, StoreSettings::default()).unwrap()
 }
 
 pub(super) fn id(text: &str) -> JobId {
@@ -126,6 +127,7 @@ pub(super) fn names(store: &Path, directory: &str) -> Vec<String> {
     names
 }
 
+/// The opening of a service, which brings the store in order.
 pub(super) fn reopened(directory: &Path) -> (RunStore, Recovered) {
     RunStore::open(directory, StoreSettings::default()).unwrap()
 }

@@ -6,7 +6,9 @@ use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::Path;
 use std::time::Duration;
 
-use super::testing::{artifact, at, id, names, opened, place_of, request, result, run, store};
+use super::testing::{
+    artifact, at, id, names, opened, place_of, reopened, request, result, run, store,
+};
 use super::*;
 use crate::base::rel_path::RelPath;
 use crate::spec::Stream;
@@ -48,7 +50,7 @@ fn everything_in_a_store_is_its_owners_alone() {
     let (place, store) = store();
     let directory = place.path().join("made/here");
     drop(opened(&directory));
-    let record = store.create(&id("a"), &request(), at(0)).unwrap();
+    let mut record = store.create(&id("a"), &request(), at(0)).unwrap();
     drop(record.artifacts().unwrap());
     record.write_snapshot(&7).unwrap();
     store.request_cancel(&id("a")).unwrap();
@@ -76,7 +78,7 @@ fn a_name_is_taken_once_whatever_has_it() {
     fs::create_dir(place_of(place.path(), "empty")).unwrap();
     fs::write(place_of(place.path(), "file"), "").unwrap();
     symlink("nowhere", place_of(place.path(), "link")).unwrap();
-    let other = opened(place.path());
+    let (other, _) = reopened(place.path());
     for name in ["live", "over", "empty", "file", "link"] {
         for store in [&store, &other] {
             let refused = store.create(&id(name), &request(), at(0));
@@ -183,26 +185,70 @@ fn what_is_no_result_of_that_job_is_not_recorded() {
     let mut timeless = result("a", 0);
     timeless.timing.finished_at = "soon".to_owned();
     for (index, wrong) in [result("b", 0), live, timeless].into_iter().enumerate() {
-        let record = store.create(&id(&format!("a{index}")), &request(), at(0)).unwrap();
+        let mut record = store.create(&id(&format!("a{index}")), &request(), at(0)).unwrap();
         assert!(matches!(record.finish(&wrong), Err(StoreError::NotRecordable { .. })));
     }
 }
 
 #[test]
-fn a_handle_for_looking_changes_nothing() {
+fn a_handle_for_looking_changes_nothing_but_jobs_of_the_dead() {
     let (place, store) = store();
-    drop(store.create(&id("a"), &request(), at(0)).unwrap());
+    drop(store.create(&id("dead"), &request(), at(0)).unwrap());
     drop(store);
+    let store = opened(place.path());
+    let _record = store.create(&id("a"), &request(), at(0)).unwrap();
     fs::write(place.path().join("runs/junk"), "").unwrap();
     let before = (names(place.path(), "runs"), names(place.path(), "owners"));
     let looker = RunStore::open_existing(place.path()).unwrap();
-    assert_eq!(looker.list(None, 10, None).unwrap().0.len(), 1);
+    assert_eq!(looker.list(None, 10, None).unwrap().0.len(), 2);
+    assert_eq!(looker.line(&id("dead")).unwrap().unwrap().status, JobStatus::Failed);
     assert_eq!(looker.line(&id("a")).unwrap().unwrap().status, JobStatus::Queued);
     assert_eq!(looker.remove_expired(at(1 << 40)), Removed::default());
     let refused = looker.create(&id("b"), &request(), at(0));
     assert!(matches!(refused, Err(StoreError::Unusable { .. })));
     assert_eq!((names(place.path(), "runs"), names(place.path(), "owners")), before);
     assert!(RunStore::open_existing(&place.path().join("runs")).is_err());
+}
+
+#[test]
+fn one_service_has_a_store_and_others_share_it() {
+    let (place, shared) = store();
+    let (service, _) = reopened(place.path());
+    let refused = RunStore::open(place.path(), StoreSettings::default()).unwrap_err();
+    let pid = Some(std::process::id());
+    let path = place.path().canonicalize().unwrap();
+    assert_eq!(refused, StoreError::Owned { path, pid });
+    run(&shared, "a", 0);
+    run(&opened(place.path()), "b", 1);
+    for store in [&shared, &service] {
+        assert_eq!(store.list(None, 9, None).unwrap().0.len(), 2);
+        assert_eq!(store.result(&id("b")).unwrap(), Some(result("b", 1)));
+    }
+    drop(service);
+    drop(reopened(place.path()));
+}
+
+#[test]
+fn a_store_and_a_record_that_were_removed_are_in_no_list() {
+    let place = tempfile::tempdir().unwrap();
+    let path = place.path().join("store");
+    let (store, _) = reopened(&path);
+    for name in ["a", "b"] {
+        run(&store, name, 0);
+    }
+    fs::remove_dir_all(place_of(&path, "a")).unwrap();
+    assert_eq!(store.list(None, 9, None).unwrap().0.len(), 1);
+    let mut record = store.create(&id("live"), &request(), at(0)).unwrap();
+    fs::remove_dir_all(&path).unwrap();
+    let gone = record.finish(&result("live", 0)).unwrap_err();
+    assert!(!gone.may_pass(), "{gone}");
+    drop(record);
+    assert_eq!(store.list(None, 9, None).unwrap().0, []);
+    fs::remove_dir_all(path.join("runs")).unwrap();
+    run(&store, "a", 1);
+    assert_eq!(store.list(None, 9, None).unwrap().0.len(), 1);
+    let refused = RunStore::open(&path, StoreSettings::default()).unwrap_err();
+    assert!(matches!(refused, StoreError::Owned { .. }), "{refused}");
 }
 
 #[test]
@@ -273,7 +319,7 @@ fn jobs_go_by_age_and_by_size_the_oldest_first_and_never_a_live_one() {
 #[test]
 fn artifacts_count_among_what_a_record_takes() {
     let (place, store) = store();
-    let record = store.create(&id("a"), &request(), at(0)).unwrap();
+    let mut record = store.create(&id("a"), &request(), at(0)).unwrap();
     let mut large = result("a", 0);
     large.artifacts = vec![artifact("x")];
     large.artifacts[0].bytes = 1 << 30;

@@ -11,7 +11,7 @@ use super::covers::Covers;
 use super::profile::Profile;
 use super::rootfs::{self, Kind, RootLayout, c_string};
 use super::seccomp::filter::Filter;
-use super::state::StateDirectory;
+use super::state::{Instance, StateDirectory};
 use super::step::Rlimit;
 use crate::base::deadline::Deadline;
 use crate::spec::{Limits, SetupFailure, Swept};
@@ -109,29 +109,47 @@ pub fn user_namespaces_are_doubtful() -> bool {
         || reads("/proc/sys/kernel/apparmor_restrict_unprivileged_userns", "1")
 }
 
-/// Ends and removes whatever servers that are dead by now left behind.
+/// Ends and removes whatever servers that are dead by now left behind. One whose groups do not go
+/// stays registered: the next start tries again.
 pub fn sweep_abandoned(state: &StateDirectory) -> std::io::Result<Swept> {
     let mut all = Swept::default();
     for dead in state.abandoned()? {
-        // A box has a directory in every hierarchy: the one with most of them has them all.
-        let (mut boxes, mut processes) = (0, 0);
-        for directory in dead.recorded_cgroups() {
-            match cgroup::sweep(&directory, Deadline::after(SWEEP_WAIT)) {
-                Ok(swept) => {
-                    log::info!("cleared what instance {} left: {swept:?}", dead.id());
-                    boxes = boxes.max(swept.boxes);
-                    processes += swept.processes_killed;
-                }
-                Err(error) if error.errno == nix::errno::Errno::ENOENT => {}
-                Err(error) => log::error!("sweep {}: {error}", directory.display()),
-            }
-        }
+        let Some(Swept { boxes, processes, .. }) = sweep_instance(&dead) else { continue };
         dead.unregister()?;
         all.servers += 1;
         all.boxes += boxes;
         all.processes += processes;
     }
     Ok(all)
+}
+
+/// Clears what one dead server left, and says so in one line; nothing where some of it stays.
+fn sweep_instance(dead: &Instance) -> Option<Swept> {
+    // A box has a directory in every hierarchy: the one with most of them has them all.
+    let (mut boxes, mut processes, mut directories) = (0, 0, 0);
+    let mut is_clear = true;
+    for directory in dead.recorded_cgroups() {
+        match cgroup::sweep(&directory, Deadline::after(SWEEP_WAIT)) {
+            Ok(swept) => {
+                boxes = boxes.max(swept.boxes);
+                processes += swept.processes_killed;
+                directories += swept.directories_removed;
+            }
+            Err(error) if error.errno == nix::errno::Errno::ENOENT => {}
+            Err(error) => {
+                is_clear = false;
+                log::error!("sweep {}: {error}; the next start tries again", directory.display());
+            }
+        }
+    }
+    if directories > 0 {
+        log::info!(
+            "cleared what instance {} left: {boxes} sandboxes, {processes} processes killed, \
+             {directories} cgroup directories removed",
+            dead.id()
+        );
+    }
+    is_clear.then_some(Swept { servers: 1, boxes, processes })
 }
 
 /// The layout of boxes with that root, and what has to be covered in it.
@@ -189,4 +207,30 @@ pub fn mountpoint() -> std::io::Result<CString> {
 pub fn last_capability() -> std::io::Result<u32> {
     let text = std::fs::read_to_string("/proc/sys/kernel/cap_last_cap")?;
     text.trim().parse().map_err(|_| std::io::ErrorKind::InvalidData.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn an_instance_whose_sweep_failed_stays_registered_for_the_next_one() {
+        let place = tempfile::tempdir().unwrap();
+        let state = StateDirectory::open_at(&place.path().join("state")).unwrap();
+        let dead = state.register().unwrap();
+        // By its name a group of ours, which cannot be swept: it is on no cgroup file system.
+        let group = place.path().join(format!("cofferdam-{}", dead.id()));
+        fs::create_dir(&group).unwrap();
+        dead.record_cgroups(std::slice::from_ref(&group)).unwrap();
+        drop(dead);
+        for _ in 0..2 {
+            assert_eq!(sweep_abandoned(&state).unwrap(), Swept::default());
+            assert_eq!(state.abandoned().unwrap().len(), 1);
+        }
+        fs::remove_dir(&group).unwrap();
+        assert_eq!(sweep_abandoned(&state).unwrap().servers, 1);
+        assert_eq!(state.abandoned().unwrap().len(), 0);
+    }
 }

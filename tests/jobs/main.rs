@@ -12,9 +12,12 @@ mod killed;
 mod limits;
 mod many;
 mod names;
+mod shared_store;
 #[path = "../server/mod.rs"]
 mod server;
 mod statements;
 #[path = "../support/mod.rs"]
 mod support;
+mod told;
+mod unwritable;
 mod workspace;

@@ -18,6 +18,7 @@ use super::output::{exit_code, print_attended};
 use super::place::{Place, config};
 use super::progress::ProgressLine;
 use super::run_there::run_there;
+use super::stored::with_path;
 use crate::config::{Config, Isolation};
 use crate::runstore::StoreSettings;
 use crate::service::jobs::{BuildError, Control, Missing, Runner};
@@ -115,7 +116,7 @@ fn runner(config: &Config, store_dir: &Path) -> Result<Runner, Fault> {
     };
     built.map_err(|error| match error {
         BuildError::Root { .. } => Failure::option("JOBS_WORKSPACE_ROOTS", error).into(),
-        BuildError::Store(error) => JobError::from(error).into(),
+        BuildError::Store(error) => with_path(error).into(),
         error => JobError::new(ErrorCode::IoFailed, error.to_string()).into(),
     })
 }

@@ -16,7 +16,7 @@ use axum::response::Response;
 use hyper::body::{Body as HttpBody, Frame};
 
 use super::{JobsFront, answered, artifact_path, job_id, place_of};
-use crate::http::byte_range::{Wanted, has_already};
+use crate::http::byte_range::{Wanted, has_already, wants_another};
 use crate::http::connection::InPieces;
 use crate::http::file_pieces::FilePart;
 use crate::http::refusal::Refusal;
@@ -34,6 +34,9 @@ async fn try_download(front: &JobsFront, head: &Parts) -> Result<Response, Refus
     let open = front.ask(move |jobs| whole(jobs.open_artifact(&id, &path)?)).await?;
     let OpenArtifact { file, bytes, sha256 } = open;
     let etag = format!("\"{}\"", sha256.as_str());
+    if wants_another(&head.headers, &etag) {
+        return Err(Refusal::AnotherFile);
+    }
     if has_already(&head.headers, &etag) {
         return Ok(with_headers(StatusCode::NOT_MODIFIED, Body::new(NoLength), &etag, &[]));
     }

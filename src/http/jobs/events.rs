@@ -219,7 +219,7 @@ impl Following {
                 let before = (self.told != Some(status)).then(|| self.status(status));
                 before.unwrap_or_default() + &result
             }
-            Ok(None) => self.broken_off("the job has ended without a result"),
+            Ok(None) => self.broken_off("the job can be followed no further here"),
             Err(refusal) => error_event(&refusal.into_job_error()),
         }
     }

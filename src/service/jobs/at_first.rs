@@ -3,13 +3,45 @@
 
 use std::io;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread::sleep;
+use std::time::Duration;
 
 use super::counts::JobFigures;
 use super::door::{Feed, JobPage, JobView, Jobs, ListAsked, OpenArtifact, Submitted};
 use super::runner::{Runner, RunnerSettings};
 use super::service::JobService;
 use crate::base::deadline::Deadline;
+use crate::runstore::StoreError;
 use crate::spec::job::{Artifact, ErrorCode, Idempotency, JobError, JobId, RunJobRequest};
+
+/// How long a service that ends may go on having the store.
+const OWNED_WITHIN: Duration = Duration::from_secs(2);
+/// Between two looks at it.
+const OWNED_STEP: Duration = Duration::from_millis(50);
+
+/// Why there is no service of jobs.
+#[derive(Debug, thiserror::Error)]
+pub enum NotStarted {
+    /// The store cannot be used.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// A thread cannot be had.
+    #[error("start workers: {0}")]
+    Threads(io::Error),
+    /// The process is about to end.
+    #[error("no new jobs are taken")]
+    Closed,
+}
+
+impl From<NotStarted> for JobError {
+    fn from(error: NotStarted) -> Self {
+        match error {
+            NotStarted::Store(error) => error.into(),
+            NotStarted::Threads(_) => Self::new(ErrorCode::IoFailed, error.to_string()),
+            NotStarted::Closed => Self::new(ErrorCode::QueueClosed, error.to_string()),
+        }
+    }
+}
 
 /// A [`JobService`] from the first job on, or from the start where there is a store already.
 #[derive(Debug)]
@@ -27,17 +59,25 @@ impl JobsAtFirst {
     /// For so many workers, and as many jobs that wait.
     ///
     /// # Errors
-    /// A store that is there and cannot be used.
+    /// A store that is there and cannot be used. One that another service has is waited for
+    /// shortly: that one may be about to end.
     pub fn new(
         settings: RunnerSettings,
         workers: usize,
         queue_max: usize,
-    ) -> Result<Self, JobError> {
+    ) -> Result<Self, NotStarted> {
         let is_there = settings.store_dir.try_exists().unwrap_or(true);
         let service = OnceLock::new();
         let jobs = Self { settings, workers, queue_max, service, closed: Mutex::default() };
-        if is_there {
-            jobs.started()?;
+        let deadline = Deadline::after(OWNED_WITHIN);
+        while is_there {
+            match jobs.start() {
+                Err(NotStarted::Store(StoreError::Owned { .. })) if !deadline.passed() => {
+                    sleep(OWNED_STEP);
+                }
+                Err(error) => return Err(error),
+                Ok(_) => break,
+            }
         }
         Ok(jobs)
     }
@@ -50,11 +90,28 @@ impl JobsAtFirst {
         self.service.get()
     }
 
+    /// The service, where there is a store by now: another process may have made it.
+    fn found(&self) -> Result<Option<&JobService>, JobError> {
+        match self.service() {
+            None if self.settings.store_dir.try_exists().unwrap_or(true) => {
+                Ok(Some(self.started()?))
+            }
+            service => Ok(service),
+        }
+    }
+
     fn known(&self) -> Result<&JobService, JobError> {
-        self.service().ok_or_else(JobError::not_found)
+        self.found()?.ok_or_else(JobError::not_found)
     }
 
     fn started(&self) -> Result<&JobService, JobError> {
+        self.start().map_err(|error| {
+            log::error!(reason = error.to_string(); "no jobs");
+            error.into()
+        })
+    }
+
+    fn start(&self) -> Result<&JobService, NotStarted> {
         if let Some(service) = self.service() {
             return Ok(service);
         }
@@ -63,7 +120,7 @@ impl JobsAtFirst {
             return Ok(service);
         }
         if *closed {
-            return Err(JobError::new(ErrorCode::QueueClosed, "no new jobs are taken"));
+            return Err(NotStarted::Closed);
         }
         let (runner, recovered) = Runner::open(self.settings.clone())?;
         for id in &recovered.interrupted {
@@ -73,8 +130,7 @@ impl JobsAtFirst {
             log::warn!(record = record.name.as_str(), reason = record.reason.as_str(); "record set aside");
         }
         let started = JobService::start(runner, self.workers, self.queue_max);
-        let no_thread = |error: io::Error| super::runner::cannot("start workers", &error);
-        let started = started.map_err(no_thread)?;
+        let started = started.map_err(NotStarted::Threads)?;
         Ok(self.service.get_or_init(|| started))
     }
 }
@@ -96,7 +152,7 @@ impl Jobs for JobsAtFirst {
     }
 
     fn list(&self, asked: &ListAsked) -> Result<JobPage, JobError> {
-        self.service().map_or_else(|| Ok(JobPage::default()), |service| service.list(asked))
+        self.found()?.map_or_else(|| Ok(JobPage::default()), |service| service.list(asked))
     }
 
     fn artifacts(&self, id: &JobId) -> Result<Vec<Artifact>, JobError> {

@@ -147,8 +147,8 @@ impl RunnerBuilder {
         self
     }
 
-    /// Opens the store and the sandbox. Jobs that an earlier process left unfinished in the store
-    /// are finished as failed.
+    /// Opens the store and the sandbox. Other processes may use the store at the same time. A job
+    /// that a process left unfinished is finished as failed when it is looked at.
     ///
     /// # Errors
     /// A directory that is not there or a store that cannot be written; a host where no box can
@@ -173,7 +173,7 @@ impl RunnerBuilder {
                 Arc::new(boxes(root, private, self.strict)?)
             }
         };
-        let (runner, _) = Runner::open(RunnerSettings {
+        let runner = Runner::open_shared(RunnerSettings {
             store_dir,
             store: self.store,
             policy: PolicyConfig { allowed_env: self.allowed_env, roots },

@@ -6,15 +6,17 @@ mod control;
 mod counts;
 mod door;
 mod ending;
+mod foreign;
 mod output;
 mod programs;
 mod record;
 mod run;
 mod runner;
 mod service;
+mod unwritten;
 mod waiting;
 
-pub use at_first::JobsAtFirst;
+pub use at_first::{JobsAtFirst, NotStarted};
 pub use builder::{BuildError, Missing, RunnerBuilder};
 pub use control::Control;
 pub use counts::JobFigures;

@@ -17,6 +17,7 @@ use super::ending::Ending;
 use super::output::{EndedStream, JobOutput};
 use super::programs::{OpenedPrograms, digest_of};
 use super::record::Facts;
+use super::runner::told;
 use crate::base::deadline::Deadline;
 use crate::base::glob::escaped;
 use crate::base::rel_path::RelPath;
@@ -280,7 +281,7 @@ impl Run<'_> {
         let record = SnapshotRecord { summary: &summary, hash: &hash };
         self.record
             .write_snapshot(&record)
-            .map_err(|error| Ending::without_run(JobStatus::Failed, error.into()))?;
+            .map_err(|error| Ending::without_run(JobStatus::Failed, told(error)))?;
         let executable = match &command.place {
             Place::Root => None,
             Place::Workspace(path) => Some(self.workspace_program(target, path, command)?),
@@ -352,7 +353,8 @@ impl Run<'_> {
     fn stream_record(self, stream: Stream, ended: EndedStream) -> io::Result<StreamRecord> {
         let EndedStream { kept, total, sha256, broken } = ended;
         let mut bytes = Vec::new();
-        let file = self.store.open_stream(self.record.id(), stream).map_err(io::Error::other)?;
+        let file = self.store.open_stream(self.record.id(), stream);
+        let file = file.map_err(|error| io::Error::other(told(error)))?;
         file.take(kept).read_to_end(&mut bytes)?;
         match broken {
             Some(error) => Err(error),
@@ -379,7 +381,7 @@ impl Run<'_> {
         };
         let into = match self.record.artifacts() {
             Ok(into) => into,
-            Err(error) => return left.uncollected = failed(error.to_string()),
+            Err(error) => return left.uncollected = failed(told(error).message),
         };
         let collected = match collect_artifacts(workspace, &rules, &limits, into.as_fd()) {
             Ok(collected) => collected,

@@ -4,7 +4,8 @@
 use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Instant, SystemTime};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime};
 
 use super::control::Control;
 use super::ending::Ending;
@@ -18,6 +19,15 @@ use crate::spec::job::{
     BackendKind, Control as ControlName, ErrorCode, Idempotency, JobError, JobId, JobLimits,
     JobStatus, RunJobRequest, RunJobResult,
 };
+
+/// How long to wait before each further attempt to record a result.
+const RETRY_AFTER: [Duration; 5] = [
+    Duration::from_millis(100),
+    Duration::from_millis(200),
+    Duration::from_millis(400),
+    Duration::from_millis(800),
+    Duration::from_millis(1600),
+];
 
 /// What a runner works with.
 #[derive(Debug, Clone)]
@@ -58,8 +68,17 @@ pub struct AcceptedJob {
 pub struct EndedJob {
     /// What came of it.
     pub result: RunJobResult,
-    /// Why that is not in the store.
-    pub unstored: Option<StoreError>,
+    /// Where that is not in the store.
+    pub unstored: Option<Unstored>,
+}
+
+/// A record whose last state could not be written.
+#[derive(Debug)]
+pub struct Unstored {
+    /// Why not.
+    pub error: StoreError,
+    /// What can be asked to write it again.
+    pub record: JobRecord,
 }
 
 impl AcceptedJob {
@@ -80,13 +99,24 @@ impl AcceptedJob {
 }
 
 impl Runner {
-    /// A runner over its store; also says what became of jobs that an earlier one left.
+    /// The runner of a service, which has its store to itself as [`RunStore::open`] says; also
+    /// says what became of jobs that an earlier one left.
     ///
     /// # Errors
-    /// A store that cannot be made, read or written.
+    /// A store that another service has, or that cannot be made, read or written.
     pub fn open(settings: RunnerSettings) -> Result<(Self, Recovered), StoreError> {
         let (store, recovered) = RunStore::open(&settings.store_dir, settings.store)?;
         Ok((Self { store, settings, digests: Digests::default() }, recovered))
+    }
+
+    /// A runner that may share its store with others and with a service, as
+    /// [`RunStore::open_shared`] says.
+    ///
+    /// # Errors
+    /// A store that cannot be made or written.
+    pub fn open_shared(settings: RunnerSettings) -> Result<Self, StoreError> {
+        let store = RunStore::open_shared(&settings.store_dir, settings.store)?;
+        Ok(Self { store, settings, digests: Digests::default() })
     }
 
     /// Its records.
@@ -106,6 +136,9 @@ impl Runner {
 
     /// As [`Runner::run`], for a caller who may want the job's end and to know how far it is.
     ///
+    /// A result that the store does not take after a few seconds of attempts is returned all the
+    /// same, and says so in `not_recorded`.
+    ///
     /// # Errors
     /// As [`Runner::run`].
     pub fn run_controlled(
@@ -114,12 +147,8 @@ impl Runner {
         control: &Control,
     ) -> Result<RunJobResult, JobError> {
         self.check(&request)?;
-        let job = self.accept(request, None)?;
-        let EndedJob { result, unstored } = self.perform(job, control);
-        match unstored {
-            Some(error) => Err(error.into()),
-            None => Ok(result),
-        }
+        let job = self.accept(request, None).map_err(told)?;
+        Ok(stored(self.perform(job, control)))
     }
 
     /// Holds a request to what it has to be before anything is made for it.
@@ -133,7 +162,7 @@ impl Runner {
         &self,
         mut request: RunJobRequest,
         idempotency: Option<Idempotency>,
-    ) -> Result<AcceptedJob, JobError> {
+    ) -> Result<AcceptedJob, StoreError> {
         let id = request.job_id.get_or_insert_with(JobId::random).clone();
         let queued_at = SystemTime::now();
         let record = self.store.create_named(&id, &request, queued_at, idempotency)?;
@@ -147,7 +176,7 @@ impl Runner {
         self.conclude(job, Some(began), |job, facts, judging| {
             job.record.decided(facts.decision.clone(), facts.executable.clone());
             match job.record.started(began.0) {
-                Err(error) => Ending::without_run(JobStatus::Failed, error.into()),
+                Err(error) => Ending::without_run(JobStatus::Failed, told(error)),
                 Ok(()) => self.steps(job, facts, judging, control),
             }
         })
@@ -181,11 +210,11 @@ impl Runner {
             Some(error) => Ending::without_run(JobStatus::PolicyDenied, error),
             None => end(&mut job, &mut facts, Judging { backend, programs: &programs, command }),
         };
-        let AcceptedJob { request, record, queued_at } = job;
+        let AcceptedJob { request, mut record, queued_at } = job;
         let id = record.id().clone();
         let mut result = facts.into_result(id, &request, ending, Times { queued_at, began });
         runstore::fit(&mut result, request.limits.record_bytes);
-        let unstored = record.finish(&result).err();
+        let unstored = record.finish(&result).err().map(|error| Unstored { error, record });
         EndedJob { result, unstored }
     }
 
@@ -232,6 +261,24 @@ impl Runner {
     }
 }
 
+/// The result of a job that is over, after a few more attempts to record it where that is needed.
+fn stored(EndedJob { mut result, unstored }: EndedJob) -> RunJobResult {
+    let Some(Unstored { mut error, mut record }) = unstored else { return result };
+    for wait in RETRY_AFTER {
+        if !error.may_pass() {
+            break;
+        }
+        thread::sleep(wait);
+        match record.finish(&result) {
+            Ok(()) => return result,
+            Err(again) => error = again,
+        }
+    }
+    log::error!(job = result.job_id.as_str(), reason = error.to_string(); "job's result not recorded");
+    result.not_recorded.push(format!("all of it: {}", JobError::from(error).message));
+    result
+}
+
 /// What the steps after the policy go on with.
 #[derive(Debug)]
 struct Judging<'a> {
@@ -272,6 +319,16 @@ fn is_enforced(capabilities: &Capabilities, control: ControlName) -> bool {
         ControlName::Cpu => enforced.cpu.is_some(),
         ControlName::Network => enforced.namespaces.contains(&"net"),
     }
+}
+
+/// What a client is told of a failure of the store, which is logged with its path.
+pub fn told(error: StoreError) -> JobError {
+    let reason = error.to_string();
+    let told = JobError::from(error);
+    if told.code == ErrorCode::IoFailed {
+        log::error!(reason; "the store failed");
+    }
+    told
 }
 
 /// A failure of ours before a job was taken.

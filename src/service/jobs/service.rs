@@ -1,5 +1,6 @@
 //! Many jobs: a bounded queue, workers, and a keeper of their records.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant, SystemTime};
@@ -10,15 +11,18 @@ use super::control::Control;
 use super::counts::{JobCounts, JobFigures};
 use super::door::{Feed, JobPage, JobView, Jobs, ListAsked, OpenArtifact, Progress, Submitted};
 use super::ending::Ending;
-use super::runner::{AcceptedJob, EndedJob, Runner, cannot};
+use super::foreign::{Foreign, progress_of};
+use super::runner::{AcceptedJob, EndedJob, Runner, cannot, told};
+use super::unwritten::Unwritten;
 use super::waiting::{NoPlace, Waiting};
 use crate::base::deadline::Deadline;
 use crate::base::rel_path::RelPath;
 use crate::base::request_id::{RequestId, on_behalf_of};
 use crate::base::utc::rfc3339;
+use crate::runstore::StoreError;
 use crate::spec::Stream;
 use crate::spec::job::{
-    Artifact, ErrorCode, Idempotency, JobError, JobId, JobStatus, LiveJob, RunJobRequest,
+    Artifact, ErrorCode, Idempotency, JobError, JobId, JobLine, JobStatus, LiveJob, RunJobRequest,
     RunJobResult,
 };
 
@@ -28,6 +32,8 @@ const CANCEL_LOOK_EVERY: Duration = Duration::from_millis(250);
 const NAMES_KNOWN_FOR: Duration = Duration::from_secs(24 * 3600);
 /// How often it looks for records that have grown old.
 const EXPIRY_LOOK_EVERY: Duration = Duration::from_secs(60);
+/// How often it looks for records that other processes have made.
+const STORE_LOOK_EVERY: Duration = Duration::from_secs(5);
 
 /// Runs jobs on workers of its own, the first come first. Dropped, it ends them.
 #[derive(Debug)]
@@ -44,6 +50,12 @@ struct Shared {
     changed: Condvar,
     /// Held while a named request becomes a job: sent twice at once, it is one.
     naming: Mutex<()>,
+    /// Results that are still to be written.
+    unwritten: Unwritten,
+    /// Jobs of other processes that are followed.
+    foreign: Foreign,
+    /// The service ends, whatever is unwritten.
+    ends: AtomicBool,
     counts: JobCounts,
 }
 
@@ -73,6 +85,9 @@ impl JobService {
             jobs: Mutex::new(Waiting::new(workers, queue_max)),
             changed: Condvar::new(),
             naming: Mutex::default(),
+            unwritten: Unwritten::default(),
+            foreign: Foreign::default(),
+            ends: AtomicBool::new(false),
             counts: JobCounts::default(),
         });
         let mut service = Self { shared, threads: Vec::new() };
@@ -103,6 +118,7 @@ impl Drop for JobService {
             // One that has panicked has said so.
             let _ = thread.join();
         }
+        self.shared.unwritten.give_up();
     }
 }
 
@@ -115,7 +131,10 @@ impl Shared {
     fn work(&self) -> bool {
         let mut jobs = self.jobs();
         let QueuedJob { job, live, request_id } = loop {
-            if let Some(queued) = jobs.begin() {
+            // As long as the end of one could not be written, that of another could not either.
+            if self.unwritten.is_empty()
+                && let Some(queued) = jobs.begin()
+            {
                 break queued;
             }
             if jobs.is_closed() && jobs.is_idle() {
@@ -127,24 +146,29 @@ impl Shared {
         let id = job.id().clone();
         *live.started_at.lock().unwrap_or_else(PoisonError::into_inner) = Some(SystemTime::now());
         on_behalf_of(Some(request_id), || {
-            let ended = self.runner.perform(job, &live.control);
-            // First: whoever hears of the end asks the store for the result.
+            let result = self.kept(self.runner.perform(job, &live.control));
+            // First: whoever hears of the end asks for the result.
             self.jobs().end(&id);
-            self.over(ended, &live);
+            self.over(&result, &live);
         });
         self.changed.notify_all();
         true
     }
 
-    /// Tells of a job that is over and in the store.
-    fn over(&self, EndedJob { result, unstored }: EndedJob, live: &Live) {
-        self.counts.count(result.status);
-        let id = &result.job_id;
-        if let Some(error) = unstored {
-            log::error!(job = id.as_str(), reason = error.to_string(); "job's record lost");
+    /// Sees to it that the result of a job is found from now on, if not in the store.
+    fn kept(&self, EndedJob { result, unstored }: EndedJob) -> RunJobResult {
+        match unstored {
+            Some(unstored) => self.unwritten.keep(&result, unstored),
+            None => drop(self.runner.store().remove_beyond_max(Some(&result.job_id))),
         }
+        result
+    }
+
+    /// Tells of a job that is over, whose result is found.
+    fn over(&self, result: &RunJobResult, live: &Live) {
+        self.counts.count(result.status);
         log::info!(
-            job = id.as_str(),
+            job = result.job_id.as_str(),
             status = result.status.word(),
             code = result.error.as_ref().map(|error| error.code.word()),
             exit_code = result.exit_code,
@@ -159,9 +183,9 @@ impl Shared {
         for QueuedJob { job, live, request_id } in queued {
             let id = job.id().clone();
             on_behalf_of(Some(request_id), || {
-                let ended = self.runner.end_unrun(job, ending());
+                let result = self.kept(self.runner.end_unrun(job, ending()));
                 self.jobs().forget(&id);
-                self.over(ended, &live);
+                self.over(&result, &live);
             });
         }
         self.changed.notify_all();
@@ -169,27 +193,37 @@ impl Shared {
 
     /// Looks after records until the service ends.
     fn keep(&self) {
-        let mut looked = Instant::now();
+        let (mut looked, mut expired) = (Instant::now(), Instant::now());
         loop {
             let jobs = self.jobs();
-            if jobs.is_closed() && jobs.is_idle() {
+            if jobs.is_closed() && jobs.is_idle() && self.is_written() {
+                self.foreign.clear();
                 return;
             }
-            let wait = if jobs.is_idle() { EXPIRY_LOOK_EVERY } else { CANCEL_LOOK_EVERY };
+            let is_quiet = jobs.is_idle() && self.foreign.is_empty();
+            let wait = if is_quiet { STORE_LOOK_EVERY } else { CANCEL_LOOK_EVERY };
+            let wait = self.unwritten.due_in().map_or(wait, |due| due.min(wait));
             let waited = self.changed.wait_timeout(jobs, wait);
             let jobs = waited.unwrap_or_else(PoisonError::into_inner).0;
             let live: Vec<(JobId, Arc<Live>)> =
                 jobs.all_live().map(|(id, live)| (id.clone(), Arc::clone(live))).collect();
             drop(jobs);
+            if self.unwritten.retry() {
+                self.changed.notify_all();
+            }
             let store = self.runner.store();
+            self.foreign.look(store);
             for (id, live) in live {
                 if store.cancel_requested(&id) {
                     self.end(&id, &live);
                 }
             }
-            if looked.elapsed() >= EXPIRY_LOOK_EVERY {
-                looked = Instant::now();
+            if expired.elapsed() >= EXPIRY_LOOK_EVERY {
+                (expired, looked) = (Instant::now(), Instant::now());
                 store.remove_expired(SystemTime::now());
+            } else if looked.elapsed() >= STORE_LOOK_EVERY {
+                looked = Instant::now();
+                store.remove_beyond_max(None);
             }
         }
     }
@@ -217,10 +251,13 @@ impl Shared {
         idempotency: Option<Idempotency>,
     ) -> Result<Submitted, JobError> {
         self.runner.check(&request)?;
+        if !self.unwritten.is_empty() {
+            return Err(unwritable());
+        }
         let control = Control::new().map_err(|error| cannot("eventfd", &error))?;
         self.jobs().promise().map_err(no_place)?;
         let accepted = self.runner.accept(request, idempotency);
-        let job = accepted.inspect_err(|_| self.jobs().give_back())?;
+        let job = accepted.inspect_err(|_| self.jobs().give_back()).map_err(not_taken)?;
         let id = job.id().clone();
         let live =
             Arc::new(Live { control, queued_at: job.queued_at(), started_at: Mutex::default() });
@@ -238,6 +275,21 @@ impl Shared {
         Ok(Submitted { job_id: id, status: JobStatus::Queued })
     }
 
+    /// Word of a job that is over, or another process's.
+    fn follow_by_files(&self, id: &JobId) -> Result<watch::Receiver<Progress>, JobError> {
+        let now = progress_of(self.runner.store(), id).map_err(told)?;
+        let now = now.ok_or_else(JobError::not_found)?;
+        let status = self.line(id)?.status;
+        if status.is_terminal() {
+            return Ok(watch::channel(Progress { status, ..now }).1);
+        }
+        let progress = self.foreign.follow(id, now);
+        // The keeper may be about to wait for long.
+        drop(self.jobs());
+        self.changed.notify_all();
+        Ok(progress)
+    }
+
     /// What there is to tell of the jobs.
     fn figures(&self) -> JobFigures {
         let jobs = self.jobs();
@@ -250,8 +302,24 @@ impl Shared {
         }
     }
 
+    /// Whether no result is waited for on its way to the disk.
+    fn is_written(&self) -> bool {
+        self.unwritten.is_empty() || self.ends.load(Ordering::SeqCst)
+    }
+
     fn result(&self, id: &JobId) -> Result<Option<RunJobResult>, JobError> {
-        Ok(self.runner.store().result(id)?)
+        match self.unwritten.get(id) {
+            Some(result) => Ok(Some(result)),
+            None => self.runner.store().result(id).map_err(told),
+        }
+    }
+
+    /// Where a job is that is not live.
+    fn line(&self, id: &JobId) -> Result<JobLine, JobError> {
+        if let Some(result) = self.unwritten.get(id) {
+            return Ok(JobLine::from(&result));
+        }
+        self.runner.store().line(id).map_err(told)?.ok_or_else(JobError::not_found)
     }
 }
 
@@ -268,6 +336,20 @@ fn first_answer(job_id: JobId, is_same: bool) -> Result<Submitted, JobError> {
     }
     let words = "this Idempotency-Key came with another body before";
     Err(JobError::new(ErrorCode::JobConflict, words).with("job_id", job_id.as_str()))
+}
+
+/// A job whose record could not be made.
+fn not_taken(error: StoreError) -> JobError {
+    if !error.may_pass() {
+        return told(error);
+    }
+    log::error!(reason = error.to_string(); "job not taken: the store cannot be written");
+    unwritable()
+}
+
+fn unwritable() -> JobError {
+    let words = "no new jobs are taken: the store cannot be written";
+    JobError::new(ErrorCode::QueueClosed, words).with("reason", "store_unwritable")
 }
 
 fn no_place(why: NoPlace) -> JobError {
@@ -314,7 +396,7 @@ impl Jobs for JobService {
             return Ok(JobView::Ended(Box::new(result)));
         }
         // Another process may have it.
-        let line = self.shared.runner.store().line(id)?.ok_or_else(JobError::not_found)?;
+        let line = self.shared.line(id)?;
         let (job_id, status) = (line.job_id, line.status);
         let (queued_at, started_at) = (line.queued_at, line.started_at);
         Ok(JobView::Live(LiveJob { job_id, status, queued_at, started_at }))
@@ -322,8 +404,8 @@ impl Jobs for JobService {
 
     fn list(&self, asked: &ListAsked) -> Result<JobPage, JobError> {
         let ListAsked { status, limit, cursor } = asked;
-        let (jobs, next_cursor) =
-            self.shared.runner.store().list(*status, *limit, cursor.as_deref())?;
+        let listed = self.shared.runner.store().list(*status, *limit, cursor.as_deref());
+        let (jobs, next_cursor) = listed.map_err(told)?;
         Ok(JobPage { jobs, next_cursor })
     }
 
@@ -342,7 +424,7 @@ impl Jobs for JobService {
         let listed = artifacts.into_iter().find(|listed| listed.path == path);
         let Artifact { bytes, sha256, .. } = listed.ok_or_else(not_listed)?;
         let path = RelPath::parse(path).map_err(|_| not_listed())?;
-        let file = self.shared.runner.store().open_artifact(id, &path)?;
+        let file = self.shared.runner.store().open_artifact(id, &path).map_err(told)?;
         Ok(OpenArtifact { file, bytes, sha256 })
     }
 
@@ -352,33 +434,28 @@ impl Jobs for JobService {
             return Ok(Submitted { job_id: id.clone(), status });
         }
         let store = self.shared.runner.store();
-        let line = store.line(id)?.ok_or_else(JobError::not_found)?;
+        let line = self.shared.line(id)?;
         if line.status.is_terminal() {
             let error = JobError::new(ErrorCode::JobConflict, "the job is over");
             return Err(error.with("status", line.status.word()));
         }
-        store.request_cancel(id)?;
+        store.request_cancel(id).map_err(told)?;
         Ok(Submitted { job_id: line.job_id, status: line.status })
     }
 
     fn follow(&self, id: &JobId) -> Result<Feed, JobError> {
-        let live = self.shared.live(id);
-        let store = self.shared.runner.store();
-        let status = match &live {
-            Some(_) => JobStatus::Running,
-            None => store.line(id)?.ok_or_else(JobError::not_found)?.status,
-        };
-        let (stdout, stderr) =
-            (store.open_stream(id, Stream::Stdout)?, store.open_stream(id, Stream::Stderr)?);
+        let shared = &self.shared;
+        let live = shared.live(id);
+        let store = shared.runner.store();
+        if live.is_none() {
+            // There is such a job.
+            shared.line(id)?;
+        }
+        let stdout = store.open_stream(id, Stream::Stdout).map_err(told)?;
+        let stderr = store.open_stream(id, Stream::Stderr).map_err(told)?;
         let progress = match live {
             Some(live) => live.control.progress().subscribe(),
-            None => {
-                let bytes = |file: &std::fs::File| file.metadata().map(|found| found.len());
-                let read = |error| cannot("read output", &error);
-                let stdout_bytes = bytes(&stdout).map_err(read)?;
-                let stderr_bytes = bytes(&stderr).map_err(read)?;
-                watch::channel(Progress { status, stdout_bytes, stderr_bytes }).1
-            }
+            None => shared.follow_by_files(id)?,
         };
         Ok(Feed { stdout, stderr, progress })
     }
@@ -398,6 +475,8 @@ impl Jobs for JobService {
             jobs.all_live().for_each(|(_, live)| live.control.interrupt());
             jobs.withdraw_all()
         };
+        // Nothing is waited for any more but what is about to end.
+        self.shared.ends.store(true, Ordering::SeqCst);
         self.shared.end_unrun(queued, Ending::interrupted);
     }
 
@@ -406,7 +485,9 @@ impl Jobs for JobService {
         let waited = self
             .shared
             .changed
-            .wait_timeout_while(jobs, deadline.remaining(), |jobs| !jobs.is_idle());
+            .wait_timeout_while(jobs, deadline.remaining(), |jobs| {
+                !(jobs.is_idle() && self.shared.is_written())
+            });
         !waited.unwrap_or_else(PoisonError::into_inner).1.timed_out()
     }
 }

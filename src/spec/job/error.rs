@@ -73,7 +73,7 @@ pub enum ErrorCode {
     /// A limit other than time ended it; `details.limit` names it.
     #[serde(rename = "run.limit_exceeded")]
     LimitExceeded,
-    /// The service died while it ran.
+    /// The process that had the job ended without recording a result.
     #[serde(rename = "run.interrupted")]
     Interrupted,
     /// Somebody asked for its end.

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::command::Sha256;
 use super::id::JobId;
+use super::result::RunJobResult;
 use super::status::JobStatus;
 
 /// A job that is not over.
@@ -32,6 +33,18 @@ pub struct JobLine {
     pub started_at: Option<String>,
     /// When it was over, RFC 3339.
     pub finished_at: Option<String>,
+}
+
+impl From<&RunJobResult> for JobLine {
+    fn from(result: &RunJobResult) -> Self {
+        Self {
+            job_id: result.job_id.clone(),
+            status: result.status,
+            queued_at: result.timing.queued_at.clone(),
+            started_at: result.timing.started_at.clone(),
+            finished_at: Some(result.timing.finished_at.clone()),
+        }
+    }
 }
 
 /// What makes two requests one.

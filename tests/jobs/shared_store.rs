@@ -1,0 +1,231 @@
+//! Several processes and one store: one service has it, commands run jobs beside it, and each is
+//! told what is true of the others' jobs.
+
+use std::fs;
+use std::io::Write;
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::Duration;
+
+use nix::unistd::geteuid;
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::doors::{job_server, post_job, post_to, wait_for_end};
+use crate::server::client::request;
+use crate::server::service::{Service, cofferdam, wait_until};
+use crate::support::has;
+use crate::workspace::{Workspace, with};
+
+const PATIENCE: Duration = Duration::from_secs(40);
+/// Records that no `job run` may read: each is none, and whoever reads it puts it aside.
+const UNREAD_RECORDS: usize = 3000;
+
+fn job(words: &[&str], store: &Path) -> Command {
+    let mut command = Command::new(cofferdam());
+    command.arg("job").args(words).arg("--store-dir").arg(store);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+/// `job run` of `request` over the store.
+fn run_beside(store: &Path, request: &Value) -> Child {
+    let mut child = job(&["run", "-"], store).stdin(Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(request.to_string().as_bytes()).unwrap();
+    child
+}
+
+#[track_caller]
+fn json_of(output: &Output) -> Value {
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"))
+}
+
+/// What a command on jobs prints.
+#[track_caller]
+fn told(words: &[&str], store: &Path) -> Value {
+    json_of(&job(words, store).output().unwrap())
+}
+
+fn get(service: &Service, path: &str) -> (u16, Value) {
+    let answer = service.get(path);
+    (answer.status, serde_json::from_str(&answer.body).unwrap_or_default())
+}
+
+fn listed(list: &Value) -> Vec<&str> {
+    let jobs = list["jobs"].as_array().unwrap().iter();
+    jobs.map(|job| job["job_id"].as_str().unwrap()).collect()
+}
+
+fn wait_running(service: &Service, id: &str) {
+    let path = format!("/v1/jobs/{id}");
+    wait_until("the job to run", PATIENCE, || get(service, &path).1["status"] == "running");
+}
+
+fn slow(seconds: f64, id: &str) -> (Workspace, Value) {
+    let program = format!("import time; print('began', flush=True); time.sleep({seconds})");
+    let workspace = Workspace::python(&program);
+    let request = with(workspace.run_main(), "job_id", id);
+    (workspace, request)
+}
+
+#[test]
+fn a_service_and_commands_beside_it_see_each_others_jobs() {
+    if !has("root", geteuid().is_root()) {
+        return;
+    }
+    let place = TempDir::new().unwrap();
+    let store = place.path().join("store");
+    // There is no store yet.
+    let service = job_server(&store).start();
+    let (_first, first) = slow(2.0, "first");
+    let (_second, second) = slow(2.0, "second");
+    let (first, second) = (run_beside(&store, &first), run_beside(&store, &second));
+    wait_running(&service, "first");
+    let mut follower = service.connect();
+    follower.send(request("GET", "/v1/jobs/first/events", "connection: close\r\n"));
+    let events = String::from_utf8(follower.rest()).unwrap();
+    assert!(events.contains("began") && events.contains("event: result"), "{events}");
+    assert!(!events.contains("event: error"), "{events}");
+    for child in [first, second] {
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(
+            (output.status.code(), &json_of(&output)["status"]),
+            (Some(0), &"completed".into())
+        );
+    }
+    let (_third, third) = slow(0.0, "third");
+    assert_eq!(post_job(&service, &third).status, 202);
+    wait_for_end(&service, "third");
+    // No process lacks any job, however shortly before it was made.
+    let (_, list) = get(&service, "/v1/jobs");
+    let mut names = listed(&list);
+    names.sort_unstable();
+    assert_eq!(names, ["first", "second", "third"]);
+    assert_eq!(told(&["list"], &store), list);
+    assert_eq!(told(&["status", "third"], &store)["status"], "completed");
+    // A command that is killed.
+    let (_fourth, fourth) = slow(60.0, "fourth");
+    let mut child = run_beside(&store, &fourth);
+    wait_running(&service, "fourth");
+    assert_eq!(told(&["status", "fourth"], &store)["status"], "running");
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let (_, fourth) = get(&service, "/v1/jobs/fourth");
+    assert_eq!(fourth["error"]["code"], "run.interrupted", "{fourth}");
+}
+
+#[test]
+fn one_service_has_a_store_and_the_next_has_it_when_that_is_dead() {
+    if !has("root", geteuid().is_root()) {
+        return;
+    }
+    let place = TempDir::new().unwrap();
+    let store = place.path().join("store");
+    let (mut first, second) = (job_server(&store).start(), job_server(&store).start());
+    let (_workspace, request) = slow(60.0, "job");
+    let post = |service: &Service| {
+        post_to(service, "/v1/jobs", "idempotency-key: key\r\n", request.to_string())
+    };
+    assert_eq!(post(&first).status, 202);
+    wait_running(&first, "job");
+    for refused in [post(&second), second.get("/v1/jobs/job"), second.get("/v1/jobs")] {
+        assert_eq!(refused.status, 503, "{refused:?}");
+        assert!(!refused.body.contains(store.to_str().unwrap()), "{refused:?}");
+        let error: Value = serde_json::from_str(&refused.body).unwrap();
+        assert_eq!(error["details"]["reason"], "store_owned", "{refused:?}");
+    }
+    let (code, words) = job_server(&store).refused();
+    assert_eq!(code, Some(2), "{words}");
+    let pid = first.pid().to_string();
+    assert!(words.contains(&pid) && words.contains(store.to_str().unwrap()), "{words}");
+    assert_eq!(told(&["status", "job"], &store)["status"], "running");
+    first.kill();
+    let line = told(&["status", "job"], &store);
+    assert_eq!(line["status"], "failed", "{line}");
+    assert_eq!(listed(&told(&["list", "--status", "failed"], &store)), ["job"]);
+    let (status, result) = get(&second, "/v1/jobs/job");
+    assert_eq!((status, &result["error"]["code"]), (200, &"run.interrupted".into()));
+    let again = post(&second);
+    assert_eq!(again.status, 202, "{again:?}");
+    assert_eq!(fs::read_dir(store.join("runs")).unwrap().count(), 1, "one key, one job");
+}
+
+#[test]
+fn a_command_reads_no_record_but_its_own() {
+    if !has("root", geteuid().is_root()) {
+        return;
+    }
+    let store = TempDir::new().unwrap();
+    for index in 0..UNREAD_RECORDS {
+        let record = store.path().join(format!("runs/record-{index}"));
+        fs::create_dir_all(&record).unwrap();
+        fs::write(record.join("status.json"), "no record").unwrap();
+    }
+    let (_workspace, request) = slow(0.0, "job");
+    let output = run_beside(store.path(), &request).wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let count = |directory: &str| fs::read_dir(store.path().join(directory)).unwrap().count();
+    assert_eq!((count("quarantine"), count("runs")), (0, UNREAD_RECORDS + 1));
+}
+
+#[test]
+fn the_most_that_records_may_take_holds_as_each_job_ends() {
+    if !has("root", geteuid().is_root()) {
+        return;
+    }
+    const MAX_BYTES: u64 = 2 << 20;
+    let store = TempDir::new().unwrap();
+    let service = job_server(store.path())
+        .env("JOBS_WORKERS", "1")
+        .env("JOBS_STORE_MAX", MAX_BYTES.to_string())
+        .start();
+    let workspace = Workspace::python("open('out', 'w').write('x' * 300_000)");
+    let request = with(workspace.run_main(), "policy.artifacts.include", vec!["out"]);
+    for index in 0..12 {
+        let id = format!("job-{index:02}");
+        assert_eq!(post_job(&service, &with(request.clone(), "job_id", id.as_str())).status, 202);
+        assert_eq!(wait_for_end(&service, &id)["status"], "completed");
+        // The one that has just ended stays, whatever it takes.
+        let taken = bytes_below(&store.path().join("runs"));
+        assert!(taken <= MAX_BYTES, "{taken} bytes after {id}");
+    }
+    let (_, list) = get(&service, "/v1/jobs");
+    let names = listed(&list);
+    assert!(names[0] == "job-11" && (3..9).contains(&names.len()), "{names:?}");
+}
+
+/// What the files below a directory take.
+fn bytes_below(directory: &Path) -> u64 {
+    let entries = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
+    entries
+        .map(|path| if path.is_dir() { bytes_below(&path) } else { path.metadata().unwrap().len() })
+        .sum()
+}
+
+#[test]
+fn a_record_that_was_removed_is_in_no_list_and_a_store_that_was_is_made_again() {
+    if !has("root", geteuid().is_root()) {
+        return;
+    }
+    let place = TempDir::new().unwrap();
+    let store = place.path().join("store");
+    let service = job_server(&store).start();
+    let (_workspace, request) = slow(0.0, "one");
+    for id in ["one", "two"] {
+        assert_eq!(post_job(&service, &with(request.clone(), "job_id", id)).status, 202);
+        wait_for_end(&service, id);
+    }
+    fs::remove_dir_all(store.join("runs/one")).unwrap();
+    assert_eq!(listed(&get(&service, "/v1/jobs").1), ["two"]);
+    assert_eq!(get(&service, "/v1/jobs/one").0, 404);
+    fs::remove_dir_all(&store).unwrap();
+    assert_eq!(get(&service, "/v1/jobs/two").0, 404);
+    assert_eq!(listed(&get(&service, "/v1/jobs").1), [""; 0]);
+    fs::remove_dir_all(&store).unwrap();
+    let taken = post_job(&service, &request);
+    assert_eq!(taken.status, 202, "{taken:?}");
+    assert_eq!(wait_for_end(&service, "one")["status"], "completed");
+    assert!(store.join("runs/one/result.json").is_file());
+    // It is this service's again.
+    assert_eq!(job_server(&store).refused().0, Some(2));
+}
