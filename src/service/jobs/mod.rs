@@ -13,6 +13,9 @@ mod run;
 mod runner;
 mod service;
 mod waiting;
+mod workspace;
+#[cfg(test)]
+mod workspace_tests;
 
 pub use at_first::JobsAtFirst;
 pub use builder::{BuildError, Missing, RunnerBuilder};
