@@ -58,11 +58,6 @@ impl Globs {
     }
 }
 
-/// The pattern that matches `text` alone.
-pub fn escaped(text: &str) -> String {
-    globset::escape(text)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

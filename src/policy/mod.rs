@@ -36,7 +36,7 @@ use chain::Chain;
 use program::Lookup;
 
 /// Counts up with every change of what the rules here say.
-const RULES_VERSION: u32 = 1;
+const RULES_VERSION: u32 = 2;
 
 /// What the runner, not the request, allows.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -54,6 +54,15 @@ pub enum WorkspaceRoots {
     Any,
     /// In or below one of these canonical directories; nowhere where there is none.
     Only(Vec<PathBuf>),
+}
+
+/// What is known of the directory that a request names.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct WorkspaceFacts<'a> {
+    /// Where it is, links resolved; none where it cannot be opened.
+    pub resolved: Option<&'a Path>,
+    /// Whether it is the store of records, or lies in it.
+    pub is_in_store: bool,
 }
 
 /// What was decided.
@@ -89,12 +98,12 @@ pub enum Place {
     Workspace(RelPath),
 }
 
-/// Judges a request that [`RunJobRequest::check`] has passed. `canonical_workspace` is where
-/// `workspace.path` really is, none where that cannot be told.
+/// Judges a request that [`RunJobRequest::check`] has passed; `workspace` is of what
+/// `workspace.path` names.
 pub fn judge(
     request: &RunJobRequest,
     config: &PolicyConfig,
-    canonical_workspace: Option<&Path>,
+    workspace: WorkspaceFacts<'_>,
     programs: &dyn Programs,
 ) -> Judged {
     let mut lookup = Lookup::new(programs);
@@ -103,9 +112,7 @@ pub fn judge(
     let error = error
         .or_else(|| environment::check(&given, &request.policy, config).err())
         .or_else(|| artifact::check(&request.policy.artifacts.include).err())
-        .or_else(|| {
-            workspace_root::check(&request.workspace.path, canonical_workspace, &config.roots).err()
-        })
+        .or_else(|| workspace_root::check(&request.workspace.path, workspace, &config.roots).err())
         .or_else(|| check_network(request.policy.network).err());
     let dangerous = given.iter().filter(|name| is_dangerous(name));
     let reasons = error

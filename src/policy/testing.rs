@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::program::{PATH_DIRECTORIES, Program, Programs};
 use super::wrapper_table::WRAPPERS;
-use super::{Judged, PolicyConfig, WorkspaceRoots, judge};
+use super::{Judged, PolicyConfig, WorkspaceFacts, WorkspaceRoots, judge};
 use crate::base::digest::sha256_of;
 use crate::spec::job::{RunJobRequest, Sha256};
 
@@ -113,7 +113,7 @@ pub fn open_runner() -> PolicyConfig {
 
 /// What is decided of `request` with the usual programs.
 pub fn judged(request: &RunJobRequest) -> Judged {
-    judge(request, &open_runner(), None, &usual())
+    judge(request, &open_runner(), WorkspaceFacts::default(), &usual())
 }
 
 /// The code of the error, or `allowed`.

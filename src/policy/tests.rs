@@ -23,7 +23,7 @@ fn the_first_rule_that_fails_is_told() {
     let nowhere = PolicyConfig { roots: WorkspaceRoots::Only(Vec::new()), ..open_runner() };
     let mut request = hopeless();
     let code = |request: &RunJobRequest, config: &PolicyConfig| {
-        let judged = judge(request, config, None, &usual());
+        let judged = judge(request, config, WorkspaceFacts::default(), &usual());
         let told = verdict(&judged);
         let denied = told != "allowed";
         assert_eq!(judged.decision.decision == Decision::Denied, denied);
@@ -59,7 +59,7 @@ fn a_variable_is_given_only_where_the_request_or_the_runner_lists_it() {
         request.policy.allowed_env = asked.iter().map(|name| (*name).to_owned()).collect();
         let allowed_env = runner.iter().map(|name| (*name).to_owned()).collect();
         let config = PolicyConfig { allowed_env, ..open_runner() };
-        let judged = judge(&request, &config, None, &usual());
+        let judged = judge(&request, &config, WorkspaceFacts::default(), &usual());
         assert_eq!(verdict(&judged), expected, "{key} {asked:?} {runner:?}");
         if let Some(error) = &judged.error {
             assert_eq!(error.details["key"], key);
@@ -94,7 +94,7 @@ fn dangerous_variables_are_named_in_the_decision_and_their_values_never() {
 fn every_decision_has_the_version_of_all_that_was_allowed() {
     let first = request(&["python3"], &json!(["python3"]));
     let version = |request: &RunJobRequest, config: &PolicyConfig| {
-        judge(request, config, None, &usual()).decision.version
+        judge(request, config, WorkspaceFacts::default(), &usual()).decision.version
     };
     let of_first = version(&first, &open_runner());
     assert!(of_first.starts_with("v1:") && of_first.len() == 3 + 64, "{of_first}");
@@ -119,11 +119,16 @@ fn programs_that_cannot_be_looked_at_are_no_reason_to_run() {
             Err("the disk is gone".to_owned())
         }
     }
-    let judged = judge(&request(&["python3"], &json!(["python3"])), &open_runner(), None, &Broken);
+    let judged = judge(
+        &request(&["python3"], &json!(["python3"])),
+        &open_runner(),
+        WorkspaceFacts::default(),
+        &Broken,
+    );
     assert_eq!(verdict(&judged), "backend.setup_failed");
     assert_eq!((judged.decision.decision, judged.command), (Decision::Denied, None));
     let nothing_allowed = request(&["python3"], &json!([]));
-    let judged = judge(&nothing_allowed, &open_runner(), None, &Broken);
+    let judged = judge(&nothing_allowed, &open_runner(), WorkspaceFacts::default(), &Broken);
     assert_eq!(verdict(&judged), "policy.command_denied");
 }
 

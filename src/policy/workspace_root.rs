@@ -2,25 +2,32 @@
 
 use std::path::{Component, Path};
 
-use super::WorkspaceRoots;
+use super::{WorkspaceFacts, WorkspaceRoots};
 use crate::spec::job::{ErrorCode, JobError};
 
-/// Refuses a workspace outside the roots. One that cannot be resolved is taken as it is written,
-/// without `..`, so that its being missing is told only to those who may look there.
+/// Refuses a workspace outside the roots, and one that lies in the store of records, which hold
+/// what other jobs were given. One that cannot be opened is taken as it is written, without `..`,
+/// so that its being missing is told only to those who may look there.
 pub(super) fn check(
     asked: &Path,
-    canonical: Option<&Path>,
+    facts: WorkspaceFacts<'_>,
     roots: &WorkspaceRoots,
 ) -> Result<(), JobError> {
+    let denied = || {
+        let error = JobError::new(ErrorCode::WorkspaceDenied, "workspace is not allowed by policy");
+        error.with("path", asked.to_string_lossy())
+    };
+    if facts.is_in_store {
+        return Err(denied().with("reason", "it lies in the store of job records"));
+    }
     let WorkspaceRoots::Only(roots) = roots else { return Ok(()) };
-    let path = canonical.unwrap_or(asked);
+    let path = facts.resolved.unwrap_or(asked);
     let climbs = path.components().any(|part| part == Component::ParentDir);
     let is_below = |root: &&Path| root.is_absolute() && path.starts_with(root);
     if !climbs && roots.iter().any(|root| is_below(&root.as_path())) {
         return Ok(());
     }
-    let error = JobError::new(ErrorCode::WorkspaceDenied, "workspace is not allowed by policy");
-    Err(error.with("path", asked.to_string_lossy()))
+    Err(denied())
 }
 
 #[cfg(test)]
@@ -47,13 +54,25 @@ mod tests {
             ("/etc", Some("/etc"), &["etc"], false),
         ] {
             let roots = WorkspaceRoots::Only(roots.iter().map(PathBuf::from).collect());
-            let checked = check(Path::new(asked), canonical.map(Path::new), &roots);
+            let facts = WorkspaceFacts { resolved: canonical.map(Path::new), is_in_store: false };
+            let checked = check(Path::new(asked), facts, &roots);
             assert_eq!(checked.is_ok(), allowed, "{asked} {canonical:?} {roots:?}");
             if let Err(error) = checked {
                 assert_eq!(error.code, ErrorCode::WorkspaceDenied);
                 assert_eq!(error.details["path"], asked);
             }
         }
-        assert_eq!(check(Path::new("/a/../b"), None, &WorkspaceRoots::Any), Ok(()));
+        let unknown = WorkspaceFacts::default();
+        assert_eq!(check(Path::new("/a/../b"), unknown, &WorkspaceRoots::Any), Ok(()));
+    }
+
+    #[test]
+    fn the_store_is_no_workspace_wherever_it_is() {
+        let facts = WorkspaceFacts { resolved: Some(Path::new("/w/store")), is_in_store: true };
+        for roots in [WorkspaceRoots::Any, WorkspaceRoots::Only(vec!["/w".into()])] {
+            let error = check(Path::new("/w/store"), facts, &roots).unwrap_err();
+            assert_eq!(error.code, ErrorCode::WorkspaceDenied);
+            assert_eq!(error.details["reason"], "it lies in the store of job records");
+        }
     }
 }

@@ -13,13 +13,13 @@ const DIRECTORIES_OPEN_MAX: usize = 16;
 
 /// What tells one directory from every other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Identity {
+pub(super) struct Identity {
     device: u64,
     inode: u64,
 }
 
 impl Identity {
-    fn of(stat: &FileStat) -> Self {
+    pub(super) fn of(stat: &FileStat) -> Self {
         Self { device: stat.st_dev, inode: stat.st_ino }
     }
 }

@@ -20,6 +20,7 @@ mod put;
 mod reach;
 mod remove;
 mod snapshot;
+mod source;
 mod status;
 mod template;
 #[cfg(test)]
@@ -42,5 +43,6 @@ pub use owner::Owner;
 pub use put::{put, put_over_template};
 pub use remove::{Removed, remove_tree};
 pub use snapshot::{SnapshotLimits, SnapshotRules, Survey, Taken, survey, take_snapshot};
+pub use source::Source;
 pub use template::{Fill, Owners, Template};
 pub use until::Until;

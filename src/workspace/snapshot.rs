@@ -10,19 +10,22 @@ mod stopped_tests;
 mod taking;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod vanishing_tests;
 
 use std::collections::BTreeMap;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::path::Path;
+use std::os::fd::{AsFd, BorrowedFd};
 
-use nix::fcntl::{AtFlags, OFlag, open};
-use nix::sys::stat::{Mode, SFlag, fstat, fstatat};
+use nix::errno::Errno;
+use nix::fcntl::AtFlags;
+use nix::sys::stat::{SFlag, fstat, fstatat};
 
 use self::selection::{Selection, Step};
 use self::taking::Taking;
 use super::attributes::Attributes;
-use super::error::{During, Fault, WorkspaceError};
+use super::error::{During, WorkspaceError};
 use super::owner::Owner;
+use super::source::Source;
 use super::status;
 use super::until::Until;
 use crate::spec::job::ExcludedGroup;
@@ -73,15 +76,14 @@ pub struct Taken {
 ///
 /// # Errors
 /// The first entry that could not be looked at, the limit that was crossed, or that nobody
-/// wanted it any more.
+/// wanted it any more. What vanishes meanwhile is no error.
 pub fn survey(
-    source: &Path,
+    source: &Source,
     rules: &SnapshotRules,
     limits: &SnapshotLimits,
     until: Until<'_>,
 ) -> Result<Survey, WorkspaceError> {
-    let root = open_source(source)?;
-    let mut selection = select(&root, source, (rules, limits), until)?;
+    let mut selection = select(source, (rules, limits), until)?;
     let mut survey = Survey::default();
     while let Some(step) = selection.advance()? {
         survey.take(&mut selection, &step)?;
@@ -100,20 +102,21 @@ pub fn survey(
 /// copy, or goes up again after it went down. Fifos, sockets, devices and mount points are left
 /// out. The source is only read.
 ///
+/// Others may change the source meanwhile. An entry that is gone when its turn comes is treated as
+/// one that was never there; one that has become something else is left out and counted as special.
+///
 /// # Errors
 /// The first operation that failed or limit that was crossed, and `ESTALE` for a file that was
 /// cut while it was read; `target` then holds a part.
 pub fn take_snapshot(
-    source: &Path,
+    source: &Source,
     rules: &SnapshotRules,
     limits: &SnapshotLimits,
     until: Until<'_>,
     (target, owner): (BorrowedFd<'_>, Owner),
 ) -> Result<Taken, WorkspaceError> {
-    let at_source = |fault: Fault| fault.at(source);
-    let root = open_source(source)?;
-    let root_stat = fstat(&root).during("stat").map_err(at_source)?;
-    let mut selection = select(&root, source, (rules, limits), until)?;
+    let root_stat = fstat(source).during("stat").map_err(|fault| fault.at(source.asked()))?;
+    let mut selection = select(source, (rules, limits), until)?;
     let mut taking = Taking::new(target, owner);
     while let Some(step) = selection.advance()? {
         taking.take(&mut selection, &step)?;
@@ -125,20 +128,14 @@ pub fn take_snapshot(
     Ok(Taken { files, bytes, excluded: selection.into_excluded(), digest })
 }
 
-fn open_source(path: &Path) -> Result<OwnedFd, WorkspaceError> {
-    let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
-    open(path, flags, Mode::empty()).during("open").map_err(|fault| fault.at(path))
-}
-
 fn select<'a>(
-    root: &'a OwnedFd,
-    path: &Path,
+    source: &'a Source,
     (rules, limits): (&'a SnapshotRules, &SnapshotLimits),
     until: Until<'a>,
 ) -> Result<Selection<'a>, WorkspaceError> {
-    Selection::over(root.as_fd(), rules, limits, until)
+    Selection::over(source.as_fd(), rules, limits, until)
         .during("list")
-        .map_err(|fault| fault.at(path))
+        .map_err(|fault| fault.at(source.asked()))
 }
 
 impl Survey {
@@ -149,14 +146,16 @@ impl Survey {
             Step::Link { .. } => selection.count_file(0).map(|()| PAGE_BYTES),
             Step::File { name } => {
                 let no_follow = AtFlags::AT_SYMLINK_NOFOLLOW;
-                match fstatat(selection.directory(), name.as_c_str(), no_follow).during("stat") {
+                match fstatat(selection.directory(), name.as_c_str(), no_follow) {
+                    // Gone since it was listed.
+                    Err(Errno::ENOENT) => return Ok(()),
                     Ok(stat) if status::file_type(&stat) != SFlag::S_IFREG => return Ok(()),
                     Ok(stat) => {
                         let bytes = u64::try_from(stat.st_size).unwrap_or(0);
                         let room = bytes.checked_next_multiple_of(PAGE_BYTES).unwrap_or(u64::MAX);
                         selection.count_file(bytes).map(|()| room)
                     }
-                    Err(fault) => Err(fault),
+                    Err(errno) => Err(errno).during("stat"),
                 }
             }
         };

@@ -261,7 +261,11 @@ impl<'root> Walk<'root> {
         // One at least, so that a walk that removes always gets further.
         let names_max = self.names_max.saturating_sub(held).max(1);
         for entry in listing {
-            let entry = entry?;
+            let entry = match entry {
+                // Removed since it was opened.
+                Err(Errno::ENOENT) if self.purpose == Purpose::Choose => break,
+                entry => entry?,
+            };
             let name = entry.file_name();
             if name == c"." || name == c".." || (self.purpose == Purpose::Read && name == GIT) {
                 continue;

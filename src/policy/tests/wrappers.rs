@@ -2,10 +2,10 @@
 
 use serde_json::{Value, json};
 
-use crate::policy::judge;
 use crate::policy::testing::{
     FakePrograms, digest_of, judged, open_runner, request, usual, verdict,
 };
+use crate::policy::{WorkspaceFacts, judge};
 use crate::spec::job::RunJobRequest;
 
 /// What the tables below allow: every wrapper, some programs, and some shells.
@@ -291,7 +291,9 @@ fn a_wrapped_name_may_be_any_program_of_that_name() {
     let mut programs = usual();
     let commands = json!(["env", {"path": "/usr/bin/python3"}]);
     let request = request(&["env", "python3"], &commands);
-    let code = |programs: &FakePrograms| verdict(&judge(&request, &open_runner(), None, programs));
+    let code = |programs: &FakePrograms| {
+        verdict(&judge(&request, &open_runner(), WorkspaceFacts::default(), programs))
+    };
     assert_eq!(code(&programs), "allowed");
     programs.0.insert("/usr/local/bin/python3".into(), "/usr/local/bin/python3".into());
     assert_eq!(code(&programs), "policy.command_denied");

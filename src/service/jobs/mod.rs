@@ -15,6 +15,9 @@ mod runner;
 mod service;
 mod unwritten;
 mod waiting;
+mod workspace;
+#[cfg(test)]
+mod workspace_tests;
 
 pub use at_first::{JobsAtFirst, NotStarted};
 pub use builder::{BuildError, Missing, RunnerBuilder};

@@ -8,8 +8,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use nix::errno::Errno;
-use nix::fcntl::{OFlag, OpenHow, ResolveFlag, open, openat2};
-use nix::sys::stat::Mode;
+use nix::fcntl::{OFlag, OpenHow, ResolveFlag, openat2};
 use serde::Serialize;
 
 use super::control::Control;
@@ -18,8 +17,8 @@ use super::output::{EndedStream, JobOutput};
 use super::programs::{OpenedPrograms, digest_of};
 use super::record::Facts;
 use super::runner::told;
+use super::workspace::OpenedWorkspace;
 use crate::base::deadline::Deadline;
-use crate::base::glob::escaped;
 use crate::base::rel_path::RelPath;
 use crate::executor::{Executor, Room, Task};
 use crate::policy::{JudgedCommand, Place};
@@ -55,8 +54,8 @@ pub struct Run<'a> {
     pub record: &'a JobRecord,
     /// Where that can be read.
     pub store: &'a RunStore,
-    /// Where all records are.
-    pub store_dir: &'a Path,
+    /// What is copied, or why that cannot be opened.
+    pub workspace: Result<&'a OpenedWorkspace, &'a WorkspaceError>,
 }
 
 /// What `snapshot.json` holds.
@@ -75,6 +74,7 @@ struct Work<'a> {
     limits: SnapshotLimits,
     until: Until<'a>,
     command: &'a JudgedCommand,
+    workspace: &'a OpenedWorkspace,
 }
 
 /// What was learnt while a workspace was filled and emptied.
@@ -122,18 +122,19 @@ impl Run<'_> {
     ) -> Result<Ending, Ending> {
         let argv0 = self.request.command.argv.first().map_or("", String::as_str);
         let program = self.program_file(command, facts, argv0)?;
-        let source = &self.request.workspace.path;
-        self.check_cwd(source)?;
-        let rules = self.snapshot_rules()?;
+        let workspace = self.workspace.map_err(unfilled)?;
+        self.check_cwd(workspace)?;
+        let rules = self.snapshot_rules(workspace)?;
         let limits = snapshot_limits(&self.request.limits);
         let deadline = Deadline::after(SNAPSHOT_WITHIN);
         let is_over = || control.is_asked() || deadline.passed();
         let until = Until(&is_over);
-        let surveyed = survey(source, &rules, &limits, until);
+        let surveyed = survey(workspace.source(), &rules, &limits, until);
         let room = surveyed.map_err(|error| control.asked().unwrap_or_else(|| unfilled(&error)))?;
         let room = Room { bytes: room.room_bytes, inodes: room.room_inodes };
         let output = self.output(control)?;
-        let work = Work { spec: self.spec(program)?, room, rules, limits, until, command };
+        let spec = self.spec(program)?;
+        let work = Work { spec, room, rules, limits, until, command, workspace };
         let (report, seen) = self.execute(work, &output, control);
         let Seen { filled, unfilled, left } = seen;
         if let Some(Filled { snapshot, executable }) = filled {
@@ -165,11 +166,12 @@ impl Run<'_> {
         output: &JobOutput,
         control: &Control,
     ) -> (Result<RunReport, NotStarted>, Seen) {
-        let Work { spec, room, rules, limits, until, command } = work;
+        let Work { spec, room, rules, limits, until, command, workspace } = work;
         let mut seen = Seen::default();
         let (filled, unfilled, left) = (&mut seen.filled, &mut seen.unfilled, &mut seen.left);
         let mut fill = |target: BorrowedFd<'_>, owner: Owner| {
-            match self.fill((target, owner), (&rules, &limits), until, command) {
+            let copying = (workspace, &rules, &limits);
+            match self.fill((target, owner), copying, until, command) {
                 Ok(done) => *filled = Some(done),
                 Err(ending) => {
                     *unfilled = Some(ending);
@@ -211,35 +213,25 @@ impl Run<'_> {
         Ok(ProgramFile::Open { file: file.into(), at: c_string("argv", &program.target)? })
     }
 
-    fn snapshot_rules(self) -> Result<SnapshotRules, Ending> {
-        let workspace = &self.request.workspace;
-        let mut exclude = workspace.exclude.clone();
-        exclude.extend(self.store_pattern());
-        SnapshotRules::parse(&workspace.include, &exclude).map_err(|bad| {
+    /// Those of the request; the store, where it lies in the workspace, is no part of it.
+    fn snapshot_rules(self, workspace: &OpenedWorkspace) -> Result<SnapshotRules, Ending> {
+        let asked = &self.request.workspace;
+        let rules = SnapshotRules::parse(&asked.include, &asked.exclude).map_err(|bad| {
             let error = JobError::new(ErrorCode::InvalidRequest, bad.to_string());
             Ending::without_run(JobStatus::SetupFailed, error)
-        })
-    }
-
-    /// The store, where it lies in the workspace: records of other jobs are no part of it.
-    fn store_pattern(self) -> Option<String> {
-        let workspace = self.request.workspace.path.canonicalize().ok()?;
-        let store = self.store_dir.canonicalize().ok()?;
-        let inside = store.strip_prefix(workspace).ok()?.to_str()?;
-        (!inside.is_empty()).then(|| escaped(inside))
+        })?;
+        Ok(rules.without(workspace.left_out()))
     }
 
     /// A working directory that a link takes out of the workspace. What the source lacks is
     /// told when the box cannot enter it.
-    fn check_cwd(self, source: &Path) -> Result<(), Ending> {
+    fn check_cwd(self, workspace: &OpenedWorkspace) -> Result<(), Ending> {
         let cwd = self.request.command.cwd.as_str();
         // Whatever is there: a fifo would have us wait for a writer.
-        let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
-        let Ok(source) = open(source, flags, Mode::empty()) else { return Ok(()) };
         let how = OpenHow::new()
             .flags(OFlag::O_PATH | OFlag::O_CLOEXEC)
             .resolve(ResolveFlag::RESOLVE_BENEATH | ResolveFlag::RESOLVE_NO_MAGICLINKS);
-        match openat2(&source, cwd, how) {
+        match openat2(workspace.source(), cwd, how) {
             Err(Errno::EXDEV) => {
                 let error = JobError::new(
                     ErrorCode::PathEscape,
@@ -268,11 +260,11 @@ impl Run<'_> {
     fn fill(
         self,
         (target, owner): (BorrowedFd<'_>, Owner),
-        (rules, limits): (&SnapshotRules, &SnapshotLimits),
+        (workspace, rules, limits): (&OpenedWorkspace, &SnapshotRules, &SnapshotLimits),
         until: Until<'_>,
         command: &JudgedCommand,
     ) -> Result<Filled, Ending> {
-        let source = &self.request.workspace.path;
+        let source = workspace.source();
         let taken = take_snapshot(source, rules, limits, until, (target, owner))
             .map_err(|error| unfilled(&error))?;
         let summary =

@@ -1,7 +1,6 @@
 //! One job at a time, from its request to its record: what the library offers, and what the
 //! service's workers do.
 
-use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread;
@@ -12,13 +11,15 @@ use super::ending::Ending;
 use super::programs::{Digests, OpenedPrograms};
 use super::record::{Facts, Times};
 use super::run::Run;
+use super::workspace::OpenedWorkspace;
 use crate::executor::{Capabilities, Executor};
-use crate::policy::{self, Judged, JudgedCommand, PolicyConfig};
+use crate::policy::{self, Judged, JudgedCommand, PolicyConfig, WorkspaceFacts};
 use crate::runstore::{self, JobRecord, Recovered, RunStore, StoreError, StoreSettings};
 use crate::spec::job::{
     BackendKind, Control as ControlName, ErrorCode, Idempotency, JobError, JobId, JobLimits,
     JobStatus, RunJobRequest, RunJobResult,
 };
+use crate::workspace::WorkspaceError;
 
 /// How long to wait before each further attempt to record a result.
 const RETRY_AFTER: [Duration; 5] = [
@@ -197,9 +198,10 @@ impl Runner {
         // Where there is no backend of that kind, the policy is told of this host's programs.
         let executor = backend.unwrap_or(&*self.settings.local);
         let programs = OpenedPrograms::new(executor, &self.digests);
-        let workspace = fs::canonicalize(&job.request.workspace.path).ok();
-        let judged =
-            policy::judge(&job.request, &self.settings.policy, workspace.as_deref(), &programs);
+        let workspace =
+            OpenedWorkspace::open(&job.request.workspace.path, &self.settings.store_dir);
+        let known = workspace.as_ref().map_or(WorkspaceFacts::default(), OpenedWorkspace::facts);
+        let judged = policy::judge(&job.request, &self.settings.policy, known, &programs);
         let Judged { decision, error, command } = judged;
         let mut facts = Facts::of(decision);
         let ending = match error {
@@ -208,7 +210,10 @@ impl Runner {
                 Ending::without_run(JobStatus::SetupFailed, error)
             }
             Some(error) => Ending::without_run(JobStatus::PolicyDenied, error),
-            None => end(&mut job, &mut facts, Judging { backend, programs: &programs, command }),
+            None => {
+                let judging = Judging { backend, programs: &programs, command, workspace };
+                end(&mut job, &mut facts, judging)
+            }
         };
         let AcceptedJob { request, mut record, queued_at } = job;
         let id = record.id().clone();
@@ -233,7 +238,7 @@ impl Runner {
         judging: Judging<'_>,
         control: &Control,
     ) -> Ending {
-        let Judging { backend, programs, command } = judging;
+        let Judging { backend, programs, command, workspace } = judging;
         if let Some(ending) = control.asked() {
             return ending;
         }
@@ -255,7 +260,7 @@ impl Runner {
             request: &job.request,
             record: &job.record,
             store: &self.store,
-            store_dir: &self.settings.store_dir,
+            workspace: workspace.as_ref(),
         };
         run.to_its_end(&command, facts, control)
     }
@@ -285,6 +290,7 @@ struct Judging<'a> {
     backend: Option<&'a dyn Executor>,
     programs: &'a OpenedPrograms<'a>,
     command: Option<JudgedCommand>,
+    workspace: Result<OpenedWorkspace, WorkspaceError>,
 }
 
 /// The backend, where it can run what is asked for as it is asked for.

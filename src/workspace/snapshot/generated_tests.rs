@@ -13,7 +13,7 @@ use proptest::prelude::*;
 use proptest::sample::select;
 use proptest::test_runner::Config;
 
-use super::{SnapshotLimits, SnapshotRules, Survey, Taken, survey, take_snapshot};
+use super::{SnapshotLimits, SnapshotRules, Source, Survey, Taken, survey, take_snapshot};
 use crate::base::glob::Globs;
 use crate::spec::job::{ExcludedGroup, excluded_group};
 use crate::workspace::testing::{TENANT, directory, in_memory, picture};
@@ -76,6 +76,7 @@ fn make(path: &Path, node: &Node) {
 
 fn take(source: &Path, rules: &SnapshotRules, target: &Path) -> Taken {
     fs::create_dir(target).unwrap();
+    let source = &Source::open(source).unwrap();
     take_snapshot(source, rules, &LIMITS, Until::never(), (directory(target).as_fd(), TENANT))
         .unwrap()
 }
@@ -142,7 +143,7 @@ proptest! {
         prop_assert_eq!(expected.len() as u64, taken.files + others);
 
         let entries = picture(&at("one")).len() as u64;
-        let Survey { room_bytes, room_inodes } = survey(&at("source"), &rules, &LIMITS, Until::never()).unwrap();
+        let Survey { room_bytes, room_inodes } = survey(&Source::open(&at("source")).unwrap(), &rules, &LIMITS, Until::never()).unwrap();
         prop_assert_eq!(room_inodes, entries);
         prop_assert!(room_bytes >= taken.bytes);
         // A copy of the copy with everything is the same snapshot.

@@ -2,7 +2,9 @@
 
 use crate::base::glob::{BadGlob, Globs};
 use crate::spec::job::{ExcludedGroup, excluded_group};
+use crate::workspace::descent::Identity;
 use crate::workspace::reach::Reach;
+use crate::workspace::source::Source;
 use crate::workspace::trail::Trail;
 
 /// Which entries a snapshot takes.
@@ -15,6 +17,7 @@ pub struct SnapshotRules {
     include: Globs,
     exclude: Globs,
     reach: Reach,
+    left_out: Vec<Identity>,
 }
 
 /// What the rules say of one entry.
@@ -38,7 +41,20 @@ impl SnapshotRules {
             include: Globs::parse(include)?,
             exclude: Globs::parse(exclude)?,
             reach: Reach::of(include),
+            left_out: Vec::new(),
         })
+    }
+
+    /// Leaves these directories out, wherever in the source they are found.
+    #[must_use]
+    pub fn without(mut self, directories: &[Source]) -> Self {
+        self.left_out.extend(directories.iter().map(Source::identity));
+        self
+    }
+
+    /// Whether the directory is one of those that were named.
+    pub(super) fn is_left_out(&self, directory: Identity) -> bool {
+        self.left_out.contains(&directory)
     }
 
     /// Of the entry that `trail` leads to, when nothing above it is out; `inside` where something

@@ -14,6 +14,7 @@ use super::SnapshotLimits;
 use super::rules::{SnapshotRules, Verdict};
 use crate::spec::job::ExcludedGroup;
 use crate::workspace::budget::{Budget, TreeLimit, TreeLimits};
+use crate::workspace::descent::Identity;
 use crate::workspace::error::{During, Fault, WorkspaceError};
 use crate::workspace::trail::Trail;
 use crate::workspace::until::Until;
@@ -186,6 +187,9 @@ impl<'a> Selection<'a> {
 
     fn enter(&mut self, name: CString, stat: FileStat) -> Result<(), Fault> {
         let mut verdict = self.judge(true)?;
+        if self.rules.is_left_out(Identity::of(&stat)) {
+            verdict = Verdict::Out(ExcludedGroup::Request);
+        }
         if !matches!(verdict, Verdict::Out(_)) && self.is_virtualenv()? {
             verdict = Verdict::Out(ExcludedGroup::Virtualenv);
         }
@@ -228,10 +232,10 @@ impl<'a> Selection<'a> {
                 self.steps.push_back(Step::File { name });
             }
             (_, Kind::Symlink) => {
-                let directory = self.walk.directory();
-                let no_follow = AtFlags::AT_SYMLINK_NOFOLLOW;
-                let stat = fstatat(directory, name.as_c_str(), no_follow).during("stat")?;
-                let text = readlinkat(directory, name.as_c_str()).during("readlink")?;
+                let (stat, text) = match self.read_link(&name) {
+                    Ok(link) => link,
+                    Err(changed) => return self.changed(changed, "readlink"),
+                };
                 if stays_inside(text.as_bytes(), self.walk.depth()) {
                     self.tell_directories()?;
                     self.steps.push_back(Step::Link { name, stat, text });
@@ -247,7 +251,25 @@ impl<'a> Selection<'a> {
         match (self.judge(true)?, errno) {
             (Verdict::Out(group), _) => self.leave_out(group),
             (_, Errno::EXDEV) => self.leave_out(ExcludedGroup::Special),
-            (_, errno) => return Err(errno).during("open"),
+            (_, errno) => return self.changed(errno, "open"),
+        }
+        Ok(())
+    }
+
+    fn read_link(&self, name: &CStr) -> Result<(FileStat, OsString), Errno> {
+        let directory = self.walk.directory();
+        let stat = fstatat(directory, name, AtFlags::AT_SYMLINK_NOFOLLOW)?;
+        Ok((stat, readlinkat(directory, name)?))
+    }
+
+    /// Passes over an entry that `errno` shows to be gone, or something else than it was listed as:
+    /// others go on working in the source.
+    pub(super) fn changed(&mut self, errno: Errno, operation: &'static str) -> Result<(), Fault> {
+        match errno {
+            Errno::ENOENT => {}
+            // A link, or no link, or no directory any more.
+            Errno::ELOOP | Errno::EINVAL | Errno::ENOTDIR => self.leave_out(ExcludedGroup::Special),
+            errno => return Err(errno).during(operation),
         }
         Ok(())
     }

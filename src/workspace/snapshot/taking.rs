@@ -112,7 +112,8 @@ impl<'target> Taking<'target> {
                 selection.leave_out(ExcludedGroup::Special);
                 return Ok(());
             }
-            opened => File::from(opened.during("open")?),
+            Err(errno) => return selection.changed(errno, "open"),
+            Ok(opened) => File::from(opened),
         };
         let stat = fstat(&source).during("stat")?;
         if status::file_type(&stat) != SFlag::S_IFREG {

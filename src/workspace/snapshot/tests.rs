@@ -5,12 +5,11 @@ use std::fs::{self, File};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt, chown, symlink};
 use std::os::unix::net::UnixListener;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use nix::errno::Errno;
 use nix::mount::{MsFlags, mount};
-use nix::sys::stat::{UtimensatFlags, makedev, mknod, utimensat};
+use nix::sys::stat::{Mode, UtimensatFlags, makedev, mknod, utimensat};
 use nix::sys::time::TimeSpec;
 use nix::unistd::mkfifo;
 use tempfile::TempDir;
@@ -61,6 +60,10 @@ impl Scene {
         self.source.join(path)
     }
 
+    fn open(&self) -> Source {
+        Source::open(&self.source).unwrap()
+    }
+
     fn target(&self, name: &str) -> PathBuf {
         let target = self.place.path().join(name);
         fs::create_dir(&target).unwrap();
@@ -74,7 +77,7 @@ impl Scene {
     ) -> (PathBuf, Result<Taken, WorkspaceError>) {
         let target = self.target(&format!("target-{}", fs::read_dir(&self.place).unwrap().count()));
         let taken = take_snapshot(
-            &self.source,
+            &self.open(),
             rules,
             limits,
             Until::never(),
@@ -126,7 +129,7 @@ fn modes_times_and_owner_are_those_the_tenant_needs() {
     for path in ["folder/run", "folder/link", "folder", "."] {
         times(&scene.at(path), 5, 1_000_000_000);
     }
-    let (source, target) = (scene.source.clone(), scene.target("target"));
+    let (source, target) = (scene.open(), scene.target("target"));
     let taken = without_rights_over_files({
         let target = target.clone();
         let all = rules(&["**"], &[]);
@@ -161,7 +164,7 @@ fn the_source_is_left_as_it_was_down_to_its_access_times() {
     let accessed = || all.map(|path| fs::symlink_metadata(scene.at(path)).unwrap().atime());
     let changed = || all.map(|path| fs::symlink_metadata(scene.at(path)).unwrap().ctime());
     let before = (accessed(), changed());
-    survey(&scene.source, &rules(&["**"], &[]), &LIMITS, Until::never()).unwrap();
+    survey(&scene.open(), &rules(&["**"], &[]), &LIMITS, Until::never()).unwrap();
     scene.take();
     assert_eq!((accessed(), changed()), before);
 }
@@ -350,7 +353,7 @@ fn each_limit_is_taken_whole_and_ends_survey_and_snapshot_alike() {
         (SnapshotLimits { files_max: 0, ..whole }, TreeLimit::Directories { max: 0 }, "folder"),
     ] {
         let expected = WorkspaceError::TooLarge { path: path.into(), source: expected };
-        assert_eq!(survey(&scene.source, &all, &limits, Until::never()), Err(expected.clone()));
+        assert_eq!(survey(&scene.open(), &all, &limits, Until::never()), Err(expected.clone()));
         assert_eq!(scene.take_as(&all, &limits).1, Err(expected));
     }
     fs::remove_dir(scene.at("folder/inner")).unwrap();
@@ -364,10 +367,10 @@ fn a_survey_has_room_for_what_is_taken() {
     fs::write(scene.at("large"), vec![b'x'; 4_097]).unwrap();
     symlink("c", scene.at("a/link")).unwrap();
     let surveyed =
-        survey(&scene.source, &rules(&["**"], &["docs"]), &LIMITS, Until::never()).unwrap();
+        survey(&scene.open(), &rules(&["**"], &["docs"]), &LIMITS, Until::never()).unwrap();
     assert_eq!(surveyed, Survey { room_bytes: 5 * 4_096, room_inodes: 7 });
     assert_eq!(
-        survey(&scene.source, &rules(&["none"], &[]), &LIMITS, Until::never()),
+        survey(&scene.open(), &rules(&["none"], &[]), &LIMITS, Until::never()),
         Ok(Survey::default())
     );
 }
@@ -457,30 +460,4 @@ fn the_digest_is_written_as_it_is_documented() {
         }
     }
     assert_eq!(scene.digest(), sha256_of(&bytes));
-}
-
-#[test]
-fn what_vanishes_before_it_is_copied_is_named() {
-    let scene = Scene::with(&["folder/file"]);
-    let (root, target) = (directory(&scene.source), directory(&scene.target("target")));
-    let all = rules(&["**"], &[]);
-    let mut selection = Selection::over(root.as_fd(), &all, &LIMITS, Until::never()).unwrap();
-    let mut taking = Taking::new(target.as_fd(), TENANT);
-    let folder = selection.advance().unwrap().unwrap();
-    taking.take(&mut selection, &folder).unwrap();
-    let file = selection.advance().unwrap().unwrap();
-    fs::remove_file(scene.at("folder/file")).unwrap();
-    let gone = taking.take(&mut selection, &file).unwrap_err();
-    let path = PathBuf::from("folder/file");
-    let expected = WorkspaceError::System { operation: "open", path, source: Errno::ENOENT };
-    assert_eq!(gone, expected);
-}
-
-#[test]
-fn a_source_that_is_no_directory_is_named() {
-    for (path, errno) in [("/dev/null", Errno::ENOTDIR), ("/nowhere/at/all", Errno::ENOENT)] {
-        let refused = survey(Path::new(path), &rules(&["**"], &[]), &LIMITS, Until::never());
-        let (operation, path) = ("open", path.into());
-        assert_eq!(refused, Err(WorkspaceError::System { operation, path, source: errno }));
-    }
 }
