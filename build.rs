@@ -76,13 +76,19 @@ fn compiled_profiles() -> String {
     let mut table = format!("const COMPILED: [Compiled; {}] = [\n", BUILTIN.len());
     for (name, _) in BUILTIN {
         let profile = Profile::parse_builtin(arch, name);
-        let Profile { name, description, filter, root } =
+        let Profile { name, description, filter, writable_binds_filter, root } =
             profile.unwrap_or_else(|error| panic!("sandbox-profiles/{name}.toml: {error}"));
         writeln!(
             table,
-            "Compiled {{ name: {name:?}, description: {description:?}, program: &{:?}, hide: &{:?}, \
-             keep: &{:?}, devices: &{:?}, proc_mask: &{:?} }},",
-            filter.program, root.hide, root.keep, root.devices, root.proc_mask
+            "Compiled {{ name: {name:?}, description: {description:?}, program: &{:?}, \
+             writable_binds_program: &{:?}, hide: &{:?}, keep: &{:?}, devices: &{:?}, \
+             proc_mask: &{:?} }},",
+            filter.program,
+            writable_binds_filter.program,
+            root.hide,
+            root.keep,
+            root.devices,
+            root.proc_mask
         )
         .expect("a string takes everything");
     }

@@ -9,6 +9,7 @@ struct Compiled {
     name: &'static str,
     description: &'static str,
     program: &'static [Instruction],
+    writable_binds_program: &'static [Instruction],
     hide: &'static [&'static str],
     keep: &'static [&'static str],
     devices: &'static [&'static str],
@@ -23,10 +24,12 @@ impl Profile {
         let compiled = COMPILED.iter().find(|compiled| compiled.name == name);
         let compiled = compiled.ok_or_else(|| ProfileError::UnknownProfile(name.into()))?;
         let owned = |paths: &[&str]| paths.iter().map(|path| (*path).to_owned()).collect();
+        let filter = |program: &[_]| Filter { name: name.to_owned(), program: program.to_vec() };
         Ok(Self {
             name: name.to_owned(),
             description: compiled.description.to_owned(),
-            filter: Filter { name: name.to_owned(), program: compiled.program.to_vec() },
+            filter: filter(compiled.program),
+            writable_binds_filter: filter(compiled.writable_binds_program),
             root: RootView {
                 hide: owned(compiled.hide),
                 keep: owned(compiled.keep),

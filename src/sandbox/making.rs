@@ -134,7 +134,7 @@ impl Sandbox {
         let covered = self.covers.of_a_run(binds)?;
         let program = program_place(&spec.program, extra)?;
         let plan = plan::build(&PlanInput {
-            filter: &self.profile.filter,
+            filter: self.profile.filter_for(spec.binds.iter().any(|bind| !bind.read_only)),
             init_filter: &self.init_filter,
             root: &self.layout,
             covered: &covered,

@@ -23,6 +23,13 @@ pub const BOX_FD: i32 = FIRST_FREE_FD;
 pub const TASKS_FD: i32 = FIRST_FREE_FD + 1;
 /// `$PATH` of a box, also where the environment has none.
 pub const PATH_DEFAULT: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+/// The inotify instances of one sandbox: each that watches a file makes every access to it dearer
+/// for all who share it. Node, the JVM and bundlers have one for each event loop or watcher,
+/// watchdog and .NET one for each directory tree watched.
+const INOTIFY_INSTANCES_MAX: u32 = 8;
+/// The inotify watches of one sandbox, one for each file or directory watched: the kernel's own
+/// default before Linux 5.11, enough for a tree of source files.
+const INOTIFY_WATCHES_MAX: u32 = 8192;
 /// The calls between standing and the program.
 const AFTER_STANDING: [i64; 6] = [
     libc::SYS_read,
@@ -381,6 +388,10 @@ pub(super) fn user_namespace_steps(host_id: u32) -> Vec<Step> {
         write_proc(c"self/setgroups", "deny"),
         write_proc(c"self/gid_map", &map),
         write_proc(c"self/uid_map", &map),
+        // Counted by user namespace since Linux 4.11. A kernel without inotify has neither file, and
+        // makes no sandbox.
+        write_proc(c"sys/user/max_inotify_instances", &INOTIFY_INSTANCES_MAX.to_string()),
+        write_proc(c"sys/user/max_inotify_watches", &INOTIFY_WATCHES_MAX.to_string()),
         // Should the filter ever let the calls through: without a user namespace below this one
         // there is no capability to make any other with. Whoever made it may lower the count,
         // until it gives its capabilities up.

@@ -22,7 +22,7 @@ use self::root::RootSection;
 use super::seccomp::compile::{CompileError, Policy, compile};
 use super::seccomp::filter::Filter;
 use super::seccomp::lint::{Finding, lint};
-use super::seccomp::rules::Rules;
+use super::seccomp::rules::{Circumstance, Rules};
 use super::seccomp::syscalls::Arch;
 
 /// The largest profile file taken, in bytes.
@@ -47,6 +47,8 @@ pub struct Profile {
     pub description: String,
     /// The system-call filter.
     pub filter: Filter,
+    /// The one for a sandbox that can write to files of the host.
+    pub writable_binds_filter: Filter,
     /// The view of the root file system.
     pub root: RootView,
 }
@@ -135,9 +137,18 @@ impl Profile {
         extended: impl Fn(&str) -> Option<String>,
     ) -> Result<Self, ProfileError> {
         let Read { name, description, policy, root } = Read::of(text, extended)?;
-        let filter = compile(&name, &policy, arch)
-            .map_err(|source| ProfileError::Compile { name: name.clone(), source })?;
-        Ok(Self { name, description, filter, root })
+        let compiled = |policy: &Policy| {
+            compile(&name, policy, arch)
+                .map_err(|source| ProfileError::Compile { name: name.clone(), source })
+        };
+        let filter = compiled(&policy)?;
+        let writable_binds_filter = compiled(&policy.in_case_of(Circumstance::WritableBinds))?;
+        Ok(Self { name, description, filter, writable_binds_filter, root })
+    }
+
+    /// The filter for a sandbox with or without binds that the program can write to.
+    pub fn filter_for(&self, writable_binds: bool) -> &Filter {
+        if writable_binds { &self.writable_binds_filter } else { &self.filter }
     }
 }
 

@@ -10,7 +10,7 @@ use nix::errno::Errno;
 
 use super::assemble::{Assembler, Place};
 use super::filter::{Filter, code, halves};
-use super::rules::{Action, Condition, Entry, Layer, Otherwise, Width};
+use super::rules::{Action, Circumstance, Condition, Entry, Layer, Otherwise, Width};
 use super::syscalls::Arch;
 
 /// Offsets in `struct seccomp_data`, in bytes.
@@ -28,6 +28,15 @@ pub struct Policy {
     pub layers: Vec<Layer>,
     /// What happens to calls no layer decides.
     pub otherwise: Otherwise,
+}
+
+impl Policy {
+    /// The same without the layers that are left out in `circumstance`.
+    pub fn in_case_of(&self, circumstance: Circumstance) -> Self {
+        let asked = |layer: &&Layer| layer.unless != Some(circumstance);
+        let layers = self.layers.iter().filter(asked).cloned().collect();
+        Self { layers, otherwise: self.otherwise.clone() }
+    }
 }
 
 /// Why there is no program.
@@ -197,7 +206,7 @@ mod tests {
         };
         let absent = Action::Errno(Errno::ENOSYS);
         Policy {
-            layers: vec![Layer { name: "all".into(), entries: vec![entry] }],
+            layers: vec![Layer { name: "all".into(), unless: None, entries: vec![entry] }],
             otherwise: Otherwise { known: absent, unknown: absent, reason: "sample".into() },
         }
     }

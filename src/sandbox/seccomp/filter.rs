@@ -92,6 +92,7 @@ impl Action {
         match self {
             Self::Allow => ALLOW,
             Self::Errno(errno) => ERRNO | (errno as i32).unsigned_abs(),
+            Self::Succeed => ERRNO,
             Self::KillProcess => KILL_PROCESS,
         }
     }
@@ -122,6 +123,7 @@ mod tests {
         for (action, verdict) in [
             (Action::Allow, libc::SECCOMP_RET_ALLOW),
             (Action::Errno(Errno::ENOSYS), libc::SECCOMP_RET_ERRNO | 38),
+            (Action::Succeed, libc::SECCOMP_RET_ERRNO),
             (Action::KillProcess, libc::SECCOMP_RET_KILL_PROCESS),
         ] {
             assert_eq!(action.verdict(), verdict);

@@ -86,6 +86,7 @@ pub fn decide(filter: &Filter, data: &SeccompData) -> Result<Action, Malformed> 
 fn action_of(verdict: u32) -> Option<Action> {
     let data = verdict & libc::SECCOMP_RET_DATA;
     match verdict & !libc::SECCOMP_RET_DATA {
+        libc::SECCOMP_RET_ERRNO if data == 0 => Some(Action::Succeed),
         libc::SECCOMP_RET_ERRNO => Some(Action::Errno(Errno::from_raw(data.cast_signed()))),
         libc::SECCOMP_RET_ALLOW if data == 0 => Some(Action::Allow),
         libc::SECCOMP_RET_KILL_PROCESS if data == 0 => Some(Action::KillProcess),

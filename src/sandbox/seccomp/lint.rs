@@ -5,14 +5,14 @@ use std::fmt;
 
 use nix::errno::Errno;
 
-use super::rules::{Action, Condition, Entry, Layer, Rules, Width};
+use super::rules::{Action, Circumstance, Condition, Entry, Layer, Rules, Width};
 use super::syscalls;
 
 /// Arguments that may be compared, with the width the kernel reads. A 64-bit compare of an `int`
 /// is passed by setting a bit the kernel ignores; a 32-bit compare of a `long` does not see half
 /// of it. An argument that is not here has no width that anybody looked up.
 #[rustfmt::skip]
-const WIDTHS: [(&str, &[u8], Width); 26] = [
+const WIDTHS: [(&str, &[u8], Width); 28] = [
     ("chmod", &[1], Width::Bits32),
     ("clone", &[0], Width::Bits64),
     ("close", &[0], Width::Bits32),
@@ -23,11 +23,13 @@ const WIDTHS: [(&str, &[u8], Width); 26] = [
     ("fcntl", &[1], Width::Bits32),
     ("getsockopt", &[1, 2], Width::Bits32),
     ("ioctl", &[1], Width::Bits32),
+    ("madvise", &[2], Width::Bits32),
     ("memfd_create", &[1], Width::Bits32),
     ("mknod", &[1], Width::Bits32),
     ("mknodat", &[2], Width::Bits32),
     ("mmap", &[2, 3], Width::Bits64),
     ("mprotect", &[2], Width::Bits64),
+    ("msync", &[2], Width::Bits32),
     ("open", &[1, 2], Width::Bits32),
     ("openat", &[2, 3], Width::Bits32),
     ("personality", &[0], Width::Bits32),
@@ -55,6 +57,9 @@ const CLONE_NEW: u64 = 0x7e02_0080;
 
 /// Calls that C libraries and runtimes try first and do without only when told `ENOSYS`.
 const NEVER_EPERM: [&str; 2] = ["clone3", "copy_file_range"];
+
+/// Calls that may return 0 without being executed: all they do is to wait until data is on a disk.
+const MAY_PRETEND: [&str; 6] = ["fdatasync", "fsync", "msync", "sync", "sync_file_range", "syncfs"];
 
 /// A trap and the entry it is in.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -161,6 +166,9 @@ pub enum Trap {
     /// Nobody could tell later whether it may go.
     #[error("gives no reason")]
     NoReason,
+    /// Its callers would rely on something that did not happen.
+    #[error("{0} must not succeed without being executed")]
+    Pretended(String),
     /// Its callers fall back on `ENOSYS` and give up on `EPERM`.
     #[error("{0} must not fail with EPERM")]
     Eperm(String),
@@ -171,14 +179,15 @@ pub fn lint(rules: &Rules) -> Vec<Finding> {
     let known: HashSet<&str> = syscalls::names().collect();
     let mut findings = layers(&rules.layers);
     let mut earlier = HashMap::<&str, Vec<_>>::new();
-    for (place, entry) in &placed(rules) {
+    for (place, unless, entry) in &placed(rules) {
+        let hides = |call| hidden(entry, *unless, call, earlier.get(call)?);
         let traps = alone(entry, &known)
             .into_iter()
             .chain(repeated(entry, place))
-            .chain(entry.names().filter_map(|call| hidden(entry, call, earlier.get(call)?)));
+            .chain(entry.names().filter_map(hides));
         findings.extend(traps.map(|trap| Finding { place: place.clone(), trap }));
         for call in entry.names() {
-            earlier.entry(call).or_default().push((place.clone(), *entry));
+            earlier.entry(call).or_default().push((place.clone(), *unless, *entry));
         }
     }
     let traps = otherwise(rules).into_iter();
@@ -202,12 +211,16 @@ fn layers(layers: &[Layer]) -> Vec<Finding> {
     findings
 }
 
-/// Every entry with its place, in file order.
-fn placed(rules: &Rules) -> Vec<(Place, &Entry)> {
+/// An entry, its place, and where its layer is left out.
+type Placed<'a> = (Place, Option<Circumstance>, &'a Entry);
+
+/// Every entry, in file order.
+fn placed(rules: &Rules) -> Vec<Placed<'_>> {
     let mut placed = Vec::new();
     for layer in &rules.layers {
         for (entry, number) in layer.entries.iter().zip(1..) {
-            placed.push((Place::Entry { layer: layer.name.clone(), number }, entry));
+            let place = Place::Entry { layer: layer.name.clone(), number };
+            placed.push((place, layer.unless, entry));
         }
     }
     placed
@@ -228,6 +241,9 @@ fn alone(entry: &Entry, known: &HashSet<&str>) -> Vec<Trap> {
     for call in entry.names() {
         if is_eperm(entry.action) && NEVER_EPERM.contains(&call) {
             traps.push(Trap::Eperm(call.to_owned()));
+        }
+        if entry.action == Action::Succeed && !MAY_PRETEND.contains(&call) {
+            traps.push(Trap::Pretended(call.to_owned()));
         }
         if entry.action == Action::Allow && !forbids_namespaces(call, &entry.when) {
             traps.push(Trap::Unmasked(call.to_owned()));
@@ -278,11 +294,18 @@ fn repeated(entry: &Entry, place: &Place) -> Vec<Trap> {
 }
 
 /// Why `entry` never gets to decide `call`, if one of the `earlier` entries that name it always
-/// does.
-fn hidden(entry: &Entry, call: &str, earlier: &[(Place, &Entry)]) -> Option<Trap> {
-    let (place, by) = earlier
-        .iter()
-        .find(|(_, by)| implies(&entry.when, &by.when) && by.names().any(|named| named == call))?;
+/// does. An entry whose layer is left out somewhere decides nothing there.
+fn hidden(
+    entry: &Entry,
+    unless: Option<Circumstance>,
+    call: &str,
+    earlier: &[Placed<'_>],
+) -> Option<Trap> {
+    let (place, _, by) = earlier.iter().find(|(_, by_unless, by)| {
+        (by_unless.is_none() || *by_unless == unless)
+            && implies(&entry.when, &by.when)
+            && by.names().any(|named| named == call)
+    })?;
     let (call, earlier) = (call.to_owned(), place.clone());
     Some(if by.when == entry.when {
         Trap::Duplicate { call, earlier }
@@ -306,7 +329,8 @@ fn otherwise(rules: &Rules) -> Vec<Trap> {
     let Some(otherwise) = &rules.otherwise else {
         return Vec::new();
     };
-    let entries = || rules.layers.iter().flat_map(|layer| &layer.entries);
+    let always = || rules.layers.iter().filter(|layer| layer.unless.is_none());
+    let entries = || always().flat_map(|layer| &layer.entries);
     let mut decided: Vec<&str> =
         entries().filter(|entry| entry.when.is_empty()).flat_map(Entry::names).collect();
     decided.sort_unstable();
@@ -321,6 +345,9 @@ fn otherwise(rules: &Rules) -> Vec<Trap> {
     }
     if is_eperm(otherwise.unknown) {
         traps.push(Trap::Eperm("a call newer than the table".to_owned()));
+    }
+    if [otherwise.known, otherwise.unknown].contains(&Action::Succeed) {
+        traps.push(Trap::Pretended("a call that no entry decides".to_owned()));
     }
     if otherwise.known == Action::Allow {
         let open = ["clone", "clone3", "setns", "unshare"].into_iter().filter(is_open);

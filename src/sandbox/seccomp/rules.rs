@@ -33,9 +33,19 @@ pub struct Otherwise {
 pub struct Layer {
     /// The name findings are reported under.
     pub name: String,
+    /// Where the layer is left out; absent: it is always asked.
+    pub unless: Option<Circumstance>,
     /// The entries, first asked first.
     #[serde(default, rename = "entry")]
     pub entries: Vec<Entry>,
+}
+
+/// What is different about a sandbox when its filter is chosen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Circumstance {
+    /// The program can write to files of the host.
+    WritableBinds,
 }
 
 /// One action for one or more calls.
@@ -73,17 +83,21 @@ pub enum Action {
     Allow,
     /// It is not executed and fails with this error.
     Errno(#[serde(deserialize_with = "errno_by_name")] Errno),
+    /// It is not executed and returns 0.
+    Succeed,
     /// The whole process dies as if of `SIGSYS`.
     KillProcess,
 }
 
 /// The errors a profile may name.
-const ERRNO_NAMES: [(&str, Errno); 8] = [
+const ERRNO_NAMES: [(&str, Errno); 10] = [
     ("EACCES", Errno::EACCES),
     ("EAFNOSUPPORT", Errno::EAFNOSUPPORT),
     ("EINVAL", Errno::EINVAL),
+    ("ENODEV", Errno::ENODEV),
     ("ENOENT", Errno::ENOENT),
     ("ENOSYS", Errno::ENOSYS),
+    ("ENOTTY", Errno::ENOTTY),
     ("EOPNOTSUPP", Errno::EOPNOTSUPP),
     ("EPERM", Errno::EPERM),
     ("EPROTONOSUPPORT", Errno::EPROTONOSUPPORT),
@@ -229,6 +243,7 @@ mod tests {
         };
         assert_eq!(action(r#"action = "allow""#), Ok(Action::Allow));
         assert_eq!(action(r#"action = "kill_process""#), Ok(Action::KillProcess));
+        assert_eq!(action(r#"action = "succeed""#), Ok(Action::Succeed));
         assert_eq!(action(r#"action = { errno = "ENOSYS" }"#), Ok(Action::Errno(Errno::ENOSYS)));
         for bad in [r#"action = { errno = "EPERMM" }"#, r#"action = "kill""#, "action = 1"] {
             assert!(action(bad).is_err(), "{bad}");

@@ -2,6 +2,7 @@
 
 mod answers;
 mod channels;
+mod commands;
 mod identity;
 mod inherited;
 mod mounts;
@@ -104,5 +105,27 @@ pub const ROWS: &[Row] = &[
         "D67",
         "a run may only narrow its own filter, and by that it escapes no limit",
         system_calls::own_filters,
+    ),
+    row(
+        "D81",
+        "no command of ioctl, prctl or madvise adds a key to a file system, tells what the host \
+         calls anything, loads a module or has pages merged",
+        commands::refused,
+    ),
+    row(
+        "D82",
+        "no lease and no notice of a run makes others wait for a file or pay for it",
+        commands::notices,
+    ),
+    row(
+        "D83",
+        "a run flushes no disk of the host, unless it was given a directory there to write to",
+        commands::flushes,
+    ),
+    row(
+        "D84",
+        "a run joins no multicast group, of which the kernel would tell the next tenant of its \
+         network namespace",
+        commands::multicast,
     ),
 ];

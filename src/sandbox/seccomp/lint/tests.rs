@@ -62,6 +62,10 @@ fn every_trap_in_an_entry_is_found() {
         (entry("[\"setns\"]", ""), "setns is allowed with namespace flags"),
         (entry("[\"clone3\"]", EPERM), "clone3 must not fail with EPERM"),
         (
+            entry("[\"setuid\"]", "action = \"succeed\""),
+            "setuid must not succeed without being executed",
+        ),
+        (
             entry("[]", &format!("optional = [\"copy_file_range\"]\n{EPERM}")),
             "copy_file_range must not fail with EPERM",
         ),
@@ -69,6 +73,19 @@ fn every_trap_in_an_entry_is_found() {
     for (text, want) in table {
         assert_eq!(findings(&text), [format!("layer \"a\", entry 1: {want}")], "{text}");
     }
+}
+
+#[test]
+fn a_layer_that_is_left_out_somewhere_hides_none_that_is_not() {
+    let layer = |name: &str, unless: &str, rest: &str| {
+        format!("[[layer]]\nname = {name:?}\n{unless}\n{}", entry("[\"fsync\"]", rest))
+    };
+    let found = |text: String| lint(&toml::from_str(&text).unwrap()).len();
+    let unless = "unless = \"writable_binds\"";
+    let pretended = layer("a", unless, "action = \"succeed\"");
+    assert_eq!(found(pretended.clone() + &layer("b", "", "")), 0);
+    assert_eq!(found(pretended + &layer("b", unless, "")), 1);
+    assert_eq!(found(layer("a", "", "") + &layer("b", unless, "")), 1);
 }
 
 #[test]
