@@ -1,9 +1,10 @@
 //! The file system of one box: a tmpfs of its own, mounted nowhere on the host.
 
-use std::ffi::{CStr, CString};
+use std::ffi::{CStr, CString, OsStr};
 use std::fs::{File, Permissions};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
@@ -12,7 +13,7 @@ use nix::fcntl::{AtFlags, OFlag, OpenHow, ResolveFlag, openat, openat2};
 use nix::sys::stat::{FchmodatFlags, Mode, fchmodat, mkdirat};
 use nix::unistd::{Gid, Uid, fchownat, symlinkat};
 
-use super::rootfs::{Make, RootLayout, Skeleton, c_string, strip_root};
+use super::rootfs::{Make, PROGRAM, RootLayout, Skeleton, c_string, strip_root};
 use super::sys;
 use crate::spec::{Limits, SetupFailure};
 
@@ -28,6 +29,13 @@ pub struct BoxFs {
     tenant: u32,
 }
 
+/// The directory of a skeleton that was entered last.
+#[derive(Debug)]
+struct Opened<'a> {
+    path: &'a [u8],
+    directory: OwnedFd,
+}
+
 impl BoxFs {
     /// A fresh file system with the layout's skeleton, its writable places
     /// owned by host id `tenant`.
@@ -39,8 +47,9 @@ impl BoxFs {
         let root = sys::detached_tmpfs(&options)
             .map_err(|error| SetupFailure::from_io("mount tmpfs", &error))?;
         let fs = Self { root, tenant };
+        let mut opened = None;
         for entry in &layout.skeleton {
-            fs.make(entry)?;
+            fs.make(entry, &mut opened)?;
         }
         Ok(fs)
     }
@@ -75,8 +84,8 @@ impl BoxFs {
     /// path inside.
     pub fn keep_program(&self, mut program: impl io::Read) -> Result<CString, SetupFailure> {
         let flags = OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_WRONLY | OFlag::O_CLOEXEC;
-        let create = openat(&self.root, c".program", flags, Mode::empty());
-        let mut copy = File::from(create.map_err(|errno| failed("make", c".program", errno))?);
+        let create = openat(&self.root, PROGRAM, flags, Mode::empty());
+        let mut copy = File::from(create.map_err(|errno| failed("make", PROGRAM, errno))?);
         io::copy(&mut program, &mut copy)
             .and_then(|_| copy.set_permissions(Permissions::from_mode(0o755)))
             .map_err(|error| SetupFailure::from_io("write /.program", &error))?;
@@ -111,10 +120,36 @@ impl BoxFs {
         }
     }
 
-    fn make(&self, entry: &Skeleton) -> Result<(), SetupFailure> {
+    fn make<'a>(
+        &self,
+        entry: &'a Skeleton,
+        opened: &mut Option<Opened<'a>>,
+    ) -> Result<(), SetupFailure> {
         let path = entry.path.as_c_str();
-        self.make_entry(self.as_fd(), path, &entry.make)
-            .map_err(|errno| failed("make", path, errno))
+        let made = match parent_and_name(path) {
+            None => self.make_entry(self.as_fd(), path, &entry.make),
+            Some((parent, name)) => self
+                .enter(parent, opened)
+                .and_then(|directory| self.make_entry(directory, name, &entry.make)),
+        };
+        made.map_err(|errno| failed("make", path, errno))
+    }
+
+    /// The directory `parent`, which no link leads to: a root that is shown brings links of its own,
+    /// and until the box's file system is the root they lead to the host's.
+    fn enter<'a, 'o>(
+        &self,
+        parent: &'a [u8],
+        opened: &'o mut Option<Opened<'a>>,
+    ) -> Result<BorrowedFd<'o>, Errno> {
+        if opened.as_ref().is_none_or(|opened| opened.path != parent) {
+            let how = OpenHow::new()
+                .flags(OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC)
+                .resolve(ResolveFlag::RESOLVE_BENEATH | ResolveFlag::RESOLVE_NO_SYMLINKS);
+            let directory = openat2(&self.root, OsStr::from_bytes(parent), how)?;
+            *opened = Some(Opened { path: parent, directory });
+        }
+        opened.as_ref().map(|opened| opened.directory.as_fd()).ok_or(Errno::ENOENT)
     }
 
     fn make_entry(&self, at: BorrowedFd<'_>, path: &CStr, make: &Make) -> Result<(), Errno> {
@@ -154,6 +189,13 @@ impl AsFd for BoxFs {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.root.as_fd()
     }
+}
+
+/// The directory that a relative path is in, unless that is the root, and its name there.
+fn parent_and_name(path: &CStr) -> Option<(&[u8], &CStr)> {
+    let slash = path.to_bytes().iter().rposition(|byte| *byte == b'/')?;
+    let name = CStr::from_bytes_with_nul(path.to_bytes_with_nul().get(slash + 1..)?).ok()?;
+    Some((path.to_bytes().get(..slash)?, name))
 }
 
 fn failed(verb: &str, path: &CStr, errno: Errno) -> SetupFailure {

@@ -13,6 +13,7 @@ use super::turns;
 
 const AT_FDCWD: i64 = libc::AT_FDCWD as i64;
 const EMPTY_PATH: i64 = libc::AT_EMPTY_PATH as i64;
+const NO_FOLLOW: i64 = libc::AT_SYMLINK_NOFOLLOW as i64;
 const RECURSIVE: i64 = libc::AT_RECURSIVE as i64;
 const OPEN_TREE_CLONE: i64 = 1;
 const OPEN_TREE_CLOEXEC: i64 = libc::O_CLOEXEC as i64;
@@ -58,10 +59,13 @@ impl Step {
                     &[AT_FDCWD.into(), root, libc::AT_RECURSIVE.into(), change, 32.into()],
                 );
             }
-            Self::OpenTree { source, access, idmap_fd, register, with_mounts } => {
+            Self::OpenTree { source, below, access, idmap_fd, register, with_mounts } => {
                 let depth = if *with_mounts { RECURSIVE } else { 0 };
-                open_tree(out, source, *access, *idmap_fd, *register, depth);
+                open_tree(out, (*below, source), *register, depth);
+                let attributes = attributes_of(*access);
+                set_attributes(out, Arg::Register(*register), attributes, *idmap_fd, depth);
             }
+            Self::AttachRoot { fd, mountpoint } => attach(out, fd.into(), mountpoint),
             Self::EnterBox { fd, mountpoint } => {
                 let (empty, mountpoint) = (out.text(c""), out.text(mountpoint));
                 let flags = MOVE_MOUNT_F_EMPTY_PATH.into();
@@ -211,23 +215,29 @@ fn take_turns(out: &mut Encoder, slice_ns: u64) {
     out.on_error(wire::IGNORE);
 }
 
+/// A name below a descriptor is one part, so that not following it is following no link at all:
+/// one that has become a link is copied as a link, which no directory can be covered with.
 fn open_tree(
     out: &mut Encoder,
-    source: &CString,
-    access: Access,
-    idmap_fd: Option<i32>,
+    (below, source): (Option<i32>, &CString),
     register: Register,
     depth: i64,
 ) {
     let source = out.text(source);
-    let flags = OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | depth;
-    out.call_into(register, libc::SYS_open_tree, &[AT_FDCWD.into(), source, flags.into()]);
-    let attributes = match access {
+    let (at, follow) = match below {
+        Some(fd) => (i64::from(fd), NO_FOLLOW),
+        None => (AT_FDCWD, 0),
+    };
+    let flags = OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | depth | follow;
+    out.call_into(register, libc::SYS_open_tree, &[at.into(), source, flags.into()]);
+}
+
+fn attributes_of(access: Access) -> u64 {
+    match access {
         Access::ReadOnly => SHOWN_READ_ONLY,
         Access::ReadWrite => MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV,
         Access::Device => MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC,
-    };
-    set_attributes(out, Arg::Register(register), attributes, idmap_fd, depth);
+    }
 }
 
 /// The view is put where the file system itself already is, on top of it, so that letting go of

@@ -50,8 +50,11 @@ impl Covers {
     pub fn new(layout: &RootLayout, hidden: &[PathBuf], private: &[PathBuf]) -> io::Result<Self> {
         let path = |text: &std::ffi::CString| PathBuf::from(OsStr::from_bytes(text.as_bytes()));
         let place = |shown: &super::rootfs::Shown| {
-            let source = path(&shown.source);
-            Place { source: source.canonicalize().unwrap_or(source), target: path(&shown.target) }
+            let (source, target) = (path(&shown.source), path(&shown.target));
+            // A single name is below the root, whose own path has no links, and is none itself.
+            let is_real = target.components().count() == 1;
+            let real = if is_real { None } else { source.canonicalize().ok() };
+            Place { source: real.unwrap_or(source), target }
         };
         let shown: Vec<Place> = layout.shown.iter().map(place).collect();
         // Which trees a path leads into may change only by an administrator's hand on the way

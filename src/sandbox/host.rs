@@ -9,7 +9,8 @@ use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit};
 use super::cgroup;
 use super::covers::Covers;
 use super::profile::Profile;
-use super::rootfs::{self, Kind, RootLayout, c_string};
+use super::root_directory::RootDirectory;
+use super::rootfs::{self, RootLayout, c_string};
 use super::seccomp::filter::Filter;
 use super::state::{Instance, StateDirectory};
 use super::step::Rlimit;
@@ -155,24 +156,14 @@ fn sweep_instance(dead: &Instance) -> Option<Swept> {
 /// The layout of boxes with that root, and what has to be covered in it.
 pub fn layout_of(
     root: &RootSource,
+    directory: &RootDirectory,
     profile: &Profile,
     private: &[PathBuf],
 ) -> std::io::Result<(RootLayout, Covers)> {
     // By its real name too, which is what trees that are shown are compared with.
     let real = private.iter().filter_map(|path| path.canonicalize().ok());
     let private: Vec<PathBuf> = private.iter().cloned().chain(real).collect();
-    let base = root.path();
-    let mut entries: Vec<(String, Kind)> = Vec::new();
-    for entry in std::fs::read_dir(base)? {
-        let entry = entry?;
-        // A name that is no text names nothing a toolchain needs.
-        if let (Ok(name), Some(kind)) =
-            (entry.file_name().into_string(), rootfs::kind_at(&entry.path()))
-        {
-            entries.push((name, kind));
-        }
-    }
-    entries.sort_by(|(a, _), (b, _)| a.cmp(b));
+    let (base, entries) = (directory.path(), directory.entries()?);
     let kind_of = |path: &Path| rootfs::kind_at(&base.join(rootfs::strip_root(path)));
     let mut layout = rootfs::layout(base, &entries, &profile.root, &private, &kind_of);
     // A root given on purpose hides nothing.

@@ -42,7 +42,8 @@ impl Sandbox {
             false => Some(self.net_namespaces.take()?),
         };
         let net_fd = net.as_ref().map(|net| extra.add_held(net.as_raw_fd()));
-        let (plan, covered) = self.plan(&spec, &fs, tasks, net_fd, &mut extra)?;
+        let root_fd = self.given_root()?.map(|root| extra.add(root));
+        let (plan, covered) = self.plan(&spec, &fs, tasks, (net_fd, root_fd), &mut extra)?;
         let running = Launch {
             plan,
             namespaces: launch::namespaces(self.unprivileged),
@@ -115,6 +116,15 @@ impl Sandbox {
         })
     }
 
+    /// The mounts of a root that was given, for one box to attach.
+    fn given_root(&self) -> Result<Option<Arc<OwnedFd>>, SetupFailure> {
+        if !self.root_is_given {
+            return Ok(None);
+        }
+        let root = self.root.detached();
+        Ok(Some(Arc::new(root.map_err(|error| SetupFailure::from_io("open root", &error))?)))
+    }
+
     /// Without privileges nobody's files can be shown as another's.
     fn idmap(&self, path: &Path, fs: &BoxFs) -> Result<Option<Arc<OwnedFd>>, SetupFailure> {
         if self.unprivileged { Ok(None) } else { self.idmaps.for_owner_of(path, fs.tenant()) }
@@ -125,7 +135,7 @@ impl Sandbox {
         spec: &RunSpec,
         fs: &BoxFs,
         tasks: TaskFiles,
-        net_fd: Option<i32>,
+        (net_fd, root_fd): (Option<i32>, Option<i32>),
         extra: &mut ExtraDescriptors,
     ) -> Result<(ChildPlan, Vec<Covered>), SetupFailure> {
         let trees = self.trees(spec, fs, extra)?;
@@ -153,6 +163,7 @@ impl Sandbox {
             task_files: tasks.of_init,
             program_task_files: tasks.of_program,
             net_fd,
+            root_fd,
             mountpoint: &self.mountpoint,
             last_capability: self.last_capability,
             short_turns: turns::are_short(),

@@ -40,6 +40,7 @@ mod pump;
 mod pumping;
 pub(crate) mod remedy;
 mod report;
+mod root_directory;
 pub mod rootfs;
 mod running;
 mod seccomp;

@@ -83,6 +83,8 @@ pub struct PlanInput<'a> {
     pub program_task_files: i32,
     /// The descriptor of the box's network namespace.
     pub net_fd: Option<i32>,
+    /// The descriptor of the mounts of a root that was given; none where it is the host's.
+    pub root_fd: Option<i32>,
     /// Where the box's root is put before it becomes the root.
     pub mountpoint: &'a CStr,
     /// The kernel's last capability.
@@ -251,6 +253,7 @@ fn tree_steps(input: &PlanInput<'_>) -> Result<(Vec<Step>, Vec<Step>), SetupFail
     };
     // In a namespace of less privilege a directory is only to be had with what covers parts of it.
     let with_mounts = input.unprivileged;
+    let of_root = input.root.shown.len();
     let root = input.root.shown.iter().map(shown(Access::ReadOnly));
     let devices = input.root.devices.iter().map(shown(Access::Device));
     let trees: Vec<Tree> = root.chain(devices).chain(input.trees.iter().cloned()).collect();
@@ -262,8 +265,17 @@ fn tree_steps(input: &PlanInput<'_>) -> Result<(Vec<Step>, Vec<Step>), SetupFail
     let mut attach = Vec::with_capacity(trees.len());
     for (register, tree) in (TREES_REGISTER..Register::MAX).zip(trees) {
         let Tree { source, target, access, idmap_fd, .. } = tree;
-        open.push(Step::OpenTree { source, access, idmap_fd, register, with_mounts });
+        let below = input.root_fd.filter(|_| usize::from(register - TREES_REGISTER) < of_root);
+        // What is right below a root that was given is named as it is inside.
+        let source = if below.is_some() { target.clone() } else { source };
+        open.push(Step::OpenTree { source, below, access, idmap_fd, register, with_mounts });
         attach.push(Step::AttachTree { register, target });
+    }
+    if let Some(fd) = input.root_fd {
+        // Where it is attached it may hide what others are opened by, so its own come last.
+        open.rotate_left(of_root);
+        let attached = Step::AttachRoot { fd, mountpoint: input.mountpoint.to_owned() };
+        open.insert(open.len() - of_root, attached);
     }
     Ok((open, attach))
 }

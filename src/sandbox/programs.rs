@@ -104,9 +104,8 @@ impl Sandbox {
     /// What `path` leads to below the root, where there is something; nothing is opened by it.
     fn look_up(&self, path: &Path, flags: OFlag) -> nix::Result<Option<OwnedFd>> {
         let flags = flags | OFlag::O_PATH | OFlag::O_CLOEXEC;
-        let root = open(&self.root, flags | OFlag::O_DIRECTORY, Mode::empty())?;
         let resolve = ResolveFlag::RESOLVE_IN_ROOT | ResolveFlag::RESOLVE_NO_MAGICLINKS;
-        match openat2(root, path, OpenHow::new().flags(flags).resolve(resolve)) {
+        match openat2(&self.root, path, OpenHow::new().flags(flags).resolve(resolve)) {
             Ok(found) => Ok(Some(found)),
             Err(
                 Errno::ENOENT | Errno::ENOTDIR | Errno::EACCES | Errno::ELOOP | Errno::ENAMETOOLONG,

@@ -93,7 +93,7 @@ impl RootLayout {
     /// What of the box's own file system covers `covered`.
     pub fn cover_of(&self, covered: &Covered) -> &'static str {
         match covered.directory {
-            true => ".empty",
+            true => EMPTY,
             false if self.covers_hosts && covered.target.as_c_str() == HOSTS_TARGET => HOSTS,
             false => "dev/null",
         }
@@ -110,8 +110,19 @@ const HOSTS_TARGET: &CStr = c"etc/hosts";
 /// Where the kernel's mount of a box's message queues is; no tenant gets there.
 pub const QUEUES: &CStr = c".overlay/queues";
 
-/// Names that are the box's own whatever the real root has there.
-const OWN: [&str; 6] = ["dev", "proc", "run", "sys", "tmp", "workspace"];
+/// What covers directories.
+const EMPTY: &str = ".empty";
+/// Where the overlay's layers and the message queues are.
+const OVERLAY: &str = ".overlay";
+/// The copy of a program that has no name on the host.
+pub const PROGRAM: &CStr = c".program";
+const PROGRAM_NAME: &str = ".program";
+
+/// Top-level names that are the sandbox's own whatever the real root has there. A link of the real
+/// root at one of them would lead steps that root takes to wherever its maker likes.
+const OWN: [&str; 11] = [
+    "dev", "proc", "run", "sys", "tmp", "workspace", EMPTY, HOSTS, OVERLAY, PROGRAM_NAME, VAR_TMP,
+];
 
 /// Lays out the box's root. `base` is `/` or the root given instead of it;
 /// `entries` are its top-level names; `kind_of` looks at a path below `base`
@@ -146,6 +157,7 @@ pub fn layout(
         }
     }
     draft.own_directories();
+    draft.devices(&view.devices);
     if is_host {
         for path in view.keep.iter().map(Path::new) {
             let is_private = private.iter().any(|private| path.starts_with(private));
@@ -154,7 +166,6 @@ pub fn layout(
             }
         }
     }
-    draft.devices(&view.devices);
     for path in &view.proc_mask {
         // Kernel files look the same in every `/proc`, so the host's own tells.
         let directory = kind_at(Path::new(path)) == Some(Kind::Directory);
@@ -207,16 +218,16 @@ impl Draft {
 
     /// What every box has of its own.
     fn own_directories(&mut self) {
-        for name in ["dev", "proc", ".empty"] {
+        for name in ["dev", "proc", EMPTY] {
             self.make(Path::new(name), Make::Directory);
         }
+        // One directory's entries after another: whoever makes them opens each directory once.
         for (name, mode) in [
             ("workspace", 0o755),
             ("tmp", 0o1777),
             ("tmp/home", 0o755),
             ("run", 0o755),
             ("run/lock", 0o755),
-            ("dev/shm", 0o1777),
         ] {
             self.make(Path::new(name), Make::Tenant { mode });
         }
@@ -226,6 +237,12 @@ impl Draft {
         self.make(Path::new(var_tmp), Make::Tenant { mode: 0o1777 });
         self.layout.writable =
             ["workspace", "tmp", "run", "dev/shm", var_tmp].map(|p| c_string(p.as_ref())).to_vec();
+        self.make(Path::new(OVERLAY), Make::Closed);
+        for name in ["lower", "queues", "work"] {
+            self.make(&Path::new(OVERLAY).join(name), Make::Directory);
+        }
+        self.make(&Path::new(OVERLAY).join("upper"), Make::Tenant { mode: 0o755 });
+        self.make(Path::new("dev/shm"), Make::Tenant { mode: 0o1777 });
         for (name, target) in [
             ("fd", c"/proc/self/fd"),
             ("stdin", c"/proc/self/fd/0"),
@@ -234,11 +251,6 @@ impl Draft {
         ] {
             self.make(&Path::new("dev").join(name), Make::Symlink(target.to_owned()));
         }
-        self.make(Path::new(".overlay"), Make::Closed);
-        for name in ["lower", "queues", "work"] {
-            self.make(&Path::new(".overlay").join(name), Make::Directory);
-        }
-        self.make(Path::new(".overlay/upper"), Make::Tenant { mode: 0o755 });
     }
 
     fn devices(&mut self, devices: &[String]) {

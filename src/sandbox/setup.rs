@@ -20,6 +20,7 @@ use super::kill::KillFailures;
 use super::landlock::Landlock;
 use super::net_namespaces::NetNamespaces;
 use super::profile::Profile;
+use super::root_directory::RootDirectory;
 use super::rootfs::{Covered, RootLayout};
 use super::running::Running;
 use super::seccomp::filter::Filter;
@@ -57,7 +58,8 @@ pub struct Sandbox {
     pub(super) init_filter: Filter,
     pub(super) layout: RootLayout,
     pub(super) covers: Covers,
-    pub(super) root: PathBuf,
+    pub(super) root: RootDirectory,
+    pub(super) root_is_given: bool,
     pub(super) state: StateDirectory,
     pub(super) instance: Instance,
     pub(super) cgroups: CgroupTree,
@@ -113,8 +115,9 @@ impl Sandbox {
         instance.record_cgroups(&cgroups.directories()).map_err(failed("state directory"))?;
         let mut private = config.private;
         private.push(state.path().to_owned());
-        let (layout, covers) =
-            layout_of(&config.root, &config.profile, &private).map_err(failed("read root"))?;
+        let root = RootDirectory::open(config.root.path()).map_err(failed("read root"))?;
+        let (layout, covers) = layout_of(&config.root, &root, &config.profile, &private)
+            .map_err(failed("read root"))?;
         let mut sandbox = Self {
             disposal: Disposal::default(),
             kill_failures: KillFailures::default(),
@@ -122,7 +125,8 @@ impl Sandbox {
             net_namespaces: Arc::new(NetNamespaces::open().map_err(failed("net namespace"))?),
             layout,
             covers,
-            root: config.root.path().to_owned(),
+            root,
+            root_is_given: config.root != RootSource::Host,
             profile: config.profile,
             init_filter: init_filter()?,
             state,

@@ -67,13 +67,18 @@ pub enum Step {
     MakeMountsPrivate,
     /// A copy of the mount at a host path, not yet attached anywhere; of those below it too where
     /// only all together can be had.
+    /// Where it is `below` a descriptor's directory, `source` is a name there and never a link.
     OpenTree {
         source: CString,
+        below: Option<i32>,
         access: Access,
         idmap_fd: Option<i32>,
         register: Register,
         with_mounts: bool,
     },
+    /// Put the mounts at `fd`, of a root that was given, at `mountpoint`: they can only be copied
+    /// from there.
+    AttachRoot { fd: i32, mountpoint: CString },
     /// Put the box's own file system at `mountpoint` and stand in it.
     EnterBox { fd: i32, mountpoint: CString },
     /// Put a view of it in its place in which nothing can be written.
@@ -198,7 +203,9 @@ impl Step {
             Self::JoinCgroup { .. } => "join cgroup".into(),
             Self::UnshareCgroup => "cgroup namespace".into(),
             Self::MakeMountsPrivate => "private mounts".into(),
-            Self::OpenTree { source, .. } => format!("bind {}", path(source)),
+            Self::OpenTree { source, below: None, .. } => format!("bind {}", path(source)),
+            Self::OpenTree { source, .. } => format!("bind {} of the root", inside(source)),
+            Self::AttachRoot { .. } => "attach root".into(),
             Self::EnterBox { .. } => "mount root".into(),
             Self::SealBox { .. } => "seal root".into(),
             Self::AttachTree { target, .. } => format!("attach {}", inside(target)),

@@ -62,18 +62,7 @@ pub fn can_map_ids(path: &Path, userns: BorrowedFd<'_>) -> io::Result<bool> {
     let path = CString::new(path.as_os_str().as_bytes())?;
     let tree = detached_tree(libc::AT_FDCWD, &path, 0)?;
     let attributes = [MOUNT_ATTR_IDMAP, 0, 0, u64::from(userns.as_raw_fd().unsigned_abs())];
-    // SAFETY: `attributes` lies in memory as a struct mount_attr does, and is as long as said.
-    let result = unsafe {
-        libc::syscall(
-            libc::SYS_mount_setattr,
-            tree.as_raw_fd(),
-            c"".as_ptr(),
-            libc::AT_EMPTY_PATH,
-            &raw const attributes,
-            size_of_val(&attributes),
-        )
-    };
-    match done(result) {
+    match set_mount_attributes(tree.as_fd(), libc::AT_EMPTY_PATH, attributes) {
         Ok(()) => Ok(true),
         Err(error) if matches!(error.raw_os_error(), Some(libc::EINVAL | libc::EPERM)) => Ok(false),
         Err(error) => Err(error),
@@ -83,6 +72,35 @@ pub fn can_map_ids(path: &Path, userns: BorrowedFd<'_>) -> io::Result<bool> {
 /// A copy of the mount that `file` was opened through, of that file alone: mounted nowhere.
 pub fn detached_file(file: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     detached_tree(file.as_raw_fd(), c"", libc::AT_EMPTY_PATH)
+}
+
+/// A copy of the mount that `directory` was opened through, from there on, with all mounts below:
+/// mounted nowhere, and private.
+pub fn detached_private_trees(directory: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+    let depth = libc::AT_EMPTY_PATH | libc::AT_RECURSIVE;
+    let trees = detached_tree(directory.as_raw_fd(), c"", depth)?;
+    set_mount_attributes(trees.as_fd(), depth, [0, 0, libc::MS_PRIVATE, 0])?;
+    Ok(trees)
+}
+
+/// `mount_setattr` at `tree` with the words of a struct mount_attr: what to set, what to clear,
+/// propagation, user namespace.
+fn set_mount_attributes(
+    tree: BorrowedFd<'_>,
+    flags: libc::c_int,
+    attributes: [u64; 4],
+) -> io::Result<()> {
+    // SAFETY: `attributes` lies in memory as a struct mount_attr does, and is as long as said.
+    done(unsafe {
+        libc::syscall(
+            libc::SYS_mount_setattr,
+            tree.as_raw_fd(),
+            c"".as_ptr(),
+            flags,
+            &raw const attributes,
+            size_of_val(&attributes),
+        )
+    })
 }
 
 fn detached_tree(at: RawFd, path: &CStr, flags: libc::c_int) -> io::Result<OwnedFd> {

@@ -90,6 +90,7 @@ pub fn seal_steps(input: &PlanInput<'_>, first: Register) -> (Vec<Step>, Vec<Ste
     for (register, place) in (first..Register::MAX).zip(&input.root.writable) {
         seal.push(Step::OpenTree {
             source: place.clone(),
+            below: None,
             access: Access::ReadWrite,
             idmap_fd: None,
             register,

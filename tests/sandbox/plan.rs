@@ -65,6 +65,7 @@ fn plan_with(
         task_files: 2,
         program_task_files: 1,
         net_fd: (!unprivileged).then_some(9),
+        root_fd: None,
         short_turns: true,
         mountpoint: c"/tmp",
         last_capability: 40,
