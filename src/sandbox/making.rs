@@ -135,6 +135,7 @@ impl Sandbox {
         let program = program_place(&spec.program, extra)?;
         let plan = plan::build(&PlanInput {
             filter: &self.profile.filter,
+            locks: &self.locks,
             init_filter: &self.init_filter,
             root: &self.layout,
             covered: &covered,

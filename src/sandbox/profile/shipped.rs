@@ -53,6 +53,7 @@ fn word(action: Action) -> String {
         Action::Allow => "allow".to_owned(),
         Action::Errno(errno) => format!("{errno:?}"),
         Action::KillProcess => "kill".to_owned(),
+        Action::Notify => "notify".to_owned(),
     }
 }
 

@@ -75,6 +75,9 @@ pub enum Action {
     Errno(#[serde(deserialize_with = "errno_by_name")] Errno),
     /// The whole process dies as if of `SIGSYS`.
     KillProcess,
+    /// The supervisor is asked. No profile file can say so: only [`super::locks`] does.
+    #[serde(skip)]
+    Notify,
 }
 
 /// The errors a profile may name.

@@ -4,6 +4,7 @@ mod answers;
 mod channels;
 mod identity;
 mod inherited;
+mod locks;
 mod mounts;
 mod namespaces;
 mod persistence;
@@ -104,5 +105,17 @@ pub const ROWS: &[Row] = &[
         "D67",
         "a run may only narrow its own filter, and by that it escapes no limit",
         system_calls::own_filters,
+    ),
+    row("D110", "the file locks of a run are few, however they are taken", locks::piles_end),
+    row("D111", "a run that holds file locks dies as any other", locks::deaths_are_quick),
+    row(
+        "D112",
+        "file locks on a shared file slow nobody who opens and closes it",
+        locks::neighbours_close,
+    ),
+    row(
+        "D113",
+        "the file locks that programs need are there, however often they are taken and given back",
+        locks::programs_lock,
     ),
 ];
