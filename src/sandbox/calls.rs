@@ -28,6 +28,9 @@ const MOUNT_ATTR_NOEXEC: u64 = 0x8;
 const MOUNT_ATTR_IDMAP: u64 = 0x0010_0000;
 const SHOWN_READ_ONLY: u64 = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_RDONLY;
 const SECCOMP_SET_MODE_FILTER: i64 = 1;
+const SECCOMP_NEW_LISTENER: i64 = 8;
+/// A control message's header and one descriptor, without the padding after it.
+const CONTROL_BYTES: u64 = 20;
 const CAPABILITY_VERSION_3: u32 = 0x2008_0522;
 /// `F_WRLCK` as struct flock holds it.
 const F_WRLCK: i16 = 1;
@@ -175,6 +178,7 @@ impl Step {
             }
             Self::ProveRules { path } => prove_rules(out, path),
             Self::InstallFilter { program, .. } => install_filter(out, program),
+            Self::WatchLocks { program } => watch_locks(out, program),
             Self::HoldProgram => lock_plan(out, libc::F_SETLK),
             Self::AwaitGuard => lock_plan(out, libc::F_SETLKW),
             Self::ReleaseProgram => out.call(libc::SYS_close, &[wire::PLAN_FD.into()]),
@@ -432,11 +436,43 @@ fn prove_rules(out: &mut Encoder, path: &CString) {
 }
 
 fn install_filter(out: &mut Encoder, program: &[u8]) {
+    let program = filter_program(out, program);
+    out.call(libc::SYS_seccomp, &[SECCOMP_SET_MODE_FILTER.into(), 0.into(), program]);
+}
+
+/// The listener gets the number that the plan's file had, the lowest that is free: the message lies
+/// in memory, which no register reaches, so the number has to be known beforehand.
+fn watch_locks(out: &mut Encoder, program: &[u8]) {
+    let program = filter_program(out, program);
+    let operation = SECCOMP_SET_MODE_FILTER.into();
+    out.call(libc::SYS_seccomp, &[operation, SECCOMP_NEW_LISTENER.into(), program]);
+    // struct cmsghdr with one descriptor: length, level and type, then the number.
+    let descriptor = [wire::PLAN_FD, 0];
+    let control = [
+        &CONTROL_BYTES.to_ne_bytes()[..],
+        &libc::SOL_SOCKET.to_ne_bytes(),
+        &libc::SCM_RIGHTS.to_ne_bytes(),
+        &descriptor[0].to_ne_bytes(),
+        &descriptor[1].to_ne_bytes(),
+    ]
+    .concat();
+    let (control_bytes, control) = (control.len(), out.bytes(&control));
+    // One byte, without which a stream carries no descriptor: struct iovec.
+    let data = out.bytes(&[0]);
+    let data = out.pointers(&[data, 1.into()]);
+    // struct msghdr: no name, one piece of data, the control message, no flags.
+    let message =
+        out.pointers(&[0.into(), 0.into(), data, 1.into(), control, control_bytes.into(), 0.into()]);
+    let flags = libc::MSG_NOSIGNAL;
+    out.call(libc::SYS_sendmsg, &[wire::RELEASE_FD.into(), message, flags.into()]);
+    out.call(libc::SYS_close, &[wire::PLAN_FD.into()]);
+}
+
+/// A `struct sock_fprog`: a count in the first word's low half, then the address.
+fn filter_program(out: &mut Encoder, program: &[u8]) -> Arg {
     let instructions = u64::try_from(program.len() / 8).unwrap_or(u64::MAX);
-    let instructions_address = out.bytes(program);
-    // struct sock_fprog: a count in the first word's low half, then the address.
-    let descriptor = out.pointers(&[Arg::Value(instructions), instructions_address]);
-    out.call(libc::SYS_seccomp, &[SECCOMP_SET_MODE_FILTER.into(), 0.into(), descriptor]);
+    let address = out.bytes(program);
+    out.pointers(&[Arg::Value(instructions), address])
 }
 
 fn exec(out: &mut Encoder, program: &Program, on_error: u16) {

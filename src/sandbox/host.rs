@@ -8,6 +8,7 @@ use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit};
 
 use super::cgroup;
 use super::covers::Covers;
+use super::locks::LockFilter;
 use super::profile::Profile;
 use super::root_directory::RootDirectory;
 use super::rootfs::{self, RootLayout, c_string};
@@ -181,6 +182,12 @@ pub fn init_filter() -> Result<Filter, SetupFailure> {
     let profile = Profile::builtin("init")
         .map_err(|error| SetupFailure::from_words("seccomp init", error.to_string()))?;
     Ok(profile.filter)
+}
+
+/// The filter for file locks that this host lets sandboxes have.
+pub fn lock_filter() -> Result<LockFilter, SetupFailure> {
+    LockFilter::for_this_host()
+        .map_err(|error| SetupFailure::from_words("seccomp locks", error.to_string()))
 }
 
 /// Whether this kernel has POSIX message queues.

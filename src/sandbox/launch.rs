@@ -6,8 +6,8 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::FileExt;
 use std::time::Instant;
 
-use nix::fcntl::OFlag;
-use nix::unistd::{Gid, Uid, fchown, pipe2};
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, socketpair};
+use nix::unistd::{Gid, Uid, fchown};
 
 use super::box_fs::BoxFs;
 use super::cgroup::BoxGroup;
@@ -67,8 +67,7 @@ impl Launch<'_> {
         let (status, status_end) = pipe_from_box().map_err(failed("status pipe"))?;
         let (stdout, stdout_end) = pipe_from_box().map_err(failed("stdout pipe"))?;
         let (stderr, stderr_end) = pipe_from_box().map_err(failed("stderr pipe"))?;
-        let (release_end, release) =
-            pipe2(OFlag::O_CLOEXEC).map_err(|errno| failed("release pipe")(errno.into()))?;
+        let (release_end, release) = release_socket().map_err(failed("release socket"))?;
         let (feed, stdin_end) = open_stdin(self.stdin).map_err(failed("stdin"))?;
         if let Some(tenant) = self.fs.as_ref().map(BoxFs::tenant) {
             // Never the null device: that is the host's.
@@ -124,6 +123,12 @@ impl Launch<'_> {
 /// be had, and the box is cleared away sooner.
 fn mount_namespace(pid: i32) -> Option<OwnedFd> {
     File::open(format!("/proc/{pid}/ns/mnt")).ok().map(OwnedFd::from)
+}
+
+/// What lets the program go, and on which the listener for its locks comes the other way.
+fn release_socket() -> io::Result<(OwnedFd, OwnedFd)> {
+    let kind = SockType::Stream;
+    Ok(socketpair(AddressFamily::Unix, kind, None, SockFlag::SOCK_CLOEXEC)?)
 }
 
 /// The program's stdin and what feeds it, if anything does.

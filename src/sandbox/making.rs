@@ -145,6 +145,7 @@ impl Sandbox {
         let program = program_place(&spec.program, extra)?;
         let plan = plan::build(&PlanInput {
             filter: self.profile.filter_for(spec.binds.iter().any(|bind| !bind.read_only)),
+            locks: &self.locks,
             init_filter: &self.init_filter,
             root: &self.layout,
             covered: &covered,

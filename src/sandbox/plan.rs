@@ -8,6 +8,7 @@ use super::identity::INSIDE_ID;
 use super::init::wire::{FIRST_FREE_FD, PLAN_FD, REGISTERS, RELEASE_FD, STATUS_FD};
 use super::landlock::Landlock;
 use super::landlock::steps::{obey_steps, rule_steps};
+use super::locks::{LockCalls, LockFilter};
 use super::rootfs::{Covered, RootLayout, VAR_TMP, c_string};
 use super::seccomp::filter::Filter;
 use super::seccomp::interpret::lets_through;
@@ -47,6 +48,8 @@ pub(super) const HOSTNAME: &CStr = c"sandbox";
 pub struct PlanInput<'a> {
     /// What the program may call.
     pub filter: &'a Filter,
+    /// What happens to its calls for file locks.
+    pub locks: &'a LockFilter,
     /// What the init may still call once the program runs.
     pub init_filter: &'a Filter,
     /// The root's layout.
@@ -156,6 +159,11 @@ impl ChildPlan {
     /// The name of step `index`; what comes before the plan has one too.
     pub fn step_name(&self, index: u32) -> String {
         self.step(index).map_or_else(|| "start init".to_owned(), Step::name)
+    }
+
+    /// Whether the supervisor is asked for every file lock.
+    pub fn watches_locks(&self) -> bool {
+        self.program.iter().any(|step| matches!(step, Step::WatchLocks { .. }))
     }
 
     /// The plan as the init reads it.
@@ -333,6 +341,11 @@ fn program_steps(input: &PlanInput<'_>) -> Vec<Step> {
     steps.extend([
         Step::CloseRange { first: PLAN_FD.unsigned_abs(), last: PLAN_FD.unsigned_abs() },
         Step::CloseOnExec { first: STATUS_FD.unsigned_abs(), last: RELEASE_FD.unsigned_abs() },
+    ]);
+    // Behind the wait for the guard, which is a lock itself, and before the profile's filter, which
+    // need not leave what sends the listener.
+    steps.extend((!weakened::lacks(Wall::Seccomp)).then(|| lock_step(input.locks)));
+    steps.extend([
         // Not before: the steps above open files, however few the tenant may.
         Step::SetLimit { limit: Rlimit::OpenFiles, value: input.limits.open_files_max },
     ]);
@@ -431,6 +444,13 @@ fn guard_steps(filter: &Filter) -> Vec<Step> {
 
 fn install(filter: &Filter) -> Step {
     Step::InstallFilter { name: filter.name.clone(), program: filter.bytes() }
+}
+
+fn lock_step(locks: &LockFilter) -> Step {
+    match locks.calls {
+        LockCalls::Watched => Step::WatchLocks { program: locks.filter.bytes() },
+        LockCalls::Refused => install(&locks.filter),
+    }
 }
 
 /// Where the program may be, in the order a shell would look.

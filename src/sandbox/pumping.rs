@@ -86,6 +86,14 @@ impl<'scope, 'env> Pumping<'scope, 'env> {
         Ok(())
     }
 
+    /// Starts another thread beside the program, which ends when nothing of it is alive.
+    pub fn beside<T>(
+        &self,
+        start: impl FnOnce(&'scope Scope<'scope, 'env>, &'env CancelToken) -> T,
+    ) -> T {
+        start(self.scope, &self.tokens.dead)
+    }
+
     /// Takes what is still in the pipes of a box that is dead. Says whether a
     /// stream crossed its limit.
     pub fn finish(self) -> io::Result<bool> {

@@ -1,6 +1,6 @@
 //! A box that has been cloned, until it is a report.
 
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
@@ -12,6 +12,7 @@ use super::clone::Cloned;
 use super::disposal::{self, Remnants};
 use super::handshake::StatusPipe;
 use super::init::wire::RELEASE_WORDS;
+use super::locks::LockWatch;
 use super::kill::{KillCount, KillFailures};
 use super::net_namespaces::NetNamespace;
 use super::plan::ChildPlan;
@@ -111,10 +112,12 @@ impl Running {
         look: impl FnOnce(),
     ) -> Result<RunReport, NotStarted> {
         let Self { mut process, plan, fs, group, limits, mut streams, prepare_began, .. } = self;
+        let listener_from = plan.watches_locks().then(|| self.release.as_fd());
         let mut parts = Supervised {
             process: &process,
             group: group.as_ref(),
             status: self.status,
+            locks: LockWatch::new(listener_from, fs.as_ref().map(BoxFs::tenant)),
             limits: &limits,
         };
         let observed = supervise(&mut parts, &mut streams, watch, sink);

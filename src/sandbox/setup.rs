@@ -12,12 +12,13 @@ use super::covers::Covers;
 use super::disposal::Disposal;
 use super::host::{
     HardLimits, RootSource, SWEEP_WAIT, has_message_queues, init_filter, last_capability,
-    layout_of, mountpoint, sweep_abandoned, user_namespaces_are_doubtful,
+    layout_of, lock_filter, mountpoint, sweep_abandoned, user_namespaces_are_doubtful,
 };
 use super::identity::HostId;
 use super::idmap::IdMaps;
 use super::kill::KillFailures;
 use super::landlock::Landlock;
+use super::locks::LockFilter;
 use super::net_namespaces::NetNamespaces;
 use super::profile::Profile;
 use super::root_directory::RootDirectory;
@@ -55,6 +56,7 @@ pub struct Sandbox {
     pub(super) swept: Swept,
     pub(super) net_namespaces: Arc<NetNamespaces>,
     pub(super) profile: Profile,
+    pub(super) locks: LockFilter,
     pub(super) init_filter: Filter,
     pub(super) layout: RootLayout,
     pub(super) covers: Covers,
@@ -128,6 +130,7 @@ impl Sandbox {
             root,
             root_is_given: config.root != RootSource::Host,
             profile: config.profile,
+            locks: lock_filter()?,
             init_filter: init_filter()?,
             state,
             instance,

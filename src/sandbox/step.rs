@@ -158,6 +158,8 @@ pub enum Step {
     MakeUndumpable,
     /// Install a system-call filter.
     InstallFilter { name: String, program: Vec<u8> },
+    /// Install the filter that reports lock calls, and send its listener to the supervisor.
+    WatchLocks { program: Vec<u8> },
     /// Lock the plan's file, whose content is mapped: a lock is this process's
     /// alone, and gone when it closes the file.
     HoldProgram,
@@ -244,6 +246,7 @@ impl Step {
             Self::ObeyRules { .. } => "landlock".into(),
             Self::ProveRules { .. } => "landlock proof".into(),
             Self::InstallFilter { name, .. } => format!("seccomp {name}"),
+            Self::WatchLocks { .. } => "seccomp lock listener".into(),
             Self::HoldProgram => "hold program".into(),
             Self::AwaitGuard => "await init".into(),
             Self::ReleaseProgram => "release program".into(),

@@ -16,6 +16,7 @@ use super::clone::Cloned;
 use super::cpu_watch::CpuWatch;
 use super::handshake::{Message, ProgramStatus, StatusPipe};
 use super::kill;
+use super::locks::LockWatch;
 use super::pumping::{Pumping, Streams, Tokens};
 use crate::base::cancel::CancelToken;
 use crate::base::deadline::Deadline;
@@ -36,6 +37,8 @@ pub struct Supervised<'a> {
     pub group: Option<&'a BoxGroup>,
     /// What the init says.
     pub status: StatusPipe,
+    /// The calls for file locks.
+    pub locks: LockWatch<'a>,
     /// The bounds.
     pub limits: &'a Limits,
 }
@@ -170,6 +173,8 @@ enum Source {
     Overflow,
     Cancel,
     Client,
+    /// The listener for file locks, which no thread has yet.
+    Locks,
     /// Standard output or standard error, which nobody reads yet.
     Output,
 }
@@ -201,6 +206,10 @@ impl Loop {
                     pumping.start()?;
                 }
                 self.cpu.program_began(parts.group);
+                parts.locks.program_began()?;
+                if ready.contains(&Source::Locks) {
+                    pumping.beside(|scope, dead| parts.locks.start(scope, dead))?;
+                }
             }
             if ready.contains(&Source::Overflow) {
                 self.observed.overflowed();
@@ -257,8 +266,8 @@ impl Loop {
         overflow: &'fds CancelToken,
         pumping: &'fds Pumping<'_, '_>,
     ) -> (Vec<Source>, Vec<PollFd<'fds>>) {
-        let mut sources = Vec::with_capacity(7);
-        let mut fds = Vec::with_capacity(7);
+        let mut sources = Vec::with_capacity(8);
+        let mut fds = Vec::with_capacity(8);
         let mut add = |source, fd: Option<BorrowedFd<'fds>>, flags| {
             if let Some(fd) = fd {
                 sources.push(source);
@@ -274,6 +283,7 @@ impl Loop {
                 add(Source::Output, pipe, PollFlags::POLLIN);
             }
         }
+        add(Source::Locks, parts.locks.listener(), PollFlags::POLLIN);
         let client = watch.client.as_ref().map(AsFd::as_fd);
         match self.client {
             Client::Unwatched => {}

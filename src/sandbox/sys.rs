@@ -1,11 +1,14 @@
 //! The supervisor's system calls that no safe wrapper covers, one function each.
 
 use std::ffi::{CStr, CString};
-use std::io;
+use std::io::{self, IoSliceMut};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::Duration;
+
+use nix::cmsg_space;
+use nix::sys::socket::{ControlMessageOwned, MsgFlags, recvmsg};
 
 use super::landlock;
 
@@ -239,6 +242,155 @@ pub fn raise_loopback() -> io::Result<()> {
     request.ifr_ifru.ifru_flags = libc::c_short::try_from(flags).unwrap_or(0);
     // SAFETY: the request is a live local of the type this command takes.
     done(unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFFLAGS, &raw const request) }.into())
+}
+
+/// Whether the kernel has listeners for filters, with the structures known here.
+pub fn has_listeners() -> bool {
+    let mut sizes = libc::seccomp_notif_sizes { seccomp_notif: 0, seccomp_notif_resp: 0, seccomp_data: 0 };
+    // SAFETY: the structure is a live local of the type this operation fills.
+    let asked = done(unsafe {
+        libc::syscall(libc::SYS_seccomp, libc::SECCOMP_GET_NOTIF_SIZES, 0, &raw mut sizes)
+    });
+    asked.is_ok()
+        && usize::from(sizes.seccomp_notif) == size_of::<libc::seccomp_notif>()
+        && usize::from(sizes.seccomp_notif_resp) == size_of::<libc::seccomp_notif_resp>()
+}
+
+/// Installs the filter `program`, instructions of 8 bytes, in the calling thread, and closes its
+/// listener. The thread is to end soon: every call that the filter reports fails from now on.
+pub fn listen_in_this_thread(program: &[u8]) -> io::Result<()> {
+    let len = libc::c_ushort::try_from(program.len() / 8).map_err(io::Error::other)?;
+    let filter = libc::sock_fprog { len, filter: program.as_ptr().cast_mut().cast() };
+    // SAFETY: integers only.
+    done(unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) }.into())?;
+    // SAFETY: the kernel copies `len` instructions of 8 bytes, unaligned, which `program` has; the
+    // result is a descriptor nobody else owns.
+    let listener = unsafe {
+        owned(libc::syscall(
+            libc::SYS_seccomp,
+            libc::SECCOMP_SET_MODE_FILTER,
+            libc::SECCOMP_FILTER_FLAG_NEW_LISTENER,
+            &raw const filter,
+        ))
+    }?;
+    drop(listener);
+    Ok(())
+}
+
+/// The descriptor that has come on `socket`; does not wait for one.
+pub fn receive_descriptor(socket: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+    let mut byte = [0_u8];
+    let mut data = [IoSliceMut::new(&mut byte)];
+    let mut space = cmsg_space!(RawFd);
+    let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_CMSG_CLOEXEC;
+    let message = recvmsg::<()>(socket.as_raw_fd(), &mut data, Some(&mut space), flags)?;
+    for content in message.cmsgs()? {
+        if let ControlMessageOwned::ScmRights(descriptors) = content
+            && let Some(fd) = descriptors.first()
+        {
+            // SAFETY: the kernel made the descriptor for this message, so nobody else owns it; there
+            // is room for no second one.
+            return Ok(unsafe { OwnedFd::from_raw_fd(*fd) });
+        }
+    }
+    Err(io::ErrorKind::UnexpectedEof.into())
+}
+
+/// Has whoever waits on `listener`, and whoever waits for its answers, wake up on the CPU of the one
+/// that wakes it: the two take turns. Kernels before 6.6 cannot, which costs time alone.
+pub fn take_turns_with_callers(listener: BorrowedFd<'_>) {
+    const SYNC_WAKE_UP: libc::c_ulong = 1;
+    // SAFETY: integers only.
+    unsafe {
+        libc::ioctl(listener.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_SET_FLAGS, SYNC_WAKE_UP);
+    }
+}
+
+/// A call that a filter has reported.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Notification {
+    /// Names it until it is answered.
+    pub id: u64,
+    /// The thread that makes it, by its number here.
+    pub thread: u32,
+    /// The number of the call.
+    pub number: libc::c_long,
+}
+
+/// The next call that is reported to `listener`, which has to be readable; none where its caller
+/// has died.
+pub fn next_notification(listener: BorrowedFd<'_>) -> io::Result<Option<Notification>> {
+    // SAFETY: plain integers, and the kernel insists on zeros.
+    let mut call: libc::seccomp_notif = unsafe { std::mem::zeroed() };
+    // SAFETY: the structure is a live local of the type this request fills.
+    let received = done(
+        unsafe { libc::ioctl(listener.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_RECV, &raw mut call) }
+            .into(),
+    );
+    match received {
+        Ok(()) => Ok(Some(Notification {
+            id: call.id,
+            thread: call.pid,
+            number: call.data.nr.into(),
+        })),
+        Err(error) if is_of_no_caller(&error) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Has the call `id` carried out, or fail with `errno`. A caller that has died needs no answer.
+pub fn answer_notification(
+    listener: BorrowedFd<'_>,
+    id: u64,
+    errno: Option<i32>,
+) -> io::Result<()> {
+    let flags = match errno {
+        None => u32::try_from(libc::SECCOMP_USER_NOTIF_FLAG_CONTINUE).map_err(io::Error::other)?,
+        Some(_) => 0,
+    };
+    let answer =
+        libc::seccomp_notif_resp { id, val: 0, error: errno.map_or(0, |errno| -errno), flags };
+    // SAFETY: the structure is a live local of the type this request reads.
+    let sent = done(
+        unsafe { libc::ioctl(listener.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_SEND, &raw const answer) }
+            .into(),
+    );
+    match sent {
+        Err(error) if is_of_no_caller(&error) => Ok(()),
+        result => result,
+    }
+}
+
+/// Whether the caller of the call `id` still waits for its answer.
+pub fn is_waiting(listener: BorrowedFd<'_>, id: u64) -> bool {
+    // SAFETY: the word is a live local of the type this request reads.
+    let asked = unsafe {
+        libc::ioctl(listener.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_ID_VALID, &raw const id)
+    };
+    asked == 0
+}
+
+fn is_of_no_caller(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::ENOENT | libc::EINTR))
+}
+
+/// Gives the calling thread, and no other, `id` as its effective uid and gid, for good.
+pub fn take_effective_ids(id: u32) -> io::Result<()> {
+    const SAME: libc::c_long = -1;
+    // SAFETY: integers only; a direct call changes the calling thread alone.
+    if unsafe { libc::geteuid() } == id {
+        return Ok(());
+    }
+    // SAFETY: integers only.
+    let dumpable = unsafe { libc::prctl(libc::PR_GET_DUMPABLE, 0, 0, 0, 0) };
+    // SAFETY: as above. The group first: the uid takes the right to change it.
+    done(unsafe { libc::syscall(libc::SYS_setresgid, SAME, id, SAME) })?;
+    // SAFETY: as above.
+    done(unsafe { libc::syscall(libc::SYS_setresuid, SAME, id, SAME) })?;
+    // The kernel takes a process that changes its ids for one with secrets; nothing has changed for
+    // its other threads.
+    // SAFETY: integers only.
+    done(unsafe { libc::prctl(libc::PR_SET_DUMPABLE, dumpable, 0, 0, 0) }.into())
 }
 
 fn done(result: libc::c_long) -> io::Result<()> {

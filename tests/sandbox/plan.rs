@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use cofferdam::sandbox::landlock::Landlock;
+use cofferdam::sandbox::locks::{LockCalls, LockFilter};
 use cofferdam::sandbox::plan::{ChildPlan, PlanInput, PlannedTmpfs, ProgramPlace, build};
 use cofferdam::sandbox::profile::Profile;
 use cofferdam::sandbox::rootfs::{self, Covered, Kind, RootLayout};
@@ -47,6 +48,7 @@ fn plan_with(
     let root = layout(profile);
     build(&PlanInput {
         filter: &profile.filter,
+        locks: &LockFilter::new(LockCalls::Watched).unwrap(),
         init_filter: &Profile::builtin("init").unwrap().filter,
         root: &root,
         covered: &[Covered { target: c"etc/ssh".to_owned(), directory: true }],

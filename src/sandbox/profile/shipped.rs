@@ -54,6 +54,7 @@ fn word(action: Action) -> String {
         Action::Errno(errno) => format!("{errno:?}"),
         Action::Succeed => "done".to_owned(),
         Action::KillProcess => "kill".to_owned(),
+        Action::Notify => "notify".to_owned(),
     }
 }
 

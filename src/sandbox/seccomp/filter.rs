@@ -85,6 +85,7 @@ pub(super) fn halves(whole: u64) -> [u32; 2] {
 const ALLOW: u32 = 0x7fff_0000;
 const ERRNO: u32 = 0x0005_0000;
 const KILL_PROCESS: u32 = 0x8000_0000;
+const USER_NOTIF: u32 = 0x7fc0_0000;
 
 impl Action {
     /// The value a filter returns for this action.
@@ -94,6 +95,7 @@ impl Action {
             Self::Errno(errno) => ERRNO | (errno as i32).unsigned_abs(),
             Self::Succeed => ERRNO,
             Self::KillProcess => KILL_PROCESS,
+            Self::Notify => USER_NOTIF,
         }
     }
 }
@@ -125,6 +127,7 @@ mod tests {
             (Action::Errno(Errno::ENOSYS), libc::SECCOMP_RET_ERRNO | 38),
             (Action::Succeed, libc::SECCOMP_RET_ERRNO),
             (Action::KillProcess, libc::SECCOMP_RET_KILL_PROCESS),
+            (Action::Notify, libc::SECCOMP_RET_USER_NOTIF),
         ] {
             assert_eq!(action.verdict(), verdict);
         }

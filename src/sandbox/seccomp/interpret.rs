@@ -90,6 +90,7 @@ fn action_of(verdict: u32) -> Option<Action> {
         libc::SECCOMP_RET_ERRNO => Some(Action::Errno(Errno::from_raw(data.cast_signed()))),
         libc::SECCOMP_RET_ALLOW if data == 0 => Some(Action::Allow),
         libc::SECCOMP_RET_KILL_PROCESS if data == 0 => Some(Action::KillProcess),
+        libc::SECCOMP_RET_USER_NOTIF if data == 0 => Some(Action::Notify),
         _ => None,
     }
 }

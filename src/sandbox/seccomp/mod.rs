@@ -18,6 +18,7 @@ pub mod compile;
 pub mod filter;
 pub mod interpret;
 pub mod lint;
+pub mod locks;
 pub mod rules;
 #[cfg(any(test, fuzzing))]
 pub mod straight;

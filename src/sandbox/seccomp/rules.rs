@@ -87,6 +87,9 @@ pub enum Action {
     Succeed,
     /// The whole process dies as if of `SIGSYS`.
     KillProcess,
+    /// The supervisor is asked. No profile file can say so: only [`super::locks`] does.
+    #[serde(skip)]
+    Notify,
 }
 
 /// The errors a profile may name.

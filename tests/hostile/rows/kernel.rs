@@ -5,6 +5,7 @@ mod channels;
 mod commands;
 mod identity;
 mod inherited;
+mod locks;
 mod mounts;
 mod namespaces;
 mod persistence;
@@ -127,5 +128,17 @@ pub const ROWS: &[Row] = &[
         "a run joins no multicast group, of which the kernel would tell the next tenant of its \
          network namespace",
         commands::multicast,
+    ),
+    row("D110", "the file locks of a run are few, however they are taken", locks::piles_end),
+    row("D111", "a run that holds file locks dies as any other", locks::deaths_are_quick),
+    row(
+        "D112",
+        "file locks on a shared file slow nobody who opens and closes it",
+        locks::neighbours_close,
+    ),
+    row(
+        "D113",
+        "the file locks that programs need are there, however often they are taken and given back",
+        locks::programs_lock,
     ),
 ];
