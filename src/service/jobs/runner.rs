@@ -11,6 +11,7 @@ use super::ending::Ending;
 use super::programs::{Digests, OpenedPrograms};
 use super::record::{Facts, Times};
 use super::run::Run;
+use crate::base::retained::Retained;
 use crate::executor::{Capabilities, Executor};
 use crate::policy::{self, Judged, JudgedCommand, PolicyConfig};
 use crate::runstore::{self, JobRecord, Recovered, RunStore, StoreError, StoreSettings};
@@ -115,7 +116,7 @@ impl Runner {
     ) -> Result<RunJobResult, JobError> {
         self.check(&request)?;
         let job = self.accept(request, None)?;
-        let EndedJob { result, unstored } = self.perform(job, control);
+        let EndedJob { result, unstored } = self.perform(job, control, Retained::default());
         match unstored {
             Some(error) => Err(error.into()),
             None => Ok(result),
@@ -140,15 +141,16 @@ impl Runner {
         Ok(AcceptedJob { request, record, queued_at })
     }
 
-    /// Brings a job to its end and its record to its last state.
-    pub fn perform(&self, job: AcceptedJob, control: &Control) -> EndedJob {
+    /// Brings a job to its end and its record to its last state. What is `retained` stays taken
+    /// until its box is dead, which may be later.
+    pub fn perform(&self, job: AcceptedJob, control: &Control, retained: Retained) -> EndedJob {
         let began = (SystemTime::now(), Instant::now());
         control.enter(JobStatus::Running);
         self.conclude(job, Some(began), |job, facts, judging| {
             job.record.decided(facts.decision.clone(), facts.executable.clone());
             match job.record.started(began.0) {
                 Err(error) => Ending::without_run(JobStatus::Failed, error.into()),
-                Ok(()) => self.steps(job, facts, judging, control),
+                Ok(()) => self.steps(job, facts, judging, control, retained),
             }
         })
     }
@@ -203,6 +205,7 @@ impl Runner {
         facts: &mut Facts,
         judging: Judging<'_>,
         control: &Control,
+        retained: Retained,
     ) -> Ending {
         let Judging { backend, programs, command } = judging;
         if let Some(ending) = control.asked() {
@@ -227,6 +230,7 @@ impl Runner {
             record: &job.record,
             store: &self.store,
             store_dir: &self.settings.store_dir,
+            retained: &retained,
         };
         run.to_its_end(&command, facts, control)
     }
