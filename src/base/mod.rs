@@ -12,6 +12,7 @@ pub mod glob;
 pub mod origin;
 pub mod rel_path;
 pub mod request_id;
+pub mod retained;
 pub mod slots;
 pub mod utc;
 pub mod variable_name;

@@ -198,7 +198,7 @@ fn run_in_box(
 ) -> Result<RunReport, NotStarted> {
     let sandbox =
         Sandbox::open_for_one(SandboxConfig { profile, root, private: Vec::new(), strict: false })?;
-    let job = Job { template: None, files: &[], spec };
+    let job = Job { template: None, files: &[], spec, retained: Default::default() };
     Sandboxed::new(sandbox).run(job, &attended.watch(), Some(sink))
 }
 

@@ -8,6 +8,7 @@ use super::blueprint::Blueprint;
 use super::filling::{Contents, Filled, Fills};
 use super::host_ids::{HostIds, LentId};
 use crate::base::rel_path::RelPath;
+use crate::base::retained::Retained;
 use crate::sandbox::{HostId, Running, Sandbox, Standing};
 use crate::spec::{Limits, RunSpec, SetupFailure};
 
@@ -19,21 +20,11 @@ pub struct Boxes {
     host_ids: Arc<HostIds>,
 }
 
-/// A box whose program has been started, and the host id it has until it is dead.
-#[derive(Debug)]
-pub struct Started {
-    /// The box.
-    pub running: Running,
-    /// Given back with this value.
-    pub host_id: LentId,
-}
-
 /// A box made ahead: it lacks the posted files and the times of its run.
 #[derive(Debug)]
 pub struct Ready {
     standing: Standing,
     filled: Filled,
-    host_id: LentId,
 }
 
 impl Boxes {
@@ -62,20 +53,22 @@ impl Boxes {
         self.host_ids.lend(&self.sandbox)
     }
 
-    /// Makes a box for one run as `host_id` and starts its program. It dies with the calling thread.
+    /// Makes a box for one run as `host_id` and starts its program. It dies with the calling
+    /// thread, and keeps what is `retained`, the host id among it, until it is dead.
     pub fn start(
         &self,
         host_id: &HostId,
         template: Option<&Path>,
         files: &[(&RelPath, &[u8])],
         mut spec: RunSpec,
+        retained: Retained,
         began: Instant,
     ) -> Result<Running, SetupFailure> {
         let fs = self.sandbox.box_fs(&spec.limits, host_id)?;
         let filled = self.fills.fill(&self.sandbox, &fs, template)?;
         filled.put(files)?;
         spec.workspace = filled.left_to_do();
-        self.sandbox.start(spec, fs, began)
+        self.sandbox.start(spec, fs, retained, began)
     }
 
     /// Makes a box ahead; none where the template is no longer, or not yet for
@@ -85,7 +78,7 @@ impl Boxes {
         if !blueprint.contents.are_settled() {
             return Ok(None);
         }
-        let host_id = self.lend_id()?;
+        let host_id = Arc::new(self.lend_id()?);
         let fs = self.sandbox.box_fs(blueprint.limits(), host_id.id())?;
         let filled = self.fills.fill(&self.sandbox, &fs, Some(&blueprint.template))?;
         // After it was read: a change while it was shows now.
@@ -93,7 +86,8 @@ impl Boxes {
             return Ok(None);
         }
         let spec = blueprint.spec(filled.left_to_do());
-        Ok(Some(Ready { standing: self.sandbox.stand(spec, fs)?, filled, host_id }))
+        let standing = self.sandbox.stand(spec, fs, Retained::of(host_id))?;
+        Ok(Some(Ready { standing, filled }))
     }
 
     /// Whether `ready` is what a box made now would be.
@@ -101,17 +95,17 @@ impl Boxes {
         self.sandbox.is_fit(&ready.standing)
     }
 
-    /// Gives `ready` the posted files and starts its program.
+    /// Gives `ready` the posted files and what it is to retain, and starts its program.
     pub fn release(
         &self,
         ready: Ready,
         files: &[(&RelPath, &[u8])],
         limits: Limits,
+        retained: Retained,
         began: Instant,
-    ) -> Result<Started, SetupFailure> {
-        // In this order, so that on a failure the box is dead before its id is another's.
-        let Ready { host_id, standing, filled } = ready;
+    ) -> Result<Running, SetupFailure> {
+        let Ready { standing, filled } = ready;
         filled.put(files)?;
-        Ok(Started { running: self.sandbox.release(standing, limits, began)?, host_id })
+        self.sandbox.release(standing, limits, retained, began)
     }
 }

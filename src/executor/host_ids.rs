@@ -12,7 +12,8 @@ pub struct HostIds {
     free: Mutex<Vec<Arc<HostId>>>,
 }
 
-/// A host id that is one box's; dropping this gives it back.
+/// A host id that is one box's; dropping this gives it back, which the box's death has to come
+/// before: the box retains it.
 #[derive(Debug)]
 pub struct LentId {
     id: Arc<HostId>,

@@ -5,10 +5,11 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::blueprint::Blueprint;
-use super::boxes::{Boxes, Started};
+use super::boxes::Boxes;
 use super::host_ids::LentId;
 use super::standby::{LiveRun, Standby};
 use crate::base::rel_path::RelPath;
+use crate::base::retained::Retained;
 use crate::sandbox::{BEFORE_PROGRAM, HostId, Sandbox};
 use crate::spec::{
     NotStarted, OutputSink, RunReport, RunSpec, SetupFailure, StandbyFigures, Watch,
@@ -23,6 +24,8 @@ pub struct Job<'a> {
     pub files: &'a [(&'a RelPath, &'a [u8])],
     /// The program. How its workspace is filled is decided here.
     pub spec: RunSpec,
+    /// What stays taken until the box is dead, however long that takes: a permit.
+    pub retained: Retained,
 }
 
 /// Runs jobs in boxes on this host.
@@ -86,13 +89,9 @@ impl Sandboxed {
         let began = Instant::now();
         let live = self.expect(&job)?;
         if let Some((live, ready)) = live.as_ref().and_then(|live| Some((live, live.take()?))) {
-            let limits = job.spec.limits.clone();
-            let Started { running, host_id } =
-                self.boxes.release(ready, job.files, limits, began)?;
-            let report = running.supervise(watch, &mut sink);
-            // No sooner: until then the box has the id.
-            drop(host_id);
-            match report {
+            let (limits, retained) = (job.spec.limits.clone(), job.retained.clone());
+            let running = self.boxes.release(ready, job.files, limits, retained, began)?;
+            match running.supervise(watch, &mut sink) {
                 // Somebody killed it while it stood: nothing of the job has begun.
                 Err(NotStarted::Setup(failure)) if failure.step == BEFORE_PROGRAM => {
                     log::warn!("a box made ahead: {failure}: one is made now");
@@ -101,8 +100,9 @@ impl Sandboxed {
                 report => return report.map(|report| RunReport { standby: true, ..report }),
             }
         }
-        let host_id = self.lend_id()?;
-        self.run_in_new(job, host_id.id(), began, watch, sink)
+        let host_id = Arc::new(self.lend_id()?);
+        let retained = job.retained.clone().and(host_id.clone());
+        self.run_in_new(Job { retained, ..job }, host_id.id(), began, watch, sink)
     }
 
     /// As [`Sandboxed::run`], in a box made now, as the caller's own `host_id`.
@@ -113,7 +113,12 @@ impl Sandboxed {
         watch: &Watch,
         sink: Option<Box<dyn OutputSink>>,
     ) -> Result<RunReport, NotStarted> {
-        self.run_in_new(job, host_id, Instant::now(), watch, sink)
+        if !host_id.is_free() {
+            let words = "the last box that had it is not dead";
+            return Err(SetupFailure::from_words("host uid", words).into());
+        }
+        let retained = job.retained.clone().and(Arc::new(host_id.clone()));
+        self.run_in_new(Job { retained, ..job }, host_id, Instant::now(), watch, sink)
     }
 
     fn run_in_new(
@@ -124,8 +129,8 @@ impl Sandboxed {
         watch: &Watch,
         mut sink: Option<Box<dyn OutputSink>>,
     ) -> Result<RunReport, NotStarted> {
-        let Job { template, files, spec } = job;
-        let running = self.boxes.start(host_id, template, files, spec, began)?;
+        let Job { template, files, spec, retained } = job;
+        let running = self.boxes.start(host_id, template, files, spec, retained, began)?;
         running.supervise(watch, &mut sink)
     }
 

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::os::fd::{BorrowedFd, OwnedFd};
 
+use crate::base::retained::Retained;
 use crate::spec::{Enforced, NotStarted, OutputSink, RunReport, RunSpec, SetupFailure, Watch};
 use crate::workspace::Owner;
 
@@ -60,6 +61,8 @@ pub struct Task<'a> {
     pub spec: RunSpec,
     /// What the workspace will hold, for which there has to be room beside the disk limit.
     pub room: Room,
+    /// What stays taken until nothing of it is alive, however long that takes: a permit.
+    pub retained: Retained,
     /// Fills an empty directory, for that owner.
     pub fill: &'a mut dyn FnMut(BorrowedFd<'_>, Owner) -> Result<(), SetupFailure>,
     /// Looks at the workspace when everything in the box is dead.

@@ -2,6 +2,7 @@
 
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Instant;
 
 use super::sandboxed::Sandboxed;
@@ -41,14 +42,13 @@ impl Executor for Sandboxed {
         mut sink: Option<Box<dyn OutputSink>>,
     ) -> Result<RunReport, NotStarted> {
         let began = Instant::now();
-        let Task { mut spec, room, fill, collect } = task;
-        // Given back last: until then the box has it.
-        let host_id = self.lend_id()?;
+        let Task { mut spec, room, retained, fill, collect } = task;
+        let host_id = Arc::new(self.lend_id()?);
         let fs = self.file_system(&mut spec, room, host_id.id())?;
         fill(fs.workspace(false)?.as_fd(), Owner { uid: fs.tenant(), gid: fs.tenant() })?;
         // Before the program begins: the directory itself, whatever the tenant makes of its path.
         let workspace = fs.workspace(false)?;
-        let running = self.sandbox().start(spec, fs, began)?;
+        let running = self.sandbox().start(spec, fs, retained.and(host_id), began)?;
         // Closed by then: whoever closes the last of a file system waits until it is freed.
         running.supervise_and(watch, &mut sink, move || collect(workspace.as_fd()))
     }

@@ -2,12 +2,15 @@
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use nix::sys::signal::{SigSet, SigmaskHow};
 
 use super::child::{self, ChildStart};
 use super::kill::KillCount;
 use super::sys::{self, Rusage};
+use crate::base::deadline::Deadline;
 
 /// A process just cloned.
 #[derive(Debug)]
@@ -19,31 +22,35 @@ pub struct Cloned {
     pub pidfd: OwnedFd,
     /// Where it is counted if it will not die.
     pub kill_count: KillCount,
-    reaped: bool,
+    /// Until when its death is waited for; set by the first wait.
+    pub death_due: OnceLock<Deadline>,
+    reaped: AtomicBool,
 }
 
 impl Cloned {
-    /// A child of ours that was made in another way.
+    fn new(pid: i32, pidfd: OwnedFd) -> Self {
+        let (kill_count, death_due) = (KillCount::default(), OnceLock::new());
+        Self { pid, pidfd, kill_count, death_due, reaped: AtomicBool::new(false) }
+    }
+
+    /// A child of ours that was made in another way, and sleeps until it is killed.
     #[cfg(test)]
-    pub fn of_child(pid: i32) -> io::Result<Self> {
-        // SAFETY: integers only.
-        let result = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
-        let Ok(pidfd @ 0..) = i32::try_from(result) else { return Err(io::Error::last_os_error()) };
-        // SAFETY: the call succeeded, so it is a new descriptor of ours.
-        let pidfd = unsafe { OwnedFd::from_raw_fd(pidfd) };
-        Ok(Self { pid, pidfd, kill_count: KillCount::default(), reaped: false })
+    pub fn sleeping() -> Self {
+        let child = std::process::Command::new("sleep").arg("600").spawn().unwrap();
+        let pid = i32::try_from(child.id()).unwrap();
+        Self::new(pid, sys::pidfd_of(pid).unwrap())
     }
 
     /// Takes leave of it once it is dead; says what it used.
-    pub fn reap(&mut self) -> io::Result<Rusage> {
+    pub fn reap(&self) -> io::Result<Rusage> {
         let usage = sys::reap(self.pid)?;
-        self.reaped = true;
+        self.reaped.store(true, Ordering::Relaxed);
         Ok(usage)
     }
 
     /// Whether it is gone, its pid no longer its own.
     pub fn is_reaped(&self) -> bool {
-        self.reaped
+        self.reaped.load(Ordering::Relaxed)
     }
 }
 
@@ -119,7 +126,7 @@ pub fn clone_vfork(
     };
     // SAFETY: the call succeeded with CLONE_PIDFD, so `pidfd` is a new descriptor of ours.
     let pidfd = unsafe { OwnedFd::from_raw_fd(pidfd) };
-    Ok(Cloned { pid, pidfd, kill_count: KillCount::default(), reaped: false })
+    Ok(Cloned::new(pid, pidfd))
 }
 
 /// The call itself. In the child it goes on into [`enter_child`] without ever

@@ -14,6 +14,7 @@ use std::time::Duration;
 use super::box_fs::BoxFs;
 use super::cgroup::BoxGroup;
 use super::net_namespaces::{NetNamespace, NetNamespaces};
+use super::undying::Undying;
 use crate::base::deadline::Deadline;
 use crate::base::slots::Slots;
 use crate::spec::SetupFailure;
@@ -35,7 +36,7 @@ const GROUP_REMOVE_WAIT: Duration = Duration::from_secs(2);
 static GOING: LazyLock<Arc<Slots>> = LazyLock::new(|| Slots::new(GOING_MAX));
 
 /// What there is of a box when nothing in it is alive.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Remnants {
     /// Its file system.
     pub fs: Option<BoxFs>,
@@ -43,7 +44,8 @@ pub struct Remnants {
     pub group: Option<BoxGroup>,
     /// Its network namespace.
     pub net: Option<NetNamespace>,
-    /// Its mount namespace.
+    /// Its mount namespace: keeps what is mounted in there until it is cleared away. Its init would
+    /// otherwise take it all down before it is dead, with us waiting.
     pub mounts: Option<OwnedFd>,
 }
 
@@ -51,6 +53,7 @@ pub struct Remnants {
 #[derive(Debug, Default)]
 pub struct Disposal {
     thread: OnceLock<(Sender, JoinHandle<()>)>,
+    undying: Undying,
 }
 
 /// Leaves remnants to the thread, if there is one.
@@ -59,6 +62,7 @@ pub struct Sender {
     queue: Option<SyncSender<Remnants>>,
     backlog: Arc<AtomicUsize>,
     net_namespaces: Option<Arc<NetNamespaces>>,
+    undying: Undying,
 }
 
 impl Disposal {
@@ -69,7 +73,8 @@ impl Disposal {
         }
         let (queue, arriving) = sync_channel(BACKLOG_MAX);
         let net_namespaces = Some(Arc::clone(net_namespaces));
-        let sender = Sender { queue: Some(queue), backlog: Arc::default(), net_namespaces };
+        let undying = self.undying.clone();
+        let sender = Sender { queue: Some(queue), backlog: Arc::default(), net_namespaces, undying };
         let clears = Sender { queue: None, ..sender.clone() };
         let thread = Builder::new().name("disposal".to_owned());
         let thread = thread
@@ -85,17 +90,33 @@ impl Disposal {
         self.thread.get().map_or(0, |(sender, _)| sender.backlog.load(Ordering::Relaxed))
     }
 
+    /// The boxes that do not die.
+    pub fn undying(&self) -> &Undying {
+        &self.undying
+    }
+
     /// For a box to leave its remnants with.
     pub fn sender(&self) -> Sender {
-        self.thread.get().map(|(sender, _)| sender.clone()).unwrap_or_default()
+        let sender = self.thread.get().map(|(sender, _)| sender.clone());
+        sender.unwrap_or_else(|| Sender { undying: self.undying.clone(), ..Sender::default() })
     }
-}
 
-impl Drop for Disposal {
-    /// Waits until nothing is left to clear away.
-    fn drop(&mut self) {
+    /// Waits until nothing is left to clear away, or the deadline comes: boxes that are not dead by
+    /// then keep what they hold.
+    pub fn close(mut self, deadline: Deadline) {
+        if !self.undying.wait_none(deadline) {
+            log::error!("{} boxes are not dead", self.undying.count());
+        }
         let Some((sender, thread)) = self.thread.take() else { return };
+        let backlog = Arc::clone(&sender.backlog);
         drop(sender);
+        while !thread.is_finished() {
+            if deadline.passed() {
+                let boxes = backlog.load(Ordering::Relaxed);
+                return log::error!("{boxes} dead boxes are not cleared away");
+            }
+            sleep(ANSWER_WAIT);
+        }
         if thread.join().is_err() {
             log::error!("the thread that clears boxes away panicked");
         }
@@ -103,6 +124,11 @@ impl Drop for Disposal {
 }
 
 impl Sender {
+    /// The boxes that do not die, of whoever has this.
+    pub fn undying(&self) -> &Undying {
+        &self.undying
+    }
+
     /// Has `remnants` cleared away: behind the caller's back as long as there are not too many.
     pub fn leave(&self, remnants: Remnants) {
         let Some(queue) = &self.queue else { return self.clear_away(remnants) };

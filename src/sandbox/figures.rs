@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use super::disposal::BACKLOG_MAX;
 use super::setup::Sandbox;
+use super::undying::UNDYING_MAX;
 use crate::spec::SandboxFigures;
 
 /// The controls there are. Those a host may lack have these names in `not_enforced` too.
@@ -15,6 +16,8 @@ impl Sandbox {
     pub fn figures(&self) -> SandboxFigures {
         SandboxFigures {
             kill_failures: self.kill_failures.count(),
+            undying: self.disposal.undying().count(),
+            undying_max: UNDYING_MAX,
             cleanup_backlog: self.disposal.backlog(),
             cleanup_backlog_max: BACKLOG_MAX,
             swept: self.swept,

@@ -13,6 +13,7 @@ use super::launch::Launch;
 use super::plan::ChildPlan;
 use super::step::Step;
 use super::sys;
+use crate::base::retained::Retained;
 use crate::spec::{Limits, SetupFailure, StdinSource};
 
 /// Who owns a directory, and as whom the tenant is to see it.
@@ -73,6 +74,7 @@ fn make(mapping: Mapping) -> Result<OwnedFd, SetupFailure> {
         stdin: StdinSource::Null,
         limits: &Limits::default(),
         prepare_began: std::time::Instant::now(),
+        retained: Retained::default(),
         disposal: disposal::Sender::default(),
     }
     .clone_box()?;

@@ -1,7 +1,7 @@
 //! Ending a box for good.
 
 use std::os::fd::AsFd;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -31,19 +31,21 @@ impl KillFailures {
 /// Where a box is counted that would not die, once however often it is waited for.
 #[derive(Debug, Default)]
 pub struct KillCount {
-    failures: KillFailures,
+    failures: OnceLock<KillFailures>,
     counted: AtomicBool,
 }
 
 impl KillCount {
-    /// Counted among `failures`.
-    pub fn among(failures: &KillFailures) -> Self {
-        Self { failures: failures.clone(), counted: AtomicBool::new(false) }
+    /// Has it counted among `failures`, and nowhere else from now on.
+    pub fn count_among(&self, failures: &KillFailures) {
+        self.failures.get_or_init(|| failures.clone());
     }
 
     fn failed(&self) {
-        if !self.counted.swap(true, Ordering::Relaxed) {
-            self.failures.0.increment();
+        if !self.counted.swap(true, Ordering::Relaxed)
+            && let Some(failures) = self.failures.get()
+        {
+            failures.0.increment();
         }
     }
 }
@@ -63,15 +65,16 @@ pub fn end(process: &Cloned, group: Option<&BoxGroup>) {
     }
 }
 
-/// Waits until the box's init is dead, and with it everything inside.
-pub fn wait_dead(process: &Cloned, deadline: Deadline) -> bool {
+/// Waits until the box's init is dead, and with it everything inside. The first wait for it sets
+/// the deadline, `at_most` from then, that every later one has too.
+pub fn wait_dead(process: &Cloned, at_most: Duration) -> bool {
+    let deadline = *process.death_due.get_or_init(|| Deadline::after(at_most));
     loop {
         let millis = deadline.remaining().as_millis().min(60_000);
         let timeout = PollTimeout::try_from(millis).unwrap_or(PollTimeout::ZERO);
         match poll(&mut [PollFd::new(process.pidfd.as_fd(), PollFlags::POLLIN)], timeout) {
             Ok(0) if deadline.passed() => {
                 process.kill_count.failed();
-                log::error!("box {} did not die within {KILL_WAIT:?} of SIGKILL", process.pid);
                 return false;
             }
             Ok(0) | Err(Errno::EINTR) => {}
@@ -84,40 +87,39 @@ pub fn wait_dead(process: &Cloned, deadline: Deadline) -> bool {
     }
 }
 
-impl Drop for Cloned {
-    /// A box that nobody looks after any more must not go on.
-    fn drop(&mut self) {
-        if self.is_reaped() {
-            return;
-        }
-        end(self, None);
-        if wait_dead(self, Deadline::after(KILL_WAIT))
-            && let Err(error) = self.reap()
-        {
-            log::error!("reap box {}: {error}", self.pid);
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use std::process::Command;
-
     use super::*;
+    use crate::sandbox::clone::Cloned;
 
     #[test]
     fn a_box_that_does_not_die_is_counted_once_and_by_its_own_sandbox_alone() {
         let (failures, others) = (KillFailures::default(), KillFailures::default());
-        let mut child = Command::new("sleep").arg("60").spawn().unwrap();
-        let mut process = Cloned::of_child(i32::try_from(child.id()).unwrap()).unwrap();
-        process.kill_count = KillCount::among(&failures);
+        let process = Cloned::sleeping();
+        process.kill_count.count_among(&failures);
+        process.kill_count.count_among(&others);
         for _ in 0..2 {
-            assert!(!wait_dead(&process, Deadline::after(Duration::ZERO)));
+            assert!(!wait_dead(&process, Duration::ZERO));
             assert_eq!((failures.count(), others.count()), (1, 0));
         }
         end(&process, None);
-        assert!(wait_dead(&process, Deadline::after(KILL_WAIT)));
-        assert!(!child.wait().unwrap().success());
+        while !wait_dead(&process, Duration::ZERO) {
+            std::thread::yield_now();
+        }
+        process.reap().unwrap();
         assert_eq!(failures.count(), 1);
+    }
+
+    #[test]
+    fn a_box_is_waited_for_once() {
+        let process = Cloned::sleeping();
+        let began = std::time::Instant::now();
+        let at_most = Duration::from_millis(50);
+        assert!(!wait_dead(&process, at_most));
+        let waited = began.elapsed();
+        assert!(waited >= at_most, "{waited:?}");
+        assert!(!wait_dead(&process, Duration::from_secs(3600)));
+        assert!(began.elapsed() < Duration::from_secs(60));
+        end(&process, None);
     }
 }

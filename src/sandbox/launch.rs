@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::FileExt;
+use std::sync::Arc;
 use std::time::Instant;
 
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, socketpair};
@@ -13,9 +14,10 @@ use super::box_fs::BoxFs;
 use super::cgroup::BoxGroup;
 use super::child::{ChildStart, DESCRIPTORS_MAX};
 use super::clone::clone_vfork;
-use super::disposal;
+use super::disposal::{self, Remnants};
 use super::encode::EncodedPlan;
 use super::handshake::StatusPipe;
+use super::holdings::Holdings;
 use super::net_namespaces::NetNamespace;
 use super::plan::ChildPlan;
 use super::pump::{Capture, Feed, pipe_from_box, pipe_into_box};
@@ -23,6 +25,7 @@ use super::pumping::Streams;
 use super::running::Running;
 use super::weakened::{self, Wall};
 use super::{init, sys};
+use crate::base::retained::Retained;
 use crate::spec::{Enforced, Limits, SetupFailure, StdinSource, Stream};
 
 /// The namespaces every box is cloned into. Its network namespace was made ahead where whoever
@@ -54,6 +57,8 @@ pub struct Launch<'a> {
     pub limits: &'a Limits,
     /// When preparation began.
     pub prepare_began: Instant,
+    /// What the box keeps until it is dead.
+    pub retained: Retained,
     /// Who clears the box away when it is dead.
     pub disposal: disposal::Sender,
 }
@@ -95,16 +100,18 @@ impl Launch<'_> {
         let into = self.group.as_ref().and_then(BoxGroup::clone_into);
         let process = clone_vfork(self.namespaces, into, &start).map_err(failed("clone"))?;
         let mounts = self.fs.as_ref().and_then(|_| mount_namespace(process.pid));
+        let holdings = Holdings {
+            process: Arc::new(process),
+            remnants: Remnants { fs: self.fs, group: self.group, net: self.net, mounts },
+            retained: self.retained,
+            disposal: self.disposal,
+        };
         let output_max = self.limits.output_bytes_max;
         Ok(Running {
-            process,
+            holdings,
             plan: self.plan,
-            fs: self.fs,
-            group: self.group,
-            net: self.net,
             status: StatusPipe::new(status),
             release,
-            mounts,
             streams: Streams {
                 stdout: Capture::new(Stream::Stdout, stdout, stdout_end, output_max),
                 stderr: Capture::new(Stream::Stderr, stderr, stderr_end, output_max),
@@ -114,7 +121,6 @@ impl Launch<'_> {
             prepare_began: self.prepare_began,
             enforced: Enforced::default(),
             not_enforced: Vec::new(),
-            disposal: self.disposal,
         })
     }
 }
@@ -209,13 +215,14 @@ mod tests {
             stdin: StdinSource::Null,
             limits: &Limits::default(),
             prepare_began: Instant::now(),
+            retained: Retained::default(),
             disposal: disposal::Sender::default(),
         };
         // The clone returns when the child executes the init, which waits from then on.
         let running = launch.clone_box().unwrap();
-        let inside = running.group.as_ref().unwrap().processes().unwrap();
+        let inside = running.holdings.remnants.group.as_ref().unwrap().processes().unwrap();
         assert_eq!(inside, [running.pid()]);
-        running.discard();
+        drop(running);
         tree.close(Deadline::after(Duration::from_secs(20))).unwrap();
     }
 }

@@ -18,17 +18,29 @@ use super::step::Access;
 use super::sys;
 use super::turns;
 use super::weakened::{self, Wall};
+use crate::base::retained::Retained;
 use crate::spec::{Bind, Limits, ProgramFile, RunSpec, SetupFailure, Tmpfs, WorkspaceFill};
 
+const CROWDED: &str = "as many killed boxes are still alive as may be";
+
 impl Sandbox {
+    /// Whether so many killed boxes are still alive that no new one is made.
+    pub fn is_crowded(&self) -> bool {
+        self.disposal.undying().is_full()
+    }
+
     /// Makes a box whose program waits to be let go, and says what of the host
     /// it covers; without a program it ends where that would begin.
     pub(super) fn launch(
         &self,
         mut spec: RunSpec,
         fs: BoxFs,
+        retained: Retained,
         began: Instant,
     ) -> Result<(Running, Vec<Covered>), SetupFailure> {
+        if self.is_crowded() {
+            return Err(SetupFailure::from_words("start", CROWDED));
+        }
         let not_enforced = self.clamp(&mut spec.limits);
         let group = self.create_group(&spec.limits)?;
         let tasks = TaskFiles {
@@ -54,6 +66,7 @@ impl Sandbox {
             stdin: spec.stdin,
             limits: &spec.limits,
             prepare_began: began,
+            retained,
             disposal: self.disposal.sender(),
         }
         .clone_box()?;

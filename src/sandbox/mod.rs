@@ -19,6 +19,7 @@ mod encode;
 pub(crate) mod environment;
 mod figures;
 mod handshake;
+mod holdings;
 #[cfg(any(test, fuzzing))]
 #[path = "../../fuzz/properties/handshake.rs"]
 pub mod handshake_property;
@@ -55,6 +56,7 @@ mod step;
 mod supervise;
 mod sys;
 mod turns;
+mod undying;
 mod unprivileged;
 mod weakened;
 

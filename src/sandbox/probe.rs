@@ -20,6 +20,7 @@ use super::step::Step;
 use super::sys;
 use super::unprivileged;
 use crate::base::deadline::Deadline;
+use crate::base::retained::Retained;
 use crate::spec::{Limits, SetupFailure, StdinSource};
 
 /// The row of a box with everything in it.
@@ -367,6 +368,7 @@ fn launch(
         stdin: StdinSource::Null,
         limits: &Limits::default(),
         prepare_began: Instant::now(),
+        retained: Retained::default(),
         disposal: disposal::Sender::default(),
     };
     trial.clone_box()?.try_out()
@@ -409,6 +411,7 @@ mod tests {
                 stdin: StdinSource::Null,
                 limits: &Limits::default(),
                 prepare_began: Instant::now(),
+        retained: Retained::default(),
                 disposal: disposal::Sender::default(),
             };
             let failure = trial.clone_box().unwrap().try_out().unwrap_err();

@@ -18,6 +18,9 @@ pub const BEFORE_PROGRAM: &str = "start init";
 /// Version 1 kills what asks for too much while a box is made; version 2 may refuse it instead.
 const TOO_SMALL: &str = "the memory limit is too small for a box";
 
+/// What a report says of a box that outlived it.
+const NOT_DEAD: &str = "end: it was killed and is not dead yet; what it holds stays taken until it is";
+
 /// What is left to know of a dead box.
 #[derive(Debug)]
 pub struct Remains {
@@ -60,6 +63,10 @@ impl Remains {
         };
         let outcome = classify(&self.facts(limits));
         let usage = self.usage(run);
+        let mut not_enforced = not_enforced;
+        if !self.observed.dead {
+            not_enforced.push(NOT_DEAD.to_owned());
+        }
         let Self { stdout, stderr, .. } = self;
         let standby = false;
         Ok(RunReport { outcome, stdout, stderr, usage, enforced, not_enforced, timings, standby })

@@ -6,15 +6,12 @@ use std::time::{Duration, Instant};
 use nix::errno::Errno;
 use nix::unistd::write;
 
-use super::box_fs::BoxFs;
-use super::cgroup::BoxGroup;
-use super::clone::Cloned;
-use super::disposal::{self, Remnants};
+use super::disposal::Remnants;
 use super::handshake::StatusPipe;
+use super::holdings::Holdings;
 use super::init::wire::RELEASE_WORDS;
+use super::kill::KillFailures;
 use super::locks::LockWatch;
-use super::kill::{KillCount, KillFailures};
-use super::net_namespaces::NetNamespace;
 use super::plan::ChildPlan;
 use super::pumping::Streams;
 use super::report::Remains;
@@ -25,41 +22,26 @@ use crate::spec::{Enforced, Limits, NotStarted, OutputSink, RunReport, SetupFail
 /// A box whose init is on its way. Dropped unsupervised, it is killed.
 #[derive(Debug)]
 pub struct Running {
-    pub(super) process: Cloned,
+    pub(super) holdings: Holdings,
     pub(super) plan: ChildPlan,
-    pub(super) fs: Option<BoxFs>,
-    pub(super) group: Option<BoxGroup>,
-    pub(super) net: Option<NetNamespace>,
     pub(super) status: StatusPipe,
     pub(super) release: OwnedFd,
-    /// Keeps what is mounted in the box until it is cleared away: its init would otherwise take it
-    /// all down before it is dead, with us waiting.
-    pub(super) mounts: Option<OwnedFd>,
     pub(super) streams: Streams,
     pub(super) limits: Limits,
     pub(super) prepare_began: Instant,
     pub(super) enforced: Enforced,
     pub(super) not_enforced: Vec<String>,
-    pub(super) disposal: disposal::Sender,
 }
 
 impl Running {
     /// The init's pid here.
     pub(super) fn pid(&self) -> i32 {
-        self.process.pid
-    }
-
-    /// Ends a box that nobody waits for, and removes what there is of it.
-    pub(super) fn discard(self) {
-        let Self { process, fs, group, .. } = self;
-        // Killed and reaped: a cgroup with somebody in it stays.
-        drop(process);
-        self.disposal.leave(Remnants { fs, group, net: self.net, mounts: self.mounts });
+        self.holdings.process.pid
     }
 
     /// Has the box counted among `failures` if it will not die.
-    pub(super) fn counting_kills(mut self, failures: &KillFailures) -> Self {
-        self.process.kill_count = KillCount::among(failures);
+    pub(super) fn counting_kills(self, failures: &KillFailures) -> Self {
+        self.holdings.process.kill_count.count_among(failures);
         self
     }
 
@@ -111,10 +93,11 @@ impl Running {
         sink: &mut Option<Box<dyn OutputSink>>,
         look: impl FnOnce(),
     ) -> Result<RunReport, NotStarted> {
-        let Self { mut process, plan, fs, group, limits, mut streams, prepare_began, .. } = self;
+        let Self { holdings, plan, limits, mut streams, prepare_began, .. } = self;
+        let (process, Remnants { fs, group, .. }) = (&holdings.process, &holdings.remnants);
         let listener_from = plan.watches_locks().then(|| self.release.as_fd());
         let mut parts = Supervised {
-            process: &process,
+            process,
             group: group.as_ref(),
             status: self.status,
             locks: LockWatch::new(listener_from, fs.as_ref().map(BoxFs::tenant)),
@@ -147,7 +130,8 @@ impl Running {
         } else {
             drop(look);
         }
-        self.disposal.leave(Remnants { fs, group, net: self.net, mounts: self.mounts });
+        // Given back, or kept where it is not dead.
+        drop(holdings);
         remains.into_report(&plan, &limits, self.enforced, self.not_enforced)
     }
 }

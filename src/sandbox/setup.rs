@@ -30,6 +30,7 @@ use super::sys;
 use super::unprivileged;
 use super::weakened::{self, Wall};
 use crate::base::deadline::Deadline;
+use crate::base::retained::Retained;
 use crate::spec::{
     Enforced, Limits, ProgramFile, RunSpec, SetupFailure, StdinSource, Swept, WorkspaceFill,
 };
@@ -182,7 +183,7 @@ impl Sandbox {
     /// program would be executed.
     pub fn try_fill(&self, workspace: WorkspaceFill) -> Result<(), SetupFailure> {
         let limits = Limits::default();
-        let host_id = self.host_id()?;
+        let host_id = Arc::new(self.host_id()?);
         let fs = self.box_fs(&limits, &host_id)?;
         let spec = RunSpec {
             argv: Vec::new(),
@@ -196,7 +197,7 @@ impl Sandbox {
             binds: Vec::new(),
             tmpfs: Vec::new(),
         };
-        let (mut running, _) = self.launch(spec, fs, Instant::now())?;
+        let (mut running, _) = self.launch(spec, fs, Retained::of(host_id), Instant::now())?;
         running.let_go()?;
         running.try_out()
     }
@@ -255,12 +256,19 @@ impl Sandbox {
     }
 
     /// Makes the box around `fs` and starts the program in it, as the host id
-    /// `fs` was made for. The box dies with the thread that calls this.
-    pub fn start(&self, spec: RunSpec, fs: BoxFs, began: Instant) -> Result<Running, SetupFailure> {
+    /// `fs` was made for. The box dies with the thread that calls this, and keeps what is
+    /// `retained`, the host id among it, until it is dead.
+    pub fn start(
+        &self,
+        spec: RunSpec,
+        fs: BoxFs,
+        retained: Retained,
+        began: Instant,
+    ) -> Result<Running, SetupFailure> {
         if spec.argv.is_empty() {
             return Err(SetupFailure::from_words("exec", "no program given"));
         }
-        let (mut running, _) = self.launch(spec, fs, began)?;
+        let (mut running, _) = self.launch(spec, fs, retained, began)?;
         running.let_go()?;
         Ok(running)
     }
@@ -280,10 +288,11 @@ impl Sandbox {
 
 impl Drop for Sandbox {
     fn drop(&mut self) {
-        drop(std::mem::take(&mut self.disposal));
+        // One for all of it.
+        let deadline = Deadline::after(SWEEP_WAIT);
+        std::mem::take(&mut self.disposal).close(deadline);
         // Whatever does not go now stays registered, for the next start to sweep.
-        let forgotten =
-            self.cgroups.close(Deadline::after(SWEEP_WAIT)).map_err(|error| error.to_string());
+        let forgotten = self.cgroups.close(deadline).map_err(|error| error.to_string());
         let forgotten =
             forgotten.and_then(|()| self.instance.unregister().map_err(|error| error.to_string()));
         if let Err(error) = forgotten {

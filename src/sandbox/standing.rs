@@ -16,13 +16,14 @@ use super::running::Running;
 use super::setup::Sandbox;
 use super::supervise::SETUP_WAIT;
 use crate::base::deadline::Deadline;
+use crate::base::retained::Retained;
 use crate::spec::{Limits, RunSpec, SetupFailure};
 
 /// A box whose program waits. Nothing of a tenant's is in it yet. Dropped, it is killed.
 #[derive(Debug)]
 pub struct Standing {
     /// Until it is let go.
-    running: Option<Running>,
+    running: Running,
     /// What of the host it covers.
     covered: Vec<Covered>,
 }
@@ -30,29 +31,30 @@ pub struct Standing {
 impl Sandbox {
     /// Makes the box around `fs` up to where its program would begin. Of the
     /// limits, the wall-clock time and the CPU seconds may still change. The box
-    /// dies with the thread that calls this.
-    pub fn stand(&self, spec: RunSpec, fs: BoxFs) -> Result<Standing, SetupFailure> {
-        let (running, covered) = self.launch(spec, fs, Instant::now())?;
-        let mut standing = Standing { running: Some(running), covered };
-        if let Some(running) = &mut standing.running {
-            running.await_standing(Deadline::after(SETUP_WAIT))?;
-        }
-        Ok(standing)
+    /// dies with the thread that calls this, and keeps what is `retained` until it is dead.
+    pub fn stand(
+        &self,
+        spec: RunSpec,
+        fs: BoxFs,
+        retained: Retained,
+    ) -> Result<Standing, SetupFailure> {
+        let (mut running, covered) = self.launch(spec, fs, retained, Instant::now())?;
+        running.await_standing(Deadline::after(SETUP_WAIT))?;
+        Ok(Standing { running, covered })
     }
 
     /// Lets the program of `standing` begin, with the times of `limits`; the
-    /// preparation for it began at `began`.
+    /// preparation for it began at `began`. It keeps what is `retained` too.
     pub fn release(
         &self,
-        mut standing: Standing,
+        standing: Standing,
         mut limits: Limits,
+        retained: Retained,
         began: Instant,
     ) -> Result<Running, SetupFailure> {
         let not_enforced = self.clamp(&mut limits);
-        let mut running = standing
-            .running
-            .take()
-            .ok_or_else(|| SetupFailure::from_words("release", "the box is gone"))?;
+        let Standing { mut running, .. } = standing;
+        running.holdings.retained.extend(retained);
         running.limits = limits;
         running.prepare_began = began;
         running.let_go()?;
@@ -61,16 +63,8 @@ impl Sandbox {
 
     /// Whether `standing` is alive, and covers what a box made now would cover.
     pub fn is_fit(&self, standing: &Standing) -> Result<bool, SetupFailure> {
-        let alive = standing.running.as_ref().is_some_and(|running| !running.is_dead());
+        let alive = !standing.running.is_dead();
         Ok(alive && self.covered_without_binds()? == standing.covered)
-    }
-}
-
-impl Drop for Standing {
-    fn drop(&mut self) {
-        if let Some(running) = self.running.take() {
-            running.discard();
-        }
     }
 }
 
@@ -101,7 +95,7 @@ impl Running {
     fn wait_for_word(&self, deadline: Deadline) -> Result<(), Errno> {
         let millis = deadline.remaining().as_millis();
         let timeout = PollTimeout::try_from(millis).unwrap_or(PollTimeout::MAX);
-        let process = PollFd::new(self.process.pidfd.as_fd(), PollFlags::POLLIN);
+        let process = PollFd::new(self.holdings.process.pidfd.as_fd(), PollFlags::POLLIN);
         let status = self.status.pipe().map(|pipe| PollFd::new(pipe, PollFlags::POLLIN));
         let mut both: Vec<PollFd<'_>> = [Some(process), status].into_iter().flatten().collect();
         match poll(&mut both, timeout) {
@@ -111,7 +105,7 @@ impl Running {
     }
 
     fn is_dead(&self) -> bool {
-        let mut process = [PollFd::new(self.process.pidfd.as_fd(), PollFlags::POLLIN)];
+        let mut process = [PollFd::new(self.holdings.process.pidfd.as_fd(), PollFlags::POLLIN)];
         poll(&mut process, PollTimeout::ZERO).is_ok_and(|ready| ready > 0)
     }
 }

@@ -81,8 +81,8 @@ pub fn supervise(
         if result.is_err() || turn.observed.must_die() || parts.limits.cpus_milli_max.is_some() {
             kill::end(parts.process, parts.group);
         }
-        // One that would not die is counted and logged there; there is nothing more to do about it.
-        turn.observed.dead = kill::wait_dead(parts.process, Deadline::after(kill::KILL_WAIT));
+        // One that does not die is counted there, and keeps what it holds (`holdings.rs`).
+        turn.observed.dead = kill::wait_dead(parts.process, kill::KILL_WAIT);
         let overflowed = pumping.finish();
         result.and(overflowed)
     })?;

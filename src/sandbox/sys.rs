@@ -8,6 +8,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use nix::cmsg_space;
+use nix::errno::Errno;
 use nix::sys::socket::{ControlMessageOwned, MsgFlags, recvmsg};
 
 use super::landlock;
@@ -148,6 +149,25 @@ pub fn signal_process(pidfd: BorrowedFd<'_>, signal: i32) -> io::Result<()> {
         let no_info = std::ptr::null::<libc::siginfo_t>();
         libc::syscall(libc::SYS_pidfd_send_signal, pidfd.as_raw_fd(), signal, no_info, 0)
     })
+}
+
+/// Whether a process that can be seen here has the real uid `uid`, a zombie counted in.
+pub fn has_processes(uid: u32) -> io::Result<bool> {
+    Errno::clear();
+    // SAFETY: integers only.
+    let niceness = unsafe { libc::getpriority(libc::PRIO_USER, uid) };
+    match (niceness, Errno::last()) {
+        (-1, Errno::ESRCH) => Ok(false),
+        (-1, errno) if errno != Errno::UnknownErrno => Err(errno.into()),
+        _ => Ok(true),
+    }
+}
+
+/// A descriptor for the process `pid`, which it names for good. Whether that was still the one
+/// that was meant when this opened it, the caller has to find out.
+pub fn pidfd_of(pid: i32) -> io::Result<OwnedFd> {
+    // SAFETY: integers only; the result is a descriptor nobody else owns.
+    unsafe { owned(libc::syscall(libc::SYS_pidfd_open, pid, 0)) }
 }
 
 /// Gives a thread of whatever policy and niceness the ordinary ones.

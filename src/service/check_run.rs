@@ -14,6 +14,7 @@ use super::last_words::add_last_words;
 use super::status::{Examined, HostReport, ServiceStatus, SlotsStatus, StandbyStatus};
 use crate::base::cancel::CancelToken;
 use crate::base::deadline::Deadline;
+use crate::base::retained::Retained;
 use crate::base::slots::{SlotGuard, Slots};
 use crate::executor::{Job, Sandboxed};
 use crate::lang::{FileToWrite, Language, files_for, plain_words};
@@ -164,6 +165,9 @@ impl CheckRunner {
         let plain = plain_words(&command).map(|words| words.into_iter().map(CString::new));
         let without_shell = plain.map(Iterator::collect).transpose().map_err(nul)?;
         let command = CString::new(command).map_err(nul)?;
+        if self.executor.sandbox().is_crowded() {
+            return Err(CheckError::Busy);
+        }
         let slot = self.slots.try_enter().ok_or(CheckError::Busy)?;
         Ok(AdmittedCheck {
             runner: Arc::clone(self),
@@ -249,7 +253,8 @@ impl CheckRunner {
 }
 
 impl AdmittedCheck {
-    /// Runs to the end on the calling thread. The slot is free again when this returns.
+    /// Runs to the end on the calling thread. The slot is free again when this returns, unless
+    /// the box is not dead by then, which keeps it.
     pub fn run(
         self,
         watch: &Watch,
@@ -261,7 +266,9 @@ impl AdmittedCheck {
             .iter()
             .map(|FileToWrite { path, contents }| (path, contents.as_bytes()))
             .collect();
-        let job = Job { template: Some(&workspace), files: &files, spec };
+        let slot = Arc::new(slot);
+        let retained = Retained::of(slot.clone());
+        let job = Job { template: Some(&workspace), files: &files, spec, retained };
         runner.enlist(slot.index(), &watch.cancel);
         let report = runner.executor.run(job, watch, sink);
         // While the slot is still ours: the next run in it has a token of its own.

@@ -236,6 +236,6 @@ fn run_in_box(
         binds: Vec::new(),
         tmpfs: Vec::new(),
     };
-    let job = Job { template: None, files: &[], spec };
+    let job = Job { template: None, files: &[], spec, retained: Default::default() };
     executor.run(job, &Watch { cancel, client: None }, None)
 }

@@ -22,6 +22,10 @@ pub struct StandbyFigures {
 pub struct SandboxFigures {
     /// Boxes that did not die in the time they had.
     pub kill_failures: u64,
+    /// Boxes that were killed, are not dead yet, and keep what they hold.
+    pub undying: usize,
+    /// With as many of them no new box is made.
+    pub undying_max: usize,
     /// Dead boxes that are still to be cleared away.
     pub cleanup_backlog: usize,
     /// How many of them wait before an answer waits for its own.

@@ -62,6 +62,7 @@ impl Job {
         let task = Task {
             spec,
             room: Room { bytes, inodes: 2 * files.len() as u64 },
+            retained: Default::default(),
             fill: &mut |workspace, _| {
                 for (name, contents) in &files {
                     let path = path_of(workspace).join(name);

@@ -217,6 +217,8 @@ fn what_the_service_says_of_itself_is_what_is_exposed() {
         standby: StandbyFigures { boxes_max: 1, ready: 2, made: 3, used: 4, dropped: 5, failed: 6 },
         sandbox: SandboxFigures {
             kill_failures: 7,
+            undying: 3,
+            undying_max: 64,
             cleanup_backlog: 8,
             cleanup_backlog_max: 9,
             swept: Swept { servers: 10, boxes: 11, processes: 12 },
@@ -238,6 +240,8 @@ fn what_the_service_says_of_itself_is_what_is_exposed() {
         ("standby_boxes_dropped_total", 5.0),
         ("standby_boxes_failed_total", 6.0),
         ("kill_failures_total", 7.0),
+        ("undying_boxes", 3.0),
+        ("undying_boxes_max", 64.0),
         ("cleanup_backlog", 8.0),
         ("cleanup_backlog_max", 9.0),
         ("swept_servers", 10.0),

@@ -142,7 +142,7 @@ impl Program {
             binds: self.binds,
             tmpfs: self.tmpfs,
         };
-        let job = Job { template: self.template.as_deref(), files: &files, spec };
+        let job = Job { template: self.template.as_deref(), files: &files, spec, retained: Default::default() };
         backend.run_as(job, host_id, &Watch { cancel: self.cancel, client: self.client }, sink)
     }
 }

@@ -220,6 +220,7 @@ impl Fixture {
         let task = Task {
             spec,
             room: Room { bytes: 4096, inodes: 10 },
+            retained: Default::default(),
             fill: &mut |place: BorrowedFd<'_>, _| {
                 let path =
                     format!("/proc/self/fd/{}/in.txt", std::os::fd::AsRawFd::as_raw_fd(&place));
@@ -401,6 +402,7 @@ fn output_goes_to_a_sink_when_it_has_room() {
     let task = Task {
         spec,
         room: Room::default(),
+        retained: Default::default(),
         fill: &mut |place: BorrowedFd<'_>, _| {
             let path = format!("/proc/self/fd/{}/in.txt", std::os::fd::AsRawFd::as_raw_fd(&place));
             fs::write(path, "from the host").unwrap();

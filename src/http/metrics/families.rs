@@ -113,6 +113,10 @@ impl Families<'_> {
     fn sandbox(&mut self, figures: &SandboxFigures) -> fmt::Result {
         let help = "Boxes that did not die in the time they had after SIGKILL.";
         self.counter("cofferdam_kill_failures", help, &figures.kill_failures)?;
+        let help = "Killed boxes that are not dead and keep what they hold.";
+        self.gauge("cofferdam_undying_boxes", help, figures.undying as u64)?;
+        let help = "Killed boxes that are not dead with which no new box is made.";
+        self.gauge("cofferdam_undying_boxes_max", help, figures.undying_max as u64)?;
         let help = "Dead boxes that are still to be cleared away.";
         self.gauge("cofferdam_cleanup_backlog", help, figures.cleanup_backlog as u64)?;
         let help = "Dead boxes that may wait before an answer waits for its own.";

@@ -20,6 +20,7 @@ use super::runner::told;
 use super::workspace::OpenedWorkspace;
 use crate::base::deadline::Deadline;
 use crate::base::rel_path::RelPath;
+use crate::base::retained::Retained;
 use crate::executor::{Executor, Room, Task};
 use crate::policy::{JudgedCommand, Place};
 use crate::runstore::{JobRecord, RunStore, snapshot_hash};
@@ -41,6 +42,9 @@ const SNAPSHOT_WITHIN: Duration = Duration::from_secs(600);
 /// Where the workspace is in a box.
 const WORKSPACE: &str = "/workspace";
 
+/// Why there are no artifacts of a box that was killed and did not die.
+const NOT_DEAD: &str = "processes of the job are not dead";
+
 /// One job's run, and what it works with.
 #[derive(Debug, Clone, Copy)]
 pub struct Run<'a> {
@@ -56,6 +60,8 @@ pub struct Run<'a> {
     pub store: &'a RunStore,
     /// What is copied, or why that cannot be opened.
     pub workspace: Result<&'a OpenedWorkspace, &'a WorkspaceError>,
+    /// What stays taken until the box is dead.
+    pub retained: &'a Retained,
 }
 
 /// What `snapshot.json` holds.
@@ -95,6 +101,8 @@ struct Filled {
 /// What a program left.
 #[derive(Debug, Default)]
 struct Left {
+    /// Whether it was looked for, which it is when everything of the program is dead.
+    looked: bool,
     artifacts: Vec<Artifact>,
     omitted: Vec<OmittedArtifact>,
     omitted_beyond: u64,
@@ -146,7 +154,11 @@ impl Run<'_> {
             ending.unwrap_or_else(|| Ending::not_started(why, argv0))
         })?;
         let broken = self.note_output(&output, facts);
-        let Left { artifacts, omitted, omitted_beyond, uncollected } = left;
+        let Left { looked, artifacts, omitted, omitted_beyond, uncollected } = left;
+        let uncollected = match looked || self.request.policy.artifacts.include.is_empty() {
+            true => uncollected,
+            false => Some(JobError::new(ErrorCode::ArtifactCollectionFailed, NOT_DEAD)),
+        };
         (facts.artifacts, facts.omitted) = (artifacts, omitted);
         facts.omitted_beyond = omitted_beyond;
         facts.ran(&report.enforced, report.not_enforced, &report.usage);
@@ -181,7 +193,8 @@ impl Run<'_> {
             Ok(())
         };
         let mut collect = |workspace: BorrowedFd<'_>| self.collect(workspace, left);
-        let task = Task { spec, room, fill: &mut fill, collect: &mut collect };
+        let retained = self.retained.clone();
+        let task = Task { spec, room, retained, fill: &mut fill, collect: &mut collect };
         let watch = Watch { cancel: control.token(), client: None };
         let report = self.executor.execute(task, &watch, Some(output.sink()));
         (report, seen)
@@ -355,6 +368,7 @@ impl Run<'_> {
     }
 
     fn collect(self, workspace: BorrowedFd<'_>, left: &mut Left) {
+        left.looked = true;
         let patterns = &self.request.policy.artifacts;
         if patterns.include.is_empty() {
             return;

@@ -12,6 +12,7 @@ use super::programs::{Digests, OpenedPrograms};
 use super::record::{Facts, Times};
 use super::run::Run;
 use super::workspace::OpenedWorkspace;
+use crate::base::retained::Retained;
 use crate::executor::{Capabilities, Executor};
 use crate::policy::{self, Judged, JudgedCommand, PolicyConfig, WorkspaceFacts};
 use crate::runstore::{self, JobRecord, Recovered, RunStore, StoreError, StoreSettings};
@@ -149,7 +150,7 @@ impl Runner {
     ) -> Result<RunJobResult, JobError> {
         self.check(&request)?;
         let job = self.accept(request, None).map_err(told)?;
-        Ok(stored(self.perform(job, control)))
+        Ok(stored(self.perform(job, control, Retained::default())))
     }
 
     /// Holds a request to what it has to be before anything is made for it.
@@ -170,15 +171,16 @@ impl Runner {
         Ok(AcceptedJob { request, record, queued_at })
     }
 
-    /// Brings a job to its end and its record to its last state.
-    pub fn perform(&self, job: AcceptedJob, control: &Control) -> EndedJob {
+    /// Brings a job to its end and its record to its last state. What is `retained` stays taken
+    /// until its box is dead, which may be later.
+    pub fn perform(&self, job: AcceptedJob, control: &Control, retained: Retained) -> EndedJob {
         let began = (SystemTime::now(), Instant::now());
         control.enter(JobStatus::Running);
         self.conclude(job, Some(began), |job, facts, judging| {
             job.record.decided(facts.decision.clone(), facts.executable.clone());
             match job.record.started(began.0) {
                 Err(error) => Ending::without_run(JobStatus::Failed, told(error)),
-                Ok(()) => self.steps(job, facts, judging, control),
+                Ok(()) => self.steps(job, facts, judging, control, retained),
             }
         })
     }
@@ -237,6 +239,7 @@ impl Runner {
         facts: &mut Facts,
         judging: Judging<'_>,
         control: &Control,
+        retained: Retained,
     ) -> Ending {
         let Judging { backend, programs, command, workspace } = judging;
         if let Some(ending) = control.asked() {
@@ -261,6 +264,7 @@ impl Runner {
             record: &job.record,
             store: &self.store,
             workspace: workspace.as_ref(),
+            retained: &retained,
         };
         run.to_its_end(&command, facts, control)
     }

@@ -18,6 +18,7 @@ use super::waiting::{NoPlace, Waiting};
 use crate::base::deadline::Deadline;
 use crate::base::rel_path::RelPath;
 use crate::base::request_id::{RequestId, on_behalf_of};
+use crate::base::retained::Retained;
 use crate::base::utc::rfc3339;
 use crate::runstore::StoreError;
 use crate::spec::Stream;
@@ -28,6 +29,8 @@ use crate::spec::job::{
 
 /// How often the keeper looks for cancels that another process has left in the store.
 const CANCEL_LOOK_EVERY: Duration = Duration::from_millis(250);
+/// How often a worker looks for a permit that a box kept after its job was over.
+const PERMIT_LOOK_EVERY: Duration = Duration::from_millis(250);
 /// How long the name that a client has given its request stands for it.
 const NAMES_KNOWN_FOR: Duration = Duration::from_secs(24 * 3600);
 /// How often it looks for records that have grown old.
@@ -130,25 +133,30 @@ impl Shared {
     /// Does one job; false when there will be none any more.
     fn work(&self) -> bool {
         let mut jobs = self.jobs();
-        let QueuedJob { job, live, request_id } = loop {
+        let (QueuedJob { job, live, request_id }, permit) = loop {
             // As long as the end of one could not be written, that of another could not either.
             if self.unwritten.is_empty()
-                && let Some(queued) = jobs.begin()
+                && let Some(begun) = jobs.begin()
             {
-                break queued;
+                break begun;
             }
             if jobs.is_closed() && jobs.is_idle() {
                 return false;
             }
-            jobs = self.changed.wait(jobs).unwrap_or_else(PoisonError::into_inner);
+            let wait = if jobs.wants_permit() { PERMIT_LOOK_EVERY } else { Duration::MAX };
+            let waited = self.changed.wait_timeout(jobs, wait);
+            jobs = waited.unwrap_or_else(PoisonError::into_inner).0;
         };
         drop(jobs);
         let id = job.id().clone();
         *live.started_at.lock().unwrap_or_else(PoisonError::into_inner) = Some(SystemTime::now());
         on_behalf_of(Some(request_id), || {
-            let result = self.kept(self.runner.perform(job, &live.control));
-            // First: whoever hears of the end asks for the result.
+            let permit = Arc::new(permit);
+            let retained = Retained::of(permit.clone());
+            let result = self.kept(self.runner.perform(job, &live.control, retained));
+            // First: whoever hears of the end asks the store for the result, or for another job.
             self.jobs().end(&id);
+            drop(permit);
             self.over(&result, &live);
         });
         self.changed.notify_all();

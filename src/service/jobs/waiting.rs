@@ -1,10 +1,12 @@
-//! Which jobs wait, and which are live (pure but for what it holds).
+//! Which jobs wait, which are live, and how many may run (pure but for what it holds).
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 
+use crate::base::slots::{SlotGuard, Slots};
 use crate::spec::job::JobId;
 
-/// Jobs in the order they came, and how many workers have one. `W` is a job that waits, `L` what
+/// Jobs in the order they came, and the permits to run, one for each worker. `W` is a job that waits, `L` what
 /// is known of a live one.
 #[derive(Debug)]
 pub struct Waiting<W, L> {
@@ -12,7 +14,7 @@ pub struct Waiting<W, L> {
     live: BTreeMap<JobId, L>,
     /// Places that were given to jobs whose records are being made.
     promised: usize,
-    running: usize,
+    permits: Arc<Slots>,
     workers: usize,
     queue_max: usize,
     closed: bool,
@@ -34,7 +36,7 @@ impl<W, L> Waiting<W, L> {
             queue: VecDeque::new(),
             live: BTreeMap::new(),
             promised: 0,
-            running: 0,
+            permits: Slots::new(workers),
             workers,
             queue_max,
             closed: false,
@@ -46,7 +48,7 @@ impl<W, L> Waiting<W, L> {
         if self.closed {
             return Err(NoPlace::Closed);
         }
-        let idle = self.workers.saturating_sub(self.running);
+        let idle = self.workers.saturating_sub(self.running());
         if self.queue.len() + self.promised >= self.queue_max.saturating_add(idle) {
             return Err(NoPlace::Full);
         }
@@ -70,16 +72,20 @@ impl<W, L> Waiting<W, L> {
         Ok(())
     }
 
-    /// The job that has waited longest, for a worker.
-    pub fn begin(&mut self) -> Option<W> {
+    /// The job that has waited longest, for a worker, with the permit to run it.
+    pub fn begin(&mut self) -> Option<(W, SlotGuard)> {
+        let permit = self.permits.try_enter()?;
         let (_, waits) = self.queue.pop_front()?;
-        self.running += 1;
-        Some(waits)
+        Some((waits, permit))
     }
 
-    /// A worker is done with its job.
+    /// Whether a job waits for nothing but a permit, which comes without a word to anybody.
+    pub fn wants_permit(&self) -> bool {
+        !self.queue.is_empty()
+    }
+
+    /// A worker is done with its job; its permit ends by itself.
     pub fn end(&mut self, id: &JobId) {
-        self.running = self.running.saturating_sub(1);
         self.live.remove(id);
     }
 
@@ -139,9 +145,9 @@ impl<W, L> Waiting<W, L> {
         self.queue.len()
     }
 
-    /// How many workers have one.
+    /// How many permits are taken: by workers that have a job, and by boxes that are not dead.
     pub fn running(&self) -> usize {
-        self.running
+        self.permits.taken()
     }
 }
 
@@ -165,12 +171,29 @@ mod tests {
             assert_eq!(enter(&mut waiting, number), Ok(()));
         }
         assert_eq!(enter(&mut waiting, 3), Err(NoPlace::Full));
-        assert_eq!(waiting.begin(), Some(0));
+        let (first, permit) = waiting.begin().unwrap();
+        assert_eq!(first, 0);
         assert_eq!(enter(&mut waiting, 3), Err(NoPlace::Full));
         waiting.end(&id(0));
+        drop(permit);
         assert_eq!(enter(&mut waiting, 3), Ok(()));
-        assert_eq!((waiting.begin(), waiting.begin()), (Some(1), Some(2)));
+        assert_eq!(waiting.begin().map(|(job, _)| job), Some(1));
+        assert_eq!(waiting.begin().map(|(job, _)| job), Some(2));
         assert!(waiting.live(&id(0)).is_none() && waiting.live(&id(1)).is_some());
+    }
+
+    #[test]
+    fn no_job_begins_and_none_is_promised_a_worker_while_the_permit_is_retained() {
+        let mut waiting = Waiting::new(1, 1);
+        enter(&mut waiting, 0).unwrap();
+        let (_, permit) = waiting.begin().unwrap();
+        waiting.end(&id(0));
+        enter(&mut waiting, 1).unwrap();
+        assert!(waiting.begin().is_none());
+        assert_eq!(enter(&mut waiting, 2), Err(NoPlace::Full));
+        assert_eq!(waiting.running(), 1);
+        drop(permit);
+        assert_eq!(waiting.begin().map(|(job, _)| job), Some(1));
     }
 
     #[test]
@@ -194,7 +217,7 @@ mod tests {
         assert_eq!(waiting.withdraw(&id(0)), None);
         assert!(!waiting.is_idle() && waiting.live(&id(0)).is_some());
         waiting.forget(&id(0));
-        assert_eq!(waiting.begin(), Some(1));
+        assert_eq!(waiting.begin().map(|(job, _)| job), Some(1));
         waiting.promise().unwrap();
         waiting.close();
         assert_eq!(waiting.enter(id(7), 7, ()), Err(7));

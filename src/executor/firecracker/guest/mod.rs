@@ -131,6 +131,7 @@ impl Conversation {
             Task {
                 spec,
                 room: Room { bytes: run.room.0, inodes: run.room.1 },
+                retained: Default::default(),
                 fill: &mut |workspace, owner| fill(&source, run.workspace_bytes, workspace, owner),
                 collect: &mut |workspace| uncollected = collect(&target, run.result, workspace),
             },

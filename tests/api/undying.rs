@@ -1,0 +1,121 @@
+//! A box that does not die although it was killed: until it does, nothing that it holds is another's.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::sync::mpsc::{Sender, channel};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use crate::server::client::solution_within;
+use crate::server::exposition::Exposition;
+use crate::server::host::{is_running, tenants};
+use crate::server::service::{Service, Setup, wait_until};
+
+const BUSY: &str = r#"{"error":"runner busy"}"#;
+/// How long a killed box is waited for (`KILL_WAIT`).
+const KILL_WAIT: Duration = Duration::from_secs(5);
+/// For what has to happen soon, on a loaded machine.
+const SOON: Duration = Duration::from_secs(30);
+
+/// Keeps one process, and with it its box, from its end: a tracer has to take notice of that first,
+/// and this one does when it is dropped.
+struct Held {
+    let_go: Option<Sender<()>>,
+    tracer: Option<JoinHandle<()>>,
+}
+
+impl Held {
+    fn from_dying(pid: i32) -> Self {
+        let (let_go, until) = channel();
+        let (tell, told) = channel();
+        let tracer = thread::spawn(move || {
+            // SAFETY: integers only.
+            let seized = unsafe { libc::ptrace(libc::PTRACE_SEIZE, pid, 0, 0) };
+            tell.send((seized == 0).then_some(()).ok_or_else(io::Error::last_os_error)).unwrap();
+            // An error is the word to let go; with the tracer its hold on the process ends.
+            let _ = until.recv();
+        });
+        told.recv().unwrap().unwrap();
+        Self { let_go: Some(let_go), tracer: Some(tracer) }
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        drop(self.let_go.take());
+        let _ = self.tracer.take().map(JoinHandle::join);
+    }
+}
+
+/// The host uids and network namespaces of the service's runs.
+fn identities(service: &Service) -> BTreeSet<(u32, String)> {
+    let of = |pid: i32| {
+        let uid = fs::metadata(format!("/proc/{pid}")).ok()?.uid();
+        let net = fs::read_link(format!("/proc/{pid}/ns/net")).ok()?;
+        Some((uid, net.to_str()?.to_owned()))
+    };
+    tenants(service.pid()).iter().filter_map(|tenant| of(tenant.pid)).collect()
+}
+
+fn figure(service: &Service, name: &str) -> f64 {
+    Exposition::parse(&service.get("/metrics").body).get(name, &[])
+}
+
+/// Has a run of the service end by its time limit with one of its processes held; the hold, the uid
+/// and namespace of the run, and how long its answer took.
+fn run_undying(service: &Service) -> (Held, (u32, String), Duration) {
+    thread::scope(|scope| {
+        let began = Instant::now();
+        let run = scope.spawn(|| service.post(&solution_within("2s", "sleep 600; true")));
+        wait_until("the program", SOON, || is_running(service.pid(), "sleep"));
+        let program = *tenants(service.pid()).iter().max_by_key(|tenant| tenant.pid).unwrap();
+        let identity = identities(service).pop_first().unwrap();
+        let held = Held::from_dying(program.pid);
+        let answer = run.join().unwrap();
+        assert_ne!(answer.finished().exit_code, Some(0), "{answer:?}");
+        (held, identity, began.elapsed())
+    })
+}
+
+#[test]
+fn what_a_box_that_does_not_die_holds_is_nobody_elses_until_it_is_dead() {
+    let service = Setup::shell().env("RUN_CONCURRENCY", "2").env("STANDBY_MAX", "0").start();
+    let (held, (uid, net), took) = run_undying(&service);
+    // Waited for once, not twice.
+    assert!(took >= KILL_WAIT && took < 2 * KILL_WAIT, "{took:?}");
+    assert_eq!(figure(&service, "cofferdam_undying_boxes"), 1.0);
+    assert_eq!(figure(&service, "cofferdam_kill_failures_total"), 1.0);
+    let mut seen = BTreeSet::new();
+    for _ in 0..3 {
+        let live = service.live("sleep 600");
+        seen.extend(identities(&service));
+        // Its permit is taken as well.
+        service.run("true").assert_json(429, BUSY);
+        drop(live);
+        wait_until("its end", SOON, || figure(&service, "cofferdam_slots_in_use") == 1.0);
+    }
+    assert!(!seen.is_empty());
+    assert!(seen.iter().all(|(other, _)| *other != uid), "{uid} was lent: {seen:?}");
+    assert!(seen.iter().all(|(_, other)| *other != net), "{net} was lent: {seen:?}");
+    drop(held);
+    wait_until("its death", SOON, || figure(&service, "cofferdam_undying_boxes") == 0.0);
+    wait_until("its permit", SOON, || figure(&service, "cofferdam_slots_in_use") == 0.0);
+    wait_until("its remnants", SOON, || figure(&service, "cofferdam_cleanup_backlog") == 0.0);
+    let [_one, _two] = [service.live("sleep 600"), service.live("sleep 600")];
+    service.run("true").assert_json(429, BUSY);
+    assert!(service.log.text().contains("not dead"), "{}", service.log.text());
+}
+
+#[test]
+fn a_server_ends_in_time_with_a_box_that_does_not_die() {
+    let mut service = Setup::shell()
+        .env("RUN_CONCURRENCY", "1")
+        .env("STANDBY_MAX", "0")
+        .env("SHUTDOWN_GRACE", "1s")
+        .start();
+    let (_held, _, _) = run_undying(&service);
+    service.signal(nix::sys::signal::Signal::SIGTERM);
+    service.wait_end(SOON);
+}
