@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use nix::errno::Errno;
 use nix::unistd::write;
 
+use super::box_fs::BoxFs;
 use super::disposal::Remnants;
 use super::handshake::StatusPipe;
 use super::holdings::Holdings;

@@ -53,7 +53,7 @@ fn policy(calls: LockCalls) -> Policy {
     ];
     let reason = String::from("The profile's filter decides.");
     Policy {
-        layers: vec![Layer { name: "locks".to_owned(), entries }],
+        layers: vec![Layer { name: "locks".to_owned(), unless: None, entries }],
         otherwise: Otherwise { known: Action::Allow, unknown: Action::Allow, reason },
     }
 }
