@@ -6,7 +6,7 @@ use super::profile::{Profile, ProfileError};
 use super::seccomp::compile::{CompileError, Policy};
 use super::seccomp::filter::{Filter, INSTRUCTIONS_MAX, code};
 use super::seccomp::interpret::{SeccompData, decide};
-use super::seccomp::rules::{Entry, Rules};
+use super::seccomp::rules::{Circumstance, Entry, Rules};
 use super::seccomp::straight;
 use super::seccomp::syscalls::Arch;
 
@@ -43,12 +43,16 @@ fn shipped(name: &str) -> Option<&'static str> {
 }
 
 fn decides_by_its_rules(profile: &Profile, text: &str, calls: &[u8], arch: Arch) {
-    let filter = &profile.filter;
-    is_one_the_kernel_takes(filter);
     let policy = merged(text);
-    for data in probes(&policy, calls, arch) {
-        let want = straight::answer(&policy, arch, &data);
-        assert_eq!(decide(filter, &data), Ok(want), "{arch:?} {data:x?}");
+    let with_writable_binds = policy.in_case_of(Circumstance::WritableBinds);
+    for (filter, policy) in
+        [(&profile.filter, &policy), (&profile.writable_binds_filter, &with_writable_binds)]
+    {
+        is_one_the_kernel_takes(filter);
+        for data in probes(policy, calls, arch) {
+            let want = straight::answer(policy, arch, &data);
+            assert_eq!(decide(filter, &data), Ok(want), "{arch:?} {data:x?}");
+        }
     }
     for path in
         [&profile.root.hide, &profile.root.keep, &profile.root.devices].into_iter().flatten()
