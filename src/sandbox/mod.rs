@@ -54,6 +54,8 @@ mod step;
 mod supervise;
 mod sys;
 mod turns;
+mod unix_sockets;
+mod unowned;
 mod unprivileged;
 mod weakened;
 

@@ -6,6 +6,7 @@ mod identity;
 mod inherited;
 mod mounts;
 mod namespaces;
+mod nodes;
 mod persistence;
 mod processors;
 mod system_calls;
@@ -104,5 +105,15 @@ pub const ROWS: &[Row] = &[
         "D67",
         "a run may only narrow its own filter, and by that it escapes no limit",
         system_calls::own_filters,
+    ),
+    row(
+        "D80",
+        "no socket and no fifo of the host takes anything from a run, whenever it was made",
+        nodes::sockets_of_host,
+    ),
+    row(
+        "D81",
+        "a run uses the device nodes it is shown and changes nothing about the host's",
+        nodes::devices_of_host,
     ),
 ];
