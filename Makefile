@@ -37,7 +37,7 @@ FUZZ_SECONDS = 600
 HOSTILE_RUNS = 10000
 
 # Each can be taken down in a build made for it, so that the hostile rows which need it must break.
-WALLS = seccomp user cgroup pid net
+WALLS = seccomp user cgroup pid net unowned
 WEAKENED = $(TARGET_DIR)/weakened/$(TRIPLE)/quick/cofferdam
 
 .DEFAULT_GOAL = help

@@ -95,7 +95,7 @@ impl Step {
             }
             Self::MountOverlay => mount_overlay(out),
             Self::MountProc => mount_proc(out),
-            Self::Mask { with, target } => mask(out, with, target),
+            Self::Mask { with, target, may_be_closed } => mask(out, with, target, *may_be_closed),
             Self::JoinNetwork { fd } => {
                 out.call(libc::SYS_setns, &[fd.into(), libc::CLONE_NEWNET.into()]);
             }
@@ -115,6 +115,7 @@ impl Step {
             }
             Self::WaitForKill => out.call(libc::SYS_ppoll, &[]),
             Self::NewSession => out.call(libc::SYS_setsid, &[]),
+            Self::OpenNullStdin => open_null_stdin(out),
             Self::ResetSignals => reset_signals(out),
             Self::SetUmask { mask } => out.call(libc::SYS_umask, &[mask.into()]),
             Self::SetLimit { limit, value } => {
@@ -240,7 +241,8 @@ fn attributes_of(access: Access) -> u64 {
     match access {
         Access::ReadOnly => SHOWN_READ_ONLY,
         Access::ReadWrite => MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV,
-        Access::Device => MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC,
+        // The node's mode and times; what is written to a device is not written to its node.
+        Access::Device => MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC | MOUNT_ATTR_RDONLY,
     }
 }
 
@@ -309,7 +311,15 @@ fn mount_proc(out: &mut Encoder) {
     set_attributes(out, scratch, attributes | MOUNT_ATTR_RDONLY, None, 0);
 }
 
-fn mask(out: &mut Encoder, with: &'static str, target: &CString) {
+/// The other is closed when it replaces the old one, and by [`Step::CloseFrom`] where it came by.
+fn open_null_stdin(out: &mut Encoder) {
+    let path = out.text(c"/dev/null");
+    let flags = libc::O_RDONLY | libc::O_CLOEXEC;
+    out.call_into(SCRATCH_REGISTER, libc::SYS_openat, &[AT_FDCWD.into(), path, flags.into()]);
+    out.call(libc::SYS_dup3, &[Arg::Register(SCRATCH_REGISTER), 0.into(), 0.into()]);
+}
+
+fn mask(out: &mut Encoder, with: &'static str, target: &CString, may_be_closed: bool) {
     let with = out.bytes(format!("{with}\0").as_bytes());
     // Below /proc nobody puts a link in the place of a file, so one call that would follow it will
     // do. It leaves no copy behind where the target is missing: to let go of a copy that is not
@@ -323,7 +333,7 @@ fn mask(out: &mut Encoder, with: &'static str, target: &CString) {
     let flags = OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC;
     out.call_into(SCRATCH_REGISTER, libc::SYS_open_tree, &[AT_FDCWD.into(), with, flags.into()]);
     attach(out, Arg::Register(SCRATCH_REGISTER), target);
-    out.on_error(wire::SKIP_IF_MISSING);
+    out.on_error(if may_be_closed { wire::SKIP_IF_UNREACHABLE } else { wire::SKIP_IF_MISSING });
 }
 
 fn raise_loopback(out: &mut Encoder) {

@@ -13,6 +13,7 @@ use super::mounts::{MountTable, topmost_below};
 use super::plan::Tree;
 use super::rootfs::{Covered, RootLayout, c_string, strip_root};
 use super::step::Access;
+use super::unix_sockets;
 use crate::spec::SetupFailure;
 
 /// A tree of the host and where a box has it.
@@ -33,6 +34,8 @@ pub struct Covers {
     private_shown: Vec<PathBuf>,
     /// All of the service's own paths.
     private: Vec<PathBuf>,
+    /// Of the trees those whose sockets could be connected to.
+    with_sockets: Vec<Place>,
     mounts: MountTable,
     /// The mount points below the trees of the root, and the table they are from.
     mounted: Mutex<Mounted>,
@@ -71,10 +74,22 @@ impl Covers {
             hidden: inside(hidden),
             private_shown: inside(private),
             private: private.to_vec(),
+            with_sockets: shown.clone(),
             shown,
             mounts: MountTable::open()?,
             mounted: Mutex::new(Mounted { of: Arc::new([]), covered: Arc::new([]) }),
         })
+    }
+
+    /// The real paths of the trees of every box's root, and the mount points there are.
+    pub fn trees(&self) -> io::Result<(Vec<PathBuf>, Arc<[PathBuf]>)> {
+        Ok((self.shown.iter().map(|tree| tree.source.clone()).collect(), self.mounts.points()?))
+    }
+
+    /// Has no socket looked for in the trees for which `unowned` says that none can be reached.
+    pub fn trust_unowned(&mut self, unowned: &[bool]) {
+        let mut unowned = unowned.iter();
+        self.with_sockets.retain(|_| unowned.next() != Some(&true));
     }
 
     /// Whether `path` is covered for being a mount of its own.
@@ -92,6 +107,7 @@ impl Covers {
         for path in self.hidden.iter().chain(&self.private_shown) {
             covered.extend(covered_at(path, &self.shown)?);
         }
+        covered.extend(self.sockets()?);
         let asked = asked.iter().filter(|tree| tree.access != Access::Device && tree.directory);
         for tree in asked {
             let place = asked_place(tree)?;
@@ -118,6 +134,21 @@ impl Covers {
         let inside = |tree: &Place| Some(tree.target.join(real.strip_prefix(&tree.source).ok()?));
         let places = self.shown.iter().filter_map(inside);
         Ok(places.filter(|place| !is_covered(place)).map(|p| Path::new("/").join(p)).next())
+    }
+
+    /// The sockets of the host in trees where they could be connected to, as far as they are known.
+    fn sockets(&self) -> Result<Vec<Covered>, SetupFailure> {
+        let mut covered = Vec::new();
+        if self.with_sockets.is_empty() {
+            return Ok(covered);
+        }
+        let bound = unix_sockets::bound_paths()
+            .map_err(|error| SetupFailure::from_io("read sockets", &error))?;
+        for path in bound {
+            // Any user binds sockets: one whose path leads nowhere must not keep runs from starting.
+            covered.extend(covered_at(&path, &self.with_sockets).unwrap_or_default());
+        }
+        Ok(covered)
     }
 
     fn mounted_below_root(&self, points: &Arc<[PathBuf]>) -> Result<Arc<[Covered]>, SetupFailure> {

@@ -60,6 +60,14 @@ impl IdMaps {
     }
 }
 
+/// An id that no file has: -1 is none at all.
+const NOBODY: u32 = u32::MAX - 1;
+
+/// A namespace in which no owner of any file has a number.
+pub fn of_nobody() -> Result<OwnedFd, SetupFailure> {
+    make(Mapping { owner_uid: NOBODY, owner_gid: NOBODY, host_id: NOBODY })
+}
+
 /// A namespace outlives its only process as long as somebody holds it open,
 /// so one that waits to be killed is process enough.
 fn make(mapping: Mapping) -> Result<OwnedFd, SetupFailure> {

@@ -19,7 +19,9 @@ use super::sys;
 use super::turns;
 use super::weakened::{self, Wall};
 use crate::base::retained::Retained;
-use crate::spec::{Bind, Limits, ProgramFile, RunSpec, SetupFailure, Tmpfs, WorkspaceFill};
+use crate::spec::{
+    Bind, Limits, ProgramFile, RunSpec, SetupFailure, StdinSource, Tmpfs, WorkspaceFill,
+};
 
 const CROWDED: &str = "as many killed boxes are still alive as may be";
 
@@ -54,8 +56,12 @@ impl Sandbox {
             false => Some(self.net_namespaces.take()?),
         };
         let net_fd = net.as_ref().map(|net| extra.add_held(net.as_raw_fd()));
-        let root_fd = self.given_root()?.map(|root| extra.add(root));
-        let (plan, covered) = self.plan(&spec, &fs, tasks, (net_fd, root_fd), &mut extra)?;
+        let of_host = HostDescriptors {
+            net: net_fd,
+            root: self.given_root()?.map(|root| extra.add(root)),
+            unowned: self.unowned.as_ref().map(|namespace| extra.add_held(namespace.as_raw_fd())),
+        };
+        let (plan, covered) = self.plan(&spec, &fs, tasks, of_host, &mut extra)?;
         let running = Launch {
             plan,
             namespaces: launch::namespaces(self.unprivileged),
@@ -148,7 +154,7 @@ impl Sandbox {
         spec: &RunSpec,
         fs: &BoxFs,
         tasks: TaskFiles,
-        (net_fd, root_fd): (Option<i32>, Option<i32>),
+        of_host: HostDescriptors,
         extra: &mut ExtraDescriptors,
     ) -> Result<(ChildPlan, Vec<Covered>), SetupFailure> {
         let trees = self.trees(spec, fs, extra)?;
@@ -176,8 +182,10 @@ impl Sandbox {
             message_queues: self.message_queues,
             task_files: tasks.of_init,
             program_task_files: tasks.of_program,
-            net_fd,
-            root_fd,
+            net_fd: of_host.net,
+            root_fd: of_host.root,
+            unowned_fd: of_host.unowned,
+            null_stdin: matches!(spec.stdin, StdinSource::Null),
             mountpoint: &self.mountpoint,
             last_capability: self.last_capability,
             short_turns: turns::are_short(),
@@ -194,6 +202,14 @@ impl Sandbox {
 struct TaskFiles {
     of_init: i32,
     of_program: i32,
+}
+
+/// Descriptors in the box that every step before the program may refer to.
+#[derive(Debug, Clone, Copy)]
+struct HostDescriptors {
+    net: Option<i32>,
+    root: Option<i32>,
+    unowned: Option<i32>,
 }
 
 /// Where the program is to be found, its mount among the descriptors of the box.

@@ -57,6 +57,8 @@ mod supervise;
 mod sys;
 mod turns;
 mod undying;
+mod unix_sockets;
+mod unowned;
 mod unprivileged;
 mod weakened;
 

@@ -88,6 +88,10 @@ pub struct PlanInput<'a> {
     pub net_fd: Option<i32>,
     /// The descriptor of the mounts of a root that was given; none where it is the host's.
     pub root_fd: Option<i32>,
+    /// The descriptor of the user namespace that unowned trees are mounted with.
+    pub unowned_fd: Option<i32>,
+    /// Whether standard input is the null device.
+    pub null_stdin: bool,
     /// Where the box's root is put before it becomes the root.
     pub mountpoint: &'a CStr,
     /// The kernel's last capability.
@@ -229,10 +233,15 @@ fn setup_steps(input: &PlanInput<'_>) -> Result<Vec<Step>, SetupFailure> {
     }));
     steps.extend(input.root.masks.iter().chain(input.covered).map(|covered| Step::Mask {
         with: input.root.cover_of(covered),
+        may_be_closed: input.root.is_below_unowned(&covered.target),
         target: covered.target.clone(),
     }));
     if input.root.covers_var_tmp {
-        steps.push(Step::Mask { with: VAR_TMP, target: c"var/tmp".to_owned() });
+        steps.push(Step::Mask {
+            with: VAR_TMP,
+            target: c"var/tmp".to_owned(),
+            may_be_closed: false,
+        });
     }
     // After what is covered: a program below that is not there, and not shown by this.
     if let ProgramPlace::Mounted { fd, at } = input.program {
@@ -256,7 +265,7 @@ fn tree_steps(input: &PlanInput<'_>) -> Result<(Vec<Step>, Vec<Step>), SetupFail
             target: shown.target.clone(),
             access,
             directory: access == Access::ReadOnly,
-            idmap_fd: None,
+            idmap_fd: input.unowned_fd.filter(|_| shown.unowned),
         }
     };
     // In a namespace of less privilege a directory is only to be had with what covers parts of it.
@@ -294,6 +303,10 @@ fn program_steps(input: &PlanInput<'_>) -> Vec<Step> {
         (first..first + input.program_task_files).map(|fd| Step::JoinCgroup { fd }).collect();
     // After joining, so that the box's own groups are the roots it sees.
     steps.extend([Step::UnshareCgroup, Step::NewSession, Step::ResetSignals]);
+    // What the supervisor opened is the host's node, by a mount that can be written: a tenant could
+    // set its times.
+    let null = input.root.devices.iter().find(|node| node.target.as_c_str() == c"dev/null");
+    steps.extend(null.filter(|_| input.null_stdin).map(|_| Step::OpenNullStdin));
     if !input.unprivileged {
         steps.extend(limit_steps(input));
     }

@@ -51,6 +51,8 @@ pub struct Shown {
     pub source: CString,
     /// Relative to the box's root.
     pub target: CString,
+    /// Whether it is mounted so that its files seem to be nobody's.
+    pub unowned: bool,
 }
 
 /// Something to cover in a box.
@@ -90,6 +92,22 @@ impl RootLayout {
         self.skeleton.push(Skeleton { path, make: Make::Text(HOSTS_TEXT) });
     }
 
+    /// Has the trees for which `unowned` says so mounted as nobody's.
+    pub fn show_unowned(&mut self, unowned: &[bool]) {
+        for (shown, unowned) in self.shown.iter_mut().zip(unowned) {
+            shown.unowned = *unowned;
+        }
+    }
+
+    /// Whether `target` is below a tree that is nobody's, where root has no more rights than a
+    /// tenant.
+    pub fn is_below_unowned(&self, target: &CStr) -> bool {
+        let below = |tree: &[u8]| {
+            target.to_bytes().strip_prefix(tree).is_some_and(|rest| rest.starts_with(b"/"))
+        };
+        self.shown.iter().any(|shown| shown.unowned && below(shown.target.to_bytes()))
+    }
+
     /// What of the box's own file system covers `covered`.
     pub fn cover_of(&self, covered: &Covered) -> &'static str {
         match covered.directory {
@@ -120,9 +138,8 @@ const PROGRAM_NAME: &str = ".program";
 
 /// Top-level names that are the sandbox's own whatever the real root has there. A link of the real
 /// root at one of them would lead steps that root takes to wherever its maker likes.
-const OWN: [&str; 11] = [
-    "dev", "proc", "run", "sys", "tmp", "workspace", EMPTY, HOSTS, OVERLAY, PROGRAM_NAME, VAR_TMP,
-];
+const OWN: [&str; 11] =
+    ["dev", "proc", "run", "sys", "tmp", "workspace", EMPTY, HOSTS, OVERLAY, PROGRAM_NAME, VAR_TMP];
 
 /// Lays out the box's root. `base` is `/` or the root given instead of it;
 /// `entries` are its top-level names; `kind_of` looks at a path below `base`
@@ -213,6 +230,7 @@ impl Draft {
         self.layout.shown.push(Shown {
             source: c_string(source.as_os_str()),
             target: c_string(target.as_os_str()),
+            unowned: false,
         });
     }
 
@@ -260,6 +278,7 @@ impl Draft {
             self.layout.devices.push(Shown {
                 source: c_string(OsStr::new(device)),
                 target: c_string(target.as_os_str()),
+                unowned: false,
             });
         }
     }

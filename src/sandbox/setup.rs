@@ -1,6 +1,7 @@
 //! A sandbox on this host: what is looked up once, and boxes made from it.
 
 use std::ffi::CString;
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -27,6 +28,7 @@ use super::running::Running;
 use super::seccomp::filter::Filter;
 use super::state::{Instance, StateDirectory};
 use super::sys;
+use super::unowned::Finding;
 use super::unprivileged;
 use super::weakened::{self, Wall};
 use crate::base::deadline::Deadline;
@@ -61,6 +63,8 @@ pub struct Sandbox {
     pub(super) init_filter: Filter,
     pub(super) layout: RootLayout,
     pub(super) covers: Covers,
+    /// The user namespace that shown trees are mounted with, where they can be.
+    pub(super) unowned: Option<Arc<OwnedFd>>,
     pub(super) root: RootDirectory,
     pub(super) root_is_given: bool,
     pub(super) state: StateDirectory,
@@ -114,20 +118,30 @@ impl Sandbox {
         let state = StateDirectory::open().map_err(failed("state directory"))?;
         let swept = sweep_abandoned(&state).map_err(failed("sweep"))?;
         let instance = state.register().map_err(failed("state directory"))?;
-        let cgroups = CgroupTree::open(instance.id())?;
-        instance.record_cgroups(&cgroups.directories()).map_err(failed("state directory"))?;
         let mut private = config.private;
         private.push(state.path().to_owned());
         let root = RootDirectory::open(config.root.path()).map_err(failed("read root"))?;
-        let (layout, covers) = layout_of(&config.root, &root, &config.profile, &private)
+        let (mut layout, mut covers) = layout_of(&config.root, &root, &config.profile, &private)
             .map_err(failed("read root"))?;
+        let (trees, mount_points) = covers.trees().map_err(failed("read mounts"))?;
+        let finding = match unprivileged {
+            true => Finding::impossible(trees.len()),
+            false => Finding::begin(trees, mount_points).map_err(failed("thread"))?,
+        };
+        let cgroups = CgroupTree::open(instance.id())?;
+        instance.record_cgroups(&cgroups.directories()).map_err(failed("state directory"))?;
+        let net_namespaces = Arc::new(NetNamespaces::open().map_err(failed("net namespace"))?);
+        let unowned = finding.finish();
+        layout.show_unowned(&unowned.trees);
+        covers.trust_unowned(&unowned.trees);
         let mut sandbox = Self {
             disposal: Disposal::default(),
             kill_failures: KillFailures::default(),
             swept,
-            net_namespaces: Arc::new(NetNamespaces::open().map_err(failed("net namespace"))?),
+            net_namespaces,
             layout,
             covers,
+            unowned: unowned.namespace,
             root,
             root_is_given: config.root != RootSource::Host,
             profile: config.profile,

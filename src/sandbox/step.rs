@@ -94,7 +94,8 @@ pub enum Step {
     /// `/proc` of this PID namespace, read-only, with a writable view kept in a register.
     MountProc,
     /// Cover a path that the tenant has no business with; a missing one is fine.
-    Mask { with: &'static str, target: CString },
+    /// So is one that cannot be entered, where it `may_be_closed` to root as to a tenant.
+    Mask { with: &'static str, target: CString, may_be_closed: bool },
     /// Join the network namespace at `fd`, in which `lo` is up.
     JoinNetwork { fd: i32 },
     /// Bring `lo` up.
@@ -107,6 +108,8 @@ pub enum Step {
     WaitForKill,
     /// A session without a controlling terminal.
     NewSession,
+    /// The box's own null device as standard input.
+    OpenNullStdin,
     /// Default dispositions and an empty mask for every signal.
     ResetSignals,
     /// The mode bits new files never get.
@@ -222,6 +225,7 @@ impl Step {
             Self::PivotRoot => "pivot_root".into(),
             Self::WaitForKill => "wait".into(),
             Self::NewSession => "setsid".into(),
+            Self::OpenNullStdin => "stdin".into(),
             Self::ResetSignals => "reset signals".into(),
             Self::SetUmask { .. } => "umask".into(),
             Self::SetLimit { limit, .. } => format!("rlimit {limit:?}").to_lowercase(),

@@ -63,12 +63,17 @@ pub fn detached_tmpfs(options: &[(&CStr, &CStr)]) -> io::Result<OwnedFd> {
 /// Whether the file system of `path` can be mounted with ids mapped by the
 /// user namespace `userns`: tried on a copy of the mount that is attached nowhere.
 pub fn can_map_ids(path: &Path, userns: BorrowedFd<'_>) -> io::Result<bool> {
+    Ok(copy_with_ids_mapped(path, userns)?.is_some())
+}
+
+/// That copy, where there can be one. To let go of it, the kernel waits for every CPU.
+pub fn copy_with_ids_mapped(path: &Path, userns: BorrowedFd<'_>) -> io::Result<Option<OwnedFd>> {
     let path = CString::new(path.as_os_str().as_bytes())?;
     let tree = detached_tree(libc::AT_FDCWD, &path, 0)?;
     let attributes = [MOUNT_ATTR_IDMAP, 0, 0, u64::from(userns.as_raw_fd().unsigned_abs())];
     match set_mount_attributes(tree.as_fd(), libc::AT_EMPTY_PATH, attributes) {
-        Ok(()) => Ok(true),
-        Err(error) if matches!(error.raw_os_error(), Some(libc::EINVAL | libc::EPERM)) => Ok(false),
+        Ok(()) => Ok(Some(tree)),
+        Err(error) if matches!(error.raw_os_error(), Some(libc::EINVAL | libc::EPERM)) => Ok(None),
         Err(error) => Err(error),
     }
 }

@@ -14,6 +14,8 @@ pub enum Wall {
     Pid,
     /// The network namespace.
     Net,
+    /// The mapped ids of shown trees.
+    Unowned,
 }
 
 /// Whether this is a weakened build told to do without `wall`.
@@ -25,6 +27,7 @@ pub fn lacks(wall: Wall) -> bool {
         Wall::Cgroup => "cgroup",
         Wall::Pid => "pid",
         Wall::Net => "net",
+        Wall::Unowned => "unowned",
     };
     std::env::var_os("COFFERDAM_WITHOUT").is_some_and(|without| without == name)
 }

@@ -72,6 +72,15 @@ def addresses(name):
 SECRETS = (
     "kcore", "kmsg", "keys", "key-users", "timer_list", "sched_debug", "slabinfo", "vmallocinfo",
     "pagetypeinfo", "kpagecount", "kpageflags", "kpagecgroup", "mtrr",
+    "cmdline", "config.gz", "iomem", "ioports", "diskstats", "partitions", "mdstat", "swaps",
+    "consoles", "softirqs", "interrupts", "modules", "buddyinfo", "zoneinfo", "schedstat",
+    "latency_stats", "sys/kernel/random/boot_id",
+)
+# What runtimes look at, and what makes each of a program's own identifiers.
+NEEDED = (
+    "meminfo", "stat", "cpuinfo", "loadavg", "uptime", "version", "filesystems", "vmstat",
+    "sys/kernel/osrelease", "sys/kernel/random/uuid", "sys/kernel/pid_max", "sys/vm/max_map_count",
+    "sys/vm/overcommit_memory", "sys/net/core/somaxconn", "self/cgroup",
 )
 OF_INIT = (
     "environ", "mem", "maps", "smaps", "auxv", "stack", "syscall", "personality", "io", "pagemap",
@@ -92,6 +101,7 @@ def probe():
     return {
         "processes": owners(),
         "secrets": {name: refusal(read, f"/proc/{name}") for name in SECRETS},
+        "needed": {name: refusal(read, f"/proc/{name}") for name in NEEDED},
         "addresses": {name: addresses(name) for name in ("kallsyms", "iomem", "ioports")},
         "tried_to_write": len(writable),
         "writable": [path for path in writable if refusal(open_to_write, path) == "ok"],

@@ -84,7 +84,9 @@ fn walk(list: List, registers: &mut [u64; wire::REGISTERS]) {
                     *register = value;
                 }
             }
-            (Err(ENOENT), wire::SKIP_IF_MISSING) | (Err(_), wire::IGNORE) => {}
+            (Err(ENOENT), wire::SKIP_IF_MISSING)
+            | (Err(ENOENT | EACCES), wire::SKIP_IF_UNREACHABLE)
+            | (Err(_), wire::IGNORE) => {}
             (Err(errno @ (ENOENT | ENOTDIR | EACCES)), wire::TRY_NEXT) => {
                 // As execvp: a file that was found but may not be run outweighs "not found".
                 if errno == EACCES {

@@ -90,6 +90,9 @@ pub const MUST_BE_REFUSED: u16 = 4;
 /// `Call::on_error`: the result has to be what the third argument asks for, as
 /// of a read that was cut short by the end of its pipe.
 pub const WHOLE: u16 = 5;
+/// `Call::on_error`: a target that is missing, or in a directory that others may not enter
+/// (`EACCES`), is fine; all else fails.
+pub const SKIP_IF_UNREACHABLE: u16 = 6;
 
 /// What the init tells its supervisor, one fixed-size write each.
 #[repr(C)]

@@ -8,6 +8,7 @@ mod inherited;
 mod locks;
 mod mounts;
 mod namespaces;
+mod nodes;
 mod persistence;
 mod processors;
 mod system_calls;
@@ -140,5 +141,15 @@ pub const ROWS: &[Row] = &[
         "D113",
         "the file locks that programs need are there, however often they are taken and given back",
         locks::programs_lock,
+    ),
+    row(
+        "D80",
+        "no socket and no fifo of the host takes anything from a run, whenever it was made",
+        nodes::sockets_of_host,
+    ),
+    row(
+        "D85",
+        "a run uses the device nodes it is shown and changes nothing about the host's",
+        nodes::devices_of_host,
     ),
 ];

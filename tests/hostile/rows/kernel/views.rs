@@ -17,6 +17,7 @@ pub fn proc(target: &Target) -> Result<(), Unexercised> {
         let answer = answer.as_str().unwrap();
         assert!(answer == "empty" || UNREACHABLE.contains(&answer), "/proc/{name}: {answer}");
     }
+    assert_each(&seen["needed"], &["ok"]);
     assert_each(&seen["addresses"], &["none"]);
     assert!(seen["tried_to_write"].as_u64().is_some_and(|files| files > 100), "{seen}");
     assert_eq!(seen["writable"], json!([]));
