@@ -9,18 +9,20 @@ use super::virtual_machines::VirtualMachines;
 use crate::config::{Config, JobsConfig, Roots, roots_for};
 use crate::executor::Executor;
 use crate::policy::{PolicyConfig, WorkspaceRoots};
-use crate::runstore::StoreSettings;
-use crate::service::jobs::{JobsAtFirst, RunnerSettings};
+use crate::runstore::{StoreError, StoreSettings};
+use crate::service::jobs::{JobsAtFirst, NotStarted, RunnerSettings};
 
 /// Whether there are jobs, where their records are, and what machines they may have.
 #[derive(Debug)]
 pub struct ServedJobs {
     store_dir: Option<PathBuf>,
+    /// Whether the store is one that somebody named.
+    is_asked_for: bool,
     machines: Option<VirtualMachines>,
 }
 
 impl ServedJobs {
-    const NONE: Self = Self { store_dir: None, machines: None };
+    const NONE: Self = Self { store_dir: None, is_asked_for: false, machines: None };
 
     /// Looks at what `config` says. `workspaces` holds what runs get copies of: records do not
     /// belong in there, and neither do files of virtual machines.
@@ -38,7 +40,7 @@ impl ServedJobs {
         let store_dir = absolute(&store_dir).map_err(|error| fault(&error))?;
         if !store_dir.starts_with(workspaces) {
             let machines = machines(config, workspaces)?;
-            return Ok(Self { store_dir: Some(store_dir), machines });
+            return Ok(Self { store_dir: Some(store_dir), is_asked_for, machines });
         }
         if is_asked_for {
             let words =
@@ -78,8 +80,13 @@ impl ServedJobs {
             local,
             firecracker: self.machines.map(|machines| machines.backend),
         };
-        let jobs = JobsAtFirst::new(settings, workers, queue_max)
-            .map_err(|error| Failure::option("--store-dir", error))?;
+        let jobs = match JobsAtFirst::new(settings.clone(), workers, queue_max) {
+            Err(NotStarted::Store(error @ StoreError::Owned { .. })) if !self.is_asked_for => {
+                log::warn!("no jobs for now: {error}; set JOBS_STORE_DIR, or JOBS=off");
+                JobsAtFirst::unstarted(settings, workers, queue_max)
+            }
+            jobs => jobs.map_err(|error| Failure::option("--store-dir", error))?,
+        };
         Ok(Some(Arc::new(jobs)))
     }
 }

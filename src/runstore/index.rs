@@ -173,6 +173,11 @@ impl Index {
         self.ended.range((from, Bound::Unbounded)).next().cloned()
     }
 
+    /// The job that was over last.
+    pub(super) fn last_ended(&self) -> Option<JobId> {
+        self.ended.last().map(|(_, id)| id.clone())
+    }
+
     /// What is in `there` alone, and what is not in it and not ours.
     pub(super) fn differences(&self, there: &HashSet<JobId>) -> (Vec<JobId>, Vec<JobId>) {
         let new = there.iter().filter(|id| !self.entries.contains_key(id));

@@ -40,7 +40,9 @@ pub(super) fn interrupted(
     let RunJobRequest { trace, command, policy, limits, .. } = request;
     let state = if status.line.started_at.is_some() { "running" } else { "queued" };
     // It may have ended, and only the result not have been written: nothing here says.
-    let message = format!("the process that had the job ended without recording a result; the last recorded state is {state}");
+    let message = format!(
+        "the process that had the job ended without recording a result; the last recorded state is {state}"
+    );
     let error = JobError::new(ErrorCode::Interrupted, message)
         .with("reason", "interrupted")
         .with("state", state);

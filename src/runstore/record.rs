@@ -26,7 +26,8 @@ use super::uri::file_uri;
 use crate::base::rel_path::RelPath;
 use crate::base::utc::rfc3339;
 use crate::spec::job::{
-    Executable, Idempotency, JobId, JobLine, JobStatus, PolicyDecision, RunJobRequest, RunJobResult, Sha256,
+    Executable, Idempotency, JobId, JobLine, JobStatus, PolicyDecision, RunJobRequest,
+    RunJobResult, Sha256,
 };
 
 /// One live job, of whose record this is the only writer. Dropped before [`finish`](Self::finish),

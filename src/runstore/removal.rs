@@ -58,9 +58,8 @@ impl RunStore {
         self.look_around();
         self.settle_loose();
         let removed = self.remove_ended(keeper, |keeper, (at, _)| is_due(keeper, at, now));
-        let pruned = self.kept().and_then(|kept| {
-            prune(&kept.quarantine, keeper.settings.retention, now)
-        });
+        let pruned =
+            self.kept().and_then(|kept| prune(&kept.quarantine, keeper.settings.retention, now));
         if let Err(error) = pruned {
             log::warn!(error:% = error; "quarantine not looked through");
         }
@@ -68,13 +67,18 @@ impl RunStore {
     }
 
     /// Removes the jobs that have been over for longest, as many as are needed for the rest to
-    /// take no more than `bytes_max`; not `newest`, which is over since just now.
-    pub fn remove_beyond_max(&self, newest: Option<&JobId>) -> Removed {
+    /// take no more than `bytes_max`; never the last, whose result somebody may be waiting for.
+    pub fn remove_beyond_max(&self) -> Removed {
         let Ok(keeper) = self.keeper() else { return Removed::default() };
-        if newest.is_none() {
-            self.look_around();
-        }
-        self.remove_ended(keeper, |keeper, (_, id)| is_beyond_max(keeper) && newest != Some(id))
+        self.remove_ended(keeper, |keeper, (_, id)| {
+            is_beyond_max(keeper) && keeper.index().last_ended().as_ref() != Some(id)
+        })
+    }
+
+    /// The same with the records that other processes have made since the last look.
+    pub fn look_and_remove_beyond_max(&self) -> Removed {
+        self.look_around();
+        self.remove_beyond_max()
     }
 
     /// Removes jobs that are over, the longest first, until one is not due.

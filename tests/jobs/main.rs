@@ -12,9 +12,9 @@ mod killed;
 mod limits;
 mod many;
 mod names;
-mod shared_store;
 #[path = "../server/mod.rs"]
 mod server;
+mod shared_store;
 mod statements;
 #[path = "../support/mod.rs"]
 mod support;

@@ -13,7 +13,8 @@ use tempfile::TempDir;
 
 use crate::doors::{job_server, post_job, post_to, wait_for_end};
 use crate::server::client::request;
-use crate::server::service::{Service, cofferdam, wait_until};
+use crate::server::service::{Service, Setup, cofferdam, wait_until};
+use crate::server::workspace::Workspace as RunWorkspace;
 use crate::support::has;
 use crate::workspace::{Workspace, with};
 
@@ -148,6 +149,26 @@ fn one_service_has_a_store_and_the_next_has_it_when_that_is_dead() {
     let again = post(&second);
     assert_eq!(again.status, 202, "{again:?}");
     assert_eq!(fs::read_dir(store.join("runs")).unwrap().count(), 1, "one key, one job");
+}
+
+#[test]
+fn a_service_whose_store_nobody_named_waits_for_it_without_refusing_to_start() {
+    if !has("root", geteuid().is_root()) {
+        return;
+    }
+    let place = TempDir::new().unwrap();
+    let shell = RunWorkspace::shell();
+    let start = || Setup::inside(place.path()).arg("--workspace").arg(shell.path()).start();
+    let mut first = start();
+    let (_workspace, request) = slow(0.0, "job");
+    assert_eq!(post_job(&first, &request).status, 202);
+    wait_for_end(&first, "job");
+    let second = start();
+    assert!(second.log.text().contains("no jobs for now"), "{}", second.log.text());
+    assert_eq!(second.get("/v1/jobs/job").status, 503);
+    assert_eq!(second.run("echo here").stdout(), "here\n");
+    first.stop();
+    assert_eq!(get(&second, "/v1/jobs/job").1["status"], "completed");
 }
 
 #[test]

@@ -67,19 +67,28 @@ impl JobsAtFirst {
         queue_max: usize,
     ) -> Result<Self, NotStarted> {
         let is_there = settings.store_dir.try_exists().unwrap_or(true);
+        let jobs = Self::unstarted(settings, workers, queue_max);
+        if is_there {
+            jobs.start_when_free(Deadline::after(OWNED_WITHIN))?;
+        }
+        Ok(jobs)
+    }
+
+    /// The same, but for a store that another service has: it is used once that is over.
+    pub fn unstarted(settings: RunnerSettings, workers: usize, queue_max: usize) -> Self {
         let service = OnceLock::new();
-        let jobs = Self { settings, workers, queue_max, service, closed: Mutex::default() };
-        let deadline = Deadline::after(OWNED_WITHIN);
-        while is_there {
-            match jobs.start() {
+        Self { settings, workers, queue_max, service, closed: Mutex::default() }
+    }
+
+    fn start_when_free(&self, deadline: Deadline) -> Result<(), NotStarted> {
+        loop {
+            match self.start() {
                 Err(NotStarted::Store(StoreError::Owned { .. })) if !deadline.passed() => {
                     sleep(OWNED_STEP);
                 }
-                Err(error) => return Err(error),
-                Ok(_) => break,
+                started => return started.map(drop),
             }
         }
-        Ok(jobs)
     }
 
     fn closed(&self) -> MutexGuard<'_, bool> {

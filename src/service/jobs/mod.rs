@@ -1,5 +1,6 @@
 //! Agents' jobs: policy, snapshot, run, artifacts, record.
 
+mod answers;
 mod at_first;
 mod builder;
 mod control;

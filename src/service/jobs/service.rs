@@ -9,30 +9,23 @@ use tokio::sync::watch;
 
 use super::control::Control;
 use super::counts::{JobCounts, JobFigures};
-use super::door::{Feed, JobPage, JobView, Jobs, ListAsked, OpenArtifact, Progress, Submitted};
+use super::door::{Jobs, Progress, Submitted};
 use super::ending::Ending;
 use super::foreign::{Foreign, progress_of};
 use super::runner::{AcceptedJob, EndedJob, Runner, cannot, told};
 use super::unwritten::Unwritten;
 use super::waiting::{NoPlace, Waiting};
-use crate::base::deadline::Deadline;
-use crate::base::rel_path::RelPath;
 use crate::base::request_id::{RequestId, on_behalf_of};
 use crate::base::retained::Retained;
-use crate::base::utc::rfc3339;
 use crate::runstore::StoreError;
-use crate::spec::Stream;
 use crate::spec::job::{
-    Artifact, ErrorCode, Idempotency, JobError, JobId, JobLine, JobStatus, LiveJob, RunJobRequest,
-    RunJobResult,
+    ErrorCode, Idempotency, JobError, JobId, JobLine, JobStatus, RunJobRequest, RunJobResult,
 };
 
 /// How often the keeper looks for cancels that another process has left in the store.
 const CANCEL_LOOK_EVERY: Duration = Duration::from_millis(250);
 /// How often a worker looks for a permit that a box kept after its job was over.
 const PERMIT_LOOK_EVERY: Duration = Duration::from_millis(250);
-/// How long the name that a client has given its request stands for it.
-const NAMES_KNOWN_FOR: Duration = Duration::from_secs(24 * 3600);
 /// How often it looks for records that have grown old.
 const EXPIRY_LOOK_EVERY: Duration = Duration::from_secs(60);
 /// How often it looks for records that other processes have made.
@@ -41,29 +34,29 @@ const STORE_LOOK_EVERY: Duration = Duration::from_secs(5);
 /// Runs jobs on workers of its own, the first come first. Dropped, it ends them.
 #[derive(Debug)]
 pub struct JobService {
-    shared: Arc<Shared>,
+    pub(super) shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
 }
 
 #[derive(Debug)]
-struct Shared {
-    runner: Runner,
+pub(super) struct Shared {
+    pub(super) runner: Runner,
     jobs: Mutex<Waiting<QueuedJob, Arc<Live>>>,
     /// A job came, one ended, or the service does.
-    changed: Condvar,
+    pub(super) changed: Condvar,
     /// Held while a named request becomes a job: sent twice at once, it is one.
-    naming: Mutex<()>,
+    pub(super) naming: Mutex<()>,
     /// Results that are still to be written.
     unwritten: Unwritten,
     /// Jobs of other processes that are followed.
     foreign: Foreign,
     /// The service ends, whatever is unwritten.
-    ends: AtomicBool,
+    pub(super) ends: AtomicBool,
     counts: JobCounts,
 }
 
 #[derive(Debug)]
-struct QueuedJob {
+pub(super) struct QueuedJob {
     job: AcceptedJob,
     live: Arc<Live>,
     request_id: RequestId,
@@ -71,10 +64,10 @@ struct QueuedJob {
 
 /// What anybody may know of a job that is not over.
 #[derive(Debug)]
-struct Live {
-    control: Control,
-    queued_at: SystemTime,
-    started_at: Mutex<Option<SystemTime>>,
+pub(super) struct Live {
+    pub(super) control: Control,
+    pub(super) queued_at: SystemTime,
+    pub(super) started_at: Mutex<Option<SystemTime>>,
 }
 
 impl JobService {
@@ -126,7 +119,7 @@ impl Drop for JobService {
 }
 
 impl Shared {
-    fn jobs(&self) -> MutexGuard<'_, Waiting<QueuedJob, Arc<Live>>> {
+    pub(super) fn jobs(&self) -> MutexGuard<'_, Waiting<QueuedJob, Arc<Live>>> {
         self.jobs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -167,7 +160,7 @@ impl Shared {
     fn kept(&self, EndedJob { result, unstored }: EndedJob) -> RunJobResult {
         match unstored {
             Some(unstored) => self.unwritten.keep(&result, unstored),
-            None => drop(self.runner.store().remove_beyond_max(Some(&result.job_id))),
+            None => drop(self.runner.store().remove_beyond_max()),
         }
         result
     }
@@ -187,7 +180,7 @@ impl Shared {
     }
 
     /// Ends jobs that waited.
-    fn end_unrun(&self, queued: Vec<QueuedJob>, ending: impl Fn() -> Ending) {
+    pub(super) fn end_unrun(&self, queued: Vec<QueuedJob>, ending: impl Fn() -> Ending) {
         for QueuedJob { job, live, request_id } in queued {
             let id = job.id().clone();
             on_behalf_of(Some(request_id), || {
@@ -231,13 +224,13 @@ impl Shared {
                 store.remove_expired(SystemTime::now());
             } else if looked.elapsed() >= STORE_LOOK_EVERY {
                 looked = Instant::now();
-                store.remove_beyond_max(None);
+                store.look_and_remove_beyond_max();
             }
         }
     }
 
     /// Ends a live job: at once if it waits.
-    fn end(&self, id: &JobId, live: &Live) -> JobStatus {
+    pub(super) fn end(&self, id: &JobId, live: &Live) -> JobStatus {
         live.control.cancel();
         let withdrawn = self.jobs().withdraw(id);
         match withdrawn {
@@ -249,11 +242,11 @@ impl Shared {
         }
     }
 
-    fn live(&self, id: &JobId) -> Option<Arc<Live>> {
+    pub(super) fn live(&self, id: &JobId) -> Option<Arc<Live>> {
         self.jobs().live(id).cloned()
     }
 
-    fn submit(
+    pub(super) fn submit(
         &self,
         request: RunJobRequest,
         idempotency: Option<Idempotency>,
@@ -284,7 +277,10 @@ impl Shared {
     }
 
     /// Word of a job that is over, or another process's.
-    fn follow_by_files(&self, id: &JobId) -> Result<watch::Receiver<Progress>, JobError> {
+    pub(super) fn follow_by_files(
+        &self,
+        id: &JobId,
+    ) -> Result<watch::Receiver<Progress>, JobError> {
         let now = progress_of(self.runner.store(), id).map_err(told)?;
         let now = now.ok_or_else(JobError::not_found)?;
         let status = self.line(id)?.status;
@@ -299,7 +295,7 @@ impl Shared {
     }
 
     /// What there is to tell of the jobs.
-    fn figures(&self) -> JobFigures {
+    pub(super) fn figures(&self) -> JobFigures {
         let jobs = self.jobs();
         JobFigures {
             queued: jobs.queued(),
@@ -311,11 +307,11 @@ impl Shared {
     }
 
     /// Whether no result is waited for on its way to the disk.
-    fn is_written(&self) -> bool {
+    pub(super) fn is_written(&self) -> bool {
         self.unwritten.is_empty() || self.ends.load(Ordering::SeqCst)
     }
 
-    fn result(&self, id: &JobId) -> Result<Option<RunJobResult>, JobError> {
+    pub(super) fn result(&self, id: &JobId) -> Result<Option<RunJobResult>, JobError> {
         match self.unwritten.get(id) {
             Some(result) => Ok(Some(result)),
             None => self.runner.store().result(id).map_err(told),
@@ -323,27 +319,12 @@ impl Shared {
     }
 
     /// Where a job is that is not live.
-    fn line(&self, id: &JobId) -> Result<JobLine, JobError> {
+    pub(super) fn line(&self, id: &JobId) -> Result<JobLine, JobError> {
         if let Some(result) = self.unwritten.get(id) {
             return Ok(JobLine::from(&result));
         }
         self.runner.store().line(id).map_err(told)?.ok_or_else(JobError::not_found)
     }
-}
-
-/// Whether a name that was given then still stands for that request.
-fn is_known(at: SystemTime) -> bool {
-    // A clock that was set back makes it younger, not unknown.
-    at.elapsed().unwrap_or_default() < NAMES_KNOWN_FOR
-}
-
-/// What was answered before, where the request is the same.
-fn first_answer(job_id: JobId, is_same: bool) -> Result<Submitted, JobError> {
-    if is_same {
-        return Ok(Submitted { job_id, status: JobStatus::Queued });
-    }
-    let words = "this Idempotency-Key came with another body before";
-    Err(JobError::new(ErrorCode::JobConflict, words).with("job_id", job_id.as_str()))
 }
 
 /// A job whose record could not be made.
@@ -364,138 +345,5 @@ fn no_place(why: NoPlace) -> JobError {
     match why {
         NoPlace::Full => JobError::new(ErrorCode::QueueFull, "as many jobs wait as may"),
         NoPlace::Closed => JobError::new(ErrorCode::QueueClosed, "no new jobs are taken"),
-    }
-}
-
-impl Live {
-    fn line(&self, id: &JobId) -> LiveJob {
-        let started_at = *self.started_at.lock().unwrap_or_else(PoisonError::into_inner);
-        LiveJob {
-            job_id: id.clone(),
-            status: match started_at {
-                Some(_) => JobStatus::Running,
-                None => JobStatus::Queued,
-            },
-            queued_at: rfc3339(self.queued_at),
-            started_at: started_at.map(rfc3339),
-        }
-    }
-}
-
-impl Jobs for JobService {
-    fn submit(
-        &self,
-        request: RunJobRequest,
-        idempotency: Option<Idempotency>,
-    ) -> Result<Submitted, JobError> {
-        let Some(asked) = &idempotency else { return self.shared.submit(request, None) };
-        let _naming = self.shared.naming.lock().unwrap_or_else(PoisonError::into_inner);
-        match self.shared.runner.store().by_idempotency(&asked.key) {
-            Some((job_id, body, at)) if is_known(at) => first_answer(job_id, asked.body == body),
-            _ => self.shared.submit(request, idempotency),
-        }
-    }
-
-    fn view(&self, id: &JobId) -> Result<JobView, JobError> {
-        if let Some(live) = self.shared.live(id) {
-            return Ok(JobView::Live(live.line(id)));
-        }
-        if let Some(result) = self.shared.result(id)? {
-            return Ok(JobView::Ended(Box::new(result)));
-        }
-        // Another process may have it.
-        let line = self.shared.line(id)?;
-        let (job_id, status) = (line.job_id, line.status);
-        let (queued_at, started_at) = (line.queued_at, line.started_at);
-        Ok(JobView::Live(LiveJob { job_id, status, queued_at, started_at }))
-    }
-
-    fn list(&self, asked: &ListAsked) -> Result<JobPage, JobError> {
-        let ListAsked { status, limit, cursor } = asked;
-        let listed = self.shared.runner.store().list(*status, *limit, cursor.as_deref());
-        let (jobs, next_cursor) = listed.map_err(told)?;
-        Ok(JobPage { jobs, next_cursor })
-    }
-
-    fn artifacts(&self, id: &JobId) -> Result<Vec<Artifact>, JobError> {
-        match self.view(id)? {
-            JobView::Ended(result) => Ok(result.artifacts),
-            JobView::Live(_) => {
-                Err(JobError::new(ErrorCode::JobConflict, "the job is not over yet"))
-            }
-        }
-    }
-
-    fn open_artifact(&self, id: &JobId, path: &str) -> Result<OpenArtifact, JobError> {
-        let not_listed = || JobError::new(ErrorCode::JobNotFound, "no such artifact");
-        let artifacts = self.artifacts(id)?;
-        let listed = artifacts.into_iter().find(|listed| listed.path == path);
-        let Artifact { bytes, sha256, .. } = listed.ok_or_else(not_listed)?;
-        let path = RelPath::parse(path).map_err(|_| not_listed())?;
-        let file = self.shared.runner.store().open_artifact(id, &path).map_err(told)?;
-        Ok(OpenArtifact { file, bytes, sha256 })
-    }
-
-    fn cancel(&self, id: &JobId) -> Result<Submitted, JobError> {
-        if let Some(live) = self.shared.live(id) {
-            let status = self.shared.end(id, &live);
-            return Ok(Submitted { job_id: id.clone(), status });
-        }
-        let store = self.shared.runner.store();
-        let line = self.shared.line(id)?;
-        if line.status.is_terminal() {
-            let error = JobError::new(ErrorCode::JobConflict, "the job is over");
-            return Err(error.with("status", line.status.word()));
-        }
-        store.request_cancel(id).map_err(told)?;
-        Ok(Submitted { job_id: line.job_id, status: line.status })
-    }
-
-    fn follow(&self, id: &JobId) -> Result<Feed, JobError> {
-        let shared = &self.shared;
-        let live = shared.live(id);
-        let store = shared.runner.store();
-        if live.is_none() {
-            // There is such a job.
-            shared.line(id)?;
-        }
-        let stdout = store.open_stream(id, Stream::Stdout).map_err(told)?;
-        let stderr = store.open_stream(id, Stream::Stderr).map_err(told)?;
-        let progress = match live {
-            Some(live) => live.control.progress().subscribe(),
-            None => shared.follow_by_files(id)?,
-        };
-        Ok(Feed { stdout, stderr, progress })
-    }
-
-    fn figures(&self) -> JobFigures {
-        self.shared.figures()
-    }
-
-    fn start_draining(&self) {
-        self.shared.jobs().close();
-        self.shared.changed.notify_all();
-    }
-
-    fn cancel_all(&self) {
-        let queued = {
-            let mut jobs = self.shared.jobs();
-            jobs.all_live().for_each(|(_, live)| live.control.interrupt());
-            jobs.withdraw_all()
-        };
-        // Nothing is waited for any more but what is about to end.
-        self.shared.ends.store(true, Ordering::SeqCst);
-        self.shared.end_unrun(queued, Ending::interrupted);
-    }
-
-    fn wait_idle(&self, deadline: Deadline) -> bool {
-        let jobs = self.shared.jobs();
-        let waited = self
-            .shared
-            .changed
-            .wait_timeout_while(jobs, deadline.remaining(), |jobs| {
-                !(jobs.is_idle() && self.shared.is_written())
-            });
-        !waited.unwrap_or_else(PoisonError::into_inner).1.timed_out()
     }
 }
