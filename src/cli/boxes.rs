@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use clap::Args;
 
-use super::failure::error_words;
+use super::failure::{Failure, error_words};
 use crate::config::{Config, Isolation, Overrides, Problems, WorkspaceChoice};
 use crate::executor::Sandboxed;
 use crate::lang::{Language, LanguageTable, Resolver, unpack_workspaces_into};
@@ -160,6 +160,20 @@ impl Found {
                 resolved.map(drop).map_err(|error| Problems(vec![format!("workspace: {error}")]))
             }
             Workspaces::PerLanguage(_) => Ok(()),
+        }
+    }
+
+    /// Refuses a current directory that holds no workspace where nothing else was named.
+    pub fn has_workspace(&self, config: &Config) -> Result<(), Failure> {
+        match (&config.workspaces, &self.workspaces) {
+            (WorkspaceChoice::Unset, Workspaces::One(here)) if !self.resolver.may_resolve(here) => {
+                Err(Failure::Usage(format!(
+                    "no workspace: {} has no Makefile; name the languages' workspaces with \
+                     --langs DIR, or one workspace with --workspace DIR",
+                    here.display()
+                )))
+            }
+            _ => Ok(()),
         }
     }
 

@@ -73,6 +73,9 @@ pub enum Failure {
     /// The service has no box to run anything in.
     #[error("{0}; {advice}", advice = advice(.0))]
     Refused(SetupFailure),
+    /// A limit of this process is too low for the service.
+    #[error("{0}")]
+    Limits(String),
     /// The service broke.
     #[error("cannot serve: {}", error_words(.0))]
     Serve(io::Error),
@@ -87,6 +90,9 @@ fn advice(failure: &SetupFailure) -> String {
     if failure.reason.contains("memory limit") {
         return "raise --memory".to_owned();
     }
+    if failure.errno == Some(libc::EFBIG) {
+        return "raise the hard limit of file sizes (ulimit -Hf, LimitFSIZE=)".to_owned();
+    }
     // Other failures are not what an engine's flags are about.
     let is_refused = failure.errno == Some(libc::EPERM);
     match to_start(Environment::detect()).filter(|_| is_refused) {
@@ -100,7 +106,7 @@ impl Failure {
     pub fn code(&self) -> u8 {
         match self {
             Self::Usage(_) | Self::Configuration(_) => USAGE,
-            Self::Listen { .. } | Self::Refused(_) | Self::Serve(_) => NO_SERVICE,
+            Self::Listen { .. } | Self::Refused(_) | Self::Limits(_) | Self::Serve(_) => NO_SERVICE,
             Self::Sandbox(_) | Self::LanguageUnavailable(_) | Self::Write { .. } => SANDBOX,
             Self::NotExecutable { .. } => NOT_EXECUTABLE,
             Self::NotFound(_) => NOT_FOUND,

@@ -17,7 +17,8 @@ use crate::spec::SetupFailure;
 
 /// For the device that the call goes by to be there.
 const CALL_WAIT: Duration = Duration::from_secs(20);
-const COMMAND: &str = "guest-init";
+/// Its name, which no list of commands shows.
+pub const COMMAND: &str = "guest-init";
 
 /// Serves one run to the host of this machine, then ends the machine.
 #[derive(Debug, Args)]

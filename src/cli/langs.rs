@@ -79,7 +79,8 @@ impl From<LanguageStatus> for Listed {
     }
 }
 
-/// The list for a reader: aligned, a language a line.
+/// The list for a reader: aligned, a short line a language. Commands are whole recipes, which the
+/// JSON has.
 fn table(listed: &[Listed]) -> String {
     let width = |text: fn(&Listed) -> &str| {
         listed.iter().map(|language| text(language).chars().count()).max().unwrap_or(0)
@@ -89,16 +90,13 @@ fn table(listed: &[Listed]) -> String {
     let mut text = String::new();
     for language in listed {
         let word = if language.available { "available" } else { "missing" };
-        let last = language.command.as_ref().or(language.reason.as_ref());
-        // A recipe of several lines is one command to its shell, and one line here.
-        let last = last.map(|text| text.trim().replace('\n', "; ")).unwrap_or_default();
+        let reason = language.reason.as_deref().unwrap_or_default();
         // Writing to a String does not fail.
-        let _ = writeln!(
-            text,
-            "{:slug_width$}  {word:9}  {:toolchain_width$}  {last}",
-            language.slug,
-            toolchain(language),
-        );
+        let _ = write!(text, "{:slug_width$}  {word:9}  ", language.slug);
+        let _ = match reason {
+            "" => writeln!(text, "{}", toolchain(language)),
+            reason => writeln!(text, "{:toolchain_width$}  {reason}", toolchain(language)),
+        };
     }
     text
 }
@@ -125,7 +123,7 @@ mod tests {
             status("js", Ok(("v20.1", "cd check\nnode x.js\n"))),
             status("kotlin", Err("kotlinc is not installed")),
         ];
-        let want = "js      available  v20.1  cd check; node x.js\n\
+        let want = "js      available  v20.1\n\
                     kotlin  missing    -      kotlinc is not installed\n";
         assert_eq!(table(&listed), want);
     }

@@ -6,6 +6,7 @@ mod doctor;
 mod exec;
 mod failure;
 mod figures;
+mod file_size_limit;
 mod guest;
 mod input_file;
 mod job;
@@ -25,9 +26,10 @@ use std::ffi::OsString;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
+use clap::error::{ContextKind, ContextValue};
 use clap::{Parser, Subcommand};
 
-use crate::sandbox::settle_in;
+use crate::sandbox::{settle_in, survive_file_size_limit};
 use failure::Failure;
 
 const EXAMPLES: &str = "\
@@ -75,7 +77,9 @@ enum Command {
 pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let done = match CommandLine::try_parse_from(guest::as_called(arguments.into_iter())) {
         Ok(CommandLine { command }) => command.run(),
-        Err(error) if error.use_stderr() => Err(Failure::Usage(one_line(&error.to_string()))),
+        Err(error) if error.use_stderr() => {
+            Err(Failure::Usage(one_line(&without_hidden(error).to_string())))
+        }
         Err(help) => print(&help.to_string()).map(|()| 0),
     };
     ExitCode::from(done.unwrap_or_else(|failure| {
@@ -88,6 +92,9 @@ impl Command {
     fn run(self) -> Result<u8, Failure> {
         // First: it takes a process of one thread.
         settle_in();
+        survive_file_size_limit();
+        // What cannot be raised is told by whoever writes a file that is too large.
+        let _ = file_size_limit::raise_file_size();
         log_format::begin(if matches!(self, Self::Serve(_)) { "info" } else { "error" });
         match self {
             Self::Serve(serve) => serve.run(),
@@ -118,6 +125,15 @@ fn complain(failure: &Failure) {
     for line in failure.to_string().lines() {
         let _ = writeln!(stderr, "cofferdam: {line}");
     }
+}
+
+/// The error without the command that is not for people to run, which clap lists all the same.
+fn without_hidden(mut error: clap::Error) -> clap::Error {
+    if let Some(ContextValue::Strings(names)) = error.get(ContextKind::ValidSubcommand) {
+        let shown = names.iter().filter(|name| *name != guest::COMMAND).cloned().collect();
+        error.insert(ContextKind::ValidSubcommand, ContextValue::Strings(shown));
+    }
+    error
 }
 
 /// What is wrong with the arguments, without the usage that follows it.

@@ -104,6 +104,7 @@ mod tests {
                 memory_peak_bytes: 3,
                 memory_peak_source: "cgroup2",
                 processes_peak: None,
+                oom_kills: Some(2),
                 stdout_bytes: 3,
                 stderr_bytes: 1,
             },
@@ -118,7 +119,7 @@ mod tests {
         }
     }
 
-    const REST: &str = r#""usage":{"wall_ms":1,"cpu_ms":2,"memory_peak_bytes":3,"memory_peak_source":"cgroup2","processes_peak":null,"stdout_bytes":3,"stderr_bytes":1},"enforced":{"namespaces":["pid"],"seccomp":null,"memory":null,"processes":null,"disk":"tmpfs","cpu":null},"not_enforced":["memory: no controller"]}"#;
+    const REST: &str = r#""usage":{"wall_ms":1,"cpu_ms":2,"memory_peak_bytes":3,"memory_peak_source":"cgroup2","processes_peak":null,"oom_kills":2,"stdout_bytes":3,"stderr_bytes":1},"enforced":{"namespaces":["pid"],"seccomp":null,"memory":null,"processes":null,"disk":"tmpfs","cpu":null},"not_enforced":["memory: no controller"]}"#;
 
     #[test]
     fn a_report_has_the_keys_of_the_contract_in_their_order() {

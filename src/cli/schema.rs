@@ -148,6 +148,8 @@ mod tests {
             ("backend", resolved(&schema, &schema["properties"]["backend"])),
         ] {
             assert_eq!(object["additionalProperties"], false, "{path}: {object}");
+            // As the parser has it: no list, and no null.
+            assert_eq!(object["type"], "object", "{path}: {object}");
         }
     }
 
@@ -196,7 +198,7 @@ mod tests {
             },
             "usage": {
                 "wall_ms": 1, "cpu_ms": 1, "memory_peak_bytes": 1, "memory_peak_source": "cgroup2",
-                "processes_peak": 1, "stdout_bytes": 0, "stderr_bytes": 0,
+                "processes_peak": 1, "oom_kills": 0, "stdout_bytes": 0, "stderr_bytes": 0,
             },
             "enforced": {"memory": "cgroup2"}, "not_enforced": [],
             "replay": {"request": "v1:", "snapshot": "v1:", "result": "v1:"},

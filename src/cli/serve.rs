@@ -8,9 +8,10 @@ use clap::Args;
 use super::boxes::Places;
 use super::doctor::examine;
 use super::failure::Failure;
+use super::file_size_limit::check_file_size;
 use super::served_jobs::ServedJobs;
 use super::signals::Signals;
-use crate::http::{HttpSettings, NotBound, Server};
+use crate::http::{HttpSettings, NotBound, Server, Shortage};
 use crate::sandbox::{Sandbox, ask_for_short_turns};
 use crate::service::jobs::Jobs;
 
@@ -47,6 +48,10 @@ impl Serve {
         found.has_command()?;
         let settings = HttpSettings::from(&config);
         let shortage = settings.raise_descriptors().map_err(Failure::Serve)?;
+        if let Some(fatal) = shortage.as_ref().and_then(Shortage::refusal) {
+            return Err(Failure::Limits(fatal));
+        }
+        check_file_size(&config)?;
         shortage.iter().for_each(|shortage| log::warn!("{shortage}"));
         let jobs = ServedJobs::look(&config, store_dir, found.workspaces())?;
         let tokens_file = config.tokens_file.iter().map(std::path::absolute);

@@ -4,7 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::failure::Failure;
+use super::failure::{Failure, error_words};
 use super::virtual_machines::VirtualMachines;
 use crate::config::{Config, JobsConfig, Roots, roots_for};
 use crate::executor::Executor;
@@ -37,7 +37,10 @@ impl ServedJobs {
         let is_asked_for = store_dir.is_some() || config.jobs.store_is_asked_for();
         let store_dir = store_dir.unwrap_or_else(|| config.jobs.store_dir.clone());
         let fault = |error: &dyn std::fmt::Display| Failure::option("--store-dir", error);
-        let store_dir = absolute(&store_dir).map_err(|error| fault(&error))?;
+        let store_dir = absolute(&store_dir).map_err(|error| {
+            let words = error_words(&error);
+            fault(&format!("{}: {words}; want a directory to keep records in", store_dir.display()))
+        })?;
         if !store_dir.starts_with(workspaces) {
             let machines = machines(config, workspaces)?;
             return Ok(Self { store_dir: Some(store_dir), is_asked_for, machines });
@@ -125,12 +128,19 @@ fn canonical(roots: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
 /// `path` from the root on, links resolved as far as it is there.
 fn absolute(path: &Path) -> io::Result<PathBuf> {
     let path = std::path::absolute(path)?;
+    if let Some(path) = resolved(&path)? {
+        return Ok(path);
+    }
+    let (parent, name) = (path.parent().unwrap_or(&path), path.file_name());
+    let parent = resolved(parent)?.unwrap_or_else(|| parent.to_owned());
+    Ok(name.map_or_else(|| parent.clone(), |name| parent.join(name)))
+}
+
+/// None where it is not there; a loop of links or a file on the way is a mistake to be told of.
+fn resolved(path: &Path) -> io::Result<Option<PathBuf>> {
     match path.canonicalize() {
-        Ok(path) => Ok(path),
-        Err(_) => {
-            let (parent, name) = (path.parent().unwrap_or(&path), path.file_name());
-            let parent = parent.canonicalize().unwrap_or_else(|_| parent.to_owned());
-            Ok(name.map_or_else(|| parent.clone(), |name| parent.join(name)))
-        }
+        Ok(path) => Ok(Some(path)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
     }
 }

@@ -103,6 +103,22 @@ pub struct Shortage {
     hard: u64,
     wanted: usize,
     served: usize,
+    boxes: Boxes,
+}
+
+impl Shortage {
+    /// Why the service cannot start, where not even one connection is left beside the sandboxes.
+    pub fn refusal(&self) -> Option<String> {
+        let Self { hard, boxes: Boxes { runs, jobs, standby }, .. } = *self;
+        let least = beside_connections(self.boxes).saturating_add(1);
+        (hard < least).then(|| {
+            format!(
+                "open files: the hard limit (ulimit -Hn, LimitNOFILE=) is {hard}, and at least \
+                 {least} are needed for {runs} runs, {jobs} jobs, {standby} sandboxes made ahead \
+                 and one connection; raise it, or lower RUN_CONCURRENCY, JOBS_WORKERS and STANDBY_MAX"
+            )
+        })
+    }
 }
 
 /// Raises this process's soft limit of descriptors as far as `wanted`
@@ -115,7 +131,7 @@ pub fn raise_descriptors(wanted: usize, boxes: Boxes) -> io::Result<Option<Short
         setrlimit(Resource::RLIMIT_NOFILE, needed.min(hard), hard)?;
     }
     let served = affordable(wanted, boxes, hard);
-    Ok((needed > hard).then_some(Shortage { needed, hard, wanted, served }))
+    Ok((needed > hard).then_some(Shortage { needed, hard, wanted, served, boxes }))
 }
 
 #[cfg(test)]

@@ -15,6 +15,7 @@ const OUTCOME: HeaderName = HeaderName::from_static("x-run-outcome");
 const CPU_MS: HeaderName = HeaderName::from_static("x-run-cpu-ms");
 const WALL_MS: HeaderName = HeaderName::from_static("x-run-wall-ms");
 const MEMORY_PEAK_BYTES: HeaderName = HeaderName::from_static("x-run-memory-peak-bytes");
+const OOM_KILLS: HeaderName = HeaderName::from_static("x-run-oom-kills");
 const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
 
 /// A text answer.
@@ -86,6 +87,9 @@ pub fn from_report(report: &CheckReport) -> Response {
     headers.insert(WALL_MS, run.usage.wall_ms.into());
     if let Some(bytes) = memory_peak_bytes(&run.usage) {
         headers.insert(MEMORY_PEAK_BYTES, bytes.into());
+    }
+    if let Some(kills) = run.usage.oom_kills {
+        headers.insert(OOM_KILLS, kills.into());
     }
     if let Ok(timing) = HeaderValue::try_from(server_timing(report)) {
         headers.insert(SERVER_TIMING, timing);

@@ -59,6 +59,7 @@ pub struct HardLimits {
     open_files: u64,
     processes: u64,
     cpu_seconds: u64,
+    file_bytes: u64,
     fixed: [(Rlimit, u64); FIXED_LIMITS.len()],
 }
 
@@ -73,6 +74,7 @@ impl HardLimits {
             fixed,
             open_files: getrlimit(Resource::RLIMIT_NOFILE)?.1,
             processes: getrlimit(Resource::RLIMIT_NPROC)?.1,
+            file_bytes: getrlimit(Resource::RLIMIT_FSIZE)?.1,
             cpu_seconds: match getrlimit(Resource::RLIMIT_CPU)?.1 {
                 RLIM_INFINITY => RLIM_INFINITY,
                 // The hard limit is one above the soft, for SIGXCPU to come before SIGKILL.
@@ -92,6 +94,7 @@ impl HardLimits {
             ("open files", &mut limits.open_files_max, self.open_files),
             ("processes", &mut limits.processes_max, self.processes),
             ("CPU seconds", &mut limits.cpu_seconds_max, self.cpu_seconds),
+            ("bytes of a file", &mut limits.file_bytes_max, self.file_bytes),
         ] {
             if *wanted > hard {
                 notes.push(format!("{name}: {wanted} lowered to the inherited hard limit {hard}"));

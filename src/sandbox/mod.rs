@@ -71,5 +71,6 @@ pub use running::Running;
 pub use setup::{Sandbox, SandboxConfig};
 pub use standing::Standing;
 pub use state::StateDirectory;
+pub use sys::survive_file_size_limit;
 pub use turns::ask_for_short_turns;
 pub use unprivileged::settle_in;

@@ -96,7 +96,7 @@ impl Remains {
         observed.started.ok_or_else(|| {
             let reason = match (observed.setup_timed_out, self.group.oom_kills) {
                 (true, _) => "took too long",
-                (_, 1..) => TOO_SMALL,
+                (_, Some(1..)) => TOO_SMALL,
                 _ => "died during set-up",
             };
             SetupFailure::from_words(BEFORE_PROGRAM, reason).into()
@@ -116,7 +116,7 @@ impl Remains {
         Facts {
             status: observed.ended.map(|(status, _)| status),
             cut: observed.cut.map(|(cut, _)| cut),
-            oom_kills: group.oom_kills,
+            oom_kills: group.oom_kills.unwrap_or(0),
             processes_at_limit,
             disk_full: self.disk_full,
             cpu: self.cpu(),
@@ -139,6 +139,7 @@ impl Remains {
             memory_peak_bytes,
             memory_peak_source,
             processes_peak: self.group.processes_peak,
+            oom_kills: self.group.oom_kills,
             stdout_bytes: self.stdout.bytes_total,
             stderr_bytes: self.stderr.bytes_total,
         }

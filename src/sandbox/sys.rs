@@ -418,6 +418,14 @@ pub fn take_effective_ids(id: u32) -> io::Result<()> {
     done(unsafe { libc::prctl(libc::PR_SET_DUMPABLE, dumpable, 0, 0, 0) }.into())
 }
 
+/// From now on a write beyond `RLIMIT_FSIZE` is an error, `EFBIG`, and not this process's death. In
+/// sandboxes every signal has its default effect again.
+pub fn survive_file_size_limit() {
+    // SAFETY: to ignore a signal installs no handler, and nothing else here has one for it. The
+    // number is a signal's that may be ignored, so the call cannot fail.
+    unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
+}
+
 fn done(result: libc::c_long) -> io::Result<()> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }

@@ -22,6 +22,9 @@ pub struct Usage {
     pub memory_peak_source: &'static str,
     /// The most processes and threads alive at once, where a controller tells.
     pub processes_peak: Option<u64>,
+    /// Processes that the kernel killed for want of memory, where a controller counts them: a run
+    /// may survive those of its children.
+    pub oom_kills: Option<u64>,
     /// Bytes written to stdout, kept or not.
     pub stdout_bytes: u64,
     /// Bytes written to stderr, kept or not.

@@ -102,30 +102,36 @@ impl Source {
     /// By its place in the file system: a bind mount has other directories above it.
     fn is_mounted_from(&self, others: &[Self]) -> Result<bool, Fault> {
         let mounts = fs::read("/proc/thread-self/mountinfo").during("list mounts above")?;
-        let place = self.place(&mounts)?;
+        let Some(place) = self.place(&mounts)? else { return Ok(false) };
         for other in others {
             let other = other.place(&mounts)?;
-            if place.device == other.device && place.path.starts_with(&other.path) {
+            if other.is_some_and(|other| place.is_in(&other)) {
                 return Ok(true);
             }
         }
         Ok(false)
     }
 
-    fn place(&self, mounts: &[u8]) -> Result<Place, Fault> {
+    /// None on a mount that is not listed: the one that a changed root directory is on. It holds
+    /// what is seen of it by one path alone.
+    fn place(&self, mounts: &[u8]) -> Result<Option<Place>, Fault> {
         let info = format!("/proc/thread-self/fdinfo/{}", self.directory.as_raw_fd());
         let info = fs::read_to_string(info).during("find mount of")?;
         let mount = info.lines().find_map(|line| line.strip_prefix("mnt_id:")).map(str::trim);
         let lines = mounts.split(|byte| *byte == b'\n');
-        let found = mount.and_then(|mount| {
-            lines.filter_map(Mount::parse).find(|line| line.id == mount.as_bytes())
-        });
-        let place = found.and_then(|mount| {
-            let inside = self.resolved.strip_prefix(&mount.point).ok()?;
-            Some(Place { device: mount.device.to_vec(), path: mount.root.join(inside) })
-        });
-        // Its mount was moved or taken away meanwhile.
-        place.ok_or(Errno::ESTALE).during("find mount of")
+        let mount = mount.ok_or(Errno::ENOSYS).during("find mount of")?;
+        let found = lines.filter_map(Mount::parse).find(|line| line.id == mount.as_bytes());
+        let Some(mount) = found else { return Ok(None) };
+        // Not below it where it was moved meanwhile.
+        let inside = self.resolved.strip_prefix(&mount.point).map_err(|_| Errno::ESTALE);
+        let path = mount.root.join(inside.during("find mount of")?);
+        Ok(Some(Place { device: mount.device.to_vec(), path }))
+    }
+}
+
+impl Place {
+    fn is_in(&self, other: &Self) -> bool {
+        self.device == other.device && self.path.starts_with(&other.path)
     }
 }
 

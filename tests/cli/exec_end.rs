@@ -94,6 +94,7 @@ fn a_report_has_every_key_of_the_contract_in_its_order() {
             "memory_peak_bytes",
             "memory_peak_source",
             "processes_peak",
+            "oom_kills",
             "stdout_bytes",
             "stderr_bytes",
             "namespaces",
@@ -106,7 +107,7 @@ fn a_report_has_every_key_of_the_contract_in_its_order() {
     );
     let report: Value = serde_json::from_str(&text).unwrap();
     assert_eq!(report.as_object().unwrap().len(), 7);
-    assert_eq!(report["usage"].as_object().unwrap().len(), 7);
+    assert_eq!(report["usage"].as_object().unwrap().len(), 8);
     assert_eq!(report["usage"]["stdout_bytes"], 3);
     assert_eq!(report["usage"]["stderr_bytes"], 3);
     assert_eq!(report["enforced"]["seccomp"], "default");
@@ -155,4 +156,20 @@ fn output_within_its_limit_and_beyond() {
         .prints("0123456789");
     let done = exec_sh("--output 0", "head -c 5000000 /dev/zero").run().exits(0);
     done.holds(done.output.stdout.len() == 5_000_000, "5000000 bytes");
+}
+
+#[test]
+fn a_run_that_survives_the_kill_of_a_child_for_want_of_memory_tells_of_it() {
+    let directory = tempfile::tempdir().unwrap();
+    for (script, is_killed) in [("tail /dev/zero; exit 0", true), ("exit 0", false)] {
+        let call = exec_sh("--memory 32MiB --report r.json", script);
+        call.within(directory.path()).run().exits(0);
+        let text = std::fs::read_to_string(directory.path().join("r.json")).unwrap();
+        let report: Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(report["outcome"], "exited", "{text}");
+        match report["usage"]["oom_kills"].as_u64() {
+            Some(kills) => assert_eq!(kills > 0, is_killed, "{text}"),
+            None => assert!(report["enforced"]["memory"].is_null(), "{text}"),
+        }
+    }
 }

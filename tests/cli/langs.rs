@@ -47,6 +47,8 @@ fn text_is_a_line_for_every_language() {
     let done = cofferdam("langs --langs").arg(langs()).run().exits(0).quietly();
     let text = done.stdout();
     done.holds(text.lines().count() == 17, "17 lines");
+    let available = || text.lines().filter(|line| line.contains(" available "));
+    done.holds(available().all(|line| line.len() <= 100 && !line.contains(';')), "short lines");
     let words = |slug: &str| {
         let line =
             text.lines().find(|line| line.split(' ').next() == Some(slug)).unwrap_or_default();

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
 
-use crate::support::{Call, cofferdam, ends_within, langs, pid_of};
+use crate::support::{Call, cofferdam, ends_within, langs, limited, pid_of};
 
 /// A server that is up, where it listens, and what else it has to say.
 struct Serving {
@@ -142,5 +142,41 @@ fn the_store_is_not_shown_to_a_run() {
         let answer = serving.run(&body);
         assert_eq!(answer.contains(r#"\"value\": \"seen\""#), shown, "{answer}");
         assert_eq!(serving.signal(Signal::SIGTERM), Some(0));
+    }
+}
+
+#[test]
+fn a_limit_that_is_too_low_is_refused_with_its_name_and_the_number_needed() {
+    for (options, words) in [
+        ("-n 64", "open files: the hard limit (ulimit -Hn, LimitNOFILE=) is 64, and at least"),
+        ("-f 100", "file size: the hard limit (ulimit -Hf, LimitFSIZE=) is 102400 bytes, and"),
+        ("-f 1024", "file size: the hard limit (ulimit -Hf, LimitFSIZE=) is 1048576 bytes, and"),
+    ] {
+        let call = limited(options, "serve --addr 127.0.0.1:0 --langs").arg(langs());
+        let done = call.env("RUST_LOG", "error").run().exits(1);
+        done.complains(words);
+    }
+}
+
+#[test]
+fn a_soft_limit_on_files_is_raised_as_far_as_it_may_be() {
+    let mut serving =
+        Serving::start(limited("-Sf 100", "serve --addr 127.0.0.1:0 --langs").arg(langs()));
+    let limits = std::fs::read_to_string(format!("/proc/{}/limits", serving.child.id())).unwrap();
+    let line = limits.lines().find(|line| line.starts_with("Max file size")).unwrap();
+    let figures: Vec<_> = line.split_whitespace().skip(3).take(2).collect();
+    assert_eq!(figures[0], figures[1], "{line}");
+    assert_eq!(serving.signal(Signal::SIGTERM), Some(0));
+}
+
+#[test]
+fn a_store_that_is_a_loop_of_links_is_named() {
+    let place = tempfile::tempdir().unwrap();
+    let store = place.path().join("store");
+    std::os::unix::fs::symlink(&store, &store).unwrap();
+    for path in [store.clone(), store.join("inner")] {
+        let call = serve().arg("--store-dir").arg(&path);
+        let done = call.env("RUST_LOG", "error").run().exits(2);
+        done.complains(&format!("--store-dir: {}: too many symbolic links", path.display()));
     }
 }

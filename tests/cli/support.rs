@@ -37,6 +37,15 @@ pub fn cofferdam(arguments: &str) -> Call {
     Call { command, stdin: Vec::new() }
 }
 
+/// The same, by a shell that has set limits of its own with `ulimit` and these options.
+pub fn limited(options: &str, arguments: &str) -> Call {
+    let Call { command: own, stdin } = cofferdam(arguments);
+    let mut command = Command::new("bash");
+    command.arg("-c").arg(format!("ulimit {options}; exec \"$@\"")).arg("bash");
+    command.arg(own.get_program()).args(own.get_args());
+    Call { command, stdin }
+}
+
 /// `cofferdam exec`, `options` divided by spaces, and a script for the box's shell.
 pub fn exec_sh(options: &str, script: &str) -> Call {
     cofferdam("exec").words(options).words("-- sh -c").arg(script)

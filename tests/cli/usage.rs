@@ -33,6 +33,17 @@ fn help_names_every_option_of_the_contract() {
 }
 
 #[test]
+fn no_list_of_commands_shows_the_one_that_is_not_for_people() {
+    for arguments in ["", "--help", "frobnicate"] {
+        let done = cofferdam(arguments).run();
+        let said = done.stdout() + &done.stderr();
+        done.holds(!said.contains("guest-init"), "no guest-init");
+    }
+    let done = cofferdam("").run().exits(2);
+    done.holds(done.stderr().contains("serve, run, exec"), "the other commands");
+}
+
+#[test]
 fn a_mistake_is_one_line_that_names_the_option() {
     for (arguments, words) in [
         ("", "requires a subcommand"),

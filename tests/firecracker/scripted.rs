@@ -158,6 +158,7 @@ impl Executor for Playing {
                 memory_peak_bytes: 1,
                 memory_peak_source: "cgroup2",
                 processes_peak: None,
+                oom_kills: None,
                 stdout_bytes: 6,
                 stderr_bytes: 0,
             },

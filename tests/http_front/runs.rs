@@ -27,6 +27,7 @@ fn a_report_becomes_the_three_keys_and_the_headers() {
         ("x-run-cpu-ms", "7"),
         ("x-run-wall-ms", "12"),
         ("x-run-memory-peak-bytes", "4096"),
+        ("x-run-oom-kills", "2"),
         ("server-timing", "queue;dur=0.005, prepare;dur=1.500, run;dur=12.000, cleanup;dur=0.020"),
     ] {
         assert_eq!(answer.header(name), Some(value), "{name}");
@@ -34,14 +35,16 @@ fn a_report_becomes_the_three_keys_and_the_headers() {
 }
 
 #[test]
-fn a_peak_of_one_process_is_not_given_as_the_box_s() {
+fn figures_that_no_controller_counts_are_not_given() {
     let checks = ScriptedChecks::new(1, |_, _, _| {
         let mut report = exited(0, "", "");
         report.run.usage.memory_peak_source = "rusage";
+        report.run.usage.oom_kills = None;
         Ok(report)
     });
     let answer = start(checks, settings()).ask(post("", &body("")));
     assert_eq!((answer.status, answer.header("x-run-memory-peak-bytes")), (200, None));
+    assert_eq!(answer.header("x-run-oom-kills"), None);
 }
 
 #[test]

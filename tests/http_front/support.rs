@@ -170,6 +170,7 @@ pub fn report(outcome: Outcome, stdout: &str, stderr: &str) -> CheckReport {
         memory_peak_bytes: 4096,
         memory_peak_source: "cgroup1",
         processes_peak: None,
+        oom_kills: Some(2),
         stdout_bytes: stdout.len() as u64,
         stderr_bytes: stderr.len() as u64,
     };

@@ -6,6 +6,7 @@
 // The whole crate is a test; clippy knows it only where it is told.
 #![cfg(test)]
 
+mod changing;
 mod doors;
 mod hostile;
 mod killed;
@@ -14,6 +15,7 @@ mod many;
 mod names;
 #[path = "../server/mod.rs"]
 mod server;
+mod shapes;
 mod shared_store;
 mod statements;
 #[path = "../support/mod.rs"]

@@ -26,12 +26,13 @@ impl Ceilings {
 /// `POST /run` of `:`, as the service is by default: most of it before the request and behind the
 /// answer, where about a hundred are those that look whether a network namespace was used. How many of
 /// the next box's fall between the two varies: 208 where none did when this was set. One
-/// writes the run's line into the log.
-pub const RUN: Ceilings = Ceilings { ours: 337, in_box: 305, path: 405 };
+/// writes the run's line into the log, three read how many processes were killed for want of memory.
+pub const RUN: Ceilings = Ceilings { ours: 340, in_box: 305, path: 408 };
 /// The same without boxes that are made ahead.
-pub const RUN_WITHOUT_STANDBY: Ceilings = Ceilings { ours: 293, in_box: 305, path: 518 };
-/// `cofferdam exec -- /bin/true`, all of it, where no other server lives.
-pub const EXEC: Ceilings = Ceilings { ours: 617, in_box: 300, path: 917 };
+pub const RUN_WITHOUT_STANDBY: Ceilings = Ceilings { ours: 296, in_box: 305, path: 521 };
+/// `cofferdam exec -- /bin/true`, all of it, where no other server lives. Three read how many
+/// processes were killed for want of memory, three are about its own limit of file sizes.
+pub const EXEC: Ceilings = Ceilings { ours: 623, in_box: 300, path: 923 };
 /// By which it finds out of each other server that it does live.
 pub const PER_OTHER_SERVER: usize = 4;
 

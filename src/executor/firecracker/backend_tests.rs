@@ -156,6 +156,7 @@ pub fn report(outcome: Outcome, [stdout_bytes, stderr_bytes]: [u64; 2]) -> RunRe
             memory_peak_bytes: 3,
             memory_peak_source: "cgroup2",
             processes_peak: Some(2),
+            oom_kills: Some(1),
             stdout_bytes,
             stderr_bytes,
         },

@@ -306,6 +306,7 @@ fn silent_report(silent: Silent, capabilities: Capabilities, began: Instant) -> 
             memory_peak_bytes: 0,
             memory_peak_source: "rusage",
             processes_peak: None,
+            oom_kills: None,
             stdout_bytes,
             stderr_bytes,
         },

@@ -184,6 +184,8 @@ struct WireUsage {
     memory_peak_bytes: u64,
     memory_peak_source: String,
     processes_peak: Option<u64>,
+    #[serde(default)]
+    oom_kills: Option<u64>,
     stdout_bytes: u64,
     stderr_bytes: u64,
 }
@@ -440,6 +442,7 @@ impl WireUsage {
             memory_peak_bytes: usage.memory_peak_bytes,
             memory_peak_source: usage.memory_peak_source.to_owned(),
             processes_peak: usage.processes_peak,
+            oom_kills: usage.oom_kills,
             stdout_bytes: usage.stdout_bytes,
             stderr_bytes: usage.stderr_bytes,
         }
@@ -452,6 +455,7 @@ impl WireUsage {
             memory_peak_bytes: self.memory_peak_bytes,
             memory_peak_source: word(&self.memory_peak_source)?,
             processes_peak: self.processes_peak,
+            oom_kills: self.oom_kills,
             stdout_bytes: self.stdout_bytes,
             stderr_bytes: self.stderr_bytes,
         })

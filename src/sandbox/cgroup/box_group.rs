@@ -111,12 +111,12 @@ impl BoxGroup {
         &self.program_task_files
     }
 
-    /// What the box has used so far; whether it met a limit only where `met_limits` asks for it.
+    /// What the box has used so far; whether it met the limit of processes only where `met_limits`
+    /// asks for it. Out-of-memory kills are always counted: a program may survive those of its children.
     pub fn usage(&self, met_limits: bool) -> GroupUsage {
         let memory = self.directory_for(Control::Memory);
         let processes = self.directory_for(Control::Processes);
-        let (oom_kills, memory_refused) =
-            memory.filter(|_| met_limits).map_or((0, 0), usage::memory_events);
+        let (oom_kills, memory_refused) = memory.map_or((None, 0), usage::memory_events);
         GroupUsage {
             cpu: self.cpu_time(),
             memory_peak: memory.and_then(usage::memory_peak),

@@ -237,7 +237,7 @@ fn a_boxs_limits_are_exactly_these_writes() {
     assert_eq!(usage.memory_peak, Some(peak));
     assert_eq!(usage.cpu, Some(Duration::from_micros(1_500)));
     assert_eq!((usage.processes_peak, usage.processes_refused), (Some(7), 3));
-    assert_eq!((usage.oom_kills, usage.memory_refused), (1, 1));
+    assert_eq!((usage.oom_kills, usage.memory_refused), (Some(1), 1));
     made.weigh(Age::Old);
     assert!(made.kill().unwrap());
     made.remove(now()).unwrap();

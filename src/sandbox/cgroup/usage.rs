@@ -15,8 +15,8 @@ pub struct GroupUsage {
     /// The most processes and threads of the tenant alive at once, our init
     /// not counted.
     pub processes_peak: Option<u64>,
-    /// Processes killed because the memory limit left nothing else.
-    pub oom_kills: u64,
+    /// Processes killed because the memory limit left nothing else; version 1 tells since Linux 4.13.
+    pub oom_kills: Option<u64>,
     /// Calls refused at the memory limit, with nobody left to kill. Version 1
     /// does not tell.
     pub memory_refused: u64,
@@ -51,16 +51,17 @@ pub(super) fn memory_peak(directory: &Directory) -> Option<MemoryPeak> {
     number(directory, file).map(|bytes| MemoryPeak { bytes, source })
 }
 
-/// Processes killed for want of memory, and calls refused.
-pub(super) fn memory_events(directory: &Directory) -> (u64, u64) {
+/// Processes killed for want of memory, where that is counted, and calls refused.
+pub(super) fn memory_events(directory: &Directory) -> (Option<u64>, u64) {
     let file = match directory.version() {
         CgroupVersion::V1 => "memory.oom_control",
         CgroupVersion::V2 => "memory.events",
     };
     let text = directory.read(file).unwrap_or_default();
-    let [kills, shortages] = ["oom_kill", "oom"].map(|key| value_of(&text, key).unwrap_or(0));
+    let kills = value_of(&text, "oom_kill");
+    let shortages = value_of(&text, "oom").unwrap_or(0);
     // A shortage that a kill has made good is counted as both.
-    (kills, shortages.saturating_sub(kills))
+    (kills, shortages.saturating_sub(kills.unwrap_or(0)))
 }
 
 /// The most processes alive at once, all of the group; none before Linux 6.1.

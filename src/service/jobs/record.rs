@@ -88,6 +88,7 @@ impl Facts {
             memory_peak_bytes: usage.memory_peak_bytes,
             memory_peak_source: usage.memory_peak_source.to_owned(),
             processes_peak: usage.processes_peak,
+            oom_kills: usage.oom_kills,
             stdout_bytes: usage.stdout_bytes,
             stderr_bytes: usage.stderr_bytes,
         });

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::document::{self, Misshapen};
 use super::error::{ErrorCode, JobError};
 use super::limits::JobLimits;
 use super::request::RunJobRequest;
@@ -31,21 +32,36 @@ impl RequestFault {
 
 /// The request that `bytes` are; `details.path` of the error says what is wrong with it and where.
 pub fn parse_request(bytes: &[u8]) -> Result<RunJobRequest, RequestFault> {
-    let mut parser = serde_json::Deserializer::from_slice(bytes);
-    let parsed: Result<RunJobRequest, _> = serde_path_to_error::deserialize(&mut parser);
+    let document = document::read(bytes).map_err(|fault| not_json(&fault))?;
+    let document = document.map_err(|fault| RequestFault::Invalid(misshapen(&fault)))?;
+    let parsed: Result<RunJobRequest, _> = serde_path_to_error::deserialize(document);
     let request = parsed.map_err(|fault| {
         let path = fault.path().to_string();
-        let fault = fault.into_inner();
-        match fault.classify() {
-            serde_json::error::Category::Data => {
-                RequestFault::Invalid(invalid(&path, &words(&fault)))
-            }
-            _ => not_json(&fault),
-        }
+        RequestFault::Invalid(untyped(&path, &fault.into_inner().to_string()))
     })?;
-    parser.end().map_err(|fault| not_json(&fault))?;
     request.check().map_err(RequestFault::Invalid)?;
     Ok(request)
+}
+
+fn misshapen(fault: &Misshapen) -> JobError {
+    match fault.path.as_str() {
+        "" => {
+            let words = "the request must be a JSON object";
+            JobError::new(ErrorCode::InvalidRequest, words).with("path", ".")
+        }
+        path => invalid(path, fault.words),
+    }
+}
+
+/// What serde says of a value at `path`; of one that is missing, where it should be.
+fn untyped(path: &str, words: &str) -> JobError {
+    let missing = words.strip_prefix("missing field `").and_then(|rest| rest.strip_suffix('`'));
+    let Some(name) = missing else { return invalid(path, words) };
+    let words = format!("missing field \"{name}\"");
+    if path == "." {
+        return JobError::new(ErrorCode::InvalidRequest, words).with("path", name);
+    }
+    invalid(path, &words).with("path", format!("{path}.{name}"))
 }
 
 fn not_json(fault: &serde_json::Error) -> RequestFault {
@@ -53,12 +69,6 @@ fn not_json(fault: &serde_json::Error) -> RequestFault {
         ErrorCode::InvalidRequest,
         format!("not JSON: line {} column {}", fault.line(), fault.column()),
     ))
-}
-
-/// What serde says, without the place in the text: the path is a better one.
-fn words(fault: &serde_json::Error) -> String {
-    let text = fault.to_string();
-    text.rsplit_once(" at line ").map_or(text.clone(), |(words, _)| words.to_owned())
 }
 
 fn invalid(path: &str, fault: &str) -> JobError {
@@ -217,11 +227,15 @@ mod tests {
 
     #[test]
     fn what_is_missing_is_named() {
-        for (parent, key) in [("", "workspace"), ("/workspace", "path"), ("/command", "argv")] {
+        for (parent, key, path, words) in [
+            ("", "workspace", "workspace", "missing field \"workspace\""),
+            ("/workspace", "path", "workspace.path", "workspace: missing field \"path\""),
+            ("/command", "argv", "command.argv", "command: missing field \"argv\""),
+        ] {
             let mut request = minimal();
             request.pointer_mut(parent).unwrap().as_object_mut().unwrap().remove(key);
             let error = parse(&request).unwrap_err().into_error();
-            assert!(error.message.contains(&format!("missing field `{key}`")), "{error}");
+            assert_eq!((error.message.as_str(), &error.details["path"]), (words, &json!(path)));
         }
     }
 
@@ -237,11 +251,81 @@ mod tests {
 
     #[test]
     fn what_is_no_json_is_told_apart() {
-        for text in ["", "{", "nonsense", "{} {}", "\u{feff}{}"] {
+        for text in [
+            "",
+            "{",
+            "nonsense",
+            "{} {}",
+            "\u{feff}{}",
+            "[",
+            "[7",
+            r#"{"unknown":1"#,
+            r#"{"workspace":7,}"#,
+            r#"{"a":1,"a":1"#,
+        ] {
             let fault = parse_request(text.as_bytes()).unwrap_err();
-            assert!(matches!(fault, RequestFault::NotJson(_)) || text == "{} {}", "{text:?}");
+            assert!(matches!(fault, RequestFault::NotJson(_)), "{text:?}");
         }
-        assert!(matches!(parse_request(b"[]"), Err(RequestFault::Invalid(_))));
+        for text in ["[]", "7", "null", "\"text\""] {
+            let fault = parse_request(text.as_bytes()).unwrap_err();
+            let RequestFault::Invalid(error) = fault else { panic!("{text}: {fault}") };
+            assert_eq!(error.message, "the request must be a JSON object", "{text}");
+            assert_eq!(error.details["path"], ".");
+        }
+    }
+
+    #[test]
+    fn no_list_passes_for_an_object_and_no_object_for_a_word() {
+        let refused = |text: &str| {
+            let fault = parse_request(text.as_bytes()).unwrap_err();
+            let RequestFault::Invalid(error) = fault else { panic!("{text}: {fault}") };
+            error.details["path"].as_str().unwrap().to_owned()
+        };
+        let whole = r#"["arr1",{},["local_path","/x",[],[]],[["true"],".",{},""]]"#;
+        assert_eq!(refused(whole), ".");
+        for (pointer, value, path) in [
+            ("/trace", json!([]), "trace"),
+            ("/workspace", json!(["local_path", "/x", ["**"], []]), "workspace"),
+            ("/workspace/source", json!({"local_path": null}), "workspace.source"),
+            ("/command", json!([["true"], ".", {}, ""]), "command"),
+            ("/command/env", json!([["A", "b"]]), "command.env"),
+            ("/policy", json!([]), "policy"),
+            ("/policy", json!({"artifacts": [[], []]}), "policy.artifacts"),
+            ("/policy", json!({"network": {"none": null}}), "policy.network"),
+            (
+                "/policy",
+                json!({"require_enforced": ["disk", {"memory": null}]}),
+                "policy.require_enforced[1]",
+            ),
+            ("/policy", json!({"allowed_commands": [["a"]]}), "policy.allowed_commands[0]"),
+            ("/limits", json!([1, 2]), "limits"),
+            ("/limits", json!(null), "limits"),
+            ("/backend", json!(["local_process"]), "backend"),
+            ("/backend", json!({"kind": {"local_process": null}}), "backend.kind"),
+        ] {
+            let mut request = minimal();
+            let (parent, key) = pointer.rsplit_once('/').unwrap();
+            request.pointer_mut(parent).unwrap()[key] = value;
+            assert_eq!(refused(&request.to_string()), path);
+        }
+    }
+
+    #[test]
+    fn no_key_may_come_twice_known_or_not() {
+        for (member, path) in [
+            (r#""trace":{"a":1,"a":1}"#, "trace.a"),
+            (r#""trace":{"a":{"b":1,"b":2}}"#, "trace.a.b"),
+            (r#""limits":{"timeout_ms":1,"timeout_ms":1}"#, "limits.timeout_ms"),
+            (r#""policy":{},"policy":{}"#, "policy"),
+        ] {
+            let text = minimal().to_string().replacen('{', &format!("{{{member},"), 1);
+            let error = parse_request(text.as_bytes()).unwrap_err().into_error();
+            assert_eq!(error.details["path"], path, "{text}");
+        }
+        let env = r#"{"workspace":{"source":"local_path","path":"/w"},
+            "command":{"argv":["a"],"env":{"A":"1","B":"2","A":"1"}}}"#;
+        let error = parse_request(env.as_bytes()).unwrap_err().into_error();
+        assert_eq!(error.message, "command.env.A: the key is there twice");
     }
 
     #[test]

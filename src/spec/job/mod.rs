@@ -4,6 +4,7 @@
 //! differ in how bytes get here, in nothing else.
 
 mod command;
+mod document;
 mod error;
 mod exclusion;
 mod fault;
