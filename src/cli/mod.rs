@@ -11,6 +11,8 @@ mod input_file;
 mod job;
 mod langs;
 mod log_format;
+mod log_queue;
+mod memory;
 mod passthrough;
 mod report;
 mod run;
@@ -24,10 +26,11 @@ mod writable_binds;
 use std::ffi::OsString;
 use std::io::{self, Write};
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use clap::{Parser, Subcommand};
 
-use crate::sandbox::settle_in;
+use crate::sandbox::{bound_heaps, settle_in};
 use failure::Failure;
 
 const EXAMPLES: &str = "\
@@ -74,23 +77,48 @@ enum Command {
 /// Does what `arguments` (the program's own name first) ask for.
 pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let done = match CommandLine::try_parse_from(guest::as_called(arguments.into_iter())) {
+        Ok(CommandLine { command: Command::Serve(serve) }) => return serve_in_queue(serve),
         Ok(CommandLine { command }) => command.run(),
         Err(error) if error.use_stderr() => Err(Failure::Usage(one_line(&error.to_string()))),
         Err(help) => print(&help.to_string()).map(|()| 0),
     };
     ExitCode::from(done.unwrap_or_else(|failure| {
-        complain(&failure);
+        complain(&failure, &mut io::stderr().lock());
         failure.code()
     }))
+}
+
+/// Serves, with a log that keeps nothing waiting, and waits for the last lines of it for a second
+/// at most.
+fn serve_in_queue(serve: serve::Serve) -> ExitCode {
+    // First: it takes a process of one thread.
+    settle_in();
+
+    bound_heaps();
+    let mut log = match log_format::begin_queued("info") {
+        Ok(log) => log,
+        Err(error) => {
+            let failure = Failure::Serve(error);
+            complain(&failure, &mut io::stderr().lock());
+            return ExitCode::from(failure.code());
+        }
+    };
+    let code = serve.run(log.dropped()).unwrap_or_else(|failure| {
+        complain(&failure, &mut log);
+        failure.code()
+    });
+    log.flush();
+    ExitCode::from(code)
 }
 
 impl Command {
     fn run(self) -> Result<u8, Failure> {
         // First: it takes a process of one thread.
         settle_in();
-        log_format::begin(if matches!(self, Self::Serve(_)) { "info" } else { "error" });
+        log_format::begin("error");
         match self {
-            Self::Serve(serve) => serve.run(),
+            // Its log is another, in `serve_in_queue`.
+            Self::Serve(serve) => serve.run(Arc::default()),
             Self::Run(run) => run.run(),
             Self::Exec(exec) => exec.run(),
             Self::Langs(langs) => langs.run(),
@@ -112,11 +140,10 @@ fn print(text: &str) -> Result<(), Failure> {
     }
 }
 
-/// One line on stderr for every problem. Nobody is left to tell when that fails.
-fn complain(failure: &Failure) {
-    let mut stderr = io::stderr().lock();
+/// One line on `stderr` for every problem. Nobody is left to tell when that fails.
+fn complain(failure: &Failure, stderr: &mut impl Write) {
     for line in failure.to_string().lines() {
-        let _ = writeln!(stderr, "cofferdam: {line}");
+        let _ = stderr.write_all(format!("cofferdam: {line}\n").as_bytes());
     }
 }
 

@@ -22,6 +22,7 @@ mod handshake;
 #[cfg(any(test, fuzzing))]
 #[path = "../../fuzz/properties/handshake.rs"]
 pub mod handshake_property;
+mod heap;
 mod host;
 mod identity;
 mod idmap;
@@ -57,6 +58,7 @@ mod unprivileged;
 mod weakened;
 
 pub use box_fs::BoxFs;
+pub use heap::{bound_heaps, return_free_pages};
 pub use host::RootSource;
 pub use identity::{BOXES_MAX, HostId, INSIDE_ID};
 pub use programs::ProgramAt;

@@ -24,4 +24,5 @@ mod soak;
 mod status;
 mod streaming;
 mod timeouts;
+mod unread_log;
 mod workspaces;
