@@ -1,16 +1,25 @@
 //! How much memory all request bodies may hold that are being read.
 //!
 //! A body that never ends stays until its deadline, so that a client with many connections could
-//! have as many bodies here as connections. Where they hold too much together, one that holds more
-//! than its share and began first is given up: a small body never makes room for large ones, and
-//! of large ones those that are sent without a pause are over before it is their turn.
+//! have as many bodies here as connections. Where there is no room for a body to grow, those are
+//! given up that have not grown for a while, the longest of them first, and it waits for its turn:
+//! the first to begin is the first to grow. A small body always has room, and makes none.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Poll, Waker};
+use std::time::{Duration, Instant};
+
+use tokio::sync::Notify;
+use tokio::time::timeout;
+
+/// How long a body has to grow before it may have to go.
+const SLOW_AFTER: Duration = Duration::from_secs(1);
+/// How often a body that waits for room looks whether another one is slow by now.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// The bodies of all connections.
 #[derive(Clone)]
@@ -19,19 +28,23 @@ pub struct BodyRooms(Arc<Inner>);
 struct Inner {
     bytes_max: u64,
     held: Mutex<Held>,
+    /// Told when there is more room, or another body is the first that waits.
+    changed: Notify,
 }
 
 #[derive(Default)]
 struct Held {
     bytes: u64,
-    /// By number: those that began first come first.
     bodies: BTreeMap<u64, Body>,
+    /// Those that wait for room, the first to begin first.
+    waiting: BTreeSet<u64>,
     next: u64,
 }
 
-#[derive(Default)]
 struct Body {
     bytes: u64,
+    /// When it last grew.
+    grew: Instant,
     /// Whole: it holds its room until it is parsed, and is not given up any more.
     is_whole: bool,
     given_up: bool,
@@ -57,17 +70,19 @@ impl fmt::Debug for BodyRoom {
 }
 
 impl BodyRooms {
-    /// Bodies that may hold `bytes_max` bytes together, as long as there is more than one.
+    /// Bodies that may hold about `bytes_max` bytes together: half as much more where they are
+    /// all small, and one that is alone may be of any size.
     pub fn new(bytes_max: u64) -> Self {
-        Self(Arc::new(Inner { bytes_max, held: Mutex::default() }))
+        Self(Arc::new(Inner { bytes_max, held: Mutex::default(), changed: Notify::new() }))
     }
 
-    /// The room of a body that begins now.
-    pub fn enter(&self) -> BodyRoom {
+    /// The room of a body that begins at `now`.
+    pub fn enter(&self, now: Instant) -> BodyRoom {
         let mut held = self.lock();
         held.next += 1;
         let number = held.next;
-        held.bodies.insert(number, Body::default());
+        let body = Body { bytes: 0, grew: now, is_whole: false, given_up: false, reader: None };
+        held.bodies.insert(number, body);
         BodyRoom { all: self.clone(), number }
     }
 
@@ -84,34 +99,104 @@ impl Held {
         body.bytes = bytes;
     }
 
-    /// The readers of those that are given up now, so that no more than `bytes_max` is left.
-    fn give_up_some(&mut self, bytes_max: u64) -> Vec<Waker> {
-        let mut readers = Vec::new();
-        while self.bytes > bytes_max && self.bodies.len() > 1 {
-            let share = bytes_max / self.bodies.len() as u64;
-            let mut reading =
-                self.bodies.iter().filter(|(_, body)| !body.is_whole && !body.given_up);
-            let Some(number) = reading.find(|(_, body)| body.bytes > share).map(|(n, _)| *n) else {
-                break;
-            };
-            self.set(number, 0);
+    /// What a body may hold whatever others do, bytes.
+    fn small_bytes_max(&self, bytes_max: u64) -> u64 {
+        bytes_max / 2 / (self.bodies.len() as u64).max(1)
+    }
+
+    /// What all bodies but `number` hold, bytes.
+    fn bytes_beside(&self, number: u64) -> u64 {
+        let own = self.bodies.get(&number).map_or(0, |body| body.bytes);
+        self.bytes.saturating_sub(own)
+    }
+
+    /// Lets `number` hold `bytes`, or has it wait for its turn.
+    fn grow(&mut self, number: u64, bytes: u64, bytes_max: u64, now: Instant) -> bool {
+        let may_grow = bytes <= self.small_bytes_max(bytes_max)
+            || (self.is_turn_of(number) && self.has_room_for(number, bytes_max));
+        if may_grow {
+            self.waiting.remove(&number);
+            self.set(number, bytes);
             if let Some(body) = self.bodies.get_mut(&number) {
-                body.given_up = true;
-                readers.extend(body.reader.take());
+                body.grew = now;
             }
+        } else {
+            self.waiting.insert(number);
         }
-        readers
+        may_grow
+    }
+
+    fn is_turn_of(&self, number: u64) -> bool {
+        self.waiting.first().is_none_or(|first| *first >= number)
+    }
+
+    /// Whether `number` may grow once it is its turn. It may go beyond the limit, so that it
+    /// comes to its end and others after it; and it has to where all others wait for it.
+    fn has_room_for(&self, number: u64, bytes_max: u64) -> bool {
+        let small_bytes_max = self.small_bytes_max(bytes_max);
+        let goes_on = |(other, body): (&u64, &Body)| {
+            *other != number
+                && body.bytes > small_bytes_max
+                && !body.given_up
+                && !self.waiting.contains(other)
+        };
+        self.bytes_beside(number) <= bytes_max || !self.bodies.iter().any(goes_on)
+    }
+
+    /// Gives up the body that has not grown for the longest, if that is long and it is not
+    /// `growing`, and takes its reader.
+    fn give_up_slowest(&mut self, growing: u64, bytes_max: u64, now: Instant) -> Option<Option<Waker>> {
+        let small_bytes_max = self.small_bytes_max(bytes_max);
+        let is_slow = |number: &u64, body: &Body| {
+            *number != growing
+                && body.bytes > small_bytes_max
+                && !body.is_whole
+                && !body.given_up
+                && !self.waiting.contains(number)
+                && now.saturating_duration_since(body.grew) >= SLOW_AFTER
+        };
+        let slow = self.bodies.iter().filter(|(number, body)| is_slow(number, body));
+        let number = slow.min_by_key(|(_, body)| body.grew).map(|(number, _)| *number)?;
+        self.set(number, 0);
+        let body = self.bodies.get_mut(&number)?;
+        body.given_up = true;
+        Some(body.reader.take())
     }
 }
 
 impl BodyRoom {
-    /// The body holds so many bytes now. Others, or this one, may have to go for it.
-    pub fn hold(&self, bytes: usize) {
-        let mut held = self.all.lock();
-        held.set(self.number, bytes as u64);
-        let readers = held.give_up_some(self.all.0.bytes_max);
+    /// Waits until the body may hold so many bytes.
+    pub async fn hold(&self, bytes: usize) {
+        loop {
+            let changed = self.all.0.changed.notified();
+            if self.try_hold(bytes as u64, Instant::now()) {
+                return;
+            }
+            // Looked at again in any case: others become slow without a word.
+            let _ = timeout(LOOK_EVERY, changed).await;
+        }
+    }
+
+    fn try_hold(&self, bytes: u64, now: Instant) -> bool {
+        let (bytes_max, mut held) = (self.all.0.bytes_max, self.all.lock());
+        let mut readers = Vec::new();
+        // Each body at most once. Those that wait for others look in vain.
+        while held.is_turn_of(self.number)
+            && held.bytes_beside(self.number).saturating_add(bytes) > bytes_max
+        {
+            match held.give_up_slowest(self.number, bytes_max, now) {
+                Some(reader) => readers.extend(reader),
+                None => break,
+            }
+        }
+        let was_waiting = held.waiting.contains(&self.number);
+        let may_grow = held.grow(self.number, bytes, bytes_max, now);
         drop(held);
         readers.into_iter().for_each(Waker::wake);
+        if may_grow && was_waiting {
+            self.all.0.changed.notify_waiters();
+        }
+        may_grow
     }
 
     /// All of the body is there.
@@ -150,6 +235,12 @@ impl Drop for BodyRoom {
         let mut held = self.all.lock();
         held.set(self.number, 0);
         held.bodies.remove(&self.number);
+        held.waiting.remove(&self.number);
+        let is_awaited = !held.waiting.is_empty();
+        drop(held);
+        if is_awaited {
+            self.all.0.changed.notify_waiters();
+        }
     }
 }
 
@@ -162,37 +253,67 @@ mod tests {
     }
 
     #[test]
-    fn of_those_above_their_share_the_first_goes_and_small_ones_stay() {
-        let all = BodyRooms::new(100);
-        let [small, first, second] = [(); 3].map(|()| all.enter());
-        small.hold(20);
-        first.hold(40);
-        second.hold(40);
-        assert_eq!(given_up(&[&small, &first, &second]), [false; 3], "100 are not 101");
-        second.hold(41);
-        assert_eq!(given_up(&[&small, &first, &second]), [false, true, false]);
-        let third = all.enter();
-        third.hold(60);
-        assert_eq!(given_up(&[&small, &second, &third]), [false, true, false]);
-        // Nothing is left but itself and a small one.
-        third.hold(90);
-        assert_eq!(given_up(&[&small, &third]), [false, true]);
+    fn the_slowest_of_the_large_ones_goes_and_small_ones_stay() {
+        let (all, start) = (BodyRooms::new(100), Instant::now());
+        let second = |n| start + Duration::from_secs(n);
+        let [small, first, slow, next] = [(); 4].map(|()| all.enter(start));
+        assert!(small.try_hold(10, start) && first.try_hold(40, start));
+        assert!(slow.try_hold(40, start) && first.try_hold(50, second(1)), "100 are not 101");
+        assert!(next.try_hold(12, second(1)), "small enough, whatever others hold");
+        // There is room for no more, and nobody has been slow for long enough but one.
+        assert!(next.try_hold(50, second(1)));
+        assert_eq!(given_up(&[&small, &first, &slow, &next]), [false, false, true, false]);
+    }
+
+    #[test]
+    fn where_nobody_is_slow_the_first_to_begin_is_the_first_to_grow() {
+        let (all, now) = (BodyRooms::new(100), Instant::now());
+        let [first, second, third, fourth] = [(); 4].map(|()| all.enter(now));
+        assert!(first.try_hold(60, now) && second.try_hold(60, now), "beyond the limit by one");
+        assert!(!third.try_hold(60, now) && !fourth.try_hold(60, now));
+        drop(first);
+        assert!(!fourth.try_hold(60, now), "another one began before it");
+        assert!(third.try_hold(60, now) && !fourth.try_hold(60, now));
+        drop(second);
+        assert!(fourth.try_hold(60, now));
+        assert_eq!(given_up(&[&third, &fourth]), [false, false]);
+    }
+
+    #[test]
+    fn bodies_that_all_wait_do_not_wait_for_ever() {
+        let (all, now) = (BodyRooms::new(100), Instant::now());
+        let [first, second, third] = [(); 3].map(|()| all.enter(now));
+        assert!(first.try_hold(40, now) && second.try_hold(60, now) && third.try_hold(200, now));
+        assert!(!first.try_hold(50, now), "others go on");
+        assert!(!third.try_hold(300, now) && !second.try_hold(70, now));
+        assert!(first.try_hold(50, now), "there is nobody else left to go on");
+        assert!(!second.try_hold(70, now) && first.try_hold(60, now));
+        drop(first);
+        assert!(second.try_hold(70, now));
+    }
+
+    #[test]
+    fn one_that_waits_for_room_is_not_slow() {
+        let (all, start) = (BodyRooms::new(100), Instant::now());
+        let [one, other] = [(); 2].map(|()| all.enter(start));
+        assert!(one.try_hold(101, start) && !other.try_hold(60, start));
+        assert!(other.try_hold(60, start + SLOW_AFTER));
+        assert_eq!(given_up(&[&one, &other]), [true, false]);
     }
 
     #[test]
     fn a_whole_body_holds_its_room_and_stays() {
-        let all = BodyRooms::new(100);
-        let (whole, next) = (all.enter(), all.enter());
-        whole.hold(80);
+        let (all, start) = (BodyRooms::new(100), Instant::now());
+        let (whole, next) = (all.enter(start), all.enter(start));
+        assert!(whole.try_hold(101, start));
         whole.is_whole();
-        next.hold(40);
-        assert_eq!(given_up(&[&whole, &next]), [false, true]);
+        assert!(!next.try_hold(60, start + SLOW_AFTER));
+        assert_eq!(given_up(&[&whole, &next]), [false, false]);
         drop((whole, next));
-        let alone = all.enter();
-        alone.hold(1000);
-        assert_eq!(given_up(&[&alone]), [false], "one alone may be of any size");
+        let alone = all.enter(start);
+        assert!(alone.try_hold(1000, start) && alone.try_hold(2000, start), "of any size");
         drop(alone);
         let held = all.lock();
-        assert_eq!((held.bytes, held.bodies.len()), (0, 0));
+        assert_eq!((held.bytes, held.bodies.len(), held.waiting.len()), (0, 0, 0));
     }
 }

@@ -26,8 +26,8 @@ pub struct HttpLimits {
     pub head_within: Duration,
     /// From the end of a head to the end of its body.
     pub body_within: Duration,
-    /// What bodies that are being read may hold together, bytes; beyond it one of those that
-    /// hold most goes, the first to have begun.
+    /// What bodies that are being read may hold together, bytes; beyond it large ones wait
+    /// for their turn, and those go that do not grow.
     pub bodies_bytes_max: u64,
     /// From the first byte of an answer that finds no room to the last one written.
     pub answer_within: Duration,

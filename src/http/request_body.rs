@@ -1,7 +1,7 @@
 //! A request's body: bounded in bytes and in time, and whole or refused.
 
 use std::ops::Deref;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use axum::body::{Body, Bytes};
 use axum::http::HeaderMap;
@@ -13,8 +13,8 @@ use tokio::time::timeout;
 use super::body_room::{BodyRoom, BodyRooms};
 use super::refusal::Refusal;
 
-/// The most room made for a body before its bytes are there.
-const ROOM_BYTES_MAX: u64 = 64 * 1024;
+/// The room made for the first bytes of a body, unless it announced less.
+const ROOM_BYTES_LEAST: u64 = 16 * 1024;
 
 /// How bodies are read: for every request the same.
 #[derive(Debug, Clone)]
@@ -56,7 +56,7 @@ impl BodyReading {
         if announced > bytes_max {
             return Err(Refusal::PayloadTooLarge);
         }
-        let room = self.rooms.enter();
+        let room = self.rooms.enter(Instant::now());
         let collecting = collect(body, announced, bytes_max, &room);
         let whole = timeout(self.within, room.unless_given_up(collecting)).await;
         let bytes = whole.map_err(|_| Refusal::BodyLate)?.ok_or(Refusal::NoRoomForBody)??;
@@ -80,18 +80,19 @@ async fn collect(
             return Err(Refusal::PayloadTooLarge);
         }
         if length > whole.capacity() as u64 {
-            grow(&mut whole, length, announced);
-            room.hold(whole.capacity());
+            let capacity = grown(whole.capacity(), length, announced);
+            room.hold(capacity).await;
+            whole.reserve_exact(capacity.saturating_sub(whole.len()));
         }
         whole.extend_from_slice(&data);
     }
     Ok(whole)
 }
 
-/// Makes room for `length` bytes: twice what there was, and not beyond what was `announced`.
-fn grow(whole: &mut Vec<u8>, length: u64, announced: u64) {
-    let twice = (whole.capacity() as u64).saturating_mul(2).max(ROOM_BYTES_MAX);
-    let room = if length <= announced { twice.min(announced) } else { twice };
-    let more = room.max(length).saturating_sub(whole.len() as u64);
-    whole.reserve_exact(usize::try_from(more).unwrap_or_default());
+/// The room for `length` bytes where there was some: twice that, and not beyond what was
+/// `announced`.
+fn grown(room: usize, length: u64, announced: u64) -> usize {
+    let twice = (room as u64).saturating_mul(2).max(ROOM_BYTES_LEAST);
+    let most = if length <= announced { twice.min(announced) } else { twice };
+    usize::try_from(most.max(length)).unwrap_or(usize::MAX)
 }

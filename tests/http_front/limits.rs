@@ -107,8 +107,8 @@ fn wait_until_read(client: &Client) {
 }
 
 #[test]
-fn unfinished_bodies_make_room_for_others_the_first_to_begin_first() {
-    let limits = HttpLimits { bodies_bytes_max: 600_000, ..settings().limits };
+fn unfinished_bodies_make_room_for_others_and_small_ones_stay() {
+    let limits = HttpLimits { bodies_bytes_max: 450_000, ..settings().limits };
     let settings = HttpSettings { limits, input_bytes_max: Some(1 << 20), ..settings() };
     let server = start(ScriptedChecks::echo(), settings);
     let unfinished = |bytes: usize| {
@@ -123,8 +123,9 @@ fn unfinished_bodies_make_room_for_others_the_first_to_begin_first() {
     };
     let mut small = unfinished(1000);
     let mut first = unfinished(300_000);
-    let mut second = unfinished(200_000);
-    let mut third = unfinished(300_000);
+    let mut second = unfinished(150_000);
+    // Waits until one of the others is slow: it has not grown for a second.
+    let mut third = unfinished(250_000);
     let refused = first.answer();
     assert_eq!((refused.status, refused.header("retry-after")), (503, Some("1")), "{refused:?}");
     assert_eq!(refused.body, r#"{"error":"too many unfinished request bodies"}"#);
