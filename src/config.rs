@@ -1,6 +1,7 @@
 //! The service's configuration: environment and flags in, one checked value or every problem out.
 
 mod firecracker;
+mod front;
 mod jobs;
 mod tokens;
 mod values;
@@ -21,6 +22,7 @@ use crate::sandbox::BOXES_MAX;
 use crate::spec::Limits;
 
 pub use self::firecracker::{FirecrackerConfig, JailerConfig};
+pub use self::front::FrontConfig;
 pub use self::jobs::{JobsConfig, Roots, roots_for};
 pub use self::tokens::Tokens;
 
@@ -47,8 +49,9 @@ const RUN_NAMES: [&str; 12] = [
 ];
 
 /// Every name beginning with `JOBS_` that means something here; [`JobsConfig`] says what.
-const JOBS_NAMES: [&str; 21] = [
+const JOBS_NAMES: [&str; 22] = [
     "JOBS_ALLOWED_ENV",
+    "JOBS_FOLLOWERS_MAX",
     "JOBS_INPUT_MAX",
     "JOBS_MAX_ARTIFACT_COUNT",
     "JOBS_MAX_ARTIFACT_FILE_BYTES",
@@ -85,6 +88,10 @@ const FIRECRACKER_NAMES: [&str; 10] = [
     "FIRECRACKER_ROOT_IMAGE",
     "FIRECRACKER_WORK_DIR",
 ];
+/// Names that clients may use.
+const HOSTS_ALLOW: &str = "HTTP_HOSTS_ALLOW";
+/// What bodies may hold.
+const BODIES_MAX: &str = "HTTP_BODIES_MAX";
 /// Whether there are jobs.
 const JOBS: &str = "JOBS";
 /// The one token.
@@ -196,6 +203,8 @@ pub struct Config {
     pub connections_max: usize,
     /// Origins whose pages may post, as browsers write them.
     pub origins_allow: Vec<String>,
+    /// Names and bodies of the HTTP front.
+    pub front: FrontConfig,
     /// Where `GET /metrics` is.
     pub metrics: MetricsPlace,
     /// What to do on a weak host.
@@ -318,6 +327,7 @@ impl RawConfig {
                 Vec::new(),
                 parse_origins,
             ),
+            front: self.front(),
             metrics: self.figure(
                 "METRICS_ADDR",
                 "HOST:PORT, off, or nothing for the port of /run",

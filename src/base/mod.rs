@@ -9,6 +9,7 @@ pub mod deadline;
 pub mod digest;
 pub mod duration;
 pub mod glob;
+pub mod host_name;
 pub mod origin;
 pub mod rel_path;
 pub mod request_id;

@@ -10,6 +10,7 @@ use log::kv::{Error, Key, Value, VisitSource, VisitValue};
 use serde::ser::{Error as _, Serialize, SerializeMap, Serializer};
 use serde_json::ser::Formatter;
 
+use super::log_queue::LogQueue;
 use crate::base::request_id::RequestId;
 use crate::base::utc;
 use crate::config::LogFormat;
@@ -18,20 +19,65 @@ use crate::config::LogFormat;
 /// says otherwise, in the form `LOG_FORMAT` asks for. Of a word that is no
 /// form the configuration complains.
 pub fn begin(level: &str) {
+    let format = asked_format();
+    if format == LogFormat::Json {
+        // The usual words of a panic are no JSON.
+        panic::set_hook(Box::new(|panic| log::error!("{panic}")));
+    }
+    // Fails only where a caller of ours has a logger already.
+    let _ = builder(level, format).try_init();
+}
+
+/// As [`begin`] for a service: nothing that is logged waits for the reader of stderr, the words
+/// of a panic included.
+pub fn begin_queued(level: &str) -> io::Result<LogQueue> {
+    let format = asked_format();
+    let told = Box::new(move |count| dropped_line(format, count));
+    let queue = LogQueue::start(io::stderr(), told)?;
+    let at_panic = queue.clone();
+    panic::set_hook(Box::new(move |panic| {
+        log::error!("{panic}");
+        // Where a panic is the process's end, this is the last chance.
+        at_panic.flush();
+    }));
+    let target = env_logger::Target::Pipe(Box::new(queue.clone()));
+    let _ = builder(level, format).target(target).try_init();
+    Ok(queue)
+}
+
+fn asked_format() -> LogFormat {
     let asked = std::env::var(LogFormat::VARIABLE);
-    let format = asked.ok().and_then(|text| LogFormat::parse(&text)).unwrap_or_default();
+    asked.ok().and_then(|text| LogFormat::parse(&text)).unwrap_or_default()
+}
+
+/// The line in the place of `count` others.
+fn dropped_line(format: LogFormat, count: u64) -> Vec<u8> {
+    let fields = [("count", count)];
+    let args = format_args!("log lines dropped: stderr was not read");
+    let level = log::Level::Warn;
+    let record = Record::builder()
+        .level(level)
+        .target(module_path!())
+        .args(args)
+        .key_values(&fields)
+        .build();
+    let mut line = Vec::new();
+    let written = match format {
+        LogFormat::Text => write_text(&mut line, &record),
+        LogFormat::Json => write_json(&mut line, &record, SystemTime::now()),
+    };
+    // Into memory; nothing in it fails.
+    written.map(|()| line).unwrap_or_default()
+}
+
+fn builder(level: &str, format: LogFormat) -> env_logger::Builder {
     let filter = env_logger::Env::default().default_filter_or(level);
     let mut builder = env_logger::Builder::from_env(filter);
     builder.format(move |out, record| match format {
         LogFormat::Text => write_text(out, record),
         LogFormat::Json => write_json(out, record, SystemTime::now()),
     });
-    if format == LogFormat::Json {
-        // The usual words of a panic are no JSON.
-        panic::set_hook(Box::new(|panic| log::error!("{panic}")));
-    }
-    // Fails only where a caller of ours has a logger already.
-    let _ = builder.try_init();
+    builder
 }
 
 /// `[LEVEL target] message`, the request's name and the fields behind it.

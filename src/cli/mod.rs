@@ -12,6 +12,8 @@ mod input_file;
 mod job;
 mod langs;
 mod log_format;
+mod log_queue;
+mod memory;
 mod passthrough;
 mod report;
 mod run;
@@ -25,11 +27,12 @@ mod writable_binds;
 use std::ffi::OsString;
 use std::io::{self, Write};
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use clap::error::{ContextKind, ContextValue};
 use clap::{Parser, Subcommand};
 
-use crate::sandbox::{settle_in, survive_file_size_limit};
+use crate::sandbox::{bound_heaps, settle_in, survive_file_size_limit};
 use failure::Failure;
 
 const EXAMPLES: &str = "\
@@ -76,6 +79,7 @@ enum Command {
 /// Does what `arguments` (the program's own name first) ask for.
 pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let done = match CommandLine::try_parse_from(guest::as_called(arguments.into_iter())) {
+        Ok(CommandLine { command: Command::Serve(serve) }) => return serve_in_queue(serve),
         Ok(CommandLine { command }) => command.run(),
         Err(error) if error.use_stderr() => {
             Err(Failure::Usage(one_line(&without_hidden(error).to_string())))
@@ -83,21 +87,48 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Err(help) => print(&help.to_string()).map(|()| 0),
     };
     ExitCode::from(done.unwrap_or_else(|failure| {
-        complain(&failure);
+        complain(&failure, &mut io::stderr().lock());
         failure.code()
     }))
 }
 
+/// What every command needs of its process before anything else.
+fn prepare_process() {
+    // First: it takes a process of one thread.
+    settle_in();
+    survive_file_size_limit();
+    // A limit that cannot be raised is reported by the command that writes too large a file.
+    let _ = file_size_limit::raise_file_size();
+}
+
+/// Serves, with a log that keeps nothing waiting, and waits for the last lines of it for a second
+/// at most.
+fn serve_in_queue(serve: serve::Serve) -> ExitCode {
+    prepare_process();
+    bound_heaps();
+    let mut log = match log_format::begin_queued("info") {
+        Ok(log) => log,
+        Err(error) => {
+            let failure = Failure::Serve(error);
+            complain(&failure, &mut io::stderr().lock());
+            return ExitCode::from(failure.code());
+        }
+    };
+    let code = serve.run(log.dropped()).unwrap_or_else(|failure| {
+        complain(&failure, &mut log);
+        failure.code()
+    });
+    log.flush();
+    ExitCode::from(code)
+}
+
 impl Command {
     fn run(self) -> Result<u8, Failure> {
-        // First: it takes a process of one thread.
-        settle_in();
-        survive_file_size_limit();
-        // What cannot be raised is told by whoever writes a file that is too large.
-        let _ = file_size_limit::raise_file_size();
-        log_format::begin(if matches!(self, Self::Serve(_)) { "info" } else { "error" });
+        prepare_process();
+        log_format::begin("error");
         match self {
-            Self::Serve(serve) => serve.run(),
+            // Its log is another, in `serve_in_queue`.
+            Self::Serve(serve) => serve.run(Arc::default()),
             Self::Run(run) => run.run(),
             Self::Exec(exec) => exec.run(),
             Self::Langs(langs) => langs.run(),
@@ -119,11 +150,10 @@ fn print(text: &str) -> Result<(), Failure> {
     }
 }
 
-/// One line on stderr for every problem. Nobody is left to tell when that fails.
-fn complain(failure: &Failure) {
-    let mut stderr = io::stderr().lock();
+/// One line on `stderr` for every problem. Nobody is left to tell when that fails.
+fn complain(failure: &Failure, stderr: &mut impl Write) {
     for line in failure.to_string().lines() {
-        let _ = writeln!(stderr, "cofferdam: {line}");
+        let _ = stderr.write_all(format!("cofferdam: {line}\n").as_bytes());
     }
 }
 

@@ -9,8 +9,10 @@ use super::boxes::Places;
 use super::doctor::examine;
 use super::failure::Failure;
 use super::file_size_limit::check_file_size;
+use super::memory::return_after_bursts;
 use super::served_jobs::ServedJobs;
 use super::signals::Signals;
+use crate::base::counter::Counter;
 use crate::http::{HttpSettings, NotBound, Server, Shortage};
 use crate::sandbox::{Sandbox, ask_for_short_turns};
 use crate::service::jobs::Jobs;
@@ -40,13 +42,14 @@ pub struct Serve {
 
 impl Serve {
     /// Serves until a signal or `POST /shutdown`, and until the drain after it is over.
-    pub fn run(self) -> Result<u8, Failure> {
+    /// `log_dropped` is how many lines of the log were dropped.
+    pub fn run(self, log_dropped: Arc<Counter>) -> Result<u8, Failure> {
         ask_for_short_turns();
         let Self { addr, places, store_dir } = self;
         let (config, found) = places.look(addr)?;
         config.warnings.iter().for_each(|warning| log::warn!("{warning}"));
         found.has_command()?;
-        let settings = HttpSettings::from(&config);
+        let settings = HttpSettings { log_dropped, ..HttpSettings::from(&config) };
         let shortage = settings.raise_descriptors().map_err(Failure::Serve)?;
         if let Some(fatal) = shortage.as_ref().and_then(Shortage::refusal) {
             return Err(Failure::Limits(fatal));
@@ -74,6 +77,7 @@ impl Serve {
             .map_err(|NotBound { address, source }| Failure::Listen { address, source })?;
         let shutdown = server.shutdown_handle();
         let _signals = Signals::on_each(move || shutdown.request()).map_err(Failure::Serve)?;
+        return_after_bursts().map_err(Failure::Serve)?;
         let address = server.local_addr().map_err(Failure::Serve)?;
         gaps.iter().for_each(|gap| log::warn!("not enforced: {gap}"));
         if let Some(address) = server.metrics_addr().map_err(Failure::Serve)? {

@@ -51,6 +51,8 @@ pub struct JobsConfig {
     pub workspace_roots: Option<Vec<PathBuf>>,
     /// Names of variables that any job may set, beside what its own policy allows.
     pub allowed_env: Vec<String>,
+    /// Clients that may follow jobs' events at the same time, at least one.
+    pub followers_max: usize,
     /// The longest request, bytes.
     pub input_bytes_max: u64,
     /// How long the record of an ended job is kept; none for ever.
@@ -135,6 +137,12 @@ impl RawConfig {
                 "names divided by commas or spaces",
                 Vec::new(),
                 parse_names,
+            ),
+            followers_max: self.figure(
+                "JOBS_FOLLOWERS_MAX",
+                "a whole number from 1",
+                64,
+                parse_count,
             ),
             input_bytes_max: self.figure("JOBS_INPUT_MAX", BYTES, MIB, parse_some_bytes),
             retention: self.figure(

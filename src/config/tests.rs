@@ -33,6 +33,7 @@ fn an_empty_environment_gives_the_contract_s_defaults() {
         shutdown_grace: Duration::from_secs(30),
         connections_max: 1024,
         origins_allow: vec![],
+        front: FrontConfig { hosts_allow: vec![], bodies_bytes_max: 64 << 20 },
         metrics: MetricsPlace::SamePort,
         isolation: Isolation::Best,
         debug: false,
@@ -68,6 +69,8 @@ fn every_variable_is_read() {
         ("SHUTDOWN_GRACE", "500ms"),
         ("HTTP_CONNECTIONS_MAX", "7"),
         ("HTTP_ORIGINS_ALLOW", "https://a.example, http://localhost:3000,"),
+        ("HTTP_HOSTS_ALLOW", "battle.example, *.Runs.example,"),
+        ("HTTP_BODIES_MAX", "1MiB"),
         ("METRICS_ADDR", "127.0.0.1:9464"),
         ("ISOLATION", "strict"),
         ("DEBUG", ""),
@@ -93,6 +96,8 @@ fn every_variable_is_read() {
     assert_eq!(config.limits, limits);
     assert_eq!(config.env_allow, ["LANG", "TZ", "_x1"]);
     assert_eq!(config.origins_allow, ["https://a.example", "http://localhost:3000"]);
+    assert_eq!(config.front.hosts_allow, ["battle.example", "*.runs.example"]);
+    assert_eq!(config.front.bodies_bytes_max, 1 << 20);
     assert_eq!(config.on_disconnect, OnDisconnect::Finish);
     assert_eq!(config.shutdown_grace, Duration::from_millis(500));
     assert_eq!(config.metrics, MetricsPlace::Own("127.0.0.1:9464".parse().unwrap()));
@@ -152,6 +157,8 @@ fn malformed_values_refuse_the_start() {
                 "https://a.example https://b.example",
             ],
         ),
+        ("HTTP_HOSTS_ALLOW", &["*", "a.example:80", "10.0.0.1", "http://a.example", "a.example b"]),
+        ("HTTP_BODIES_MAX", &["", "0", "1X"]),
         ("METRICS_ADDR", &["OFF", "9464", "no port", "127.0.0.1:70000"]),
         ("ISOLATION", &["", "STRICT"]),
         ("LOG_FORMAT", &["", "JSON", "logfmt", "json "]),

@@ -11,7 +11,7 @@ use super::refusal::{Api, Refusal};
 use crate::config::Tokens;
 
 /// What anybody may ask for: whether the service is there.
-const OPEN_PATH: &str = "/health";
+pub const OPEN_PATH: &str = "/health";
 
 /// Refuses what shows none of `tokens`, its body unread, whether there is such a path or not.
 /// Without tokens nothing is refused.

@@ -14,12 +14,12 @@ enum Expect {
     DataLineEnd,
     TrailerLine,
     End,
-    /// These are no chunks: hyper will say so, and nothing behind them is a request.
+    /// These are no chunks by the letter of RFC 9112, and nothing behind them is a request.
     Malformed,
 }
 
-/// Follows a chunked body without decoding it. hyper decodes and judges it;
-/// this only says where the message ends.
+/// Follows a chunked body without decoding it, which hyper does: says where the message ends, and
+/// whether it is malformed. hyper forgives more than the grammar has.
 #[derive(Debug, Default)]
 pub struct ChunkScan {
     expect: Expect,
@@ -30,6 +30,11 @@ impl ChunkScan {
     /// Whether the last chunk and its trailers have gone by.
     pub fn is_over(&self) -> bool {
         self.expect == Expect::End
+    }
+
+    /// Whether a line that went by is none of a chunked body.
+    pub fn is_malformed(&self) -> bool {
+        self.expect == Expect::Malformed
     }
 
     /// How many bytes at the start of `bytes` belong to the body; all of them
@@ -74,7 +79,7 @@ impl ChunkScan {
 
     /// What follows the whole line that was collected.
     fn behind_line(&self) -> Expect {
-        let line = self.line.trim_ascii_end();
+        let Some(line) = self.line.strip_suffix(b"\r\n") else { return Expect::Malformed };
         match (self.expect, line) {
             (Expect::SizeLine, line) => match chunk_size(line) {
                 None => Expect::Malformed,
@@ -83,17 +88,64 @@ impl ChunkScan {
             },
             (Expect::DataLineEnd, []) => Expect::SizeLine,
             (Expect::TrailerLine, []) => Expect::End,
-            (Expect::TrailerLine, _) => Expect::TrailerLine,
+            (Expect::TrailerLine, line) if is_field(line) => Expect::TrailerLine,
             _ => Expect::Malformed,
         }
     }
 }
 
-/// The size at the start of a chunk's line; extensions behind it are skipped.
+/// The size that a chunk's line begins with; extensions behind it have to be some.
 fn chunk_size(line: &[u8]) -> Option<u64> {
     let digits = line.iter().take_while(|byte| byte.is_ascii_hexdigit()).count();
-    let digits = std::str::from_utf8(line.get(..digits)?).ok()?;
-    u64::from_str_radix(digits, 16).ok()
+    let (digits, mut rest) = line.split_at_checked(digits)?;
+    while !rest.is_empty() {
+        rest = behind_extension(rest)?;
+    }
+    u64::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()
+}
+
+/// What is behind the extension that `line` begins with: `;name`, `;name=value` or
+/// `;name="value"`. White space around them, which RFC 9112 calls bad, is refused.
+fn behind_extension(line: &[u8]) -> Option<&[u8]> {
+    let rest = behind_token(line.strip_prefix(b";")?)?;
+    let Some(value) = rest.strip_prefix(b"=") else { return Some(rest) };
+    match value.strip_prefix(b"\"") {
+        Some(quoted) => behind_quoted(quoted),
+        None => behind_token(value),
+    }
+}
+
+/// What is behind the token that `line` begins with.
+fn behind_token(line: &[u8]) -> Option<&[u8]> {
+    let length = line.iter().take_while(|byte| is_token_byte(**byte)).count();
+    line.get(length..).filter(|_| length > 0)
+}
+
+/// What is behind the quoted text whose first quote is before `line`.
+fn behind_quoted(line: &[u8]) -> Option<&[u8]> {
+    let mut rest = line;
+    loop {
+        rest = match rest {
+            [b'"', rest @ ..] => return Some(rest),
+            [b'\\', byte, rest @ ..] | [byte, rest @ ..] if is_text_byte(*byte) => rest,
+            _ => return None,
+        };
+    }
+}
+
+/// Whether `line` is a header field: a name, a colon at once, and a value without control bytes.
+fn is_field(line: &[u8]) -> bool {
+    let value = behind_token(line).and_then(|rest| rest.strip_prefix(b":"));
+    value.is_some_and(|value| value.iter().all(|byte| is_text_byte(*byte)))
+}
+
+fn is_token_byte(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
+}
+
+/// A tab, or what is no control byte.
+fn is_text_byte(byte: u8) -> bool {
+    byte == b'\t' || !byte.is_ascii_control()
 }
 
 #[cfg(test)]
@@ -108,7 +160,8 @@ mod tests {
             "0\r\n\r\n",
             "5\r\nhello\r\n0\r\n\r\n",
             "A;name=value\r\n0123456789\r\n00\r\nx-sum: 1\r\n\r\n",
-            "1 \r\n\n\r\n0\r\n\r\n",
+            "1;a;b=c;d=\"e \\\" ;=é\"\r\n\n\r\n0;last\r\n\r\n",
+            "0\r\na:\r\nb: c\td \r\n\r\n",
         ] {
             let mut scan = ChunkScan::default();
             let bytes = format!("{body}GET /");
@@ -121,11 +174,50 @@ mod tests {
     #[test]
     fn nothing_behind_malformed_chunks_is_a_request() {
         let endless = "0".repeat(LINE_BYTES_MAX + 1);
-        for body in ["x\r\n", "-1\r\n", "\r\n", "1\r\nab\r\n", "11111111111111111\r\n", &endless] {
+        for body in [
+            "x\r\n",
+            "-1\r\n",
+            "\r\n",
+            "1\r\nab\r\n",
+            "11111111111111111\r\n",
+            "5 \r\n",
+            "5\t\r\n",
+            " 5\r\n",
+            "5;\r\n",
+            "5;;a\r\n",
+            "5;a;\r\n",
+            "5; a\r\n",
+            "5 ;a\r\n",
+            "5;a=\r\n",
+            "5;a =b\r\n",
+            "5;a= b\r\n",
+            "5;a=b c\r\n",
+            "5;a[=b\r\n",
+            "5;a=b]\r\n",
+            "5;=b\r\n",
+            "5;a=\"b\r\n",
+            "5;a=\"b\\\r\n",
+            "5;a=\"b\"c\r\n",
+            "5;a=\"\x01\"\r\n",
+            "5;a=\rb\r\n",
+            "5\r\r\n",
+            "5\n",
+            "5;a\n",
+            "1\r\nx\n0\r\n\r\n",
+            "1\r\nx \r\n0\r\n\r\n",
+            "0\r\na\r\n\r\n",
+            "0\r\na : b\r\n\r\n",
+            "0\r\n: b\r\n\r\n",
+            "0\r\n folded\r\n\r\n",
+            "0\r\na: b\rc: d\r\n\r\n",
+            "0\r\na: b\n\r\n",
+            "0\r\n\n",
+            &endless,
+        ] {
             let mut scan = ChunkScan::default();
             let bytes = format!("{body}\r\n0\r\n\r\nGET / HTTP/1.1\r\n\r\n");
             assert_eq!(scan.advance(bytes.as_bytes()), bytes.len(), "{body:?}");
-            assert!(!scan.is_over());
+            assert!(!scan.is_over() && scan.is_malformed(), "{body:?}");
         }
     }
 

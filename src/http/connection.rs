@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use axum::Router;
 use axum::body::{Body, Bytes};
@@ -16,8 +16,9 @@ use hyper::body::{Body as _, Frame, Incoming, SizeHint};
 use hyper::server::conn::http1;
 use hyper::service::{Service, service_fn};
 use hyper_util::service::TowerToHyperService;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use tokio::net::TcpStream;
-use tokio::time::{Sleep, sleep_until, timeout};
+use tokio::time::{Sleep, sleep, sleep_until, timeout};
 
 use super::counts::FrontCounts;
 use super::exchange::Exchange;
@@ -36,6 +37,8 @@ const HEADERS_MAX: usize = 100;
 const STREAM_BYTES: u64 = 2 << 20;
 /// The name of a request, ours or its client's, in the request and in the answer.
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+/// How often a client is looked at that sends behind the request it waits for.
+const LEFT_LOOK_EVERY: Duration = Duration::from_millis(100);
 /// How much of what a refused client still sends is thrown away at a time.
 const LINGER_READ_BYTES: usize = 16 * 1024;
 
@@ -47,6 +50,23 @@ impl ClientSocket {
     /// A descriptor of the same socket, for whoever watches the client leave.
     pub fn duplicate(&self) -> io::Result<OwnedFd> {
         self.0.as_fd().try_clone_to_owned()
+    }
+
+    /// Waits until the client has closed its side, or the connection is broken. What it may have
+    /// sent meanwhile stays unread.
+    pub async fn left(self) {
+        while let Ok(1..) = self.0.peek(&mut [0]).await {
+            if self.is_closed() {
+                return;
+            }
+            // Those bytes keep the socket readable, so that an end behind them wakes nobody.
+            sleep(LEFT_LOOK_EVERY).await;
+        }
+    }
+
+    fn is_closed(&self) -> bool {
+        let mut fds = [PollFd::new(self.0.as_fd(), PollFlags::from_bits_retain(libc::POLLRDHUP))];
+        poll(&mut fds, PollTimeout::ZERO).is_ok_and(|ready| ready > 0)
     }
 }
 

@@ -9,7 +9,7 @@ use super::refusal::Refused;
 use crate::base::counter::Counter;
 
 /// Why a request was refused, in one word each.
-pub const REASONS: [&str; 17] = [
+pub const REASONS: [&str; 19] = [
     "body_incomplete",
     "body_late",
     "busy",
@@ -18,9 +18,11 @@ pub const REASONS: [&str; 17] = [
     "cross_origin",
     "draining",
     "framing",
+    "host",
     "internal",
     "invalid",
     "method_not_allowed",
+    "no_room",
     "not_found",
     "queue_full",
     "sandbox",

@@ -12,8 +12,10 @@ const DESCRIPTORS_PER_RUN: u64 = 32;
 /// And of one whose box stands and waits for it.
 const DESCRIPTORS_PER_STANDBY: u64 = 24;
 
-/// Descriptors of what jobs' clients follow and download, and of their store.
-const DESCRIPTORS_OF_JOBS: u64 = 256;
+/// Descriptors of what jobs' clients download, and of their store.
+const DESCRIPTORS_OF_JOBS: u64 = 128;
+/// And of each client that follows one: both of its output files.
+const DESCRIPTORS_PER_FOLLOWER: u64 = 2;
 
 /// The front's limits.
 #[derive(Debug, Clone)]
@@ -24,6 +26,9 @@ pub struct HttpLimits {
     pub head_within: Duration,
     /// From the end of a head to the end of its body.
     pub body_within: Duration,
+    /// What bodies that are being read may hold together, bytes; beyond it large ones wait
+    /// for their turn, and those go that do not grow.
+    pub bodies_bytes_max: u64,
     /// From the first byte of an answer that finds no room to the last one written.
     pub answer_within: Duration,
     /// What answers that are not read may hold together, bytes; beyond it the longest unread goes.
@@ -46,6 +51,7 @@ impl Default for HttpLimits {
             connections_max: 1024,
             head_within: Duration::from_secs(10),
             body_within: Duration::from_secs(30),
+            bodies_bytes_max: 64 << 20,
             answer_within: Duration::from_secs(30),
             unread_bytes_max: 64 << 20,
             idle_max: Duration::from_secs(60),
@@ -66,6 +72,8 @@ pub struct Boxes {
     pub jobs: usize,
     /// Made ahead.
     pub standby: usize,
+    /// Clients that may follow jobs.
+    pub followers: usize,
 }
 
 /// How many connections this process can hold: `wanted`, or fewer where its
@@ -84,7 +92,9 @@ fn affordable(wanted: usize, boxes: Boxes, descriptors_max: u64) -> usize {
 fn beside_connections(boxes: Boxes) -> u64 {
     let live = (boxes.runs as u64).saturating_add(boxes.jobs as u64);
     let for_runs = DESCRIPTORS_PER_RUN.saturating_mul(live);
-    let for_jobs = if boxes.jobs > 0 { DESCRIPTORS_OF_JOBS } else { 0 };
+    let for_followers = DESCRIPTORS_PER_FOLLOWER.saturating_mul(boxes.followers as u64);
+    let of_jobs = DESCRIPTORS_OF_JOBS.saturating_add(for_followers);
+    let for_jobs = if boxes.jobs > 0 { of_jobs } else { 0 };
     let for_standby = DESCRIPTORS_PER_STANDBY.saturating_mul(boxes.standby as u64);
     DESCRIPTORS_RESERVED
         .saturating_add(for_runs)
@@ -150,10 +160,8 @@ mod tests {
             (1024, usize::MAX, usize::MAX, usize::MAX, u64::MAX, 1),
             (7, 1, 0, 1, 1024, 7),
         ] {
-            assert_eq!(
-                affordable(wanted, Boxes { runs, jobs, standby }, descriptors_max),
-                expected
-            );
+            let boxes = Boxes { runs, jobs, standby, followers: 64 };
+            assert_eq!(affordable(wanted, boxes, descriptors_max), expected);
         }
     }
 }

@@ -109,11 +109,18 @@ impl MessageGate {
         None
     }
 
-    /// Copies up to `showable` bytes to hyper.
-    fn show(&mut self, showable: usize, out: &mut ReadBufCursor<'_>) {
+    /// Copies up to `showable` bytes to hyper, but none of what ends in a malformed line of
+    /// chunks: that is an error, which hyper answers with 400 as it does its own.
+    fn show(&mut self, showable: usize, out: &mut ReadBufCursor<'_>) -> io::Result<()> {
         let offered = self.buffer.get(..showable.min(out.remaining())).unwrap_or_default();
         let shown = match &mut self.part {
-            Part::Chunks(scan) => scan.advance(offered),
+            Part::Chunks(scan) => {
+                let shown = scan.advance(offered);
+                if scan.is_malformed() {
+                    return Err(io::Error::new(io::ErrorKind::InvalidData, "malformed chunks"));
+                }
+                shown
+            }
             _ => offered.len(),
         };
         out.put_slice(offered.get(..shown).unwrap_or_default());
@@ -123,6 +130,7 @@ impl MessageGate {
             Part::Head { .. } | Part::Chunks(_) | Part::Refused => {}
         }
         self.buffer.drain(..shown);
+        Ok(())
     }
 
     /// Reads what the socket has, at most [`READ_BYTES`].
@@ -174,8 +182,7 @@ impl Read for MessageGate {
         loop {
             let showable = gate.showable();
             if showable > 0 {
-                gate.show(showable, &mut out);
-                return Poll::Ready(Ok(()));
+                return Poll::Ready(gate.show(showable, &mut out));
             }
             if gate.ended {
                 return Poll::Ready(Ok(()));

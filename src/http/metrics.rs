@@ -22,6 +22,7 @@ use super::counts::FrontCounts;
 use super::origin;
 use super::refusal::Refusal;
 use super::router::Front;
+use crate::base::counter::Counter;
 use crate::service::jobs::{JobFigures, Jobs};
 
 const OPEN_METRICS: &str = "application/openmetrics-text";
@@ -43,15 +44,19 @@ impl fmt::Debug for Metrics {
 
 impl Metrics {
     /// The figures of `checks`, of `jobs` where there are any, and of a front that counts in
-    /// `counts` and serves at most `connections_max` connections.
+    /// `counts` and serves at most `connections_max` connections; `log_dropped` counts
+    /// lines of the log.
     pub fn new(
         checks: Arc<dyn Checks>,
         jobs: Option<Arc<dyn Jobs>>,
         counts: Arc<FrontCounts>,
         connections_max: usize,
+        log_dropped: Arc<Counter>,
     ) -> Self {
         let process = Process::look();
-        let exposed = Exposed { checks, jobs: jobs.clone(), counts, connections_max, process };
+        let jobs_exposed = jobs.clone();
+        let exposed =
+            Exposed { checks, jobs: jobs_exposed, counts, connections_max, log_dropped, process };
         let mut registry = Registry::default();
         registry.register_collector(Box::new(exposed));
         Self { registry, jobs }

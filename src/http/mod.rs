@@ -2,6 +2,7 @@
 
 mod accept;
 mod authorization;
+mod body_room;
 mod byte_range;
 mod checks;
 mod chunk_scan;
@@ -12,6 +13,7 @@ mod event_text;
 mod exchange;
 mod file_pieces;
 mod head;
+mod host;
 mod in_flight;
 mod jobs;
 mod limits;

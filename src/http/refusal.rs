@@ -5,6 +5,7 @@ use axum::http::{HeaderValue, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 
 use super::head::HeadFault;
+use super::host::HostFault;
 use super::reply;
 use crate::service::check_request::RequestFault;
 use crate::service::check_run::CheckError;
@@ -41,6 +42,12 @@ pub enum Refusal {
     /// A page of an origin that is not allowed asked.
     #[error("cross-origin request")]
     CrossOrigin,
+    /// Without a token: the name in `Host` may be anybody's.
+    #[error("Host is no address, no local name and not in HTTP_HOSTS_ALLOW")]
+    HostNotAllowed,
+    /// There is not one good `Host`.
+    #[error("{0}")]
+    Host(HostFault),
     /// The head does not say beyond doubt where the message ends.
     #[error("{0}")]
     Framing(HeadFault),
@@ -53,6 +60,9 @@ pub enum Refusal {
     /// The body did not come in time.
     #[error("body not received in time")]
     BodyLate,
+    /// The body took too long and too much room while others needed it.
+    #[error("too many unfinished request bodies")]
+    NoRoomForBody,
     /// The body ended before its end, or is malformed.
     #[error("body incomplete")]
     BodyIncomplete,
@@ -130,10 +140,13 @@ impl Refusal {
             Self::NotFound => StatusCode::NOT_FOUND,
             Self::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
             Self::Unauthorized => StatusCode::UNAUTHORIZED,
-            Self::CrossOrigin => StatusCode::FORBIDDEN,
-            Self::Framing(_) | Self::BodyIncomplete | Self::Request(_) | Self::NotJson(_) => {
-                StatusCode::BAD_REQUEST
-            }
+            Self::CrossOrigin | Self::HostNotAllowed => StatusCode::FORBIDDEN,
+            Self::Framing(_)
+            | Self::Host(_)
+            | Self::BodyIncomplete
+            | Self::Request(_)
+            | Self::NotJson(_) => StatusCode::BAD_REQUEST,
+            Self::NoRoomForBody => StatusCode::SERVICE_UNAVAILABLE,
             Self::ContentEncoding => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Self::PayloadTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Self::BodyLate => StatusCode::REQUEST_TIMEOUT,
@@ -159,6 +172,8 @@ impl Refusal {
             Self::Unauthorized => "unauthorized",
             Self::CrossOrigin => "cross_origin",
             Self::Framing(_) => "framing",
+            Self::Host(_) | Self::HostNotAllowed => "host",
+            Self::NoRoomForBody => "no_room",
             Self::ContentEncoding => "content_encoding",
             Self::PayloadTooLarge => "too_large",
             Self::BodyLate => "body_late",
@@ -194,9 +209,12 @@ impl Refusal {
     /// Whether the connection cannot be trusted with another request.
     fn closes(&self) -> bool {
         match self {
-            Self::Framing(_) | Self::PayloadTooLarge | Self::BodyLate | Self::BodyIncomplete => {
-                true
-            }
+            Self::Framing(_)
+            | Self::Host(_)
+            | Self::PayloadTooLarge
+            | Self::BodyLate
+            | Self::NoRoomForBody
+            | Self::BodyIncomplete => true,
             Self::Job(error) => error.code == ErrorCode::TooLarge,
             _ => false,
         }
@@ -205,7 +223,7 @@ impl Refusal {
     /// Whether there is room soon, or another instance behind the same address.
     fn is_over_soon(&self) -> bool {
         match self {
-            Self::Check(CheckError::Busy | CheckError::Draining) => true,
+            Self::NoRoomForBody | Self::Check(CheckError::Busy | CheckError::Draining) => true,
             Self::Job(error) => {
                 matches!(error.code, ErrorCode::QueueFull | ErrorCode::QueueClosed)
             }
@@ -227,13 +245,15 @@ impl Refusal {
             Self::PayloadTooLarge => ErrorCode::TooLarge,
             Self::MethodNotAllowed
             | Self::CrossOrigin
+            | Self::HostNotAllowed
+            | Self::Host(_)
             | Self::Framing(_)
             | Self::ContentEncoding
             | Self::BodyLate
             | Self::BodyIncomplete
             | Self::Request(_)
             | Self::Check(CheckError::Invalid(_)) => ErrorCode::InvalidRequest,
-            Self::Check(CheckError::Busy) => ErrorCode::QueueFull,
+            Self::NoRoomForBody | Self::Check(CheckError::Busy) => ErrorCode::QueueFull,
             Self::Check(CheckError::Draining) => ErrorCode::QueueClosed,
             Self::Check(CheckError::LanguageUnavailable(_)) => ErrorCode::BackendUnavailable,
             Self::Check(CheckError::Sandbox(_)) | Self::Internal => ErrorCode::IoFailed,

@@ -1,6 +1,7 @@
 //! A request's body: bounded in bytes and in time, and whole or refused.
 
-use std::time::Duration;
+use std::ops::Deref;
+use std::time::{Duration, Instant};
 
 use axum::body::{Body, Bytes};
 use axum::http::HeaderMap;
@@ -9,10 +10,35 @@ use http_body_util::BodyExt;
 use hyper::body::Body as _;
 use tokio::time::timeout;
 
+use super::body_room::{BodyRoom, BodyRooms};
 use super::refusal::Refusal;
 
-/// The most room made for a body before its bytes are there.
-const ROOM_BYTES_MAX: u64 = 64 * 1024;
+/// The room made for the first bytes of a body, unless it announced less.
+const ROOM_BYTES_LEAST: u64 = 16 * 1024;
+
+/// How bodies are read: for every request the same.
+#[derive(Debug, Clone)]
+pub struct BodyReading {
+    /// From the end of a head to the end of its body.
+    pub within: Duration,
+    /// What all of them may hold.
+    pub rooms: BodyRooms,
+}
+
+/// A whole body, which holds its room until it is dropped.
+#[derive(Debug)]
+pub struct WholeBody {
+    bytes: Vec<u8>,
+    _room: BodyRoom,
+}
+
+impl Deref for WholeBody {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
 
 /// Refuses every coding but `identity`, which is none.
 pub fn check_encoding(headers: &HeaderMap) -> Result<(), Refusal> {
@@ -21,32 +47,52 @@ pub fn check_encoding(headers: &HeaderMap) -> Result<(), Refusal> {
     if plain { Ok(()) } else { Err(Refusal::ContentEncoding) }
 }
 
-/// The whole body. One that announces more than `bytes_max` is refused unread,
-/// so that a client waiting for `100 Continue` sends none of it.
-pub async fn read(
-    body: Body,
-    bytes_max: Option<u64>,
-    within: Duration,
-) -> Result<Vec<u8>, Refusal> {
-    let bytes_max = bytes_max.unwrap_or(u64::MAX);
-    let announced = body.size_hint().lower();
-    if announced > bytes_max {
-        return Err(Refusal::PayloadTooLarge);
+impl BodyReading {
+    /// The whole body. One that announces more than `bytes_max` is refused unread,
+    /// so that a client waiting for `100 Continue` sends none of it.
+    pub async fn read(&self, body: Body, bytes_max: Option<u64>) -> Result<WholeBody, Refusal> {
+        let bytes_max = bytes_max.unwrap_or(u64::MAX);
+        let announced = body.size_hint().lower();
+        if announced > bytes_max {
+            return Err(Refusal::PayloadTooLarge);
+        }
+        let room = self.rooms.enter(Instant::now());
+        let collecting = collect(body, announced, bytes_max, &room);
+        let whole = timeout(self.within, room.unless_given_up(collecting)).await;
+        let bytes = whole.map_err(|_| Refusal::BodyLate)?.ok_or(Refusal::NoRoomForBody)??;
+        room.is_whole();
+        Ok(WholeBody { bytes, _room: room })
     }
-    let whole = timeout(within, collect(body, announced, bytes_max)).await;
-    whole.unwrap_or(Err(Refusal::BodyLate))
 }
 
-async fn collect(mut body: Body, announced: u64, bytes_max: u64) -> Result<Vec<u8>, Refusal> {
-    let room = usize::try_from(announced.min(ROOM_BYTES_MAX)).unwrap_or_default();
-    let mut whole = Vec::with_capacity(room);
+async fn collect(
+    mut body: Body,
+    announced: u64,
+    bytes_max: u64,
+    room: &BodyRoom,
+) -> Result<Vec<u8>, Refusal> {
+    let mut whole = Vec::new();
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|_| Refusal::BodyIncomplete)?;
         let data: Bytes = frame.into_data().unwrap_or_default();
-        if (whole.len() as u64).saturating_add(data.len() as u64) > bytes_max {
+        let length = (whole.len() as u64).saturating_add(data.len() as u64);
+        if length > bytes_max {
             return Err(Refusal::PayloadTooLarge);
+        }
+        if length > whole.capacity() as u64 {
+            let capacity = grown(whole.capacity(), length, announced);
+            room.hold(capacity).await;
+            whole.reserve_exact(capacity.saturating_sub(whole.len()));
         }
         whole.extend_from_slice(&data);
     }
     Ok(whole)
+}
+
+/// The room for `length` bytes where there was some: twice that, and not beyond what was
+/// `announced`.
+fn grown(room: usize, length: u64, announced: u64) -> usize {
+    let twice = (room as u64).saturating_mul(2).max(ROOM_BYTES_LEAST);
+    let most = if length <= announced { twice.min(announced) } else { twice };
+    usize::try_from(most.max(length)).unwrap_or(usize::MAX)
 }

@@ -15,12 +15,14 @@ use serde_json::json;
 use super::accept::accepts;
 use super::authorization;
 use super::checks::Checks;
+use super::host::{self, Names};
 use super::jobs::{self, JobsFront};
 use super::log_lines::{self, Asked};
 use super::metrics::{self, Metrics};
 use super::origin;
 use super::refusal::{Api, Refusal};
 use super::reply;
+use super::request_body::BodyReading;
 use super::run_threads::RunThreads;
 use super::shutdown::ShutdownHandle;
 use crate::config::{OnDisconnect, Tokens};
@@ -44,14 +46,16 @@ pub struct Front {
     pub timeout_default: Duration,
     /// The longest timeout a request may ask for.
     pub timeout_max: Duration,
-    /// From the end of a head to the end of its body.
-    pub body_within: Duration,
+    /// How bodies are read.
+    pub bodies: BodyReading,
     /// Between two signs of life on an event stream.
     pub ping_every: Duration,
     /// What becomes of a run whose client has gone.
     pub on_disconnect: OnDisconnect,
     /// Origins whose pages may post.
     pub origins_allow: Vec<String>,
+    /// Names that the service answers to without a token, beside those that are always good.
+    pub hosts_allow: Vec<String>,
     /// Who may ask.
     pub tokens: Tokens,
     /// Agents' jobs, where there are any.
@@ -96,6 +100,9 @@ pub fn router(front: Arc<Front>, routes: Routes, log_headers: bool) -> Router {
         let check = middleware::from_fn_with_state(Arc::clone(&front), check_token);
         routes = routes.layer(check);
     }
+    let asks_for_token = clients && !front.tokens.is_empty();
+    let names = (Arc::clone(&front), asks_for_token);
+    routes = routes.layer(middleware::from_fn_with_state(names, check_host));
     if log_headers {
         routes = routes.layer(middleware::from_fn(log_request));
     }
@@ -135,6 +142,18 @@ async fn shutdown(State(front): State<Arc<Front>>) -> Response {
 
 async fn check_origin(State(front): State<Arc<Front>>, request: Request, next: Next) -> Response {
     origin::check(&front.origins_allow, request, next).await
+}
+
+async fn check_host(
+    State((front, asks_for_token)): State<(Arc<Front>, bool)>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let names = match asks_for_token {
+        true => Names::Any,
+        false => Names::Trusted(&front.hosts_allow),
+    };
+    host::check(names, request, next).await
 }
 
 async fn check_token(State(front): State<Arc<Front>>, request: Request, next: Next) -> Response {

@@ -9,14 +9,15 @@ use tokio::time::Instant;
 
 use super::accept::accepts;
 use super::connection::ClientSocket;
+use super::event_stream;
 use super::log_lines;
 use super::output_queue::{QUEUED_BYTES_MAX, output_queue};
 use super::pace::Pace;
 use super::refusal::Refusal;
 use super::reply;
+use super::request_body::check_encoding;
 use super::router::Front;
 use super::run_thread::RunningCheck;
-use super::{event_stream, request_body};
 use crate::service::check_request::CheckRequest;
 use crate::service::check_run::{CheckError, CheckReport};
 use crate::spec::{OutputSink, SetupFailure};
@@ -38,8 +39,8 @@ async fn try_run(
     request: Request,
 ) -> Result<Response, Refusal> {
     let (head, body) = request.into_parts();
-    request_body::check_encoding(&head.headers)?;
-    let body = request_body::read(body, front.input_bytes_max, front.body_within).await?;
+    check_encoding(&head.headers)?;
+    let body = front.bodies.read(body, front.input_bytes_max).await?;
     let asked = CheckRequest::from_json(&body, front.timeout_default, front.timeout_max)?;
     drop(body);
     let (checks, slug) = (Arc::clone(&front.checks), asked.lang_slug.clone());

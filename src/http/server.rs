@@ -12,6 +12,7 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::sync::Semaphore;
 use tokio::time::sleep;
 
+use super::body_room::BodyRooms;
 use super::checks::Checks;
 use super::connection;
 use super::counts::FrontCounts;
@@ -20,10 +21,12 @@ use super::jobs::{ASKING_THREADS_MAX, JobsFront, JobsLimits};
 use super::limits::{Boxes, HttpLimits, Shortage, connections_affordable, raise_descriptors};
 use super::log_lines::RefusalLines;
 use super::metrics::Metrics;
+use super::request_body::BodyReading;
 use super::router::{Front, Routes, router};
 use super::run_threads::RunThreads;
 use super::shutdown::ShutdownHandle;
 use super::unread::UnreadAnswers;
+use crate::base::counter::Counter;
 use crate::base::deadline::Deadline;
 use crate::config::{Config, MetricsPlace, OnDisconnect, Tokens};
 use crate::service::jobs::Jobs;
@@ -74,8 +77,12 @@ pub struct HttpSettings {
     pub metrics: MetricsPlace,
     /// Origins whose pages may post.
     pub origins_allow: Vec<String>,
+    /// Names that the service answers to without a token, beside those that are always good.
+    pub hosts_allow: Vec<String>,
     /// Whether request headers are logged.
     pub log_headers: bool,
+    /// Lines of the log that were dropped, for the metrics.
+    pub log_dropped: Arc<Counter>,
     /// Who may ask for anything but `/health`; everybody where there is none. Metrics that have a
     /// listener of their own are whoever's who reaches it.
     pub tokens: Tokens,
@@ -85,8 +92,18 @@ impl From<&Config> for HttpSettings {
     fn from(config: &Config) -> Self {
         let jobs = if config.jobs.enabled { config.jobs.workers } else { 0 };
         Self {
-            limits: HttpLimits { connections_max: config.connections_max, ..HttpLimits::default() },
-            boxes: Boxes { runs: config.concurrency, jobs, standby: config.standby_max },
+            limits: HttpLimits {
+                connections_max: config.connections_max,
+                bodies_bytes_max: config.front.bodies_bytes_max,
+                event_streams_max: config.jobs.followers_max,
+                ..HttpLimits::default()
+            },
+            boxes: Boxes {
+                runs: config.concurrency,
+                jobs,
+                standby: config.standby_max,
+                followers: config.jobs.followers_max,
+            },
             input_bytes_max: config.input_bytes_max,
             jobs_input_bytes_max: config.jobs.input_bytes_max,
             output_bytes_max: config.limits.output_bytes_max,
@@ -97,7 +114,9 @@ impl From<&Config> for HttpSettings {
             shutdown_grace: config.shutdown_grace,
             metrics: config.metrics,
             origins_allow: config.origins_allow.clone(),
+            hosts_allow: config.front.hosts_allow.clone(),
             log_headers: config.debug,
+            log_dropped: Arc::default(),
             tokens: config.tokens.clone(),
         }
     }
@@ -207,12 +226,16 @@ impl Server {
 
     fn front(&self, counts: Arc<FrontCounts>, connections_max: usize) -> Front {
         let settings = &self.settings;
+        let limits = &settings.limits;
+        let rooms = BodyRooms::new(limits.bodies_bytes_max);
+        let bodies = BodyReading { within: limits.body_within, rooms };
         Front {
             metrics: Metrics::new(
                 Arc::clone(&self.checks),
                 self.jobs.clone(),
                 counts,
                 connections_max,
+                Arc::clone(&settings.log_dropped),
             ),
             checks: Arc::clone(&self.checks),
             run_threads: RunThreads::new(settings.boxes.runs + ADMISSION_THREADS),
@@ -221,25 +244,26 @@ impl Server {
             output_bounded: settings.output_bytes_max.is_some(),
             timeout_default: settings.timeout_default,
             timeout_max: settings.timeout_max,
-            body_within: settings.limits.body_within,
+            bodies: bodies.clone(),
             ping_every: settings.limits.ping_every,
             on_disconnect: settings.on_disconnect,
             origins_allow: settings.origins_allow.clone(),
+            hosts_allow: settings.hosts_allow.clone(),
             tokens: settings.tokens.clone(),
             jobs: self.jobs.as_ref().map(|jobs| {
-                let limits = self.jobs_limits(connections_max);
+                let limits = self.jobs_limits(connections_max, bodies);
                 Arc::new(JobsFront::new(Arc::clone(jobs), limits))
             }),
         }
     }
 
     /// Neither those who follow jobs nor those who download have all connections to themselves.
-    fn jobs_limits(&self, connections_max: usize) -> JobsLimits {
+    fn jobs_limits(&self, connections_max: usize, bodies: BodyReading) -> JobsLimits {
         let HttpSettings { limits, jobs_input_bytes_max, .. } = &self.settings;
         let at_most = (connections_max / 2).clamp(1, Semaphore::MAX_PERMITS);
         JobsLimits {
             input_bytes_max: *jobs_input_bytes_max,
-            body_within: limits.body_within,
+            bodies,
             ping_every: limits.ping_every,
             event_streams_max: limits.event_streams_max.min(at_most),
             downloads_max: limits.downloads_max.min(at_most),

@@ -23,6 +23,7 @@ mod holdings;
 #[cfg(any(test, fuzzing))]
 #[path = "../../fuzz/properties/handshake.rs"]
 pub mod handshake_property;
+mod heap;
 mod host;
 mod identity;
 mod idmap;
@@ -63,6 +64,7 @@ mod unprivileged;
 mod weakened;
 
 pub use box_fs::BoxFs;
+pub use heap::{bound_heaps, return_free_pages};
 pub use host::RootSource;
 pub use identity::{BOXES_MAX, HostId, INSIDE_ID};
 pub use programs::ProgramAt;

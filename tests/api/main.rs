@@ -25,4 +25,5 @@ mod status;
 mod streaming;
 mod timeouts;
 mod undying;
+mod unread_log;
 mod workspaces;

@@ -58,7 +58,7 @@ fn a_second_head_has_the_same_deadline_however_it_arrives() {
     behind.send("GET /hea");
     assert_closed_near(&mut behind);
     let chunked = format!(
-        "POST /run HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n{:x}\r\n{}\r\n0\r\n\r\n",
+        "POST /run HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n{:x}\r\n{}\r\n0\r\n\r\n",
         body("").len(),
         body("")
     );
@@ -96,9 +96,9 @@ fn an_idle_connection_has_its_own_longer_deadline() {
 fn a_body_that_does_not_come_whole_is_answered_408_and_closed() {
     let server = start_with(HttpLimits { body_within: NEAR, ..settings().limits });
     for head in [
-        "POST /run HTTP/1.1\r\ncontent-length: 100\r\n\r\n{",
-        "POST /run HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n1\r\n{\r\n",
-        "POST /run HTTP/1.1\r\ncontent-length: 100\r\nexpect: 100-continue\r\n\r\n",
+        "POST /run HTTP/1.1\r\nhost: x\r\ncontent-length: 100\r\n\r\n{",
+        "POST /run HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n1\r\n{\r\n",
+        "POST /run HTTP/1.1\r\nhost: x\r\ncontent-length: 100\r\nexpect: 100-continue\r\n\r\n",
     ] {
         let mut client = server.connect();
         client.send(head);

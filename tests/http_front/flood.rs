@@ -18,7 +18,7 @@ fn slow_heads_and_slow_bodies_by_the_hundred_disturb_nobody() {
             client.send(if index % 2 == 0 {
                 "GET /health HTTP/1.1\r\nx: "
             } else {
-                "POST /run HTTP/1.1\r\ncontent-length: 100\r\n\r\n{"
+                "POST /run HTTP/1.1\r\nhost: x\r\ncontent-length: 100\r\n\r\n{"
             });
             client
         })

@@ -8,7 +8,7 @@ mod figures;
 
 use std::time::Duration;
 
-use crate::server::host::alone;
+use crate::server::host::{alone, in_turn};
 use crate::server::service::{Service, Setup, wait_until};
 use figures::{Figures, Held, Peak, Probe, watch};
 
@@ -16,6 +16,8 @@ use figures::{Figures, Held, Peak, Probe, watch};
 const HEALTH_WITHIN: Duration = Duration::from_millis(100);
 /// Threads that served an admission stay for ten seconds in case of another.
 const SETTLED_WITHIN: Duration = Duration::from_secs(40);
+/// What may stay of an attack's memory once it is over.
+const KEPT_BYTES_MAX: u64 = 12 * MIB;
 const MIB: u64 = 1 << 20;
 
 /// An attack and what it may cost.
@@ -63,7 +65,9 @@ impl Attack {
         assert_eq!(service.run("echo right").stdout(), "right\n");
         wait_until("what was before", SETTLED_WITHIN, || {
             let now = Figures::of(&service);
-            now.threads <= before.threads && now.descriptors <= before.descriptors
+            now.threads <= before.threads
+                && now.descriptors <= before.descriptors
+                && now.resident_bytes <= before.resident_bytes + KEPT_BYTES_MAX
         });
         peak
     }
@@ -93,6 +97,31 @@ fn two_hundred_slow_heads_cost_little() {
 #[test]
 fn two_hundred_slow_bodies_cost_little() {
     Attack::on("200 slow bodies", attacks::slow_bodies).withstand();
+}
+
+#[test]
+fn a_thousand_unfinished_bodies_cost_little_and_keep_nobody_out() {
+    let mut attack = Attack::on("1000 unfinished bodies", attacks::unfinished_bodies);
+    // What all of them may hold (HTTP_BODIES_MAX), and some for each connection.
+    attack.growth_max.resident_bytes = 64 * MIB + 1000 * 72 * 1024;
+    attack.growth_max.descriptors = 1100;
+    attack.withstand();
+}
+
+#[test]
+fn a_burst_of_runs_leaves_no_memory_behind() {
+    let _alone = alone();
+    let service = Setup::shell().env("RUN_CONCURRENCY", "32").start();
+    assert_eq!(service.run("echo before").stdout(), "before\n");
+    let before = Figures::settled(&service);
+    in_turn(32, 320, |_| {
+        let output = service.run("head -c 300000 /dev/zero | tr '\\0' x").stdout();
+        assert_eq!(output.len(), 300_000);
+    });
+    wait_until("what was before", SETTLED_WITHIN, || {
+        let now = Figures::of(&service);
+        now.resident_bytes <= before.resident_bytes + KEPT_BYTES_MAX
+    });
 }
 
 #[test]

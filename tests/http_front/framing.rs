@@ -124,6 +124,33 @@ fn a_malformed_head_is_refused_and_ends_the_connection() {
     }
 }
 
+/// What may not stand behind a chunk's size.
+const DOUBTFUL_SIZES: &[&str] = &[
+    " ",
+    "\t",
+    "\x0b",
+    ";",
+    " ;a",
+    "; a",
+    ";a ",
+    ";;a",
+    ";a;",
+    ";=b",
+    ";a=",
+    ";a =b",
+    ";a= b",
+    ";a[=b",
+    ";a=b]",
+    ";a=b c",
+    ";a=\"b",
+    ";a=\"b\"c",
+    ";a=\"\x01\"",
+    ";a=\rb",
+    "\r",
+    ",1",
+    "#",
+];
+
 #[test]
 fn malformed_chunks_run_nothing_and_hide_nothing() {
     let body = body("c");
@@ -138,7 +165,16 @@ fn malformed_chunks_run_nothing_and_hide_nothing() {
         format!("ffffffffffffffffff\r\n{body}\r\n0\r\n\r\n"),
         format!("\r\n{body}\r\n0\r\n\r\n"),
         format!("g\r\n{body}\r\n0\r\n\r\n"),
-    ] {
+        format!("{length:x}\r\n{body}\r\n0\r\nx-sum : 1\r\n\r\n"),
+        format!("{length:x}\r\n{body}\r\n0\r\nx-sum\r\n\r\n"),
+        format!("{length:x}\r\n{body}\r\n0\r\n\n"),
+    ]
+    .into_iter()
+    .chain(DOUBTFUL_SIZES.iter().flat_map(|behind| {
+        // Of the first chunk and of the last one.
+        let first = format!("{length:x}{behind}\r\n{body}\r\n0\r\n\r\n");
+        [first, format!("{length:x}\r\n{body}\r\n0{behind}\r\n\r\n")]
+    })) {
         let chunked = "POST /run HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n";
         assert_refused(&format!("{chunked}{chunks}"));
     }
@@ -148,7 +184,7 @@ fn malformed_chunks_run_nothing_and_hide_nothing() {
 fn a_body_cut_short_runs_nothing() {
     for request in [
         post("", &body("cut")).replace("content-length: 4", "content-length: 9"),
-        "POST /run HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n2\r\n{}\r\n".to_owned(),
+        "POST /run HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n2\r\n{}\r\n".to_owned(),
     ] {
         let checks = ScriptedChecks::echo();
         let server = start(checks.clone(), settings());
@@ -168,7 +204,7 @@ fn pipelined_requests_of_every_framing_are_answered_in_order() {
         let body = body(solution);
         let (left, right) = body.split_at(7);
         format!(
-            "POST /run HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n{:x};x=y\r\n{left}\r\n{:X}\r\n{right}\r\n0\r\nx-sum: 1\r\n\r\n",
+            "POST /run HTTP/1.1\r\nhost: x\r\nTransfer-Encoding: chunked\r\n\r\n{:x};x=y;z=\"a b\"\r\n{left}\r\n{:X}\r\n{right}\r\n0\r\nx-sum: 1\r\n\r\n",
             left.len(),
             right.len(),
         )

@@ -1,11 +1,13 @@
 //! How much a client may send, and how many clients there may be.
 
 use std::io::{ErrorKind, Read};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use cofferdam::http::{HttpLimits, HttpSettings};
 
-use crate::support::{HEALTH, ScriptedChecks, body, exited, post, settings, start, start_echo};
+use crate::support::{
+    Client, HEALTH, ScriptedChecks, body, exited, post, settings, start, start_echo,
+};
 
 /// A valid body of exactly `length` bytes.
 fn body_of(length: usize) -> String {
@@ -19,7 +21,7 @@ fn chunked(body: &str) -> String {
         .chunks(100)
         .map(|piece| format!("{:x}\r\n{}\r\n", piece.len(), std::str::from_utf8(piece).unwrap()))
         .collect();
-    format!("POST /run HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n{chunks}0\r\n\r\n")
+    format!("POST /run HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n{chunks}0\r\n\r\n")
 }
 
 #[test]
@@ -48,7 +50,9 @@ fn a_length_above_the_limit_is_refused_by_the_head_alone() {
     let server = start_echo();
     for headers in ["", "expect: 100-continue\r\n"] {
         for length in ["1001", "999999999999999999"] {
-            let head = format!("POST /run HTTP/1.1\r\n{headers}content-length: {length}\r\n\r\n");
+            let head = format!(
+                "POST /run HTTP/1.1\r\nhost: x\r\n{headers}content-length: {length}\r\n\r\n"
+            );
             assert_eq!(server.ask(head).status, 413, "{headers} {length}");
         }
     }
@@ -86,12 +90,62 @@ fn answers_that_nobody_reads_make_room_for_those_that_are_read() {
     assert!(slow.answer().body.contains(&long));
 }
 
+/// Waits until the server has taken all that `client` has sent from the kernel.
+fn wait_until_read(client: &Client) {
+    let [ours, its] = [client.socket.local_addr(), client.socket.peer_addr()]
+        .map(|address| format!("0100007F:{:04X}", address.unwrap().port()));
+    let began = Instant::now();
+    loop {
+        let sockets = std::fs::read_to_string("/proc/self/net/tcp").unwrap();
+        let mut columns = sockets.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+        let of_server = columns.find(|line| line[1] == its && line[2] == ours);
+        if of_server.is_some_and(|line| line[4].ends_with(":00000000")) {
+            return;
+        }
+        assert!(began.elapsed() < Duration::from_secs(20), "it is not read");
+    }
+}
+
+#[test]
+fn unfinished_bodies_make_room_for_others_and_small_ones_stay() {
+    let limits = HttpLimits { bodies_bytes_max: 450_000, ..settings().limits };
+    let settings = HttpSettings { limits, input_bytes_max: Some(1 << 20), ..settings() };
+    let server = start(ScriptedChecks::echo(), settings);
+    let unfinished = |bytes: usize| {
+        let mut client = server.connect();
+        client.send(format!(
+            "POST /run HTTP/1.1\r\nhost: x\r\ncontent-length: {}\r\n\r\n",
+            bytes + 1
+        ));
+        client.send("x".repeat(bytes));
+        wait_until_read(&client);
+        client
+    };
+    let mut small = unfinished(1000);
+    let mut first = unfinished(300_000);
+    let mut second = unfinished(150_000);
+    // Waits until one of the others is slow: it has not grown for a second.
+    let mut third = unfinished(250_000);
+    let refused = first.answer();
+    assert_eq!((refused.status, refused.header("retry-after")), (503, Some("1")), "{refused:?}");
+    assert_eq!(refused.body, r#"{"error":"too many unfinished request bodies"}"#);
+    assert_eq!(first.rest(), "", "and the connection is closed");
+    // All others are read to their ends, bad as they are.
+    for client in [&mut small, &mut second, &mut third] {
+        client.send("x");
+        assert_eq!(client.answer().status, 400);
+    }
+    // One alone may be of any size.
+    assert_eq!(server.ask(post("", &body(&"x".repeat(900_000)))).status, 200);
+}
+
 #[test]
 fn a_head_may_have_sixteen_kibibytes_and_no_more() {
     let server = start_echo();
-    let bare = "GET /health HTTP/1.1\r\nx: \r\n\r\n".len();
+    let bare = "GET /health HTTP/1.1\r\nhost: x\r\nx: \r\n\r\n".len();
     for (bytes, status) in [(16 * 1024, 200), (16 * 1024 + 1, 431), (1 << 20, 431)] {
-        let head = format!("GET /health HTTP/1.1\r\nx: {}\r\n\r\n", "y".repeat(bytes - bare));
+        let head =
+            format!("GET /health HTTP/1.1\r\nhost: x\r\nx: {}\r\n\r\n", "y".repeat(bytes - bare));
         assert_eq!(server.ask(head).status, status, "{bytes} bytes");
     }
     let endless_line = format!("GET /{}", "y".repeat(100_000));
@@ -103,7 +157,8 @@ fn a_head_may_have_sixteen_kibibytes_and_no_more() {
 fn a_head_may_have_a_hundred_headers_and_no_more() {
     let server = start_echo();
     for (count, status) in [(100, 200), (101, 431), (1000, 431)] {
-        let head = format!("GET /health HTTP/1.1\r\n{}\r\n", "a: b\r\n".repeat(count));
+        let head =
+            format!("GET /health HTTP/1.1\r\nhost: x\r\n{}\r\n", "a: b\r\n".repeat(count - 1));
         assert_eq!(server.ask(head).status, status, "{count} headers");
     }
 }

@@ -8,6 +8,7 @@ mod exhaustion;
 mod flood;
 mod footprint;
 mod framing;
+mod hosts;
 mod jobs;
 mod limits;
 mod metrics;

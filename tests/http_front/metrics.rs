@@ -21,8 +21,7 @@ use crate::support::{
 };
 
 /// Both ways of saying where a body ends.
-const FRAMED_TWICE: &str =
-    "POST /run HTTP/1.1\r\ncontent-length: 5\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n";
+const FRAMED_TWICE: &str = "POST /run HTTP/1.1\r\nhost: x\r\ncontent-length: 5\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n";
 const METRICS: &str = "GET /metrics HTTP/1.1\r\nhost: x\r\n\r\n";
 const STATUS: &str = "GET /status HTTP/1.1\r\nhost: x\r\n\r\n";
 
@@ -62,15 +61,20 @@ fn every_refusal_is_counted_under_its_own_reason() {
         ("not_found", 404, "GET /x HTTP/1.1\r\nhost: x\r\n\r\n".to_owned()),
         ("method_not_allowed", 405, "GET /run HTTP/1.1\r\nhost: x\r\n\r\n".to_owned()),
         ("method_not_allowed", 405, "PUT /metrics HTTP/1.1\r\nhost: x\r\n\r\n".to_owned()),
+        ("host", 403, post("", &body("x")).replace("host: x", "host: evil.example")),
         ("cross_origin", 403, post("origin: http://evil.example\r\n", &body("x"))),
         ("framing", 400, FRAMED_TWICE.to_owned()),
         ("content_encoding", 415, post("content-encoding: gzip\r\n", &body("x"))),
         ("too_large", 413, post("", &"x".repeat(2000))),
-        ("body_late", 408, "POST /run HTTP/1.1\r\ncontent-length: 9\r\n\r\nx".to_owned()),
+        (
+            "body_late",
+            408,
+            "POST /run HTTP/1.1\r\nhost: x\r\ncontent-length: 9\r\n\r\nx".to_owned(),
+        ),
         (
             "body_incomplete",
             400,
-            "POST /run HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\nzz\r\n".to_owned(),
+            "POST /run HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\nzz\r\n".to_owned(),
         ),
         ("invalid", 400, post("", "{")),
         ("invalid", 400, post("", r#"{"lang_slug":"Python","solution_text":""}"#)),

@@ -100,7 +100,7 @@ fn a_stream_cut_off_by_a_drain_ends_with_its_result() {
 fn slow_clients_do_not_hold_a_drain_up() {
     let server = start(ScriptedChecks::echo(), settings());
     let mut slow = server.connect();
-    slow.send("POST /run HTTP/1.1\r\ncontent-length: 100\r\n\r\n{");
+    slow.send("POST /run HTTP/1.1\r\nhost: x\r\ncontent-length: 100\r\n\r\n{");
     let idle = server.connect();
     assert_eq!(server.ask(HEALTH).status, 200);
     let start = Instant::now();

@@ -200,6 +200,7 @@ pub fn settings() -> HttpSettings {
             connections_max: 1024,
             head_within: far,
             body_within: far,
+            bodies_bytes_max: 1 << 30,
             answer_within: far,
             unread_bytes_max: 1 << 30,
             idle_max: far,
@@ -208,7 +209,7 @@ pub fn settings() -> HttpSettings {
             event_streams_max: 64,
             downloads_max: 64,
         },
-        boxes: Boxes { runs: 2, jobs: 1, standby: 0 },
+        boxes: Boxes { runs: 2, jobs: 1, standby: 0, followers: 64 },
         input_bytes_max: Some(1000),
         jobs_input_bytes_max: 1000,
         output_bytes_max: Some(1 << 20),
@@ -219,7 +220,9 @@ pub fn settings() -> HttpSettings {
         shutdown_grace: Duration::from_secs(30),
         metrics: MetricsPlace::SamePort,
         origins_allow: Vec::new(),
+        hosts_allow: Vec::new(),
         log_headers: true,
+        log_dropped: Arc::default(),
         tokens: Tokens::default(),
     }
 }

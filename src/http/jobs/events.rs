@@ -11,6 +11,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
+use axum::Extension;
 use axum::body::{Body, Bytes};
 use axum::extract::{Request, State};
 use axum::http::HeaderValue;
@@ -19,11 +20,12 @@ use axum::response::Response;
 use hyper::body::{Body as HttpBody, Frame};
 use serde_json::json;
 use tokio::sync::{OwnedSemaphorePermit, watch};
-use tokio::time::{Duration, Instant, sleep_until, timeout};
+use tokio::time::{Duration, Instant, sleep, sleep_until, timeout};
 
 use super::offsets::Offsets;
 use super::output_text::{OutputText, cut};
 use super::{JobsFront, answered, job_id, place_of};
+use crate::http::connection::ClientSocket;
 use crate::http::event_text::event;
 use crate::http::file_pieces::{PIECE_BYTES_MAX, read_piece};
 use crate::http::log_lines::output_unreadable;
@@ -31,26 +33,38 @@ use crate::http::refusal::Refusal;
 use crate::service::jobs::{Feed, JobView, Jobs, Progress};
 use crate::spec::job::{ErrorCode, JobError, JobId, JobStatus};
 
+/// How long a client is told more that has closed its side: one that only has nothing more to
+/// send reads what there is, as it does of a run.
+const LEFT_FOR: Duration = Duration::from_millis(100);
 /// How long what is written in small pieces is gathered for the next event, so that a program that
 /// writes byte by byte costs its followers, and us, no event for each.
 const GATHERED_FOR: Duration = Duration::from_millis(10);
 
 /// Follows one job to its end.
-pub async fn events(State(front): State<Arc<JobsFront>>, request: Request) -> Response {
+pub async fn events(
+    State(front): State<Arc<JobsFront>>,
+    Extension(client): Extension<ClientSocket>,
+    request: Request,
+) -> Response {
     let (head, _) = request.into_parts();
     let followed = match job_id(&head.uri) {
-        Ok(id) => follow(&front, id, Offsets::left_off(&head.headers)).await,
+        Ok(id) => follow(&front, client, id, Offsets::left_off(&head.headers)).await,
         Err(refusal) => Err(refusal),
     };
     answered(followed)
 }
 
-async fn follow(front: &Arc<JobsFront>, id: JobId, told: Offsets) -> Result<Response, Refusal> {
+async fn follow(
+    front: &Arc<JobsFront>,
+    client: ClientSocket,
+    id: JobId,
+    told: Offsets,
+) -> Result<Response, Refusal> {
     let place = place_of(&front.streams, "event streams")?;
     let asked = id.clone();
     let feed = front.ask(move |jobs| jobs.follow(&asked)).await?;
     let following = Following::new(Arc::clone(front), id, feed, told, place);
-    let mut response = Response::new(Body::new(EventBody::of(following)));
+    let mut response = Response::new(Body::new(EventBody::new(following, client)));
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
@@ -238,13 +252,24 @@ fn error_event(error: &JobError) -> String {
 /// The next event in the making, and what makes the one after it.
 type Next = Pin<Box<dyn Future<Output = (Option<String>, Following)> + Send>>;
 
-/// The events as an answer's body.
-struct EventBody(Option<Next>);
+/// The events as an answer's body, which ends when the client has gone.
+struct EventBody {
+    next: Option<Next>,
+    left: Pin<Box<dyn Future<Output = ()> + Send>>,
+}
 
 impl EventBody {
-    fn of(mut following: Following) -> Self {
-        Self(Some(Box::pin(async move { (following.next().await, following) })))
+    fn new(following: Following, client: ClientSocket) -> Self {
+        let left = Box::pin(async move {
+            client.left().await;
+            sleep(LEFT_FOR).await;
+        });
+        Self { next: Some(next_of(following)), left }
     }
+}
+
+fn next_of(mut following: Following) -> Next {
+    Box::pin(async move { (following.next().await, following) })
 }
 
 impl HttpBody for EventBody {
@@ -256,9 +281,14 @@ impl HttpBody for EventBody {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         let body = self.get_mut();
-        let Some(next) = &mut body.0 else { return Poll::Ready(None) };
-        let (event, following) = ready!(next.as_mut().poll(cx));
-        *body = event.as_ref().map_or(Self(None), |_| Self::of(following));
+        let Some(next) = &mut body.next else { return Poll::Ready(None) };
+        let Poll::Ready((event, following)) = next.as_mut().poll(cx) else {
+            ready!(body.left.as_mut().poll(cx));
+            // Its place is free from here on.
+            body.next = None;
+            return Poll::Ready(None);
+        };
+        body.next = event.as_ref().map(|_| next_of(following));
         Poll::Ready(event.map(|event| Ok(Frame::data(event.into()))))
     }
 }

@@ -27,6 +27,7 @@ use tokio::time::timeout;
 use super::percent;
 use super::refusal::{Api, Refusal};
 use super::reply;
+use super::request_body::BodyReading;
 use crate::base::request_id::{RequestId, on_behalf_of};
 use crate::service::jobs::Jobs;
 use crate::spec::job::{Artifact, ErrorCode, JobError, JobId};
@@ -43,8 +44,8 @@ pub struct JobsFront {
     jobs: Arc<dyn Jobs>,
     /// The longest request, bytes.
     input_bytes_max: u64,
-    /// From the end of a head to the end of its body.
-    body_within: Duration,
+    /// How bodies are read.
+    bodies: BodyReading,
     /// Between two signs of life on an event stream.
     ping_every: Duration,
     /// A place for each event stream there may be.
@@ -62,12 +63,12 @@ impl fmt::Debug for JobsFront {
 }
 
 /// How much the routes may ask of the front.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct JobsLimits {
     /// The longest request, bytes.
     pub input_bytes_max: u64,
-    /// From the end of a head to the end of its body.
-    pub body_within: Duration,
+    /// How bodies are read.
+    pub bodies: BodyReading,
     /// Between two signs of life on an event stream.
     pub ping_every: Duration,
     /// Event streams there may be at once.
@@ -82,7 +83,7 @@ impl JobsFront {
         Self {
             jobs,
             input_bytes_max: limits.input_bytes_max,
-            body_within: limits.body_within,
+            bodies: limits.bodies,
             ping_every: limits.ping_every,
             streams: Arc::new(Semaphore::new(limits.event_streams_max)),
             downloads: Arc::new(Semaphore::new(limits.downloads_max)),

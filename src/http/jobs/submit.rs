@@ -10,7 +10,8 @@ use axum::response::Response;
 use super::{JobsFront, PREFIX, answered};
 use crate::base::digest::sha256_of;
 use crate::http::refusal::Refusal;
-use crate::http::{reply, request_body};
+use crate::http::reply;
+use crate::http::request_body::check_encoding;
 use crate::service::jobs::{Jobs, Submitted};
 use crate::spec::job::{ErrorCode, Idempotency, JobError, RequestFault, Sha256, parse_request};
 
@@ -27,10 +28,10 @@ pub async fn submit(State(front): State<Arc<JobsFront>>, request: Request) -> Re
 /// The head decides first, then the body, then the service.
 async fn try_submit(front: &JobsFront, request: Request) -> Result<Response, Refusal> {
     let (head, body) = request.into_parts();
-    request_body::check_encoding(&head.headers)?;
+    check_encoding(&head.headers)?;
     let key = idempotency_key(&head.headers)?;
     let bytes_max = front.input_bytes_max;
-    let body = request_body::read(body, Some(bytes_max), front.body_within).await;
+    let body = front.bodies.read(body, Some(bytes_max)).await;
     let body = body.map_err(|refusal| match refusal {
         Refusal::PayloadTooLarge => {
             let error = JobError::new(ErrorCode::TooLarge, refusal.to_string());

@@ -10,7 +10,7 @@ use prometheus_client::encoding::{
 use prometheus_client::metrics::MetricType;
 
 use super::process::Process;
-use crate::base::counter::DurationCounts;
+use crate::base::counter::{Counter, DurationCounts};
 use crate::http::checks::Checks;
 use crate::http::counts::FrontCounts;
 use crate::service::figures::Figures;
@@ -25,6 +25,7 @@ pub struct Exposed {
     pub jobs: Option<Arc<dyn Jobs>>,
     pub counts: Arc<FrontCounts>,
     pub connections_max: usize,
+    pub log_dropped: Arc<Counter>,
     pub process: Process,
 }
 
@@ -46,6 +47,8 @@ impl Collector for Exposed {
         families.standby(&figures.standby)?;
         families.sandbox(&figures.sandbox)?;
         families.front(&self.counts, self.connections_max)?;
+        let help = "Lines of the log that were dropped because stderr was not read.";
+        families.counter("cofferdam_log_lines_dropped", help, &self.log_dropped.get())?;
         families.process(&self.process)
     }
 }

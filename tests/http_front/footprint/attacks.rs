@@ -3,6 +3,7 @@
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::process::Command;
+use std::sync::Mutex;
 use std::thread;
 use std::time::Duration;
 
@@ -11,7 +12,7 @@ use nix::sys::socket::{setsockopt, sockopt::Linger};
 use super::figures::Held;
 use crate::framing::{DOUBTFUL_CODINGS, DOUBTFUL_LENGTHS};
 use crate::server::client::{Client, post, request, solution};
-use crate::server::host::threads_and_descriptors;
+use crate::server::host::{in_turn, threads_and_descriptors};
 use crate::server::service::{Service, wait_until};
 
 const SLOW_HEAD: &str = "GET /health HTTP/1.1\r\nx: ";
@@ -34,6 +35,26 @@ pub fn slow_heads(service: &Service) -> Held {
 
 pub fn slow_bodies(service: &Service) -> Held {
     Box::new(holding(service, 200, SLOW_BODY))
+}
+
+/// Each lacks its last byte. What is refused meanwhile is not read here.
+pub fn unfinished_bodies(service: &Service) -> Held {
+    const BODY_BYTES: usize = 1 << 20;
+    let head = format!("POST /run HTTP/1.1\r\nhost: x\r\ncontent-length: {BODY_BYTES}\r\n\r\n");
+    let body = vec![b' '; BODY_BYTES - 1];
+    let held = Mutex::new(Vec::new());
+    in_turn(8, 1000, |number| {
+        let socket = pour(service, &head, &body, BODY_BYTES - 1);
+        held.lock().unwrap().push(socket);
+        if number % 100 == 0 {
+            // Somebody else's, small and large, go through meanwhile.
+            let large = format!("echo right #{}", "x".repeat(BODY_BYTES * 9 / 10));
+            for script in ["echo right", &large] {
+                assert_eq!(service.run(script).stdout(), "right\n");
+            }
+        }
+    });
+    Box::new(held)
 }
 
 pub fn slow_beside_runs(service: &Service) -> Held {

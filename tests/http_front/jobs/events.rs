@@ -269,6 +269,39 @@ fn no_more_follow_than_may_and_whoever_goes_makes_room() {
 }
 
 #[test]
+fn who_closes_a_stream_gives_its_place_back_at_once() {
+    let jobs = ScriptedJobs::new();
+    jobs.add("j");
+    // No sign of life is written that would find out.
+    let limits = HttpLimits { event_streams_max: 4, ..settings().limits };
+    let server = serve(&jobs, HttpSettings { limits, ..settings() });
+    for round in 0..3 {
+        let mut followers: Vec<_> = (0..4).map(|_| follower(&server, "j", "")).collect();
+        assert_eq!(server.ask(get("/v1/jobs/j/events")).status, 503, "round {round}");
+        // One of them has sent more behind its request, which nobody reads.
+        followers[0].send(HEALTH);
+        drop(followers);
+        let began = Instant::now();
+        while server.ask(get("/v1/jobs/j/events?none")).status == 503 {
+            assert!(began.elapsed() < Duration::from_secs(5), "round {round}: not free again");
+        }
+        // The one that was just asked for has gone as well.
+        std::thread::sleep(Duration::from_millis(300));
+    }
+}
+
+#[test]
+fn who_only_has_nothing_more_to_send_reads_a_stream_that_is_over() {
+    let jobs = ScriptedJobs::new();
+    jobs.add_ended("j", b"out", b"");
+    let server = serve_plainly(&jobs);
+    let mut client = server.connect();
+    client.send(follow("j", ""));
+    client.socket.shutdown(std::net::Shutdown::Write).unwrap();
+    assert!(client.rest().contains("event: result\n"));
+}
+
+#[test]
 fn a_job_that_is_lost_ends_its_stream_with_an_error() {
     let jobs = ScriptedJobs::new();
     jobs.add("j");

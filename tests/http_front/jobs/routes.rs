@@ -94,11 +94,11 @@ fn a_request_may_be_as_long_as_the_limit_and_no_longer() {
     let body = |length: usize| format!("{JOB}{}", " ".repeat(length - JOB.len()));
     assert_eq!(server.ask(submission("", &body(1000))).status, 202);
     let chunked = format!(
-        "POST /v1/jobs HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n3e9\r\n{}\r\n0\r\n\r\n",
+        "POST /v1/jobs HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n3e9\r\n{}\r\n0\r\n\r\n",
         body(1001)
     );
     let announced =
-        "POST /v1/jobs HTTP/1.1\r\nexpect: 100-continue\r\ncontent-length: 1001\r\n\r\n";
+        "POST /v1/jobs HTTP/1.1\r\nhost: x\r\nexpect: 100-continue\r\ncontent-length: 1001\r\n\r\n";
     for request in [submission("", &body(1001)), chunked, announced.to_owned()] {
         let answer = server.ask(request);
         let error = assert_error(&answer, 413, "validation.too_large");
@@ -113,9 +113,9 @@ fn a_body_that_never_comes_whole_is_refused() {
     let jobs = ScriptedJobs::new();
     let limits = HttpLimits { body_within: Duration::from_millis(100), ..settings().limits };
     let server = serve(&jobs, HttpSettings { limits, ..settings() });
-    let late = "POST /v1/jobs HTTP/1.1\r\ncontent-length: 9\r\n\r\n{";
+    let late = "POST /v1/jobs HTTP/1.1\r\nhost: x\r\ncontent-length: 9\r\n\r\n{";
     assert_error(&server.ask(late), 408, "validation.invalid_request");
-    let broken = "POST /v1/jobs HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\nzz\r\n";
+    let broken = "POST /v1/jobs HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\nzz\r\n";
     assert_error(&server.ask(broken), 400, "validation.invalid_request");
     assert!(jobs.submitted.lock().unwrap().is_empty());
 }
@@ -264,7 +264,7 @@ fn whatever_is_wrong_below_v1_is_told_in_the_shape_of_jobs() {
         assert_error(&answer, 405, "validation.invalid_request");
         assert_eq!(answer.header("allow"), Some(allow), "{method} {target}");
     }
-    let framed_twice = "POST /v1/jobs HTTP/1.1\r\ncontent-length: 5\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n";
+    let framed_twice = "POST /v1/jobs HTTP/1.1\r\nhost: x\r\ncontent-length: 5\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n";
     assert_error(&server.ask(framed_twice), 400, "validation.invalid_request");
     let evil = "origin: http://evil.example\r\n";
     assert_error(&server.ask(submission(evil, JOB)), 403, "validation.invalid_request");

@@ -153,6 +153,11 @@ fn chunks(target: &Target) {
         format!("1{length:016x}\r\n{body}\r\n0\r\n\r\n"),
         format!("ffffffffffffffffff\r\n{body}\r\n0\r\n\r\n"),
         format!("g\r\n{body}\r\n0\r\n\r\n"),
+        format!("{length:x} \r\n{body}\r\n0\r\n\r\n"),
+        format!("{length:x};\r\n{body}\r\n0\r\n\r\n"),
+        format!("{length:x};a[=b\r\n{body}\r\n0\r\n\r\n"),
+        format!("{length:x};a=\"b\r\n{body}\r\n0\r\n\r\n"),
+        format!("{length:x}\r\n{body}\r\n0 \r\n\r\n"),
     ] {
         let chunked = "POST /run HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n";
         assert_refused(target, format!("{chunked}{chunks}"));
@@ -223,7 +228,7 @@ fn slow_clients(target: &Target) {
             let mut client = target.connect();
             client.send(match number % 2 {
                 0 => "GET /health HTTP/1.1\r\nx: ",
-                _ => "POST /run HTTP/1.1\r\ncontent-length: 100\r\n\r\n{",
+                _ => "POST /run HTTP/1.1\r\nhost: x\r\ncontent-length: 100\r\n\r\n{",
             });
             client
         })

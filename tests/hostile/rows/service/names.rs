@@ -50,6 +50,12 @@ pub fn other_origins(target: &Target) -> Result<(), Unexercised> {
     }
     let twice = "origin: http://evil.example\r\norigin: http://x\r\n";
     target.ask(post(twice, &body)).assert_json(403, refused);
+    // A page whose name was bound anew sends no origin with what only reads.
+    for path in ["/status", "/metrics", "/v1/jobs", "/nowhere"] {
+        let rebound = request("GET", path, "").replacen("host: x", "host: attacker.example", 1);
+        assert!(rebound.contains("attacker.example"));
+        assert_eq!(target.ask(rebound).status, 403, "{path}");
+    }
     // Other clients than browsers do not send it.
     assert_eq!(target.ask(plain(target)).status, 200);
     Ok(())

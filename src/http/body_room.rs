@@ -1,0 +1,319 @@
+//! How much memory all request bodies may hold that are being read.
+//!
+//! A body that never ends stays until its deadline, so that a client with many connections could
+//! have as many bodies here as connections. Where there is no room for a body to grow, those are
+//! given up that have not grown for a while, the longest of them first, and it waits for its turn:
+//! the first to begin is the first to grow. A small body always has room, and makes none.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::future::poll_fn;
+use std::pin::pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Poll, Waker};
+use std::time::{Duration, Instant};
+
+use tokio::sync::Notify;
+use tokio::time::timeout;
+
+/// How long a body has to grow before it may have to go.
+const SLOW_AFTER: Duration = Duration::from_secs(1);
+/// How often a body that waits for room looks whether another one is slow by now.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+/// The bodies of all connections.
+#[derive(Clone)]
+pub struct BodyRooms(Arc<Inner>);
+
+struct Inner {
+    bytes_max: u64,
+    held: Mutex<Held>,
+    /// Told when there is more room, or another body is the first that waits.
+    changed: Notify,
+}
+
+#[derive(Default)]
+struct Held {
+    bytes: u64,
+    bodies: BTreeMap<u64, Body>,
+    /// Those that wait for room, the first to begin first.
+    waiting: BTreeSet<u64>,
+    next: u64,
+}
+
+struct Body {
+    bytes: u64,
+    /// When it last grew.
+    grew: Instant,
+    /// Whole: it holds its room until it is parsed, and is not given up any more.
+    is_whole: bool,
+    given_up: bool,
+    reader: Option<Waker>,
+}
+
+/// One body's room; dropping it gives it back.
+pub struct BodyRoom {
+    all: BodyRooms,
+    number: u64,
+}
+
+impl fmt::Debug for BodyRooms {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("BodyRooms").field("bytes_max", &self.0.bytes_max).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for BodyRoom {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("BodyRoom").field("number", &self.number).finish_non_exhaustive()
+    }
+}
+
+impl BodyRooms {
+    /// Bodies that may hold about `bytes_max` bytes together: half as much more where they are
+    /// all small, and one that is alone may be of any size.
+    pub fn new(bytes_max: u64) -> Self {
+        Self(Arc::new(Inner { bytes_max, held: Mutex::default(), changed: Notify::new() }))
+    }
+
+    /// The room of a body that begins at `now`.
+    pub fn enter(&self, now: Instant) -> BodyRoom {
+        let mut held = self.lock();
+        held.next += 1;
+        let number = held.next;
+        let body = Body { bytes: 0, grew: now, is_whole: false, given_up: false, reader: None };
+        held.bodies.insert(number, body);
+        BodyRoom { all: self.clone(), number }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Held> {
+        // No change of it panics half-way.
+        self.0.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Held {
+    fn set(&mut self, number: u64, bytes: u64) {
+        let Some(body) = self.bodies.get_mut(&number) else { return };
+        self.bytes = self.bytes.saturating_sub(body.bytes).saturating_add(bytes);
+        body.bytes = bytes;
+    }
+
+    /// What a body may hold whatever others do, bytes.
+    fn small_bytes_max(&self, bytes_max: u64) -> u64 {
+        bytes_max / 2 / (self.bodies.len() as u64).max(1)
+    }
+
+    /// What all bodies but `number` hold, bytes.
+    fn bytes_beside(&self, number: u64) -> u64 {
+        let own = self.bodies.get(&number).map_or(0, |body| body.bytes);
+        self.bytes.saturating_sub(own)
+    }
+
+    /// Lets `number` hold `bytes`, or has it wait for its turn.
+    fn grow(&mut self, number: u64, bytes: u64, bytes_max: u64, now: Instant) -> bool {
+        let may_grow = bytes <= self.small_bytes_max(bytes_max)
+            || (self.is_turn_of(number) && self.has_room_for(number, bytes_max));
+        if may_grow {
+            self.waiting.remove(&number);
+            self.set(number, bytes);
+            if let Some(body) = self.bodies.get_mut(&number) {
+                body.grew = now;
+            }
+        } else {
+            self.waiting.insert(number);
+        }
+        may_grow
+    }
+
+    fn is_turn_of(&self, number: u64) -> bool {
+        self.waiting.first().is_none_or(|first| *first >= number)
+    }
+
+    /// Whether `number` may grow once it is its turn. It may go beyond the limit, so that it
+    /// comes to its end and others after it; and it has to where all others wait for it.
+    fn has_room_for(&self, number: u64, bytes_max: u64) -> bool {
+        let small_bytes_max = self.small_bytes_max(bytes_max);
+        let goes_on = |(other, body): (&u64, &Body)| {
+            *other != number
+                && body.bytes > small_bytes_max
+                && !body.given_up
+                && !self.waiting.contains(other)
+        };
+        self.bytes_beside(number) <= bytes_max || !self.bodies.iter().any(goes_on)
+    }
+
+    /// Gives up the body that has not grown for the longest, if that is long and it is not
+    /// `growing`, and takes its reader.
+    fn give_up_slowest(&mut self, growing: u64, bytes_max: u64, now: Instant) -> Option<Option<Waker>> {
+        let small_bytes_max = self.small_bytes_max(bytes_max);
+        let is_slow = |number: &u64, body: &Body| {
+            *number != growing
+                && body.bytes > small_bytes_max
+                && !body.is_whole
+                && !body.given_up
+                && !self.waiting.contains(number)
+                && now.saturating_duration_since(body.grew) >= SLOW_AFTER
+        };
+        let slow = self.bodies.iter().filter(|(number, body)| is_slow(number, body));
+        let number = slow.min_by_key(|(_, body)| body.grew).map(|(number, _)| *number)?;
+        self.set(number, 0);
+        let body = self.bodies.get_mut(&number)?;
+        body.given_up = true;
+        Some(body.reader.take())
+    }
+}
+
+impl BodyRoom {
+    /// Waits until the body may hold so many bytes.
+    pub async fn hold(&self, bytes: usize) {
+        loop {
+            let changed = self.all.0.changed.notified();
+            if self.try_hold(bytes as u64, Instant::now()) {
+                return;
+            }
+            // Looked at again in any case: others become slow without a word.
+            let _ = timeout(LOOK_EVERY, changed).await;
+        }
+    }
+
+    fn try_hold(&self, bytes: u64, now: Instant) -> bool {
+        let (bytes_max, mut held) = (self.all.0.bytes_max, self.all.lock());
+        let mut readers = Vec::new();
+        // Each body at most once. Those that wait for others look in vain.
+        while held.is_turn_of(self.number)
+            && held.bytes_beside(self.number).saturating_add(bytes) > bytes_max
+        {
+            match held.give_up_slowest(self.number, bytes_max, now) {
+                Some(reader) => readers.extend(reader),
+                None => break,
+            }
+        }
+        let was_waiting = held.waiting.contains(&self.number);
+        let may_grow = held.grow(self.number, bytes, bytes_max, now);
+        drop(held);
+        readers.into_iter().for_each(Waker::wake);
+        if may_grow && was_waiting {
+            self.all.0.changed.notify_waiters();
+        }
+        may_grow
+    }
+
+    /// All of the body is there.
+    pub fn is_whole(&self) {
+        if let Some(body) = self.all.lock().bodies.get_mut(&self.number) {
+            body.is_whole = true;
+            body.reader = None;
+        }
+    }
+
+    /// What `reading` comes to; none where the body is given up before.
+    pub async fn unless_given_up<T>(&self, reading: impl Future<Output = T>) -> Option<T> {
+        let mut reading = pin!(reading);
+        poll_fn(|cx| {
+            if self.is_given_up(cx.waker()) {
+                return Poll::Ready(None);
+            }
+            reading.as_mut().poll(cx).map(Some)
+        })
+        .await
+    }
+
+    /// Whether the body is given up; `reader` is woken when that changes.
+    fn is_given_up(&self, reader: &Waker) -> bool {
+        let mut held = self.all.lock();
+        let Some(body) = held.bodies.get_mut(&self.number) else { return true };
+        if !body.reader.as_ref().is_some_and(|known| known.will_wake(reader)) {
+            body.reader = Some(reader.clone());
+        }
+        body.given_up
+    }
+}
+
+impl Drop for BodyRoom {
+    fn drop(&mut self) {
+        let mut held = self.all.lock();
+        held.set(self.number, 0);
+        held.bodies.remove(&self.number);
+        held.waiting.remove(&self.number);
+        let is_awaited = !held.waiting.is_empty();
+        drop(held);
+        if is_awaited {
+            self.all.0.changed.notify_waiters();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn given_up(rooms: &[&BodyRoom]) -> Vec<bool> {
+        rooms.iter().map(|room| room.is_given_up(Waker::noop())).collect()
+    }
+
+    #[test]
+    fn the_slowest_of_the_large_ones_goes_and_small_ones_stay() {
+        let (all, start) = (BodyRooms::new(100), Instant::now());
+        let second = |n| start + Duration::from_secs(n);
+        let [small, first, slow, next] = [(); 4].map(|()| all.enter(start));
+        assert!(small.try_hold(10, start) && first.try_hold(40, start));
+        assert!(slow.try_hold(40, start) && first.try_hold(50, second(1)), "100 are not 101");
+        assert!(next.try_hold(12, second(1)), "small enough, whatever others hold");
+        // There is room for no more, and nobody has been slow for long enough but one.
+        assert!(next.try_hold(50, second(1)));
+        assert_eq!(given_up(&[&small, &first, &slow, &next]), [false, false, true, false]);
+    }
+
+    #[test]
+    fn where_nobody_is_slow_the_first_to_begin_is_the_first_to_grow() {
+        let (all, now) = (BodyRooms::new(100), Instant::now());
+        let [first, second, third, fourth] = [(); 4].map(|()| all.enter(now));
+        assert!(first.try_hold(60, now) && second.try_hold(60, now), "beyond the limit by one");
+        assert!(!third.try_hold(60, now) && !fourth.try_hold(60, now));
+        drop(first);
+        assert!(!fourth.try_hold(60, now), "another one began before it");
+        assert!(third.try_hold(60, now) && !fourth.try_hold(60, now));
+        drop(second);
+        assert!(fourth.try_hold(60, now));
+        assert_eq!(given_up(&[&third, &fourth]), [false, false]);
+    }
+
+    #[test]
+    fn bodies_that_all_wait_do_not_wait_for_ever() {
+        let (all, now) = (BodyRooms::new(100), Instant::now());
+        let [first, second, third] = [(); 3].map(|()| all.enter(now));
+        assert!(first.try_hold(40, now) && second.try_hold(60, now) && third.try_hold(200, now));
+        assert!(!first.try_hold(50, now), "others go on");
+        assert!(!third.try_hold(300, now) && !second.try_hold(70, now));
+        assert!(first.try_hold(50, now), "there is nobody else left to go on");
+        assert!(!second.try_hold(70, now) && first.try_hold(60, now));
+        drop(first);
+        assert!(second.try_hold(70, now));
+    }
+
+    #[test]
+    fn one_that_waits_for_room_is_not_slow() {
+        let (all, start) = (BodyRooms::new(100), Instant::now());
+        let [one, other] = [(); 2].map(|()| all.enter(start));
+        assert!(one.try_hold(101, start) && !other.try_hold(60, start));
+        assert!(other.try_hold(60, start + SLOW_AFTER));
+        assert_eq!(given_up(&[&one, &other]), [true, false]);
+    }
+
+    #[test]
+    fn a_whole_body_holds_its_room_and_stays() {
+        let (all, start) = (BodyRooms::new(100), Instant::now());
+        let (whole, next) = (all.enter(start), all.enter(start));
+        assert!(whole.try_hold(101, start));
+        whole.is_whole();
+        assert!(!next.try_hold(60, start + SLOW_AFTER));
+        assert_eq!(given_up(&[&whole, &next]), [false, false]);
+        drop((whole, next));
+        let alone = all.enter(start);
+        assert!(alone.try_hold(1000, start) && alone.try_hold(2000, start), "of any size");
+        drop(alone);
+        let held = all.lock();
+        assert_eq!((held.bytes, held.bodies.len(), held.waiting.len()), (0, 0, 0));
+    }
+}

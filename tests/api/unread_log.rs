@@ -1,0 +1,128 @@
+//! A service whose stderr is a pipe that nobody reads.
+
+use std::io::{self, BufRead, BufReader, PipeReader, Read};
+use std::net::SocketAddr;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use nix::fcntl::{FcntlArg, fcntl};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use crate::server::client::{Client, post, request, solution};
+use crate::server::exposition::Exposition;
+use crate::server::service::cofferdam;
+use crate::server::workspace::Workspace;
+
+/// The least a pipe may hold, so that few lines fill it.
+const PIPE_BYTES: i32 = 4096;
+/// How long an end may take on a loaded machine: the drain, and a second for the last lines.
+const ENDED_WITHIN: Duration = Duration::from_secs(20);
+
+/// A server, killed if the test leaves it alive.
+struct Serving {
+    child: Child,
+    address: SocketAddr,
+    log: Option<BufReader<PipeReader>>,
+    _workspace: Workspace,
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Serving {
+    /// Starts a server, and reads its log up to the line that says where it listens.
+    fn start(format: &str) -> Self {
+        let workspace = Workspace::shell();
+        let (reader, writer) = io::pipe().unwrap();
+        fcntl(&writer, FcntlArg::F_SETPIPE_SZ(PIPE_BYTES)).unwrap();
+        let child = Command::new(cofferdam())
+            .args(["serve", "--addr", "127.0.0.1:0", "--workspace"])
+            .arg(workspace.path())
+            .env_clear()
+            .envs(std::env::var_os("PATH").map(|path| ("PATH", path)))
+            .envs([("DEBUG", "1"), ("LOG_FORMAT", format), ("JOBS", "off")])
+            .stdin(Stdio::null())
+            .stderr(writer)
+            .spawn()
+            .unwrap();
+        let mut log = BufReader::with_capacity(1, reader);
+        let mut line = String::new();
+        let address = loop {
+            line.clear();
+            assert!(log.read_line(&mut line).unwrap() > 0, "it ended at its start");
+            if let Some((_, behind)) = line.split_once("listening on ") {
+                break behind.split(';').next().unwrap().parse().unwrap();
+            }
+        };
+        Self { child, address, log: Some(log), _workspace: workspace }
+    }
+
+    /// Has it log more than the pipe and the queue before it hold, and do its work meanwhile.
+    fn fill_log(&self) {
+        let mut client = Client::connect(self.address);
+        let long = format!("x-long: {}\r\n", "y".repeat(8000));
+        for _ in 0..300 {
+            assert_eq!(client.ask(request("GET", "/status", &long)).status, 200);
+        }
+        for _ in 0..20 {
+            let answer = client.ask(post("", solution("echo right").to_string()));
+            assert_eq!(answer.stdout(), "right\n");
+        }
+        let metrics = Exposition::parse(&client.ask(request("GET", "/metrics", "")).body);
+        assert!(metrics.get("cofferdam_log_lines_dropped_total", &[]) > 0.0);
+    }
+
+    fn end(&mut self) -> ExitStatus {
+        kill(Pid::from_raw(self.child.id().try_into().unwrap()), Signal::SIGTERM).unwrap();
+        let began = Instant::now();
+        loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                return status;
+            }
+            assert!(began.elapsed() < ENDED_WITHIN, "it does not end");
+            thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+#[test]
+fn a_log_that_is_not_read_stops_neither_requests_nor_runs_nor_signals() {
+    for format in ["text", "json"] {
+        let mut service = Serving::start(format);
+        service.fill_log();
+        assert_eq!(service.end().code(), Some(0), "{format}");
+    }
+}
+
+#[test]
+fn a_log_that_is_read_again_says_how_much_it_lacks() {
+    for (format, dropped) in [("text", " dropped"), ("json", "\"message\":\"log lines dropped")] {
+        let mut service = Serving::start(format);
+        service.fill_log();
+        let log = service.log.take().unwrap();
+        let reading = thread::spawn(move || {
+            let mut text = String::new();
+            BufReader::new(log).read_to_string(&mut text).unwrap();
+            text
+        });
+        assert_eq!(service.end().code(), Some(0), "{format}");
+        let text = reading.join().unwrap();
+        let line = text.lines().find(|line| line.contains(dropped));
+        let line = line.unwrap_or_else(|| panic!("{format}: {} bytes of log", text.len()));
+        assert!(line.contains("count"), "{line}");
+        assert!(text.lines().filter(|line| line.contains("request_id")).count() > 50);
+        // What came last is there, for there was room again.
+        assert!(text.lines().last().unwrap().contains("draining"), "{format}");
+        if format == "json" {
+            for line in text.lines() {
+                serde_json::from_str::<serde_json::Value>(line).unwrap();
+            }
+        }
+    }
+}
