@@ -1,5 +1,6 @@
 //! The sandbox and the languages as options and environment ask for them.
 
+use std::collections::BTreeMap;
 use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,6 +12,7 @@ use super::failure::error_words;
 use crate::config::{Config, Isolation, Overrides, Problems, WorkspaceChoice};
 use crate::executor::Sandboxed;
 use crate::lang::{Language, LanguageTable, Resolver};
+use crate::sandbox::plan::PATH_DEFAULT;
 use crate::sandbox::profile::Profile;
 use crate::sandbox::{RootSource, Sandbox, SandboxConfig};
 use crate::service::check_run::{CheckRunner, CheckSettings};
@@ -102,13 +104,17 @@ impl Checking {
         let Self { mut executor, languages } = self;
         executor.prepare_for(concurrency + others, standby_max)?;
         let executor = Arc::new(executor);
-        let passed_env =
+        let allowed =
             config.env_allow.iter().filter_map(|name| Some((name.clone(), env::var(name).ok()?)));
+        let mut passed_env: BTreeMap<String, String> = allowed.collect();
+        if let Some(path) = languages.search_path() {
+            passed_env.entry("PATH".to_owned()).or_insert_with(|| path.to_owned());
+        }
         let settings = CheckSettings {
             concurrency,
             standby_max,
             limits: config.limits.clone(),
-            passed_env: passed_env.collect(),
+            passed_env,
             examined,
         };
         Ok((CheckRunner::new(Arc::clone(&executor), languages, settings), executor))
@@ -176,7 +182,8 @@ impl Found {
         let strict = isolation == Isolation::Strict;
         let sandbox = Sandbox::open(SandboxConfig { profile, root, private, strict })?;
         let executor = Sandboxed::new(sandbox);
-        let looked = Languages::look(table, workspaces, resolver, &executor);
+        let search_path = search_path(&workspaces);
+        let looked = Languages::look(table, workspaces, resolver, search_path, &executor);
         let languages = looked.map_err(|why| why.into_failure("exec sh"))?;
         Ok(Checking { executor, languages })
     }
@@ -207,6 +214,19 @@ fn workspaces(choice: &WorkspaceChoice) -> Result<Workspaces, String> {
             existing_directory("--workspace", Path::new(".")).map(Workspaces::One)
         }
     }
+}
+
+/// Where a one-language image has its programs beside the usual places, as its own PATH tells.
+fn search_path(workspaces: &Workspaces) -> Option<String> {
+    let Workspaces::One(_) = workspaces else { return None };
+    let own = env::var("PATH").ok()?;
+    let usual: Vec<&str> = PATH_DEFAULT.split(':').collect();
+    // Of the others runs see nothing.
+    let is_shown = |place: &&str| {
+        ["/usr/", "/opt/"].iter().any(|top| place.starts_with(top)) && !usual.contains(place)
+    };
+    let places: Vec<&str> = own.split(':').filter(is_shown).collect();
+    (!places.is_empty()).then(|| format!("{PATH_DEFAULT}:{}", places.join(":")))
 }
 
 fn table(workspaces: &Workspaces) -> Result<LanguageTable, String> {

@@ -9,8 +9,10 @@ pub mod makefile_property;
 mod plain_command;
 mod resolver;
 mod table;
+mod version;
 
 pub use layout::{FileToWrite, files_for};
 pub use plain_command::plain_words;
 pub use resolver::Resolver;
 pub use table::{AnyOf, Language, LanguageTable};
+pub use version::Version;
