@@ -27,6 +27,11 @@ pub const PROFILE: &str = "default";
 /// Where workspaces are looked for when nothing was said.
 const LANGS_HERE: &str = "langs";
 
+/// What images of the platform keep build caches in, or the directories of packages; written to
+/// where it exists and nothing else is said.
+const WRITABLE_IN_IMAGES: [&str; 5] =
+    ["/opt/cargo", "/opt/cargo-target", "/opt/go/cache", "/opt/go/mod", "/opt/nuget"];
+
 /// Where workspaces and the root file system are; each beats its variable.
 #[derive(Debug, Args)]
 pub struct Places {
@@ -128,6 +133,7 @@ pub struct Found {
     workspaces: Workspaces,
     table: LanguageTable,
     resolver: Resolver,
+    writable_paths: Option<Vec<PathBuf>>,
 }
 
 impl Found {
@@ -138,7 +144,8 @@ impl Found {
             .and_then(|workspaces| Ok((table(&workspaces)?, workspaces)));
         match (root, languages) {
             (Ok(root), Ok((table, workspaces))) => {
-                Ok(Self { root, workspaces, table, resolver: Resolver::default() })
+                let writable_paths = config.writable_paths.clone();
+                Ok(Self { root, workspaces, table, resolver: Resolver::default(), writable_paths })
             }
             (root, languages) => {
                 Err(Problems([root.err(), languages.err()].into_iter().flatten().collect()))
@@ -176,16 +183,28 @@ impl Found {
         isolation: Isolation,
         private: Vec<PathBuf>,
     ) -> Result<Checking, SetupFailure> {
-        let Self { root, workspaces, table, resolver } = self;
+        let Self { root, workspaces, table, resolver, writable_paths } = self;
         let profile = Profile::builtin(PROFILE)
             .map_err(|error| SetupFailure::from_words("profile", error.to_string()))?;
         let strict = isolation == Isolation::Strict;
-        let sandbox = Sandbox::open(SandboxConfig { profile, root, private, strict })?;
+        let mut sandbox = Sandbox::open(SandboxConfig { profile, root, private, strict })?;
+        add_layers(&mut sandbox, writable_paths);
         let executor = Sandboxed::new(sandbox);
         let search_path = search_path(&workspaces);
         let looked = Languages::look(table, workspaces, resolver, search_path, &executor);
         let languages = looked.map_err(|why| why.into_failure("exec sh"))?;
         Ok(Checking { executor, languages })
+    }
+}
+
+/// Lets runs write to `paths`, or to what the platform's images have. What was asked for and cannot
+/// be had stays as it is, and is told.
+fn add_layers(sandbox: &mut Sandbox, paths: Option<Vec<PathBuf>>) {
+    let asked = paths.is_some();
+    let paths = paths.unwrap_or_else(|| WRITABLE_IN_IMAGES.map(PathBuf::from).to_vec());
+    for (path, reason) in sandbox.layer_over(&paths) {
+        let level = if asked { log::Level::Warn } else { log::Level::Debug };
+        log::log!(level, "RUN_WRITABLE_PATHS: {}: {reason}; runs cannot write to it", path.display());
     }
 }
 

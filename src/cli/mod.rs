@@ -22,7 +22,7 @@ mod virtual_machines;
 mod writable_binds;
 
 use std::ffi::OsString;
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -73,7 +73,8 @@ enum Command {
 
 /// Does what `arguments` (the program's own name first) ask for.
 pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
-    let done = match CommandLine::try_parse_from(guest::as_called(arguments.into_iter())) {
+    let arguments = or_serve(guest::as_called(arguments.into_iter()));
+    let done = match CommandLine::try_parse_from(arguments) {
         Ok(CommandLine { command }) => command.run(),
         Err(error) if error.use_stderr() => Err(Failure::Usage(one_line(&error.to_string()))),
         Err(help) => print(&help.to_string()).map(|()| 0),
@@ -82,6 +83,15 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         complain(&failure);
         failure.code()
     }))
+}
+
+/// An image's entry point gives no command, and has nobody at a terminal: it serves.
+fn or_serve(mut arguments: Vec<OsString>) -> Vec<OsString> {
+    if arguments.len() <= 1 && !io::stdin().is_terminal() {
+        arguments.resize_with(1, || "cofferdam".into());
+        arguments.push("serve".into());
+    }
+    arguments
 }
 
 impl Command {

@@ -29,6 +29,7 @@ mod init;
 mod kill;
 pub mod landlock;
 mod launch;
+mod layers;
 mod making;
 mod mounts;
 mod net_namespaces;

@@ -18,6 +18,7 @@ use super::identity::HostId;
 use super::idmap::IdMaps;
 use super::kill::KillFailures;
 use super::landlock::Landlock;
+use super::layers::Layer;
 use super::net_namespaces::NetNamespaces;
 use super::profile::Profile;
 use super::rootfs::{Covered, RootLayout};
@@ -57,6 +58,7 @@ pub struct Sandbox {
     pub(super) init_filter: Filter,
     pub(super) layout: RootLayout,
     pub(super) covers: Covers,
+    pub(super) layers: Vec<Layer>,
     pub(super) root: PathBuf,
     pub(super) state: StateDirectory,
     pub(super) instance: Instance,
@@ -122,6 +124,7 @@ impl Sandbox {
             net_namespaces: Arc::new(NetNamespaces::open().map_err(failed("net namespace"))?),
             layout,
             covers,
+            layers: Vec::new(),
             root: config.root.path().to_owned(),
             profile: config.profile,
             init_filter: init_filter()?,

@@ -80,8 +80,9 @@ pub fn can_map_ids(path: &Path, userns: BorrowedFd<'_>) -> io::Result<bool> {
     }
 }
 
-/// A copy of the mount that `file` was opened through, of that file alone: mounted nowhere.
-pub fn detached_file(file: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+/// A copy of the mount that `file` was opened through, of that file, or what is below that
+/// directory, alone: mounted nowhere.
+pub fn detached_mount(file: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     detached_tree(file.as_raw_fd(), c"", libc::AT_EMPTY_PATH)
 }
 
