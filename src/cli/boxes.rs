@@ -204,7 +204,11 @@ fn add_layers(sandbox: &mut Sandbox, paths: Option<Vec<PathBuf>>) {
     let paths = paths.unwrap_or_else(|| WRITABLE_IN_IMAGES.map(PathBuf::from).to_vec());
     for (path, reason) in sandbox.layer_over(&paths) {
         let level = if asked { log::Level::Warn } else { log::Level::Debug };
-        log::log!(level, "RUN_WRITABLE_PATHS: {}: {reason}; runs cannot write to it", path.display());
+        log::log!(
+            level,
+            "RUN_WRITABLE_PATHS: {}: {reason}; runs cannot write to it",
+            path.display()
+        );
     }
 }
 

@@ -256,7 +256,8 @@ fn check_env(env: &BTreeMap<String, String>) -> Result<(), Fault> {
 }
 
 fn minimum(text: Option<&str>) -> Result<Option<Version>, Fault> {
-    let parsed = text.map(|text| Version::parse(text).ok_or("want numbers divided by dots, as 1.18"));
+    let parsed =
+        text.map(|text| Version::parse(text).ok_or("want numbers divided by dots, as 1.18"));
     parsed.transpose().map_err(|want| ("minimum", want))
 }
 

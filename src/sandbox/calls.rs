@@ -276,9 +276,8 @@ fn attach(out: &mut Encoder, tree: Arg, target: &CString) {
 fn mount_overlay(out: &mut Encoder, place: &str, target: &CStr) {
     let kind = out.text(c"overlay");
     let target = out.text(target);
-    let options = format!(
-        "lowerdir={place}/lower,upperdir={place}/upper,workdir={place}/work,volatile\0"
-    );
+    let options =
+        format!("lowerdir={place}/lower,upperdir={place}/upper,workdir={place}/work,volatile\0");
     let options = out.bytes(options.as_bytes());
     let flags = libc::MS_NOSUID | libc::MS_NODEV;
     out.call(libc::SYS_mount, &[kind, target, kind, flags.into(), options]);

@@ -4,6 +4,7 @@
 //! counts against the disk limit, no other box sees it, and it is gone with the box.
 
 use std::fs::File;
+use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,6 +14,7 @@ use nix::fcntl::{OFlag, OpenHow, ResolveFlag, openat2};
 
 use super::box_fs::BoxFs;
 use super::idmap::ExtraDescriptors;
+use super::layer_copy::copy_for_everybody;
 use super::plan::PlannedLayer;
 use super::rootfs::{Make, RootLayout, Skeleton, c_string, strip_root};
 use super::setup::Sandbox;
@@ -56,6 +58,7 @@ impl Sandbox {
             return Err(format!("there are {LAYERS_MAX} already"));
         }
         let directory = self.open_shown(path)?;
+        let directory = self.with_our_modes(directory).map_err(|error| error.to_string())?;
         let (layout, target) = (self.layout.clone(), strip_root(path));
         reserve(&mut self.layout, self.layers.len(), &target);
         let path = Path::new("/").join(target);
@@ -65,6 +68,19 @@ impl Sandbox {
             self.layout = layout;
             failure.to_string()
         })
+    }
+
+    /// `directory`, or a copy of it where its owner's files cannot be shown as a tenant's.
+    fn with_our_modes(&self, directory: OwnedFd) -> io::Result<OwnedFd> {
+        let failed = |failure: SetupFailure| io::Error::other(failure.to_string());
+        let tenant = self.host_id().map_err(failed)?;
+        let here = PathBuf::from(format!("/proc/self/fd/{}", directory.as_raw_fd()));
+        if self.idmaps.for_owner_of(&here, tenant.id()).map_err(failed)?.is_some() {
+            return Ok(directory);
+        }
+        let copy = self.instance.directory().join(format!("layer{}", self.layers.len()));
+        copy_for_everybody(directory.as_fd(), &copy)?;
+        Ok(File::open(copy)?.into())
     }
 
     /// The directory at `path` of the root, if runs see it there.
@@ -120,10 +136,12 @@ fn reserve(layout: &mut RootLayout, index: usize, target: &Path) {
     let place = place(index);
     let parts = [("", Make::Directory), ("/lower", Make::Directory), ("/work", Make::Directory)];
     let upper = ("/upper", Make::Tenant { mode: 0o755 });
-    layout.skeleton.extend(parts.into_iter().chain([upper]).map(|(part, make)| Skeleton {
-        path: c_string(format!("{place}{part}").as_ref()),
-        make,
-    }));
+    layout.skeleton.extend(
+        parts.into_iter().chain([upper]).map(|(part, make)| Skeleton {
+            path: c_string(format!("{place}{part}").as_ref()),
+            make,
+        }),
+    );
     layout.writable.push(c_string(target.as_os_str()));
 }
 

@@ -29,6 +29,7 @@ mod init;
 mod kill;
 pub mod landlock;
 mod launch;
+mod layer_copy;
 mod layers;
 mod making;
 mod mounts;

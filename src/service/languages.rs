@@ -198,22 +198,19 @@ impl Languages {
     }
 
     /// The first line the version command prints.
-    fn version(
-        &self,
-        language: &Language,
-        executor: &Sandboxed,
-    ) -> Result<String, VersionError> {
+    fn version(&self, language: &Language, executor: &Sandboxed) -> Result<String, VersionError> {
         let argv: Vec<&str> = language.version.iter().map(String::as_str).collect();
-        let report = run_in_box(&argv, Some(language), self.search_path(), executor).map_err(|error| {
-            match (error, argv.first()) {
+        let report = run_in_box(&argv, Some(language), self.search_path(), executor).map_err(
+            |error| match (error, argv.first()) {
                 (NotStarted::Exec { errno: libc::ENOENT }, Some(name)) => {
                     VersionError::Toolchain(not_installed(name))
                 }
                 (error, _) => VersionError::Box(error),
-            }
-        })?;
+            },
+        )?;
         let (stdout, stderr) = (report.stdout.text(), report.stderr.text());
-        let line = stdout.lines().chain(stderr.lines()).map(str::trim).find(|line| !line.is_empty());
+        let line =
+            stdout.lines().chain(stderr.lines()).map(str::trim).find(|line| !line.is_empty());
         match (report.outcome, line) {
             (Outcome::Exited { code: 0 }, Some(line)) => Ok(line.to_owned()),
             (outcome, line) => {

@@ -37,7 +37,8 @@ fn help_names_every_option_of_the_contract() {
 /// Without a terminal it would serve.
 #[test]
 fn no_command_at_a_terminal_is_a_mistake() {
-    const AT_A_TERMINAL: &str = "import os, pty, sys; sys.exit(os.waitstatus_to_exitcode(pty.spawn(sys.argv[1:])))";
+    const AT_A_TERMINAL: &str =
+        "import os, pty, sys; sys.exit(os.waitstatus_to_exitcode(pty.spawn(sys.argv[1:])))";
     let binary = env!("CARGO_BIN_EXE_cofferdam");
     let done = Command::new("python3").args(["-c", AT_A_TERMINAL, binary]).output().unwrap();
     let said = String::from_utf8_lossy(&done.stdout);

@@ -64,9 +64,13 @@ fn holds_a_private_layer(service: &Service, cache: &Path) {
 
 #[test]
 fn the_build_caches_of_the_platforms_images_can_be_written_by_each_run_for_itself() {
-    // As the owner of the image makes it, and as everybody's.
-    for (path, owner, mode) in [("opt/cargo-target", OF_THE_IMAGE, 0o777), ("opt/go/cache", 0, 0o777)]
-    {
+    // As a build of the image's owner leaves it, and as everybody's.
+    let caches = [
+        ("opt/cargo-target", OF_THE_IMAGE, 0o755),
+        ("opt/cargo-target", 0, 0o700),
+        ("opt/go/cache", 0, 0o777),
+    ];
+    for (path, owner, mode) in caches {
         let image = image(&[(path, owner, mode)]);
         let service = setup(&image.root(), &format!("/{path}")).start();
         holds_a_private_layer(&service, &image.root().join(path));
@@ -85,8 +89,7 @@ fn a_layer_is_in_the_disk_limit_of_its_run() {
 
 #[test]
 fn other_directories_are_written_to_where_they_are_named_and_no_longer_the_usual_ones() {
-    let image =
-        image(&[("opt/cargo-target", 0, 0o777), ("srv/caches/mine", OF_THE_IMAGE, 0o777)]);
+    let image = image(&[("opt/cargo-target", 0, 0o777), ("srv/caches/mine", OF_THE_IMAGE, 0o777)]);
     let named = |path: &str| {
         setup(&image.root(), path).env("RUN_WRITABLE_PATHS", "/srv/caches/mine:/srv/caches/none")
     };
@@ -146,6 +149,7 @@ fn an_images_own_path_is_searched_where_runs_see_what_it_names() {
         .arg(image.root())
         .env("PATH", path)
         .start();
-    let want = "built /usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/usr/local/cargo/bin\n";
+    let want =
+        "built /usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/usr/local/cargo/bin\n";
     assert_eq!(run(&service, "rust", "").stdout(), want);
 }
