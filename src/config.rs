@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use self::values::{
     parse_address, parse_count, parse_decimal, parse_metrics_place, parse_names,
-    parse_optional_bytes, parse_origins, parse_some_bytes,
+    parse_optional_bytes, parse_origins, parse_paths, parse_some_bytes,
 };
 use crate::base::cpus::parse_cpus_milli;
 use crate::base::duration::parse_figure;
@@ -33,7 +33,7 @@ const WANTED_CONCURRENCY: &str = "a whole number from 1 to 4096";
 const WANTED_STANDBY: &str = "a whole number from 0 to 4096";
 
 /// Every name beginning with `RUN_` that means something here.
-const RUN_NAMES: [&str; 12] = [
+const RUN_NAMES: [&str; 13] = [
     "RUN_CONCURRENCY",
     "RUN_CPUS",
     "RUN_DISK_MAX",
@@ -46,6 +46,7 @@ const RUN_NAMES: [&str; 12] = [
     "RUN_PIDS_MAX",
     "RUN_TIMEOUT_MAX",
     "RUN_WORKSPACE",
+    "RUN_WRITABLE_PATHS",
 ];
 
 /// Every name beginning with `JOBS_` that means something here; [`JobsConfig`] says what.
@@ -195,6 +196,9 @@ pub struct Config {
     pub limits: Limits,
     /// Names of our own environment that user code sees.
     pub env_allow: Vec<String>,
+    /// Directories of the root that every run may write to, in a layer of its own; none where
+    /// nothing was said of them.
+    pub writable_paths: Option<Vec<PathBuf>>,
     /// What becomes of a run whose client has gone.
     pub on_disconnect: OnDisconnect,
     /// How long a drain may take.
@@ -298,6 +302,12 @@ impl RawConfig {
                 "names divided by commas or spaces",
                 Vec::new(),
                 parse_names,
+            ),
+            writable_paths: self.figure(
+                "RUN_WRITABLE_PATHS",
+                "absolute paths divided by colons",
+                None,
+                |text| parse_paths(text).map(Some),
             ),
             on_disconnect: self.figure(
                 "RUN_ON_DISCONNECT",

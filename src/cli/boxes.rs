@@ -1,5 +1,6 @@
 //! The sandbox and the languages as options and environment ask for them.
 
+use std::collections::BTreeMap;
 use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,6 +12,7 @@ use super::failure::{Failure, error_words};
 use crate::config::{Config, Isolation, Overrides, Problems, WorkspaceChoice};
 use crate::executor::Sandboxed;
 use crate::lang::{Language, LanguageTable, Resolver, unpack_workspaces_into};
+use crate::sandbox::plan::PATH_DEFAULT;
 use crate::sandbox::profile::Profile;
 use crate::sandbox::{RootSource, Sandbox, SandboxConfig, StateDirectory};
 use crate::service::check_run::{CheckRunner, CheckSettings};
@@ -24,6 +26,11 @@ pub const ROOTFS_VARIABLE: &str = "SANDBOX_ROOTFS";
 pub const PROFILE: &str = "default";
 /// Where workspaces are looked for when nothing was said.
 const LANGS_HERE: &str = "langs";
+
+/// What images of the platform keep build caches in, or the directories of packages; written to
+/// where it exists and nothing else is said.
+const WRITABLE_IN_IMAGES: [&str; 5] =
+    ["/opt/cargo", "/opt/cargo-target", "/opt/go/cache", "/opt/go/mod", "/opt/nuget"];
 
 /// Where workspaces and the root file system are; each beats its variable.
 #[derive(Debug, Args)]
@@ -102,13 +109,17 @@ impl Checking {
         let Self { mut executor, languages } = self;
         executor.prepare_for(concurrency + others, standby_max)?;
         let executor = Arc::new(executor);
-        let passed_env =
+        let allowed =
             config.env_allow.iter().filter_map(|name| Some((name.clone(), env::var(name).ok()?)));
+        let mut passed_env: BTreeMap<String, String> = allowed.collect();
+        if let Some(path) = languages.search_path() {
+            passed_env.entry("PATH".to_owned()).or_insert_with(|| path.to_owned());
+        }
         let settings = CheckSettings {
             concurrency,
             standby_max,
             limits: config.limits.clone(),
-            passed_env: passed_env.collect(),
+            passed_env,
             examined,
         };
         Ok((CheckRunner::new(Arc::clone(&executor), languages, settings), executor))
@@ -122,6 +133,7 @@ pub struct Found {
     workspaces: Workspaces,
     table: LanguageTable,
     resolver: Resolver,
+    writable_paths: Option<Vec<PathBuf>>,
 }
 
 impl Found {
@@ -132,7 +144,8 @@ impl Found {
             .and_then(|workspaces| Ok((table(&workspaces)?, workspaces)));
         match (root, languages) {
             (Ok(root), Ok((table, workspaces))) => {
-                Ok(Self { root, workspaces, table, resolver: Resolver::default() })
+                let writable_paths = config.writable_paths.clone();
+                Ok(Self { root, workspaces, table, resolver: Resolver::default(), writable_paths })
             }
             (root, languages) => {
                 Err(Problems([root.err(), languages.err()].into_iter().flatten().collect()))
@@ -184,15 +197,32 @@ impl Found {
         isolation: Isolation,
         private: Vec<PathBuf>,
     ) -> Result<Checking, SetupFailure> {
-        let Self { root, workspaces, table, resolver } = self;
+        let Self { root, workspaces, table, resolver, writable_paths } = self;
         let profile = Profile::builtin(PROFILE)
             .map_err(|error| SetupFailure::from_words("profile", error.to_string()))?;
         let strict = isolation == Isolation::Strict;
-        let sandbox = Sandbox::open(SandboxConfig { profile, root, private, strict })?;
+        let mut sandbox = Sandbox::open(SandboxConfig { profile, root, private, strict })?;
+        add_layers(&mut sandbox, writable_paths);
         let executor = Sandboxed::new(sandbox);
-        let looked = Languages::look(table, workspaces, resolver, &executor);
+        let search_path = search_path(&workspaces);
+        let looked = Languages::look(table, workspaces, resolver, search_path, &executor);
         let languages = looked.map_err(|why| why.into_failure("exec sh"))?;
         Ok(Checking { executor, languages })
+    }
+}
+
+/// Lets runs write to `paths`, or to what the platform's images have. What was asked for and cannot
+/// be had stays as it is, and is told.
+fn add_layers(sandbox: &mut Sandbox, paths: Option<Vec<PathBuf>>) {
+    let asked = paths.is_some();
+    let paths = paths.unwrap_or_else(|| WRITABLE_IN_IMAGES.map(PathBuf::from).to_vec());
+    for (path, reason) in sandbox.layer_over(&paths) {
+        let level = if asked { log::Level::Warn } else { log::Level::Debug };
+        log::log!(
+            level,
+            "RUN_WRITABLE_PATHS: {}: {reason}; runs cannot write to it",
+            path.display()
+        );
     }
 }
 
@@ -230,6 +260,19 @@ fn shipped_workspaces() -> Result<PathBuf, String> {
     unpacked.map_err(|error| {
         format!("--langs: the built-in workspaces cannot be written: {}", error_words(&error))
     })
+}
+
+/// Where a one-language image has its programs beside the usual places, as its own PATH tells.
+fn search_path(workspaces: &Workspaces) -> Option<String> {
+    let Workspaces::One(_) = workspaces else { return None };
+    let own = env::var("PATH").ok()?;
+    let usual: Vec<&str> = PATH_DEFAULT.split(':').collect();
+    // Of the others runs see nothing.
+    let is_shown = |place: &&str| {
+        ["/usr/", "/opt/"].iter().any(|top| place.starts_with(top)) && !usual.contains(place)
+    };
+    let places: Vec<&str> = own.split(':').filter(is_shown).collect();
+    (!places.is_empty()).then(|| format!("{PATH_DEFAULT}:{}", places.join(":")))
 }
 
 fn table(workspaces: &Workspaces) -> Result<LanguageTable, String> {

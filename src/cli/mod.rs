@@ -25,7 +25,7 @@ mod virtual_machines;
 mod writable_binds;
 
 use std::ffi::OsString;
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -78,7 +78,8 @@ enum Command {
 
 /// Does what `arguments` (the program's own name first) ask for.
 pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
-    let done = match CommandLine::try_parse_from(guest::as_called(arguments.into_iter())) {
+    let arguments = or_serve(guest::as_called(arguments.into_iter()));
+    let done = match CommandLine::try_parse_from(arguments) {
         Ok(CommandLine { command: Command::Serve(serve) }) => return serve_in_queue(serve),
         Ok(CommandLine { command }) => command.run(),
         Err(error) if error.use_stderr() => {
@@ -90,6 +91,15 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         complain(&failure, &mut io::stderr().lock());
         failure.code()
     }))
+}
+
+/// An image's entry point gives no command, and has nobody at a terminal: it serves.
+fn or_serve(mut arguments: Vec<OsString>) -> Vec<OsString> {
+    if arguments.len() <= 1 && !io::stdin().is_terminal() {
+        arguments.resize_with(1, || "cofferdam".into());
+        arguments.push("serve".into());
+    }
+    arguments
 }
 
 /// What every command needs of its process before anything else.

@@ -29,6 +29,7 @@ fn an_empty_environment_gives_the_contract_s_defaults() {
         timeout_max: Duration::from_secs(300),
         limits: Limits::default(),
         env_allow: vec![],
+        writable_paths: None,
         on_disconnect: OnDisconnect::Kill,
         shutdown_grace: Duration::from_secs(30),
         connections_max: 1024,
@@ -65,6 +66,7 @@ fn every_variable_is_read() {
         ("RUN_FILE_MAX", "1MiB"),
         ("RUN_CPUS", "1.5"),
         ("RUN_ENV_ALLOW", "LANG, TZ,_x1 "),
+        ("RUN_WRITABLE_PATHS", "/opt/a:/opt/b:"),
         ("RUN_ON_DISCONNECT", "finish"),
         ("SHUTDOWN_GRACE", "500ms"),
         ("HTTP_CONNECTIONS_MAX", "7"),
@@ -95,6 +97,7 @@ fn every_variable_is_read() {
     };
     assert_eq!(config.limits, limits);
     assert_eq!(config.env_allow, ["LANG", "TZ", "_x1"]);
+    assert_eq!(config.writable_paths, Some(vec!["/opt/a".into(), "/opt/b".into()]));
     assert_eq!(config.origins_allow, ["https://a.example", "http://localhost:3000"]);
     assert_eq!(config.front.hosts_allow, ["battle.example", "*.runs.example"]);
     assert_eq!(config.front.bodies_bytes_max, 1 << 20);
@@ -144,6 +147,7 @@ fn malformed_values_refuse_the_start() {
         ("RUN_FILE_MAX", &["0"]),
         ("RUN_CPUS", &["", "0", "0.000", "1.", ".", "1.2345", "-1", "1e3", "+1"]),
         ("RUN_ENV_ALLOW", &["A=B", "1A", "é"]),
+        ("RUN_WRITABLE_PATHS", &["opt/a", "/opt/a:b", "/a, /b:c"]),
         ("RUN_ON_DISCONNECT", &["", "Kill", "stop"]),
         ("SHUTDOWN_GRACE", &["", "soon"]),
         ("HTTP_CONNECTIONS_MAX", &["0", ""]),

@@ -1,6 +1,7 @@
 //! What the values of variables may be.
 
 use std::net::{SocketAddr, ToSocketAddrs};
+use std::path::PathBuf;
 
 use super::MetricsPlace;
 use crate::base::bytes::parse_bytes;
@@ -45,6 +46,12 @@ pub(super) fn parse_metrics_place(text: &str) -> Option<MetricsPlace> {
 pub(super) fn parse_origins(text: &str) -> Option<Vec<String>> {
     let origins = text.split(',').map(str::trim).filter(|origin| !origin.is_empty());
     origins.map(|origin| is_origin(origin).then(|| origin.to_owned())).collect()
+}
+
+/// Absolute paths divided by colons; none of nothing.
+pub(super) fn parse_paths(text: &str) -> Option<Vec<PathBuf>> {
+    let paths = text.split(':').filter(|path| !path.is_empty()).map(PathBuf::from);
+    paths.map(|path| path.is_absolute().then_some(path)).collect()
 }
 
 /// Names divided by commas or spaces, each one a shell could set.

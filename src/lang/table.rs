@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
+use super::version::Version;
 use crate::base::bytes::parse_bytes;
 use crate::base::rel_path::RelPath;
 use crate::base::variable_name::is_variable_name;
@@ -35,6 +36,8 @@ pub struct Language {
     pub requires: Vec<AnyOf>,
     /// The command that prints the toolchain's version, on either stream.
     pub version: Vec<String>,
+    /// The oldest version that the workspace works with.
+    pub minimum: Option<Version>,
     /// Set for every run, over the box's own variables.
     pub env: BTreeMap<String, String>,
     /// The least memory figure the toolchain can work with, in bytes.
@@ -166,6 +169,7 @@ struct Entry {
     checker: Option<String>,
     requires: Vec<Requirement>,
     version: Vec<String>,
+    minimum: Option<String>,
     #[serde(default)]
     env: BTreeMap<String, String>,
     memory_max: Option<String>,
@@ -220,6 +224,7 @@ impl Entry {
             asserts,
             requires,
             version: self.version,
+            minimum: minimum(self.minimum.as_deref())?,
             env: self.env,
             memory_bytes_max: byte_count("memory_max", self.memory_max.as_deref())?,
             disk_bytes_max: byte_count("disk_max", self.disk_max.as_deref())?,
@@ -248,6 +253,12 @@ fn check_env(env: &BTreeMap<String, String>) -> Result<(), Fault> {
         return Err(("env", "a variable's value holds a NUL"));
     }
     Ok(())
+}
+
+fn minimum(text: Option<&str>) -> Result<Option<Version>, Fault> {
+    let parsed =
+        text.map(|text| Version::parse(text).ok_or("want numbers divided by dots, as 1.18"));
+    parsed.transpose().map_err(|want| ("minimum", want))
 }
 
 fn byte_count(field: &'static str, text: Option<&str>) -> Result<Option<u64>, Fault> {

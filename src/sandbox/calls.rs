@@ -1,11 +1,12 @@
 //! The system calls that each step stands for.
 
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 
 use super::encode::{Arg, Encoder};
 use super::init::wire;
 use super::landlock;
-use super::rootfs::QUEUES;
+use super::layers;
+use super::rootfs::{QUEUES, c_string};
 use super::step::{
     Access, PROC_REGISTER, Program, RULES_REGISTER, Register, Rlimit, SCRATCH_REGISTER, Step,
 };
@@ -93,7 +94,13 @@ impl Step {
                 let flags = libc::MS_NOSUID | libc::MS_NODEV;
                 out.call(libc::SYS_mount, &[kind, target, kind, flags.into(), options]);
             }
-            Self::MountOverlay => mount_overlay(out),
+            Self::MountOverlay => mount_overlay(out, ".overlay", c"workspace"),
+            Self::MountLayer { index, layer } => {
+                let (place, fd) = (layers::place(*index), Arg::from(layer.fd));
+                set_attributes(out, fd, SHOWN_READ_ONLY, layer.idmap_fd, 0);
+                attach(out, fd, &c_string(format!("{place}/lower").as_ref()));
+                mount_overlay(out, &place, &layer.target);
+            }
             Self::MountProc => mount_proc(out),
             Self::Mask { with, target, may_be_closed } => mask(out, with, target, *may_be_closed),
             Self::JoinNetwork { fd } => {
@@ -280,13 +287,14 @@ fn attach(out: &mut Encoder, tree: Arg, target: &CString) {
     out.call(libc::SYS_move_mount, &[tree, empty, AT_FDCWD.into(), target, flags]);
 }
 
-/// Names inside the box's own file system, made by `box_fs`: no path of the
-/// host's reaches overlay's option string, so none needs escaping.
-fn mount_overlay(out: &mut Encoder) {
+/// What is at `place` holds names inside the box's own file system, made by `box_fs`: no path of
+/// the host's reaches overlay's option string, so none needs escaping.
+fn mount_overlay(out: &mut Encoder, place: &str, target: &CStr) {
     let kind = out.text(c"overlay");
-    let target = out.text(c"workspace");
+    let target = out.text(target);
     let options =
-        out.text(c"lowerdir=.overlay/lower,upperdir=.overlay/upper,workdir=.overlay/work,volatile");
+        format!("lowerdir={place}/lower,upperdir={place}/upper,workdir={place}/work,volatile\0");
+    let options = out.bytes(options.as_bytes());
     let flags = libc::MS_NOSUID | libc::MS_NODEV;
     out.call(libc::SYS_mount, &[kind, target, kind, flags.into(), options]);
 }

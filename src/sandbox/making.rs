@@ -191,6 +191,7 @@ impl Sandbox {
             short_turns: turns::are_short(),
             trees: &trees,
             tmpfs: &planned_tmpfs(spec, fs)?,
+            layers: &self.planned_layers(fs, extra)?,
             overlay: matches!(spec.workspace, WorkspaceFill::Overlay { .. }),
         })?;
         Ok((plan, covered))
@@ -221,7 +222,7 @@ fn program_place<'a>(
         ProgramFile::Named => ProgramPlace::Named,
         ProgramFile::At(path) => ProgramPlace::At(path),
         ProgramFile::Open { file, at } => {
-            let mount = sys::detached_file(file.as_fd());
+            let mount = sys::detached_mount(file.as_fd());
             let mount = mount.map_err(|error| SetupFailure::from_io("open program", &error))?;
             ProgramPlace::Mounted { fd: extra.add(Arc::new(mount)), at }
         }

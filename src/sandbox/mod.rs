@@ -31,6 +31,8 @@ mod init;
 mod kill;
 pub mod landlock;
 mod launch;
+mod layer_copy;
+mod layers;
 pub mod locks;
 mod making;
 mod mounts;

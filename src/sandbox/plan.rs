@@ -102,6 +102,8 @@ pub struct PlanInput<'a> {
     pub trees: &'a [Tree],
     /// Extra private file systems.
     pub tmpfs: &'a [PlannedTmpfs],
+    /// Directories of the root that the box writes to in layers of its own.
+    pub layers: &'a [PlannedLayer],
     /// Whether `/workspace` is an overlay; the template is then the first tree.
     pub overlay: bool,
 }
@@ -140,6 +142,17 @@ pub struct PlannedTmpfs {
     pub target: CString,
     /// Its size in bytes.
     pub bytes_max: u64,
+}
+
+/// A directory of the root with a layer above it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PlannedLayer {
+    /// The descriptor of a mount of it.
+    pub fd: i32,
+    /// That of the user namespace that maps its owner to the tenant.
+    pub idmap_fd: Option<i32>,
+    /// Where it is inside, relative to the root.
+    pub target: CString,
 }
 
 /// The steps of one box, in order, for its three stages.
@@ -224,6 +237,8 @@ fn setup_steps(input: &PlanInput<'_>) -> Result<Vec<Step>, SetupFailure> {
     if input.overlay {
         steps.push(Step::MountOverlay);
     }
+    let layers = input.layers.iter().cloned().enumerate();
+    steps.extend(layers.map(|(index, layer)| Step::MountLayer { index, layer }));
     steps.extend(input.tmpfs.iter().map(|tmpfs| Step::MountTmpfs {
         target: tmpfs.target.clone(),
         bytes_max: tmpfs.bytes_max,

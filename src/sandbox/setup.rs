@@ -19,6 +19,7 @@ use super::identity::HostId;
 use super::idmap::IdMaps;
 use super::kill::KillFailures;
 use super::landlock::Landlock;
+use super::layers::Layer;
 use super::locks::LockFilter;
 use super::net_namespaces::NetNamespaces;
 use super::profile::Profile;
@@ -67,6 +68,7 @@ pub struct Sandbox {
     pub(super) unowned: Option<Arc<OwnedFd>>,
     pub(super) root: RootDirectory,
     pub(super) root_is_given: bool,
+    pub(super) layers: Vec<Layer>,
     pub(super) state: StateDirectory,
     pub(super) instance: Instance,
     pub(super) cgroups: CgroupTree,
@@ -144,6 +146,7 @@ impl Sandbox {
             unowned: unowned.namespace,
             root,
             root_is_given: config.root != RootSource::Host,
+            layers: Vec::new(),
             profile: config.profile,
             locks: lock_filter()?,
             init_filter: init_filter()?,

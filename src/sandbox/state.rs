@@ -111,6 +111,11 @@ impl Instance {
         &self.id
     }
 
+    /// A directory that is gone with the instance.
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+
     /// Records the cgroup directories this instance is about to make.
     pub fn record_cgroups(&self, directories: &[PathBuf]) -> io::Result<()> {
         let lines: String =

@@ -2,6 +2,8 @@
 
 use std::ffi::CString;
 
+use super::plan::PlannedLayer;
+
 /// A register of the plan: the result of one call, used by a later one.
 pub type Register = u8;
 
@@ -91,6 +93,8 @@ pub enum Step {
     MountTmpfs { target: CString, bytes_max: u64, inodes_max: u64, uid: u32, gid: u32 },
     /// `/workspace` from the template below and the box's file system above.
     MountOverlay,
+    /// A directory of the root with the box's layer `index` above it.
+    MountLayer { index: usize, layer: PlannedLayer },
     /// `/proc` of this PID namespace, read-only, with a writable view kept in a register.
     MountProc,
     /// Cover a path that the tenant has no business with; a missing one is fine.
@@ -217,6 +221,7 @@ impl Step {
             Self::AttachProgram { target, .. } => format!("attach program {}", inside(target)),
             Self::MountTmpfs { target, .. } => format!("mount tmpfs {}", inside(target)),
             Self::MountOverlay => "mount overlay /workspace".into(),
+            Self::MountLayer { layer, .. } => format!("mount overlay {}", inside(&layer.target)),
             Self::MountProc => "mount /proc".into(),
             Self::Mask { target, .. } => format!("mask {}", inside(target)),
             Self::JoinNetwork { .. } => "net namespace".into(),

@@ -113,8 +113,9 @@ pub fn copy_with_ids_mapped(path: &Path, userns: BorrowedFd<'_>) -> io::Result<O
     }
 }
 
-/// A copy of the mount that `file` was opened through, of that file alone: mounted nowhere.
-pub fn detached_file(file: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+/// A copy of the mount that `file` was opened through, of that file, or what is below that
+/// directory, alone: mounted nowhere.
+pub fn detached_mount(file: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     detached_tree(file.as_raw_fd(), c"", libc::AT_EMPTY_PATH)
 }
 

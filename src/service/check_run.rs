@@ -159,8 +159,10 @@ impl CheckRunner {
             .ok_or_else(|| CheckError::Invalid("unsupported lang_slug".to_owned()))?;
         let files = files_for(language, solution_text, checker_text, asserts)
             .map_err(|error| CheckError::Invalid(error.to_string()))?;
-        let (workspace, command) =
-            self.languages.command(language).map_err(CheckError::LanguageUnavailable)?;
+        let (workspace, command) = self
+            .languages
+            .command(language, &self.executor)
+            .map_err(CheckError::LanguageUnavailable)?;
         let nul = |_| CheckError::LanguageUnavailable("its command holds a NUL".to_owned());
         let plain = plain_words(&command).map(|words| words.into_iter().map(CString::new));
         let without_shell = plain.map(Iterator::collect).transpose().map_err(nul)?;

@@ -2,11 +2,12 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
 
 use serde_json::json;
 
 use crate::server::client::solution;
-use crate::server::service::{Service, Setup};
+use crate::server::service::{Service, Setup, cofferdam};
 use crate::server::workspace::{Workspace, makefile};
 
 const UNAVAILABLE: &str = r#"{"error":"language unavailable"}"#;
@@ -161,6 +162,37 @@ fn a_toolchain_that_is_not_installed_is_503_and_no_127() {
     let service = Setup::inside(langs.path()).arg("--langs").arg(langs.path()).start();
     run(&service, "gamma").assert_json(503, UNAVAILABLE);
     assert_eq!(run(&service, "alpha").stdout(), "alpha\n");
+}
+
+#[test]
+fn a_toolchain_that_is_missing_from_a_one_language_image_is_503_and_no_127() {
+    // A language of the table's, which a test host is without.
+    let service = Setup::of(Workspace::running(&["swiftc check/solution.swift", "bb it"])).start();
+    run(&service, "python").assert_json(503, UNAVAILABLE);
+}
+
+#[test]
+fn a_toolchain_that_is_too_old_is_503_and_the_list_says_why() {
+    let language = |slug: &str, minimum: &str| {
+        format!(
+            "[{slug}]\nfolder = \"check\"\nsolution = \"solution.sh\"\nrequires = [\"sh\"]\n\
+             version = [\"echo\", \"tool 1.14.0 (old)\"]\nminimum = \"{minimum}\"\n",
+        )
+    };
+    let langs = Workspace::empty()
+        .with("languages.toml", &[language("alpha", "1.14"), language("beta", "1.18")].concat());
+    for slug in ["alpha", "beta"] {
+        langs.put(&format!("{slug}/Makefile"), &makefile(&[&format!("echo {slug}")]));
+    }
+    let service = Setup::inside(langs.path()).arg("--langs").arg(langs.path()).start();
+    for _ in 0..2 {
+        run(&service, "beta").assert_json(503, UNAVAILABLE);
+        assert_eq!(run(&service, "alpha").stdout(), "alpha\n");
+    }
+    let listed = Command::new(cofferdam()).arg("langs").arg("--langs").arg(langs.path()).output();
+    let listed = String::from_utf8(listed.unwrap().stdout).unwrap();
+    let reason = "tool 1.14.0 (old): too old; the workspace needs 1.18 or newer";
+    assert!(listed.contains(reason), "{listed}");
 }
 
 #[test]

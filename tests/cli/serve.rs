@@ -119,6 +119,18 @@ fn every_problem_of_the_configuration_is_told_at_once() {
     done.holds(stderr.lines().count() == 4, "four lines");
 }
 
+/// As the entry point of a one-language image.
+#[test]
+fn without_a_command_and_without_a_terminal_it_serves_the_workspace_it_is_in() {
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::write(directory.path().join("Makefile"), ".PHONY: test\ntest:\n\techo here\n")
+        .unwrap();
+    let mut serving = Serving::start(cofferdam("").within(directory.path()).env("PORT", "0"));
+    let answer = serving.run(r#"{"lang_slug":"python","solution_text":""}"#);
+    assert!(answer.ends_with(r#"{"exit_code":0,"stdout":"here\n","stderr":""}"#), "{answer}");
+    assert_eq!(serving.signal(Signal::SIGTERM), Some(0));
+}
+
 #[test]
 fn a_single_workspace_that_does_not_resolve_refuses_the_start() {
     let directory = tempfile::tempdir().unwrap();

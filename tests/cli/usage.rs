@@ -1,5 +1,7 @@
 //! Help, and mistakes on the command line.
 
+use std::process::Command;
+
 use crate::support::cofferdam;
 
 #[test]
@@ -32,6 +34,18 @@ fn help_names_every_option_of_the_contract() {
     }
 }
 
+/// Without a terminal it would serve.
+#[test]
+fn no_command_at_a_terminal_is_a_mistake() {
+    const AT_A_TERMINAL: &str =
+        "import os, pty, sys; sys.exit(os.waitstatus_to_exitcode(pty.spawn(sys.argv[1:])))";
+    let binary = env!("CARGO_BIN_EXE_cofferdam");
+    let done = Command::new("python3").args(["-c", AT_A_TERMINAL, binary]).output().unwrap();
+    let said = String::from_utf8_lossy(&done.stdout);
+    assert_eq!(done.status.code(), Some(2), "{said}");
+    assert!(said.contains("requires a subcommand"), "{said}");
+}
+
 #[test]
 fn no_list_of_commands_shows_the_one_that_is_not_for_people() {
     for arguments in ["", "--help", "frobnicate"] {
@@ -46,7 +60,6 @@ fn no_list_of_commands_shows_the_one_that_is_not_for_people() {
 #[test]
 fn a_mistake_is_one_line_that_names_the_option() {
     for (arguments, words) in [
-        ("", "requires a subcommand"),
         ("frobnicate", "frobnicate"),
         ("exec", "<CMD>"),
         ("exec true", "'true'"),

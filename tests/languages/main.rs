@@ -9,6 +9,7 @@
 
 mod at_once;
 mod documented;
+mod images;
 mod overlaid;
 mod queue;
 #[path = "../server/mod.rs"]

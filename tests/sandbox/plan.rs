@@ -74,6 +74,7 @@ fn plan_with(
         mountpoint: c"/tmp",
         last_capability: 40,
         trees: &[],
+        layers: &[],
         tmpfs: &[PlannedTmpfs { target: c"/scratch".to_owned(), bytes_max: 1 << 20 }],
         overlay: !unprivileged,
     })

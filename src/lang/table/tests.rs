@@ -78,6 +78,7 @@ fn every_key_arrives() {
         checker = "c.toy"
         requires = ["toyc", ["toy", "toy-ng"]]
         version = ["toyc", "-V"]
+        minimum = "1.10"
         memory_max = "1GiB"
         disk_max = "600MiB"
         env = { TOY_HOME = "/opt/toy" }
@@ -92,6 +93,7 @@ fn every_key_arrives() {
         asserts: path("src/check/asserts.json"),
         requires: vec![AnyOf(vec!["toyc".into()]), AnyOf(vec!["toy".into(), "toy-ng".into()])],
         version: vec!["toyc".into(), "-V".into()],
+        minimum: Version::parse("1.10"),
         env: BTreeMap::from([("TOY_HOME".into(), "/opt/toy".into())]),
         memory_bytes_max: Some(1 << 30),
         disk_bytes_max: Some(600 << 20),
@@ -122,6 +124,8 @@ fn a_refusal_names_the_language_and_the_key() {
         ("requires = [3]", "requires"),
         ("version = []", "version"),
         ("version = [\"toy\", \"\\u0000\"]", "version"),
+        ("minimum = \"new\"", "minimum"),
+        ("minimum = 1.18", "minimum"),
         ("memory_max = \"lots\"", "memory_max"),
         ("disk_max = 5", "disk_max"),
         ("env = { \"A=B\" = \"c\" }", "env"),

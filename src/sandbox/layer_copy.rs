@@ -1,0 +1,151 @@
+//! A copy of a directory for layers to lie above, in which everybody may write.
+//!
+//! Where the file system of a directory cannot map ids, as the overlay of an image cannot, its files
+//! are somebody else's to every tenant. Of a copy the modes can be ours to choose: nobody reaches it
+//! but through a layer, which is where all writing goes.
+
+use std::fs::{self, DirBuilder, File, FileTimes, Metadata, Permissions};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+
+use nix::dir::{Dir, Type};
+use nix::fcntl::{OFlag, OpenHow, ResolveFlag, openat2, readlinkat};
+use nix::sys::stat::Mode;
+
+/// Of all files of a copy.
+const BYTES_MAX: u64 = 2 << 30;
+/// Files and directories of a copy.
+const ENTRIES_MAX: usize = 200_000;
+
+/// Copies what is below `source` to `target`, which is made: directories, files with their times,
+/// and links as they are.
+pub fn copy_for_everybody(source: BorrowedFd<'_>, target: &Path) -> io::Result<()> {
+    let owner = File::from(source.try_clone_to_owned()?).metadata()?.uid();
+    let mut copying = Copying { source, target, owner, bytes: 0, entries: 0, unread: Vec::new() };
+    copying.make_directory(PathBuf::new())?;
+    while let Some(directory) = copying.unread.pop() {
+        copying.read(&directory)?;
+    }
+    Ok(())
+}
+
+struct Copying<'a> {
+    source: BorrowedFd<'a>,
+    target: &'a Path,
+    /// The owner of the whole: what is theirs, or to be read by others, becomes everybody's.
+    owner: u32,
+    bytes: u64,
+    entries: usize,
+    /// Directories that are made and not yet filled, relative to both.
+    unread: Vec<PathBuf>,
+}
+
+impl Copying<'_> {
+    fn read(&mut self, directory: &Path) -> io::Result<()> {
+        let fd = self.open(directory, OFlag::O_DIRECTORY)?;
+        if !self.is_for_all(&fd.metadata()?, 0o005) {
+            return fs::set_permissions(self.place(directory), Permissions::from_mode(0o700));
+        }
+        let mut listed = Dir::from_fd(fd.into())?;
+        for entry in listed.iter() {
+            let entry = entry?;
+            let name = Path::new(std::ffi::OsStr::from_bytes(entry.file_name().to_bytes()));
+            if [Path::new("."), Path::new("..")].contains(&name) {
+                continue;
+            }
+            self.entries += 1;
+            if self.entries > ENTRIES_MAX {
+                return Err(io::Error::other(format!("more than {ENTRIES_MAX} entries")));
+            }
+            let path = directory.join(name);
+            match entry.file_type() {
+                Some(Type::Directory) => self.make_directory(path)?,
+                Some(Type::File) => self.copy_file(&path)?,
+                Some(Type::Symlink) => self.copy_link(directory, name)?,
+                // No build keeps anything in a socket or a device.
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn make_directory(&mut self, path: PathBuf) -> io::Result<()> {
+        let made = self.place(&path);
+        DirBuilder::new().mode(0o700).create(&made)?;
+        fs::set_permissions(&made, Permissions::from_mode(0o777))?;
+        self.unread.push(path);
+        Ok(())
+    }
+
+    fn copy_file(&mut self, path: &Path) -> io::Result<()> {
+        let from = self.open(path, OFlag::O_NONBLOCK)?;
+        let metadata = from.metadata()?;
+        if !self.is_for_all(&metadata, 0o004) {
+            return Ok(());
+        }
+        let mut options = File::options();
+        let mut to = options.write(true).create_new(true).mode(0o600).open(self.place(path))?;
+        let left = BYTES_MAX.saturating_sub(self.bytes).saturating_add(1);
+        self.bytes += io::copy(&mut io::Read::take(&from, left), &mut to)?;
+        if self.bytes > BYTES_MAX {
+            return Err(io::Error::other(format!("more than {BYTES_MAX} bytes")));
+        }
+        to.set_times(FileTimes::new().set_modified(metadata.modified()?))?;
+        let may_run = metadata.permissions().mode() & 0o111 != 0;
+        to.set_permissions(Permissions::from_mode(if may_run { 0o777 } else { 0o666 }))
+    }
+
+    fn copy_link(&self, directory: &Path, name: &Path) -> io::Result<()> {
+        let parent = self.open(directory, OFlag::O_DIRECTORY)?;
+        symlink(readlinkat(&parent, name)?, self.place(&directory.join(name)))
+    }
+
+    fn is_for_all(&self, metadata: &Metadata, bits: u32) -> bool {
+        metadata.uid() == self.owner || metadata.permissions().mode() & bits == bits
+    }
+
+    /// What is at `path` below the source, through no link.
+    fn open(&self, path: &Path, flags: OFlag) -> io::Result<File> {
+        let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
+        let how = OpenHow::new()
+            .flags(flags | OFlag::O_RDONLY | OFlag::O_CLOEXEC)
+            .mode(Mode::empty())
+            .resolve(ResolveFlag::RESOLVE_BENEATH | ResolveFlag::RESOLVE_NO_SYMLINKS);
+        Ok(File::from(openat2(self.source.as_fd(), path, how)?))
+    }
+
+    fn place(&self, path: &Path) -> PathBuf {
+        // Joined with nothing a path would end in a slash.
+        if path.as_os_str().is_empty() { self.target.to_owned() } else { self.target.join(path) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_copy_is_everybodys_and_as_old_as_what_it_is_of() {
+        let place = tempfile::tempdir().unwrap();
+        let (source, target) = (place.path().join("source"), place.path().join("target"));
+        fs::create_dir_all(source.join("deep/er")).unwrap();
+        fs::write(source.join("deep/er/file"), "text").unwrap();
+        fs::write(source.join("run"), "").unwrap();
+        fs::set_permissions(source.join("run"), Permissions::from_mode(0o700)).unwrap();
+        symlink("/etc/passwd", source.join("link")).unwrap();
+        let old = std::time::UNIX_EPOCH + std::time::Duration::new(1_000_000_000, 5);
+        let file = File::options().write(true).open(source.join("deep/er/file")).unwrap();
+        file.set_times(FileTimes::new().set_modified(old)).unwrap();
+
+        copy_for_everybody(File::open(&source).unwrap().as_fd(), &target).unwrap();
+        let mode = |path: &str| target.join(path).symlink_metadata().unwrap().mode() & 0o7777;
+        assert_eq!([mode(""), mode("deep"), mode("deep/er")], [0o777; 3]);
+        assert_eq!([mode("deep/er/file"), mode("run")], [0o666, 0o777]);
+        assert_eq!(fs::read_to_string(target.join("deep/er/file")).unwrap(), "text");
+        assert_eq!(target.join("deep/er/file").metadata().unwrap().modified().unwrap(), old);
+        assert_eq!(fs::read_link(target.join("link")).unwrap(), Path::new("/etc/passwd"));
+    }
+}
