@@ -175,6 +175,8 @@ enum Source {
     Client,
     /// The listener for file locks, which no thread has yet.
     Locks,
+    /// The same, when the last process that could call has ended.
+    LocksEnded,
     /// Standard output or standard error, which nobody reads yet.
     Output,
 }
@@ -207,6 +209,9 @@ impl Loop {
                 }
                 self.cpu.program_began(parts.group);
                 parts.locks.program_began()?;
+                if ready.contains(&Source::LocksEnded) {
+                    parts.locks.end();
+                }
                 if ready.contains(&Source::Locks) {
                     pumping.beside(|scope, dead| parts.locks.start(scope, dead))?;
                 }
@@ -253,6 +258,9 @@ impl Loop {
             match source {
                 _ if flags.is_empty() => {}
                 Source::Client => hangup = Some(flags),
+                Source::Locks if !flags.contains(PollFlags::POLLIN) => {
+                    ready.push(Source::LocksEnded);
+                }
                 _ => ready.push(source),
             }
         }

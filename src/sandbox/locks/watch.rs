@@ -48,6 +48,11 @@ impl<'socket> LockWatch<'socket> {
         self.listener.as_ref().map(AsFd::as_fd)
     }
 
+    /// Does without the listener: there is no process left that could call.
+    pub fn end(&mut self) {
+        self.listener = None;
+    }
+
     /// Starts the thread, which lives until `dead` is raised or the last process has ended.
     pub fn start<'scope, 'env>(
         &mut self,
