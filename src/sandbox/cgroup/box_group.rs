@@ -12,7 +12,7 @@ use super::control::{CgroupVersion, Control};
 use super::directory::{CgroupError, Directory};
 use super::hierarchy::Hierarchy;
 use super::limit_files::{Age, INIT_PROCESSES, LimitFile, all_cpus, cpu_weight, limit_files};
-use super::termination::{hasten, kill_all};
+use super::termination::kill_all;
 use super::usage::{self, GroupUsage};
 use super::waiting::{RETRY_INTERVAL, wait_for_line};
 use crate::base::deadline::Deadline;
@@ -136,13 +136,12 @@ impl BoxGroup {
 
     /// Sends SIGKILL to every process of the box; false when this host's
     /// groups have no means to reach all of them at once. Its share of the CPUs
-    /// ends with it.
+    /// ends with it, and until [`BoxGroup::weigh`] it weighs more than any that runs.
     pub fn kill(&self) -> Result<bool, CgroupError> {
         self.lift_cpu_share();
+        self.weigh(Age::Dying);
         let Some(directory) = self.directory_for(Control::Kill) else { return Ok(false) };
-        let killed = kill_all(directory)?;
-        hasten(directory);
-        Ok(killed)
+        kill_all(directory)
     }
 
     /// Gives the box the weight of its age where CPUs are short: a run of
@@ -151,7 +150,7 @@ impl BoxGroup {
         self.set_cpu(|version| cpu_weight(version, age));
     }
 
-    /// Dying takes CPU time too: a hundred processes that share a fiftieth of
+    /// Dying takes CPU time too, on a busy host among all that run: a hundred processes that share a fiftieth of
     /// a CPU would be at it for many seconds.
     fn lift_cpu_share(&self) {
         if self.has_quota {
