@@ -19,10 +19,10 @@ mod encode;
 pub(crate) mod environment;
 mod figures;
 mod handshake;
-mod holdings;
 #[cfg(any(test, fuzzing))]
 #[path = "../../fuzz/properties/handshake.rs"]
 pub mod handshake_property;
+mod holdings;
 mod host;
 mod identity;
 mod idmap;

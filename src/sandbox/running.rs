@@ -94,12 +94,8 @@ impl Running {
     ) -> Result<RunReport, NotStarted> {
         let Self { holdings, plan, limits, mut streams, prepare_began, .. } = self;
         let (process, Remnants { fs, group, .. }) = (&holdings.process, &holdings.remnants);
-        let mut parts = Supervised {
-            process,
-            group: group.as_ref(),
-            status: self.status,
-            limits: &limits,
-        };
+        let mut parts =
+            Supervised { process, group: group.as_ref(), status: self.status, limits: &limits };
         let observed = supervise(&mut parts, &mut streams, watch, sink);
         let (stdout, stderr) = (streams.stdout.finish(), streams.stderr.finish());
         let dead_at = Instant::now();
