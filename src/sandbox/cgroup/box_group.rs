@@ -12,6 +12,7 @@ use super::control::{CgroupVersion, Control};
 use super::directory::{CgroupError, Directory};
 use super::hierarchy::Hierarchy;
 use super::limit_files::{Age, INIT_PROCESSES, LimitFile, all_cpus, cpu_weight, limit_files};
+use super::reclaim;
 use super::termination::kill_all;
 use super::usage::{self, GroupUsage};
 use super::waiting::{RETRY_INTERVAL, wait_for_line};
@@ -179,6 +180,9 @@ impl BoxGroup {
     /// process to be gone. An error names a directory that stays; it may be
     /// tried again.
     pub fn remove(&mut self, deadline: Deadline) -> Result<(), CgroupError> {
+        if let Some(group) = self.group_for(Control::Memory) {
+            reclaim::drop_cached(&group.top, &group.directory);
+        }
         loop {
             match self.try_remove() {
                 Err(error) if error.errno == Errno::EBUSY && !deadline.passed() => {
@@ -214,8 +218,11 @@ impl BoxGroup {
     }
 
     fn directory_for(&self, control: Control) -> Option<&Directory> {
-        let group = self.groups.iter().find(|group| group.controls.contains(&control))?;
-        Some(&group.directory)
+        self.group_for(control).map(|group| &group.directory)
+    }
+
+    fn group_for(&self, control: Control) -> Option<&Group> {
+        self.groups.iter().find(|group| group.controls.contains(&control))
     }
 }
 
