@@ -136,7 +136,7 @@ mod tests {
     const PATIENCE: Duration = Duration::from_secs(60);
 
     /// One that was killed in vain: nobody has killed it.
-    fn killed(permit: &Arc<&'static str>) -> Killed {
+    fn killed(permit: &Arc<String>) -> Killed {
         Killed {
             process: Arc::new(Cloned::sleeping()),
             remnants: Remnants::default(),
@@ -148,7 +148,7 @@ mod tests {
     #[test]
     fn what_an_undying_box_holds_is_given_back_when_it_is_dead_and_no_sooner() {
         let undying = Undying::default();
-        let permits = [Arc::new("first"), Arc::new("second")];
+        let permits = ["first", "second"].map(|name| Arc::new(name.to_owned()));
         let all = permits.each_ref().map(killed);
         let processes = all.each_ref().map(|killed| Arc::clone(&killed.process));
         all.into_iter().for_each(|killed| undying.keep(killed));

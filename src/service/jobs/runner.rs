@@ -150,7 +150,7 @@ impl Runner {
             job.record.decided(facts.decision.clone(), facts.executable.clone());
             match job.record.started(began.0) {
                 Err(error) => Ending::without_run(JobStatus::Failed, error.into()),
-                Ok(()) => self.steps(job, facts, judging, control, retained),
+                Ok(()) => self.steps(job, facts, judging, control, &retained),
             }
         })
     }
@@ -205,7 +205,7 @@ impl Runner {
         facts: &mut Facts,
         judging: Judging<'_>,
         control: &Control,
-        retained: Retained,
+        retained: &Retained,
     ) -> Ending {
         let Judging { backend, programs, command } = judging;
         if let Some(ending) = control.asked() {
@@ -230,7 +230,7 @@ impl Runner {
             record: &job.record,
             store: &self.store,
             store_dir: &self.settings.store_dir,
-            retained: &retained,
+            retained,
         };
         run.to_its_end(&command, facts, control)
     }
