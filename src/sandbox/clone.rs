@@ -35,6 +35,7 @@ impl Cloned {
 
     /// A child of ours that was made in another way, and sleeps until it is killed.
     #[cfg(test)]
+    #[allow(clippy::zombie_processes, reason = "whoever has this reaps it")]
     pub fn sleeping() -> Self {
         let child = std::process::Command::new("sleep").arg("600").spawn().unwrap();
         let pid = i32::try_from(child.id()).unwrap();

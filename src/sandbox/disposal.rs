@@ -74,7 +74,8 @@ impl Disposal {
         let (queue, arriving) = sync_channel(BACKLOG_MAX);
         let net_namespaces = Some(Arc::clone(net_namespaces));
         let undying = self.undying.clone();
-        let sender = Sender { queue: Some(queue), backlog: Arc::default(), net_namespaces, undying };
+        let sender =
+            Sender { queue: Some(queue), backlog: Arc::default(), net_namespaces, undying };
         let clears = Sender { queue: None, ..sender.clone() };
         let thread = Builder::new().name("disposal".to_owned());
         let thread = thread

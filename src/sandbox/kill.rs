@@ -1,8 +1,8 @@
 //! Ending a box for good.
 
 use std::os::fd::AsFd;
-use std::sync::{Arc, OnceLock};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use nix::errno::Errno;
@@ -63,6 +63,13 @@ pub fn end(process: &Cloned, group: Option<&BoxGroup>) {
             log::error!("kill box {}: {error}", process.pid);
         }
     }
+}
+
+/// Waits for at most so long until the box's init is dead, which it may become by itself.
+pub fn dies_within(process: &Cloned, at_most: Duration) -> bool {
+    let timeout = PollTimeout::try_from(at_most).unwrap_or(PollTimeout::ZERO);
+    let mut pidfd = [PollFd::new(process.pidfd.as_fd(), PollFlags::POLLIN)];
+    poll(&mut pidfd, timeout).is_ok_and(|ready| ready > 0)
 }
 
 /// Waits until the box's init is dead, and with it everything inside. The first wait for it sets

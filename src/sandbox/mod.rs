@@ -19,11 +19,11 @@ mod encode;
 pub(crate) mod environment;
 mod figures;
 mod handshake;
-mod holdings;
 #[cfg(any(test, fuzzing))]
 #[path = "../../fuzz/properties/handshake.rs"]
 pub mod handshake_property;
 mod heap;
+mod holdings;
 mod host;
 mod identity;
 mod idmap;

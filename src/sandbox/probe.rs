@@ -411,7 +411,7 @@ mod tests {
                 stdin: StdinSource::Null,
                 limits: &Limits::default(),
                 prepare_began: Instant::now(),
-        retained: Retained::default(),
+                retained: Retained::default(),
                 disposal: disposal::Sender::default(),
             };
             let failure = trial.clone_box().unwrap().try_out().unwrap_err();

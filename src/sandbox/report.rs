@@ -19,7 +19,8 @@ pub const BEFORE_PROGRAM: &str = "start init";
 const TOO_SMALL: &str = "the memory limit is too small for a box";
 
 /// What a report says of a box that outlived it.
-const NOT_DEAD: &str = "end: it was killed and is not dead yet; what it holds stays taken until it is";
+const NOT_DEAD: &str =
+    "end: it was killed and is not dead yet; what it holds stays taken until it is";
 
 /// What is left to know of a dead box.
 #[derive(Debug)]

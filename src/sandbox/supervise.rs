@@ -24,6 +24,8 @@ use crate::spec::{Limits, OutputSink, Watch};
 
 /// How long a box may take to be made, from clone to exec.
 pub const SETUP_WAIT: Duration = Duration::from_secs(10);
+/// How long a box whose program has ended may take to die by itself before it is killed.
+const LINGERING_MAX: Duration = Duration::from_millis(20);
 /// How long a client may have closed its sending side before that counts as
 /// gone: one that only half-closed still reads a short run's answer.
 const HANGUP_GRACE: Duration = Duration::from_millis(100);
@@ -79,6 +81,9 @@ pub fn supervise(
         let result = turn.run(parts, watch, &tokens.overflowed, &mut pumping);
         // A box with a share of a CPU would take its time to die of its init's end; a kill lifts it.
         if result.is_err() || turn.observed.must_die() || parts.limits.cpus_milli_max.is_some() {
+            kill::end(parts.process, parts.group);
+        } else if !kill::dies_within(parts.process, LINGERING_MAX) {
+            // What its end leaves is dying, but on a busy host as slowly as it ran.
             kill::end(parts.process, parts.group);
         }
         // One that does not die is counted there, and keeps what it holds (`holdings.rs`).

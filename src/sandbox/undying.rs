@@ -5,20 +5,18 @@
 use std::os::fd::AsFd;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, sleep};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
+use super::cgroup::Age;
 use super::holdings::Killed;
-use super::kill;
 use crate::base::deadline::Deadline;
 
 /// With as many of them no new sandbox is made.
 pub const UNDYING_MAX: usize = 64;
 /// How long one that has just come may wait to be looked after.
 const ARRIVAL_WAIT: Duration = Duration::from_millis(50);
-/// How often all of them are killed again.
-const KILL_AGAIN_EVERY: Duration = Duration::from_secs(5);
 
 /// Keeps them, on a thread that lives as long as there are any. Clones share them.
 #[derive(Debug, Clone, Default)]
@@ -43,7 +41,14 @@ struct State {
 impl Undying {
     /// Keeps everything that `killed` holds until it is dead, then gives it back.
     pub fn keep(&self, killed: Killed) {
-        log::error!("box {} is not dead: what it holds stays taken until it is", killed.process.pid);
+        // No longer before all others: it may take all the time there is.
+        if let Some(group) = &killed.remnants.group {
+            group.weigh(Age::Undying);
+        }
+        log::error!(
+            "box {} is not dead: what it holds stays taken until it is",
+            killed.process.pid
+        );
         let mut state = self.lock();
         state.arrived.push(killed);
         state.count += 1;
@@ -70,9 +75,10 @@ impl Undying {
 
     /// Waits until there are none; false when the deadline came first.
     pub fn wait_none(&self, deadline: Deadline) -> bool {
-        let waited = self.0.died.wait_timeout_while(self.lock(), deadline.remaining(), |state| {
-            state.count > 0
-        });
+        let waited = self
+            .0
+            .died
+            .wait_timeout_while(self.lock(), deadline.remaining(), |state| state.count > 0);
         waited.unwrap_or_else(PoisonError::into_inner).0.count == 0
     }
 
@@ -83,7 +89,6 @@ impl Undying {
     /// What the thread does, until there are none.
     fn look_after_all(&self) {
         let mut all = Vec::new();
-        let mut killed_at = Instant::now();
         loop {
             {
                 let mut state = self.lock();
@@ -99,12 +104,6 @@ impl Undying {
                 // After that: whoever waits for none waits for what they hold.
                 self.lock().count -= 1;
                 self.0.died.notify_all();
-            }
-            if killed_at.elapsed() >= KILL_AGAIN_EVERY {
-                killed_at = Instant::now();
-                for killed in &all {
-                    kill::end(&killed.process, killed.remnants.group.as_ref());
-                }
             }
         }
     }
@@ -132,11 +131,12 @@ mod tests {
     use crate::base::retained::Retained;
     use crate::sandbox::clone::Cloned;
     use crate::sandbox::disposal::{Remnants, Sender};
+    use crate::sandbox::kill;
 
     const PATIENCE: Duration = Duration::from_secs(60);
 
     /// One that was killed in vain: nobody has killed it.
-    fn killed(permit: &Arc<&'static str>) -> Killed {
+    fn killed(permit: &Arc<String>) -> Killed {
         Killed {
             process: Arc::new(Cloned::sleeping()),
             remnants: Remnants::default(),
@@ -148,7 +148,7 @@ mod tests {
     #[test]
     fn what_an_undying_box_holds_is_given_back_when_it_is_dead_and_no_sooner() {
         let undying = Undying::default();
-        let permits = [Arc::new("first"), Arc::new("second")];
+        let permits = ["first", "second"].map(|name| Arc::new(name.to_owned()));
         let all = permits.each_ref().map(killed);
         let processes = all.each_ref().map(|killed| Arc::clone(&killed.process));
         all.into_iter().for_each(|killed| undying.keep(killed));

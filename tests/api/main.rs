@@ -9,6 +9,7 @@ mod configuration;
 mod degraded;
 mod descriptors;
 mod drain;
+mod dying_groups;
 mod failures;
 mod inside;
 mod limits;

@@ -90,6 +90,41 @@ while True:
     except OSError: pass
     for fd in held: os.close(fd)
 '";
+/// Computes in a few processes: what floods are compared with.
+const FEW_LOOPS: &str = "exec python3 -Sc '
+import os
+for _ in range(7):
+    if os.fork() == 0: break
+while True: pass
+'";
+/// Sends datagrams to itself over `lo`, which nobody reads, in as many processes.
+const UDP: &str = "exec python3 -Sc '
+import os, _socket
+for _ in range(7):
+    if os.fork() == 0: break
+socket = _socket.socket(_socket.AF_INET, _socket.SOCK_DGRAM)
+socket.bind((\"127.0.0.1\", 0))
+address, piece = socket.getsockname(), bytes(64)
+while True:
+    try: socket.sendto(piece, address)
+    except OSError: pass
+'";
+/// Sends bytes to itself over `lo`, and reads them, in as many processes.
+const TCP: &str = "exec python3 -Sc '
+import os, _socket
+for _ in range(7):
+    if os.fork() == 0: break
+listener = _socket.socket(_socket.AF_INET, _socket.SOCK_STREAM)
+listener.bind((\"127.0.0.1\", 0))
+listener.listen()
+sender = _socket.socket(_socket.AF_INET, _socket.SOCK_STREAM)
+sender.connect(listener.getsockname())
+receiver = _socket.socket(fileno=listener._accept()[0])
+piece = bytes(1024)
+while True:
+    sender.send(piece)
+    receiver.recv(1024)
+'";
 const OUTPUT: &str = "exec yes";
 
 #[test]
@@ -174,4 +209,17 @@ fn output_without_a_limit_holds_nobody_up() {
     let mut bomb = Bomb::of("output, streamed", OUTPUT, 1).twice();
     bomb.streams = true;
     bomb.disturbs_nobody();
+}
+
+/// What the kernel does for packets on `lo` it does partly in no box's bill.
+#[test]
+fn a_flood_of_datagrams_is_little_worse_than_loops() {
+    let loops = Bomb::of("8 loops", FEW_LOOPS, 8);
+    Bomb::of("datagrams on lo", UDP, 8).disturbs_little_more_than(&loops);
+}
+
+#[test]
+fn a_flood_over_connections_is_little_worse_than_loops() {
+    let loops = Bomb::of("8 loops", FEW_LOOPS, 8);
+    Bomb::of("connections on lo", TCP, 8).disturbs_little_more_than(&loops);
 }

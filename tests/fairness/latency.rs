@@ -108,6 +108,19 @@ impl Latency {
     }
 }
 
+impl Latency {
+    /// Whether neighbours take at most `times` as long as beside `control`, and a tick; and probes
+    /// are answered in time.
+    pub fn is_within(&self, times: u32, control: &Self) -> bool {
+        let is_within = |ours: &Times, theirs: &Times| {
+            median(&ours.beside) <= times * median(&theirs.beside) + TICK
+        };
+        is_within(&self.short, &control.short)
+            && is_within(&self.computing, &control.computing)
+            && self.health_max <= HEALTH_WITHIN
+    }
+}
+
 impl fmt::Display for Latency {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { bare, short, computing, health_max } = self;

@@ -165,7 +165,13 @@ fn a_workspace_that_cannot_be_filled_is_told_as_what_failed() {
     };
     let mut fill = |_: BorrowedFd<'_>, _| Err(failure.clone());
     let mut collect = |_: BorrowedFd<'_>| panic!("nothing ran");
-    let task = Task { spec, room: Room::default(), retained: Default::default(), fill: &mut fill, collect: &mut collect };
+    let task = Task {
+        spec,
+        room: Room::default(),
+        retained: Default::default(),
+        fill: &mut fill,
+        collect: &mut collect,
+    };
     let watch =
         Watch { cancel: cofferdam::base::cancel::CancelToken::new().unwrap(), client: None };
     let Err(NotStarted::Setup(told)) = host.executor().execute(task, &watch, None) else {

@@ -142,7 +142,12 @@ impl Program {
             binds: self.binds,
             tmpfs: self.tmpfs,
         };
-        let job = Job { template: self.template.as_deref(), files: &files, spec, retained: Default::default() };
+        let job = Job {
+            template: self.template.as_deref(),
+            files: &files,
+            spec,
+            retained: Default::default(),
+        };
         backend.run_as(job, host_id, &Watch { cancel: self.cancel, client: self.client }, sink)
     }
 }

@@ -115,7 +115,13 @@ impl TaskOf {
             Ok::<(), SetupFailure>(())
         };
         let mut collect = |workspace: BorrowedFd<'_>| look(workspace, uid.get());
-        let task = Task { spec, room: self.room, retained: Default::default(), fill: &mut fill, collect: &mut collect };
+        let task = Task {
+            spec,
+            room: self.room,
+            retained: Default::default(),
+            fill: &mut fill,
+            collect: &mut collect,
+        };
         executor.execute(task, &Watch { cancel: self.cancel, client: None }, sink)
     }
 

@@ -12,7 +12,8 @@ use super::control::{CgroupVersion, Control};
 use super::directory::{CgroupError, Directory};
 use super::hierarchy::Hierarchy;
 use super::limit_files::{Age, INIT_PROCESSES, LimitFile, all_cpus, cpu_weight, limit_files};
-use super::termination::{hasten, kill_all};
+use super::reclaim;
+use super::termination::kill_all;
 use super::usage::{self, GroupUsage};
 use super::waiting::{RETRY_INTERVAL, wait_for_line};
 use crate::base::deadline::Deadline;
@@ -136,13 +137,12 @@ impl BoxGroup {
 
     /// Sends SIGKILL to every process of the box; false when this host's
     /// groups have no means to reach all of them at once. Its share of the CPUs
-    /// ends with it.
+    /// ends with it, and until [`BoxGroup::weigh`] it weighs more than any that runs.
     pub fn kill(&self) -> Result<bool, CgroupError> {
         self.lift_cpu_share();
+        self.weigh(Age::Dying);
         let Some(directory) = self.directory_for(Control::Kill) else { return Ok(false) };
-        let killed = kill_all(directory)?;
-        hasten(directory);
-        Ok(killed)
+        kill_all(directory)
     }
 
     /// Gives the box the weight of its age where CPUs are short: a run of
@@ -151,7 +151,7 @@ impl BoxGroup {
         self.set_cpu(|version| cpu_weight(version, age));
     }
 
-    /// Dying takes CPU time too: a hundred processes that share a fiftieth of
+    /// Dying takes CPU time too, on a busy host among all that run: a hundred processes that share a fiftieth of
     /// a CPU would be at it for many seconds.
     fn lift_cpu_share(&self) {
         if self.has_quota {
@@ -180,6 +180,9 @@ impl BoxGroup {
     /// process to be gone. An error names a directory that stays; it may be
     /// tried again.
     pub fn remove(&mut self, deadline: Deadline) -> Result<(), CgroupError> {
+        if let Some(group) = self.group_for(Control::Memory) {
+            reclaim::drop_cached(&group.top, &group.directory);
+        }
         loop {
             match self.try_remove() {
                 Err(error) if error.errno == Errno::EBUSY && !deadline.passed() => {
@@ -215,8 +218,11 @@ impl BoxGroup {
     }
 
     fn directory_for(&self, control: Control) -> Option<&Directory> {
-        let group = self.groups.iter().find(|group| group.controls.contains(&control))?;
-        Some(&group.directory)
+        self.group_for(control).map(|group| &group.directory)
+    }
+
+    fn group_for(&self, control: Control) -> Option<&Group> {
+        self.groups.iter().find(|group| group.controls.contains(&control))
     }
 }
 

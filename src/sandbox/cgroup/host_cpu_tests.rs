@@ -111,18 +111,25 @@ fn a_busy_cpu_is_divided_by_weight_and_not_by_the_number_of_processes() {
 }
 
 #[test]
-fn a_kill_ends_the_share_of_the_cpus_so_that_dying_is_not_throttled() {
+fn a_kill_ends_the_share_of_the_cpus_and_raises_the_weight_so_that_dying_is_quick() {
     for tree in trees("lift") {
         let limits = Limits { cpus_milli_max: Some(20), ..Limits::default() };
         let made = tree.create("b", &limits).unwrap();
+        made.weigh(Age::Old);
         assert!(made.kill().unwrap());
         let (file, unbounded) = match tree.support().cpu.by {
             Some(CgroupVersion::V2) => ("cpu.max", "max 100000"),
             _ => ("cpu.cfs_quota_us", "-1"),
         };
         let mut boxes = tree.directories().into_iter().map(|top| top.join("b").join(file));
-        let share = fs::read_to_string(boxes.find(|file| file.exists()).unwrap()).unwrap();
-        assert_eq!(share.trim(), unbounded);
+        let share = boxes.find(|file| file.exists()).unwrap();
+        assert_eq!(fs::read_to_string(&share).unwrap().trim(), unbounded);
+        // Nor does it wait for those that run.
+        let (file, most) = match tree.support().cpu.by {
+            Some(CgroupVersion::V2) => ("cpu.weight", "1000"),
+            _ => ("cpu.shares", "10240"),
+        };
+        assert_eq!(fs::read_to_string(share.with_file_name(file)).unwrap().trim(), most);
         close(tree, made);
     }
 }

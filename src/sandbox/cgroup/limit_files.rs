@@ -81,15 +81,19 @@ pub enum Age {
     Young,
     /// Its program has used what most are content with.
     Old,
+    /// Killed: others wait for what it holds.
+    Dying,
+    /// Killed, and not dead in the time it had: as old as any.
+    Undying,
 }
 
 /// The write that gives a box its weight: all of one age weigh the same, one
 /// that is young four times as much as one that is old.
 pub(super) fn cpu_weight(version: CgroupVersion, age: Age) -> LimitFile {
     let percent = match age {
-        Age::Unborn => 1000,
+        Age::Unborn | Age::Dying => 1000,
         Age::Young => 100,
-        Age::Old => 25,
+        Age::Old | Age::Undying => 25,
     };
     match version {
         CgroupVersion::V1 => {
@@ -229,5 +233,11 @@ mod tests {
         assert_eq!(text(CgroupVersion::V1, Age::Old), "256");
         assert_eq!(text(CgroupVersion::V2, Age::Young), "100");
         assert_eq!(text(CgroupVersion::V2, Age::Old), "25");
+    }
+
+    #[test]
+    fn one_that_dies_weighs_more_than_any_that_runs_but_not_for_ever() {
+        let text = |age| cpu_weight(CgroupVersion::V2, age).text;
+        assert_eq!([text(Age::Dying), text(Age::Undying)], ["1000", "25"]);
     }
 }

@@ -20,6 +20,7 @@ mod directory;
 mod hierarchy;
 mod layout;
 mod limit_files;
+mod reclaim;
 mod sweep;
 mod termination;
 mod tree;

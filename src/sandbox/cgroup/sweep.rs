@@ -10,7 +10,7 @@ use std::thread::sleep;
 use nix::errno::Errno;
 
 use super::directory::{Calls, CgroupError, Directory, Kernel};
-use super::termination::{kill_all, kill_process};
+use super::termination::{kill_all, kill_listed};
 use super::tree::{BOX_PREFIX, NAME_PREFIX};
 use super::waiting::RETRY_INTERVAL;
 use crate::base::deadline::Deadline;
@@ -64,7 +64,7 @@ pub(super) fn sweep_with(
             return Err(fail(Errno::EDEADLK));
         }
         if !processes.is_empty() {
-            kill_tree(&tree, &processes);
+            kill_tree(&tree);
             killed.extend(processes);
         }
         match remove_tree(calls, &tree, &mut directories_removed) {
@@ -129,13 +129,13 @@ fn processes_of(tree: &[Directory]) -> Result<BTreeSet<i32>, CgroupError> {
 
 /// One round; the caller repeats it until nothing is left. A box that its dead
 /// owner left frozen is thawed by the same writes.
-fn kill_tree(tree: &[Directory], processes: &BTreeSet<i32>) {
-    let mut all_at_once = true;
+fn kill_tree(tree: &[Directory]) {
     for directory in tree {
-        all_at_once &= kill_all(directory).unwrap_or(false);
-    }
-    if !all_at_once {
-        processes.iter().copied().for_each(kill_process);
+        if !kill_all(directory).unwrap_or(false)
+            && let Err(error) = kill_listed(directory)
+        {
+            log::warn!("{error}");
+        }
     }
 }
 

@@ -1,20 +1,24 @@
 //! Killing everything in a group, so that nothing in it can fork its way out.
 
+use std::collections::BTreeSet;
+use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
 use nix::errno::Errno;
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use super::control::CgroupVersion;
 use super::directory::{CgroupError, Directory};
 use super::waiting::wait_for_line;
 use crate::base::deadline::Deadline;
-use crate::sandbox::sys::schedule_ordinarily;
+use crate::sandbox::sys::{pidfd_of, schedule_ordinarily, signal_process};
 
 /// How long a freeze may take. A process in an uninterruptible call may delay
 /// it for ever, and is killed unfrozen after this.
 const FREEZE_WAIT_MAX: Duration = Duration::from_millis(50);
+
+/// As many processes are held open at once.
+const PIDFDS_AT_ONCE_MAX: usize = 128;
 
 /// How a group is frozen, and how it tells that it is.
 struct Freezer {
@@ -55,8 +59,7 @@ pub(super) fn kill_all(directory: &Directory) -> Result<bool, CgroupError> {
     }
 }
 
-/// Frozen, no process of the group can fork or end, so that the list of them
-/// is whole and no id on it can have become another process's.
+/// Frozen, no process of the group can fork, so that the list of them is whole.
 fn kill_frozen(directory: &Directory, freezer: &Freezer) -> Result<bool, CgroupError> {
     match directory.write(freezer.file, freezer.freeze) {
         Ok(()) => {}
@@ -64,19 +67,21 @@ fn kill_frozen(directory: &Directory, freezer: &Freezer) -> Result<bool, CgroupE
         Err(error) => return Err(error),
     }
     let deadline = Deadline::after(FREEZE_WAIT_MAX);
-    wait_for_line(directory, freezer.state_file, freezer.frozen_line, deadline);
-    let processes = directory.processes();
-    for process in processes.as_deref().unwrap_or_default() {
-        kill_process(*process);
+    let frozen = wait_for_line(directory, freezer.state_file, freezer.frozen_line, deadline);
+    let killed = kill_listed(directory);
+    if frozen && directory.version() == CgroupVersion::V1 {
+        hasten_frozen(directory);
     }
     // Version 1 delivers the signal only now.
     directory.write(freezer.file, freezer.thaw)?;
-    processes.map(|_| true)
+    killed.map(|()| true)
 }
 
 /// Has what is killed die soon: on a busy host, threads that made themselves idle or nice would
-/// wait for everybody else before they get the moment of CPU time that dying takes.
-pub(super) fn hasten(directory: &Directory) {
+/// wait for everybody else before they get the moment of CPU time that dying takes. There is no
+/// call for this that takes a descriptor. In a frozen group of version 1 the ids are proven: no
+/// thread ends there before the group is thawed, of SIGKILL neither, so none is another's by now.
+fn hasten_frozen(directory: &Directory) {
     for thread in directory.threads().unwrap_or_default() {
         // ESRCH is success; without the right to it they die all the same, only later.
         if let Err(error) = schedule_ordinarily(thread)
@@ -87,11 +92,51 @@ pub(super) fn hasten(directory: &Directory) {
     }
 }
 
-/// SIGKILL to one process; its being gone already is what was wanted. Ids that
-/// `kill` takes for a group or for everyone are not processes.
-pub(super) fn kill_process(id: i32) {
-    if id > 0 {
-        // ESRCH is success; EPERM shows when the group does not get empty.
-        let _ = kill(Pid::from_raw(id), Signal::SIGKILL);
+/// Sends SIGKILL to every process that the group lists, and to no other, whatever becomes of their
+/// ids meanwhile. Where the group is not frozen, what forks may escape.
+pub(super) fn kill_listed(directory: &Directory) -> Result<(), CgroupError> {
+    for ids in directory.processes()?.chunks(PIDFDS_AT_ONCE_MAX) {
+        // ESRCH: it is gone already, as was wanted.
+        let open = |id: &i32| Some((*id, pidfd_of(*id).ok()?));
+        let opened: Vec<(i32, OwnedFd)> = ids.iter().filter_map(open).collect();
+        kill_proven(&opened, &directory.processes()?);
+    }
+    Ok(())
+}
+
+/// Kills those of the processes `opened` whose ids a list has that was read afterwards. One that is
+/// alive now has had its id all the time since it was opened, so that the list means this very one.
+fn kill_proven(opened: &[(i32, OwnedFd)], listed: &[i32]) {
+    let listed: BTreeSet<i32> = listed.iter().copied().collect();
+    for (id, pidfd) in opened {
+        if listed.contains(id) && is_alive(pidfd) {
+            // Its being gone by now is as good; EPERM shows when the group does not get empty.
+            let _ = signal_process(pidfd.as_fd(), libc::SIGKILL);
+        }
+    }
+}
+
+/// Whether the process has yet to end.
+fn is_alive(pidfd: &OwnedFd) -> bool {
+    let mut interest = [PollFd::new(pidfd.as_fd(), PollFlags::POLLIN)];
+    poll(&mut interest, PollTimeout::ZERO) == Ok(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+
+    #[test]
+    fn an_id_that_the_group_lists_no_more_is_another_processs_and_not_killed() {
+        let mut child = Command::new("sleep").arg("600").spawn().unwrap();
+        let id = i32::try_from(child.id()).unwrap();
+        let opened = [(id, pidfd_of(id).unwrap())];
+        kill_proven(&opened, &[id + 1]);
+        assert!(is_alive(&opened[0].1) && child.try_wait().unwrap().is_none());
+        kill_proven(&opened, &[id]);
+        child.wait().unwrap();
+        assert!(!is_alive(&opened[0].1));
     }
 }

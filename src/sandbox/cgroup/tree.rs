@@ -14,6 +14,7 @@ use super::directory::{Calls, CgroupError, Kernel};
 use super::hierarchy::Hierarchy;
 use super::layout::Layout;
 use super::limit_files::{V1_SOCKETS_FILE, V1_SWAP_FILE, V2_SWAP_FILE};
+use super::reclaim;
 use crate::base::deadline::Deadline;
 use crate::sandbox::weakened::{self, Wall};
 use crate::spec::{Limits, SetupFailure};
@@ -66,6 +67,7 @@ impl CgroupTree {
         instance: &str,
     ) -> Result<Self, SetupFailure> {
         check_name("cgroup instance", instance)?;
+        reclaim::note_groups();
         let name = format!("{NAME_PREFIX}{instance}");
         let make_v2 = |own: &Path| Hierarchy::v2(Arc::clone(calls), own, &name);
         let unified = attempt(layout.v2.as_deref(), make_v2)?;

@@ -246,6 +246,7 @@ fn a_boxs_limits_are_exactly_these_writes() {
         [
             "v2/cofferdam-t/b1/cpu.weight=25",
             "v2/cofferdam-t/b1/cpu.max=max",
+            "v2/cofferdam-t/b1/cpu.weight=1000",
             "v2/cofferdam-t/b1/cgroup.kill=1",
             "rmdir v2/cofferdam-t/b1",
         ]
@@ -311,6 +312,7 @@ fn without_cgroup_kill_the_box_is_frozen_killed_and_thawed() {
     assert_eq!(
         kernel.calls(),
         [
+            "v2/cofferdam-t/b1/cpu.weight=1000",
             "v2/cofferdam-t/b1/cgroup.kill=1",
             "v2/cofferdam-t/b1/cgroup.freeze=1",
             "v2/cofferdam-t/b1/cgroup.freeze=0"

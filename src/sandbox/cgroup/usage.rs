@@ -78,12 +78,12 @@ fn number(directory: &Directory, file: &str) -> Option<u64> {
     directory.read(file).ok()?.trim_end().parse().ok()
 }
 
-fn keyed(directory: &Directory, file: &str, key: &str) -> Option<u64> {
+pub(super) fn keyed(directory: &Directory, file: &str, key: &str) -> Option<u64> {
     value_of(&directory.read(file).ok()?, key)
 }
 
 /// The number beside `key` in a text of `key number` lines.
-fn value_of(text: &str, key: &str) -> Option<u64> {
+pub(super) fn value_of(text: &str, key: &str) -> Option<u64> {
     let mut pairs = text.lines().filter_map(|line| line.split_once(' '));
     pairs.find(|(name, _)| *name == key)?.1.trim_end().parse().ok()
 }

@@ -180,7 +180,7 @@ impl Runner {
             job.record.decided(facts.decision.clone(), facts.executable.clone());
             match job.record.started(began.0) {
                 Err(error) => Ending::without_run(JobStatus::Failed, told(error)),
-                Ok(()) => self.steps(job, facts, judging, control, retained),
+                Ok(()) => self.steps(job, facts, judging, control, &retained),
             }
         })
     }
@@ -239,7 +239,7 @@ impl Runner {
         facts: &mut Facts,
         judging: Judging<'_>,
         control: &Control,
-        retained: Retained,
+        retained: &Retained,
     ) -> Ending {
         let Judging { backend, programs, command, workspace } = judging;
         if let Some(ending) = control.asked() {
@@ -264,7 +264,7 @@ impl Runner {
             record: &job.record,
             store: &self.store,
             workspace: workspace.as_ref(),
-            retained: &retained,
+            retained,
         };
         run.to_its_end(&command, facts, control)
     }
