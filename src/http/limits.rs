@@ -119,13 +119,14 @@ pub struct Shortage {
 impl Shortage {
     /// Why the service cannot start, where not even one connection is left beside the sandboxes.
     pub fn refusal(&self) -> Option<String> {
-        let Self { hard, boxes: Boxes { runs, jobs, standby }, .. } = *self;
+        let Self { hard, boxes: Boxes { runs, jobs, standby, followers }, .. } = *self;
         let least = beside_connections(self.boxes).saturating_add(1);
         (hard < least).then(|| {
             format!(
                 "open files: the hard limit (ulimit -Hn, LimitNOFILE=) is {hard}, and at least \
-                 {least} are needed for {runs} runs, {jobs} jobs, {standby} sandboxes made ahead \
-                 and one connection; raise it, or lower RUN_CONCURRENCY, JOBS_WORKERS and STANDBY_MAX"
+                 {least} are needed for {runs} runs, {jobs} jobs, {standby} sandboxes made ahead, \
+                 {followers} clients that follow jobs and one connection; raise it, or lower \
+                 RUN_CONCURRENCY, JOBS_WORKERS, STANDBY_MAX and JOBS_FOLLOWERS_MAX"
             )
         })
     }

@@ -97,11 +97,10 @@ impl Sandbox {
         if self.layers.iter().any(|layer| overlap(&strip_root(&layer.path), &target)) {
             return Err("another one lies below or above it".to_owned());
         }
-        let root = File::open(&self.root).map_err(|error| error.to_string())?;
         let how = OpenHow::new()
             .flags(OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC)
             .resolve(ResolveFlag::RESOLVE_IN_ROOT | ResolveFlag::RESOLVE_NO_SYMLINKS);
-        openat2(&root, &target, how).map_err(|errno| match errno {
+        openat2(&self.root, &target, how).map_err(|errno| match errno {
             Errno::ENOENT => "it is not there".to_owned(),
             Errno::ENOTDIR => "it is no directory".to_owned(),
             Errno::ELOOP => "a link is on the way".to_owned(),
