@@ -210,6 +210,8 @@ impl Shared {
                 jobs.all_live().map(|(id, live)| (id.clone(), Arc::clone(live))).collect();
             drop(jobs);
             if self.unwritten.retry() {
+                // Whoever has found one unwritten waits by now, and hears of it.
+                drop(self.jobs());
                 self.changed.notify_all();
             }
             let store = self.runner.store();
