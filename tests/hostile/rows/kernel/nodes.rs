@@ -48,7 +48,7 @@ pub fn sockets_of_host(target: &Target) -> Result<(), Unexercised> {
 /// The times, mode and owner of the host's nodes before and after a run that sets them.
 pub fn devices_of_host(target: &Target) -> Result<(), Unexercised> {
     target.own()?;
-    let nodes = || ["null", "zero", "full", "random", "urandom"].map(|node| times_and_mode(node));
+    let nodes = || ["null", "zero", "full", "random", "urandom"].map(times_and_mode);
     let before = nodes();
     let seen = target.observe(&Probe::python("host_nodes").arg("devices"));
     assert_each(&seen["attempts"], &["EROFS", "EACCES", "EPERM"]);
