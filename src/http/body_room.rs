@@ -145,7 +145,12 @@ impl Held {
 
     /// Gives up the body that has not grown for the longest, if that is long and it is not
     /// `growing`, and takes its reader.
-    fn give_up_slowest(&mut self, growing: u64, bytes_max: u64, now: Instant) -> Option<Option<Waker>> {
+    fn give_up_slowest(
+        &mut self,
+        growing: u64,
+        bytes_max: u64,
+        now: Instant,
+    ) -> Option<Option<Waker>> {
         let small_bytes_max = self.small_bytes_max(bytes_max);
         let is_slow = |number: &u64, body: &Body| {
             *number != growing
