@@ -102,8 +102,9 @@ fn two_hundred_slow_bodies_cost_little() {
 #[test]
 fn a_thousand_unfinished_bodies_cost_little_and_keep_nobody_out() {
     let mut attack = Attack::on("1000 unfinished bodies", attacks::unfinished_bodies);
-    // What all of them may hold (HTTP_BODIES_MAX), and some for each connection.
-    attack.growth_max.resident_bytes = 64 * MIB + 1000 * 72 * 1024;
+    // What all of them may hold (HTTP_BODIES_MAX and half of it), and the buffers of each
+    // connection.
+    attack.growth_max.resident_bytes = 96 * MIB + 1000 * 96 * 1024;
     attack.growth_max.descriptors = 1100;
     attack.withstand();
 }

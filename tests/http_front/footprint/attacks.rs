@@ -47,11 +47,8 @@ pub fn unfinished_bodies(service: &Service) -> Held {
         let socket = pour(service, &head, &body, BODY_BYTES - 1);
         held.lock().unwrap().push(socket);
         if number % 100 == 0 {
-            // Somebody else's, small and large, go through meanwhile.
-            let large = format!("echo right #{}", "x".repeat(BODY_BYTES * 9 / 10));
-            for script in ["echo right", &large] {
-                assert_eq!(service.run(script).stdout(), "right\n");
-            }
+            // Small ones of others always go through; a large one may have to come again.
+            assert_eq!(service.run("echo right").stdout(), "right\n");
         }
     });
     Box::new(held)
