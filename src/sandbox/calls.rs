@@ -451,8 +451,15 @@ fn watch_locks(out: &mut Encoder, program: &[u8]) {
     let data = out.bytes(&[0]);
     let data = out.pointers(&[data, 1.into()]);
     // struct msghdr: no name, one piece of data, the control message, no flags.
-    let message =
-        out.pointers(&[0.into(), 0.into(), data, 1.into(), control, control_bytes.into(), 0.into()]);
+    let message = out.pointers(&[
+        0.into(),
+        0.into(),
+        data,
+        1.into(),
+        control,
+        control_bytes.into(),
+        0.into(),
+    ]);
     let flags = libc::MSG_NOSIGNAL;
     out.call(libc::SYS_sendmsg, &[wire::RELEASE_FD.into(), message, flags.into()]);
     out.call(libc::SYS_close, &[wire::PLAN_FD.into()]);

@@ -228,7 +228,8 @@ pub fn raise_loopback() -> io::Result<()> {
 
 /// Whether the kernel has listeners for filters, with the structures known here.
 pub fn has_listeners() -> bool {
-    let mut sizes = libc::seccomp_notif_sizes { seccomp_notif: 0, seccomp_notif_resp: 0, seccomp_data: 0 };
+    let mut sizes =
+        libc::seccomp_notif_sizes { seccomp_notif: 0, seccomp_notif_resp: 0, seccomp_data: 0 };
     // SAFETY: the structure is a live local of the type this operation fills.
     let asked = done(unsafe {
         libc::syscall(libc::SYS_seccomp, libc::SECCOMP_GET_NOTIF_SIZES, 0, &raw mut sizes)
@@ -236,6 +237,12 @@ pub fn has_listeners() -> bool {
     asked.is_ok()
         && usize::from(sizes.seccomp_notif) == size_of::<libc::seccomp_notif>()
         && usize::from(sizes.seccomp_notif_resp) == size_of::<libc::seccomp_notif_resp>()
+}
+
+/// Whether the calling thread has a filter already, or may not know.
+pub fn is_filtered() -> bool {
+    // SAFETY: integers only.
+    unsafe { libc::prctl(libc::PR_GET_SECCOMP, 0, 0, 0, 0) != 0 }
 }
 
 /// Installs the filter `program`, instructions of 8 bytes, in the calling thread, and closes its
@@ -310,11 +317,9 @@ pub fn next_notification(listener: BorrowedFd<'_>) -> io::Result<Option<Notifica
             .into(),
     );
     match received {
-        Ok(()) => Ok(Some(Notification {
-            id: call.id,
-            thread: call.pid,
-            number: call.data.nr.into(),
-        })),
+        Ok(()) => {
+            Ok(Some(Notification { id: call.id, thread: call.pid, number: call.data.nr.into() }))
+        }
         Err(error) if is_of_no_caller(&error) => Ok(None),
         Err(error) => Err(error),
     }
@@ -334,8 +339,10 @@ pub fn answer_notification(
         libc::seccomp_notif_resp { id, val: 0, error: errno.map_or(0, |errno| -errno), flags };
     // SAFETY: the structure is a live local of the type this request reads.
     let sent = done(
-        unsafe { libc::ioctl(listener.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_SEND, &raw const answer) }
-            .into(),
+        unsafe {
+            libc::ioctl(listener.as_raw_fd(), libc::SECCOMP_IOCTL_NOTIF_SEND, &raw const answer)
+        }
+        .into(),
     );
     match sent {
         Err(error) if is_of_no_caller(&error) => Ok(()),

@@ -26,12 +26,14 @@ impl Ceilings {
 /// `POST /run` of `:`, as the service is by default: most of it before the request and behind the
 /// answer, where about a hundred are those that look whether a network namespace was used. How many of
 /// the next box's fall between the two varies: 208 where none did when this was set. One
-/// writes the run's line into the log.
-pub const RUN: Ceilings = Ceilings { ours: 337, in_box: 301, path: 401 };
+/// writes the run's line into the log. Three calls in the box and two of ours are for the listener of
+/// file locks.
+pub const RUN: Ceilings = Ceilings { ours: 339, in_box: 304, path: 404 };
 /// The same without boxes that are made ahead.
-pub const RUN_WITHOUT_STANDBY: Ceilings = Ceilings { ours: 293, in_box: 301, path: 514 };
-/// `cofferdam exec -- /bin/true`, all of it, where no other server lives.
-pub const EXEC: Ceilings = Ceilings { ours: 617, in_box: 296, path: 913 };
+pub const RUN_WITHOUT_STANDBY: Ceilings = Ceilings { ours: 295, in_box: 304, path: 519 };
+/// `cofferdam exec -- /bin/true`, all of it, where no other server lives. Two ask whether there can be
+/// such listeners.
+pub const EXEC: Ceilings = Ceilings { ours: 621, in_box: 299, path: 920 };
 /// By which it finds out of each other server that it does live.
 pub const PER_OTHER_SERVER: usize = 4;
 

@@ -216,13 +216,8 @@ mod tests {
         let before = own(false);
         let record = tempfile::tempfile().unwrap();
         for byte in 0..5 {
-            let lock = libc::flock {
-                l_type: 1,
-                l_whence: 0,
-                l_start: 2 * byte,
-                l_len: 1,
-                l_pid: 0,
-            };
+            let lock =
+                libc::flock { l_type: 1, l_whence: 0, l_start: 2 * byte, l_len: 1, l_pid: 0 };
             fcntl(&record, FcntlArg::F_SETLK(&lock)).unwrap();
         }
         let whole = Flock::lock(tempfile::tempfile().unwrap(), FlockArg::LockExclusive);

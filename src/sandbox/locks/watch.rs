@@ -126,8 +126,7 @@ impl Watch<'_> {
 
     /// Whether the call goes on; none at the end of the sandbox.
     fn decide(&mut self, call: &sys::Notification) -> io::Result<Option<bool>> {
-        let kind =
-            if call.number == libc::SYS_flock { LockCall::Flock } else { LockCall::Record };
+        let kind = if call.number == libc::SYS_flock { LockCall::Flock } else { LockCall::Record };
         self.has_flocks |= kind == LockCall::Flock;
         loop {
             match self.budget.ask(kind, Instant::now()) {
