@@ -318,6 +318,12 @@ pub fn has_listeners() -> bool {
         && usize::from(sizes.seccomp_notif_resp) == size_of::<libc::seccomp_notif_resp>()
 }
 
+/// Whether the calling thread has a filter already, or may not know.
+pub fn is_filtered() -> bool {
+    // SAFETY: integers only.
+    unsafe { libc::prctl(libc::PR_GET_SECCOMP, 0, 0, 0, 0) != 0 }
+}
+
 /// Installs the filter `program`, instructions of 8 bytes, in the calling thread, and closes its
 /// listener. The thread is to end soon: every call that the filter reports fails from now on.
 pub fn listen_in_this_thread(program: &[u8]) -> io::Result<()> {

@@ -86,6 +86,7 @@ mod tests {
             memory_peak_bytes: 0,
             memory_peak_source: "rusage",
             processes_peak: None,
+            oom_kills: None,
             stdout_bytes: 0,
             stderr_bytes: stderr.len() as u64,
         };

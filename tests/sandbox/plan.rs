@@ -183,6 +183,7 @@ fn the_programs_stage_gives_up_one_thing_after_another() {
             "close descriptors",
             "close descriptors",
             "close descriptors",
+            "seccomp lock listener",
             "rlimit openfiles",
             "seccomp default",
             "report standing",
@@ -237,6 +238,11 @@ fn each_step_comes_after_what_it_needs() {
         ("drop bounding set", "capset"),
         ("capset", "workdir /workspace"),
         ("capset", "no_new_privs"),
+        // The guard's wait is a lock, which nobody would answer yet.
+        ("await init", "seccomp lock listener"),
+        // The listener's number is the lowest that is free, and below any limit.
+        ("close descriptors", "seccomp lock listener"),
+        ("seccomp lock listener", "rlimit openfiles"),
         ("rlimit openfiles", "seccomp default"),
         ("seccomp default", "report standing"),
         ("await release", "time slice"),

@@ -27,12 +27,14 @@ impl Ceilings {
 /// answer, where about a hundred are those that look whether a network namespace was used. How many of
 /// the next box's fall between the two varies: 208 where none did when this was set. One
 /// writes the run's line into the log, three read how many processes were killed for want of memory.
-pub const RUN: Ceilings = Ceilings { ours: 353, in_box: 331, path: 448 };
+/// Three calls in the box and two of ours are for the listener of file locks.
+pub const RUN: Ceilings = Ceilings { ours: 355, in_box: 334, path: 451 };
 /// The same without boxes that are made ahead.
-pub const RUN_WITHOUT_STANDBY: Ceilings = Ceilings { ours: 310, in_box: 331, path: 562 };
+pub const RUN_WITHOUT_STANDBY: Ceilings = Ceilings { ours: 312, in_box: 334, path: 567 };
 /// `cofferdam exec -- /bin/true`, all of it, where no other server lives. Three read how many
-/// processes were killed for want of memory, three are about its own limit of file sizes.
-pub const EXEC: Ceilings = Ceilings { ours: 719, in_box: 344, path: 1063 };
+/// processes were killed for want of memory, three are about its own limit of file sizes, two ask
+/// whether there can be such listeners.
+pub const EXEC: Ceilings = Ceilings { ours: 723, in_box: 347, path: 1070 };
 /// By which it finds out of each other server that it does live.
 pub const PER_OTHER_SERVER: usize = 4;
 
