@@ -176,10 +176,10 @@ impl Found {
         }
     }
 
-    /// Refuses a current directory that holds no workspace where nothing else was named.
-    pub fn has_workspace(&self, config: &Config) -> Result<(), Failure> {
-        match (&config.workspaces, &self.workspaces) {
-            (WorkspaceChoice::Unset, Workspaces::One(here)) if !self.resolver.may_resolve(here) => {
+    /// Refuses one workspace for every language that has no Makefile.
+    pub fn has_workspace(&self) -> Result<(), Failure> {
+        match &self.workspaces {
+            Workspaces::One(here) if !self.resolver.may_resolve(here) => {
                 Err(Failure::Usage(format!(
                     "no workspace: {} has no Makefile; name the languages' workspaces with \
                      --langs DIR, or one workspace with --workspace DIR",

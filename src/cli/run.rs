@@ -69,7 +69,7 @@ impl Run {
             timeout: timeout.unwrap_or(config.limits.wall),
         };
         let found = Found::look(&config)?;
-        found.has_workspace(&config)?;
+        found.has_workspace()?;
         check_options(&found, &request)?;
         let attended = Attended::begin()?;
         let checked = |sink| check(&config, found, request, &attended, sink);
