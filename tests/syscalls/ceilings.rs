@@ -27,11 +27,11 @@ impl Ceilings {
 /// answer, where about a hundred are those that look whether a network namespace was used. How many of
 /// the next box's fall between the two varies: 208 where none did when this was set. One
 /// writes the run's line into the log.
-pub const RUN: Ceilings = Ceilings { ours: 337, in_box: 301, path: 401 };
+pub const RUN: Ceilings = Ceilings { ours: 350, in_box: 327, path: 441 };
 /// The same without boxes that are made ahead.
-pub const RUN_WITHOUT_STANDBY: Ceilings = Ceilings { ours: 293, in_box: 301, path: 514 };
+pub const RUN_WITHOUT_STANDBY: Ceilings = Ceilings { ours: 307, in_box: 327, path: 555 };
 /// `cofferdam exec -- /bin/true`, all of it, where no other server lives.
-pub const EXEC: Ceilings = Ceilings { ours: 617, in_box: 296, path: 913 };
+pub const EXEC: Ceilings = Ceilings { ours: 713, in_box: 340, path: 1053 };
 /// By which it finds out of each other server that it does live.
 pub const PER_OTHER_SERVER: usize = 4;
 
