@@ -28,8 +28,6 @@ pub struct BodyRooms(Arc<Inner>);
 struct Inner {
     bytes_max: u64,
     held: Mutex<Held>,
-    /// Told when there is more room, or another body is the first that waits.
-    changed: Notify,
 }
 
 #[derive(Default)]
@@ -49,12 +47,15 @@ struct Body {
     is_whole: bool,
     given_up: bool,
     reader: Option<Waker>,
+    /// Told when there may be room and it is this body's turn.
+    turn: Arc<Notify>,
 }
 
 /// One body's room; dropping it gives it back.
 pub struct BodyRoom {
     all: BodyRooms,
     number: u64,
+    turn: Arc<Notify>,
 }
 
 impl fmt::Debug for BodyRooms {
@@ -73,7 +74,7 @@ impl BodyRooms {
     /// Bodies that may hold about `bytes_max` bytes together: half as much more where they are
     /// all small, and one that is alone may be of any size.
     pub fn new(bytes_max: u64) -> Self {
-        Self(Arc::new(Inner { bytes_max, held: Mutex::default(), changed: Notify::new() }))
+        Self(Arc::new(Inner { bytes_max, held: Mutex::default() }))
     }
 
     /// The room of a body that begins at `now`.
@@ -81,9 +82,17 @@ impl BodyRooms {
         let mut held = self.lock();
         held.next += 1;
         let number = held.next;
-        let body = Body { bytes: 0, grew: now, is_whole: false, given_up: false, reader: None };
+        let turn = Arc::<Notify>::default();
+        let body = Body {
+            bytes: 0,
+            grew: now,
+            is_whole: false,
+            given_up: false,
+            reader: None,
+            turn: Arc::clone(&turn),
+        };
         held.bodies.insert(number, body);
-        BodyRoom { all: self.clone(), number }
+        BodyRoom { all: self.clone(), number, turn }
     }
 
     fn lock(&self) -> MutexGuard<'_, Held> {
@@ -124,6 +133,12 @@ impl Held {
             self.waiting.insert(number);
         }
         may_grow
+    }
+
+    /// What tells the first of those that wait. The others need not wake for it.
+    fn first_waiting(&self) -> Option<Arc<Notify>> {
+        let body = self.bodies.get(self.waiting.first()?)?;
+        Some(Arc::clone(&body.turn))
     }
 
     fn is_turn_of(&self, number: u64) -> bool {
@@ -173,12 +188,16 @@ impl BodyRoom {
     /// Waits until the body may hold so many bytes.
     pub async fn hold(&self, bytes: usize) {
         loop {
-            let changed = self.all.0.changed.notified();
             if self.try_hold(bytes as u64, Instant::now()) {
                 return;
             }
-            // Looked at again in any case: others become slow without a word.
-            let _ = timeout(LOOK_EVERY, changed).await;
+            let turn = self.turn.notified();
+            if self.all.lock().is_turn_of(self.number) {
+                // Looked at again in any case: others become slow without a word.
+                let _ = timeout(LOOK_EVERY, turn).await;
+            } else {
+                turn.await;
+            }
         }
     }
 
@@ -196,11 +215,10 @@ impl BodyRoom {
         }
         let was_waiting = held.waiting.contains(&self.number);
         let may_grow = held.grow(self.number, bytes, bytes_max, now);
+        let next = held.first_waiting().filter(|_| may_grow && was_waiting);
         drop(held);
         readers.into_iter().for_each(Waker::wake);
-        if may_grow && was_waiting {
-            self.all.0.changed.notify_waiters();
-        }
+        next.iter().for_each(|next| next.notify_one());
         may_grow
     }
 
@@ -241,11 +259,9 @@ impl Drop for BodyRoom {
         held.set(self.number, 0);
         held.bodies.remove(&self.number);
         held.waiting.remove(&self.number);
-        let is_awaited = !held.waiting.is_empty();
+        let next = held.first_waiting();
         drop(held);
-        if is_awaited {
-            self.all.0.changed.notify_waiters();
-        }
+        next.iter().for_each(|next| next.notify_one());
     }
 }
 

@@ -43,7 +43,7 @@ pub fn unfinished_bodies(service: &Service) -> Held {
     let head = format!("POST /run HTTP/1.1\r\nhost: x\r\ncontent-length: {BODY_BYTES}\r\n\r\n");
     let body = vec![b' '; BODY_BYTES - 1];
     let held = Mutex::new(Vec::new());
-    in_turn(8, 1000, |number| {
+    in_turn(1, 1000, |number| {
         let socket = pour(service, &head, &body, BODY_BYTES - 1);
         held.lock().unwrap().push(socket);
         if number % 100 == 0 {
