@@ -8,13 +8,9 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::disposal;
-use super::launch::Launch;
-use super::plan::ChildPlan;
-use super::step::Step;
+use super::namespace_holder::NamespaceHolder;
 use super::sys;
-use crate::base::retained::Retained;
-use crate::spec::{Limits, SetupFailure, StdinSource};
+use crate::spec::SetupFailure;
 
 /// Who owns a directory, and as whom the tenant is to see it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -68,27 +64,11 @@ pub fn of_nobody() -> Result<OwnedFd, SetupFailure> {
     make(Mapping { owner_uid: NOBODY, owner_gid: NOBODY, host_id: NOBODY })
 }
 
-/// A namespace outlives its only process as long as somebody holds it open,
-/// so one that waits to be killed is process enough.
+/// A namespace outlives its only process as long as a descriptor of it is open.
 fn make(mapping: Mapping) -> Result<OwnedFd, SetupFailure> {
-    let plan = ChildPlan { setup: vec![Step::WaitForKill], program: Vec::new(), guard: Vec::new() };
-    let holder = Launch {
-        plan,
-        namespaces: libc::CLONE_NEWUSER,
-        fs: None,
-        group: None,
-        net: None,
-        extra: Vec::new(),
-        stdin: StdinSource::Null,
-        limits: &Limits::default(),
-        prepare_began: std::time::Instant::now(),
-        retained: Retained::default(),
-        disposal: disposal::Sender::default(),
-    }
-    .clone_box()?;
-    let namespace = map_and_open(holder.pid(), mapping);
-    drop(holder);
-    namespace.map_err(|error| SetupFailure::from_io("id map", &error))
+    NamespaceHolder::start()
+        .and_then(|holder| map_and_open(holder.pid(), mapping))
+        .map_err(|error| SetupFailure::from_io("id map", &error))
 }
 
 fn map_and_open(pid: i32, mapping: Mapping) -> io::Result<OwnedFd> {

@@ -36,6 +36,7 @@ mod layers;
 pub mod locks;
 mod making;
 mod mounts;
+mod namespace_holder;
 mod net_namespaces;
 pub mod plan;
 pub(crate) mod probe;

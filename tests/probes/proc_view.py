@@ -72,9 +72,8 @@ def addresses(name):
 SECRETS = (
     "kcore", "kmsg", "keys", "key-users", "timer_list", "sched_debug", "slabinfo", "vmallocinfo",
     "pagetypeinfo", "kpagecount", "kpageflags", "kpagecgroup", "mtrr",
-    "cmdline", "config.gz", "iomem", "ioports", "diskstats", "partitions", "mdstat", "swaps",
-    "consoles", "softirqs", "interrupts", "modules", "buddyinfo", "zoneinfo", "schedstat",
-    "latency_stats", "sys/kernel/random/boot_id",
+    "cmdline", "config.gz", "iomem", "diskstats", "partitions", "interrupts", "modules",
+    "sys/kernel/random/boot_id",
 )
 # What runtimes look at, and what makes each of a program's own identifiers.
 NEEDED = (
