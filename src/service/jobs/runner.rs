@@ -116,7 +116,7 @@ impl Runner {
     ) -> Result<RunJobResult, JobError> {
         self.check(&request)?;
         let job = self.accept(request, None)?;
-        let EndedJob { result, unstored } = self.perform(job, control, Retained::default());
+        let EndedJob { result, unstored } = self.perform(job, control, &Retained::default());
         match unstored {
             Some(error) => Err(error.into()),
             None => Ok(result),
@@ -143,14 +143,14 @@ impl Runner {
 
     /// Brings a job to its end and its record to its last state. What is `retained` stays taken
     /// until its box is dead, which may be later.
-    pub fn perform(&self, job: AcceptedJob, control: &Control, retained: Retained) -> EndedJob {
+    pub fn perform(&self, job: AcceptedJob, control: &Control, retained: &Retained) -> EndedJob {
         let began = (SystemTime::now(), Instant::now());
         control.enter(JobStatus::Running);
         self.conclude(job, Some(began), |job, facts, judging| {
             job.record.decided(facts.decision.clone(), facts.executable.clone());
             match job.record.started(began.0) {
                 Err(error) => Ending::without_run(JobStatus::Failed, error.into()),
-                Ok(()) => self.steps(job, facts, judging, control, &retained),
+                Ok(()) => self.steps(job, facts, judging, control, retained),
             }
         })
     }

@@ -134,10 +134,10 @@ impl Shared {
         on_behalf_of(Some(request_id), || {
             let permit = Arc::new(permit);
             let retained = Retained::of(permit.clone());
-            let ended = self.runner.perform(job, &live.control, retained);
+            let ended = self.runner.perform(job, &live.control, &retained);
             // First: whoever hears of the end asks the store for the result, or for another job.
             self.jobs().end(&id);
-            drop(permit);
+            drop((retained, permit));
             self.over(ended, &live);
         });
         self.changed.notify_all();
