@@ -35,6 +35,7 @@ mod layer_copy;
 mod layers;
 pub mod locks;
 mod making;
+mod mount_calls;
 mod mounts;
 mod namespace_holder;
 mod net_namespaces;

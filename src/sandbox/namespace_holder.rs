@@ -54,7 +54,9 @@ fn wait_for_end_of(reader: i32, writer: i32) -> ! {
     // SAFETY: the descriptors are the child's own copies, and `byte` is a live local.
     unsafe {
         libc::close(writer);
-        while libc::read(reader, (&raw mut byte).cast(), 1) < 0 && Errno::last_raw() == libc::EINTR {}
+        while libc::read(reader, (&raw mut byte).cast(), 1) < 0 && Errno::last_raw() == libc::EINTR
+        {
+        }
         libc::_exit(0)
     }
 }

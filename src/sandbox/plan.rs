@@ -229,8 +229,7 @@ fn setup_steps(input: &PlanInput<'_>) -> Result<Vec<Step>, SetupFailure> {
         steps.extend(seal);
         attach.splice(0..0, open_again);
     }
-    // While the old root's is still there: in a user namespace, as of many a container, the kernel
-    // gives nobody a `/proc` that shows more than one he has.
+    // While the old root's is still there: in a user namespace no `/proc` may show more than it.
     steps.push(Step::MountProc);
     steps.push(Step::PivotRoot);
     steps.extend(attach);
