@@ -35,11 +35,6 @@ pub struct Running {
 }
 
 impl Running {
-    /// The init's pid here.
-    pub(super) fn pid(&self) -> i32 {
-        self.holdings.process.pid
-    }
-
     /// Has the box counted among `failures` if it will not die.
     pub(super) fn counting_kills(self, failures: &KillFailures) -> Self {
         self.holdings.process.kill_count.count_among(failures);

@@ -61,8 +61,9 @@ impl Finding {
 }
 
 fn find(trees: &[PathBuf], mount_points: &[PathBuf], found: &Sender<Unowned>) {
-    let namespace = match idmap::of_nobody() {
-        Ok(namespace) => Arc::new(namespace),
+    // Its end, too, comes after the answer.
+    let (namespace, _holder) = match idmap::of_nobody() {
+        Ok((namespace, holder)) => (Arc::new(namespace), holder),
         Err(failure) => return log::warn!("shown trees keep their owners: {failure}"),
     };
     // All of one mount answer alike. The copies stay until the answer is out.

@@ -76,10 +76,13 @@ const ALLOW: u32 = 0x7fff_0000;
 #[track_caller]
 pub fn host_without_filter() -> Option<Host> {
     host_with(|config| {
-        let program = &mut config.profile.filter.program;
-        program.retain(|instruction| (instruction.code, instruction.k) == (RETURN, ALLOW));
-        program.truncate(1);
-        assert_eq!(program.len(), 1);
+        let profile = &mut config.profile;
+        for filter in [&mut profile.filter, &mut profile.writable_binds_filter] {
+            let program = &mut filter.program;
+            program.retain(|instruction| (instruction.code, instruction.k) == (RETURN, ALLOW));
+            program.truncate(1);
+            assert_eq!(program.len(), 1);
+        }
     })
 }
 
