@@ -221,7 +221,7 @@ mod tests {
         // The clone returns when the child executes the init, which waits from then on.
         let running = launch.clone_box().unwrap();
         let inside = running.holdings.remnants.group.as_ref().unwrap().processes().unwrap();
-        assert_eq!(inside, [running.pid()]);
+        assert_eq!(inside, [running.holdings.process.pid]);
         drop(running);
         tree.close(Deadline::after(Duration::from_secs(20))).unwrap();
     }
