@@ -59,20 +59,15 @@ impl IdMaps {
 /// An id that no file has: -1 is none at all.
 const NOBODY: u32 = u32::MAX - 1;
 
-/// A namespace in which no owner of any file has a number, and the process that held it so far:
-/// the caller drops that when nothing waits for it any more.
-pub fn of_nobody() -> Result<(OwnedFd, NamespaceHolder), SetupFailure> {
-    make_with_holder(Mapping { owner_uid: NOBODY, owner_gid: NOBODY, host_id: NOBODY })
-}
-
-fn make(mapping: Mapping) -> Result<OwnedFd, SetupFailure> {
-    make_with_holder(mapping).map(|(namespace, _)| namespace)
+/// The namespace of `holder`, in which no owner of any file gets a number.
+pub fn of_nobody(holder: &NamespaceHolder) -> io::Result<OwnedFd> {
+    map_and_open(holder.pid(), Mapping { owner_uid: NOBODY, owner_gid: NOBODY, host_id: NOBODY })
 }
 
 /// A namespace outlives its only process as long as a descriptor of it is open.
-fn make_with_holder(mapping: Mapping) -> Result<(OwnedFd, NamespaceHolder), SetupFailure> {
+fn make(mapping: Mapping) -> Result<OwnedFd, SetupFailure> {
     NamespaceHolder::start()
-        .and_then(|holder| Ok((map_and_open(holder.pid(), mapping)?, holder)))
+        .and_then(|holder| map_and_open(holder.pid(), mapping))
         .map_err(|error| SetupFailure::from_io("id map", &error))
 }
 

@@ -15,6 +15,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 
 use super::idmap;
+use super::namespace_holder::NamespaceHolder;
 use super::sys;
 use super::weakened::{self, Wall};
 
@@ -43,7 +44,16 @@ impl Finding {
             return Ok(Self::impossible(count));
         }
         let (sender, found) = channel();
-        let find = move || find(&trees, &mount_points, &sender);
+        // Here and not on the thread: the group of this process may have to be empty of others when
+        // its controllers are switched on, and this one is dead when it has been started.
+        let holder = match NamespaceHolder::start() {
+            Ok(holder) => holder,
+            Err(error) => {
+                log::warn!("shown trees keep their owners: {error}");
+                return Ok(Self::impossible(count));
+            }
+        };
+        let find = move || find(&holder, &trees, &mount_points, &sender);
         thread::Builder::new().name("unowned".to_owned()).spawn(find)?;
         Ok(Self { trees: count, found: Some(found) })
     }
@@ -60,11 +70,15 @@ impl Finding {
     }
 }
 
-fn find(trees: &[PathBuf], mount_points: &[PathBuf], found: &Sender<Unowned>) {
-    // Its end, too, comes after the answer.
-    let (namespace, _holder) = match idmap::of_nobody() {
-        Ok((namespace, holder)) => (Arc::new(namespace), holder),
-        Err(failure) => return log::warn!("shown trees keep their owners: {failure}"),
+fn find(
+    holder: &NamespaceHolder,
+    trees: &[PathBuf],
+    mount_points: &[PathBuf],
+    found: &Sender<Unowned>,
+) {
+    let namespace = match idmap::of_nobody(holder) {
+        Ok(namespace) => Arc::new(namespace),
+        Err(error) => return log::warn!("shown trees keep their owners: {error}"),
     };
     // All of one mount answer alike. The copies stay until the answer is out.
     let mut copies: BTreeMap<&Path, Option<OwnedFd>> = BTreeMap::new();
