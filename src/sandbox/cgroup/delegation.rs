@@ -9,6 +9,7 @@
 //! Nobody else is ever moved, and no group's `cgroup.subtree_control` is
 //! written but our own and those we made.
 
+use std::fs;
 use std::thread::sleep;
 use std::time::Duration;
 
@@ -198,18 +199,43 @@ fn is_root(group: &Directory) -> bool {
 /// Moves this process, all its threads, from `own` to a leaf below `top`. An
 /// error says in words why not; then it stays where it was.
 fn move_out(own: &Directory, top: &Directory) -> Result<(), String> {
-    let ourselves = std::process::id().to_string();
-    let living_here = own.read(PROCESSES).map_err(|error| error.to_string())?;
-    if living_here.lines().any(|process| process != ourselves) {
-        let own = own.path().display();
-        return Err(format!("{own}/{PROCESSES}: other processes live in our own group"));
-    }
+    wait_for_own_children(own)?;
     let leaf = top.make_child(SUPERVISOR).map_err(|error| error.to_string())?;
     leaf.write(PROCESSES, "0").map_err(|error| {
         // A leaf that stays is in nobody's way; the top's removal reports it.
         let _ = top.remove_child(SUPERVISOR);
         error.to_string()
     })
+}
+
+/// Waits until `own` holds this process alone. Children of this process that are about to end, as
+/// another sandbox of it may have, are waited for; others are at home there.
+fn wait_for_own_children(own: &Directory) -> Result<(), String> {
+    let deadline = Deadline::after(LAST_THREAD_WAIT_MAX);
+    let ourselves = std::process::id().to_string();
+    loop {
+        let living_here = own.read(PROCESSES).map_err(|error| error.to_string())?;
+        let mut others = living_here.lines().filter(|process| *process != ourselves).peekable();
+        if others.peek().is_none() {
+            return Ok(());
+        }
+        if deadline.passed() || !others.all(is_child_or_gone) {
+            let own = own.path().display();
+            return Err(format!("{own}/{PROCESSES}: other processes live in our own group"));
+        }
+        sleep(RETRY_INTERVAL);
+    }
+}
+
+/// Whether a process is a child of this one. One that cannot be seen from here, which the kernel
+/// lists as 0, is not.
+fn is_child_or_gone(process: &str) -> bool {
+    let Ok(stat) = fs::read_to_string(format!("/proc/{process}/stat")) else {
+        return process != "0";
+    };
+    // Behind the name, which may hold anything: the state, then the parent.
+    let parent = stat.rsplit(')').next().and_then(|rest| rest.split_whitespace().nth(1));
+    parent == Some(std::process::id().to_string().as_str())
 }
 
 fn switch_on(group: &Directory, controller: &str, deadline: Deadline) -> Result<(), CgroupError> {
