@@ -79,9 +79,10 @@ fn a_run_that_uses_up_its_own_cpu_seconds_ends_by_that() {
     for (timeout, least) in [("1s", 1), ("2s", 2)] {
         let answer = taken(&service, &solution_within(timeout, COMPUTE));
         let outcome = answer.header("x-run-outcome").unwrap();
-        // On a machine that others load it may not get both CPUs.
+        // On a machine that others load it may not get both CPUs. The figure is of the whole
+        // sandbox, and the kernel looks at a process's own time by ticks.
         let cpu_ms: u64 = answer.header("x-run-cpu-ms").unwrap().parse().unwrap();
-        let met = cpu_ms >= least * 1000;
+        let met = cpu_ms >= least * 1000 + 100;
         assert!(outcome == "cpu_limit" || (outcome == "timed_out" && !met), "{answer:?}");
     }
 }
