@@ -10,7 +10,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use nix::dir::Dir;
+use nix::dir::{Dir, Type};
 use nix::fcntl::{AtFlags, OFlag, open, readlink, readlinkat};
 use nix::sys::stat::{Mode, SFlag, fstatat};
 
@@ -50,7 +50,7 @@ impl RootDirectory {
             if name == "." || name == ".." {
                 continue;
             }
-            if let Some(kind) = self.kind_of(name) {
+            if let Some(kind) = self.kind_of(name, entry.file_type()) {
                 entries.push((name.to_owned(), kind));
             }
         }
@@ -64,17 +64,27 @@ impl RootDirectory {
         sys::detached_private_trees(self.as_fd())
     }
 
-    /// What the entry `name` is; none where it is gone by now.
-    fn kind_of(&self, name: &str) -> Option<Kind> {
+    /// What the entry `name` is, which the directory calls a `listed`; none where it is gone by
+    /// now.
+    fn kind_of(&self, name: &str, listed: Option<Type>) -> Option<Kind> {
+        Some(match listed.map_or_else(|| self.look_up(name), Some)? {
+            Type::Symlink => {
+                let target = readlinkat(&self.directory, name).ok()?;
+                Kind::Symlink(PathBuf::from(OsStr::from_bytes(target.as_bytes())))
+            }
+            Type::Directory => Kind::Directory,
+            _ => Kind::Other,
+        })
+    }
+
+    /// The type of an entry in a file system whose directories do not tell it.
+    fn look_up(&self, name: &str) -> Option<Type> {
         let stat = fstatat(&self.directory, name, AtFlags::AT_SYMLINK_NOFOLLOW).ok()?;
-        let kind = stat.st_mode & SFlag::S_IFMT.bits();
-        Some(if kind == SFlag::S_IFLNK.bits() {
-            let target = readlinkat(&self.directory, name).ok()?;
-            Kind::Symlink(PathBuf::from(OsStr::from_bytes(target.as_bytes())))
-        } else if kind == SFlag::S_IFDIR.bits() {
-            Kind::Directory
-        } else {
-            Kind::Other
+        let kind = SFlag::from_bits_truncate(stat.st_mode & SFlag::S_IFMT.bits());
+        Some(match kind {
+            SFlag::S_IFLNK => Type::Symlink,
+            SFlag::S_IFDIR => Type::Directory,
+            _ => Type::File,
         })
     }
 }
