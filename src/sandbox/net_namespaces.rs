@@ -12,6 +12,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{Builder, JoinHandle};
 
 use nix::sched::{CloneFlags, setns, unshare};
 
@@ -58,6 +59,8 @@ pub struct NetNamespaces {
 #[derive(Debug, Default)]
 struct State {
     free: Vec<NetNamespace>,
+    /// One that is being made for whoever takes the first.
+    begun: Option<JoinHandle<Result<NetNamespace, SetupFailure>>>,
     /// How many are to be free or lent.
     kept: usize,
     /// What [`FIGURES`] say in one that was never lent; empty until one was made.
@@ -87,10 +90,22 @@ impl NetNamespaces {
         Ok(())
     }
 
+    /// Has one made on a thread of its own, which takes longer than all else that a single box
+    /// waits for. Where no thread can be had, whoever takes one makes it.
+    pub fn begin_one(self: &Arc<Self>) {
+        let namespaces = Arc::clone(self);
+        let begun = Builder::new().name("net".to_owned()).spawn(move || namespaces.make());
+        self.lock().begun = begun.ok();
+    }
+
     /// One that nobody else has.
     pub fn take(&self) -> Result<NetNamespace, SetupFailure> {
-        let free = self.lock().free.pop();
-        free.map_or_else(|| self.make(), Ok)
+        let (free, begun) = {
+            let mut state = self.lock();
+            (state.free.pop(), state.begun.take())
+        };
+        let made = || begun.and_then(|thread| thread.join().ok()).unwrap_or_else(|| self.make());
+        free.map_or_else(made, Ok)
     }
 
     /// Takes back one in which nothing is alive: for another box if nobody has
