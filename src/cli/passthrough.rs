@@ -127,8 +127,7 @@ struct Writer {
 impl Writer {
     /// Starts the thread. Without one the stream is broken.
     fn start(self) -> Option<Sender<Vec<u8>>> {
-        let (stream, broken, cancel) =
-            (self.stream, Arc::clone(&self.broken), self.cancel.clone());
+        let (stream, broken, cancel) = (self.stream, Arc::clone(&self.broken), self.cancel.clone());
         let (sender, pieces) = channel();
         let named = thread::Builder::new().name("output".to_owned());
         match named.spawn(move || self.write(pieces)) {

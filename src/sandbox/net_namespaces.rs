@@ -11,8 +11,8 @@
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread::{Builder, JoinHandle};
 
 use nix::sched::{CloneFlags, setns, unshare};
 
@@ -59,8 +59,8 @@ pub struct NetNamespaces {
 #[derive(Debug, Default)]
 struct State {
     free: Vec<NetNamespace>,
-    /// One that is being made for whoever takes the first.
-    begun: Option<JoinHandle<Result<NetNamespace, SetupFailure>>>,
+    /// Where one comes from that another thread makes for whoever takes the first.
+    promised: Option<Receiver<Result<NetNamespace, SetupFailure>>>,
     /// How many are to be free or lent.
     kept: usize,
     /// What [`FIGURES`] say in one that was never lent; empty until one was made.
@@ -90,21 +90,25 @@ impl NetNamespaces {
         Ok(())
     }
 
-    /// Has one made on a thread of its own, which takes longer than all else that a single box
-    /// waits for. Where no thread can be had, whoever takes one makes it.
-    pub fn begin_one(self: &Arc<Self>) {
+    /// Promises one to whoever takes the first: what is returned makes it, on another thread. If
+    /// it is dropped instead, whoever takes the first makes it.
+    pub fn promise_one(self: &Arc<Self>) -> impl FnOnce() + Send + 'static {
+        let (sender, promised) = channel();
+        self.lock().promised = Some(promised);
         let namespaces = Arc::clone(self);
-        let begun = Builder::new().name("net".to_owned()).spawn(move || namespaces.make());
-        self.lock().begun = begun.ok();
+        move || {
+            // One that nobody takes any more goes with the channel.
+            let _ = sender.send(namespaces.make());
+        }
     }
 
     /// One that nobody else has.
     pub fn take(&self) -> Result<NetNamespace, SetupFailure> {
-        let (free, begun) = {
+        let (free, promised) = {
             let mut state = self.lock();
-            (state.free.pop(), state.begun.take())
+            (state.free.pop(), state.promised.take())
         };
-        let made = || begun.and_then(|thread| thread.join().ok()).unwrap_or_else(|| self.make());
+        let made = || promised.and_then(|one| one.recv().ok()).unwrap_or_else(|| self.make());
         free.map_or_else(made, Ok)
     }
 

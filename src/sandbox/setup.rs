@@ -128,10 +128,6 @@ impl Sandbox {
         let failed =
             |step: &'static str| move |error: std::io::Error| SetupFailure::from_io(step, &error);
         let unprivileged = unprivileged::is_settled()?;
-        let net_namespaces = Arc::new(NetNamespaces::open().map_err(failed("net namespace"))?);
-        if ahead == Ahead::NetNamespace && !unprivileged {
-            net_namespaces.begin_one();
-        }
         let state = StateDirectory::open().map_err(failed("state directory"))?;
         let swept = sweep_abandoned(&state).map_err(failed("sweep"))?;
         let instance = state.register().map_err(failed("state directory"))?;
@@ -140,10 +136,14 @@ impl Sandbox {
         let root = RootDirectory::open(config.root.path()).map_err(failed("read root"))?;
         let (mut layout, mut covers) = layout_of(&config.root, &root, &config.profile, &private)
             .map_err(failed("read root"))?;
+        let net_namespaces = Arc::new(NetNamespaces::open().map_err(failed("net namespace"))?);
         let (trees, mount_points) = covers.trees().map_err(failed("read mounts"))?;
         let finding = match unprivileged {
             true => Finding::impossible(trees.len()),
-            false => Finding::begin(trees, mount_points).map_err(failed("thread"))?,
+            false => {
+                let promise = (ahead == Ahead::NetNamespace).then(|| net_namespaces.promise_one());
+                Finding::begin(trees, mount_points, promise).map_err(failed("thread"))?
+            }
         };
         let cgroups = CgroupTree::open(instance.id())?;
         instance.record_cgroups(&cgroups.directories()).map_err(failed("state directory"))?;

@@ -36,14 +36,19 @@ pub struct Finding {
 }
 
 impl Finding {
-    /// Begins for the trees at these real paths, among these mount points.
-    pub fn begin(trees: Vec<PathBuf>, mount_points: Arc<[PathBuf]>) -> io::Result<Self> {
+    /// Begins for the trees at these real paths, among these mount points. Once it has answered,
+    /// the thread does what comes `then`.
+    pub fn begin(
+        trees: Vec<PathBuf>,
+        mount_points: Arc<[PathBuf]>,
+        then: Option<impl FnOnce() + Send + 'static>,
+    ) -> io::Result<Self> {
         let count = trees.len();
         if weakened::lacks(Wall::Unowned) {
             return Ok(Self::impossible(count));
         }
         let (sender, found) = channel();
-        let find = move || find(&trees, &mount_points, &sender);
+        let find = move || find(&trees, &mount_points, &sender, then);
         thread::Builder::new().name("unowned".to_owned()).spawn(find)?;
         Ok(Self { trees: count, found: Some(found) })
     }
@@ -60,7 +65,12 @@ impl Finding {
     }
 }
 
-fn find(trees: &[PathBuf], mount_points: &[PathBuf], found: &Sender<Unowned>) {
+fn find(
+    trees: &[PathBuf],
+    mount_points: &[PathBuf],
+    found: &Sender<Unowned>,
+    then: Option<impl FnOnce()>,
+) {
     // Its end, too, comes after the answer.
     let (namespace, _holder) = match idmap::of_nobody() {
         Ok((namespace, holder)) => (Arc::new(namespace), holder),
@@ -77,4 +87,7 @@ fn find(trees: &[PathBuf], mount_points: &[PathBuf], found: &Sender<Unowned>) {
     }
     // A sandbox that was given up in the meantime wants no answer.
     let _ = found.send(Unowned { namespace: Some(Arc::clone(&namespace)), trees: answers });
+    if let Some(then) = then {
+        then();
+    }
 }
