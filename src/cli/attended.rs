@@ -25,9 +25,8 @@ impl Attended {
     /// From here on the signals end the run and not this process.
     pub fn begin() -> Result<Self, Failure> {
         let begin = || {
-            let cancel = CancelToken::new()?;
-            let raised = cancel.clone();
-            Ok(Self { cancel, signals: Signals::on_each(move || raised.cancel())? })
+            let (signals, cancel) = Signals::that_cancel()?;
+            Ok(Self { cancel, signals })
         };
         begin().map_err(|error: io::Error| SetupFailure::from_io("signals", &error).into())
     }

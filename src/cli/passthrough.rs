@@ -25,9 +25,16 @@ const LAST_WORDS_MS: u16 = 300;
 /// so that only those wait for our readers.
 #[derive(Debug)]
 pub struct Passthrough {
-    stdout: Sender<Vec<u8>>,
-    stderr: Sender<Vec<u8>>,
+    stdout: Lane,
+    stderr: Lane,
     level: Arc<ByteLevel>,
+}
+
+/// One stream's way to its thread, which starts with the first piece: many programs print nothing.
+#[derive(Debug)]
+struct Lane {
+    idle: Option<Writer>,
+    pieces: Option<Sender<Vec<u8>>>,
 }
 
 /// A stream of ours that could not be written.
@@ -48,14 +55,13 @@ pub struct Writers {
     cancel: CancelToken,
 }
 
-/// Begins writing to our stdout and stderr. One that cannot be written raises
+/// Gets ready to write to our stdout and stderr. One that cannot be written raises
 /// `cancel`: nobody is left to run for.
 pub fn open(cancel: &CancelToken) -> io::Result<(Passthrough, Writers)> {
     let level = Arc::new(ByteLevel::new(QUEUED_BYTES_MAX)?);
     let (finished, alive) = io::pipe()?;
     let writers = Writers { finished, broken: Arc::new(OnceLock::new()), cancel: cancel.clone() };
-    let begin = |stream, out: OwnedFd, alive: PipeWriter| {
-        let (sender, pieces) = channel();
+    let lane = |stream, out: OwnedFd, alive: PipeWriter| {
         let writer = Writer {
             stream,
             out: out.into(),
@@ -64,12 +70,11 @@ pub fn open(cancel: &CancelToken) -> io::Result<(Passthrough, Writers)> {
             cancel: cancel.clone(),
             _alive: alive,
         };
-        thread::Builder::new().name("output".to_owned()).spawn(move || writer.write(pieces))?;
-        Ok::<_, io::Error>(sender)
+        Lane { idle: Some(writer), pieces: None }
     };
     let stdout =
-        begin(Stream::Stdout, io::stdout().as_fd().try_clone_to_owned()?, alive.try_clone()?)?;
-    let stderr = begin(Stream::Stderr, io::stderr().as_fd().try_clone_to_owned()?, alive)?;
+        lane(Stream::Stdout, io::stdout().as_fd().try_clone_to_owned()?, alive.try_clone()?);
+    let stderr = lane(Stream::Stderr, io::stderr().as_fd().try_clone_to_owned()?, alive);
     Ok((Passthrough { stdout, stderr, level }, writers))
 }
 
@@ -79,13 +84,14 @@ impl OutputSink for Passthrough {
     }
 
     fn take(&mut self, stream: Stream, bytes: &[u8]) {
-        let sender = match stream {
-            Stream::Stdout => &self.stdout,
-            Stream::Stderr => &self.stderr,
+        let lane = match stream {
+            Stream::Stdout => &mut self.stdout,
+            Stream::Stderr => &mut self.stderr,
         };
         self.level.rise(bytes.len());
-        // A writer takes pieces for as long as there is a sender.
-        let _ = sender.send(bytes.to_vec());
+        if !lane.send(bytes) {
+            self.level.fall(bytes.len());
+        }
     }
 
     fn has_room(&self) -> bool {
@@ -97,7 +103,18 @@ impl OutputSink for Passthrough {
     }
 }
 
+impl Lane {
+    /// Whether the thread has taken `bytes`: it takes pieces for as long as there is a sender.
+    fn send(&mut self, bytes: &[u8]) -> bool {
+        if let Some(writer) = self.idle.take() {
+            self.pieces = writer.start();
+        }
+        self.pieces.as_ref().is_some_and(|pieces| pieces.send(bytes.to_vec()).is_ok())
+    }
+}
+
 /// One stream's thread.
+#[derive(Debug)]
 struct Writer {
     stream: Stream,
     out: File,
@@ -108,6 +125,22 @@ struct Writer {
 }
 
 impl Writer {
+    /// Starts the thread. Without one the stream is broken.
+    fn start(self) -> Option<Sender<Vec<u8>>> {
+        let (stream, broken, cancel) = (self.stream, Arc::clone(&self.broken), self.cancel.clone());
+        let (sender, pieces) = channel();
+        let named = thread::Builder::new().name("output".to_owned());
+        match named.spawn(move || self.write(pieces)) {
+            Ok(_) => Some(sender),
+            Err(error) => {
+                let errno = error.raw_os_error().map_or(Errno::EAGAIN, Errno::from_raw);
+                let _ = broken.set(Broken { stream, errno });
+                cancel.cancel();
+                None
+            }
+        }
+    }
+
     /// Writes what comes until the sink is gone; into the void once the stream is broken.
     fn write(mut self, pieces: Receiver<Vec<u8>>) {
         let mut writable = true;

@@ -62,12 +62,10 @@ impl Covers {
         let shown: Vec<Place> = layout.shown.iter().map(place).collect();
         // Which trees a path leads into may change only by an administrator's hand on the way
         // to it; what is at its end is looked up for every run.
-        let leads_inside = |path: &&PathBuf| match path.canonicalize() {
-            Ok(real) => shown
-                .iter()
-                .any(|tree| path.starts_with(&tree.source) || real.starts_with(&tree.source)),
-            // What is not there yet may come to be anywhere.
-            Err(_) => true,
+        let is_shown = |path: &Path| shown.iter().any(|tree| path.starts_with(&tree.source));
+        // What is not there yet may come to be anywhere.
+        let leads_inside = |path: &&PathBuf| {
+            is_shown(path) || path.canonicalize().map_or(true, |real| is_shown(&real))
         };
         let inside = |paths: &[PathBuf]| paths.iter().filter(leads_inside).cloned().collect();
         Ok(Self {
@@ -175,6 +173,10 @@ fn asked_place(tree: &Tree) -> Result<Place, SetupFailure> {
 /// Where the trees of `places` have what `path` leads to, if there is something.
 fn covered_at(path: &Path, places: &[Place]) -> Result<Vec<Covered>, SetupFailure> {
     let failed = |error| SetupFailure::from_io(format!("mask {}", path.display()), &error);
+    // One call for what is not there, as most is not, where the walk along its path takes several.
+    if path.symlink_metadata().is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
+        return Ok(Vec::new());
+    }
     let real = match path.canonicalize() {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         result => result.map_err(failed)?,

@@ -10,6 +10,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
+/// More than most tables have: a small buffer takes a call for each few lines.
+const TEXT_BYTES: usize = 16 << 10;
+
 /// The mount namespace of the thread that opened it, from which boxes are cloned.
 #[derive(Debug)]
 pub struct MountTable(Mutex<LastRead>);
@@ -41,7 +44,7 @@ impl MountTable {
 }
 
 fn read(file: &mut File) -> io::Result<Arc<[PathBuf]>> {
-    let mut text = Vec::new();
+    let mut text = Vec::with_capacity(TEXT_BYTES);
     file.rewind()?;
     file.read_to_end(&mut text)?;
     Ok(parse(&text).into())

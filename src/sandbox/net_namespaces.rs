@@ -11,6 +11,7 @@
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use nix::sched::{CloneFlags, setns, unshare};
@@ -58,6 +59,8 @@ pub struct NetNamespaces {
 #[derive(Debug, Default)]
 struct State {
     free: Vec<NetNamespace>,
+    /// Where one comes from that another thread makes for whoever takes the first.
+    promised: Option<Receiver<Result<NetNamespace, SetupFailure>>>,
     /// How many are to be free or lent.
     kept: usize,
     /// What [`FIGURES`] say in one that was never lent; empty until one was made.
@@ -87,10 +90,26 @@ impl NetNamespaces {
         Ok(())
     }
 
+    /// Promises one to whoever takes the first: what is returned makes it, on another thread. If
+    /// it is dropped instead, whoever takes the first makes it.
+    pub fn promise_one(self: &Arc<Self>) -> impl FnOnce() + Send + 'static {
+        let (sender, promised) = channel();
+        self.lock().promised = Some(promised);
+        let namespaces = Arc::clone(self);
+        move || {
+            // One that nobody takes any more goes with the channel.
+            let _ = sender.send(namespaces.make());
+        }
+    }
+
     /// One that nobody else has.
     pub fn take(&self) -> Result<NetNamespace, SetupFailure> {
-        let free = self.lock().free.pop();
-        free.map_or_else(|| self.make(), Ok)
+        let (free, promised) = {
+            let mut state = self.lock();
+            (state.free.pop(), state.promised.take())
+        };
+        let made = || promised.and_then(|one| one.recv().ok()).unwrap_or_else(|| self.make());
+        free.map_or_else(made, Ok)
     }
 
     /// Takes back one in which nothing is alive: for another box if nobody has

@@ -66,7 +66,7 @@ impl<'scope, 'env> Pumping<'scope, 'env> {
 
     /// Whether the thread has something to do whatever the program does.
     pub fn is_due(&self) -> bool {
-        self.idle.as_ref().is_some_and(|pump| pump.streams.feed.is_some() || pump.sink.is_some())
+        self.idle.as_ref().is_some_and(|pump| pump.streams.feed.is_some())
     }
 
     /// The pipes that nobody reads yet: the first output on one is a reason to

@@ -51,6 +51,13 @@ pub struct SandboxConfig {
     pub strict: bool,
 }
 
+/// What is made for the first box while the host is still being looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Ahead {
+    Nothing,
+    NetNamespace,
+}
+
 /// Makes boxes on this host. Everything that does not depend on a run was
 /// looked up when it was opened.
 #[derive(Debug)]
@@ -90,7 +97,7 @@ impl Sandbox {
     /// whole box. A host that cannot make one is refused here, with the step;
     /// one that lacks a user namespace is made do without.
     pub fn open(config: SandboxConfig) -> Result<Self, SetupFailure> {
-        let mut sandbox = Self::open_untried(config)?;
+        let mut sandbox = Self::open_untried(config, Ahead::Nothing)?;
         if let Err(with) = sandbox.try_fill(WorkspaceFill::Own) {
             if sandbox.unprivileged {
                 // A program would be the root of the namespace that its walls are made in.
@@ -110,10 +117,14 @@ impl Sandbox {
     /// As [`Sandbox::open`] for whoever makes one box, which is then the trial.
     /// Only a host that may not let user namespaces be made is tried before.
     pub fn open_for_one(config: SandboxConfig) -> Result<Self, SetupFailure> {
-        if user_namespaces_are_doubtful() { Self::open(config) } else { Self::open_untried(config) }
+        if user_namespaces_are_doubtful() {
+            Self::open(config)
+        } else {
+            Self::open_untried(config, Ahead::NetNamespace)
+        }
     }
 
-    fn open_untried(config: SandboxConfig) -> Result<Self, SetupFailure> {
+    fn open_untried(config: SandboxConfig, ahead: Ahead) -> Result<Self, SetupFailure> {
         let failed =
             |step: &'static str| move |error: std::io::Error| SetupFailure::from_io(step, &error);
         let unprivileged = unprivileged::is_settled()?;
@@ -125,14 +136,17 @@ impl Sandbox {
         let root = RootDirectory::open(config.root.path()).map_err(failed("read root"))?;
         let (mut layout, mut covers) = layout_of(&config.root, &root, &config.profile, &private)
             .map_err(failed("read root"))?;
+        let net_namespaces = Arc::new(NetNamespaces::open().map_err(failed("net namespace"))?);
         let (trees, mount_points) = covers.trees().map_err(failed("read mounts"))?;
         let finding = match unprivileged {
             true => Finding::impossible(trees.len()),
-            false => Finding::begin(trees, mount_points).map_err(failed("thread"))?,
+            false => {
+                let promise = (ahead == Ahead::NetNamespace).then(|| net_namespaces.promise_one());
+                Finding::begin(trees, mount_points, promise).map_err(failed("thread"))?
+            }
         };
         let cgroups = CgroupTree::open(instance.id())?;
         instance.record_cgroups(&cgroups.directories()).map_err(failed("state directory"))?;
-        let net_namespaces = Arc::new(NetNamespaces::open().map_err(failed("net namespace"))?);
         let unowned = finding.finish();
         layout.show_unowned(&unowned.trees);
         covers.trust_unowned(&unowned.trees);

@@ -37,8 +37,13 @@ pub struct Finding {
 }
 
 impl Finding {
-    /// Begins for the trees at these real paths, among these mount points.
-    pub fn begin(trees: Vec<PathBuf>, mount_points: Arc<[PathBuf]>) -> io::Result<Self> {
+    /// Begins for the trees at these real paths, among these mount points. Once it has answered,
+    /// the thread does what comes `then`.
+    pub fn begin(
+        trees: Vec<PathBuf>,
+        mount_points: Arc<[PathBuf]>,
+        then: Option<impl FnOnce() + Send + 'static>,
+    ) -> io::Result<Self> {
         let count = trees.len();
         if weakened::lacks(Wall::Unowned) {
             return Ok(Self::impossible(count));
@@ -53,7 +58,7 @@ impl Finding {
                 return Ok(Self::impossible(count));
             }
         };
-        let find = move || find(&holder, &trees, &mount_points, &sender);
+        let find = move || find(&holder, &trees, &mount_points, &sender, then);
         thread::Builder::new().name("unowned".to_owned()).spawn(find)?;
         Ok(Self { trees: count, found: Some(found) })
     }
@@ -75,6 +80,7 @@ fn find(
     trees: &[PathBuf],
     mount_points: &[PathBuf],
     found: &Sender<Unowned>,
+    then: Option<impl FnOnce()>,
 ) {
     let namespace = match idmap::of_nobody(holder) {
         Ok(namespace) => Arc::new(namespace),
@@ -91,4 +97,7 @@ fn find(
     }
     // A sandbox that was given up in the meantime wants no answer.
     let _ = found.send(Unowned { namespace: Some(Arc::clone(&namespace)), trees: answers });
+    if let Some(then) = then {
+        then();
+    }
 }

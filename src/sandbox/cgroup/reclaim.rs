@@ -6,7 +6,6 @@
 //! all the same: the next run wants it. So it is dropped with its group only where many removed
 //! groups are kept already.
 
-use std::fs;
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -14,6 +13,7 @@ use nix::errno::Errno;
 
 use super::control::CgroupVersion;
 use super::directory::Directory;
+use super::tree::read_text;
 use super::usage::{keyed, value_of};
 
 /// With as many removed groups kept, what the next ones have cached is dropped.
@@ -34,7 +34,8 @@ pub(super) fn note_groups() {
 /// Drops what is cached on the account of `group`, which is about to be removed from `top`, if that
 /// would keep it beside too many others.
 pub(super) fn drop_cached(top: &Directory, group: &Directory) {
-    if REMOVALS.fetch_add(1, Ordering::Relaxed).is_multiple_of(REMOVALS_A_COUNT) {
+    let removals = REMOVALS.fetch_add(1, Ordering::Relaxed) + 1;
+    if removals.is_multiple_of(REMOVALS_A_COUNT) {
         CROWDED.store(dying_groups(top) >= DYING_GROUPS_MAX, Ordering::Relaxed);
     }
     if CROWDED.load(Ordering::Relaxed) {
@@ -53,7 +54,7 @@ fn dying_groups(top: &Directory) -> u64 {
 
 /// The third column of the row of the memory controller.
 fn v1_groups() -> Option<u64> {
-    let table = fs::read_to_string("/proc/cgroups").ok()?;
+    let table = read_text("/proc/cgroups").ok()?;
     let row = table.lines().find_map(|line| line.strip_prefix("memory\t"))?;
     row.split('\t').nth(1)?.parse().ok()
 }

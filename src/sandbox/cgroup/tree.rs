@@ -29,6 +29,9 @@ const NAME_BYTES_MAX: usize = 64;
 /// A mount table longer than this (100,000 mounts) is read only in part.
 const TEXT_BYTES_MAX: u64 = 16 << 20;
 
+/// More than most texts have: a small buffer takes a call for each few lines.
+const TEXT_BYTES: usize = 16 << 10;
+
 /// Our top directories, one in each hierarchy that gives boxes something.
 /// Made once; it outlives the boxes made below it.
 #[derive(Debug)]
@@ -147,8 +150,8 @@ impl CgroupTree {
 
 /// The text of a file of `/proc`. Mount points need not be UTF-8; the ones that
 /// are not, we cannot use but read past.
-fn read_text(path: &str) -> io::Result<String> {
-    let mut bytes = Vec::new();
+pub(super) fn read_text(path: &str) -> io::Result<String> {
+    let mut bytes = Vec::with_capacity(TEXT_BYTES);
     File::open(path)?.take(TEXT_BYTES_MAX).read_to_end(&mut bytes)?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
