@@ -29,7 +29,7 @@ mod sandbox {
 
 const INIT: &str = "src/sandbox/init/main.rs";
 const LANGS: &str = "langs";
-/// What `langs/` has for whoever builds a root file system; a run needs none of it.
+/// The recipes that build a root file system. A run does not need them.
 const RECIPES: &str = "toolchains";
 
 fn main() {

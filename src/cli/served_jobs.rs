@@ -85,7 +85,10 @@ impl ServedJobs {
         };
         let jobs = match JobsAtFirst::new(settings.clone(), workers, queue_max) {
             Err(NotStarted::Store(error @ StoreError::Owned { .. })) if !self.is_asked_for => {
-                log::warn!("no jobs for now: {error}; set JOBS_STORE_DIR, or JOBS=off");
+                log::warn!(
+                    "jobs are refused until the store is free: {error}; \
+                     set JOBS_STORE_DIR, or JOBS=off"
+                );
                 JobsAtFirst::unstarted(settings, workers, queue_max)
             }
             jobs => jobs.map_err(|error| Failure::option("--store-dir", error))?,

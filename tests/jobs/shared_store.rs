@@ -164,7 +164,11 @@ fn a_service_whose_store_nobody_named_waits_for_it_without_refusing_to_start() {
     assert_eq!(post_job(&first, &request).status, 202);
     wait_for_end(&first, "job");
     let second = start();
-    assert!(second.log.text().contains("no jobs for now"), "{}", second.log.text());
+    assert!(
+        second.log.text().contains("jobs are refused until the store is free"),
+        "{}",
+        second.log.text()
+    );
     assert_eq!(second.get("/v1/jobs/job").status, 503);
     assert_eq!(second.run("echo here").stdout(), "here\n");
     first.stop();
