@@ -173,7 +173,7 @@ impl Step {
             }
             Self::ProveRules { path } => prove_rules(out, path),
             Self::InstallFilter { program, .. } => install_filter(out, program),
-            Self::WatchLocks { program } => watch_locks(out, program),
+            Self::WatchLocks { program, .. } => watch_locks(out, program),
             Self::HoldProgram => lock_plan(out, libc::F_SETLK),
             Self::AwaitGuard => lock_plan(out, libc::F_SETLKW),
             Self::ReleaseProgram => out.call(libc::SYS_close, &[wire::PLAN_FD.into()]),

@@ -3,6 +3,7 @@
 use std::mem;
 use std::sync::Arc;
 
+use super::cgroup::BoxGroup;
 use super::clone::Cloned;
 use super::disposal::{Remnants, Sender};
 use super::kill;
@@ -39,13 +40,14 @@ pub struct Killed {
 impl Killed {
     /// Gives back everything. To be called when the init is dead, and never before.
     pub fn give_back(self) {
-        let Self { process, remnants, retained, disposal } = self;
+        let Self { process, mut remnants, retained, disposal } = self;
         if !process.is_reaped()
             && let Err(error) = process.reap()
         {
             // Its usage is lost, no more: it is dead.
             log::error!("reap box {}: {error}", process.pid);
         }
+        remnants.group.iter_mut().for_each(BoxGroup::close_usage_files);
         disposal.leave(remnants);
         drop(retained);
     }

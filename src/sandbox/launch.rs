@@ -99,10 +99,12 @@ impl Launch<'_> {
         let start = ChildStart { descriptors: &descriptors, init: init.as_raw_fd(), join: None };
         let into = self.group.as_ref().and_then(BoxGroup::clone_into);
         let process = clone_vfork(self.namespaces, into, &start).map_err(failed("clone"))?;
+        let mut group = self.group;
+        group.iter_mut().for_each(BoxGroup::close_task_files);
         let mounts = self.fs.as_ref().and_then(|_| mount_namespace(process.pid));
         let holdings = Holdings {
             process: Arc::new(process),
-            remnants: Remnants { fs: self.fs, group: self.group, net: self.net, mounts },
+            remnants: Remnants { fs: self.fs, group, net: self.net, mounts },
             retained: self.retained,
             disposal: self.disposal,
         };

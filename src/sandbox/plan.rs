@@ -31,8 +31,10 @@ const INOTIFY_INSTANCES_MAX: u32 = 8;
 /// The inotify watches of one sandbox, one for each file or directory watched: the kernel's own
 /// default before Linux 5.11, enough for a tree of source files.
 const INOTIFY_WATCHES_MAX: u32 = 8192;
-/// The calls between standing and the program.
-const AFTER_STANDING: [i64; 6] = [
+/// The calls that send the listener for file locks.
+const SEND_LISTENER: [i64; 2] = [libc::SYS_sendmsg, libc::SYS_close];
+/// The calls between a filter that is installed ahead and the program.
+const AFTER_FILTER: [i64; 6] = [
     libc::SYS_read,
     libc::SYS_prlimit64,
     libc::SYS_sched_setattr,
@@ -369,21 +371,17 @@ fn program_steps(input: &PlanInput<'_>) -> Vec<Step> {
         Step::CloseRange { first: PLAN_FD.unsigned_abs(), last: PLAN_FD.unsigned_abs() },
         Step::CloseOnExec { first: STATUS_FD.unsigned_abs(), last: RELEASE_FD.unsigned_abs() },
     ]);
-    // Behind the wait for the guard, which is a lock itself, and before the profile's filter, which
-    // need not leave what sends the listener.
-    steps.extend((!weakened::lacks(Wall::Seccomp)).then(|| lock_step(input.locks)));
+    // Behind the wait for the guard, which is a lock itself.
+    let (ahead, last) = filter_steps(input);
+    steps.extend(ahead);
     steps.extend([
         // Not before: the steps above open files, however few the tenant may.
         Step::SetLimit { limit: Rlimit::OpenFiles, value: input.limits.open_files_max },
+        Step::ReportStanding,
+        Step::AwaitRelease,
     ]);
-    let filter = (!weakened::lacks(Wall::Seccomp)).then(|| install(input.filter));
-    let stand = [Step::ReportStanding, Step::AwaitRelease].into_iter().chain(long_turns);
-    // The kernel takes its time to translate a filter: a box made ahead has it already.
-    if lets_through(input.filter, &AFTER_STANDING) {
-        steps.extend(filter.into_iter().chain(stand));
-    } else {
-        steps.extend(stand.chain(filter));
-    }
+    steps.extend(long_turns);
+    steps.extend(last);
     steps.push(Step::ReportReady);
     let program = |place, argv| program_at(place, argv, input);
     let named = |argv| program(ProgramPlace::Named, argv);
@@ -473,11 +471,27 @@ fn install(filter: &Filter) -> Step {
     Step::InstallFilter { name: filter.name.clone(), program: filter.bytes() }
 }
 
-fn lock_step(locks: &LockFilter) -> Step {
-    match locks.calls {
-        LockCalls::Watched => Step::WatchLocks { program: locks.filter.bytes() },
-        LockCalls::Refused => install(&locks.filter),
+/// The steps that install the program's filters: those before it waits to be let go, and those
+/// behind. The kernel takes its time to translate a filter, so a box made ahead has them already, and
+/// one filter does for both the profile and the file locks, where the profile leaves the calls that
+/// come after.
+fn filter_steps(input: &PlanInput<'_>) -> (Vec<Step>, Vec<Step>) {
+    if weakened::lacks(Wall::Seccomp) {
+        return (Vec::new(), Vec::new());
     }
+    let (profile, locks) = (input.filter, input.locks);
+    let watch = |filter: &Filter| match locks.calls {
+        LockCalls::Watched => {
+            Step::WatchLocks { name: filter.name.clone(), program: filter.bytes() }
+        }
+        LockCalls::Refused => install(filter),
+    };
+    if !lets_through(profile, &AFTER_FILTER) {
+        return (vec![watch(&locks.filter)], vec![install(profile)]);
+    }
+    let both = profile.then(&locks.filter).filter(|both| lets_through(both, &SEND_LISTENER));
+    let apart = || vec![watch(&locks.filter), install(profile)];
+    (both.map_or_else(apart, |both| vec![watch(&both)]), Vec::new())
 }
 
 /// Where the program may be, in the order a shell would look.

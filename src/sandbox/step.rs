@@ -165,8 +165,8 @@ pub enum Step {
     MakeUndumpable,
     /// Install a system-call filter.
     InstallFilter { name: String, program: Vec<u8> },
-    /// Install the filter that reports lock calls, and send its listener to the supervisor.
-    WatchLocks { program: Vec<u8> },
+    /// Install a filter that reports lock calls, and send its listener to the supervisor.
+    WatchLocks { name: String, program: Vec<u8> },
     /// Lock the plan's file, whose content is mapped: a lock is this process's
     /// alone, and gone when it closes the file.
     HoldProgram,
@@ -254,8 +254,9 @@ impl Step {
             Self::AllowBelow { path: below, .. } => format!("landlock rule {}", inside(below)),
             Self::ObeyRules { .. } => "landlock".into(),
             Self::ProveRules { .. } => "landlock proof".into(),
-            Self::InstallFilter { name, .. } => format!("seccomp {name}"),
-            Self::WatchLocks { .. } => "seccomp lock listener".into(),
+            Self::InstallFilter { name, .. } | Self::WatchLocks { name, .. } => {
+                format!("seccomp {name}")
+            }
             Self::HoldProgram => "hold program".into(),
             Self::AwaitGuard => "await init".into(),
             Self::ReleaseProgram => "release program".into(),

@@ -24,30 +24,16 @@ const OPEN_TREE_CLONE: libc::c_int = 1;
 const OPEN_TREE_CLOEXEC: libc::c_int = libc::O_CLOEXEC;
 const MFD_EXEC: libc::c_uint = 0x10;
 
-/// Settings of [`set_heap`].
-#[cfg(target_env = "gnu")]
-mod heap_settings {
-    pub const HEAPS_MAX: libc::c_int = libc::M_ARENA_MAX;
-    pub const MAPPED_FROM: libc::c_int = libc::M_MMAP_THRESHOLD;
-    pub const FREE_END_MAX: libc::c_int = libc::M_TRIM_THRESHOLD;
-}
-/// Another C library has none of them.
-#[cfg(not(target_env = "gnu"))]
-mod heap_settings {
-    pub const HEAPS_MAX: libc::c_int = 0;
-    pub const MAPPED_FROM: libc::c_int = 0;
-    pub const FREE_END_MAX: libc::c_int = 0;
-}
-pub use heap_settings::{FREE_END_MAX, HEAPS_MAX, MAPPED_FROM};
-
-/// Sets one of the C library's allocator's figures, while the process has one thread; false where
-/// it is not taken.
-pub fn set_heap(setting: libc::c_int, value: libc::c_int) -> bool {
+/// Has the C library's allocator have no more than `heaps_max` heaps, while the process has one
+/// thread. Where it does not take that, memory is all it costs.
+pub fn bound_heaps(heaps_max: libc::c_int) {
     #[cfg(target_env = "gnu")]
     // SAFETY: integers only, and no other thread allocates meanwhile.
-    return unsafe { libc::mallopt(setting, value) } == 1;
+    unsafe {
+        libc::mallopt(libc::M_ARENA_MAX, heaps_max);
+    }
     #[cfg(not(target_env = "gnu"))]
-    return (setting, value) == (-1, -1);
+    let _ = heaps_max;
 }
 
 /// Has the C library's allocator give back what it can.

@@ -183,9 +183,8 @@ fn the_programs_stage_gives_up_one_thing_after_another() {
             "close descriptors",
             "close descriptors",
             "close descriptors",
-            "seccomp lock listener",
+            "seccomp default and locks",
             "rlimit openfiles",
-            "seccomp default",
             "report standing",
             "await release",
             "time slice",
@@ -239,22 +238,21 @@ fn each_step_comes_after_what_it_needs() {
         ("capset", "workdir /workspace"),
         ("capset", "no_new_privs"),
         // The guard's wait is a lock, which nobody would answer yet.
-        ("await init", "seccomp lock listener"),
+        ("await init", "seccomp default and locks"),
         // The listener's number is the lowest that is free, and below any limit.
-        ("close descriptors", "seccomp lock listener"),
-        ("seccomp lock listener", "rlimit openfiles"),
-        ("rlimit openfiles", "seccomp default"),
-        ("seccomp default", "report standing"),
+        ("close descriptors", "seccomp default and locks"),
+        ("seccomp default and locks", "rlimit openfiles"),
+        ("seccomp default and locks", "report standing"),
         ("await release", "time slice"),
-        ("no_new_privs", "seccomp default"),
+        ("no_new_privs", "seccomp default and locks"),
         ("mount tmpfs /scratch", "landlock rule /scratch"),
         ("mount overlay /workspace", "landlock rule /workspace"),
         ("write /proc/sys/user/max_user_namespaces", "capset"),
         ("write /proc/sys/user/max_inotify_watches", "capset"),
         ("no_new_privs", "landlock"),
         ("landlock", "landlock proof"),
-        ("landlock proof", "seccomp default"),
-        ("seccomp default", "exec"),
+        ("landlock proof", "seccomp default and locks"),
+        ("seccomp default and locks", "exec"),
     ];
     let names = names(&plan(true));
     let position = |wanted: &str| names.iter().position(|name| name == wanted);
@@ -311,7 +309,7 @@ fn without_privileges_the_root_is_sealed_and_limits_are_set_where_they_are_count
         ("user namespace", "rlimit processes"),
         ("rlimit processes", "await init"),
         ("user namespace", "drop bounding set"),
-        ("seccomp default", "exec"),
+        ("seccomp default and locks", "exec"),
     ];
     let position = |wanted: &str| names.iter().position(|name| name == wanted);
     for (first, then) in needs {
@@ -404,4 +402,25 @@ fn a_filter_that_refuses_what_is_left_to_do_is_installed_when_it_is_done() {
     let last = names.iter().position(|name| name == "exec").unwrap();
     let end = ["await release", "time slice", "seccomp strict-native", "report"];
     assert_eq!(names[last - 5..last - 1], end);
+}
+
+#[test]
+fn a_filter_that_refuses_to_send_the_listener_is_installed_when_it_was_sent() {
+    let text = r#"
+        name = "mute"
+        description = "Sends nothing."
+        extends = "default"
+        [[seccomp.layer]]
+        name = "mute"
+        [[seccomp.layer.entry]]
+        syscalls = ["sendmsg"]
+        action = { errno = "EPERM" }
+        reason = "A sample."
+    "#;
+    let shipped = concat!(env!("CARGO_MANIFEST_DIR"), "/sandbox-profiles/default.toml");
+    let profile = Profile::parse(text, |_| std::fs::read_to_string(shipped).ok()).unwrap();
+    let names = names(&plan_with(&profile, ProgramPlace::Named, true, true, false));
+    let first = names.iter().position(|name| name == "seccomp locks").unwrap();
+    let ahead = ["seccomp locks", "seccomp mute", "rlimit openfiles", "report standing"];
+    assert_eq!(names[first..first + ahead.len()], ahead);
 }

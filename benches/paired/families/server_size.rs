@@ -43,7 +43,11 @@ pub fn measure(report: &mut Report) {
 
 fn service() -> Service {
     let input_max = format!("{}", 2 * BODY_BYTES);
-    Setup::of(bare::workspace(":", 10, 4096)).env("RUN_INPUT_MAX", input_max).start()
+    let bodies_max = format!("{}", 2 * MB * LARGE_MB[LARGE_MB.len() - 1]);
+    Setup::of(bare::workspace(":", 10, 4096))
+        .env("RUN_INPUT_MAX", input_max)
+        .env("HTTP_BODIES_MAX", bodies_max)
+        .start()
 }
 
 fn compare(large: &Service, size_mb: u64, small: &Service, count: usize) -> Pairs {

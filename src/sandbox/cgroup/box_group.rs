@@ -14,7 +14,7 @@ use super::hierarchy::Hierarchy;
 use super::limit_files::{Age, INIT_PROCESSES, LimitFile, all_cpus, cpu_weight, limit_files};
 use super::reclaim;
 use super::termination::kill_all;
-use super::usage::{self, GroupUsage};
+use super::usage::{self, GroupUsage, UsageFiles};
 use super::waiting::{RETRY_INTERVAL, wait_for_line};
 use crate::base::deadline::Deadline;
 use crate::spec::{Limits, SetupFailure};
@@ -26,6 +26,7 @@ pub struct BoxGroup {
     groups: Vec<Group>,
     task_files: Vec<OwnedFd>,
     program_task_files: Vec<OwnedFd>,
+    usage_files: UsageFiles,
     /// Whether it has a share of the CPUs beside its weight.
     has_quota: bool,
 }
@@ -69,6 +70,9 @@ impl BoxGroup {
             CgroupVersion::V1 => Some(group.directory.open_file("tasks", OFlag::O_WRONLY)),
             CgroupVersion::V2 => None,
         };
+        for control in &group.controls {
+            self.usage_files.open(*control, &group.directory);
+        }
         let of_cpus_alone = group.controls.iter().all(|control| control.is_of_cpus());
         // Kept before the error is looked at, so that dropping removes it.
         self.groups.push(group);
@@ -112,27 +116,37 @@ impl BoxGroup {
         &self.program_task_files
     }
 
+    /// Closes the `tasks` files: whoever joins by them has copies. Each descriptor that is open in
+    /// the service is copied and closed again when the next box is made.
+    pub fn close_task_files(&mut self) {
+        self.task_files.clear();
+        self.program_task_files.clear();
+    }
+
+    /// Closes the files that tell what the box has used, for which nobody will ask again.
+    pub fn close_usage_files(&mut self) {
+        self.usage_files = UsageFiles::default();
+    }
+
     /// What the box has used so far; whether it met the limit of processes only where `met_limits`
     /// asks for it. Out-of-memory kills are always counted: a program may survive those of its children.
     pub fn usage(&self, met_limits: bool) -> GroupUsage {
-        let memory = self.directory_for(Control::Memory);
-        let processes = self.directory_for(Control::Processes);
-        let (oom_kills, memory_refused) = memory.map_or((None, 0), usage::memory_events);
+        let files = &self.usage_files;
+        let (oom_kills, memory_refused) = files.memory_events();
+        let limited = self.directory_for(Control::Processes).filter(|_| met_limits);
         GroupUsage {
-            cpu: self.cpu_time(),
-            memory_peak: memory.and_then(usage::memory_peak),
-            processes_peak: processes
-                .and_then(usage::processes_peak)
-                .map(|peak| peak.saturating_sub(INIT_PROCESSES)),
+            cpu: files.cpu_time(),
+            memory_peak: files.memory_peak(),
+            processes_peak: files.processes_peak().map(|peak| peak.saturating_sub(INIT_PROCESSES)),
             oom_kills,
             memory_refused,
-            processes_refused: processes.filter(|_| met_limits).map_or(0, usage::processes_refused),
+            processes_refused: limited.map_or(0, usage::processes_refused),
         }
     }
 
     /// CPU time of all its processes so far: one small read.
     pub fn cpu_time(&self) -> Option<Duration> {
-        usage::cpu_time(self.directory_for(Control::CpuTime)?)
+        self.usage_files.cpu_time()
     }
 
     /// Sends SIGKILL to every process of the box; false when this host's

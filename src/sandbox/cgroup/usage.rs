@@ -1,9 +1,16 @@
 //! What a group has used, read from its files.
 
+use std::fs::File;
+use std::os::unix::fs::FileExt;
 use std::time::Duration;
 
-use super::control::CgroupVersion;
+use nix::fcntl::OFlag;
+
+use super::control::{CgroupVersion, Control};
 use super::directory::Directory;
+
+/// More of such a file is not read: what we ask for comes first in it.
+const TEXT_BYTES_MAX: usize = 512;
 
 /// What a box has used so far. A figure is `None` where no controller tells it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -33,49 +40,101 @@ pub struct MemoryPeak {
     pub source: CgroupVersion,
 }
 
-/// CPU time of the group. Version 2 tells it without a controller.
-pub(super) fn cpu_time(directory: &Directory) -> Option<Duration> {
-    match directory.version() {
-        CgroupVersion::V1 => number(directory, "cpuacct.usage").map(Duration::from_nanos),
-        CgroupVersion::V2 => keyed(directory, "cpu.stat", "usage_usec").map(Duration::from_micros),
+/// The files that tell what a group has used. They are opened when the group is made: whoever waits
+/// for a run's answer then waits for one call a figure.
+#[derive(Debug, Default)]
+pub(super) struct UsageFiles {
+    cpu_time: Option<UsageFile>,
+    memory_peak: Option<UsageFile>,
+    memory_events: Option<UsageFile>,
+    processes_peak: Option<UsageFile>,
+}
+
+impl UsageFiles {
+    /// Opens those of `control` in `directory`; what the kernel does not have is left out.
+    pub(super) fn open(&mut self, control: Control, directory: &Directory) {
+        match control {
+            Control::CpuTime => {
+                self.cpu_time = UsageFile::open(directory, "cpuacct.usage", "cpu.stat");
+            }
+            Control::Memory => {
+                let (peak, events) = (&mut self.memory_peak, &mut self.memory_events);
+                *peak = UsageFile::open(directory, "memory.max_usage_in_bytes", "memory.peak");
+                *events = UsageFile::open(directory, "memory.oom_control", "memory.events");
+            }
+            Control::Processes => {
+                self.processes_peak = UsageFile::open(directory, "pids.peak", "pids.peak");
+            }
+            Control::Cpu | Control::Kill => {}
+        }
+    }
+
+    /// CPU time of the group. Version 2 tells it without a controller.
+    pub(super) fn cpu_time(&self) -> Option<Duration> {
+        let file = self.cpu_time.as_ref()?;
+        match file.version {
+            CgroupVersion::V1 => file.number().map(Duration::from_nanos),
+            CgroupVersion::V2 => file.keyed("usage_usec").map(Duration::from_micros),
+        }
+    }
+
+    /// The memory peak; none on version 2 before Linux 5.19.
+    pub(super) fn memory_peak(&self) -> Option<MemoryPeak> {
+        let file = self.memory_peak.as_ref()?;
+        file.number().map(|bytes| MemoryPeak { bytes, source: file.version })
+    }
+
+    /// Processes killed for want of memory, where that is counted, and calls refused.
+    pub(super) fn memory_events(&self) -> (Option<u64>, u64) {
+        let text = self.memory_events.as_ref().and_then(UsageFile::text).unwrap_or_default();
+        let kills = value_of(&text, "oom_kill");
+        let shortages = value_of(&text, "oom").unwrap_or(0);
+        // A shortage that a kill has made good is counted as both.
+        (kills, shortages.saturating_sub(kills.unwrap_or(0)))
+    }
+
+    /// The most processes alive at once, all of the group; none before Linux 6.1.
+    pub(super) fn processes_peak(&self) -> Option<u64> {
+        self.processes_peak.as_ref()?.number()
     }
 }
 
-/// The memory peak; none on version 2 before Linux 5.19.
-pub(super) fn memory_peak(directory: &Directory) -> Option<MemoryPeak> {
-    let source = directory.version();
-    let file = match source {
-        CgroupVersion::V1 => "memory.max_usage_in_bytes",
-        CgroupVersion::V2 => "memory.peak",
-    };
-    number(directory, file).map(|bytes| MemoryPeak { bytes, source })
+/// One of them.
+#[derive(Debug)]
+struct UsageFile {
+    file: File,
+    version: CgroupVersion,
 }
 
-/// Processes killed for want of memory, where that is counted, and calls refused.
-pub(super) fn memory_events(directory: &Directory) -> (Option<u64>, u64) {
-    let file = match directory.version() {
-        CgroupVersion::V1 => "memory.oom_control",
-        CgroupVersion::V2 => "memory.events",
-    };
-    let text = directory.read(file).unwrap_or_default();
-    let kills = value_of(&text, "oom_kill");
-    let shortages = value_of(&text, "oom").unwrap_or(0);
-    // A shortage that a kill has made good is counted as both.
-    (kills, shortages.saturating_sub(kills.unwrap_or(0)))
-}
+impl UsageFile {
+    fn open(directory: &Directory, v1: &str, v2: &str) -> Option<Self> {
+        let version = directory.version();
+        let name = match version {
+            CgroupVersion::V1 => v1,
+            CgroupVersion::V2 => v2,
+        };
+        let file = directory.open_file(name, OFlag::O_RDONLY).ok()?.into();
+        Some(Self { file, version })
+    }
 
-/// The most processes alive at once, all of the group; none before Linux 6.1.
-pub(super) fn processes_peak(directory: &Directory) -> Option<u64> {
-    number(directory, "pids.peak")
+    fn text(&self) -> Option<String> {
+        let mut text = [0; TEXT_BYTES_MAX];
+        let count = self.file.read_at(&mut text, 0).ok()?;
+        Some(String::from_utf8_lossy(text.get(..count)?).into_owned())
+    }
+
+    fn number(&self) -> Option<u64> {
+        self.text()?.trim_end().parse().ok()
+    }
+
+    fn keyed(&self, key: &str) -> Option<u64> {
+        value_of(&self.text()?, key)
+    }
 }
 
 /// Forks refused.
 pub(super) fn processes_refused(directory: &Directory) -> u64 {
     keyed(directory, "pids.events", "max").unwrap_or(0)
-}
-
-fn number(directory: &Directory, file: &str) -> Option<u64> {
-    directory.read(file).ok()?.trim_end().parse().ok()
 }
 
 pub(super) fn keyed(directory: &Directory, file: &str, key: &str) -> Option<u64> {

@@ -50,6 +50,22 @@ impl Filter {
         self.program.iter().flat_map(Instruction::bytes).collect()
     }
 
+    /// This filter and `next` in one: `next` decides what this one allows, as the kernel has it where
+    /// both are installed. None where that is longer than the kernel takes.
+    pub fn then(&self, next: &Self) -> Option<Self> {
+        let (length, allow) = (self.program.len(), Action::Allow.verdict());
+        let mut program = self.program.clone();
+        for (index, instruction) in program.iter_mut().enumerate() {
+            if (instruction.code, instruction.k) == (code::RETURN, allow) {
+                let distance = u32::try_from(length - index - 1).ok()?;
+                *instruction = Instruction { code: code::JUMP, jt: 0, jf: 0, k: distance };
+            }
+        }
+        program.extend_from_slice(&next.program);
+        let name = format!("{} and {}", self.name, next.name);
+        (program.len() <= INSTRUCTIONS_MAX).then_some(Self { name, program })
+    }
+
     /// The most instructions that any way through it runs.
     #[cfg(test)]
     pub fn depth(&self) -> usize {
@@ -105,6 +121,7 @@ mod tests {
     use nix::errno::Errno;
 
     use super::*;
+    use crate::sandbox::seccomp::interpret::{SeccompData, decide};
 
     #[test]
     fn the_bytes_are_the_kernels_sock_filter() {
@@ -118,6 +135,31 @@ mod tests {
             [0, 0x15, 1, 2, 1, 2, 3, 4]
         };
         assert_eq!(bytes, [one, one].concat());
+    }
+
+    #[test]
+    fn two_filters_in_one_are_as_strict_as_both() {
+        let number = |k, yes, no| {
+            let last = |action: Action| (code::RETURN, 0, 0, action.verdict());
+            let program =
+                [(code::LOAD_WORD, 0, 0, 0), (code::JUMP_IF_EQUAL, 0, 1, k), last(yes), last(no)];
+            let program = program.map(|(code, jt, jf, k)| Instruction { code, jt, jf, k });
+            Filter { name: k.to_string(), program: program.to_vec() }
+        };
+        let refused = Action::Errno(Errno::EPERM);
+        let first = number(1, refused, Action::Allow);
+        let second = number(2, Action::Notify, Action::Allow);
+        let both = first.then(&second).unwrap();
+        assert_eq!(both.name, "1 and 2");
+        for (number, want) in [(1, refused), (2, Action::Notify), (3, Action::Allow)] {
+            let data = SeccompData { number, ..SeccompData::default() };
+            assert_eq!(decide(&both, &data), Ok(want), "{number}");
+        }
+        let mut longest = second.clone();
+        longest.program.resize(INSTRUCTIONS_MAX - 4, longest.program[3]);
+        assert!(longest.then(&first).is_some());
+        longest.program.push(longest.program[3]);
+        assert_eq!(longest.then(&first), None);
     }
 
     #[test]

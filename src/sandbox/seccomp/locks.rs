@@ -2,9 +2,8 @@
 //!
 //! The kernel neither bounds nor accounts for file locks, and whoever closes a file walks over all
 //! locks of it. A filter cannot count, so this one asks the supervisor, which can
-//! ([`crate::sandbox::locks`]). It does not depend on the profile: of two filters the kernel takes
-//! the stricter answer, so no profile can weaken it, and a call that a profile refuses is never
-//! reported.
+//! ([`crate::sandbox::locks`]). It decides what the profile's filter allows ([`Filter::then`]): no
+//! profile can weaken it, and a call that a profile refuses is never reported.
 
 use nix::errno::Errno;
 use nix::libc;
