@@ -18,6 +18,7 @@ mod disposal;
 mod encode;
 pub(crate) mod environment;
 mod figures;
+mod filter_steps;
 mod handshake;
 #[cfg(any(test, fuzzing))]
 #[path = "../../fuzz/properties/handshake.rs"]

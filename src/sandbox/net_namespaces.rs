@@ -28,12 +28,12 @@ const FREE_MAX: usize = 32;
 const OWN: &str = "/proc/thread-self/ns/net";
 /// More than any of them has, or all together.
 const FIGURES_BYTES: usize = 32 << 10;
-/// What would tell, below `/proc/thread-self/net`. A kernel without one of them has nothing there to
-/// tell. Of the first, what follows its first line is the host's.
-const FIGURES: [&str; 15] = [
-    "sockstat",
+/// What tells of sockets that are left, below `/proc/thread-self/net`. Of the first, what follows its
+/// first line is the host's. A kernel without one of these files has nothing there to tell.
+const SOCKETS: [&str; 2] = ["sockstat", "unix"];
+/// What tells of sockets that there ever were but Unix ones.
+const TRACES: [&str; 13] = [
     "sockstat6",
-    "unix",
     "dev",
     "snmp",
     "snmp6",
@@ -50,7 +50,30 @@ const FIGURES: [&str; 15] = [
 
 /// A network namespace with nothing but a `lo` that is up, nobody else's.
 #[derive(Debug)]
-pub struct NetNamespace(OwnedFd);
+pub struct NetNamespace {
+    namespace: OwnedFd,
+    /// Whether it is known that no socket but Unix ones was made in it since it was lent.
+    had_no_socket: bool,
+}
+
+impl NetNamespace {
+    fn new(namespace: OwnedFd) -> Self {
+        Self { namespace, had_no_socket: false }
+    }
+
+    /// Spares whoever takes it back the look for traces of sockets: none was made in it, other than
+    /// Unix ones.
+    pub fn had_no_socket(&mut self) {
+        self.had_no_socket = true;
+    }
+}
+
+/// What [`SOCKETS`] and [`TRACES`] say.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Figures {
+    sockets: Vec<u8>,
+    traces: Vec<u8>,
+}
 
 /// Those that are free.
 #[derive(Debug)]
@@ -66,8 +89,8 @@ struct State {
     promised: Option<Receiver<Result<NetNamespace, SetupFailure>>>,
     /// How many are to be free or lent.
     kept: usize,
-    /// What [`FIGURES`] say in one that was never lent; empty until one was made.
-    pristine: Arc<[u8]>,
+    /// What there is in one that was never lent; empty until one was made.
+    pristine: Arc<Figures>,
 }
 
 impl NetNamespaces {
@@ -125,9 +148,13 @@ impl NetNamespaces {
             }
             Arc::clone(&state.pristine)
         };
-        let free = match self.inside(&lent, figures) {
-            Ok(figures) if *figures == *pristine => Ok(lent),
-            Ok(_) => self.make(),
+        let is_pristine = || -> io::Result<bool> {
+            Ok(read_all(&SOCKETS)? == pristine.sockets
+                && (lent.had_no_socket || read_all(&TRACES)? == pristine.traces))
+        };
+        let free = match self.inside(&lent, is_pristine) {
+            Ok(true) => Ok(NetNamespace { had_no_socket: false, ..lent }),
+            Ok(false) => self.make(),
             Err(error) => Err(failed(&error)),
         };
         match free {
@@ -150,7 +177,7 @@ impl NetNamespaces {
         unshare(CloneFlags::CLONE_NEWNET)?;
         let made = || {
             sys::raise_loopback()?;
-            Ok((NetNamespace(File::open(OWN)?.into()), look()?))
+            Ok((NetNamespace::new(File::open(OWN)?.into()), look()?))
         };
         let made = made();
         self.leave()?;
@@ -162,7 +189,7 @@ impl NetNamespaces {
         namespace: &NetNamespace,
         look: impl FnOnce() -> io::Result<T>,
     ) -> io::Result<T> {
-        setns(&namespace.0, CloneFlags::CLONE_NEWNET)?;
+        setns(&namespace.namespace, CloneFlags::CLONE_NEWNET)?;
         let seen = look();
         self.leave()?;
         seen
@@ -180,7 +207,7 @@ impl NetNamespaces {
 
 impl AsRawFd for NetNamespace {
     fn as_raw_fd(&self) -> RawFd {
-        self.0.as_raw_fd()
+        self.namespace.as_raw_fd()
     }
 }
 
@@ -189,18 +216,22 @@ fn failed(error: &io::Error) -> SetupFailure {
 }
 
 /// What the kernel says of the namespace this thread is in.
-fn figures() -> io::Result<Vec<u8>> {
+fn figures() -> io::Result<Figures> {
+    Ok(Figures { sockets: read_all(&SOCKETS)?, traces: read_all(&TRACES)? })
+}
+
+fn read_all(names: &[&str]) -> io::Result<Vec<u8>> {
     let directory = File::open("/proc/thread-self/net")?;
     let mut all = Vec::with_capacity(FIGURES_BYTES);
     let mut buffer = vec![0; FIGURES_BYTES];
-    for (index, name) in FIGURES.iter().enumerate() {
+    for name in names {
         let begun = all.len();
         // Below the directory: the way from the root to there is most of what it takes to open one.
         match openat(&directory, *name, OFlag::O_RDONLY | OFlag::O_CLOEXEC, Mode::empty()) {
             Err(Errno::ENOENT) => {}
             file => read_on(&mut File::from(file?), &mut buffer, &mut all)?,
         }
-        if index == 0 {
+        if *name == SOCKETS[0] {
             let line = all.iter().skip(begun).position(|byte| *byte == b'\n');
             all.truncate(begun + line.unwrap_or(0));
         }
@@ -229,7 +260,18 @@ mod tests {
 
     /// Whether one in which `used` was done is lent again.
     fn is_lent_again(namespaces: &NetNamespaces, used: impl FnOnce() -> io::Result<()>) -> bool {
-        let lent = namespaces.take().unwrap();
+        is_lent_again_after(namespaces, false, used)
+    }
+
+    fn is_lent_again_after(
+        namespaces: &NetNamespaces,
+        no_socket: bool,
+        used: impl FnOnce() -> io::Result<()>,
+    ) -> bool {
+        let mut lent = namespaces.take().unwrap();
+        if no_socket {
+            lent.had_no_socket();
+        }
         let lent_as = inode(&lent);
         namespaces.inside(&lent, used).unwrap();
         namespaces.give_back(lent);
@@ -242,7 +284,7 @@ mod tests {
     }
 
     fn inode(namespace: &NetNamespace) -> u64 {
-        nix::sys::stat::fstat(&namespace.0).unwrap().st_ino
+        nix::sys::stat::fstat(&namespace.namespace).unwrap().st_ino
     }
 
     #[test]
@@ -286,5 +328,13 @@ mod tests {
             Ok(())
         };
         assert!(!is_lent_again(&namespaces, leave), "a socket is left");
+        let mut left = None;
+        let leave = || {
+            left = Some(UnixDatagram::unbound()?);
+            Ok(())
+        };
+        assert!(!is_lent_again_after(&namespaces, true, leave), "a Unix socket is left");
+        assert!(is_lent_again_after(&namespaces, true, || Ok(())));
+        assert!(!is_lent_again(&namespaces, send), "what is known of one is not known of the next");
     }
 }

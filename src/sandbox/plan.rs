@@ -4,17 +4,17 @@ use std::ffi::{CStr, CString, OsStr};
 use std::os::unix::ffi::OsStrExt;
 
 use super::encode::{EncodedPlan, Encoder, PlanTooLarge};
+use super::filter_steps::{filter_steps, install};
 use super::identity::INSIDE_ID;
 use super::init::wire::{FIRST_FREE_FD, PLAN_FD, REGISTERS, RELEASE_FD, STATUS_FD};
 use super::landlock::Landlock;
 use super::landlock::steps::{obey_steps, rule_steps};
-use super::locks::{LockCalls, LockFilter};
+use super::locks::LockFilter;
 use super::rootfs::{Covered, RootLayout, VAR_TMP, c_string};
 use super::seccomp::filter::Filter;
 use super::seccomp::interpret::lets_through;
 use super::step::{Access, Program, Register, Rlimit, Step, TREES_REGISTER};
 use super::unprivileged::seal_steps;
-use super::weakened::{self, Wall};
 use crate::spec::{Limits, SetupFailure};
 
 /// The descriptor of the box's own file system, in the order `launch` has them.
@@ -31,17 +31,6 @@ const INOTIFY_INSTANCES_MAX: u32 = 8;
 /// The inotify watches of one sandbox, one for each file or directory watched: the kernel's own
 /// default before Linux 5.11, enough for a tree of source files.
 const INOTIFY_WATCHES_MAX: u32 = 8192;
-/// The calls that send the listener for file locks.
-const SEND_LISTENER: [i64; 2] = [libc::SYS_sendmsg, libc::SYS_close];
-/// The calls between a filter that is installed ahead and the program.
-const AFTER_FILTER: [i64; 6] = [
-    libc::SYS_read,
-    libc::SYS_prlimit64,
-    libc::SYS_sched_setattr,
-    libc::SYS_clock_gettime,
-    libc::SYS_write,
-    libc::SYS_execve,
-];
 /// The host name every box has.
 pub(super) const HOSTNAME: &CStr = c"sandbox";
 
@@ -372,7 +361,7 @@ fn program_steps(input: &PlanInput<'_>) -> Vec<Step> {
         Step::CloseOnExec { first: STATUS_FD.unsigned_abs(), last: RELEASE_FD.unsigned_abs() },
     ]);
     // Behind the wait for the guard, which is a lock itself.
-    let (ahead, last) = filter_steps(input);
+    let (ahead, last) = filter_steps(input.filter, input.locks);
     steps.extend(ahead);
     steps.extend([
         // Not before: the steps above open files, however few the tenant may.
@@ -465,33 +454,6 @@ fn guard_steps(filter: &Filter) -> Vec<Step> {
         install(filter),
         Step::ReleaseProgram,
     ]
-}
-
-fn install(filter: &Filter) -> Step {
-    Step::InstallFilter { name: filter.name.clone(), program: filter.bytes() }
-}
-
-/// The steps that install the program's filters: those before it waits to be let go, and those
-/// behind. The kernel takes its time to translate a filter, so a box made ahead has them already, and
-/// one filter does for both the profile and the file locks, where the profile leaves the calls that
-/// come after.
-fn filter_steps(input: &PlanInput<'_>) -> (Vec<Step>, Vec<Step>) {
-    if weakened::lacks(Wall::Seccomp) {
-        return (Vec::new(), Vec::new());
-    }
-    let (profile, locks) = (input.filter, input.locks);
-    let watch = |filter: &Filter| match locks.calls {
-        LockCalls::Watched => {
-            Step::WatchLocks { name: filter.name.clone(), program: filter.bytes() }
-        }
-        LockCalls::Refused => install(filter),
-    };
-    if !lets_through(profile, &AFTER_FILTER) {
-        return (vec![watch(&locks.filter)], vec![install(profile)]);
-    }
-    let both = profile.then(&locks.filter).filter(|both| lets_through(both, &SEND_LISTENER));
-    let apart = || vec![watch(&locks.filter), install(profile)];
-    (both.map_or_else(apart, |both| vec![watch(&both)]), Vec::new())
 }
 
 /// Where the program may be, in the order a shell would look.

@@ -89,7 +89,7 @@ impl Running {
         sink: &mut Option<Box<dyn OutputSink>>,
         look: impl FnOnce(),
     ) -> Result<RunReport, NotStarted> {
-        let Self { holdings, plan, limits, mut streams, prepare_began, .. } = self;
+        let Self { mut holdings, plan, limits, mut streams, prepare_began, .. } = self;
         let (process, Remnants { fs, group, .. }) = (&holdings.process, &holdings.remnants);
         let listener_from = plan.watches_locks().then(|| self.release.as_fd());
         let mut parts = Supervised {
@@ -100,6 +100,7 @@ impl Running {
             limits: &limits,
         };
         let observed = supervise(&mut parts, &mut streams, watch, sink);
+        let made_no_socket = parts.locks.is_unused();
         let (stdout, stderr) = (streams.stdout.finish(), streams.stderr.finish());
         let dead_at = Instant::now();
         let rusage = process.reap().unwrap_or_default();
@@ -125,6 +126,9 @@ impl Running {
             remains.looked = began.elapsed();
         } else {
             drop(look);
+        }
+        if let Some(net) = holdings.remnants.net.as_mut().filter(|_| made_no_socket) {
+            net.had_no_socket();
         }
         // Given back, or kept where it is not dead.
         drop(holdings);

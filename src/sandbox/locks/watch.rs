@@ -1,4 +1,4 @@
-//! The thread that answers the lock calls of one sandbox.
+//! The thread that answers the reported calls of one sandbox: those for locks and sockets.
 //!
 //! It is started by the first call: a program that takes no locks needs none. What it waits for is
 //! in the hands of the tenant as little as with the thread that moves output: a tenant that keeps it
@@ -25,6 +25,8 @@ pub struct LockWatch<'socket> {
     /// The socket on which the listener comes, until it has come.
     socket: Option<BorrowedFd<'socket>>,
     listener: Option<OwnedFd>,
+    /// Whether the listener has come and nothing was ever heard on it.
+    unused: bool,
     /// Whose locks are counted: the uid and gid of the program.
     tenant: Option<u32>,
 }
@@ -32,13 +34,14 @@ pub struct LockWatch<'socket> {
 impl<'socket> LockWatch<'socket> {
     /// Expects the listener on `socket`, if one is to come.
     pub fn new(socket: Option<BorrowedFd<'socket>>, tenant: Option<u32>) -> Self {
-        Self { socket, listener: None, tenant }
+        Self { socket, listener: None, unused: false, tenant }
     }
 
     /// Takes the listener of a program that has begun: it was sent before.
     pub fn program_began(&mut self) -> io::Result<()> {
         if let Some(socket) = self.socket.take() {
             self.listener = Some(sys::receive_descriptor(socket)?);
+            self.unused = true;
         }
         Ok(())
     }
@@ -46,6 +49,12 @@ impl<'socket> LockWatch<'socket> {
     /// What becomes readable with the first call.
     pub fn listener(&self) -> Option<BorrowedFd<'_>> {
         self.listener.as_ref().map(AsFd::as_fd)
+    }
+
+    /// Whether the program has begun and no call was reported; a call that nobody was told of is
+    /// never carried out.
+    pub fn is_unused(&self) -> bool {
+        self.unused
     }
 
     /// Does without the listener: there is no process left that could call.
@@ -60,6 +69,7 @@ impl<'socket> LockWatch<'socket> {
         dead: &'env CancelToken,
     ) -> io::Result<()> {
         let Some(listener) = self.listener.take() else { return Ok(()) };
+        self.unused = false;
         let (tenant, now) = (self.tenant, Instant::now());
         let watch = Watch {
             listener,
@@ -126,7 +136,12 @@ impl Watch<'_> {
 
     /// Whether the call goes on; none at the end of the sandbox.
     fn decide(&mut self, call: &sys::Notification) -> io::Result<Option<bool>> {
-        let kind = if call.number == libc::SYS_flock { LockCall::Flock } else { LockCall::Record };
+        let kind = match call.number {
+            libc::SYS_flock => LockCall::Flock,
+            libc::SYS_fcntl => LockCall::Record,
+            // What makes sockets: that it was reported is all there is to it.
+            _ => return Ok(Some(true)),
+        };
         self.has_flocks |= kind == LockCall::Flock;
         loop {
             match self.budget.ask(kind, Instant::now()) {

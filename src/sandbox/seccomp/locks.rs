@@ -1,9 +1,12 @@
-//! The filter for file locks, which every sandbox has in addition to its profile's filter.
+//! The filter for file locks and sockets, which every sandbox has in addition to its profile's filter.
 //!
 //! The kernel neither bounds nor accounts for file locks, and whoever closes a file walks over all
 //! locks of it. A filter cannot count, so this one asks the supervisor, which can
 //! ([`crate::sandbox::locks`]). It decides what the profile's filter allows ([`Filter::then`]): no
 //! profile can weaken it, and a call that a profile refuses is never reported.
+//!
+//! It also reports what makes sockets other than Unix ones: a network namespace in which none was
+//! made is as it was ([`crate::sandbox::net_namespaces`]).
 
 use nix::errno::Errno;
 use nix::libc;
@@ -44,12 +47,20 @@ fn policy(calls: LockCalls) -> Policy {
         mask: word(thread | files),
         values: vec![word(thread)],
     };
-    let entries = vec![
+    let mut entries = vec![
         entry("flock", action, None),
         entry("fcntl", action, Some(command(&[libc::F_SETLK, libc::F_SETLKW]))),
         entry("fcntl", Action::Errno(Errno::EINVAL), Some(command(&of_descriptions))),
         entry("clone", Action::Errno(Errno::EINVAL), Some(own_table)),
     ];
+    if calls == LockCalls::Watched {
+        for call in ["socket", "socketpair"] {
+            entries.push(entry(call, Action::Allow, Some(int(0, &[libc::AF_UNIX]))));
+            entries.push(entry(call, action, None));
+        }
+        // Where a profile leaves it: it makes sockets without a call for each.
+        entries.push(entry("io_uring_setup", action, None));
+    }
     let reason = String::from("The profile's filter decides.");
     Policy {
         layers: vec![Layer { name: "locks".to_owned(), unless: None, entries }],
@@ -67,10 +78,14 @@ fn entry(call: &str, action: Action, when: Option<Condition>) -> Entry {
     }
 }
 
-/// The kernel reads 32 bits of the command.
 fn command(values: &[i32]) -> Condition {
+    int(1, values)
+}
+
+/// Of such an argument the kernel reads 32 bits.
+fn int(arg: u8, values: &[i32]) -> Condition {
     Condition {
-        arg: 1,
+        arg,
         width: Width::Bits32,
         mask: u64::from(u32::MAX),
         values: values.iter().copied().map(word).collect(),
@@ -120,6 +135,16 @@ mod tests {
                 }
                 assert_eq!(clone(0x003d_0f00 & !0x400), refused);
                 assert_eq!(answer(calls, arch, "openat", [u64::MAX; 6]), Action::Allow);
+                let watched = calls == LockCalls::Watched;
+                let made = if watched { Action::Notify } else { Action::Allow };
+                for call in ["socket", "socketpair"] {
+                    let of = |domain| answer(calls, arch, call, [domain, 0, 0, 0, 0, 0]);
+                    assert_eq!((of(1), of(HIGH | 1)), (Action::Allow, Action::Allow), "{call}");
+                    for domain in [0, 2, 10, 16, 17, 38, 40, HIGH | 2] {
+                        assert_eq!(of(domain), made, "{call} {domain:#x}");
+                    }
+                }
+                assert_eq!(answer(calls, arch, "io_uring_setup", [0; 6]), made);
             }
         }
     }
@@ -127,6 +152,6 @@ mod tests {
     #[test]
     fn the_filter_is_a_small_one() {
         let filter = filter(LockCalls::Watched).unwrap();
-        assert!(filter.program.len() < 40 && filter.depth() < 24, "{filter:?}");
+        assert!(filter.program.len() < 50 && filter.depth() < 26, "{filter:?}");
     }
 }
