@@ -24,16 +24,25 @@ const OPEN_TREE_CLONE: libc::c_int = 1;
 const OPEN_TREE_CLOEXEC: libc::c_int = libc::O_CLOEXEC;
 const MFD_EXEC: libc::c_uint = 0x10;
 
-/// Has the C library's allocator have no more than `heaps_max` heaps, while the process has one
-/// thread. Where it does not take that, memory is all it costs.
-pub fn bound_heaps(heaps_max: libc::c_int) {
+/// Bounds the C library's allocator, while the process has one thread: the number of heaps, the
+/// size from which a block gets a mapping of its own, and the free memory at the end of a heap, bytes.
+/// A value that it does not accept costs memory and nothing else.
+pub fn bound_heaps(
+    heaps_max: libc::c_int,
+    mapped_from_bytes: libc::c_int,
+    free_end_bytes_max: libc::c_int,
+) {
     #[cfg(target_env = "gnu")]
-    // SAFETY: integers only, and no other thread allocates meanwhile.
-    unsafe {
-        libc::mallopt(libc::M_ARENA_MAX, heaps_max);
+    for (setting, value) in [
+        (libc::M_ARENA_MAX, heaps_max),
+        (libc::M_MMAP_THRESHOLD, mapped_from_bytes),
+        (libc::M_TRIM_THRESHOLD, free_end_bytes_max),
+    ] {
+        // SAFETY: integers only, and no other thread allocates meanwhile.
+        unsafe { libc::mallopt(setting, value) };
     }
     #[cfg(not(target_env = "gnu"))]
-    let _ = heaps_max;
+    let _ = (heaps_max, mapped_from_bytes, free_end_bytes_max);
 }
 
 /// Has the C library's allocator give back what it can.
