@@ -52,7 +52,7 @@ const TRACES: [&str; 13] = [
 #[derive(Debug)]
 pub struct NetNamespace {
     namespace: OwnedFd,
-    /// Whether it is known that no socket but Unix ones was made in it since it was lent.
+    /// Whether it is known that no socket except Unix ones was created in it since it was lent.
     had_no_socket: bool,
 }
 
@@ -61,8 +61,8 @@ impl NetNamespace {
         Self { namespace, had_no_socket: false }
     }
 
-    /// Spares whoever takes it back the look for traces of sockets: none was made in it, other than
-    /// Unix ones.
+    /// Records that no socket except Unix ones was created in the namespace, so that
+    /// [`NetNamespaces::give_back`] need not check for traces of others.
     pub fn had_no_socket(&mut self) {
         self.had_no_socket = true;
     }

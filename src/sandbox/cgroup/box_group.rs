@@ -116,14 +116,14 @@ impl BoxGroup {
         &self.program_task_files
     }
 
-    /// Closes the `tasks` files: whoever joins by them has copies. Each descriptor that is open in
-    /// the service is copied and closed again when the next box is made.
+    /// Closes the `tasks` files. The init has its own copies, and each descriptor that stays open in
+    /// the service makes every later clone slower.
     pub fn close_task_files(&mut self) {
         self.task_files.clear();
         self.program_task_files.clear();
     }
 
-    /// Closes the files that tell what the box has used, for which nobody will ask again.
+    /// Closes the usage files. [`BoxGroup::usage`] has no peaks or CPU time from then on.
     pub fn close_usage_files(&mut self) {
         self.usage_files = UsageFiles::default();
     }

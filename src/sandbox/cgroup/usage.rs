@@ -9,7 +9,7 @@ use nix::fcntl::OFlag;
 use super::control::{CgroupVersion, Control};
 use super::directory::Directory;
 
-/// More of such a file is not read: what we ask for comes first in it.
+/// The most that is read of a usage file. The values that are needed come first.
 const TEXT_BYTES_MAX: usize = 512;
 
 /// What a box has used so far. A figure is `None` where no controller tells it.
@@ -40,8 +40,8 @@ pub struct MemoryPeak {
     pub source: CgroupVersion,
 }
 
-/// The files that tell what a group has used. They are opened when the group is made: whoever waits
-/// for a run's answer then waits for one call a figure.
+/// The usage files of a group. They are opened when the group is made, so that a run's response
+/// waits for one system call for each value.
 #[derive(Debug, Default)]
 pub(super) struct UsageFiles {
     cpu_time: Option<UsageFile>,
@@ -84,7 +84,7 @@ impl UsageFiles {
         file.number().map(|bytes| MemoryPeak { bytes, source: file.version })
     }
 
-    /// Processes killed for want of memory, where that is counted, and calls refused.
+    /// The number of OOM kills, if the kernel counts them, and of allocations that failed.
     pub(super) fn memory_events(&self) -> (Option<u64>, u64) {
         let text = self.memory_events.as_ref().and_then(UsageFile::text).unwrap_or_default();
         let kills = value_of(&text, "oom_kill");
@@ -99,7 +99,7 @@ impl UsageFiles {
     }
 }
 
-/// One of them.
+/// One usage file.
 #[derive(Debug)]
 struct UsageFile {
     file: File,

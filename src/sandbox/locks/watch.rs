@@ -25,7 +25,7 @@ pub struct LockWatch<'socket> {
     /// The socket on which the listener comes, until it has come.
     socket: Option<BorrowedFd<'socket>>,
     listener: Option<OwnedFd>,
-    /// Whether the listener has come and nothing was ever heard on it.
+    /// Whether the listener has been received and no call has been reported on it.
     unused: bool,
     /// Whose locks are counted: the uid and gid of the program.
     tenant: Option<u32>,
@@ -51,8 +51,8 @@ impl<'socket> LockWatch<'socket> {
         self.listener.as_ref().map(AsFd::as_fd)
     }
 
-    /// Whether the program has begun and no call was reported; a call that nobody was told of is
-    /// never carried out.
+    /// Whether the program has started and has made none of the reported calls. The kernel executes
+    /// such a call only after the supervisor answers.
     pub fn is_unused(&self) -> bool {
         self.unused
     }
