@@ -5,10 +5,10 @@ use std::fmt::Write as _;
 use clap::Args;
 use serde::Serialize;
 
-use super::boxes::PROFILE;
 use super::failure::{Failure, SANDBOX};
-use super::print;
+use super::stdio::print;
 use crate::check::status::{ControlStatus, Examined};
+use crate::cli::sandbox_options::PROFILE;
 use cofferdam_core::SetupFailure;
 use cofferdam_sandbox::builtin_profile;
 use cofferdam_sandbox::host::probe;
@@ -33,7 +33,7 @@ const LINE_CHARS_MAX: usize = 96;
 /// Tries every control of a box and says which this host enforces.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
-pub struct Doctor {
+pub struct DoctorCommand {
     /// Print a JSON object
     #[arg(long)]
     json: bool,
@@ -44,19 +44,19 @@ pub struct Doctor {
 
 /// What `--json` prints, keys in this order.
 #[derive(Debug, Serialize)]
-struct Told {
+struct DoctorJson {
     controls: Vec<ControlStatus>,
     environment: &'static str,
 }
 
-impl Doctor {
+impl DoctorCommand {
     /// Tries everything and prints what came of it.
     pub fn run(self) -> Result<u8, Failure> {
         let mut report = examine()?;
         report.add_whole_box(open_box());
         let text = if self.json {
             let Examined { controls, environment } = (&report).into();
-            let json = serde_json::to_string(&Told { controls, environment });
+            let json = serde_json::to_string(&DoctorJson { controls, environment });
             json.map_err(|error| Failure::Write { what: "the report", source: error.into() })?
                 + "\n"
         } else {
@@ -191,7 +191,7 @@ mod tests {
         controls.remove(1);
         controls.pop();
         assert_eq!(
-            serde_json::to_string(&Told { controls, environment }).unwrap(),
+            serde_json::to_string(&DoctorJson { controls, environment }).unwrap(),
             r#"{"controls":[{"name":"seccomp","status":"enforced","reason":"tried","fix":""},{"name":"cpu","status":"missing","reason":"no controller","fix":"mount one"}],"environment":"docker"}"#
         );
     }

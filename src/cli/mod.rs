@@ -1,26 +1,18 @@
 //! The command line: arguments in, an exit code out.
 
-mod attended;
-mod boxes;
 mod doctor;
 mod exec;
 mod failure;
-mod figures;
-mod file_size_limit;
-mod guest;
-mod input_file;
+mod firecracker;
+mod foreground;
 mod job;
 mod langs;
-mod memory;
-mod passthrough;
-mod report;
 mod run;
+mod sandbox_options;
 mod schema;
 mod serve;
-mod served_jobs;
-mod signals;
-mod virtual_machines;
-mod writable_binds;
+mod stdio;
+mod value_parsers;
 
 use crate::telemetry::log_format;
 
@@ -34,6 +26,7 @@ use clap::{Parser, Subcommand};
 
 use cofferdam_sandbox::{bound_heaps, settle_in, survive_file_size_limit};
 use failure::Failure;
+use stdio::print;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -52,35 +45,35 @@ Examples:
 #[command(disable_help_subcommand = true, arg_required_else_help = false)]
 struct CommandLine {
     #[command(subcommand)]
-    command: Command,
+    command: CliCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum Command {
+enum CliCommand {
     /// Serve POST /run over HTTP
-    Serve(serve::Serve),
+    Serve(serve::ServeCommand),
     /// Run a solution as POST /run does, without a server
-    Run(run::Run),
+    Run(run::RunCommand),
     /// Run any command in the sandbox
-    Exec(Box<exec::Exec>),
+    Exec(Box<exec::ExecCommand>),
     /// List the languages and what is missing for each
-    Langs(langs::Langs),
+    Langs(langs::LangsCommand),
     /// Say what this host can enforce, and how to mend the rest
-    Doctor(doctor::Doctor),
+    Doctor(doctor::DoctorCommand),
     /// Run agents' jobs, and tell of those that were run
-    Job(job::Job),
+    Job(job::JobCommand),
     /// Print the JSON Schema of a job's request or result
-    Schema(schema::Schema),
+    Schema(schema::SchemaCommand),
     /// Serve one run to the host of this machine
     #[command(hide = true)]
-    GuestInit(guest::GuestInit),
+    GuestInit(firecracker::guest_init::GuestInitCommand),
 }
 
 /// Does what `arguments` (the program's own name first) ask for.
 pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
-    let arguments = or_serve(guest::as_called(arguments.into_iter()));
+    let arguments = or_serve(firecracker::guest_init::as_called(arguments.into_iter()));
     let done = match CommandLine::try_parse_from(arguments) {
-        Ok(CommandLine { command: Command::Serve(serve) }) => return serve_in_queue(serve),
+        Ok(CommandLine { command: CliCommand::Serve(serve) }) => return serve_in_queue(serve),
         Ok(CommandLine { command }) => command.run(),
         Err(error) if error.use_stderr() => {
             Err(Failure::Usage(one_line(&without_hidden(error).to_string())))
@@ -108,12 +101,12 @@ fn prepare_process() {
     settle_in();
     survive_file_size_limit();
     // A limit that cannot be raised is reported by the command that writes too large a file.
-    let _ = file_size_limit::raise_file_size();
+    let _ = serve::file_size_limit::raise_file_size();
 }
 
 /// Serves, with a log that keeps nothing waiting, and waits for the last lines of it for a second
 /// at most.
-fn serve_in_queue(serve: serve::Serve) -> ExitCode {
+fn serve_in_queue(serve: serve::ServeCommand) -> ExitCode {
     prepare_process();
     bound_heaps();
     let mut log = match log_format::begin_queued("info") {
@@ -132,7 +125,7 @@ fn serve_in_queue(serve: serve::Serve) -> ExitCode {
     ExitCode::from(code)
 }
 
-impl Command {
+impl CliCommand {
     fn run(self) -> Result<u8, Failure> {
         prepare_process();
         log_format::begin("error");
@@ -150,16 +143,6 @@ impl Command {
     }
 }
 
-/// Writes `text` to stdout. A reader that has gone has read enough.
-fn print(text: &str) -> Result<(), Failure> {
-    match io::stdout().write_all(text.as_bytes()) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            Err(Failure::Write { what: "stdout", source: error })
-        }
-        _ => Ok(()),
-    }
-}
-
 /// One line on `stderr` for every problem. Nobody is left to tell when that fails.
 fn complain(failure: &Failure, stderr: &mut impl Write) {
     for line in failure.to_string().lines() {
@@ -170,7 +153,11 @@ fn complain(failure: &Failure, stderr: &mut impl Write) {
 /// The error without the command that is not for people to run, which clap lists all the same.
 fn without_hidden(mut error: clap::Error) -> clap::Error {
     if let Some(ContextValue::Strings(names)) = error.get(ContextKind::ValidSubcommand) {
-        let shown = names.iter().filter(|name| *name != guest::COMMAND).cloned().collect();
+        let shown = names
+            .iter()
+            .filter(|name| *name != firecracker::guest_init::COMMAND)
+            .cloned()
+            .collect();
         error.insert(ContextKind::ValidSubcommand, ContextValue::Strings(shown));
     }
     error

@@ -6,7 +6,7 @@ use schemars::generate::SchemaSettings;
 use serde_json::{Value, json};
 
 use super::failure::Failure;
-use super::print;
+use super::stdio::print;
 use cofferdam_core::job::{RunJobRequest, RunJobResult};
 
 const EXAMPLES: &str = "\
@@ -17,25 +17,25 @@ Examples:
 A request that fits its schema can still be refused: `cofferdam job validate` has the last word.
 Exit codes: 0; 2 usage";
 
-/// Prints the JSON Schema (draft 2020-12) of a job's request or result.
+/// Prints the JSON SchemaCommand (draft 2020-12) of a job's request or result.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
-pub struct Schema {
+pub struct SchemaCommand {
     /// Which of the two
     #[arg(value_enum)]
-    what: What,
+    what: SchemaKind,
 }
 
-/// What has a schema.
+/// SchemaKind has a schema.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum What {
-    /// What is asked for
+pub enum SchemaKind {
+    /// SchemaKind is asked for
     Request,
-    /// What came of it
+    /// SchemaKind came of it
     Result,
 }
 
-impl Schema {
+impl SchemaCommand {
     /// Prints it.
     pub fn run(&self) -> Result<u8, Failure> {
         let text = serde_json::to_string_pretty(&schema_of(self.what));
@@ -47,11 +47,13 @@ impl Schema {
 }
 
 /// The schema as JSON. A request's says what is read, a result's what is written.
-fn schema_of(what: What) -> Value {
+fn schema_of(what: SchemaKind) -> Value {
     let settings = SchemaSettings::draft2020_12();
     match what {
-        What::Request => named::<RunJobRequest>(settings.for_deserialize(), "run-job-request"),
-        What::Result => named::<RunJobResult>(settings.for_serialize(), "run-job-result"),
+        SchemaKind::Request => {
+            named::<RunJobRequest>(settings.for_deserialize(), "run-job-request")
+        }
+        SchemaKind::Result => named::<RunJobResult>(settings.for_serialize(), "run-job-result"),
     }
 }
 
@@ -130,7 +132,7 @@ mod tests {
 
     #[test]
     fn the_schema_of_a_request_knows_every_key_of_one_and_no_other() {
-        let schema = schema_of(What::Request);
+        let schema = schema_of(SchemaKind::Request);
         assert_eq!(schema["$id"], "urn:cofferdam:schema:run-job-request:1");
         assert_eq!(schema["title"], "RunJobRequest");
         let request = full_request();
@@ -155,7 +157,7 @@ mod tests {
 
     #[test]
     fn what_a_request_has_to_have_and_the_least_of_each_limit_are_in_its_schema() {
-        let schema = schema_of(What::Request);
+        let schema = schema_of(SchemaKind::Request);
         assert_eq!(schema["required"], json!(["workspace", "command"]));
         assert_eq!(schema["$defs"]["WorkspaceRequest"]["required"], json!(["source", "path"]));
         assert_eq!(schema["$defs"]["CommandRequest"]["required"], json!(["argv"]));
@@ -212,7 +214,7 @@ mod tests {
 
     #[test]
     fn the_schema_of_a_result_knows_every_key_that_is_written() {
-        let schema = schema_of(What::Result);
+        let schema = schema_of(SchemaKind::Result);
         assert_eq!(schema["title"], "RunJobResult");
         let result = result();
         let parsed: RunJobResult = serde_json::from_value(result.clone()).unwrap();

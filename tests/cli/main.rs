@@ -4,17 +4,8 @@
 #![cfg(test)]
 
 mod doctor;
-mod exec_box;
-mod exec_end;
-mod exec_root;
-mod job_example;
-mod job_look;
-mod job_run;
-mod job_served;
-mod job_server;
-mod job_signals;
-mod job_support;
-mod job_unprivileged;
+mod exec;
+mod job;
 mod langs;
 mod run;
 mod schema;

@@ -5,14 +5,13 @@ use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use serde::Serialize;
 
-use super::super::failure::{Failure, error_words};
-use super::fault::Fault;
-use super::look::named;
-use super::output::print;
-use super::place::Place;
-use super::records::Records;
+use super::failure::JobFailure;
+use super::output::print_json;
+use super::query::named;
+use super::records::{ArtifactList, Records};
+use super::target::Target;
+use crate::cli::failure::{Failure, error_words};
 use cofferdam_core::job::{Artifact, ErrorCode, JobError, JobId};
 use cofferdam_core::values::digest::Digest;
 
@@ -31,7 +30,7 @@ Exit codes: 0; 1 no such job or artifact, or the job is not over yet; 2 usage";
 /// Lists what a job has left, or fetches one of it.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
-pub struct Artifacts {
+pub struct ArtifactsCommand {
     /// The job
     #[arg(value_name = "ID")]
     id: String,
@@ -42,23 +41,18 @@ pub struct Artifacts {
     #[arg(long, value_name = "FILE", requires = "get")]
     to: Option<PathBuf>,
     #[command(flatten)]
-    place: Place,
+    target: Target,
 }
 
-#[derive(Debug, Serialize)]
-struct ArtifactList {
-    artifacts: Vec<Artifact>,
-}
-
-impl Artifacts {
+impl ArtifactsCommand {
     /// Prints the list, or fetches.
-    pub fn run(self) -> Result<u8, Fault> {
-        let Self { id, get, to, place } = self;
+    pub fn run(self) -> Result<u8, JobFailure> {
+        let Self { id, get, to, target } = self;
         let id = named(&id)?;
-        let records = place.records()?;
+        let records = target.records()?;
         let artifacts = records.artifacts(&id)?;
         match get {
-            None => print(&ArtifactList { artifacts })?,
+            None => print_json(&ArtifactList { artifacts })?,
             Some(path) => {
                 let listed = artifacts.into_iter().find(|artifact| artifact.path == path);
                 let no_such = || JobError::new(ErrorCode::JobNotFound, "no such artifact");
@@ -75,12 +69,14 @@ fn fetch(
     id: &JobId,
     artifact: &Artifact,
     to: Option<&Path>,
-) -> Result<(), Fault> {
+) -> Result<(), JobFailure> {
     let source = records.open_artifact(id, artifact)?;
     let Some(to) = to else {
         return match copy(source, &mut io::stdout().lock(), artifact) {
             // A reader that has gone has read enough.
-            Err(Copying::Write(error)) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+            Err(ArtifactCopyError::Write(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
+                Ok(())
+            }
             copied => copied.map_err(|fault| fault.into_fault("stdout")),
         };
     };
@@ -111,15 +107,15 @@ fn part_of(to: &Path) -> PathBuf {
 
 /// Why an artifact was not copied.
 #[derive(Debug)]
-enum Copying {
+enum ArtifactCopyError {
     Read(io::Error),
     Write(io::Error),
     /// It is not what is listed.
     Other(&'static str),
 }
 
-impl Copying {
-    fn into_fault(self, to: &str) -> Fault {
+impl ArtifactCopyError {
+    fn into_fault(self, to: &str) -> JobFailure {
         let words = match self {
             Self::Read(error) => format!("read artifact: {error}"),
             Self::Write(error) => return Failure::option("--to", format!("{to}: {error}")).into(),
@@ -130,7 +126,11 @@ impl Copying {
 }
 
 /// Copies what is listed, no more and no less.
-fn copy(mut source: impl Read, to: &mut impl Write, listed: &Artifact) -> Result<(), Copying> {
+fn copy(
+    mut source: impl Read,
+    to: &mut impl Write,
+    listed: &Artifact,
+) -> Result<(), ArtifactCopyError> {
     let (mut digest, mut total) = (Digest::default(), 0_u64);
     let mut buffer = vec![0; BUFFER_BYTES];
     loop {
@@ -138,20 +138,20 @@ fn copy(mut source: impl Read, to: &mut impl Write, listed: &Artifact) -> Result
             Ok(0) => break,
             Ok(count) => count,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-            Err(error) => return Err(Copying::Read(error)),
+            Err(error) => return Err(ArtifactCopyError::Read(error)),
         };
         let piece = buffer.get(..count).unwrap_or_default();
         total = total.saturating_add(count as u64);
         if total > listed.bytes {
-            return Err(Copying::Other("longer than it is listed"));
+            return Err(ArtifactCopyError::Other("longer than it is listed"));
         }
         digest.update(piece);
-        to.write_all(piece).map_err(Copying::Write)?;
+        to.write_all(piece).map_err(ArtifactCopyError::Write)?;
     }
-    to.flush().map_err(Copying::Write)?;
+    to.flush().map_err(ArtifactCopyError::Write)?;
     match digest.finish() == listed.sha256.as_str() {
         true => Ok(()),
-        false => Err(Copying::Other("its SHA-256 is not the one listed")),
+        false => Err(ArtifactCopyError::Other("its SHA-256 is not the one listed")),
     }
 }
 
@@ -176,7 +176,10 @@ mod tests {
         };
         assert_eq!(copied(b"abc", b"abc").unwrap(), b"abc");
         for source in [&b"ab"[..], b"abd", b"abcd", b""] {
-            assert!(matches!(copied(source, b"abc"), Err(Copying::Other(_))), "{source:?}");
+            assert!(
+                matches!(copied(source, b"abc"), Err(ArtifactCopyError::Other(_))),
+                "{source:?}"
+            );
         }
     }
 }

@@ -8,8 +8,8 @@ use ureq::http::uri::Authority;
 use ureq::http::{Response, StatusCode, Uri};
 use ureq::{Agent, Body, RequestBuilder};
 
-use super::super::failure::error_words;
-use super::fault::Fault;
+use super::failure::JobFailure;
+use crate::cli::failure::error_words;
 use cofferdam_core::job::JobError;
 
 /// The longest answer that is read as JSON, bytes: a result, or a list.
@@ -50,14 +50,14 @@ impl ServerUrl {
 
 /// Asks one service.
 #[derive(Debug, Clone)]
-pub struct Client {
+pub struct ServerClient {
     agent: Agent,
     server: ServerUrl,
     /// The whole header.
     authorization: Option<String>,
 }
 
-impl Client {
+impl ServerClient {
     /// One that shows `token`, where there is one.
     pub fn new(server: &ServerUrl, token: Option<&str>) -> Self {
         let agent = Agent::config_builder()
@@ -75,13 +75,13 @@ impl Client {
     }
 
     /// GET `path`, which begins with a slash.
-    pub fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, Fault> {
+    pub fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, JobFailure> {
         let request = self.agent.get(self.url(path));
         self.read(self.authorized(request).call())
     }
 
     /// POST of nothing.
-    pub fn post<T: DeserializeOwned>(&self, path: &str) -> Result<T, Fault> {
+    pub fn post<T: DeserializeOwned>(&self, path: &str) -> Result<T, JobFailure> {
         let request = self.agent.post(self.url(path));
         self.read(self.authorized(request).send_empty())
     }
@@ -92,14 +92,14 @@ impl Client {
         path: &str,
         body: &[u8],
         key: &str,
-    ) -> Result<T, Fault> {
+    ) -> Result<T, JobFailure> {
         let request = self.agent.post(self.url(path));
         let request = request.header("Idempotency-Key", key).content_type("application/json");
         self.read(self.authorized(request).send(body))
     }
 
     /// GET of a file.
-    pub fn download(&self, path: &str) -> Result<Box<dyn Read + Send>, Fault> {
+    pub fn download(&self, path: &str) -> Result<Box<dyn Read + Send>, JobFailure> {
         let request = self.agent.get(self.url(path)).config();
         let request =
             request.timeout_global(Some(DOWNLOAD_MAX)).timeout_per_read(Some(SILENCE_MAX));
@@ -108,7 +108,11 @@ impl Client {
 
     /// GET of a stream of events, those after `last_id`; without end for as long as it is not
     /// silent.
-    pub fn listen(&self, path: &str, last_id: Option<&str>) -> Result<Box<dyn Read + Send>, Fault> {
+    pub fn listen(
+        &self,
+        path: &str,
+        last_id: Option<&str>,
+    ) -> Result<Box<dyn Read + Send>, JobFailure> {
         let request = self.agent.get(self.url(path)).header("Accept", "text/event-stream");
         let request = match last_id {
             Some(id) => request.header("Last-Event-ID", id),
@@ -136,7 +140,7 @@ impl Client {
     fn read<T: DeserializeOwned>(
         &self,
         answer: Result<Response<Body>, ureq::Error>,
-    ) -> Result<T, Fault> {
+    ) -> Result<T, JobFailure> {
         let mut answer = self.accepted(answer)?;
         let bytes = answer.body_mut().with_config().limit(ANSWER_BYTES_MAX).read_to_vec();
         let bytes = bytes.map_err(|error| self.unanswered(&error))?;
@@ -146,7 +150,7 @@ impl Client {
     fn open(
         &self,
         answer: Result<Response<Body>, ureq::Error>,
-    ) -> Result<Box<dyn Read + Send>, Fault> {
+    ) -> Result<Box<dyn Read + Send>, JobFailure> {
         let body = self.accepted(answer)?.into_body().into_with_config();
         Ok(Box::new(body.limit(u64::MAX).reader()))
     }
@@ -155,7 +159,7 @@ impl Client {
     fn accepted(
         &self,
         answer: Result<Response<Body>, ureq::Error>,
-    ) -> Result<Response<Body>, Fault> {
+    ) -> Result<Response<Body>, JobFailure> {
         let mut answer = answer.map_err(|error| self.unanswered(&error))?;
         let status = answer.status();
         if status.is_success() {
@@ -169,17 +173,19 @@ impl Client {
         }
     }
 
-    fn unanswered(&self, error: &ureq::Error) -> Fault {
+    fn unanswered(&self, error: &ureq::Error) -> JobFailure {
         let words = match error {
             ureq::Error::Io(error) => error_words(error),
             error => error.to_string().to_lowercase(),
         };
-        Fault::Server(format!("--server: {}: {words}; is the service there?", self.server.0))
+        JobFailure::Server(format!("--server: {}: {words}; is the service there?", self.server.0))
     }
 
-    fn strange(&self, words: &str) -> Fault {
+    fn strange(&self, words: &str) -> JobFailure {
         let server = &self.server.0;
-        Fault::Server(format!("--server: {server}: {words}; want a cofferdam service with jobs"))
+        JobFailure::Server(format!(
+            "--server: {server}: {words}; want a cofferdam service with jobs"
+        ))
     }
 }
 

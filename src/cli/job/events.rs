@@ -12,7 +12,7 @@ const LINE_BYTES_MAX: usize = 64 << 10;
 
 /// One event, as far as anybody here reads it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Event {
+pub struct ServerSentEvent {
     /// What kind.
     pub name: String,
     /// What to ask for the events after it with.
@@ -21,21 +21,21 @@ pub struct Event {
     pub data: String,
 }
 
-/// Events as they come.
-pub struct Events<R> {
+/// EventReader as they come.
+pub struct EventReader<R> {
     source: BufReader<R>,
 }
 
 /// What a `status` event says.
 #[derive(Debug, Deserialize)]
-struct StatusData {
+struct StatusEventData {
     status: JobStatus,
 }
 
-impl Event {
+impl ServerSentEvent {
     /// The state a `status` event tells of.
     pub fn status(&self) -> Option<JobStatus> {
-        let data: StatusData = serde_json::from_str(&self.data).ok()?;
+        let data: StatusEventData = serde_json::from_str(&self.data).ok()?;
         (self.name == "status").then_some(data.status)
     }
 
@@ -46,19 +46,19 @@ impl Event {
     }
 }
 
-impl<R: Read> Events<R> {
+impl<R: Read> EventReader<R> {
     /// Of a body that has not been read from.
     pub fn new(source: R) -> Self {
         Self { source: BufReader::new(source) }
     }
 
     /// The next one; none at the stream's end. What an end cuts short is no event.
-    pub fn next(&mut self) -> io::Result<Option<Event>> {
-        let mut event = Event::default();
+    pub fn next(&mut self) -> io::Result<Option<ServerSentEvent>> {
+        let mut event = ServerSentEvent::default();
         loop {
             let Some(line) = self.line()? else { return Ok(None) };
             if line.is_empty() {
-                if event != Event::default() {
+                if event != ServerSentEvent::default() {
                     return Ok(Some(event));
                 }
                 continue;
@@ -110,8 +110,8 @@ impl<R: Read> Events<R> {
 mod tests {
     use super::*;
 
-    fn all(text: &str) -> Vec<Event> {
-        let mut events = Events::new(text.as_bytes());
+    fn all(text: &str) -> Vec<ServerSentEvent> {
+        let mut events = EventReader::new(text.as_bytes());
         std::iter::from_fn(|| events.next().unwrap()).collect()
     }
 
@@ -139,7 +139,7 @@ mod tests {
     #[test]
     fn an_id_that_is_no_pair_of_offsets_says_nothing() {
         for id in ["", "12", "o1", "o1.e", "o.e1", "o1.ex", "o-1.e1", "o99999999999999999999.e1"] {
-            let event = Event { id: Some(id.to_owned()), ..Event::default() };
+            let event = ServerSentEvent { id: Some(id.to_owned()), ..ServerSentEvent::default() };
             assert_eq!(event.offsets(), None, "{id}");
         }
     }

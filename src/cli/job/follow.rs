@@ -4,10 +4,10 @@ use std::sync::mpsc::Sender;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::events::Events;
-use super::fault::Fault;
+use super::events::EventReader;
+use super::failure::JobFailure;
 use super::records::Records;
-use super::remote::Remote;
+use super::remote::RemoteRecords;
 use crate::job::{JobView, Progress};
 use cofferdam_core::job::{JobId, JobStatus, RunJobRequest, RunJobResult};
 
@@ -22,7 +22,7 @@ const AWAY_MAX: Duration = Duration::from_secs(60);
 
 /// What there is to tell of it.
 #[derive(Debug)]
-pub enum Heard {
+pub enum FollowEvent {
     /// The server has it.
     Taken,
     /// It is so far.
@@ -30,49 +30,54 @@ pub enum Heard {
     /// It is over.
     Ended(Box<RunJobResult>),
     /// No more will be heard.
-    Lost(Fault),
+    Lost(JobFailure),
 }
 
 /// Hands `request` in and tells of it until it is over. Ends when nobody listens, too.
-pub fn follow(remote: &Remote, request: &RunJobRequest, id: &JobId, heard: &Sender<Heard>) {
+pub fn follow(
+    remote: &RemoteRecords,
+    request: &RunJobRequest,
+    id: &JobId,
+    heard: &Sender<FollowEvent>,
+) {
     let last = match submit(remote, request) {
         Ok(()) => {
-            if heard.send(Heard::Taken).is_err() {
+            if heard.send(FollowEvent::Taken).is_err() {
                 return;
             }
-            let mut following = Following { remote, id, heard, last_id: None, in_vain: 0 };
-            following.until_over().map_or_else(Heard::Lost, Heard::Ended)
+            let mut following = JobFollower { remote, id, heard, last_id: None, in_vain: 0 };
+            following.until_over().map_or_else(FollowEvent::Lost, FollowEvent::Ended)
         }
-        Err(fault) => Heard::Lost(fault),
+        Err(fault) => FollowEvent::Lost(fault),
     };
     let _ = heard.send(last);
 }
 
 /// Sent again with the same key, a request is still one job.
-fn submit(remote: &Remote, request: &RunJobRequest) -> Result<(), Fault> {
+fn submit(remote: &RemoteRecords, request: &RunJobRequest) -> Result<(), JobFailure> {
     let key = JobId::random();
     let mut sent = 1;
     loop {
         match remote.submit(request, key.as_str()) {
-            Err(Fault::Server(_)) if sent < SUBMITS_MAX => sent += 1,
+            Err(JobFailure::Server(_)) if sent < SUBMITS_MAX => sent += 1,
             submitted => return submitted.map(drop),
         }
         thread::sleep(AGAIN_AFTER);
     }
 }
 
-struct Following<'a> {
-    remote: &'a Remote,
+struct JobFollower<'a> {
+    remote: &'a RemoteRecords,
     id: &'a JobId,
-    heard: &'a Sender<Heard>,
+    heard: &'a Sender<FollowEvent>,
     /// The last event's.
     last_id: Option<String>,
     /// How often there were no events at all, one time after the other.
     in_vain: u32,
 }
 
-impl Following<'_> {
-    fn until_over(&mut self) -> Result<Box<RunJobResult>, Fault> {
+impl JobFollower<'_> {
+    fn until_over(&mut self) -> Result<Box<RunJobResult>, JobFailure> {
         let mut answered = Instant::now();
         loop {
             if self.in_vain < LISTENS_MAX {
@@ -88,7 +93,7 @@ impl Following<'_> {
                     self.tell_status(live.status);
                 }
                 // A server that starts again, and what stands before it meanwhile.
-                Err(Fault::Server(_)) if answered.elapsed() < AWAY_MAX => {}
+                Err(JobFailure::Server(_)) if answered.elapsed() < AWAY_MAX => {}
                 Err(fault) => return Err(fault),
             }
             thread::sleep(AGAIN_AFTER);
@@ -98,7 +103,7 @@ impl Following<'_> {
     /// Tells of events until there are no more; how many there were.
     fn listen(&mut self) -> u64 {
         let Ok(body) = self.remote.listen(self.id, self.last_id.as_deref()) else { return 0 };
-        let (mut events, mut count) = (Events::new(body), 0);
+        let (mut events, mut count) = (EventReader::new(body), 0);
         let mut status = JobStatus::Running;
         while let Ok(Some(event)) = events.next() {
             count += 1;
@@ -125,6 +130,6 @@ impl Following<'_> {
 
     fn tell(&self, progress: Progress) {
         // Whoever listens no more has what it wants.
-        let _ = self.heard.send(Heard::At(progress));
+        let _ = self.heard.send(FollowEvent::At(progress));
     }
 }

@@ -3,23 +3,21 @@
 mod artifacts;
 mod client;
 mod events;
-mod fault;
+mod failure;
 mod follow;
-mod input;
-mod look;
 mod output;
-mod place;
-mod progress;
+mod query;
 mod records;
 mod remote;
 mod run;
-mod run_there;
-mod stored;
+mod run_remote;
+mod target;
 mod validate;
 
 use clap::{Args, Subcommand};
 
-use super::failure::Failure;
+use crate::cli::failure::Failure;
+use failure::JobFailure;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -35,41 +33,41 @@ An error that a store or a server tells is one line of JSON on stderr.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES, disable_help_subcommand = true)]
 #[command(subcommand_required = true, arg_required_else_help = false)]
-pub struct Job {
+pub struct JobCommand {
     #[command(subcommand)]
-    command: Command,
+    command: JobSubcommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum Command {
+enum JobSubcommand {
     /// Run a job and print its result
-    Run(Box<run::Run>),
+    Run(Box<run::JobRunCommand>),
     /// Say where a job is
-    Status(look::Status),
+    Status(query::StatusCommand),
     /// Print the result of a job that is over
-    Result(look::ShowResult),
+    Result(query::ResultCommand),
     /// List what a job has left, or fetch one of it
-    Artifacts(artifacts::Artifacts),
+    Artifacts(artifacts::ArtifactsCommand),
     /// Ask for the end of a job
-    Cancel(look::Cancel),
+    Cancel(query::CancelCommand),
     /// List jobs, the newest first
-    List(look::List),
+    List(query::ListCommand),
     /// Say whether a request is one
-    Validate(validate::Validate),
+    Validate(validate::ValidateCommand),
 }
 
-impl Job {
+impl JobCommand {
     /// Does what is asked for; the exit code is the contract's.
     pub fn run(self) -> Result<u8, Failure> {
         let done = match self.command {
-            Command::Run(run) => run.run(),
-            Command::Status(status) => status.run(),
-            Command::Result(result) => result.run(),
-            Command::Artifacts(artifacts) => artifacts.run(),
-            Command::Cancel(cancel) => cancel.run(),
-            Command::List(list) => list.run(),
-            Command::Validate(validate) => validate.run(),
+            JobSubcommand::Run(run) => run.run(),
+            JobSubcommand::Status(status) => status.run(),
+            JobSubcommand::Result(result) => result.run(),
+            JobSubcommand::Artifacts(artifacts) => artifacts.run(),
+            JobSubcommand::Cancel(cancel) => cancel.run(),
+            JobSubcommand::List(list) => list.run(),
+            JobSubcommand::Validate(validate) => validate.run(),
         };
-        done.or_else(fault::Fault::conclude)
+        done.or_else(JobFailure::conclude)
     }
 }

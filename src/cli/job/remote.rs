@@ -5,9 +5,9 @@ use std::io::Read;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::client::{Client, escaped};
-use super::fault::Fault;
-use super::records::Records;
+use super::client::{ServerClient, escaped};
+use super::failure::JobFailure;
+use super::records::{ArtifactList, Records};
 use crate::job::{JobPage, JobView, ListAsked, Submitted};
 use cofferdam_core::job::{
     Artifact, ErrorCode, JobError, JobId, JobLine, JobStatus, LiveJob, RunJobRequest, RunJobResult,
@@ -15,48 +15,47 @@ use cofferdam_core::job::{
 
 /// The jobs that one server has.
 #[derive(Debug, Clone)]
-pub struct Remote {
-    client: Client,
+pub struct RemoteRecords {
+    client: ServerClient,
 }
 
 /// What a job that was taken, or is to end, is answered with.
 #[derive(Debug, Deserialize)]
-struct Told {
+struct SubmittedJson {
     job_id: JobId,
     status: JobStatus,
 }
 
-#[derive(Debug, Deserialize)]
-struct ArtifactList {
-    artifacts: Vec<Artifact>,
-}
-
-impl From<Told> for Submitted {
-    fn from(Told { job_id, status }: Told) -> Self {
+impl From<SubmittedJson> for Submitted {
+    fn from(SubmittedJson { job_id, status }: SubmittedJson) -> Self {
         Self { job_id, status }
     }
 }
 
-impl Remote {
+impl RemoteRecords {
     /// Those that `client` asks for.
-    pub fn new(client: Client) -> Self {
+    pub fn new(client: ServerClient) -> Self {
         Self { client }
     }
 
     /// Hands a job in; the same `key` makes a second time harmless.
-    pub fn submit(&self, request: &RunJobRequest, key: &str) -> Result<Submitted, Fault> {
+    pub fn submit(&self, request: &RunJobRequest, key: &str) -> Result<Submitted, JobFailure> {
         let body = serde_json::to_vec(request).map_err(|error| unwritable(&error))?;
-        Ok(self.client.post_once::<Told>("/v1/jobs", &body, key)?.into())
+        Ok(self.client.post_once::<SubmittedJson>("/v1/jobs", &body, key)?.into())
     }
 
     /// What a job writes and becomes, after the event `last_id`.
-    pub fn listen(&self, id: &JobId, last_id: Option<&str>) -> Result<Box<dyn Read + Send>, Fault> {
+    pub fn listen(
+        &self,
+        id: &JobId,
+        last_id: Option<&str>,
+    ) -> Result<Box<dyn Read + Send>, JobFailure> {
         self.client.listen(&format!("{}/events", path_of(id)), last_id)
     }
 }
 
-impl Records for Remote {
-    fn view(&self, id: &JobId) -> Result<JobView, Fault> {
+impl Records for RemoteRecords {
+    fn view(&self, id: &JobId) -> Result<JobView, JobFailure> {
         let told: Value = self.client.get(&path_of(id))?;
         view_of(told).map_err(|error| {
             let words = format!("the server's answer is no job's: {error}");
@@ -64,7 +63,7 @@ impl Records for Remote {
         })
     }
 
-    fn line(&self, id: &JobId) -> Result<JobLine, Fault> {
+    fn line(&self, id: &JobId) -> Result<JobLine, JobFailure> {
         Ok(match self.view(id)? {
             JobView::Live(LiveJob { job_id, status, queued_at, started_at }) => {
                 JobLine { job_id, status, queued_at, started_at, finished_at: None }
@@ -79,7 +78,7 @@ impl Records for Remote {
         })
     }
 
-    fn list(&self, asked: &ListAsked) -> Result<JobPage, Fault> {
+    fn list(&self, asked: &ListAsked) -> Result<JobPage, JobFailure> {
         let ListAsked { status, limit, cursor } = asked;
         let mut path = format!("/v1/jobs?limit={limit}");
         if let Some(status) = status {
@@ -91,18 +90,18 @@ impl Records for Remote {
         self.client.get(&path)
     }
 
-    fn artifacts(&self, id: &JobId) -> Result<Vec<Artifact>, Fault> {
+    fn artifacts(&self, id: &JobId) -> Result<Vec<Artifact>, JobFailure> {
         let list: ArtifactList = self.client.get(&format!("{}/artifacts", path_of(id)))?;
         Ok(list.artifacts)
     }
 
-    fn open_artifact(&self, id: &JobId, artifact: &Artifact) -> Result<Box<dyn Read>, Fault> {
+    fn open_artifact(&self, id: &JobId, artifact: &Artifact) -> Result<Box<dyn Read>, JobFailure> {
         let path = escaped(&artifact.path, b"/");
         Ok(self.client.download(&format!("{}/artifacts/{path}", path_of(id)))?)
     }
 
-    fn cancel(&self, id: &JobId) -> Result<Submitted, Fault> {
-        Ok(self.client.post::<Told>(&format!("{}/cancel", path_of(id)))?.into())
+    fn cancel(&self, id: &JobId) -> Result<Submitted, JobFailure> {
+        Ok(self.client.post::<SubmittedJson>(&format!("{}/cancel", path_of(id)))?.into())
     }
 }
 
@@ -121,6 +120,6 @@ fn view_of(told: Value) -> Result<JobView, serde_json::Error> {
     Ok(JobView::Live(serde_json::from_value(told)?))
 }
 
-fn unwritable(error: &serde_json::Error) -> Fault {
+fn unwritable(error: &serde_json::Error) -> JobFailure {
     JobError::new(ErrorCode::InvalidRequest, error.to_string()).into()
 }

@@ -8,17 +8,18 @@ use std::time::Duration;
 
 use clap::Args;
 
-use super::super::boxes::root_source;
-use super::super::failure::Failure;
-use super::super::signals::Signals;
-use super::super::virtual_machines::VirtualMachines;
-use super::fault::{Fault, say};
-use super::input::read_request;
-use super::output::{exit_code, print_attended};
-use super::place::{Place, config};
-use super::progress::ProgressLine;
-use super::run_there::run_there;
-use super::stored::with_path;
+use super::failure::JobFailure;
+use super::output::{exit_code, print_unless_signaled};
+use super::records::with_path;
+use super::run_remote::run_remote;
+use super::target::{Target, config};
+use super::validate::read_request;
+use crate::cli::failure::Failure;
+use crate::cli::firecracker::options::FirecrackerOptions;
+use crate::cli::foreground::progress::ProgressLine;
+use crate::cli::foreground::signals::Signals;
+use crate::cli::sandbox_options::root_source;
+use crate::cli::stdio::say;
 use crate::config::{Config, Isolation};
 use crate::job::{BuildError, Control, Missing, Runner};
 use crate::store::StoreSettings;
@@ -42,7 +43,7 @@ Exit codes: 0 completed; 1 failed; 3 policy_denied; 4 setup_failed; 5 backend_un
 /// Runs a job and prints its result: laid out on a terminal, in one line otherwise.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
-pub struct Run {
+pub struct JobRunCommand {
     /// The request, as `cofferdam schema request` has it; `-` for stdin
     #[arg(value_name = "FILE")]
     request: PathBuf,
@@ -50,40 +51,44 @@ pub struct Run {
     #[arg(long, value_name = "DIR", conflicts_with = "server")]
     rootfs: Option<PathBuf>,
     #[command(flatten)]
-    place: Place,
+    target: Target,
 }
 
-impl Run {
+impl JobRunCommand {
     /// Runs it to its end; the exit code is the contract's.
-    pub fn run(self) -> Result<u8, Fault> {
+    pub fn run(self) -> Result<u8, JobFailure> {
         let config = config(self.rootfs)?;
         root_source(config.rootfs.as_deref()).map_err(Failure::Usage)?;
         let request = read_request(&self.request, config.jobs.input_bytes_max)?;
-        match self.place.client()? {
-            Some(client) => run_there(client, request),
-            None => run_here(&config, &self.place.store_dir(&config), request),
+        match self.target.client()? {
+            Some(client) => run_remote(client, request),
+            None => run_here(&config, &self.target.store_dir(&config), request),
         }
     }
 }
 
-fn run_here(config: &Config, store_dir: &Path, mut request: RunJobRequest) -> Result<u8, Fault> {
+fn run_here(
+    config: &Config,
+    store_dir: &Path,
+    mut request: RunJobRequest,
+) -> Result<u8, JobFailure> {
     let id = request.job_id.get_or_insert_with(JobId::random).clone();
-    let control = Control::new().map_err(|error| Fault::cannot("eventfd", &error))?;
+    let control = Control::new().map_err(|error| JobFailure::cannot("eventfd", &error))?;
     let control = Arc::new(control);
     let raised = Arc::clone(&control);
     let signals = Signals::on_each(move || raised.cancel())
-        .map_err(|error| Fault::cannot("signals", &error))?;
+        .map_err(|error| JobFailure::cannot("signals", &error))?;
     // Before there is a box: a request above the maxima needs none.
     request.check_maxima(&config.jobs.maxima)?;
     let runner = runner(config, store_dir)?;
     let result = attend(&runner, request, &id, &control)?;
-    print_attended(&result, &signals)?;
+    print_unless_signaled(&result, &signals)?;
     let by_signal = signals.exit_code().filter(|_| result.status == JobStatus::Canceled);
     Ok(by_signal.unwrap_or_else(|| exit_code(result.status)))
 }
 
 /// A runner as the environment would have it. A host that can make no box is told by the result.
-fn runner(config: &Config, store_dir: &Path) -> Result<Runner, Fault> {
+fn runner(config: &Config, store_dir: &Path) -> Result<Runner, JobFailure> {
     let jobs = &config.jobs;
     let builder = Runner::builder(store_dir)
         .allow_env(&jobs.allowed_env)
@@ -101,7 +106,8 @@ fn runner(config: &Config, store_dir: &Path) -> Result<Runner, Fault> {
     };
     let builder = match &config.firecracker {
         Some(machines) => {
-            let VirtualMachines { backend, private } = VirtualMachines::of(machines)?;
+            let FirecrackerOptions { backend, private } =
+                FirecrackerOptions::from_config(machines)?;
             builder.firecracker(backend).private(private)
         }
         None => builder,
@@ -127,7 +133,7 @@ fn attend(
     request: RunJobRequest,
     id: &JobId,
     control: &Control,
-) -> Result<RunJobResult, Fault> {
+) -> Result<RunJobResult, JobFailure> {
     let (sender, ended) = channel();
     thread::scope(|scope| {
         let job = thread::Builder::new().name("job".to_owned());
@@ -135,7 +141,7 @@ fn attend(
             // The other end is there until this thread is done.
             let _ = sender.send(runner.run_controlled(request, control));
         })
-        .map_err(|error| Fault::cannot("thread", &error))?;
+        .map_err(|error| JobFailure::cannot("thread", &error))?;
         let mut line = ProgressLine::begin();
         loop {
             match ended.recv_timeout(TICK) {

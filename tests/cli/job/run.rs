@@ -6,12 +6,12 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 
-use crate::job_support::Place;
+use super::support::JobDirectory;
 use crate::support::{Call, has_keys_in_order};
 
 #[test]
 fn every_end_has_its_code_and_its_result() {
-    let place = Place::new(&[]);
+    let place = JobDirectory::new(&[]);
     let with = |mut request: Value, pointer: &str, value: Value| {
         let (parent, key) = pointer.rsplit_once('/').unwrap();
         request.pointer_mut(parent).unwrap()[key] = value;
@@ -58,7 +58,7 @@ fn every_end_has_its_code_and_its_result() {
 
 #[test]
 fn a_result_has_the_keys_of_the_contract_and_what_the_program_wrote() {
-    let place = Place::new(&[("main.py", "print(open('data').read())"), ("data", "42")]);
+    let place = JobDirectory::new(&[("main.py", "print(open('data').read())"), ("data", "42")]);
     let mut request = place.request(&["python3", "main.py"]);
     request["job_id"] = json!("job_1");
     request["trace"] = json!({"task_id": "t"});
@@ -80,7 +80,7 @@ fn a_result_has_the_keys_of_the_contract_and_what_the_program_wrote() {
 
 #[test]
 fn what_is_no_request_is_told_as_a_service_would_and_leaves_nothing() {
-    let place = Place::new(&[]);
+    let place = JobDirectory::new(&[]);
     let mut request = place.request(&["true"]);
     request["command"]["shell"] = json!("true");
     let done = place.run(&request).run().exits(2).prints("");
@@ -107,7 +107,7 @@ fn what_is_no_request_is_told_as_a_service_would_and_leaves_nothing() {
 
 #[test]
 fn the_runner_s_own_rules_are_its_environment_s() {
-    let place = Place::new(&[]);
+    let place = JobDirectory::new(&[]);
     let mut request = place.script("echo $LANG");
     request["command"]["env"] = json!({"LANG": "C"});
     place.run(&request).run().exits(3);
@@ -123,7 +123,7 @@ fn the_runner_s_own_rules_are_its_environment_s() {
 
 #[test]
 fn a_store_that_cannot_be_is_told() {
-    let place = Place::new(&[]);
+    let place = JobDirectory::new(&[]);
     fs::write(place.store(), "a file").unwrap();
     let done = place.run(&place.request(&["true"])).run().exits(1).prints("");
     assert_eq!(done.error()["code"], "run.io_failed");
@@ -131,7 +131,7 @@ fn a_store_that_cannot_be_is_told() {
 
 #[test]
 fn a_machine_that_cannot_be_had_is_told_by_the_result_with_the_file_at_fault() {
-    let place = Place::new(&[]);
+    let place = JobDirectory::new(&[]);
     let (file, gone) = (place.path().join("file"), place.path().join("no-firecracker"));
     fs::write(&file, "").unwrap();
     let (file, gone) = (file.to_str().unwrap(), gone.to_str().unwrap());
@@ -157,7 +157,7 @@ fn a_machine_that_cannot_be_had_is_told_by_the_result_with_the_file_at_fault() {
 
 #[test]
 fn machines_that_are_described_by_half_are_a_problem() {
-    let place = Place::new(&[]);
+    let place = JobDirectory::new(&[]);
     let run = || place.run(&place.request(&["true"]));
     let done = run().env("FIRECRACKER_BIN", "/usr/bin/firecracker").run().exits(2).prints("");
     done.complains("FIRECRACKER_BIN: want FIRECRACKER_KERNEL beside it");
@@ -176,7 +176,7 @@ fn no_box_shows_what_machines_use() {
     let Ok(below) = tempfile::tempdir_in("/opt") else { return };
     fs::set_permissions(below.path(), Permissions::from_mode(0o755)).unwrap();
     let work = below.path().join("machines");
-    let place = Place::new(&[]);
+    let place = JobDirectory::new(&[]);
     // An empty one is shown in its place; the real one could not even be listed.
     let script = format!("ls -A {} && echo listed", work.display());
     let mut call = place.run(&place.script(&script));
@@ -195,7 +195,7 @@ fn no_box_shows_the_store() {
     // Where a box would show it, were it not one.
     let Ok(below) = tempfile::tempdir_in("/opt") else { return };
     let store = below.path().join("store");
-    let place = Place::new(&[]);
+    let place = JobDirectory::new(&[]);
     let script = format!("ls -A {} | wc -l", store.display());
     let call = crate::support::cofferdam("job run - --store-dir").arg(&store);
     let result = call.fed(place.script(&script).to_string()).run().exits(0).json();
@@ -203,7 +203,7 @@ fn no_box_shows_the_store() {
 }
 
 /// What `cofferdam` prints to a terminal, with what it says on stderr there.
-fn on_a_terminal(place: &Place, request: &Value, stderr: &str) -> String {
+fn on_a_terminal(place: &JobDirectory, request: &Value, stderr: &str) -> String {
     let path = place.path().join("request.json");
     fs::write(&path, request.to_string()).unwrap();
     let (binary, store) = (env!("CARGO_BIN_EXE_cofferdam"), place.store());
@@ -216,7 +216,7 @@ fn on_a_terminal(place: &Place, request: &Value, stderr: &str) -> String {
 
 #[test]
 fn a_terminal_has_the_result_laid_out_and_a_line_of_progress_that_goes() {
-    let place = Place::new(&[]);
+    let place = JobDirectory::new(&[]);
     let request = place.script("printf '\\302\\2332J'; sleep 1");
     let text = on_a_terminal(&place, &request, "2>/dev/null");
     assert!(text.starts_with("{\r\n  \"job_id\": \"job_"), "{text}");

@@ -25,21 +25,21 @@ const LAST_WORDS_MS: u16 = 300;
 /// so that only those wait for our readers.
 #[derive(Debug)]
 pub struct Passthrough {
-    stdout: Lane,
-    stderr: Lane,
+    stdout: StreamSender,
+    stderr: StreamSender,
     level: Arc<ByteLevel>,
 }
 
 /// One stream's way to its thread, which starts with the first piece: many programs print nothing.
 #[derive(Debug)]
-struct Lane {
-    idle: Option<Writer>,
+struct StreamSender {
+    idle: Option<StreamWriter>,
     pieces: Option<Sender<Vec<u8>>>,
 }
 
 /// A stream of ours that could not be written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Broken {
+pub struct BrokenStream {
     /// Which.
     pub stream: Stream,
     /// What the kernel said; `EPIPE` for a reader that has gone.
@@ -48,21 +48,22 @@ pub struct Broken {
 
 /// The end that waits for the writing threads.
 #[derive(Debug)]
-pub struct Writers {
+pub struct StreamWriters {
     /// At its end once every writer is.
     finished: PipeReader,
-    broken: Arc<OnceLock<Broken>>,
+    broken: Arc<OnceLock<BrokenStream>>,
     cancel: CancelToken,
 }
 
 /// Gets ready to write to our stdout and stderr. One that cannot be written raises
 /// `cancel`: nobody is left to run for.
-pub fn open(cancel: &CancelToken) -> io::Result<(Passthrough, Writers)> {
+pub fn open(cancel: &CancelToken) -> io::Result<(Passthrough, StreamWriters)> {
     let level = Arc::new(ByteLevel::new(QUEUED_BYTES_MAX)?);
     let (finished, alive) = io::pipe()?;
-    let writers = Writers { finished, broken: Arc::new(OnceLock::new()), cancel: cancel.clone() };
+    let writers =
+        StreamWriters { finished, broken: Arc::new(OnceLock::new()), cancel: cancel.clone() };
     let lane = |stream, out: OwnedFd, alive: PipeWriter| {
-        let writer = Writer {
+        let writer = StreamWriter {
             stream,
             out: out.into(),
             level: Arc::clone(&level),
@@ -70,7 +71,7 @@ pub fn open(cancel: &CancelToken) -> io::Result<(Passthrough, Writers)> {
             cancel: cancel.clone(),
             _alive: alive,
         };
-        Lane { idle: Some(writer), pieces: None }
+        StreamSender { idle: Some(writer), pieces: None }
     };
     let stdout =
         lane(Stream::Stdout, io::stdout().as_fd().try_clone_to_owned()?, alive.try_clone()?);
@@ -103,7 +104,7 @@ impl OutputSink for Passthrough {
     }
 }
 
-impl Lane {
+impl StreamSender {
     /// Whether the thread has taken `bytes`: it takes pieces for as long as there is a sender.
     fn send(&mut self, bytes: &[u8]) -> bool {
         if let Some(writer) = self.idle.take() {
@@ -115,16 +116,16 @@ impl Lane {
 
 /// One stream's thread.
 #[derive(Debug)]
-struct Writer {
+struct StreamWriter {
     stream: Stream,
     out: File,
     level: Arc<ByteLevel>,
-    broken: Arc<OnceLock<Broken>>,
+    broken: Arc<OnceLock<BrokenStream>>,
     cancel: CancelToken,
     _alive: PipeWriter,
 }
 
-impl Writer {
+impl StreamWriter {
     /// Starts the thread. Without one the stream is broken.
     fn start(self) -> Option<Sender<Vec<u8>>> {
         let (stream, broken, cancel) = (self.stream, Arc::clone(&self.broken), self.cancel.clone());
@@ -134,7 +135,7 @@ impl Writer {
             Ok(_) => Some(sender),
             Err(error) => {
                 let errno = error.raw_os_error().map_or(Errno::EAGAIN, Errno::from_raw);
-                let _ = broken.set(Broken { stream, errno });
+                let _ = broken.set(BrokenStream { stream, errno });
                 cancel.cancel();
                 None
             }
@@ -147,7 +148,7 @@ impl Writer {
         for piece in pieces {
             if writable && let Err(errno) = write_fully(&mut self.out, &piece) {
                 writable = false;
-                let _ = self.broken.set(Broken { stream: self.stream, errno });
+                let _ = self.broken.set(BrokenStream { stream: self.stream, errno });
                 self.cancel.cancel();
             }
             self.level.fall(piece.len());
@@ -155,11 +156,11 @@ impl Writer {
     }
 }
 
-impl Writers {
+impl StreamWriters {
     /// Waits until everything is written, the sink being gone; says whether a
     /// stream broke. A run that was ended early has its readers waited for no
     /// longer than [`LAST_WORDS_MS`].
-    pub fn wait(self) -> io::Result<Option<Broken>> {
+    pub fn wait(self) -> io::Result<Option<BrokenStream>> {
         let written = PollFd::new(self.finished.as_fd(), PollFlags::POLLIN);
         let ended_early = PollFd::new(self.cancel.as_fd(), PollFlags::POLLIN);
         wait_for(&mut [written.clone(), ended_early], PollTimeout::NONE)?;

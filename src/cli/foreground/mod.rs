@@ -1,14 +1,19 @@
 //! A run that our own streams and signals take part in.
 
+pub mod passthrough;
+pub mod progress;
+pub mod report;
+pub mod signals;
+
 use std::io;
 
 use nix::errno::Errno;
 
-use super::failure::{BY_SIGNAL, Failure, SANDBOX, code_of};
-use super::passthrough::{self, Broken};
-use super::signals::Signals;
+use crate::cli::failure::{BY_SIGNAL, Failure, SANDBOX, code_of};
 use cofferdam_core::sync::cancel::CancelToken;
 use cofferdam_core::{Outcome, OutputSink, SetupFailure, Stream, Watch};
+use passthrough::BrokenStream;
+use signals::Signals;
 
 /// SIGPIPE's number is the same everywhere, and what a program dies of whose reader has gone.
 const BY_BROKEN_PIPE: u8 = BY_SIGNAL + 13;
@@ -16,16 +21,16 @@ const BY_BROKEN_PIPE: u8 = BY_SIGNAL + 13;
 /// One run in the foreground: SIGTERM and SIGINT end it, and so does a reader
 /// of its output that has gone.
 #[derive(Debug)]
-pub struct Attended {
+pub struct Foreground {
     cancel: CancelToken,
     signals: Signals,
 }
 
-impl Attended {
+impl Foreground {
     /// From here on the signals end the run and not this process.
     pub fn begin() -> Result<Self, Failure> {
         let begin = || {
-            let (signals, cancel) = Signals::that_cancel()?;
+            let (signals, cancel) = Signals::cancelling()?;
             Ok(Self { cancel, signals })
         };
         begin().map_err(|error: io::Error| SetupFailure::from_io("signals", &error).into())
@@ -41,7 +46,7 @@ impl Attended {
     pub fn pass_through<T>(
         &self,
         run: impl FnOnce(Box<dyn OutputSink>) -> T,
-    ) -> Result<(T, Option<Broken>), Failure> {
+    ) -> Result<(T, Option<BrokenStream>), Failure> {
         let failed = |error: io::Error| SetupFailure::from_io("output", &error);
         let (sink, writers) = passthrough::open(&self.cancel).map_err(failed)?;
         let result = run(Box::new(sink));
@@ -49,7 +54,7 @@ impl Attended {
     }
 
     /// Writes `text` to stdout; a signal ends even that.
-    pub fn print(&self, text: &str) -> Result<Option<Broken>, Failure> {
+    pub fn print(&self, text: &str) -> Result<Option<BrokenStream>, Failure> {
         let print = |mut sink: Box<dyn OutputSink>| sink.take(Stream::Stdout, text.as_bytes());
         Ok(self.pass_through(print)?.1)
     }
@@ -58,14 +63,14 @@ impl Attended {
     pub fn exit_code(
         &self,
         outcome: Result<Outcome, Failure>,
-        broken: Option<Broken>,
+        broken: Option<BrokenStream>,
     ) -> Result<u8, Failure> {
         if let Some(code) = self.signals.exit_code() {
             return Ok(code);
         }
         let outcome = outcome?;
         match broken {
-            Some(Broken { stream, errno }) if errno != Errno::EPIPE => {
+            Some(BrokenStream { stream, errno }) if errno != Errno::EPIPE => {
                 let what = match stream {
                     Stream::Stdout => "stdout",
                     Stream::Stderr => "stderr",

@@ -1,7 +1,7 @@
 //! The example of the library does what it says.
 
 #[allow(dead_code, reason = "its `main` is for those who start it by itself")]
-#[path = "../../examples/run_job.rs"]
+#[path = "../../../examples/run_job.rs"]
 mod run_job;
 
 #[test]

@@ -9,7 +9,7 @@ use std::time::Duration;
 use nix::sys::signal::{Signal, kill};
 use serde_json::{Value, json};
 
-use crate::job_support::Place;
+use super::support::JobDirectory;
 use crate::support::{Call, cofferdam, ends_within, is_running, langs, pid_of, until_running};
 
 /// A service with jobs in the store of `place`, which wants a token.
@@ -20,12 +20,12 @@ struct Served {
 }
 
 impl Served {
-    fn new(place: &Place) -> Self {
+    fn new(place: &JobDirectory) -> Self {
         Self::with(place, |call| call)
     }
 
     /// With more of its environment.
-    fn with(place: &Place, more: impl FnOnce(Call) -> Call) -> Self {
+    fn with(place: &JobDirectory, more: impl FnOnce(Call) -> Call) -> Self {
         let token = place.path().join("token");
         fs::write(&token, "secret-token-of-the-test\n").unwrap();
         fs::set_permissions(&token, fs::Permissions::from_mode(0o600)).unwrap();
@@ -61,7 +61,7 @@ impl Drop for Served {
 
 #[test]
 fn a_service_has_the_machines_of_its_environment() {
-    let place = Place::new(&[]);
+    let place = JobDirectory::new(&[]);
     let gone = place.path().join("no-firecracker");
     let work = place.path().join("machines");
     let served = Served::with(&place, |call| {
@@ -81,7 +81,7 @@ fn a_service_has_the_machines_of_its_environment() {
 
 #[test]
 fn a_job_is_run_by_a_service_and_told_as_one_that_was_run_here() {
-    let place = Place::new(&[]);
+    let place = JobDirectory::new(&[]);
     let served = Served::new(&place);
     let mut request = place.script("mkdir out; echo abc | tee out/a; sleep 0.5; echo late; exit 3");
     request["job_id"] = json!("job_1");
@@ -112,7 +112,7 @@ fn a_job_is_run_by_a_service_and_told_as_one_that_was_run_here() {
 
 #[test]
 fn a_signal_ends_the_job_of_the_service_and_what_it_wrote_is_told() {
-    let place = Place::new(&[]);
+    let place = JobDirectory::new(&[]);
     let served = Served::new(&place);
     let file = place.path().join("request.json");
     fs::write(&file, place.script("echo early; sleep 600.35").to_string()).unwrap();

@@ -9,26 +9,26 @@ const SIGNAL_MAX: i32 = 64;
 
 /// What `--report` writes, keys in this order.
 #[derive(Debug, Serialize)]
-pub struct Report<'a> {
+pub struct RunReportJson<'a> {
     outcome: &'static str,
     exit_code: Option<u8>,
     #[serde(flatten)]
-    rest: Rest<'a>,
+    rest: ReportFields<'a>,
 }
 
 /// What `run --json` prints, keys in this order.
 #[derive(Debug, Serialize)]
-pub struct CheckOutput<'a> {
+pub struct CheckReportJson<'a> {
     exit_code: Option<u8>,
     stdout: String,
     stderr: String,
     outcome: &'static str,
     #[serde(flatten)]
-    rest: Rest<'a>,
+    rest: ReportFields<'a>,
 }
 
 #[derive(Debug, Serialize)]
-struct Rest<'a> {
+struct ReportFields<'a> {
     signal: Option<i32>,
     limit: Option<&'static str>,
     usage: &'a Usage,
@@ -36,18 +36,18 @@ struct Rest<'a> {
     not_enforced: &'a [String],
 }
 
-impl<'a> Report<'a> {
+impl<'a> RunReportJson<'a> {
     /// The report of `run`. Only a program that ended by itself has an exit code.
     pub fn of(run: &'a RunReport) -> Self {
         let exit_code = match run.outcome {
             Outcome::Exited { code } => Some(code),
             _ => None,
         };
-        Self { outcome: run.outcome.word(), exit_code, rest: Rest::of(run) }
+        Self { outcome: run.outcome.word(), exit_code, rest: ReportFields::of(run) }
     }
 }
 
-impl<'a> CheckOutput<'a> {
+impl<'a> CheckReportJson<'a> {
     /// The answer of `POST /run` to `run`, with the report behind it.
     pub fn of(run: &'a RunReport) -> Self {
         Self {
@@ -55,12 +55,12 @@ impl<'a> CheckOutput<'a> {
             stdout: run.stdout.text(),
             stderr: run.stderr.text(),
             outcome: run.outcome.word(),
-            rest: Rest::of(run),
+            rest: ReportFields::of(run),
         }
     }
 }
 
-impl<'a> Rest<'a> {
+impl<'a> ReportFields<'a> {
     fn of(run: &'a RunReport) -> Self {
         Self {
             signal: signal_of(run.outcome),
@@ -144,7 +144,7 @@ mod tests {
             ),
             (Outcome::Cancelled, r#""cancelled","exit_code":null,"signal":null,"limit":null"#),
         ] {
-            let json = serde_json::to_string(&Report::of(&run(outcome))).unwrap();
+            let json = serde_json::to_string(&RunReportJson::of(&run(outcome))).unwrap();
             assert_eq!(json, format!(r#"{{"outcome":{head},{REST}"#));
         }
     }
@@ -152,7 +152,8 @@ mod tests {
     #[test]
     fn a_check_is_the_answer_of_the_service_and_the_report() {
         let json =
-            serde_json::to_string(&CheckOutput::of(&run(Outcome::Signaled { signal: 9 }))).unwrap();
+            serde_json::to_string(&CheckReportJson::of(&run(Outcome::Signaled { signal: 9 })))
+                .unwrap();
         let head = r#"{"exit_code":137,"stdout":"hi\n","stderr":"�","outcome":"signaled","signal":9,"limit":null,"#;
         assert_eq!(json, format!("{head}{REST}"));
     }

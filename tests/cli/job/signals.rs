@@ -6,14 +6,14 @@ use std::time::Duration;
 use nix::sys::signal::{Signal, kill};
 use serde_json::{Value, json};
 
-use crate::job_support::Place;
+use super::support::JobDirectory;
 use crate::support::{ends_within, is_running, pid_of, until_running};
 
 /// How soon everything has to have ended.
 const AT_ONCE: Duration = Duration::from_secs(2);
 
 /// A job that is deaf to signals, detached and has written, under way.
-fn started(place: &Place, id: &str, duration: &str) -> Child {
+fn started(place: &JobDirectory, id: &str, duration: &str) -> Child {
     let script = format!(
         "echo early; trap '' TERM INT HUP; setsid sleep {duration} & mkdir out; echo x >out/a; sleep {duration}"
     );
@@ -47,7 +47,7 @@ fn a_signal_cancels_the_job_and_its_result_tells_what_there_was() {
     for (signal, code, duration) in
         [(Signal::SIGINT, 130, "600.31"), (Signal::SIGTERM, 143, "600.32")]
     {
-        let place = Place::new(&[]);
+        let place = JobDirectory::new(&[]);
         let child = started(&place, "job_1", duration);
         kill(pid_of(&child), signal).unwrap();
         let (exit_code, result, stderr) = ended(child);
@@ -61,7 +61,7 @@ fn a_signal_cancels_the_job_and_its_result_tells_what_there_was() {
 
 #[test]
 fn another_process_sees_a_live_job_and_cancels_it_by_the_store() {
-    let place = Place::new(&[]);
+    let place = JobDirectory::new(&[]);
     let child = started(&place, "job_1", "600.33");
     let live = place.job("status job_1").run().exits(0).quietly().json();
     assert_eq!((&live["job_id"], &live["status"]), (&json!("job_1"), &json!("running")));
@@ -87,7 +87,7 @@ fn another_process_sees_a_live_job_and_cancels_it_by_the_store() {
 
 #[test]
 fn a_reader_that_reads_no_more_does_not_keep_a_signal_from_ending_us() {
-    let place = Place::new(&[]);
+    let place = JobDirectory::new(&[]);
     let mut request = place.script("head -c 500000 /dev/zero | tr '\\0' x; echo >&2; sleep 600.34");
     request["job_id"] = json!("job_1");
     let mut child = place.run_file(&request).spawn();

@@ -1,21 +1,25 @@
 //! `cofferdam serve`: the HTTP service.
 
+pub mod file_size_limit;
+mod jobs;
+mod memory;
+
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::Args;
 
-use super::boxes::Places;
-use super::doctor::examine;
-use super::failure::Failure;
-use super::file_size_limit::check_file_size;
-use super::memory::return_after_bursts;
-use super::served_jobs::ServedJobs;
-use super::signals::Signals;
+use crate::cli::doctor::examine;
+use crate::cli::failure::Failure;
+use crate::cli::foreground::signals::Signals;
+use crate::cli::sandbox_options::SandboxOptions;
 use crate::http::{HttpSettings, NotBound, Server, Shortage};
 use crate::job::Jobs;
 use cofferdam_core::sync::counter::Counter;
 use cofferdam_sandbox::{Sandbox, ask_for_short_turns};
+use file_size_limit::check_file_size;
+use jobs::ServedJobs;
+use memory::return_after_bursts;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -29,26 +33,26 @@ Exit codes: 0 drained; 1 the address or a sandbox cannot be had; 2 configuration
 /// Serves POST /run, configured by the environment; options beat it.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
-pub struct Serve {
+pub struct ServeCommand {
     /// Where to listen [default: 0.0.0.0 and PORT, 4040]
     #[arg(long, value_name = "HOST:PORT")]
     addr: Option<String>,
     #[command(flatten)]
-    places: Places,
+    options: SandboxOptions,
     /// Where records of jobs are kept; never shown to a run [JOBS_STORE_DIR]
     #[arg(long, value_name = "DIR")]
     store_dir: Option<PathBuf>,
 }
 
-impl Serve {
+impl ServeCommand {
     /// Serves until a signal or `POST /shutdown`, and until the drain after it is over.
     /// `log_dropped` is how many lines of the log were dropped.
     pub fn run(self, log_dropped: Arc<Counter>) -> Result<u8, Failure> {
         ask_for_short_turns();
-        let Self { addr, places, store_dir } = self;
-        let (config, found) = places.look(addr)?;
+        let Self { addr, options, store_dir } = self;
+        let (config, resolved) = options.resolve(addr)?;
         config.warnings.iter().for_each(|warning| log::warn!("{warning}"));
-        found.has_command()?;
+        resolved.require_command()?;
         let settings = HttpSettings { log_dropped, ..HttpSettings::from(&config) };
         let shortage = settings.raise_descriptors().map_err(Failure::Serve)?;
         if let Some(fatal) = shortage.as_ref().and_then(Shortage::refusal) {
@@ -56,7 +60,7 @@ impl Serve {
         }
         check_file_size(&config)?;
         shortage.iter().for_each(|shortage| log::warn!("{shortage}"));
-        let jobs = ServedJobs::look(&config, store_dir, found.workspaces())?;
+        let jobs = ServedJobs::new(&config, store_dir, resolved.workspaces())?;
         let tokens_file = config.tokens_file.iter().map(std::path::absolute);
         let tokens_file = tokens_file.collect::<Result<Vec<_>, _>>();
         let tokens_file =
@@ -64,13 +68,13 @@ impl Serve {
         let private = [jobs.private(), tokens_file].concat();
         // Before there is a sandbox of ours: the trials have one each.
         let mut examined = examine().map_err(Failure::Refused)?;
-        let checking = found.open(config.isolation, private).map_err(Failure::Refused)?;
+        let checking = resolved.open(config.isolation, private).map_err(Failure::Refused)?;
         examined.add_whole_box(Ok(()));
         let controls = controls(checking.executor.sandbox()).map_err(Failure::Serve)?;
         let gaps = checking.executor.sandbox().not_enforced().to_vec();
         let boxes_of_jobs = jobs.boxes(&config.jobs);
         let (runner, executor) = checking
-            .runner_of_many(&config, (&examined).into(), boxes_of_jobs)
+            .service_runner(&config, (&examined).into(), boxes_of_jobs)
             .map_err(Failure::Refused)?;
         let jobs = jobs.start(&config, executor)?.map(|jobs| jobs as Arc<dyn Jobs>);
         let server = Server::bind(config.address, runner, jobs, settings)

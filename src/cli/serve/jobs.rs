@@ -4,8 +4,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::failure::{Failure, error_words};
-use super::virtual_machines::VirtualMachines;
+use crate::cli::failure::{Failure, error_words};
+use crate::cli::firecracker::options::FirecrackerOptions;
 use crate::config::{Config, JobsConfig, Roots, roots_for};
 use crate::executor::Executor;
 use crate::job::{JobsAtFirst, NotStarted, RunnerSettings};
@@ -18,7 +18,7 @@ pub struct ServedJobs {
     store_dir: Option<PathBuf>,
     /// Whether the store is one that somebody named.
     is_asked_for: bool,
-    machines: Option<VirtualMachines>,
+    machines: Option<FirecrackerOptions>,
 }
 
 impl ServedJobs {
@@ -26,7 +26,7 @@ impl ServedJobs {
 
     /// Looks at what `config` says. `workspaces` holds what runs get copies of: records do not
     /// belong in there, and neither do files of virtual machines.
-    pub fn look(
+    pub fn new(
         config: &Config,
         store_dir: Option<PathBuf>,
         workspaces: &Path,
@@ -98,9 +98,9 @@ impl ServedJobs {
 }
 
 /// The machines of `config`, whose files are in no workspace.
-fn machines(config: &Config, workspaces: &Path) -> Result<Option<VirtualMachines>, Failure> {
+fn machines(config: &Config, workspaces: &Path) -> Result<Option<FirecrackerOptions>, Failure> {
     let Some(config) = &config.firecracker else { return Ok(None) };
-    let machines = VirtualMachines::of(config)?;
+    let machines = FirecrackerOptions::from_config(config)?;
     match machines.private.iter().find(|path| path.starts_with(workspaces)) {
         None => Ok(Some(machines)),
         Some(path) => {

@@ -9,7 +9,7 @@ use std::thread::{self, JoinHandle};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::{SigId, flag, low_level};
 
-use super::failure::BY_SIGNAL;
+use crate::cli::failure::BY_SIGNAL;
 use cofferdam_core::sync::cancel::CancelToken;
 
 /// The signals a user or an orchestrator ends us with, and the exit code that tells of each.
@@ -29,7 +29,7 @@ impl Signals {
     /// Calls `act` for each SIGTERM and SIGINT, on a thread of its own.
     pub fn on_each(act: impl Fn() + Send + 'static) -> io::Result<Self> {
         let (mut woken, waker) = UnixStream::pair()?;
-        let mut signals = Self::that_write_to(&waker)?;
+        let mut signals = Self::writing_to(&waker)?;
         let caller = thread::Builder::new().name("signals".to_owned());
         signals.caller = Some(caller.spawn(move || {
             while woken.read_exact(&mut [0]).is_ok() {
@@ -40,13 +40,13 @@ impl Signals {
     }
 
     /// Those that raise the token; no thread is needed for that.
-    pub fn that_cancel() -> io::Result<(Self, CancelToken)> {
+    pub fn cancelling() -> io::Result<(Self, CancelToken)> {
         let (woken, waker) = UnixStream::pair()?;
-        Ok((Self::that_write_to(&waker)?, CancelToken::over(woken, waker)?))
+        Ok((Self::writing_to(&waker)?, CancelToken::over(woken, waker)?))
     }
 
     /// Those for each of which the handler writes a byte, unless there is no room for one more.
-    fn that_write_to(waker: &UnixStream) -> io::Result<Self> {
+    fn writing_to(waker: &UnixStream) -> io::Result<Self> {
         let mut signals = Self { exit_code: Arc::default(), registered: Vec::new(), caller: None };
         for (signal, code) in SIGNALS {
             // In this order, so that whoever is woken finds the code.

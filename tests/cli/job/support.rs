@@ -8,9 +8,9 @@ use tempfile::TempDir;
 
 use crate::support::{Call, Done, cofferdam};
 
-pub struct Place(TempDir);
+pub struct JobDirectory(TempDir);
 
-impl Place {
+impl JobDirectory {
     /// With these files in its workspace.
     pub fn new(files: &[(&str, &str)]) -> Self {
         let place = Self(tempfile::tempdir().unwrap());

@@ -3,9 +3,9 @@
 use clap::Args;
 use serde::Serialize;
 
-use super::fault::Fault;
-use super::output::print;
-use super::place::Place;
+use super::failure::JobFailure;
+use super::output::print_json;
+use super::target::Target;
 use crate::job::ListAsked;
 use cofferdam_core::job::{JobError, JobId, JobLine, JobStatus, LiveJob};
 
@@ -47,40 +47,40 @@ Exit codes: 0 told; 1 no answer, or no store; 2 usage";
 /// Says where a job is.
 #[derive(Debug, Args)]
 #[command(after_help = STATUS_EXAMPLES)]
-pub struct Status {
+pub struct StatusCommand {
     /// The job
     #[arg(value_name = "ID")]
     id: String,
     #[command(flatten)]
-    place: Place,
+    target: Target,
 }
 
 /// Prints the result of a job that is over.
 #[derive(Debug, Args)]
 #[command(after_help = RESULT_EXAMPLES)]
-pub struct ShowResult {
+pub struct ResultCommand {
     /// The job
     #[arg(value_name = "ID")]
     id: String,
     #[command(flatten)]
-    place: Place,
+    target: Target,
 }
 
 /// Asks for the end of a job.
 #[derive(Debug, Args)]
 #[command(after_help = CANCEL_EXAMPLES)]
-pub struct Cancel {
+pub struct CancelCommand {
     /// The job
     #[arg(value_name = "ID")]
     id: String,
     #[command(flatten)]
-    place: Place,
+    target: Target,
 }
 
 /// Lists jobs, the newest first.
 #[derive(Debug, Args)]
 #[command(after_help = LIST_EXAMPLES)]
-pub struct List {
+pub struct ListCommand {
     /// Only those in this state, as completed or running
     #[arg(long, value_name = "STATUS", value_parser = parse_status)]
     status: Option<JobStatus>,
@@ -92,18 +92,18 @@ pub struct List {
     #[arg(long, value_name = "CURSOR")]
     cursor: Option<String>,
     #[command(flatten)]
-    place: Place,
+    target: Target,
 }
 
 /// What is told of a job in short: of one that is not over, as a service tells it.
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
-enum Line {
+enum JobSummary {
     Live(LiveJob),
     Ended(JobLine),
 }
 
-impl From<JobLine> for Line {
+impl From<JobLine> for JobSummary {
     fn from(line: JobLine) -> Self {
         if line.status.is_terminal() {
             return Self::Ended(line);
@@ -113,45 +113,45 @@ impl From<JobLine> for Line {
     }
 }
 
-impl Status {
+impl StatusCommand {
     /// Prints it.
-    pub fn run(self) -> Result<u8, Fault> {
+    pub fn run(self) -> Result<u8, JobFailure> {
         let id = named(&self.id)?;
-        print(&Line::from(self.place.records()?.line(&id)?))?;
+        print_json(&JobSummary::from(self.target.records()?.line(&id)?))?;
         Ok(0)
     }
 }
 
-impl ShowResult {
+impl ResultCommand {
     /// Prints it.
-    pub fn run(self) -> Result<u8, Fault> {
+    pub fn run(self) -> Result<u8, JobFailure> {
         let id = named(&self.id)?;
-        print(&self.place.records()?.result(&id)?)?;
+        print_json(&self.target.records()?.result(&id)?)?;
         Ok(0)
     }
 }
 
-impl Cancel {
+impl CancelCommand {
     /// Asks for it.
-    pub fn run(self) -> Result<u8, Fault> {
+    pub fn run(self) -> Result<u8, JobFailure> {
         let id = named(&self.id)?;
-        print(&self.place.records()?.cancel(&id)?)?;
+        print_json(&self.target.records()?.cancel(&id)?)?;
         Ok(0)
     }
 }
 
-impl List {
+impl ListCommand {
     /// Prints it.
-    pub fn run(self) -> Result<u8, Fault> {
-        let Self { status, limit, cursor, place } = self;
+    pub fn run(self) -> Result<u8, JobFailure> {
+        let Self { status, limit, cursor, target } = self;
         let asked = ListAsked { status, limit: limit.into(), cursor };
-        print(&place.records()?.list(&asked)?)?;
+        print_json(&target.records()?.list(&asked)?)?;
         Ok(0)
     }
 }
 
 /// No job has a name that is none.
-pub fn named(text: &str) -> Result<JobId, Fault> {
+pub fn named(text: &str) -> Result<JobId, JobFailure> {
     Ok(JobId::parse(text).map_err(|_| JobError::not_found())?)
 }
 

@@ -1,9 +1,9 @@
 //! Why a command on jobs did not do its work.
 
-use std::io::{self, Write};
+use std::io;
 
-use super::super::failure::{Failure, USAGE};
-use super::output::for_terminal;
+use crate::cli::failure::{Failure, USAGE};
+use crate::cli::stdio::say;
 use crate::config::Problems;
 use cofferdam_core::job::{ErrorCode, JobError};
 
@@ -12,7 +12,7 @@ const TOLD: u8 = 1;
 
 /// Why a command on jobs did not do its work.
 #[derive(Debug, thiserror::Error)]
-pub enum Fault {
+pub enum JobFailure {
     /// A store or a server says so, in its own words.
     #[error("{0}")]
     Job(Box<JobError>),
@@ -25,19 +25,19 @@ pub enum Fault {
     Other(#[from] Failure),
 }
 
-impl From<JobError> for Fault {
+impl From<JobError> for JobFailure {
     fn from(error: JobError) -> Self {
         Self::Job(Box::new(error))
     }
 }
 
-impl From<Problems> for Fault {
+impl From<Problems> for JobFailure {
     fn from(problems: Problems) -> Self {
         Self::Other(problems.into())
     }
 }
 
-impl Fault {
+impl JobFailure {
     /// A failure of ours at `step`.
     pub fn cannot(step: &str, error: &io::Error) -> Self {
         JobError::new(ErrorCode::IoFailed, format!("{step}: {error}")).into()
@@ -73,11 +73,6 @@ fn as_line(error: &JobError) -> String {
     serde_json::to_string(error).unwrap_or_else(|_| error.to_string())
 }
 
-/// One line on stderr. Nobody is left to tell when that fails.
-pub fn say(line: &str) {
-    let _ = writeln!(io::stderr().lock(), "{}", for_terminal(line));
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -94,7 +89,7 @@ mod tests {
             (ErrorCode::AuthRequired, 1),
             (ErrorCode::IoFailed, 1),
         ] {
-            let fault = Fault::from(JobError::new(code, "words"));
+            let fault = JobFailure::from(JobError::new(code, "words"));
             assert_eq!(fault.conclude().unwrap(), exit_code, "{}", code.word());
             assert_eq!(exit_code == 2, code.word().starts_with("validation."));
         }

@@ -5,7 +5,7 @@ use std::fs;
 
 use serde_json::{Value, json};
 
-use crate::job_support::Place;
+use super::support::JobDirectory;
 use crate::support::cofferdam;
 
 #[test]
@@ -58,7 +58,7 @@ fn a_mistake_is_one_line_that_names_the_option() {
 
 #[test]
 fn what_no_job_is_called_is_not_found_and_what_is_no_store_cannot_be_read() {
-    let place = Place::new(&[]);
+    let place = JobDirectory::new(&[]);
     for command in ["status", "result", "artifacts", "cancel", "list"] {
         let id = if command == "list" { "" } else { "job_1" };
         let done = place.job(command).words(id).run().exits(1).prints("");
@@ -79,7 +79,7 @@ fn what_no_job_is_called_is_not_found_and_what_is_no_store_cannot_be_read() {
 
 #[test]
 fn a_list_has_the_newest_first_in_parts() {
-    let place = Place::new(&[]);
+    let place = JobDirectory::new(&[]);
     for (id, command) in [("a", "true"), ("b", "false"), ("c", "true")] {
         let mut request = place.request(&[command]);
         request["job_id"] = json!(id);
@@ -110,7 +110,7 @@ fn a_list_has_the_newest_first_in_parts() {
 
 #[test]
 fn an_artifact_is_fetched_whole_or_not_at_all() {
-    let place = Place::new(&[]);
+    let place = JobDirectory::new(&[]);
     let mut request = place.script("mkdir out; printf abc >'out/a b'; printf x >out/other");
     request["job_id"] = json!("job_1");
     request["policy"]["artifacts"] = json!({"include": ["out/a*"]});
@@ -144,7 +144,7 @@ fn an_artifact_is_fetched_whole_or_not_at_all() {
 
 #[test]
 fn a_request_is_valid_or_the_reason_is_told() {
-    let place = Place::new(&[]);
+    let place = JobDirectory::new(&[]);
     let validate = |request: &Value| cofferdam("job validate -").fed(request.to_string()).run();
     validate(&place.request(&["anything"])).exits(0).quietly().prints("{\"valid\":true}\n");
     for (pointer, value, code, path) in [

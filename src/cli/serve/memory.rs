@@ -20,7 +20,7 @@ const STEADY_BYTES: u64 = 1 << 20;
 pub fn return_after_bursts() -> io::Result<()> {
     let thread = thread::Builder::new().name("memory".to_owned());
     thread.spawn(|| {
-        let mut watched = Watched::default();
+        let mut watched = ResidentMemory::default();
         loop {
             if resident_bytes().is_some_and(|now| watched.is_burst_over(now)) {
                 return_free_pages();
@@ -34,14 +34,14 @@ pub fn return_after_bursts() -> io::Result<()> {
 
 /// Resident memory, bytes.
 #[derive(Debug, Default)]
-struct Watched {
+struct ResidentMemory {
     /// At the last look.
     last: u64,
     /// After free pages went back for the last time.
     returned: u64,
 }
 
-impl Watched {
+impl ResidentMemory {
     /// Whether it is another than after the last return, up or down, and has come to rest.
     fn is_burst_over(&mut self, now: u64) -> bool {
         let is_steady = now.abs_diff(self.last) <= STEADY_BYTES;
@@ -64,7 +64,7 @@ mod tests {
     #[test]
     fn a_burst_is_over_when_its_memory_has_come_to_rest() {
         const MIB: u64 = 1 << 20;
-        let mut watched = Watched { last: 10 * MIB, returned: 10 * MIB };
+        let mut watched = ResidentMemory { last: 10 * MIB, returned: 10 * MIB };
         assert!(!watched.is_burst_over(12 * MIB), "little has changed");
         assert!(!watched.is_burst_over(60 * MIB), "it rises");
         assert!(watched.is_burst_over(60 * MIB));

@@ -6,14 +6,15 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::super::signals::Signals;
-use super::client::Client;
-use super::fault::{Fault, say};
-use super::follow::{Heard, follow};
-use super::output::{CANCELED, exit_code, print_attended};
-use super::progress::ProgressLine;
+use super::client::ServerClient;
+use super::failure::JobFailure;
+use super::follow::{FollowEvent, follow};
+use super::output::{CANCELED, exit_code, print_unless_signaled};
 use super::records::Records;
-use super::remote::Remote;
+use super::remote::RemoteRecords;
+use crate::cli::foreground::progress::ProgressLine;
+use crate::cli::foreground::signals::Signals;
+use crate::cli::stdio::say;
 use crate::job::Progress;
 use cofferdam_core::job::{JobId, JobStatus, RunJobRequest, RunJobResult};
 
@@ -23,7 +24,7 @@ const TICK: Duration = Duration::from_millis(100);
 const END_MAX: Duration = Duration::from_secs(10);
 
 /// Hands `request` in, waits for its end and prints the result; the exit code is the contract's.
-pub fn run_there(client: Client, mut request: RunJobRequest) -> Result<u8, Fault> {
+pub fn run_remote(client: ServerClient, mut request: RunJobRequest) -> Result<u8, JobFailure> {
     // Named here, so that it can be canceled whatever becomes of the answer.
     let id = request.job_id.get_or_insert_with(JobId::random).clone();
     let signaled = Arc::new(AtomicU32::new(0));
@@ -31,18 +32,18 @@ pub fn run_there(client: Client, mut request: RunJobRequest) -> Result<u8, Fault
     let signals = Signals::on_each(move || {
         raised.fetch_add(1, Ordering::SeqCst);
     })
-    .map_err(|error| Fault::cannot("signals", &error))?;
-    let remote = Remote::new(client);
+    .map_err(|error| JobFailure::cannot("signals", &error))?;
+    let remote = RemoteRecords::new(client);
     let (sender, heard) = channel();
     let (asking, asked) = (remote.clone(), id.clone());
     thread::Builder::new()
         .name("follow".to_owned())
         .spawn(move || follow(&asking, &request, &asked, &sender))
-        .map_err(|error| Fault::cannot("thread", &error))?;
-    let attending = Attending { remote, id, signaled: &signaled, cancel_sent: false, taken: false };
+        .map_err(|error| JobFailure::cannot("thread", &error))?;
+    let attending = RemoteRun { remote, id, signaled: &signaled, cancel_sent: false, taken: false };
     match attending.until_over(&heard)? {
         Some(result) => {
-            print_attended(&result, &signals)?;
+            print_unless_signaled(&result, &signals)?;
             let canceled = result.status == JobStatus::Canceled;
             let by_signal = signals.exit_code().filter(|_| canceled);
             Ok(by_signal.unwrap_or_else(|| exit_code(result.status)))
@@ -52,8 +53,8 @@ pub fn run_there(client: Client, mut request: RunJobRequest) -> Result<u8, Fault
 }
 
 /// A job that is followed on another thread.
-struct Attending<'a> {
-    remote: Remote,
+struct RemoteRun<'a> {
+    remote: RemoteRecords,
     id: JobId,
     /// How many signals there were.
     signaled: &'a AtomicU32,
@@ -61,20 +62,25 @@ struct Attending<'a> {
     taken: bool,
 }
 
-impl Attending<'_> {
+impl RemoteRun<'_> {
     /// The result; none where a signal came and the server has not said that the job is over.
-    fn until_over(mut self, heard: &Receiver<Heard>) -> Result<Option<Box<RunJobResult>>, Fault> {
+    fn until_over(
+        mut self,
+        heard: &Receiver<FollowEvent>,
+    ) -> Result<Option<Box<RunJobResult>>, JobFailure> {
         let mut line = ProgressLine::begin();
         let mut progress = Progress { status: JobStatus::Queued, stdout_bytes: 0, stderr_bytes: 0 };
         let mut signaled_at = None;
         loop {
             match heard.recv_timeout(TICK) {
-                Ok(Heard::Taken) => self.taken = true,
-                Ok(Heard::At(further)) => progress = further,
-                Ok(Heard::Ended(result)) => return Ok(Some(result)),
-                Ok(Heard::Lost(fault)) => return Err(fault),
+                Ok(FollowEvent::Taken) => self.taken = true,
+                Ok(FollowEvent::At(further)) => progress = further,
+                Ok(FollowEvent::Ended(result)) => return Ok(Some(result)),
+                Ok(FollowEvent::Lost(fault)) => return Err(fault),
                 Err(RecvTimeoutError::Disconnected) => {
-                    return Err(Fault::Server("the thread that asked the server died".to_owned()));
+                    return Err(JobFailure::Server(
+                        "the thread that asked the server died".to_owned(),
+                    ));
                 }
                 Err(RecvTimeoutError::Timeout) => {}
             }
@@ -100,7 +106,7 @@ impl Attending<'_> {
     fn cancel_once(&mut self) {
         if self.taken && !self.cancel_sent {
             self.cancel_sent = true;
-            if let Err(fault @ Fault::Server(_)) = self.remote.cancel(&self.id) {
+            if let Err(fault @ JobFailure::Server(_)) = self.remote.cancel(&self.id) {
                 say(&format!("cofferdam: {fault}"));
             }
         }

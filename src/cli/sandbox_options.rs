@@ -34,7 +34,7 @@ const WRITABLE_IN_IMAGES: [&str; 5] =
 
 /// Where workspaces and the root file system are; each beats its variable.
 #[derive(Debug, Args)]
-pub struct Places {
+pub struct SandboxOptions {
     /// One workspace for every language, as in a one-language image [RUN_WORKSPACE]
     #[arg(long, value_name = "DIR", conflicts_with = "langs")]
     workspace: Option<PathBuf>,
@@ -46,7 +46,7 @@ pub struct Places {
     rootfs: Option<PathBuf>,
 }
 
-impl Places {
+impl SandboxOptions {
     /// The configuration of the environment, with these places over it.
     pub fn config(self) -> Result<Config, Problems> {
         let (config, problems) = self.read(None);
@@ -55,9 +55,9 @@ impl Places {
 
     /// The configuration and what it names on this host; all that is wrong
     /// with either is told at once.
-    pub fn look(self, addr: Option<String>) -> Result<(Config, Found), Problems> {
+    pub fn resolve(self, addr: Option<String>) -> Result<(Config, ResolvedConfig), Problems> {
         let (config, mut problems) = self.read(addr);
-        match Found::look(&config) {
+        match ResolvedConfig::resolve(&config) {
             Ok(found) => problems.none_or((config, found)),
             Err(missing) => {
                 problems.0.extend(missing.0);
@@ -74,17 +74,17 @@ impl Places {
 
 /// What runs checks, before it is told how many at once.
 #[derive(Debug)]
-pub struct Checking {
+pub struct CheckBackend {
     /// The box maker.
     pub executor: Sandboxed,
     /// What can be run.
     pub languages: Languages,
 }
 
-impl Checking {
+impl CheckBackend {
     /// A runner of as many checks at once as `config` says, with boxes made ahead, over a backend
     /// that has room for `others` beside them. It tells what was `examined` before.
-    pub fn runner_of_many(
+    pub fn service_runner(
         self,
         config: &Config,
         examined: Examined,
@@ -94,7 +94,7 @@ impl Checking {
     }
 
     /// A runner of one check as `config` would have it run.
-    pub fn runner_of_one(self, config: &Config) -> Result<Arc<CheckRunner>, SetupFailure> {
+    pub fn single_runner(self, config: &Config) -> Result<Arc<CheckRunner>, SetupFailure> {
         Ok(self.runner(config, 1, 0, Examined::default(), 0)?.0)
     }
 
@@ -128,7 +128,7 @@ impl Checking {
 
 /// What a configuration names on this host, found to be there.
 #[derive(Debug)]
-pub struct Found {
+pub struct ResolvedConfig {
     root: RootSource,
     workspaces: Workspaces,
     table: LanguageTable,
@@ -136,9 +136,9 @@ pub struct Found {
     writable_paths: Option<Vec<PathBuf>>,
 }
 
-impl Found {
+impl ResolvedConfig {
     /// Looks for everything `config` names; all that is missing is told at once.
-    pub fn look(config: &Config) -> Result<Self, Problems> {
+    pub fn resolve(config: &Config) -> Result<Self, Problems> {
         let root = root_source(config.rootfs.as_deref());
         let languages = workspaces(&config.workspaces)
             .and_then(|workspaces| Ok((table(&workspaces)?, workspaces)));
@@ -166,7 +166,7 @@ impl Found {
     }
 
     /// Holds a single workspace to having a command: without one there is nothing to serve.
-    pub fn has_command(&self) -> Result<(), Problems> {
+    pub fn require_command(&self) -> Result<(), Problems> {
         match &self.workspaces {
             Workspaces::One(directory) => {
                 let resolved = self.resolver.resolve(directory);
@@ -177,7 +177,7 @@ impl Found {
     }
 
     /// Refuses one workspace for every language that has no Makefile.
-    pub fn has_workspace(&self) -> Result<(), Failure> {
+    pub fn require_makefile(&self) -> Result<(), Failure> {
         match &self.workspaces {
             Workspaces::One(here) if !self.resolver.may_resolve(here) => {
                 Err(Failure::Usage(format!(
@@ -196,7 +196,7 @@ impl Found {
         self,
         isolation: Isolation,
         private: Vec<PathBuf>,
-    ) -> Result<Checking, SetupFailure> {
+    ) -> Result<CheckBackend, SetupFailure> {
         let Self { root, workspaces, table, resolver, writable_paths } = self;
         let profile = builtin_profile(PROFILE)
             .map_err(|error| SetupFailure::from_words("profile", error.to_string()))?;
@@ -207,7 +207,7 @@ impl Found {
         let search_path = search_path(&workspaces);
         let looked = Languages::look(table, workspaces, resolver, search_path, &executor);
         let languages = looked.map_err(|why| why.into_failure("exec sh"))?;
-        Ok(Checking { executor, languages })
+        Ok(CheckBackend { executor, languages })
     }
 }
 

@@ -5,7 +5,7 @@ use std::io;
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
-use super::failure::Failure;
+use crate::cli::failure::Failure;
 use crate::config::Config;
 
 /// The largest file the service writes whatever it is asked for, with room to spare, bytes.

@@ -8,12 +8,13 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 
-use super::super::failure::{Failure, error_words};
-use super::client::{Client, ServerUrl};
-use super::fault::{Fault, say};
+use super::client::{ServerClient, ServerUrl};
+use super::failure::JobFailure;
 use super::records::Records;
-use super::remote::Remote;
-use super::stored::Stored;
+use super::records::StoreRecords;
+use super::remote::RemoteRecords;
+use crate::cli::failure::{Failure, error_words};
+use crate::cli::stdio::say;
 use crate::config::{Config, Overrides, Problems};
 
 /// The longest line that can be a token, bytes.
@@ -25,7 +26,7 @@ const OURS: [&str; 5] = ["JOBS_", "FIRECRACKER_", "SANDBOX_ROOTFS", "ISOLATION",
 
 /// A store, which is the default, or a server.
 #[derive(Debug, Args)]
-pub struct Place {
+pub struct Target {
     /// The store of records [JOBS_STORE_DIR, else ./agent-runner-runs]
     #[arg(long, value_name = "DIR", conflicts_with = "server")]
     store_dir: Option<PathBuf>,
@@ -37,23 +38,23 @@ pub struct Place {
     token_file: Option<PathBuf>,
 }
 
-impl Place {
+impl Target {
     /// What is asked of jobs that are there already.
-    pub fn records(self) -> Result<Box<dyn Records>, Fault> {
+    pub fn records(self) -> Result<Box<dyn Records>, JobFailure> {
         match self.client()? {
-            Some(client) => Ok(Box::new(Remote::new(client))),
+            Some(client) => Ok(Box::new(RemoteRecords::new(client))),
             None => {
                 let store_dir = self.store_dir(&config(None)?);
-                Ok(Box::new(Stored::open(&store_dir)?))
+                Ok(Box::new(StoreRecords::open(&store_dir)?))
             }
         }
     }
 
     /// What asks the server, where one is named.
-    pub fn client(&self) -> Result<Option<Client>, Fault> {
+    pub fn client(&self) -> Result<Option<ServerClient>, JobFailure> {
         let Some(server) = &self.server else { return Ok(None) };
         let token = self.token_file.as_deref().map(read_token).transpose()?;
-        Ok(Some(Client::new(server, token.as_deref())))
+        Ok(Some(ServerClient::new(server, token.as_deref())))
     }
 
     /// The store's directory: the option beats its variable.
@@ -71,7 +72,7 @@ pub fn config(rootfs: Option<PathBuf>) -> Result<Config, Problems> {
 }
 
 /// The token in `path`; says aloud when others can read it too.
-fn read_token(path: &Path) -> Result<String, Fault> {
+fn read_token(path: &Path) -> Result<String, JobFailure> {
     let fault =
         |words: &str| Failure::option("--token-file", format!("{}: {words}", path.display()));
     let open = || {

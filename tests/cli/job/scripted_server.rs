@@ -11,7 +11,7 @@ use std::time::Duration;
 use nix::sys::signal::{Signal, kill};
 use serde_json::{Value, json};
 
-use crate::job_support::Place;
+use super::support::JobDirectory;
 use crate::support::{Call, cofferdam, ends_within, pid_of};
 
 /// A request as it came.
@@ -75,7 +75,7 @@ impl Scripted {
     }
 
     fn run(&self) -> Call {
-        self.job("run -").fed(Place::new(&[]).request(&["true"]).to_string())
+        self.job("run -").fed(JobDirectory::new(&[]).request(&["true"]).to_string())
     }
 
     /// What it was asked next.
@@ -301,7 +301,7 @@ fn a_signal_cancels_the_job_on_the_server() {
             (POST, 202, told("queued")),
             (GET, 200, live()),
         ]);
-        let place = Place::new(&[]);
+        let place = JobDirectory::new(&[]);
         let file = place.path().join("request.json");
         fs::write(&file, place.request(&["true"]).to_string()).unwrap();
         let mut child = server.job("run").arg(&file).spawn();
@@ -333,7 +333,7 @@ fn a_job_that_the_signal_canceled_is_told_by_its_result() {
         (GET, 200, live()),
         (GET, 200, result("canceled")),
     ]);
-    let place = Place::new(&[]);
+    let place = JobDirectory::new(&[]);
     let file = place.path().join("request.json");
     fs::write(&file, place.request(&["true"]).to_string()).unwrap();
     let mut child = server.job("run").arg(&file).spawn();

@@ -6,7 +6,7 @@ use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::failure::{Failure, error_words};
+use crate::cli::failure::{Failure, error_words};
 use crate::config::{FirecrackerConfig, JailerConfig};
 use crate::executor::Executor;
 use cofferdam_firecracker::{Jailer, MicroVms, Settings, Vmm};
@@ -22,21 +22,21 @@ const CGROUP_VERSION: u8 = 2;
 
 /// What runs `firecracker` jobs, and what of the host they use meanwhile.
 #[derive(Debug, Clone)]
-pub struct VirtualMachines {
+pub struct FirecrackerOptions {
     /// What runs them.
     pub backend: Arc<dyn Executor>,
     /// What no box may show: directories that are there.
     pub private: Vec<PathBuf>,
 }
 
-impl VirtualMachines {
+impl FirecrackerOptions {
     /// Those of `config`. Makes the directories they need, before there is a sandbox: only what is
     /// there by then can be kept out of sight wherever links lead. Whether a machine can be had is
     /// for the backend to say, job by job.
     ///
     /// # Errors
     /// A directory that cannot be made, or that others can look into.
-    pub fn of(config: &FirecrackerConfig) -> Result<Self, Failure> {
+    pub fn from_config(config: &FirecrackerConfig) -> Result<Self, Failure> {
         let work_directory = made(&config.work_directory, WORK_DIR)?;
         let mode = fs::metadata(&work_directory).map(|metadata| metadata.permissions().mode());
         let mode = mode.map_err(|error| fault(WORK_DIR, &work_directory, &error))?;
@@ -118,7 +118,7 @@ mod tests {
             chroot_base: place.join("jails"),
         };
         let config = FirecrackerConfig { jailer: Some(jailer), ..config(&place) };
-        let machines = VirtualMachines::of(&config).unwrap();
+        let machines = FirecrackerOptions::from_config(&config).unwrap();
         let expected = ["state/work", "jails/firecracker"].map(|path| place.join(path));
         assert_eq!(machines.private, expected);
         for path in expected {
@@ -135,11 +135,11 @@ mod tests {
         let config = config(place.path());
         fs::create_dir_all(&config.work_directory).unwrap();
         fs::set_permissions(&config.work_directory, Permissions::from_mode(0o750)).unwrap();
-        let told = VirtualMachines::of(&config).unwrap_err().to_string();
+        let told = FirecrackerOptions::from_config(&config).unwrap_err().to_string();
         assert!(told.starts_with("FIRECRACKER_WORK_DIR: ") && told.contains("chmod 700"), "{told}");
         fs::remove_dir(&config.work_directory).unwrap();
         fs::write(&config.work_directory, "").unwrap();
-        let told = VirtualMachines::of(&config).unwrap_err().to_string();
+        let told = FirecrackerOptions::from_config(&config).unwrap_err().to_string();
         assert!(told.starts_with("FIRECRACKER_WORK_DIR: "), "{told}");
     }
 }

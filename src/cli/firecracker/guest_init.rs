@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use clap::Args;
 
-use super::boxes::PROFILE;
-use super::failure::Failure;
+use crate::cli::failure::Failure;
+use crate::cli::sandbox_options::PROFILE;
 use crate::executor::{Executor, Sandboxed};
 use cofferdam_core::SetupFailure;
 use cofferdam_core::values::deadline::Deadline;
@@ -22,13 +22,13 @@ pub const COMMAND: &str = "guest-init";
 
 /// Serves one run to the host of this machine, then ends the machine.
 #[derive(Debug, Args)]
-pub struct GuestInit {
+pub struct GuestInitCommand {
     /// The drive that the workspace comes and goes by
     #[arg(long, value_name = "DEVICE", default_value = guest::SCRATCH_DRIVE)]
     drive: PathBuf,
 }
 
-impl GuestInit {
+impl GuestInitCommand {
     /// Does it; the machine does not outlive this.
     pub fn run(self) -> Result<u8, Failure> {
         if std::process::id() != 1 {
