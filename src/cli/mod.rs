@@ -22,7 +22,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::error::{ContextKind, ContextValue};
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 use cofferdam_sandbox::{bound_heaps, settle_in, survive_file_size_limit};
 use failure::Failure;
@@ -65,13 +65,17 @@ enum CliCommand {
     /// Print the JSON Schema of a job's request or result
     Schema(schema::SchemaCommand),
     /// Serve one run to the host of this machine
+    #[cfg(feature = "firecracker")]
     #[command(hide = true)]
     GuestInit(firecracker::guest_init::GuestInitCommand),
 }
 
 /// Does what `arguments` (the program's own name first) ask for.
 pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
-    let arguments = or_serve(firecracker::guest_init::as_called(arguments.into_iter()));
+    let arguments = arguments.into_iter().collect();
+    #[cfg(feature = "firecracker")]
+    let arguments = firecracker::guest_init::as_called(arguments);
+    let arguments = or_serve(arguments);
     let done = match CommandLine::try_parse_from(arguments) {
         Ok(CommandLine { command: CliCommand::Serve(serve) }) => return serve_in_queue(serve),
         Ok(CommandLine { command }) => command.run(),
@@ -138,6 +142,7 @@ impl CliCommand {
             Self::Doctor(doctor) => doctor.run(),
             Self::Job(job) => job.run(),
             Self::Schema(schema) => schema.run(),
+            #[cfg(feature = "firecracker")]
             Self::GuestInit(guest) => guest.run(),
         }
     }
@@ -150,14 +155,14 @@ fn complain(failure: &Failure, stderr: &mut impl Write) {
     }
 }
 
-/// The error without the command that is not for people to run, which clap lists all the same.
+/// The error without the hidden commands, which clap lists among the valid ones.
 fn without_hidden(mut error: clap::Error) -> clap::Error {
     if let Some(ContextValue::Strings(names)) = error.get(ContextKind::ValidSubcommand) {
-        let shown = names
-            .iter()
-            .filter(|name| *name != firecracker::guest_init::COMMAND)
-            .cloned()
-            .collect();
+        let command = CommandLine::command();
+        let is_shown = |name: &&String| {
+            command.find_subcommand(name).is_some_and(|command| !command.is_hide_set())
+        };
+        let shown = names.iter().filter(is_shown).cloned().collect();
         error.insert(ContextKind::ValidSubcommand, ContextValue::Strings(shown));
     }
     error

@@ -18,7 +18,7 @@ use cofferdam_sandbox::{RootSource, Sandbox, SandboxConfig};
 /// For the device that the call goes by to be there.
 const CALL_WAIT: Duration = Duration::from_secs(20);
 /// Its name, which no list of commands shows.
-pub const COMMAND: &str = "guest-init";
+const COMMAND: &str = "guest-init";
 
 /// Serves one run to the host of this machine, then ends the machine.
 #[derive(Debug, Args)]
@@ -62,8 +62,7 @@ fn open() -> Result<Sandboxed, String> {
 }
 
 /// What a kernel starts as its first program has the kernel's own left-over words for arguments.
-pub fn as_called(arguments: impl Iterator<Item = OsString>) -> Vec<OsString> {
-    let mut arguments: Vec<OsString> = arguments.collect();
+pub fn as_called(mut arguments: Vec<OsString>) -> Vec<OsString> {
     let name = Path::new(GUEST_PROGRAM).file_name();
     let called = arguments.first().map(Path::new).and_then(Path::file_name);
     if called.is_some() && called == name {
@@ -79,7 +78,7 @@ mod tests {
 
     #[test]
     fn a_first_program_is_known_by_its_name_and_by_nothing_else() {
-        let called = |words: &[&str]| as_called(words.iter().map(OsString::from));
+        let called = |words: &[&str]| as_called(words.iter().map(OsString::from).collect());
         assert_eq!(called(&["/sbin/cofferdam-guest", "quiet"]), ["/sbin/cofferdam-guest", COMMAND]);
         assert_eq!(called(&["cofferdam", "exec"]), ["cofferdam", "exec"]);
         assert!(called(&[]).is_empty());

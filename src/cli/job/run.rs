@@ -15,7 +15,7 @@ use super::run_remote::run_remote;
 use super::target::{Target, config};
 use super::validate::read_request;
 use crate::cli::failure::Failure;
-use crate::cli::firecracker::options::FirecrackerOptions;
+use crate::cli::firecracker::FirecrackerOptions;
 use crate::cli::foreground::progress::ProgressLine;
 use crate::cli::foreground::signals::Signals;
 use crate::cli::sandbox_options::root_source;
@@ -37,6 +37,7 @@ Examples:
 Without --server the job runs here, and its record is in the store afterwards; with it, the
 workspace's path is one of the server's host.
 SIGINT or SIGTERM cancels the job, here or on the server; the result tells what there was by then.
+The backend firecracker is experimental.
 Exit codes: 0 completed; 1 failed; 3 policy_denied; 4 setup_failed; 5 backend_unavailable;
   124 timed_out; 130 canceled, 143 by SIGTERM; 2 bad request or usage; 1 also without a result";
 

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::cli::failure::{Failure, error_words};
-use crate::cli::firecracker::options::FirecrackerOptions;
+use crate::cli::firecracker::FirecrackerOptions;
 use crate::config::{Config, JobsConfig, Roots, roots_for};
 use crate::executor::Executor;
 use crate::job::{JobsAtFirst, NotStarted, RunnerSettings};

@@ -1,4 +1,4 @@
-//! The backend `firecracker`, as the environment asks for it.
+//! Builds the backend `firecracker` from its configuration.
 
 use std::fs::{self, DirBuilder};
 use std::io;
@@ -20,47 +20,36 @@ const CHROOT_BASE: &str = "FIRECRACKER_JAILER_CHROOT_BASE";
 /// Control groups as every system has them that boxes are at their best on.
 const CGROUP_VERSION: u8 = 2;
 
-/// What runs `firecracker` jobs, and what of the host they use meanwhile.
-#[derive(Debug, Clone)]
-pub struct FirecrackerOptions {
-    /// What runs them.
-    pub backend: Arc<dyn Executor>,
-    /// What no box may show: directories that are there.
-    pub private: Vec<PathBuf>,
-}
-
-impl FirecrackerOptions {
-    /// Those of `config`. Makes the directories they need, before there is a sandbox: only what is
-    /// there by then can be kept out of sight wherever links lead. Whether a machine can be had is
-    /// for the backend to say, job by job.
-    ///
-    /// # Errors
-    /// A directory that cannot be made, or that others can look into.
-    pub fn from_config(config: &FirecrackerConfig) -> Result<Self, Failure> {
-        let work_directory = made(&config.work_directory, WORK_DIR)?;
-        let mode = fs::metadata(&work_directory).map(|metadata| metadata.permissions().mode());
-        let mode = mode.map_err(|error| fault(WORK_DIR, &work_directory, &error))?;
-        if mode & OTHERS != 0 {
-            let path = work_directory.display();
-            let words = format!("{path}: others can look into it; chmod 700 {path}");
-            return Err(Failure::option(WORK_DIR, words));
-        }
-        let jailer = config.jailer.as_ref().map(jailer);
-        let mut private = vec![work_directory.clone()];
-        if let Some(jailer) = &jailer {
-            private.push(made(&jailer.jails(&config.firecracker), CHROOT_BASE)?);
-        }
-        let vmm = Vmm {
-            firecracker: config.firecracker.clone(),
-            jailer,
-            kernel: config.kernel.clone(),
-            initrd: config.initrd.clone(),
-            root_image: config.root_image.clone(),
-            boot_arguments: String::new(),
-        };
-        let settings = Settings::new(work_directory, config.root_directory.clone());
-        Ok(Self { backend: Arc::new(MicroVms::new(settings, vmm)), private })
+/// The backend of `config`, and the directories that it uses. Creates these directories, because a
+/// sandbox can hide only what exists before it opens. Does not check whether a machine can start:
+/// the backend reports that for each job.
+///
+/// # Errors
+/// A directory that cannot be created, or that others can read.
+pub fn create(config: &FirecrackerConfig) -> Result<(Arc<dyn Executor>, Vec<PathBuf>), Failure> {
+    let work_directory = made(&config.work_directory, WORK_DIR)?;
+    let mode = fs::metadata(&work_directory).map(|metadata| metadata.permissions().mode());
+    let mode = mode.map_err(|error| fault(WORK_DIR, &work_directory, &error))?;
+    if mode & OTHERS != 0 {
+        let path = work_directory.display();
+        let words = format!("{path}: others can look into it; chmod 700 {path}");
+        return Err(Failure::option(WORK_DIR, words));
     }
+    let jailer = config.jailer.as_ref().map(jailer);
+    let mut private = vec![work_directory.clone()];
+    if let Some(jailer) = &jailer {
+        private.push(made(&jailer.jails(&config.firecracker), CHROOT_BASE)?);
+    }
+    let vmm = Vmm {
+        firecracker: config.firecracker.clone(),
+        jailer,
+        kernel: config.kernel.clone(),
+        initrd: config.initrd.clone(),
+        root_image: config.root_image.clone(),
+        boot_arguments: String::new(),
+    };
+    let settings = Settings::new(work_directory, config.root_directory.clone());
+    Ok((Arc::new(MicroVms::new(settings, vmm)), private))
 }
 
 fn jailer(config: &JailerConfig) -> Jailer {
@@ -118,14 +107,14 @@ mod tests {
             chroot_base: place.join("jails"),
         };
         let config = FirecrackerConfig { jailer: Some(jailer), ..config(&place) };
-        let machines = FirecrackerOptions::from_config(&config).unwrap();
+        let (backend, private) = create(&config).unwrap();
         let expected = ["state/work", "jails/firecracker"].map(|path| place.join(path));
-        assert_eq!(machines.private, expected);
+        assert_eq!(private, expected);
         for path in expected {
             let mode = fs::metadata(&path).unwrap().permissions().mode();
             assert_eq!(mode & 0o777, 0o700, "{path:?}");
         }
-        let why = machines.backend.describe().unwrap_err().to_string();
+        let why = backend.describe().unwrap_err().to_string();
         assert!(why.contains(place.join("firecracker").to_str().unwrap()), "{why}");
     }
 
@@ -135,11 +124,11 @@ mod tests {
         let config = config(place.path());
         fs::create_dir_all(&config.work_directory).unwrap();
         fs::set_permissions(&config.work_directory, Permissions::from_mode(0o750)).unwrap();
-        let told = FirecrackerOptions::from_config(&config).unwrap_err().to_string();
+        let told = create(&config).unwrap_err().to_string();
         assert!(told.starts_with("FIRECRACKER_WORK_DIR: ") && told.contains("chmod 700"), "{told}");
         fs::remove_dir(&config.work_directory).unwrap();
         fs::write(&config.work_directory, "").unwrap();
-        let told = FirecrackerOptions::from_config(&config).unwrap_err().to_string();
+        let told = create(&config).unwrap_err().to_string();
         assert!(told.starts_with("FIRECRACKER_WORK_DIR: "), "{told}");
     }
 }
