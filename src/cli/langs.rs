@@ -1,4 +1,4 @@
-//! `cofferdam langs`: which languages can be run here, and why not the others.
+//! `cofferdam langs`: which languages this host can run, and why others are missing.
 
 use std::fmt::Write as _;
 
@@ -16,7 +16,7 @@ Examples:
   cofferdam langs --langs /srv/langs --json
   cofferdam langs --workspace .";
 
-/// Lists every language: its files, its toolchain as seen in a box, its command.
+/// Lists every language: its files, its toolchain as seen in a sandbox, its command.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct LangsCommand {
@@ -79,8 +79,8 @@ impl From<LanguageStatus> for LanguageListing {
     }
 }
 
-/// The list for a reader: aligned, a short line a language. Commands are whole recipes, which the
-/// JSON has.
+/// The list as text: aligned columns, one short line for each language. Commands are whole recipes;
+/// only the JSON contains them.
 fn table(listed: &[LanguageListing]) -> String {
     let width = |text: fn(&LanguageListing) -> &str| {
         listed.iter().map(|language| text(language).chars().count()).max().unwrap_or(0)

@@ -37,9 +37,9 @@ Examples:
   cofferdam serve --addr 127.0.0.1:4040
   cofferdam job run request.json
 
-`cofferdam COMMAND --help` has more of each.";
+`cofferdam COMMAND --help` describes each command.";
 
-/// Runs hostile code in a box of its own and says what became of it.
+/// Runs hostile code in a sandbox and reports how it ended.
 #[derive(Debug, Parser)]
 #[command(name = "cofferdam", version, after_help = EXAMPLES)]
 #[command(disable_help_subcommand = true, arg_required_else_help = false)]
@@ -58,19 +58,19 @@ enum CliCommand {
     Exec(Box<exec::ExecCommand>),
     /// List the languages and what is missing for each
     Langs(langs::LangsCommand),
-    /// Say what this host can enforce, and how to mend the rest
+    /// Report what this host can enforce, and how to fix the rest
     Doctor(doctor::DoctorCommand),
-    /// Run agents' jobs, and tell of those that were run
+    /// Run agents' jobs and query their records
     Job(job::JobCommand),
     /// Print the JSON Schema of a job's request or result
     Schema(schema::SchemaCommand),
-    /// Serve one run to the host of this machine
+    /// Serve one run to the host of this virtual machine
     #[cfg(feature = "firecracker")]
     #[command(hide = true)]
     GuestInit(firecracker::guest_init::GuestInitCommand),
 }
 
-/// Does what `arguments` (the program's own name first) ask for.
+/// Runs the command that `arguments` (the program's name first) give; returns its exit code.
 pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let arguments = arguments.into_iter().collect();
     #[cfg(feature = "firecracker")]
@@ -90,7 +90,8 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     }))
 }
 
-/// An image's entry point gives no command, and has nobody at a terminal: it serves.
+/// Adds the command `serve` if there is none and stdin is not a terminal, as for the entry point of
+/// an image.
 fn or_serve(mut arguments: Vec<OsString>) -> Vec<OsString> {
     if arguments.len() <= 1 && !io::stdin().is_terminal() {
         arguments.resize_with(1, || "cofferdam".into());
@@ -99,17 +100,17 @@ fn or_serve(mut arguments: Vec<OsString>) -> Vec<OsString> {
     arguments
 }
 
-/// What every command needs of its process before anything else.
+/// Sets the process up, before the command does anything else.
 fn prepare_process() {
-    // First: it takes a process of one thread.
+    // First, because it needs a process with a single thread.
     settle_in();
     survive_file_size_limit();
-    // A limit that cannot be raised is reported by the command that writes too large a file.
+    // If this fails, the command that writes too large a file reports the limit.
     let _ = serve::file_size_limit::raise_file_size();
 }
 
-/// Serves, with a log that keeps nothing waiting, and waits for the last lines of it for a second
-/// at most.
+/// Serves with a log that never blocks its callers. At the end, waits up to a second for the last
+/// lines to be written.
 fn serve_in_queue(serve: serve::ServeCommand) -> ExitCode {
     prepare_process();
     bound_heaps();
@@ -134,7 +135,7 @@ impl CliCommand {
         prepare_process();
         log_format::begin("error");
         match self {
-            // Its log is another, in `serve_in_queue`.
+            // Unreachable: `main` calls `serve_in_queue`, which sets up the queued log.
             Self::Serve(serve) => serve.run(Arc::default()),
             Self::Run(run) => run.run(),
             Self::Exec(exec) => exec.run(),
@@ -148,14 +149,15 @@ impl CliCommand {
     }
 }
 
-/// One line on `stderr` for every problem. Nobody is left to tell when that fails.
+/// Writes one line to `stderr` for each problem. Ignores write errors: there is no other stream to
+/// report them on.
 fn complain(failure: &Failure, stderr: &mut impl Write) {
     for line in failure.to_string().lines() {
         let _ = stderr.write_all(format!("cofferdam: {line}\n").as_bytes());
     }
 }
 
-/// The error without the hidden commands, which clap lists among the valid ones.
+/// Removes hidden commands from the list of valid commands in `error`.
 fn without_hidden(mut error: clap::Error) -> clap::Error {
     if let Some(ContextValue::Strings(names)) = error.get(ContextKind::ValidSubcommand) {
         let command = CommandLine::command();
@@ -168,7 +170,7 @@ fn without_hidden(mut error: clap::Error) -> clap::Error {
     error
 }
 
-/// What is wrong with the arguments, without the usage that follows it.
+/// The error message of clap in one line, without the usage text that follows it.
 fn one_line(rendered: &str) -> String {
     let fault = rendered.lines().map(str::trim).take_while(|line| !line.is_empty());
     let fault = fault.collect::<Vec<_>>().join(" ");

@@ -26,11 +26,11 @@ Examples:
 
 Exit codes: those of `cofferdam exec`; 125 also for a language that is not available here";
 
-/// Runs a solution as a POST /run does, with the limits of the RUN_* variables.
+/// Runs a solution as POST /run does, with the limits of the RUN_* variables.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct RunCommand {
-    /// The language, as `cofferdam langs` lists them
+    /// The language, as listed by `cofferdam langs`
     #[arg(long, value_name = "SLUG")]
     lang: String,
     /// The solution; `-` for stdin
@@ -39,21 +39,21 @@ pub struct RunCommand {
     /// The checker, for languages that require one
     #[arg(long, value_name = "FILE")]
     checker: Option<PathBuf>,
-    /// What becomes asserts.json; the workspace's own stays without it
+    /// The contents of asserts.json [default: the workspace's own file]
     #[arg(long, value_name = "FILE")]
     asserts: Option<PathBuf>,
-    /// Wall-clock time, as 500ms or 30s [default: 30s]
+    /// Wall-clock time, such as 500ms or 30s [default: 30s]
     #[arg(long, value_name = "D", value_parser = value_parsers::duration)]
     timeout: Option<Duration>,
     #[command(flatten)]
     options: SandboxOptions,
-    /// Print one JSON object at the end instead of the output as it comes
+    /// Print one JSON object at the end instead of the output as it arrives
     #[arg(long)]
     json: bool,
 }
 
 impl RunCommand {
-    /// Runs the check to its end; the exit code is the contract's.
+    /// Runs the check; returns the exit code of the contract.
     pub fn run(self) -> Result<u8, Failure> {
         let Self { lang, solution, checker, asserts, timeout, options, json } = self;
         let config = options.config()?;
@@ -81,7 +81,7 @@ impl RunCommand {
         } else {
             let (report, broken) = foreground.pass_through(|sink| checked(Some(sink)))?;
             if let Ok(CheckReport { last_words: Some(words), .. }) = &report {
-                // As for a shell, there is nobody to tell that it could not be said.
+                // A failure to write to stderr cannot be reported.
                 let _ = io::stderr().write_all(words.as_bytes());
             }
             (report, broken)
@@ -111,7 +111,7 @@ fn print_json(
     foreground.print(&(text + "\n"))
 }
 
-/// Says in terms of options what a request would be refused for.
+/// Reports errors of the request as errors of the options.
 fn check_options(resolved: &ResolvedConfig, request: &CheckRequest) -> Result<(), Failure> {
     let slug = &request.lang_slug;
     let language = resolved.language(slug).ok_or_else(|| {
@@ -123,7 +123,7 @@ fn check_options(resolved: &ResolvedConfig, request: &CheckRequest) -> Result<()
     }
 }
 
-/// The text in `path`, at most `bytes_max` of it; `-` is stdin.
+/// Reads the text in `path`, or stdin for `-`; at most `bytes_max` bytes.
 fn read_text(name: &str, path: &Path, bytes_max: Option<u64>) -> Result<String, Failure> {
     let fault = |words: &str| Failure::option(name, format!("{}: {words}", path.display()));
     let bytes_max = bytes_max.unwrap_or(u64::MAX);

@@ -1,4 +1,4 @@
-//! The sandbox and the languages as options and environment ask for them.
+//! Opens the sandbox and loads the languages according to options and environment.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -20,19 +20,19 @@ use cofferdam_sandbox::builtin_profile;
 use cofferdam_sandbox::plan::PATH_DEFAULT;
 use cofferdam_sandbox::{RootSource, Sandbox, SandboxConfig, StateDirectory};
 
-/// The environment's word for `--rootfs`.
+/// The environment variable of `--rootfs`.
 pub const ROOTFS_VARIABLE: &str = "SANDBOX_ROOTFS";
-/// The profile of everything but `exec --profile`.
+/// The profile of every sandbox, unless `exec --profile` names another.
 pub const PROFILE: &str = "default";
-/// Where workspaces are looked for when nothing was said.
+/// The directory of the workspaces if neither option nor variable names one.
 const LANGS_HERE: &str = "langs";
 
-/// What images of the platform keep build caches in, or the directories of packages; written to
-/// where it exists and nothing else is said.
+/// Directories of build caches and packages in images of the platform. If they exist, runs may write
+/// to them unless `RUN_WRITABLE_PATHS` is set.
 const WRITABLE_IN_IMAGES: [&str; 5] =
     ["/opt/cargo", "/opt/cargo-target", "/opt/go/cache", "/opt/go/mod", "/opt/nuget"];
 
-/// Where workspaces and the root file system are; each beats its variable.
+/// The workspaces and the root file system; each option overrides its variable.
 #[derive(Debug, Args)]
 pub struct SandboxOptions {
     /// One workspace for every language, as in a one-language image [RUN_WORKSPACE]
@@ -41,20 +41,19 @@ pub struct SandboxOptions {
     /// The directory that holds a workspace per language [LANGS_DIR]
     #[arg(long, value_name = "DIR")]
     langs: Option<PathBuf>,
-    /// The root file system of the boxes instead of the host's [SANDBOX_ROOTFS]
+    /// The root file system of the sandboxes instead of the host's [SANDBOX_ROOTFS]
     #[arg(long, value_name = "DIR")]
     rootfs: Option<PathBuf>,
 }
 
 impl SandboxOptions {
-    /// The configuration of the environment, with these places over it.
+    /// The configuration from the environment, with these options applied.
     pub fn config(self) -> Result<Config, Problems> {
         let (config, problems) = self.read(None);
         problems.none_or(config)
     }
 
-    /// The configuration and what it names on this host; all that is wrong
-    /// with either is told at once.
+    /// The configuration, and what it names on this host. Reports all problems of both at once.
     pub fn resolve(self, addr: Option<String>) -> Result<(Config, ResolvedConfig), Problems> {
         let (config, mut problems) = self.read(addr);
         match ResolvedConfig::resolve(&config) {
@@ -72,18 +71,18 @@ impl SandboxOptions {
     }
 }
 
-/// What runs checks, before it is told how many at once.
+/// The executor and the languages of a check runner that does not exist yet.
 #[derive(Debug)]
 pub struct CheckBackend {
-    /// The box maker.
+    /// Runs programs in sandboxes.
     pub executor: Sandboxed,
-    /// What can be run.
+    /// The languages and their toolchains.
     pub languages: Languages,
 }
 
 impl CheckBackend {
-    /// A runner of as many checks at once as `config` says, with boxes made ahead, over a backend
-    /// that has room for `others` beside them. It tells what was `examined` before.
+    /// A runner with the concurrency and the standby pool that `config` asks for. Its executor has
+    /// room for `others` further sandboxes. The runner reports the controls in `examined`.
     pub fn service_runner(
         self,
         config: &Config,
@@ -93,7 +92,7 @@ impl CheckBackend {
         self.runner(config, config.concurrency, config.standby_max, examined, others)
     }
 
-    /// A runner of one check as `config` would have it run.
+    /// A runner of one check, without a standby pool.
     pub fn single_runner(self, config: &Config) -> Result<Arc<CheckRunner>, SetupFailure> {
         Ok(self.runner(config, 1, 0, Examined::default(), 0)?.0)
     }
@@ -126,7 +125,7 @@ impl CheckBackend {
     }
 }
 
-/// What a configuration names on this host, found to be there.
+/// What a configuration names on this host, found to exist.
 #[derive(Debug)]
 pub struct ResolvedConfig {
     root: RootSource,
@@ -137,7 +136,7 @@ pub struct ResolvedConfig {
 }
 
 impl ResolvedConfig {
-    /// Looks for everything `config` names; all that is missing is told at once.
+    /// Looks up everything that `config` names; reports everything missing at once.
     pub fn resolve(config: &Config) -> Result<Self, Problems> {
         let root = root_source(config.rootfs.as_deref());
         let languages = workspaces(&config.workspaces)
@@ -153,19 +152,19 @@ impl ResolvedConfig {
         }
     }
 
-    /// What holds all that runs get copies of.
+    /// The directory that holds everything that runs get copies of.
     pub fn workspaces(&self) -> &Path {
         match &self.workspaces {
             Workspaces::One(directory) | Workspaces::PerLanguage(directory) => directory,
         }
     }
 
-    /// The language of `slug`, if there is one.
+    /// The language `slug`, if the table has it.
     pub fn language(&self, slug: &str) -> Option<&Language> {
         self.table.get(slug)
     }
 
-    /// Holds a single workspace to having a command: without one there is nothing to serve.
+    /// Refuses a single workspace whose command does not resolve: there is nothing to serve.
     pub fn require_command(&self) -> Result<(), Problems> {
         match &self.workspaces {
             Workspaces::One(directory) => {
@@ -176,7 +175,7 @@ impl ResolvedConfig {
         }
     }
 
-    /// Refuses one workspace for every language that has no Makefile.
+    /// Refuses a single workspace without a Makefile.
     pub fn require_makefile(&self) -> Result<(), Failure> {
         match &self.workspaces {
             Workspaces::One(here) if !self.resolver.may_resolve(here) => {
@@ -190,8 +189,7 @@ impl ResolvedConfig {
         }
     }
 
-    /// Opens the sandbox, which never shows `private`, and looks for the
-    /// toolchains in a box.
+    /// Opens the sandbox, which never shows `private`, and looks for the toolchains in it.
     pub fn open(
         self,
         isolation: Isolation,
@@ -211,8 +209,8 @@ impl ResolvedConfig {
     }
 }
 
-/// Lets runs write to `paths`, or to what the platform's images have. What was asked for and cannot
-/// be had stays as it is, and is told.
+/// Lets runs write to `paths`, or to the directories of the platform's images. A path where this
+/// fails stays read-only; the log says so.
 fn add_layers(sandbox: &mut Sandbox, paths: Option<Vec<PathBuf>>) {
     let asked = paths.is_some();
     let paths = paths.unwrap_or_else(|| WRITABLE_IN_IMAGES.map(PathBuf::from).to_vec());
@@ -226,7 +224,7 @@ fn add_layers(sandbox: &mut Sandbox, paths: Option<Vec<PathBuf>>) {
     }
 }
 
-/// The root of every box, or what is wrong with the one asked for.
+/// The root file system of every sandbox, or what is wrong with the requested one.
 pub fn root_source(rootfs: Option<&Path>) -> Result<RootSource, String> {
     match rootfs {
         None => Ok(RootSource::Host),
@@ -234,7 +232,7 @@ pub fn root_source(rootfs: Option<&Path>) -> Result<RootSource, String> {
     }
 }
 
-/// The four rules of where a request runs.
+/// The four rules that choose the workspace of a request.
 fn workspaces(choice: &WorkspaceChoice) -> Result<Workspaces, String> {
     let langs_here = Path::new(LANGS_HERE);
     match choice {
@@ -254,7 +252,7 @@ fn workspaces(choice: &WorkspaceChoice) -> Result<Workspaces, String> {
     }
 }
 
-/// The workspaces that the binary carries, as a directory that no run can see.
+/// Unpacks the workspaces that are built into the binary to a directory that no run can see.
 fn shipped_workspaces() -> Result<PathBuf, String> {
     let unpacked = StateDirectory::open().and_then(|state| unpack_workspaces_into(state.path()));
     unpacked.map_err(|error| {
@@ -262,17 +260,19 @@ fn shipped_workspaces() -> Result<PathBuf, String> {
     })
 }
 
-/// Where a one-language image has its programs beside the usual places, as its own PATH tells.
+/// The search path of a one-language image: the default path and the directories that the image's
+/// own PATH adds.
 fn search_path(workspaces: &Workspaces) -> Option<String> {
     let Workspaces::One(_) = workspaces else { return None };
     let own = env::var("PATH").ok()?;
     let usual: Vec<&str> = PATH_DEFAULT.split(':').collect();
-    // Of the others runs see nothing.
-    let is_shown = |place: &&str| {
-        ["/usr/", "/opt/"].iter().any(|top| place.starts_with(top)) && !usual.contains(place)
+    // Runs do not see other directories.
+    let is_shown = |directory: &&str| {
+        ["/usr/", "/opt/"].iter().any(|top| directory.starts_with(top))
+            && !usual.contains(directory)
     };
-    let places: Vec<&str> = own.split(':').filter(is_shown).collect();
-    (!places.is_empty()).then(|| format!("{PATH_DEFAULT}:{}", places.join(":")))
+    let directories: Vec<&str> = own.split(':').filter(is_shown).collect();
+    (!directories.is_empty()).then(|| format!("{PATH_DEFAULT}:{}", directories.join(":")))
 }
 
 fn table(workspaces: &Workspaces) -> Result<LanguageTable, String> {
@@ -283,7 +283,7 @@ fn table(workspaces: &Workspaces) -> Result<LanguageTable, String> {
     table.map_err(|error| error.to_string())
 }
 
-/// `path` as it is wherever we go from here.
+/// The absolute path of the directory `path`, links resolved.
 fn existing_directory(option: &str, path: &Path) -> Result<PathBuf, String> {
     let fault = |what: &dyn std::fmt::Display| {
         format!("{option}: {}: {what}; want a directory", path.display())

@@ -1,4 +1,4 @@
-//! `cofferdam schema`: what a job's request and result look like, for other programs.
+//! `cofferdam schema`: JSON Schemas of a job's request and result.
 
 use clap::{Args, ValueEnum};
 use schemars::JsonSchema;
@@ -14,29 +14,29 @@ Examples:
   cofferdam schema request >run-job-request.json
   cofferdam schema result | jq .required
 
-A request that fits its schema can still be refused: `cofferdam job validate` has the last word.
+A request that fits its schema can still be refused: `cofferdam job validate` decides.
 Exit codes: 0; 2 usage";
 
-/// Prints the JSON SchemaCommand (draft 2020-12) of a job's request or result.
+/// Prints the JSON Schema (draft 2020-12) of a job's request or result.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct SchemaCommand {
-    /// Which of the two
+    /// The document to describe
     #[arg(value_enum)]
     what: SchemaKind,
 }
 
-/// SchemaKind has a schema.
+/// A document that has a schema.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum SchemaKind {
-    /// SchemaKind is asked for
+    /// The request of a job
     Request,
-    /// SchemaKind came of it
+    /// The result of a job
     Result,
 }
 
 impl SchemaCommand {
-    /// Prints it.
+    /// Prints the schema.
     pub fn run(&self) -> Result<u8, Failure> {
         let text = serde_json::to_string_pretty(&schema_of(self.what));
         let failed =
@@ -46,7 +46,7 @@ impl SchemaCommand {
     }
 }
 
-/// The schema as JSON. A request's says what is read, a result's what is written.
+/// The schema as JSON: of what is read for a request, of what is written for a result.
 fn schema_of(what: SchemaKind) -> Value {
     let settings = SchemaSettings::draft2020_12();
     match what {
@@ -59,7 +59,7 @@ fn schema_of(what: SchemaKind) -> Value {
 
 fn named<T: JsonSchema>(settings: SchemaSettings, name: &str) -> Value {
     let mut schema = settings.into_generator().into_root_schema_for::<T>();
-    // A name, not a place: nothing is to be fetched there.
+    // A name, not a URL: nothing is fetched from it.
     schema.insert("$id".to_owned(), json!(format!("urn:cofferdam:schema:{name}:1")));
     schema.to_value()
 }
@@ -69,7 +69,7 @@ mod tests {
     use super::*;
     use cofferdam_core::job::{JobLimits, parse_request};
 
-    /// The object schema that `schema` is or refers to.
+    /// The object schema of `schema`, references resolved.
     fn resolved<'a>(root: &'a Value, schema: &'a Value) -> &'a Value {
         let reference = schema.get("$ref").and_then(Value::as_str);
         let alternatives = schema.get("anyOf").and_then(Value::as_array);
@@ -83,7 +83,7 @@ mod tests {
         }
     }
 
-    /// Every key of `value` that `schema` does not know, by its path.
+    /// The paths of the keys in `value` that `schema` does not have.
     fn unknown(root: &Value, schema: &Value, value: &Value, path: &str) -> Vec<String> {
         let schema = resolved(root, schema);
         match value {
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn the_schema_of_a_request_knows_every_key_of_one_and_no_other() {
+    fn the_schema_of_a_request_has_exactly_the_keys_of_a_request() {
         let schema = schema_of(SchemaKind::Request);
         assert_eq!(schema["$id"], "urn:cofferdam:schema:run-job-request:1");
         assert_eq!(schema["title"], "RunJobRequest");
@@ -150,13 +150,13 @@ mod tests {
             ("backend", resolved(&schema, &schema["properties"]["backend"])),
         ] {
             assert_eq!(object["additionalProperties"], false, "{path}: {object}");
-            // As the parser has it: no list, and no null.
+            // The parser accepts neither a list nor null.
             assert_eq!(object["type"], "object", "{path}: {object}");
         }
     }
 
     #[test]
-    fn what_a_request_has_to_have_and_the_least_of_each_limit_are_in_its_schema() {
+    fn a_request_schema_has_required_keys_and_minimum_limits() {
         let schema = schema_of(SchemaKind::Request);
         assert_eq!(schema["required"], json!(["workspace", "command"]));
         assert_eq!(schema["$defs"]["WorkspaceRequest"]["required"], json!(["source", "path"]));
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_that_says_only_what_it_has_to_fits_the_parser_as_well() {
+    fn the_parser_accepts_a_request_with_only_the_required_keys() {
         let minimal = json!({
             "workspace": {"source": "local_path", "path": "/w"}, "command": {"argv": ["true"]},
         });
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn the_schema_of_a_result_knows_every_key_that_is_written() {
+    fn the_schema_of_a_result_has_every_key_that_is_written() {
         let schema = schema_of(SchemaKind::Result);
         assert_eq!(schema["title"], "RunJobResult");
         let result = result();

@@ -1,4 +1,4 @@
-//! What a command is given as a file, or on stdin.
+//! Reading input files and stdin, and writing to stdout and stderr.
 
 use std::fmt::Write as _;
 use std::fs::File;
@@ -7,8 +7,8 @@ use std::path::Path;
 
 use super::failure::Failure;
 
-/// What is in `path`, `-` for stdin: at most `bytes_max` bytes and one more, by which a caller
-/// sees that there are too many.
+/// Reads `path`, or stdin for `-`: at most `bytes_max` bytes and one more, which tells the caller
+/// that the input is too long.
 pub fn read_input(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
     let source: Box<dyn Read> = if path == Path::new("-") {
         Box::new(io::stdin().lock())
@@ -20,7 +20,7 @@ pub fn read_input(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Writes `text` to stdout. A reader that has gone has read enough.
+/// Writes `text` to stdout. A closed pipe is not an error.
 pub fn print(text: &str) -> Result<(), Failure> {
     let mut stdout = io::stdout().lock();
     match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
@@ -31,18 +31,18 @@ pub fn print(text: &str) -> Result<(), Failure> {
     }
 }
 
-/// One line on stderr. Nobody is left to tell when that fails.
+/// Writes one line to stderr. Ignores write errors: there is no other stream to report them on.
 pub fn say(line: &str) {
     let _ = writeln!(io::stderr().lock(), "{}", for_terminal(line));
 }
 
-/// JSON, or words, with the controls escaped that JSON leaves alone and terminals obey: what
-/// programs and servers wrote is in it.
+/// Escapes the control characters that JSON allows and terminals interpret. The text can contain
+/// output of programs and servers.
 pub fn for_terminal(json: &str) -> String {
     let mut text = String::with_capacity(json.len());
     for character in json.chars() {
         if character.is_control() && character != '\n' {
-            // A String takes whatever is written into it.
+            // Writing to a String does not fail.
             let _ = write!(text, "\\u{:04x}", u32::from(character));
         } else {
             text.push(character);
@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_control_of_a_program_reaches_a_terminal_and_the_json_says_the_same() {
+    fn control_characters_are_escaped_and_the_json_keeps_its_value() {
         let output = "a\u{1b}[2J\u{9b}2J\u{7f}é\n";
         let text = for_terminal(&serde_json::to_string_pretty(output).unwrap());
         assert!(!text.chars().any(char::is_control), "{text:?}");

@@ -1,4 +1,4 @@
-//! What options may say: figures, places and variables, checked one by one.
+//! Parsers for the values of options: sizes, counts, paths and variables.
 
 use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
@@ -7,56 +7,56 @@ use cofferdam_core::values::bytes::parse_bytes;
 use cofferdam_core::values::duration::{BadDuration, parse_figure};
 use cofferdam_core::{Bind, Tmpfs};
 
-/// Why a value is not what its option wants.
+/// Why a value does not fit its option.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum BadValue {
-    /// Not a number of bytes that leaves room for something.
-    #[error("want a byte count above 0, as 1048576, 64KiB or 512MiB")]
+    /// Not a number of bytes above 0.
+    #[error("want a byte count above 0, such as 1048576, 64KiB or 512MiB")]
     Bytes,
-    /// Not a number of bytes, or none.
-    #[error("want a byte count, as 64KiB or 1MiB, or 0 for no limit")]
+    /// Not a number of bytes.
+    #[error("want a byte count such as 64KiB or 1MiB, or 0 for no limit")]
     OptionalBytes,
-    /// Not a number of things.
+    /// Not a positive whole number.
     #[error("want a whole number from 1")]
     Count,
     /// Not `SRC:DST` or `SRC:DST:ro`.
     #[error("want SRC:DST or SRC:DST:ro")]
     Bind,
-    /// Not a place in the box where something can be mounted.
-    #[error("want an absolute path below the root of the box, without ..")]
+    /// Not a valid mount point in the sandbox.
+    #[error("want an absolute path below the root of the sandbox, without ..")]
     Target,
-    /// What the box mounts by itself, over anything that was asked for.
-    #[error("want a place other than /dev, /proc and below /proc, which are the box's own")]
+    /// A path where the sandbox mounts its own file systems.
+    #[error("want a path other than /dev, /proc and below /proc, which belong to the sandbox")]
     Own,
-    /// Not a directory the box can have.
-    #[error("want an absolute path inside the box, without ..")]
+    /// Not an absolute path without `..`.
+    #[error("want an absolute path in the sandbox, without ..")]
     Directory,
     /// Not `KEY=VALUE`.
     #[error("want KEY=VALUE")]
     Variable,
 }
 
-/// A duration, as `500ms`, `1.5s` or `2m`.
+/// Parses a duration such as `500ms`, `1.5s` or `2m`.
 pub fn duration(text: &str) -> Result<Duration, BadDuration> {
     parse_figure(text)
 }
 
-/// Some bytes.
+/// Parses a number of bytes above 0.
 pub fn bytes(text: &str) -> Result<u64, BadValue> {
     parse_bytes(text).ok().filter(|bytes| *bytes > 0).ok_or(BadValue::Bytes)
 }
 
-/// Some bytes, or 0 for as many as may come.
+/// Parses a number of bytes; 0 means no limit.
 pub fn bytes_or_unlimited(text: &str) -> Result<u64, BadValue> {
     parse_bytes(text).map_err(|_| BadValue::OptionalBytes)
 }
 
-/// One or more.
+/// Parses a whole number from 1.
 pub fn count(text: &str) -> Result<u64, BadValue> {
     decimal(text).filter(|count| *count > 0).ok_or(BadValue::Count)
 }
 
-/// `SRC:DST` or `SRC:DST:ro`; `SRC` may still be relative.
+/// Parses `SRC:DST` or `SRC:DST:ro`; `SRC` may be relative.
 pub fn bind(text: &str) -> Result<Bind, BadValue> {
     let (source, target) = text.split_once(':').ok_or(BadValue::Bind)?;
     let (target, read_only) = match target.split_once(':') {
@@ -70,7 +70,7 @@ pub fn bind(text: &str) -> Result<Bind, BadValue> {
     Ok(Bind { source: source.into(), target: self::target(target)?, read_only })
 }
 
-/// `DST` or `DST:SIZE`.
+/// Parses `DST` or `DST:SIZE`.
 pub fn tmpfs(text: &str) -> Result<Tmpfs, BadValue> {
     let (target, size) = match text.split_once(':') {
         Some((target, size)) => (target, Some(size)),
@@ -79,7 +79,7 @@ pub fn tmpfs(text: &str) -> Result<Tmpfs, BadValue> {
     Ok(Tmpfs { target: self::target(target)?, bytes_max: size.map(bytes).transpose()? })
 }
 
-/// A place in the box, absolute and below its root.
+/// Parses a mount point in the sandbox: absolute and below the root.
 fn target(text: &str) -> Result<PathBuf, BadValue> {
     let path = inside(text).filter(|path| path != Path::new("/")).ok_or(BadValue::Target)?;
     if path == Path::new("/dev") || path.starts_with("/proc") {
@@ -88,19 +88,19 @@ fn target(text: &str) -> Result<PathBuf, BadValue> {
     Ok(path)
 }
 
-/// A directory in the box, absolute.
+/// Parses an absolute directory in the sandbox.
 pub fn directory(text: &str) -> Result<PathBuf, BadValue> {
     inside(text).ok_or(BadValue::Directory)
 }
 
-/// An absolute path that leaves nothing, without doubled or trailing slashes.
+/// An absolute path without `..`, normalized: no doubled or trailing slashes.
 fn inside(text: &str) -> Option<PathBuf> {
     let path = Path::new(text);
     let stays = path.components().all(|part| part != Component::ParentDir);
     (path.is_absolute() && stays).then(|| path.components().collect())
 }
 
-/// `KEY=VALUE`, the key not empty.
+/// Parses `KEY=VALUE`; the key must not be empty.
 pub fn variable(text: &str) -> Result<(String, String), BadValue> {
     match text.split_once('=') {
         Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
@@ -108,7 +108,7 @@ pub fn variable(text: &str) -> Result<(String, String), BadValue> {
     }
 }
 
-/// Decimal digits alone: no sign, no space.
+/// Parses decimal digits only: no sign, no space.
 fn decimal(text: &str) -> Option<u64> {
     text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok())?
 }
@@ -118,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn figures_are_positive_and_unsigned() {
+    fn numbers_are_positive_and_unsigned() {
         assert_eq!((bytes("1.5MiB"), count("256")), (Ok(1_572_864), Ok(256)));
         assert_eq!((bytes_or_unlimited("0"), bytes_or_unlimited("64K")), (Ok(0), Ok(65_536)));
         for text in ["", "0", "-1", "+1", " 1", "1.5", "many", "99999999999999999999"] {
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_box_mounts_itself_is_no_target() {
+    fn paths_that_the_sandbox_mounts_are_refused_as_targets() {
         for target in ["/dev", "/dev/", "/proc", "/proc/cpuinfo"] {
             assert_eq!(bind(&format!("data:{target}")), Err(BadValue::Own), "{target}");
             assert_eq!(tmpfs(target), Err(BadValue::Own), "{target}");
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_in_the_box_is_absolute() {
+    fn a_directory_in_the_sandbox_is_absolute() {
         assert_eq!((directory("/"), directory("/a//b/")), (Ok("/".into()), Ok("/a/b".into())));
         for text in ["", "a", "./a", "/a/../b"] {
             assert_eq!(directory(text), Err(BadValue::Directory), "{text:?}");

@@ -1,6 +1,6 @@
-//! The built binary, from outside, with real boxes.
+//! Tests of the built binary with real sandboxes.
 
-// The whole crate is a test; clippy knows it only where it is told.
+// Tells clippy that the whole crate is a test.
 #![cfg(test)]
 
 mod doctor;

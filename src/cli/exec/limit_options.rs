@@ -8,29 +8,29 @@ use crate::cli::value_parsers;
 use cofferdam_core::Limits;
 use cofferdam_core::values::cpus::parse_cpus_milli;
 
-/// The bounds of the run.
+/// The limits of the run.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Limits")]
 pub struct LimitOptions {
-    /// Wall-clock time, as 500ms or 30s [default: 30s]
+    /// Wall-clock time, such as 500ms or 30s [default: 30s]
     #[arg(long, value_name = "D", value_parser = value_parsers::duration)]
     timeout: Option<Duration>,
-    /// CPU time of all processes together [default: of each, the timeout]
+    /// CPU time of all processes together [default: each process may use the timeout]
     #[arg(long, value_name = "D", value_parser = value_parsers::duration)]
     cpu_time: Option<Duration>,
-    /// Memory, as 256MiB, files in /tmp and /workspace included [default: 768MiB]
+    /// Memory, such as 256MiB, including files in /tmp and /workspace [default: 768MiB]
     #[arg(long, value_name = "SIZE", value_parser = value_parsers::bytes)]
     memory: Option<u64>,
     /// Processes and threads [default: 256]
     #[arg(long, value_name = "N", value_parser = value_parsers::count)]
     pids: Option<u64>,
-    /// CPUs, as 1.5 [default: all]
+    /// CPUs, such as 1.5 [default: all]
     #[arg(long, value_name = "N", value_parser = parse_cpus_milli)]
     cpus: Option<u64>,
-    /// Bytes in all writable places together [default: 512MiB]
+    /// Bytes in all writable directories together [default: 512MiB]
     #[arg(long, value_name = "SIZE", value_parser = value_parsers::bytes)]
     disk: Option<u64>,
-    /// Open files of a process [default: 256]
+    /// Open files of each process [default: 256]
     #[arg(long, value_name = "N", value_parser = value_parsers::count)]
     files: Option<u64>,
     /// Bytes on each of stdout and stderr, 0 for no limit [default: 1MiB]
@@ -39,7 +39,7 @@ pub struct LimitOptions {
 }
 
 impl LimitOptions {
-    /// The limits of `preset` with these over them.
+    /// The limits of `preset` with these options applied.
     pub fn over(&self, preset: Limits) -> Limits {
         let mut limits = match self.timeout {
             Some(timeout) => preset.with_wall(timeout),
@@ -51,7 +51,7 @@ impl LimitOptions {
         }
         if let Some(disk) = self.disk {
             limits.disk_bytes_max = disk;
-            // Whoever gives a box so much may want it in one file.
+            // One file may use the whole disk limit.
             limits.file_bytes_max = limits.file_bytes_max.max(disk);
         }
         if let Some(output) = self.output {
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_given_stays() {
+    fn limits_without_an_option_keep_their_defaults() {
         assert_eq!(limits(&[]), Limits::default());
     }
 
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn every_figure_reaches_its_limit() {
+    fn every_option_sets_its_limit() {
         let options =
             "--timeout 5s --memory 64MiB --pids 7 --cpus 1.5 --disk 1GiB --files 9 --output 0";
         let options: Vec<_> = options.split(' ').collect();

@@ -1,4 +1,4 @@
-//! `cofferdam exec`: any command in a box.
+//! `cofferdam exec`: runs any command in the sandbox.
 
 mod limit_options;
 mod writable_binds;
@@ -33,7 +33,7 @@ use cofferdam_seccomp::profile::Profile;
 use limit_options::LimitOptions;
 use writable_binds::WritableBinds;
 
-/// The most paths shown beside the root: each takes descriptors while the box is made.
+/// The maximum number of binds: each needs descriptors while the sandbox is created.
 const BINDS_MAX: usize = 64;
 
 const EXAMPLES: &str = "\
@@ -44,23 +44,23 @@ Examples:
   cofferdam exec --report report.json --cpu-time 2s -- ./busy <input.txt
 
 Exit codes:
-  the program's own; 128+n when it died of signal n; 124 a time limit; 123 killed for another limit;
+  the program's own; 128+n if signal n killed it; 124 a time limit; 123 killed for another limit;
   125 the sandbox failed; 126 not executable; 127 not found; 2 usage";
 
-/// Runs a command in the box of a /run, with an empty writable /workspace.
+/// Runs a command in the same sandbox as POST /run, with an empty writable /workspace.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct ExecCommand {
-    /// Show a file or directory of the host inside, writable unless `:ro`
+    /// Bind a file or directory of the host into the sandbox, writable unless `:ro`
     #[arg(long, value_name = "SRC:DST[:ro]", value_parser = value_parsers::bind)]
     bind: Vec<Bind>,
-    /// Mount an empty private file system inside
+    /// Mount an empty private file system in the sandbox
     #[arg(long, value_name = "DST[:SIZE]", value_parser = value_parsers::tmpfs)]
     tmpfs: Vec<Tmpfs>,
-    /// The working directory inside
+    /// The working directory in the sandbox
     #[arg(long, value_name = "DIR", default_value = "/workspace", value_parser = value_parsers::directory)]
     workdir: PathBuf,
-    /// Set a variable; nothing of the own environment is passed on
+    /// Set a variable; the caller's environment is not passed on
     #[arg(long, value_name = "K=V", value_parser = value_parsers::variable)]
     env: Vec<(String, String)>,
     /// The sandbox profile
@@ -69,19 +69,19 @@ pub struct ExecCommand {
     /// The root file system instead of the host's [SANDBOX_ROOTFS]
     #[arg(long, value_name = "DIR")]
     rootfs: Option<PathBuf>,
-    /// Write what became of the run there, as JSON; empty when it never began
+    /// Write the report of the run as JSON; empty if the run did not start
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
     /// The command and its arguments
     #[arg(last = true, required = true, value_name = "CMD")]
     command: Vec<OsString>,
-    // Last, or its heading would stand over the others too.
+    // Last, because its heading applies to all options after it.
     #[command(flatten)]
     limits: LimitOptions,
 }
 
 impl ExecCommand {
-    /// Runs the command to its end; the exit code is the contract's.
+    /// Runs the command; returns the exit code of the contract.
     pub fn run(self) -> Result<u8, Failure> {
         let profile = profile(&self.profile)?;
         let rootfs = self.rootfs.clone().or_else(|| env::var_os(ROOTFS_VARIABLE).map(Into::into));
@@ -90,12 +90,12 @@ impl ExecCommand {
         let report = self.report.clone();
         let shared = WritableBinds::of(&self.bind);
         let spec = self.spec(&shared)?;
-        // Opened before the run, which should not be in vain; and last, so that
-        // no mistake elsewhere costs an older report.
+        // Opened before the run, so that no run is wasted, and after all other checks, so that a
+        // usage error does not truncate an older report.
         let report_file = report.as_deref().map(|path| create_report(path, &shared)).transpose()?;
         let foreground = Foreground::begin()?;
         let (result, broken) = foreground.pass_through(|sink| {
-            run_in_box(profile, root, spec, &foreground, sink)
+            run_in_sandbox(profile, root, spec, &foreground, sink)
                 .map_err(|why| Failure::not_started(program, why))
         })?;
         if let (Ok(report), Some(file)) = (&result, report_file) {
@@ -135,7 +135,7 @@ impl ExecCommand {
     }
 }
 
-fn run_in_box(
+fn run_in_sandbox(
     profile: Profile,
     root: RootSource,
     spec: RunSpec,
@@ -155,19 +155,19 @@ fn profile(name: &str) -> Result<Profile, Failure> {
     })
 }
 
-/// Our standard input as the program's.
+/// Our own stdin as the stdin of the program.
 fn stdin() -> io::Result<StdinSource> {
     let stdin = File::from(io::stdin().as_fd().try_clone_to_owned()?);
     let metadata = stdin.metadata()?;
     let nothing = fs::metadata("/dev/null")?.rdev();
-    // A closed stdin is the same by now: the runtime puts /dev/null in its place.
+    // A closed stdin is /dev/null too: the runtime opens it.
     if metadata.file_type().is_char_device() && metadata.rdev() == nothing {
         return Ok(StdinSource::Null);
     }
     Ok(StdinSource::Copied(stdin.into()))
 }
 
-/// `bind` with its source found and made absolute.
+/// `bind` with an absolute source, which must exist.
 fn existing(bind: Bind, shared: &WritableBinds) -> Result<Bind, Failure> {
     let fault = |error: io::Error| {
         Failure::option("--bind", format!("{}: {}", bind.source.display(), error_words(&error)))
@@ -178,7 +178,8 @@ fn existing(bind: Bind, shared: &WritableBinds) -> Result<Bind, Failure> {
     Ok(Bind { source, ..bind })
 }
 
-/// Where tenants write, nothing is followed, nor waited for as a fifo without a reader is.
+/// Creates the report file. In a directory that tenants can write to, follows no link and does not
+/// block on a fifo.
 fn create_report(path: &Path, shared: &WritableBinds) -> Result<File, Failure> {
     let fault = |error: io::Error| {
         Failure::option("--report", format!("{}: {}", path.display(), error_words(&error)))
@@ -189,7 +190,7 @@ fn create_report(path: &Path, shared: &WritableBinds) -> Result<File, Failure> {
         let file = OpenOptions::new().write(true).create(true).truncate(true).open(path);
         return file.map_err(fault);
     };
-    // A fifo with a reader of the tenant's cannot be cut.
+    // Fails for a fifo of the tenant's, which cannot be truncated.
     file.set_len(0).map_err(fault)?;
     Ok(file)
 }

@@ -1,4 +1,4 @@
-//! Directories of the host that tenants write to: no path we are given is led elsewhere by them.
+//! Host directories that tenants can write to: a link in them must not redirect our own paths.
 
 use std::fs::{self, File};
 use std::io;
@@ -11,22 +11,22 @@ use nix::sys::stat::Mode;
 
 use cofferdam_core::Bind;
 
-/// What the boxes of a command line may write to on the host.
+/// The host directories that the sandbox may write to, by device and inode.
 #[derive(Debug)]
 pub struct WritableBinds(Vec<(u64, u64)>);
 
 impl WritableBinds {
-    /// Known by device and inode, so that another way to one of them is no way past this.
+    /// The writable ones of `binds`. Device and inode identify a directory under any path.
     pub fn of(binds: &[Bind]) -> Self {
         let writable = binds.iter().filter(|bind| !bind.read_only);
         Self(writable.filter_map(|bind| identity(&bind.source)).collect())
     }
 
-    /// Opens `path` if it lies in one of them, past no link at all: what a tenant made there has its
-    /// owner's name on the host and cannot be told by that. A new file is what everybody may read.
+    /// Opens `path` if it is in one of these directories, without following any link: the owner of a
+    /// link does not tell whether a tenant created it. A new file gets mode 0644.
     ///
     /// # Errors
-    /// A link on the way or at the end (`ELOOP`), or what else keeps it from being opened.
+    /// `ELOOP` for a link in or at the end of the path, and every other error of opening it.
     pub fn open_within(&self, path: &Path, flags: OFlag) -> io::Result<Option<OwnedFd>> {
         let path = path::absolute(path)?;
         let Some((directory, below)) = self.split(&path) else { return Ok(None) };
@@ -39,7 +39,7 @@ impl WritableBinds {
         Ok(Some(openat2(directory, below, how)?))
     }
 
-    /// `path` as the outermost of them and what is below.
+    /// Splits `path` into the outermost of these directories and the path below it.
     fn split<'path>(&self, path: &'path Path) -> Option<(&'path Path, &'path Path)> {
         let outwards = path.ancestors().skip(1).filter_map(|directory| {
             let below = path.strip_prefix(directory).ok()?;
@@ -65,9 +65,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_links_made_in_a_writable_bind_are_refused() {
-        let place = tempfile::tempdir().unwrap();
-        let at = |path: &str| place.path().join(path);
+    fn only_links_in_a_writable_bind_are_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        let at = |path: &str| directory.path().join(path);
         for directory in ["out/dir", "in", "elsewhere"] {
             fs::create_dir_all(at(directory)).unwrap();
         }

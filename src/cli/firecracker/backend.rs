@@ -11,13 +11,13 @@ use crate::config::{FirecrackerConfig, JailerConfig};
 use crate::executor::Executor;
 use cofferdam_firecracker::{Jailer, MicroVms, Settings, Vmm};
 
-/// What holds workspaces of jobs is its owner's alone.
+/// Only the owner may access the workspaces of jobs.
 const WORK_MODE: u32 = 0o700;
-/// Everybody else.
+/// The permission bits of all other users.
 const OTHERS: u32 = 0o077;
 const WORK_DIR: &str = "FIRECRACKER_WORK_DIR";
 const CHROOT_BASE: &str = "FIRECRACKER_JAILER_CHROOT_BASE";
-/// Control groups as every system has them that boxes are at their best on.
+/// The jailer uses cgroup version 2.
 const CGROUP_VERSION: u8 = 2;
 
 /// The backend of `config`, and the directories that it uses. Creates these directories, because a
@@ -27,18 +27,18 @@ const CGROUP_VERSION: u8 = 2;
 /// # Errors
 /// A directory that cannot be created, or that others can read.
 pub fn create(config: &FirecrackerConfig) -> Result<(Arc<dyn Executor>, Vec<PathBuf>), Failure> {
-    let work_directory = made(&config.work_directory, WORK_DIR)?;
+    let work_directory = create_private(&config.work_directory, WORK_DIR)?;
     let mode = fs::metadata(&work_directory).map(|metadata| metadata.permissions().mode());
     let mode = mode.map_err(|error| fault(WORK_DIR, &work_directory, &error))?;
     if mode & OTHERS != 0 {
         let path = work_directory.display();
-        let words = format!("{path}: others can look into it; chmod 700 {path}");
+        let words = format!("{path}: others can read it; chmod 700 {path}");
         return Err(Failure::option(WORK_DIR, words));
     }
     let jailer = config.jailer.as_ref().map(jailer);
     let mut private = vec![work_directory.clone()];
     if let Some(jailer) = &jailer {
-        private.push(made(&jailer.jails(&config.firecracker), CHROOT_BASE)?);
+        private.push(create_private(&jailer.jails(&config.firecracker), CHROOT_BASE)?);
     }
     let vmm = Vmm {
         firecracker: config.firecracker.clone(),
@@ -66,8 +66,8 @@ fn jailer(config: &JailerConfig) -> Jailer {
     }
 }
 
-/// `directory` as it really is, made where it is not there.
-fn made(directory: &Path, variable: &str) -> Result<PathBuf, Failure> {
+/// `directory` with links resolved; creates it if it does not exist.
+fn create_private(directory: &Path, variable: &str) -> Result<PathBuf, Failure> {
     let made = DirBuilder::new().recursive(true).mode(WORK_MODE).create(directory);
     made.and_then(|()| directory.canonicalize()).map_err(|error| fault(variable, directory, &error))
 }
@@ -84,51 +84,54 @@ mod tests {
 
     use super::*;
 
-    fn config(place: &Path) -> FirecrackerConfig {
+    fn config(directory: &Path) -> FirecrackerConfig {
         FirecrackerConfig {
-            firecracker: place.join("firecracker"),
-            kernel: place.join("kernel"),
-            root_image: place.join("image"),
-            root_directory: place.join("root"),
+            firecracker: directory.join("firecracker"),
+            kernel: directory.join("kernel"),
+            root_image: directory.join("image"),
+            root_directory: directory.join("root"),
             initrd: None,
-            work_directory: place.join("state/work"),
+            work_directory: directory.join("state/work"),
             jailer: None,
         }
     }
 
     #[test]
-    fn what_machines_use_is_there_for_nobody_else_and_private() {
-        let place = tempdir().unwrap();
-        let place = place.path().canonicalize().unwrap();
+    fn the_directories_of_machines_are_private_to_their_owner() {
+        let directory = tempdir().unwrap();
+        let directory = directory.path().canonicalize().unwrap();
         let jailer = JailerConfig {
-            binary: place.join("jailer"),
+            binary: directory.join("jailer"),
             uid: 991,
             gid: 992,
-            chroot_base: place.join("jails"),
+            chroot_base: directory.join("jails"),
         };
-        let config = FirecrackerConfig { jailer: Some(jailer), ..config(&place) };
+        let config = FirecrackerConfig { jailer: Some(jailer), ..config(&directory) };
         let (backend, private) = create(&config).unwrap();
-        let expected = ["state/work", "jails/firecracker"].map(|path| place.join(path));
+        let expected = ["state/work", "jails/firecracker"].map(|path| directory.join(path));
         assert_eq!(private, expected);
         for path in expected {
             let mode = fs::metadata(&path).unwrap().permissions().mode();
             assert_eq!(mode & 0o777, 0o700, "{path:?}");
         }
         let why = backend.describe().unwrap_err().to_string();
-        assert!(why.contains(place.join("firecracker").to_str().unwrap()), "{why}");
+        assert!(why.contains(directory.join("firecracker").to_str().unwrap()), "{why}");
     }
 
     #[test]
-    fn a_work_directory_that_cannot_be_or_is_not_private_is_named() {
-        let place = tempdir().unwrap();
-        let config = config(place.path());
+    fn a_work_directory_that_is_missing_or_not_private_is_named() {
+        let directory = tempdir().unwrap();
+        let config = config(directory.path());
         fs::create_dir_all(&config.work_directory).unwrap();
         fs::set_permissions(&config.work_directory, Permissions::from_mode(0o750)).unwrap();
-        let told = create(&config).unwrap_err().to_string();
-        assert!(told.starts_with("FIRECRACKER_WORK_DIR: ") && told.contains("chmod 700"), "{told}");
+        let message = create(&config).unwrap_err().to_string();
+        assert!(
+            message.starts_with("FIRECRACKER_WORK_DIR: ") && message.contains("chmod 700"),
+            "{message}"
+        );
         fs::remove_dir(&config.work_directory).unwrap();
         fs::write(&config.work_directory, "").unwrap();
-        let told = create(&config).unwrap_err().to_string();
-        assert!(told.starts_with("FIRECRACKER_WORK_DIR: "), "{told}");
+        let message = create(&config).unwrap_err().to_string();
+        assert!(message.starts_with("FIRECRACKER_WORK_DIR: "), "{message}");
     }
 }

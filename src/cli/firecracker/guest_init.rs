@@ -1,4 +1,4 @@
-//! `cofferdam guest-init`: the first program of a virtual machine. Not for people to run.
+//! `cofferdam guest-init`: the first program of a virtual machine. Users do not run it.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -15,25 +15,25 @@ use cofferdam_firecracker::{GUEST_PROGRAM, guest};
 use cofferdam_sandbox::builtin_profile;
 use cofferdam_sandbox::{RootSource, Sandbox, SandboxConfig};
 
-/// For the device that the call goes by to be there.
+/// How long to wait for the device of the connection to the host.
 const CALL_WAIT: Duration = Duration::from_secs(20);
-/// Its name, which no list of commands shows.
+/// The name of the command, which no list of commands shows.
 const COMMAND: &str = "guest-init";
 
 /// Serves one run to the host of this machine, then ends the machine.
 #[derive(Debug, Args)]
 pub struct GuestInitCommand {
-    /// The drive that the workspace comes and goes by
+    /// The drive that transfers the workspace
     #[arg(long, value_name = "DEVICE", default_value = guest::SCRATCH_DRIVE)]
     drive: PathBuf,
 }
 
 impl GuestInitCommand {
-    /// Does it; the machine does not outlive this.
+    /// Serves the run; the machine ends with it.
     pub fn run(self) -> Result<u8, Failure> {
         if std::process::id() != 1 {
             return Err(Failure::Usage(format!(
-                "{COMMAND}: only for the first program of a machine"
+                "{COMMAND}: runs only as the first program of a machine"
             )));
         }
         if let Err(failure) = serve(&self.drive) {
@@ -61,7 +61,8 @@ fn open() -> Result<Sandboxed, String> {
     Sandbox::open(config).map(Sandboxed::new).map_err(|failure| failure.to_string())
 }
 
-/// What a kernel starts as its first program has the kernel's own left-over words for arguments.
+/// Replaces the arguments of a guest's first program, which are unused kernel arguments, by the
+/// command `guest-init`.
 pub fn as_called(mut arguments: Vec<OsString>) -> Vec<OsString> {
     let name = Path::new(GUEST_PROGRAM).file_name();
     let called = arguments.first().map(Path::new).and_then(Path::file_name);
@@ -77,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_first_program_is_known_by_its_name_and_by_nothing_else() {
+    fn a_first_program_is_recognized_by_its_name_only() {
         let called = |words: &[&str]| as_called(words.iter().map(OsString::from).collect());
         assert_eq!(called(&["/sbin/cofferdam-guest", "quiet"]), ["/sbin/cofferdam-guest", COMMAND]);
         assert_eq!(called(&["cofferdam", "exec"]), ["cofferdam", "exec"]);

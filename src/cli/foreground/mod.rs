@@ -1,4 +1,4 @@
-//! A run that our own streams and signals take part in.
+//! A run in the foreground: our own streams and signals control it.
 
 pub mod passthrough;
 pub mod progress;
@@ -15,11 +15,10 @@ use cofferdam_core::{Outcome, OutputSink, SetupFailure, Stream, Watch};
 use passthrough::BrokenStream;
 use signals::Signals;
 
-/// SIGPIPE's number is the same everywhere, and what a program dies of whose reader has gone.
+/// The exit code of a program that SIGPIPE (13 everywhere) killed.
 const BY_BROKEN_PIPE: u8 = BY_SIGNAL + 13;
 
-/// One run in the foreground: SIGTERM and SIGINT end it, and so does a reader
-/// of its output that has gone.
+/// One run in the foreground. SIGTERM, SIGINT and a closed output pipe end it.
 #[derive(Debug)]
 pub struct Foreground {
     cancel: CancelToken,
@@ -27,7 +26,7 @@ pub struct Foreground {
 }
 
 impl Foreground {
-    /// From here on the signals end the run and not this process.
+    /// Makes the signals end the run instead of this process.
     pub fn begin() -> Result<Self, Failure> {
         let begin = || {
             let (signals, cancel) = Signals::cancelling()?;
@@ -36,13 +35,13 @@ impl Foreground {
         begin().map_err(|error: io::Error| SetupFailure::from_io("signals", &error).into())
     }
 
-    /// What may end the run.
+    /// The cancel token of the run.
     pub fn watch(&self) -> Watch {
         Watch { cancel: self.cancel.clone(), client: None }
     }
 
-    /// Runs `run` with a sink that leads to our own stdout and stderr, and
-    /// waits until they have everything.
+    /// Runs `run` with a sink that writes to our own stdout and stderr, and waits until everything
+    /// is written.
     pub fn pass_through<T>(
         &self,
         run: impl FnOnce(Box<dyn OutputSink>) -> T,
@@ -53,13 +52,13 @@ impl Foreground {
         Ok((result, writers.wait().map_err(failed)?))
     }
 
-    /// Writes `text` to stdout; a signal ends even that.
+    /// Writes `text` to stdout; a signal ends the write.
     pub fn print(&self, text: &str) -> Result<Option<BrokenStream>, Failure> {
         let print = |mut sink: Box<dyn OutputSink>| sink.take(Stream::Stdout, text.as_bytes());
         Ok(self.pass_through(print)?.1)
     }
 
-    /// The exit code: a signal's, else that of the way the run ended.
+    /// The exit code of the signal if one arrived, otherwise of the outcome.
     pub fn exit_code(
         &self,
         outcome: Result<Outcome, Failure>,
@@ -77,7 +76,7 @@ impl Foreground {
                 };
                 Err(Failure::Write { what, source: errno.into() })
             }
-            // It ended for its reader's sake, and as quietly as any program in a pipeline.
+            // The reader closed the pipe: exit quietly, like any program in a pipeline.
             Some(_) if outcome == Outcome::Cancelled => Ok(BY_BROKEN_PIPE),
             _ => Ok(code_of(outcome).unwrap_or(SANDBOX)),
         }

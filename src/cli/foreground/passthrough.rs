@@ -1,4 +1,4 @@
-//! A run's output on its way to our own stdout and stderr.
+//! Passes the output of a run on to our own stdout and stderr.
 
 use std::fs::File;
 use std::io::{self, PipeReader, PipeWriter, Write};
@@ -14,15 +14,14 @@ use cofferdam_core::sync::cancel::CancelToken;
 use cofferdam_core::sync::watermark::ByteLevel;
 use cofferdam_core::{OutputSink, Stream};
 
-/// How much may wait for our readers before the program does, bytes.
+/// How much output may be queued for our readers before the program blocks, bytes.
 const QUEUED_BYTES_MAX: usize = 256 << 10;
-/// How long our readers may take for the rest of a run that was ended early,
-/// milliseconds. Those of a run that ended by itself may take their time, as
-/// they may with any program.
+/// How long our readers may take for the remaining output of a run that was ended early,
+/// milliseconds. There is no limit if the run ended by itself.
 const LAST_WORDS_MS: u16 = 300;
 
-/// The end on the supervising thread. Each stream has a thread that writes it,
-/// so that only those wait for our readers.
+/// The sink for the supervising thread. A thread for each stream writes the output, so that the
+/// supervising thread never waits for our readers.
 #[derive(Debug)]
 pub struct Passthrough {
     stdout: StreamSender,
@@ -30,33 +29,34 @@ pub struct Passthrough {
     level: Arc<ByteLevel>,
 }
 
-/// One stream's way to its thread, which starts with the first piece: many programs print nothing.
+/// The channel to the writer thread of one stream. The thread starts with the first output, because
+/// many programs print nothing.
 #[derive(Debug)]
 struct StreamSender {
     idle: Option<StreamWriter>,
     pieces: Option<Sender<Vec<u8>>>,
 }
 
-/// A stream of ours that could not be written.
+/// One of our own streams that could not be written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BrokenStream {
-    /// Which.
+    /// The stream.
     pub stream: Stream,
-    /// What the kernel said; `EPIPE` for a reader that has gone.
+    /// The error; `EPIPE` if the reader closed the pipe.
     pub errno: Errno,
 }
 
-/// The end that waits for the writing threads.
+/// Waits for the writer threads.
 #[derive(Debug)]
 pub struct StreamWriters {
-    /// At its end once every writer is.
+    /// At end of file once every writer thread has ended.
     finished: PipeReader,
     broken: Arc<OnceLock<BrokenStream>>,
     cancel: CancelToken,
 }
 
-/// Gets ready to write to our stdout and stderr. One that cannot be written raises
-/// `cancel`: nobody is left to run for.
+/// Opens our own stdout and stderr for the output of a run. If writing fails, raises `cancel`,
+/// because the output has no reader.
 pub fn open(cancel: &CancelToken) -> io::Result<(Passthrough, StreamWriters)> {
     let level = Arc::new(ByteLevel::new(QUEUED_BYTES_MAX)?);
     let (finished, alive) = io::pipe()?;
@@ -105,7 +105,7 @@ impl OutputSink for Passthrough {
 }
 
 impl StreamSender {
-    /// Whether the thread has taken `bytes`: it takes pieces for as long as there is a sender.
+    /// Sends `bytes` to the thread; false if there is no thread.
     fn send(&mut self, bytes: &[u8]) -> bool {
         if let Some(writer) = self.idle.take() {
             self.pieces = writer.start();
@@ -114,7 +114,7 @@ impl StreamSender {
     }
 }
 
-/// One stream's thread.
+/// The writer thread of one stream.
 #[derive(Debug)]
 struct StreamWriter {
     stream: Stream,
@@ -126,7 +126,7 @@ struct StreamWriter {
 }
 
 impl StreamWriter {
-    /// Starts the thread. Without one the stream is broken.
+    /// Starts the thread. If that fails, the stream counts as broken.
     fn start(self) -> Option<Sender<Vec<u8>>> {
         let (stream, broken, cancel) = (self.stream, Arc::clone(&self.broken), self.cancel.clone());
         let (sender, pieces) = channel();
@@ -142,7 +142,7 @@ impl StreamWriter {
         }
     }
 
-    /// Writes what comes until the sink is gone; into the void once the stream is broken.
+    /// Writes output until the sink is dropped; discards it once the stream is broken.
     fn write(mut self, pieces: Receiver<Vec<u8>>) {
         let mut writable = true;
         for piece in pieces {
@@ -157,9 +157,8 @@ impl StreamWriter {
 }
 
 impl StreamWriters {
-    /// Waits until everything is written, the sink being gone; says whether a
-    /// stream broke. A run that was ended early has its readers waited for no
-    /// longer than [`LAST_WORDS_MS`].
+    /// Waits until everything is written, after the sink is dropped; returns the broken stream, if
+    /// any. If the run was ended early, waits for at most [`LAST_WORDS_MS`].
     pub fn wait(self) -> io::Result<Option<BrokenStream>> {
         let written = PollFd::new(self.finished.as_fd(), PollFlags::POLLIN);
         let ended_early = PollFd::new(self.cancel.as_fd(), PollFlags::POLLIN);
@@ -178,8 +177,7 @@ fn wait_for(fds: &mut [PollFd<'_>], timeout: PollTimeout) -> io::Result<()> {
     }
 }
 
-/// Writes all of `bytes`, to a descriptor that another program may have made
-/// non-blocking too.
+/// Writes all of `bytes`. Another program may have made the descriptor non-blocking.
 fn write_fully(out: &mut File, mut bytes: &[u8]) -> Result<(), Errno> {
     while !bytes.is_empty() {
         match out.write(bytes) {

@@ -1,4 +1,4 @@
-//! A line on the terminal that says how far a job is, gone when it is over.
+//! A progress line on the terminal while a job runs.
 
 use std::io::{self, IsTerminal, Write};
 use std::time::{Duration, Instant};
@@ -7,10 +7,10 @@ use crate::job::Progress;
 
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
-/// To the line's beginning, and nothing left on it.
+/// Moves to the start of the line and clears it.
 const CLEAR: &str = "\r\x1b[K";
 
-/// The line; nothing at all where stderr is no terminal.
+/// The line; it is never drawn if stderr is not a terminal.
 #[derive(Debug)]
 pub struct ProgressLine {
     since: Instant,
@@ -19,13 +19,13 @@ pub struct ProgressLine {
 }
 
 impl ProgressLine {
-    /// Nothing is drawn yet.
+    /// A line that is not drawn yet.
     pub fn begin() -> Self {
         let is_terminal = io::stderr().is_terminal();
         Self { since: Instant::now(), is_terminal, is_drawn: false }
     }
 
-    /// Draws it anew.
+    /// Redraws the line.
     pub fn draw(&mut self, progress: &Progress) {
         if self.is_terminal {
             self.is_drawn = true;
@@ -42,7 +42,7 @@ impl Drop for ProgressLine {
     }
 }
 
-/// Nobody is left to tell when that fails.
+/// Writes `text` to stderr. Ignores write errors.
 fn put(text: &str) {
     let mut stderr = io::stderr().lock();
     let _ = stderr.write_all(text.as_bytes()).and_then(|()| stderr.flush());
@@ -55,7 +55,7 @@ fn words(progress: &Progress, elapsed: Duration) -> String {
     format!("{} {seconds:.1} s, stdout {stdout}, stderr {stderr}", status.word())
 }
 
-/// Bytes in a unit that is easily read, a tenth of it exact.
+/// Formats `bytes` in a readable unit with one decimal.
 fn size(bytes: u64) -> String {
     let tenths = |unit: u64| {
         let whole = bytes / unit;
@@ -74,7 +74,7 @@ mod tests {
     use cofferdam_core::job::JobStatus;
 
     #[test]
-    fn the_line_says_where_the_job_is_for_how_long_and_how_much_it_wrote() {
+    fn the_line_shows_status_elapsed_time_and_output_sizes() {
         let progress = |stdout_bytes, stderr_bytes| Progress {
             status: JobStatus::Running,
             stdout_bytes,

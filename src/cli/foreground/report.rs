@@ -4,10 +4,10 @@ use serde::Serialize;
 
 use cofferdam_core::{Enforced, LimitKind, Outcome, RunReport, Usage};
 
-/// The highest signal number there is.
+/// The highest signal number.
 const SIGNAL_MAX: i32 = 64;
 
-/// What `--report` writes, keys in this order.
+/// The output of `--report`, keys in this order.
 #[derive(Debug, Serialize)]
 pub struct RunReportJson<'a> {
     outcome: &'static str,
@@ -16,7 +16,7 @@ pub struct RunReportJson<'a> {
     rest: ReportFields<'a>,
 }
 
-/// What `run --json` prints, keys in this order.
+/// The output of `run --json`, keys in this order.
 #[derive(Debug, Serialize)]
 pub struct CheckReportJson<'a> {
     exit_code: Option<u8>,
@@ -37,7 +37,7 @@ struct ReportFields<'a> {
 }
 
 impl<'a> RunReportJson<'a> {
-    /// The report of `run`. Only a program that ended by itself has an exit code.
+    /// The report of `run`. Only a program that exited has an exit code.
     pub fn of(run: &'a RunReport) -> Self {
         let exit_code = match run.outcome {
             Outcome::Exited { code } => Some(code),
@@ -48,7 +48,7 @@ impl<'a> RunReportJson<'a> {
 }
 
 impl<'a> CheckReportJson<'a> {
-    /// The answer of `POST /run` to `run`, with the report behind it.
+    /// The response of `POST /run` for `run`, followed by the report.
     pub fn of(run: &'a RunReport) -> Self {
         Self {
             exit_code: run.outcome.shell_code(),
@@ -72,7 +72,7 @@ impl<'a> ReportFields<'a> {
     }
 }
 
-/// The signal that ended the program, also where a limit sent it.
+/// The signal that ended the program, including one sent because of a limit.
 fn signal_of(outcome: Outcome) -> Option<i32> {
     match outcome {
         Outcome::Signaled { signal } => Some(signal),
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn a_check_is_the_answer_of_the_service_and_the_report() {
+    fn a_check_is_the_response_of_the_service_and_the_report() {
         let json =
             serde_json::to_string(&CheckReportJson::of(&run(Outcome::Signaled { signal: 9 })))
                 .unwrap();

@@ -1,4 +1,4 @@
-//! SIGTERM and SIGINT, turned into a call on an ordinary thread or into a raised token.
+//! Turns SIGTERM and SIGINT into a call on a normal thread or into a raised cancel token.
 
 use std::io::{self, Read};
 use std::os::unix::net::UnixStream;
@@ -12,14 +12,14 @@ use signal_hook::{SigId, flag, low_level};
 use crate::cli::failure::BY_SIGNAL;
 use cofferdam_core::sync::cancel::CancelToken;
 
-/// The signals a user or an orchestrator ends us with, and the exit code that tells of each.
+/// The signals that a user or an orchestrator sends to end this process, with their exit codes.
 const SIGNALS: [(i32, u8); 2] = [(SIGTERM, BY_SIGNAL + 15), (SIGINT, BY_SIGNAL + 2)];
 
-/// Acts on each signal for as long as this value lives. Afterwards
-/// they are ignored: what is left to do by then is to clean up and leave.
+/// Handles the signals while this value lives. Afterwards they are ignored, while the process cleans
+/// up and exits.
 #[derive(Debug)]
 pub struct Signals {
-    /// The exit code of the last one; 0 before the first.
+    /// The exit code of the last signal; 0 before the first.
     exit_code: Arc<AtomicUsize>,
     registered: Vec<SigId>,
     caller: Option<JoinHandle<()>>,
@@ -39,17 +39,17 @@ impl Signals {
         Ok(signals)
     }
 
-    /// Those that raise the token; no thread is needed for that.
+    /// Raises the returned token at each signal; needs no thread.
     pub fn cancelling() -> io::Result<(Self, CancelToken)> {
         let (woken, waker) = UnixStream::pair()?;
         Ok((Self::writing_to(&waker)?, CancelToken::over(woken, waker)?))
     }
 
-    /// Those for each of which the handler writes a byte, unless there is no room for one more.
+    /// Makes the handler write a byte to `waker` at each signal, unless its buffer is full.
     fn writing_to(waker: &UnixStream) -> io::Result<Self> {
         let mut signals = Self { exit_code: Arc::default(), registered: Vec::new(), caller: None };
         for (signal, code) in SIGNALS {
-            // In this order, so that whoever is woken finds the code.
+            // In this order, so that the woken thread finds the code.
             let exit_code = Arc::clone(&signals.exit_code);
             signals.registered.push(flag::register_usize(signal, exit_code, code.into())?);
             signals.registered.push(low_level::pipe::register(signal, waker.try_clone()?)?);
@@ -57,7 +57,7 @@ impl Signals {
         Ok(signals)
     }
 
-    /// The exit code of a process that ends because of a signal, if one came.
+    /// The exit code of the signal that arrived, if any.
     pub fn exit_code(&self) -> Option<u8> {
         u8::try_from(self.exit_code.load(Ordering::SeqCst)).ok().filter(|code| *code > 0)
     }
@@ -65,7 +65,7 @@ impl Signals {
 
 impl Drop for Signals {
     fn drop(&mut self) {
-        // The last waker to go is the end of the caller's stream.
+        // Dropping the last waker ends the stream of the calling thread.
         for id in self.registered.drain(..) {
             low_level::unregister(id);
         }

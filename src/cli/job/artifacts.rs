@@ -1,4 +1,4 @@
-//! `cofferdam job artifacts`: what a job has left, and one of these as a file.
+//! `cofferdam job artifacts`: lists the artifacts of a job, or fetches one.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -8,7 +8,7 @@ use clap::Args;
 
 use super::failure::JobFailure;
 use super::output::print_json;
-use super::query::named;
+use super::query::parse_id;
 use super::records::{ArtifactList, Records};
 use super::target::Target;
 use crate::cli::failure::{Failure, error_words};
@@ -24,20 +24,20 @@ Examples:
   cofferdam job artifacts job_1 --get out/report.html --to report.html
   cofferdam job artifacts job_1 --get out/table.csv --server http://127.0.0.1:4040 | head
 
-What is fetched is held to its SHA-256: FILE is there with the right contents, or not at all.
-Exit codes: 0; 1 no such job or artifact, or the job is not over yet; 2 usage";
+The SHA-256 of a fetched artifact is checked: FILE has the right contents, or is not created.
+Exit codes: 0; 1 no such job or artifact, or the job has not ended; 2 usage";
 
-/// Lists what a job has left, or fetches one of it.
+/// Lists the artifacts of a job, or fetches one.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct ArtifactsCommand {
     /// The job
     #[arg(value_name = "ID")]
     id: String,
-    /// The artifact to fetch, as it is listed
+    /// The artifact to fetch, by its listed path
     #[arg(long, value_name = "PATH")]
     get: Option<String>,
-    /// Where to [default: stdout]
+    /// The file to write [default: stdout]
     #[arg(long, value_name = "FILE", requires = "get")]
     to: Option<PathBuf>,
     #[command(flatten)]
@@ -45,10 +45,10 @@ pub struct ArtifactsCommand {
 }
 
 impl ArtifactsCommand {
-    /// Prints the list, or fetches.
+    /// Prints the list, or fetches the artifact.
     pub fn run(self) -> Result<u8, JobFailure> {
         let Self { id, get, to, target } = self;
-        let id = named(&id)?;
+        let id = parse_id(&id)?;
         let records = target.records()?;
         let artifacts = records.artifacts(&id)?;
         match get {
@@ -73,7 +73,7 @@ fn fetch(
     let source = records.open_artifact(id, artifact)?;
     let Some(to) = to else {
         return match copy(source, &mut io::stdout().lock(), artifact) {
-            // A reader that has gone has read enough.
+            // A closed pipe is not an error.
             Err(ArtifactCopyError::Write(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
                 Ok(())
             }
@@ -92,13 +92,13 @@ fn fetch(
     let copied = copy(source, &mut file, artifact).map_err(|fault| fault.into_fault(&name));
     let placed = copied.and_then(|()| Ok(fs::rename(&part, to).map_err(|error| fault(&error))?));
     if placed.is_err() {
-        // What is half there is nothing.
+        // Leave no incomplete file.
         let _ = fs::remove_file(&part);
     }
     placed
 }
 
-/// Where a file is until it is whole.
+/// The temporary name of a file until it is complete.
 fn part_of(to: &Path) -> PathBuf {
     let mut name = to.as_os_str().to_owned();
     name.push(format!(".part-{}", std::process::id()));
@@ -110,7 +110,7 @@ fn part_of(to: &Path) -> PathBuf {
 enum ArtifactCopyError {
     Read(io::Error),
     Write(io::Error),
-    /// It is not what is listed.
+    /// It differs from the list.
     Other(&'static str),
 }
 
@@ -125,7 +125,7 @@ impl ArtifactCopyError {
     }
 }
 
-/// Copies what is listed, no more and no less.
+/// Copies the artifact; fails unless its length and digest match the list.
 fn copy(
     mut source: impl Read,
     to: &mut impl Write,
@@ -143,7 +143,7 @@ fn copy(
         let piece = buffer.get(..count).unwrap_or_default();
         total = total.saturating_add(count as u64);
         if total > listed.bytes {
-            return Err(ArtifactCopyError::Other("longer than it is listed"));
+            return Err(ArtifactCopyError::Other("longer than listed"));
         }
         digest.update(piece);
         to.write_all(piece).map_err(ArtifactCopyError::Write)?;
@@ -151,7 +151,7 @@ fn copy(
     to.flush().map_err(ArtifactCopyError::Write)?;
     match digest.finish() == listed.sha256.as_str() {
         true => Ok(()),
-        false => Err(ArtifactCopyError::Other("its SHA-256 is not the one listed")),
+        false => Err(ArtifactCopyError::Other("its SHA-256 differs from the list")),
     }
 }
 
@@ -162,7 +162,7 @@ mod tests {
     use cofferdam_core::values::digest::sha256_of;
 
     #[test]
-    fn what_is_not_what_is_listed_is_told() {
+    fn an_artifact_that_differs_from_its_listing_is_an_error() {
         let listed = |text: &[u8]| Artifact {
             path: "a".to_owned(),
             bytes: text.len() as u64,

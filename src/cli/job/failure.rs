@@ -1,4 +1,4 @@
-//! Why a command on jobs did not do its work.
+//! Errors of job commands.
 
 use std::io;
 
@@ -7,20 +7,20 @@ use crate::cli::stdio::say;
 use crate::config::Problems;
 use cofferdam_core::job::{ErrorCode, JobError};
 
-/// What there is to tell of a job, or of the way to it, that is no result.
-const TOLD: u8 = 1;
+/// The exit code of an error that is not a usage error.
+const ERROR: u8 = 1;
 
-/// Why a command on jobs did not do its work.
+/// Why a job command failed.
 #[derive(Debug, thiserror::Error)]
 pub enum JobFailure {
-    /// A store or a server says so, in its own words.
+    /// The error of a store or a server.
     #[error("{0}")]
     Job(Box<JobError>),
-    /// The server could not be asked, or has not answered as one of ours; a line that says what
-    /// to do. Asking again may help.
+    /// The server cannot be reached, or its response is not that of a job service. A retry may
+    /// help.
     #[error("{0}")]
     Server(String),
-    /// As with every other command.
+    /// An error that other commands have too.
     #[error(transparent)]
     Other(#[from] Failure),
 }
@@ -38,12 +38,13 @@ impl From<Problems> for JobFailure {
 }
 
 impl JobFailure {
-    /// A failure of ours at `step`.
+    /// An I/O error at `step`.
     pub fn cannot(step: &str, error: &io::Error) -> Self {
         JobError::new(ErrorCode::IoFailed, format!("{step}: {error}")).into()
     }
 
-    /// Says it on stderr where that is not left to the caller; gives the exit code.
+    /// Prints the error to stderr and returns its exit code. Returns a [`Failure`] to the caller,
+    /// which prints it.
     pub fn conclude(self) -> Result<u8, Failure> {
         match self {
             Self::Job(error) => {
@@ -52,24 +53,24 @@ impl JobFailure {
             }
             Self::Server(words) => {
                 say(&format!("cofferdam: {words}"));
-                Ok(TOLD)
+                Ok(ERROR)
             }
             Self::Other(failure) => Err(failure),
         }
     }
 }
 
-/// The exit code that tells of an error without a result.
+/// The exit code of an error without a result.
 fn code_of(code: ErrorCode) -> u8 {
     match code {
         ErrorCode::InvalidRequest | ErrorCode::PathEscape | ErrorCode::TooLarge => USAGE,
-        _ => TOLD,
+        _ => ERROR,
     }
 }
 
-/// The error as it is on the wire.
+/// The error as JSON.
 fn as_line(error: &JobError) -> String {
-    // Made of texts and JSON: there is nothing in it that cannot be written.
+    // Does not fail: it contains only strings and JSON.
     serde_json::to_string(error).unwrap_or_else(|_| error.to_string())
 }
 
@@ -78,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_wrong_with_a_request_is_usage_and_all_else_is_not() {
+    fn only_errors_of_the_request_have_the_usage_exit_code() {
         for (code, exit_code) in [
             (ErrorCode::InvalidRequest, 2),
             (ErrorCode::PathEscape, 2),

@@ -1,4 +1,5 @@
-//! `cofferdam job`: agents' jobs, run here, or asked for in a store or of a server.
+//! `cofferdam job`: runs agents' jobs here or on a server, and queries the records of a store or a
+//! server.
 
 mod artifacts;
 mod client;
@@ -26,10 +27,10 @@ Examples:
   cofferdam job result job_1
   cofferdam job run request.json --server http://127.0.0.1:4040 --token-file token
 
-An error that a store or a server tells is one line of JSON on stderr.
-`cofferdam job COMMAND --help` has more of each, `cofferdam schema request` what a request is.";
+An error of a store or a server is one line of JSON on stderr.
+`cofferdam job COMMAND --help` describes each command, `cofferdam schema request` the request.";
 
-/// Runs agents' jobs, and tells of those that were run.
+/// Runs agents' jobs and queries their records.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES, disable_help_subcommand = true)]
 #[command(subcommand_required = true, arg_required_else_help = false)]
@@ -42,22 +43,22 @@ pub struct JobCommand {
 enum JobSubcommand {
     /// Run a job and print its result
     Run(Box<run::JobRunCommand>),
-    /// Say where a job is
+    /// Print the status of a job
     Status(query::StatusCommand),
-    /// Print the result of a job that is over
+    /// Print the result of a job that has ended
     Result(query::ResultCommand),
-    /// List what a job has left, or fetch one of it
+    /// List the artifacts of a job, or fetch one
     Artifacts(artifacts::ArtifactsCommand),
-    /// Ask for the end of a job
+    /// Request the cancellation of a job
     Cancel(query::CancelCommand),
-    /// List jobs, the newest first
+    /// List jobs, newest first
     List(query::ListCommand),
-    /// Say whether a request is one
+    /// Check whether a request is valid
     Validate(validate::ValidateCommand),
 }
 
 impl JobCommand {
-    /// Does what is asked for; the exit code is the contract's.
+    /// Runs the command; returns the exit code of the contract.
     pub fn run(self) -> Result<u8, Failure> {
         let done = match self.command {
             JobSubcommand::Run(run) => run.run(),

@@ -1,4 +1,4 @@
-//! What is printed of jobs, and the exit codes of their ends.
+//! Prints results of jobs, and maps their status to exit codes.
 
 use std::io::{self, IsTerminal};
 use std::sync::mpsc::{RecvTimeoutError, channel};
@@ -12,14 +12,14 @@ use crate::cli::foreground::signals::Signals;
 use crate::cli::stdio::{for_terminal, print};
 use cofferdam_core::job::JobStatus;
 
-/// Somebody asked for the job's end: as a shell tells of an interrupt.
+/// The job was canceled: the code of a shell for an interrupt.
 pub const CANCELED: u8 = 130;
-/// How often a signal is looked for while a reader lets us wait.
+/// How often signals are checked while a reader blocks the output.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
-/// How long a reader may take for the result once a signal came.
+/// How long a reader may take for the result after a signal.
 const LAST_WORDS: Duration = Duration::from_millis(500);
 
-/// The exit code that tells of a job that is over.
+/// The exit code of a job that has ended with `status`.
 pub fn exit_code(status: JobStatus) -> u8 {
     match status {
         JobStatus::Completed => 0,
@@ -32,13 +32,13 @@ pub fn exit_code(status: JobStatus) -> u8 {
     }
 }
 
-/// Prints `value`: laid out for people on a terminal, in one line otherwise.
+/// Prints `value`: indented on a terminal, in one line otherwise.
 pub fn print_json(value: &impl Serialize) -> Result<(), Failure> {
     print(&text_of(value)?)
 }
 
-/// As [`print_json`], where signals do not end this process by themselves: after one, a reader that
-/// reads no more is not waited for.
+/// Like [`print_json`], for a process whose signals are handled: after a signal, does not wait for a
+/// reader that has stopped reading.
 pub fn print_unless_signaled(value: &impl Serialize, signals: &Signals) -> Result<(), Failure> {
     let text = text_of(value)?;
     let (sender, written) = channel();
@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_last_state_has_the_code_of_the_contract() {
+    fn every_terminal_status_has_the_code_of_the_contract() {
         for (status, code) in [
             (JobStatus::Completed, 0),
             (JobStatus::Failed, 1),

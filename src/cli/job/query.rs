@@ -1,4 +1,4 @@
-//! `cofferdam job status`, `result`, `list` and `cancel`: what is asked of jobs that are there.
+//! `cofferdam job status`, `result`, `list` and `cancel`: queries about existing jobs.
 
 use clap::Args;
 use serde::Serialize;
@@ -9,9 +9,9 @@ use super::target::Target;
 use crate::job::ListAsked;
 use cofferdam_core::job::{JobError, JobId, JobLine, JobStatus, LiveJob};
 
-/// How many jobs a list has where nothing is said.
+/// The default length of a list.
 const LIMIT: u16 = 100;
-/// How many it may have.
+/// The maximum length of a list.
 const LIMIT_MAX: i64 = 1000;
 
 const STATUS_EXAMPLES: &str = "\
@@ -19,32 +19,32 @@ Examples:
   cofferdam job status job_1
   cofferdam job status job_1 --server http://127.0.0.1:4040 --token-file token
 
-Exit codes: 0 told; 1 no such job, or no answer; 2 usage";
+Exit codes: 0 printed; 1 no such job, or no response; 2 usage";
 
 const RESULT_EXAMPLES: &str = "\
 Examples:
   cofferdam job result job_1 | jq -r .stdout.text
   cofferdam job result job_1 --store-dir runs
 
-Exit codes: 0 told, however the job ended; 1 no such job, or not over yet; 2 usage";
+Exit codes: 0 printed, however the job ended; 1 no such job, or it has not ended; 2 usage";
 
 const CANCEL_EXAMPLES: &str = "\
 Examples:
   cofferdam job cancel job_1
   cofferdam job cancel job_1 --server http://127.0.0.1:4040
 
-Asks for the end and does not wait for it: a job that runs is over within a second.
-Exit codes: 0 asked; 1 no such job, or it is over; 2 usage";
+Does not wait for the end: a running job ends within a second.
+Exit codes: 0 requested; 1 no such job, or it has ended; 2 usage";
 
 const LIST_EXAMPLES: &str = "\
 Examples:
   cofferdam job list --status failed
   cofferdam job list --limit 10 --server http://127.0.0.1:4040
 
-Where next_cursor is not null there are more: --cursor takes it.
-Exit codes: 0 told; 1 no answer, or no store; 2 usage";
+If next_cursor is not null, there are more jobs: pass it as --cursor.
+Exit codes: 0 printed; 1 no response, or no store; 2 usage";
 
-/// Says where a job is.
+/// Prints the status of a job.
 #[derive(Debug, Args)]
 #[command(after_help = STATUS_EXAMPLES)]
 pub struct StatusCommand {
@@ -55,7 +55,7 @@ pub struct StatusCommand {
     target: Target,
 }
 
-/// Prints the result of a job that is over.
+/// Prints the result of a job that has ended.
 #[derive(Debug, Args)]
 #[command(after_help = RESULT_EXAMPLES)]
 pub struct ResultCommand {
@@ -66,7 +66,7 @@ pub struct ResultCommand {
     target: Target,
 }
 
-/// Asks for the end of a job.
+/// Requests the cancellation of a job.
 #[derive(Debug, Args)]
 #[command(after_help = CANCEL_EXAMPLES)]
 pub struct CancelCommand {
@@ -77,25 +77,25 @@ pub struct CancelCommand {
     target: Target,
 }
 
-/// Lists jobs, the newest first.
+/// Lists jobs, newest first.
 #[derive(Debug, Args)]
 #[command(after_help = LIST_EXAMPLES)]
 pub struct ListCommand {
-    /// Only those in this state, as completed or running
+    /// Only jobs with this status, such as completed or running
     #[arg(long, value_name = "STATUS", value_parser = parse_status)]
     status: Option<JobStatus>,
-    /// How many at most
+    /// The maximum number of jobs
     #[arg(long, value_name = "N", default_value_t = LIMIT,
           value_parser = clap::value_parser!(u16).range(1..=LIMIT_MAX))]
     limit: u16,
-    /// After those of an earlier list, whose next_cursor this is
+    /// Continue after an earlier list, with its next_cursor
     #[arg(long, value_name = "CURSOR")]
     cursor: Option<String>,
     #[command(flatten)]
     target: Target,
 }
 
-/// What is told of a job in short: of one that is not over, as a service tells it.
+/// The summary of a job; for a live job, as a service responds.
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
 enum JobSummary {
@@ -114,34 +114,34 @@ impl From<JobLine> for JobSummary {
 }
 
 impl StatusCommand {
-    /// Prints it.
+    /// Prints the response.
     pub fn run(self) -> Result<u8, JobFailure> {
-        let id = named(&self.id)?;
+        let id = parse_id(&self.id)?;
         print_json(&JobSummary::from(self.target.records()?.line(&id)?))?;
         Ok(0)
     }
 }
 
 impl ResultCommand {
-    /// Prints it.
+    /// Prints the response.
     pub fn run(self) -> Result<u8, JobFailure> {
-        let id = named(&self.id)?;
+        let id = parse_id(&self.id)?;
         print_json(&self.target.records()?.result(&id)?)?;
         Ok(0)
     }
 }
 
 impl CancelCommand {
-    /// Asks for it.
+    /// Requests the cancellation.
     pub fn run(self) -> Result<u8, JobFailure> {
-        let id = named(&self.id)?;
+        let id = parse_id(&self.id)?;
         print_json(&self.target.records()?.cancel(&id)?)?;
         Ok(0)
     }
 }
 
 impl ListCommand {
-    /// Prints it.
+    /// Prints the response.
     pub fn run(self) -> Result<u8, JobFailure> {
         let Self { status, limit, cursor, target } = self;
         let asked = ListAsked { status, limit: limit.into(), cursor };
@@ -150,8 +150,8 @@ impl ListCommand {
     }
 }
 
-/// No job has a name that is none.
-pub fn named(text: &str) -> Result<JobId, JobFailure> {
+/// Parses a job id. An invalid id is the id of no job.
+pub fn parse_id(text: &str) -> Result<JobId, JobFailure> {
     Ok(JobId::parse(text).map_err(|_| JobError::not_found())?)
 }
 

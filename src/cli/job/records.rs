@@ -1,4 +1,4 @@
-//! What is asked of jobs, wherever they are.
+//! The records of jobs, in a local store or on a server.
 
 use std::io::Read;
 use std::path::Path;
@@ -12,20 +12,20 @@ use serde::{Deserialize, Serialize};
 
 /// The records of one store, or of one server.
 pub trait Records {
-    /// Where a job is; the result once there is one.
+    /// The status of a job; its result once it has ended.
     fn view(&self, id: &JobId) -> Result<JobView, JobFailure>;
-    /// The same in short.
+    /// The summary of a job.
     fn line(&self, id: &JobId) -> Result<JobLine, JobFailure>;
-    /// Jobs, the newest first.
+    /// Jobs, newest first.
     fn list(&self, asked: &ListAsked) -> Result<JobPage, JobFailure>;
-    /// What a job that is over has left.
+    /// The artifacts of a job that has ended.
     fn artifacts(&self, id: &JobId) -> Result<Vec<Artifact>, JobFailure>;
-    /// One of these, to be read.
+    /// Opens one artifact for reading.
     fn open_artifact(&self, id: &JobId, artifact: &Artifact) -> Result<Box<dyn Read>, JobFailure>;
-    /// Asks for a job's end.
+    /// Requests the cancellation of a job.
     fn cancel(&self, id: &JobId) -> Result<Submitted, JobFailure>;
 
-    /// What came of a job that is over.
+    /// The result of a job that has ended.
     fn result(&self, id: &JobId) -> Result<RunJobResult, JobFailure> {
         match self.view(id)? {
             JobView::Ended(result) => Ok(*result),
@@ -43,25 +43,26 @@ pub struct ArtifactList {
     pub artifacts: Vec<Artifact>,
 }
 
-/// A store that is looked into; only wishes for a job's end are written.
+/// The records of a store on this host. Another process may run the jobs. Writes only requests for
+/// cancellation.
 #[derive(Debug)]
 pub struct StoreRecords(RunStore);
 
 impl StoreRecords {
-    /// The store in `directory`, which has to be one.
+    /// Opens the existing store in `directory`.
     pub fn open(directory: &Path) -> Result<Self, JobFailure> {
         let store = RunStore::open_existing(directory).map_err(with_path)?;
         Ok(Self(store))
     }
 }
 
-/// The error as it is: the store is the caller's own.
+/// The error with its path, which may be shown because the store belongs to the caller.
 pub fn with_path(error: StoreError) -> JobError {
     let words = error.to_string();
-    let told = JobError::from(error);
-    match told.code {
-        ErrorCode::IoFailed => JobError { message: words, ..told },
-        _ => told,
+    let public = JobError::from(error);
+    match public.code {
+        ErrorCode::IoFailed => JobError { message: words, ..public },
+        _ => public,
     }
 }
 

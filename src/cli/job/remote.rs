@@ -1,4 +1,4 @@
-//! Jobs of a service, over HTTP.
+//! The records of jobs on a server, over HTTP.
 
 use std::io::Read;
 
@@ -13,13 +13,13 @@ use cofferdam_core::job::{
     Artifact, ErrorCode, JobError, JobId, JobLine, JobStatus, LiveJob, RunJobRequest, RunJobResult,
 };
 
-/// The jobs that one server has.
+/// The job records of one server.
 #[derive(Debug, Clone)]
 pub struct RemoteRecords {
     client: ServerClient,
 }
 
-/// What a job that was taken, or is to end, is answered with.
+/// The response to a submission or a cancellation.
 #[derive(Debug, Deserialize)]
 struct SubmittedJson {
     job_id: JobId,
@@ -33,18 +33,18 @@ impl From<SubmittedJson> for Submitted {
 }
 
 impl RemoteRecords {
-    /// Those that `client` asks for.
+    /// The records that `client` requests.
     pub fn new(client: ServerClient) -> Self {
         Self { client }
     }
 
-    /// Hands a job in; the same `key` makes a second time harmless.
+    /// Submits a job; repeating the call with the same `key` is harmless.
     pub fn submit(&self, request: &RunJobRequest, key: &str) -> Result<Submitted, JobFailure> {
         let body = serde_json::to_vec(request).map_err(|error| unwritable(&error))?;
         Ok(self.client.post_once::<SubmittedJson>("/v1/jobs", &body, key)?.into())
     }
 
-    /// What a job writes and becomes, after the event `last_id`.
+    /// The stream of a job's events after the event `last_id`.
     pub fn listen(
         &self,
         id: &JobId,
@@ -56,9 +56,9 @@ impl RemoteRecords {
 
 impl Records for RemoteRecords {
     fn view(&self, id: &JobId) -> Result<JobView, JobFailure> {
-        let told: Value = self.client.get(&path_of(id))?;
-        view_of(told).map_err(|error| {
-            let words = format!("the server's answer is no job's: {error}");
+        let response: Value = self.client.get(&path_of(id))?;
+        view_of(response).map_err(|error| {
+            let words = format!("the server's response is not a job: {error}");
             JobError::new(ErrorCode::IoFailed, words).into()
         })
     }
@@ -105,19 +105,19 @@ impl Records for RemoteRecords {
     }
 }
 
-/// A name needs no escape.
+/// The path of a job. An id needs no escaping.
 fn path_of(id: &JobId) -> String {
     format!("/v1/jobs/{id}")
 }
 
-/// A job that is over is told as its result.
-fn view_of(told: Value) -> Result<JobView, serde_json::Error> {
-    let status: JobStatus = serde_json::from_value(told["status"].clone())?;
+/// The response for a job, which is its result once the job has ended.
+fn view_of(response: Value) -> Result<JobView, serde_json::Error> {
+    let status: JobStatus = serde_json::from_value(response["status"].clone())?;
     if status.is_terminal() {
-        let result: RunJobResult = serde_json::from_value(told)?;
+        let result: RunJobResult = serde_json::from_value(response)?;
         return Ok(JobView::Ended(Box::new(result)));
     }
-    Ok(JobView::Live(serde_json::from_value(told)?))
+    Ok(JobView::Live(serde_json::from_value(response)?))
 }
 
 fn unwritable(error: &serde_json::Error) -> JobFailure {

@@ -1,4 +1,4 @@
-//! `cofferdam job run`: one job from its request to its result.
+//! `cofferdam job run`: runs one job from its request to its result.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -25,7 +25,7 @@ use crate::job::{BuildError, Control, Missing, Runner};
 use crate::store::StoreSettings;
 use cofferdam_core::job::{ErrorCode, JobError, JobId, JobStatus, RunJobRequest, RunJobResult};
 
-/// How often the line on the terminal is drawn anew, and the store asked for a cancel.
+/// How often the progress line is redrawn and the store is checked for a cancellation.
 const TICK: Duration = Duration::from_millis(200);
 
 const EXAMPLES: &str = "\
@@ -34,21 +34,21 @@ Examples:
   cofferdam job run - --store-dir runs <request.json | jq .stdout.text
   cofferdam job run request.json --server http://127.0.0.1:4040 --token-file token
 
-Without --server the job runs here, and its record is in the store afterwards; with it, the
-workspace's path is one of the server's host.
-SIGINT or SIGTERM cancels the job, here or on the server; the result tells what there was by then.
+Without --server, the job runs here and its record is in the store afterwards; with it, the
+workspace's path is on the server's host.
+SIGINT or SIGTERM cancels the job, here or on the server; the result has the output up to then.
 The backend firecracker is experimental.
 Exit codes: 0 completed; 1 failed; 3 policy_denied; 4 setup_failed; 5 backend_unavailable;
-  124 timed_out; 130 canceled, 143 by SIGTERM; 2 bad request or usage; 1 also without a result";
+  124 timed_out; 130 canceled, 143 by SIGTERM; 2 bad request or usage; 1 also if there is no result";
 
-/// Runs a job and prints its result: laid out on a terminal, in one line otherwise.
+/// Runs a job and prints its result: indented on a terminal, in one line otherwise.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct JobRunCommand {
-    /// The request, as `cofferdam schema request` has it; `-` for stdin
+    /// The request, as described by `cofferdam schema request`; `-` for stdin
     #[arg(value_name = "FILE")]
     request: PathBuf,
-    /// The root file system of the box instead of the host's [SANDBOX_ROOTFS]
+    /// The root file system of the sandbox instead of the host's [SANDBOX_ROOTFS]
     #[arg(long, value_name = "DIR", conflicts_with = "server")]
     rootfs: Option<PathBuf>,
     #[command(flatten)]
@@ -56,7 +56,7 @@ pub struct JobRunCommand {
 }
 
 impl JobRunCommand {
-    /// Runs it to its end; the exit code is the contract's.
+    /// Runs the job; returns the exit code of the contract.
     pub fn run(self) -> Result<u8, JobFailure> {
         let config = config(self.rootfs)?;
         root_source(config.rootfs.as_deref()).map_err(Failure::Usage)?;
@@ -79,7 +79,7 @@ fn run_here(
     let raised = Arc::clone(&control);
     let signals = Signals::on_each(move || raised.cancel())
         .map_err(|error| JobFailure::cannot("signals", &error))?;
-    // Before there is a box: a request above the maxima needs none.
+    // Before a sandbox opens: a request above the maxima does not need one.
     request.check_maxima(&config.jobs.maxima)?;
     let runner = runner(config, store_dir)?;
     let result = attend(&runner, request, &id, &control)?;
@@ -88,7 +88,7 @@ fn run_here(
     Ok(by_signal.unwrap_or_else(|| exit_code(result.status)))
 }
 
-/// A runner as the environment would have it. A host that can make no box is told by the result.
+/// The runner that `config` asks for. If this host cannot create a sandbox, the result says so.
 fn runner(config: &Config, store_dir: &Path) -> Result<Runner, JobFailure> {
     let jobs = &config.jobs;
     let builder = Runner::builder(store_dir)
@@ -115,7 +115,7 @@ fn runner(config: &Config, store_dir: &Path) -> Result<Runner, JobFailure> {
     };
     let built = match builder.clone().build() {
         Err(BuildError::Sandbox(failure)) => {
-            // With the advice that a result has no place for.
+            // With advice, which a result does not contain.
             say(&format!("cofferdam: {}", Failure::from(failure.clone())));
             builder.local(Arc::new(Missing(failure))).build()
         }
@@ -128,7 +128,7 @@ fn runner(config: &Config, store_dir: &Path) -> Result<Runner, JobFailure> {
     })
 }
 
-/// Runs the job on a thread of its own and looks after it from this one.
+/// Runs the job on its own thread; this thread draws progress and checks for cancellation.
 fn attend(
     runner: &Runner,
     request: RunJobRequest,
@@ -139,7 +139,7 @@ fn attend(
     thread::scope(|scope| {
         let job = thread::Builder::new().name("job".to_owned());
         job.spawn_scoped(scope, move || {
-            // The other end is there until this thread is done.
+            // The receiver lives until this thread ends.
             let _ = sender.send(runner.run_controlled(request, control));
         })
         .map_err(|error| JobFailure::cannot("thread", &error))?;
@@ -152,7 +152,7 @@ fn attend(
                 }
                 Err(RecvTimeoutError::Timeout) => {}
             }
-            // Another process's `job cancel`.
+            // `job cancel` of another process.
             if runner.store().cancel_requested(id) {
                 control.cancel();
             }

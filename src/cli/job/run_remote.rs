@@ -1,4 +1,4 @@
-//! `cofferdam job run --server`: a job of a service, attended from here.
+//! `cofferdam job run --server`: runs one job on a server.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -18,14 +18,14 @@ use crate::cli::stdio::say;
 use crate::job::Progress;
 use cofferdam_core::job::{JobId, JobStatus, RunJobRequest, RunJobResult};
 
-/// How often the line on the terminal is drawn anew and signals are looked for.
+/// How often the progress line is redrawn and signals are checked.
 const TICK: Duration = Duration::from_millis(100);
-/// How long the server may take for a job's end that was asked for.
+/// How long the server may take to end a canceled job.
 const END_MAX: Duration = Duration::from_secs(10);
 
-/// Hands `request` in, waits for its end and prints the result; the exit code is the contract's.
+/// Submits `request`, waits for its end and prints the result; returns the exit code of the contract.
 pub fn run_remote(client: ServerClient, mut request: RunJobRequest) -> Result<u8, JobFailure> {
-    // Named here, so that it can be canceled whatever becomes of the answer.
+    // The id is set here, so that the job can be canceled even if the response is lost.
     let id = request.job_id.get_or_insert_with(JobId::random).clone();
     let signaled = Arc::new(AtomicU32::new(0));
     let raised = Arc::clone(&signaled);
@@ -40,7 +40,8 @@ pub fn run_remote(client: ServerClient, mut request: RunJobRequest) -> Result<u8
         .name("follow".to_owned())
         .spawn(move || follow(&asking, &request, &asked, &sender))
         .map_err(|error| JobFailure::cannot("thread", &error))?;
-    let attending = RemoteRun { remote, id, signaled: &signaled, cancel_sent: false, taken: false };
+    let attending =
+        RemoteRun { remote, id, signaled: &signaled, cancel_sent: false, accepted: false };
     match attending.until_over(&heard)? {
         Some(result) => {
             print_unless_signaled(&result, &signals)?;
@@ -52,18 +53,18 @@ pub fn run_remote(client: ServerClient, mut request: RunJobRequest) -> Result<u8
     }
 }
 
-/// A job that is followed on another thread.
+/// A job on a server, followed by another thread.
 struct RemoteRun<'a> {
     remote: RemoteRecords,
     id: JobId,
-    /// How many signals there were.
+    /// How many signals arrived.
     signaled: &'a AtomicU32,
     cancel_sent: bool,
-    taken: bool,
+    accepted: bool,
 }
 
 impl RemoteRun<'_> {
-    /// The result; none where a signal came and the server has not said that the job is over.
+    /// The result; `None` if a signal arrived and the server has not reported the end of the job.
     fn until_over(
         mut self,
         heard: &Receiver<FollowEvent>,
@@ -73,8 +74,8 @@ impl RemoteRun<'_> {
         let mut signaled_at = None;
         loop {
             match heard.recv_timeout(TICK) {
-                Ok(FollowEvent::Taken) => self.taken = true,
-                Ok(FollowEvent::At(further)) => progress = further,
+                Ok(FollowEvent::Accepted) => self.accepted = true,
+                Ok(FollowEvent::Progressed(further)) => progress = further,
                 Ok(FollowEvent::Ended(result)) => return Ok(Some(result)),
                 Ok(FollowEvent::Lost(fault)) => return Err(fault),
                 Err(RecvTimeoutError::Disconnected) => {
@@ -94,7 +95,7 @@ impl RemoteRun<'_> {
             if signals > 1 || since.elapsed() > END_MAX {
                 drop(line);
                 say(&format!(
-                    "cofferdam: the server has not said that {} is over; see `cofferdam job status`",
+                    "cofferdam: the server has not reported the end of {}; see `cofferdam job status`",
                     self.id
                 ));
                 return Ok(None);
@@ -102,9 +103,9 @@ impl RemoteRun<'_> {
         }
     }
 
-    /// Asks for the job's end, once the server has it; what it says to that is told by the result.
+    /// Cancels the job once, after the server has accepted it. The result shows the effect.
     fn cancel_once(&mut self) {
-        if self.taken && !self.cancel_sent {
+        if self.accepted && !self.cancel_sent {
             self.cancel_sent = true;
             if let Err(fault @ JobFailure::Server(_)) = self.remote.cancel(&self.id) {
                 say(&format!("cofferdam: {fault}"));

@@ -1,4 +1,4 @@
-//! Where jobs are: in a store of this host, or with a server.
+//! The target of job commands: a store on this host, or a server.
 
 use std::env;
 use std::fs::File;
@@ -17,29 +17,29 @@ use crate::cli::failure::{Failure, error_words};
 use crate::cli::stdio::say;
 use crate::config::{Config, Overrides, Problems};
 
-/// The longest line that can be a token, bytes.
+/// The longest token, bytes.
 const TOKEN_BYTES_MAX: u64 = 4096;
-/// Who else may read a token's file.
+/// The permission bits of all other users.
 const OTHERS: u32 = 0o077;
-/// What the configuration has of ours: problems with the rest are nobody's here.
+/// The start of each configuration problem that concerns jobs; others are ignored.
 const OURS: [&str; 5] = ["JOBS_", "FIRECRACKER_", "SANDBOX_ROOTFS", "ISOLATION", "--rootfs"];
 
-/// A store, which is the default, or a server.
+/// A store, the default, or a server.
 #[derive(Debug, Args)]
 pub struct Target {
-    /// The store of records [JOBS_STORE_DIR, else ./agent-runner-runs]
+    /// The store of job records [JOBS_STORE_DIR, else ./agent-runner-runs]
     #[arg(long, value_name = "DIR", conflicts_with = "server")]
     store_dir: Option<PathBuf>,
-    /// A service instead of a store, as http://127.0.0.1:4040
+    /// A service instead of a store, such as http://127.0.0.1:4040
     #[arg(long, value_name = "URL", value_parser = ServerUrl::parse)]
     server: Option<ServerUrl>,
-    /// The file whose first line is the token that the server wants
+    /// The file whose first line is the token for the server
     #[arg(long, value_name = "FILE", requires = "server")]
     token_file: Option<PathBuf>,
 }
 
 impl Target {
-    /// What is asked of jobs that are there already.
+    /// The records of existing jobs.
     pub fn records(self) -> Result<Box<dyn Records>, JobFailure> {
         match self.client()? {
             Some(client) => Ok(Box::new(RemoteRecords::new(client))),
@@ -50,20 +50,20 @@ impl Target {
         }
     }
 
-    /// What asks the server, where one is named.
+    /// The client of the server, if one is named.
     pub fn client(&self) -> Result<Option<ServerClient>, JobFailure> {
         let Some(server) = &self.server else { return Ok(None) };
         let token = self.token_file.as_deref().map(read_token).transpose()?;
         Ok(Some(ServerClient::new(server, token.as_deref())))
     }
 
-    /// The store's directory: the option beats its variable.
+    /// The directory of the store; the option overrides its variable.
     pub fn store_dir(&self, config: &Config) -> PathBuf {
         self.store_dir.clone().unwrap_or_else(|| config.jobs.store_dir.clone())
     }
 }
 
-/// The configuration of the environment, of which only what jobs need has to be in order.
+/// The configuration from the environment. Reports only problems that concern jobs.
 pub fn config(rootfs: Option<PathBuf>) -> Result<Config, Problems> {
     let overrides = Overrides { rootfs, ..Overrides::default() };
     let (config, mut problems) = Config::read(env::vars_os(), &overrides);
@@ -71,7 +71,7 @@ pub fn config(rootfs: Option<PathBuf>) -> Result<Config, Problems> {
     problems.none_or(config)
 }
 
-/// The token in `path`; says aloud when others can read it too.
+/// Reads the token in `path`; warns if other users can read the file.
 fn read_token(path: &Path) -> Result<String, JobFailure> {
     let fault =
         |words: &str| Failure::option("--token-file", format!("{}: {words}", path.display()));
@@ -90,7 +90,10 @@ fn read_token(path: &Path) -> Result<String, JobFailure> {
         .map_err(|error| fault(&error_words(&error)))?;
     let token = line.trim();
     if token.is_empty() || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
-        return Err(fault("no token in its first line; want letters, digits and signs").into());
+        return Err(fault(
+            "no token in its first line; want printable ASCII characters without spaces",
+        )
+        .into());
     }
     Ok(token.to_owned())
 }
@@ -105,8 +108,8 @@ mod tests {
 
     #[test]
     fn a_token_is_the_first_line_of_its_file_and_never_shown() {
-        let place = tempdir().unwrap();
-        let path = place.path().join("token");
+        let directory = tempdir().unwrap();
+        let path = directory.path().join("token");
         std::fs::write(&path, "").unwrap();
         std::fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
         for (text, token) in [("secret\n", Some("secret")), ("  a.b-c \nrest", Some("a.b-c"))] {
@@ -115,8 +118,8 @@ mod tests {
         }
         for text in ["", "\nsecret", "two words", "é", "secret\0", &"x".repeat(9000)] {
             std::fs::write(&path, text).unwrap();
-            let told = read_token(&path).map(|token| token.len());
-            match told {
+            let token = read_token(&path).map(|token| token.len());
+            match token {
                 Ok(length) => assert!(length <= 4096, "{length}"),
                 Err(fault) => assert!(!fault.to_string().contains("secret"), "{fault}"),
             }

@@ -1,4 +1,4 @@
-//! `cofferdam job validate`: whether a request is one.
+//! `cofferdam job validate`: checks whether a request is valid.
 
 use std::path::{Path, PathBuf};
 
@@ -17,11 +17,11 @@ Examples:
   cofferdam job validate request.json
   cofferdam job validate - <request.json
 
-Prints {\"valid\":true}, or the error as a service would answer it: its details.path says where.
-What a policy would deny is valid; the limits are held to the JOBS_MAX_* variables.
-Exit codes: 0 valid; 2 not";
+Prints {\"valid\":true}, or the error that a service would return; its details.path names the key.
+The policy is not checked; the limits are checked against the JOBS_MAX_* variables.
+Exit codes: 0 valid; 2 not valid";
 
-/// Says whether a request is one, without running anything.
+/// Checks whether a request is valid, without running it.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct ValidateCommand {
@@ -31,7 +31,7 @@ pub struct ValidateCommand {
 }
 
 impl ValidateCommand {
-    /// Prints what is to be said of it.
+    /// Prints the verdict.
     pub fn run(&self) -> Result<u8, JobFailure> {
         let jobs = config(None)?.jobs;
         let checked = read_request(&self.request, jobs.input_bytes_max)
@@ -48,7 +48,7 @@ impl ValidateCommand {
     }
 }
 
-/// The request in `path`, of which at most `bytes_max` are read; `-` is stdin.
+/// Reads the request in `path`, or stdin for `-`; at most `bytes_max` bytes.
 pub fn read_request(path: &Path, bytes_max: u64) -> Result<RunJobRequest, JobFailure> {
     let bytes = read_bytes(path, bytes_max)?;
     parse_request(&bytes).map_err(|fault: RequestFault| fault.into_error().into())

@@ -1,5 +1,5 @@
-//! `RLIMIT_FSIZE` of the service: it is meant for what users start, and the service writes records,
-//! workspaces and plans of sandboxes, in memory too.
+//! `RLIMIT_FSIZE` of the service. The service writes records, workspaces and plans of sandboxes; the
+//! limit applies to files in memory too.
 
 use std::io;
 
@@ -8,13 +8,13 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use crate::cli::failure::Failure;
 use crate::config::Config;
 
-/// The largest file the service writes whatever it is asked for, with room to spare, bytes.
+/// An upper bound of the files that the service writes independently of requests, bytes.
 const OWN_FILES_BYTES: u64 = 8 << 20;
-/// What a request's text may hold where no limit of it is set, bytes.
+/// The assumed size of a request's text if `RUN_INPUT_MAX` is not set, bytes.
 const UNLIMITED_INPUT_BYTES: u64 = 64 << 20;
 
-/// Refuses to start where the hard limit is less than one file of the service may need. A file of a
-/// workspace that is larger fails its run alone, with `EFBIG`.
+/// Refuses to start if the hard limit is below what one file of the service may need. A larger file
+/// of a workspace fails only its own run, with `EFBIG`.
 pub fn check_file_size(config: &Config) -> Result<(), Failure> {
     let hard = raise_file_size().map_err(Failure::Serve)?;
     let needed = needed_bytes(config);
@@ -27,7 +27,7 @@ pub fn check_file_size(config: &Config) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Raises the soft limit to the hard one, which it gives.
+/// Raises the soft limit to the hard limit; returns the hard limit.
 pub fn raise_file_size() -> io::Result<u64> {
     let (soft, hard) = getrlimit(Resource::RLIMIT_FSIZE)?;
     if soft < hard {
@@ -58,7 +58,7 @@ mod tests {
     use crate::config::Overrides;
 
     #[test]
-    fn what_is_needed_is_the_largest_file_that_may_be_asked_for() {
+    fn the_needed_size_is_the_largest_file_that_may_be_requested() {
         let config = |text: &'static [(&'static str, &'static str)]| {
             let variables = text.iter().map(|(name, value)| (name.into(), value.into()));
             Config::read(variables, &Overrides::default()).0

@@ -1,4 +1,4 @@
-//! The jobs of a service, as its configuration asks for them.
+//! The jobs of a service, according to its configuration.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -12,11 +12,11 @@ use crate::job::{JobsAtFirst, NotStarted, RunnerSettings};
 use crate::policy::{PolicyConfig, WorkspaceRoots};
 use crate::store::{StoreError, StoreSettings};
 
-/// Whether there are jobs, where their records are, and what machines they may have.
+/// The store of a service's jobs, if jobs are enabled, and their Firecracker backend.
 #[derive(Debug)]
 pub struct ServedJobs {
     store_dir: Option<PathBuf>,
-    /// Whether the store is one that somebody named.
+    /// Whether an option or variable names the store.
     is_asked_for: bool,
     machines: Option<FirecrackerOptions>,
 }
@@ -24,8 +24,8 @@ pub struct ServedJobs {
 impl ServedJobs {
     const NONE: Self = Self { store_dir: None, is_asked_for: false, machines: None };
 
-    /// Looks at what `config` says. `workspaces` holds what runs get copies of: records do not
-    /// belong in there, and neither do files of virtual machines.
+    /// The jobs of `config`. `workspaces` is copied for every run, so it must not contain records or
+    /// files of virtual machines.
     pub fn new(
         config: &Config,
         store_dir: Option<PathBuf>,
@@ -39,7 +39,7 @@ impl ServedJobs {
         let fault = |error: &dyn std::fmt::Display| Failure::option("--store-dir", error);
         let store_dir = absolute(&store_dir).map_err(|error| {
             let words = error_words(&error);
-            fault(&format!("{}: {words}; want a directory to keep records in", store_dir.display()))
+            fault(&format!("{}: {words}; want a directory for records", store_dir.display()))
         })?;
         if !store_dir.starts_with(workspaces) {
             let machines = machines(config, workspaces)?;
@@ -47,27 +47,27 @@ impl ServedJobs {
         }
         if is_asked_for {
             let words =
-                format!("{}: in a workspace, which every run is a copy of", store_dir.display());
+                format!("{}: in a workspace, which is copied for every run", store_dir.display());
             return Err(fault(&words));
         }
         log::warn!(
-            "no jobs: their records would be in the workspace; set JOBS_STORE_DIR, or JOBS=off"
+            "jobs are disabled: their records would be in the workspace; set JOBS_STORE_DIR, or JOBS=off"
         );
         Ok(Self::NONE)
     }
 
-    /// What no box may show.
+    /// Paths that no sandbox may show.
     pub fn private(&self) -> Vec<PathBuf> {
         let of_machines = self.machines.iter().flat_map(|machines| &machines.private);
         self.store_dir.iter().chain(of_machines).cloned().collect()
     }
 
-    /// How many boxes they may have at once.
-    pub fn boxes(&self, config: &JobsConfig) -> usize {
+    /// How many sandboxes jobs may use at once.
+    pub fn sandboxes(&self, config: &JobsConfig) -> usize {
         if self.store_dir.is_some() { config.workers } else { 0 }
     }
 
-    /// The jobs themselves, in boxes of `local`.
+    /// Starts the jobs, which run in sandboxes of `local`.
     pub fn start(
         self,
         config: &Config,
@@ -97,20 +97,21 @@ impl ServedJobs {
     }
 }
 
-/// The machines of `config`, whose files are in no workspace.
+/// The Firecracker backend of `config`; refuses files in a workspace.
 fn machines(config: &Config, workspaces: &Path) -> Result<Option<FirecrackerOptions>, Failure> {
     let Some(config) = &config.firecracker else { return Ok(None) };
     let machines = FirecrackerOptions::from_config(config)?;
     match machines.private.iter().find(|path| path.starts_with(workspaces)) {
         None => Ok(Some(machines)),
         Some(path) => {
-            let words = format!("{}: in a workspace, which every run is a copy of", path.display());
+            let words =
+                format!("{}: in a workspace, which is copied for every run", path.display());
             Err(Failure::option("FIRECRACKER_WORK_DIR", words))
         }
     }
 }
 
-/// What the operator allows every job.
+/// What the operator allows for every job.
 fn policy(config: &Config) -> Result<PolicyConfig, Failure> {
     let roots = match roots_for(config.address, &config.jobs) {
         Roots::Any => WorkspaceRoots::Any,
@@ -119,7 +120,7 @@ fn policy(config: &Config) -> Result<PolicyConfig, Failure> {
     Ok(PolicyConfig { allowed_env: config.jobs.allowed_env.iter().cloned().collect(), roots })
 }
 
-/// The roots as they really are. One that is not there is a mistake to be told of.
+/// The roots with links resolved; a missing root is an error.
 fn canonical(roots: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
     let canonical = |root: &PathBuf| {
         let fault = |error: io::Error| format!("{}: {error}", root.display());
@@ -128,7 +129,7 @@ fn canonical(roots: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
     roots.iter().map(canonical).collect()
 }
 
-/// `path` from the root on, links resolved as far as it is there.
+/// The absolute `path`, with links resolved in the part that exists.
 fn absolute(path: &Path) -> io::Result<PathBuf> {
     let path = std::path::absolute(path)?;
     if let Some(path) = resolved(&path)? {
@@ -139,7 +140,8 @@ fn absolute(path: &Path) -> io::Result<PathBuf> {
     Ok(name.map_or_else(|| parent.clone(), |name| parent.join(name)))
 }
 
-/// None where it is not there; a loop of links or a file on the way is a mistake to be told of.
+/// `path` with links resolved; `None` if it does not exist. A loop of links or a file in the path is
+/// an error.
 fn resolved(path: &Path) -> io::Result<Option<PathBuf>> {
     match path.canonicalize() {
         Ok(path) => Ok(Some(path)),

@@ -1,4 +1,4 @@
-//! Memory of a burst goes back to the kernel when the burst is over.
+//! Returns free memory to the kernel after a burst of requests.
 
 use std::fs;
 use std::io;
@@ -9,14 +9,14 @@ use nix::unistd::{SysconfVar, sysconf};
 
 use cofferdam_sandbox::return_free_pages;
 
-/// Between two looks.
+/// The interval between two measurements.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
-/// A change of resident memory that is worth the work, bytes.
+/// The change of resident memory that makes a return worthwhile, bytes.
 const CHANGE_BYTES: u64 = 8 << 20;
-/// What is no change from one look to the next, bytes.
+/// A smaller difference between two measurements counts as no change, bytes.
 const STEADY_BYTES: u64 = 1 << 20;
 
-/// Looks at the memory of this process for as long as it lives.
+/// Watches the memory of this process, on a thread that never ends.
 pub fn return_after_bursts() -> io::Result<()> {
     let thread = thread::Builder::new().name("memory".to_owned());
     thread.spawn(|| {
@@ -35,14 +35,14 @@ pub fn return_after_bursts() -> io::Result<()> {
 /// Resident memory, bytes.
 #[derive(Debug, Default)]
 struct ResidentMemory {
-    /// At the last look.
+    /// At the last measurement.
     last: u64,
-    /// After free pages went back for the last time.
+    /// After free pages were last returned.
     returned: u64,
 }
 
 impl ResidentMemory {
-    /// Whether it is another than after the last return, up or down, and has come to rest.
+    /// Whether memory has changed since the last return, up or down, and is now steady.
     fn is_burst_over(&mut self, now: u64) -> bool {
         let is_steady = now.abs_diff(self.last) <= STEADY_BYTES;
         self.last = now;
@@ -62,16 +62,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_burst_is_over_when_its_memory_has_come_to_rest() {
+    fn a_burst_is_over_when_memory_is_steady_again() {
         const MIB: u64 = 1 << 20;
         let mut watched = ResidentMemory { last: 10 * MIB, returned: 10 * MIB };
         assert!(!watched.is_burst_over(12 * MIB), "little has changed");
-        assert!(!watched.is_burst_over(60 * MIB), "it rises");
+        assert!(!watched.is_burst_over(60 * MIB), "memory rises");
         assert!(watched.is_burst_over(60 * MIB));
         watched.returned = 58 * MIB;
-        assert!(!watched.is_burst_over(58 * MIB), "what is left is in use");
-        assert!(!watched.is_burst_over(30 * MIB), "it falls");
-        assert!(watched.is_burst_over(30 * MIB), "what was in use is free in part");
+        assert!(!watched.is_burst_over(58 * MIB), "the remaining memory is in use");
+        assert!(!watched.is_burst_over(30 * MIB), "memory falls");
+        assert!(watched.is_burst_over(30 * MIB), "part of the used memory is free");
     }
 
     #[test]

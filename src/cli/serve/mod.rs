@@ -27,26 +27,25 @@ Examples:
   cofferdam serve --addr 127.0.0.1:8080 --langs /srv/langs
   RUN_CONCURRENCY=4 RUN_MEMORY_MAX=1GiB ISOLATION=strict cofferdam serve --workspace /app
 
-SIGTERM or SIGINT drains: no new runs, the live ones have SHUTDOWN_GRACE to end; a second one kills them.
-Exit codes: 0 drained; 1 the address or a sandbox cannot be had; 2 configuration";
+SIGTERM or SIGINT drains: no new runs; current runs have SHUTDOWN_GRACE to end; a second signal kills them.
+Exit codes: 0 drained; 1 the address or the sandbox is not available; 2 configuration";
 
-/// Serves POST /run, configured by the environment; options beat it.
+/// Serves POST /run; options override the environment.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct ServeCommand {
-    /// Where to listen [default: 0.0.0.0 and PORT, 4040]
+    /// The address to listen on [default: 0.0.0.0 and PORT, 4040]
     #[arg(long, value_name = "HOST:PORT")]
     addr: Option<String>,
     #[command(flatten)]
     options: SandboxOptions,
-    /// Where records of jobs are kept; never shown to a run [JOBS_STORE_DIR]
+    /// The directory of job records; never visible to a run [JOBS_STORE_DIR]
     #[arg(long, value_name = "DIR")]
     store_dir: Option<PathBuf>,
 }
 
 impl ServeCommand {
-    /// Serves until a signal or `POST /shutdown`, and until the drain after it is over.
-    /// `log_dropped` is how many lines of the log were dropped.
+    /// Serves until a signal or `POST /shutdown`, then drains. `log_dropped` counts dropped log lines.
     pub fn run(self, log_dropped: Arc<Counter>) -> Result<u8, Failure> {
         ask_for_short_turns();
         let Self { addr, options, store_dir } = self;
@@ -66,15 +65,15 @@ impl ServeCommand {
         let tokens_file =
             tokens_file.map_err(|error| Failure::option("AUTH_TOKENS_FILE", error))?;
         let private = [jobs.private(), tokens_file].concat();
-        // Before there is a sandbox of ours: the trials have one each.
+        // Before our own sandbox opens: each trial opens one.
         let mut examined = examine().map_err(Failure::Refused)?;
         let checking = resolved.open(config.isolation, private).map_err(Failure::Refused)?;
         examined.add_whole_box(Ok(()));
         let controls = controls(checking.executor.sandbox()).map_err(Failure::Serve)?;
         let gaps = checking.executor.sandbox().not_enforced().to_vec();
-        let boxes_of_jobs = jobs.boxes(&config.jobs);
+        let sandboxes_of_jobs = jobs.sandboxes(&config.jobs);
         let (runner, executor) = checking
-            .service_runner(&config, (&examined).into(), boxes_of_jobs)
+            .service_runner(&config, (&examined).into(), sandboxes_of_jobs)
             .map_err(Failure::Refused)?;
         let jobs = jobs.start(&config, executor)?.map(|jobs| jobs as Arc<dyn Jobs>);
         let server = Server::bind(config.address, runner, jobs, settings)
@@ -93,7 +92,7 @@ impl ServeCommand {
     }
 }
 
-/// The enforced controls in one line, in the words of a report.
+/// The enforced controls in one line, as in a report.
 fn controls(sandbox: &Sandbox) -> std::io::Result<String> {
     Ok(serde_json::to_string(&sandbox.enforced())?)
 }

@@ -1,22 +1,22 @@
-//! How `exec` tells how a run ended: exit codes and reports.
+//! The exit codes and reports of `exec`.
 
 use serde_json::{Value, json};
 
 use crate::support::{cofferdam, exec_sh, has_keys_in_order};
 
-/// Options, script, and what a report must say of it.
-struct Case {
+/// Options, a script, and the expected exit code and report.
+struct ExecCase {
     options: &'static str,
     script: &'static str,
     code: i32,
     report: Value,
 }
 
-fn cases() -> Vec<Case> {
+fn cases() -> Vec<ExecCase> {
     let case = |options, script, code, outcome: &str, exit_code, signal, limit| {
         let report =
             json!({ "outcome": outcome, "exit_code": exit_code, "signal": signal, "limit": limit });
-        Case { options, script, code, report }
+        ExecCase { options, script, code, report }
     };
     const BUSY: &str = "while :; do :; done";
     const HOG: &str = "exec tail /dev/zero";
@@ -61,8 +61,8 @@ fn cases() -> Vec<Case> {
 }
 
 #[test]
-fn every_end_has_its_exit_code_and_its_report() {
-    for Case { options, script, code, report } in cases() {
+fn every_outcome_has_its_exit_code_and_report() {
+    for ExecCase { options, script, code, report } in cases() {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("report.json");
         let done =
@@ -115,7 +115,7 @@ fn a_report_has_every_key_of_the_contract_in_its_order() {
 }
 
 #[test]
-fn a_program_that_cannot_run_is_missing_or_not_executable_or_the_sandbox_failed() {
+fn a_program_that_cannot_start_has_an_exit_code_for_its_reason() {
     for (arguments, code, words) in [
         ("no-such-program", 127, "no-such-program: not found"),
         ("/no/such/program", 127, "/no/such/program: not found"),
@@ -132,23 +132,27 @@ fn a_program_that_cannot_run_is_missing_or_not_executable_or_the_sandbox_failed(
     let bind = format!("--bind {}:/given/program:ro", program.display());
     cofferdam("exec").words(&bind).words("-- /given/program").run().exits(126).complains("ENOEXEC");
     let done = cofferdam("exec --workdir /nowhere -- true").run().exits(125);
-    done.complains("sandbox: workdir /nowhere: ENOENT; it has to be a directory inside the box");
+    done.complains("sandbox: workdir /nowhere: ENOENT; it must be a directory in the sandbox");
 }
 
 #[test]
-fn a_report_of_a_run_that_never_began_is_empty() {
+fn the_report_of_a_run_that_did_not_start_is_empty() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("r.json");
     std::fs::write(&file, "old").unwrap();
     let report = format!("--report {}", file.display());
     cofferdam("exec").words(&report).words("--bind /no/source:/data -- true").run().exits(2);
-    assert_eq!(std::fs::read_to_string(&file).unwrap(), "old", "a mistake cost an older report");
+    assert_eq!(
+        std::fs::read_to_string(&file).unwrap(),
+        "old",
+        "a usage error truncated an older report"
+    );
     cofferdam("exec").words(&report).words("-- no-such-program").run().exits(127);
     assert_eq!(std::fs::read_to_string(&file).unwrap(), "");
 }
 
 #[test]
-fn output_within_its_limit_and_beyond() {
+fn output_is_cut_at_its_limit() {
     exec_sh("--output 10", "printf 0123456789").run().exits(0).prints("0123456789").quietly();
     exec_sh("--output 10", "printf 0123456789; printf 0123456789 >&2; printf x")
         .run()
@@ -159,7 +163,7 @@ fn output_within_its_limit_and_beyond() {
 }
 
 #[test]
-fn a_run_that_survives_the_kill_of_a_child_for_want_of_memory_tells_of_it() {
+fn a_report_counts_oom_kills_that_the_run_survives() {
     let directory = tempfile::tempdir().unwrap();
     for (script, is_killed) in [("tail /dev/zero; exit 0", true), ("exit 0", false)] {
         let call = exec_sh("--memory 32MiB --report r.json", script);

@@ -1,4 +1,4 @@
-//! `exec --rootfs` on a directory whose owner wants root to write elsewhere on the host.
+//! `exec --rootfs` on a directory whose owner tries to make root write elsewhere on the host.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -12,10 +12,10 @@ use tempfile::TempDir;
 
 use crate::support::{Done, cofferdam};
 
-/// Swaps and listings meet in one of ten calls where nothing prevents it.
+/// Without protection, a swap hits about one call in ten.
 const RACED_CALLS: usize = 60;
 
-/// A root with a shell, and a directory of the host beside it that is no part of it.
+/// A root with a shell, and a host directory outside it.
 struct Root(TempDir);
 
 impl Root {
@@ -50,9 +50,9 @@ impl Root {
     }
 }
 
-/// Names of the sandbox's own in a root, which are links out of it.
+/// The names that the sandbox itself uses in a root, as links out of it.
 #[test]
-fn a_link_at_a_name_of_the_sandboxs_own_leads_root_nowhere() {
+fn a_link_at_a_name_of_the_sandbox_is_not_followed() {
     for name in [".overlay", ".var-tmp", ".hosts", ".empty", ".program", "dev", "tmp", "run"] {
         let root = Root::new();
         symlink(root.outside(), root.path(name)).unwrap();
@@ -63,15 +63,15 @@ fn a_link_at_a_name_of_the_sandboxs_own_leads_root_nowhere() {
 }
 
 #[test]
-fn a_link_in_place_of_what_covers_uncovers_nothing() {
+fn a_link_in_place_of_a_mask_does_not_unmask_a_path() {
     let root = Root::new();
     symlink("/proc/irq", root.path(".empty")).unwrap();
-    assert!(fs::read_dir("/proc/irq").unwrap().next().is_some(), "nothing to cover");
+    assert!(fs::read_dir("/proc/irq").unwrap().next().is_some(), "nothing to mask");
     root.sh("echo /proc/irq/*").exits(0).prints("/proc/irq/*\n");
 }
 
 #[test]
-fn a_directory_exchanged_for_a_link_at_any_moment_shows_nothing_of_the_host() {
+fn a_directory_swapped_for_a_link_never_shows_the_host() {
     let root = Root::new();
     fs::write(root.outside().join("file"), "secret\n").unwrap();
     let (directory, link) = (root.path("data"), root.path("link"));

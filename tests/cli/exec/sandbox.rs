@@ -1,4 +1,4 @@
-//! What a program run by `exec` is given: input, files, variables, limits.
+//! What `exec` gives to a program: input, files, variables, limits.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -17,13 +17,13 @@ fn ten_mebibytes_go_in_and_come_out_unchanged() {
 }
 
 #[test]
-fn a_program_that_leaves_its_input_unread_ends_as_it_likes() {
+fn a_program_may_leave_its_input_unread() {
     let endless = vec![b'y'; 1 << 20];
     cofferdam("exec -- true").fed(endless).run().exits(0).quietly();
 }
 
 #[test]
-fn a_closed_stdin_is_an_empty_one() {
+fn a_closed_stdin_is_empty() {
     for redirection in ["<&-", "</dev/null", ""] {
         let script = format!("\"$0\" exec -- wc -c {redirection}");
         let call = Command::new("sh")
@@ -36,7 +36,7 @@ fn a_closed_stdin_is_an_empty_one() {
 }
 
 #[test]
-fn a_file_is_an_input_too() {
+fn a_file_can_be_stdin() {
     let mut call = Command::new(env!("CARGO_BIN_EXE_cofferdam"));
     let file =
         std::fs::File::open(Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml")).unwrap();
@@ -45,7 +45,7 @@ fn a_file_is_an_input_too() {
     assert_eq!(String::from_utf8_lossy(&output.stdout), format!("{bytes}\n"));
 }
 
-/// A directory everybody may write to, with the file `f` in it.
+/// A world-writable directory with the file `f`.
 fn shared_directory() -> TempDir {
     let directory = tempfile::tempdir().unwrap();
     let data = directory.path().join("data");
@@ -58,9 +58,9 @@ fn shared_directory() -> TempDir {
 }
 
 #[test]
-fn a_bind_is_writable_unless_it_says_otherwise() {
+fn a_bind_is_writable_unless_read_only() {
     let directory = shared_directory();
-    // Relative: taken from where we are.
+    // A relative source: relative to the current directory.
     exec_sh("--bind data:/data:ro", "cat /data/f; ! touch /data/made 2>/dev/null && echo refused")
         .within(directory.path())
         .run()
@@ -83,7 +83,7 @@ fn a_single_file_can_be_bound() {
 }
 
 #[test]
-fn a_tmpfs_has_its_size_and_no_more() {
+fn a_tmpfs_is_limited_to_its_size() {
     let script = "head -c 60000 /dev/zero >/scratch/a && head -c 60000 /dev/zero >/scratch/b";
     let done = exec_sh("--tmpfs /scratch:64KiB", script).run().exits(1);
     done.holds(done.stderr().contains("No space left"), "ENOSPC");
@@ -91,7 +91,7 @@ fn a_tmpfs_has_its_size_and_no_more() {
 }
 
 #[test]
-fn the_environment_is_the_box_s_and_what_was_given() {
+fn the_environment_is_that_of_the_sandbox_and_of_the_options() {
     let call = cofferdam("exec --env A=1 --env B=x=y --env LANG=C -- env").env("SECRET", "s3cret");
     let done = call.run().exits(0);
     let mut lines: Vec<_> = done.stdout().lines().map(str::to_owned).collect();
@@ -101,7 +101,7 @@ fn the_environment_is_the_box_s_and_what_was_given() {
 }
 
 #[test]
-fn the_working_directory_is_an_empty_writable_workspace_or_the_one_asked_for() {
+fn the_working_directory_is_an_empty_writable_workspace_or_the_requested_one() {
     exec_sh("", "pwd; ls -A | wc -l; echo x >file; cat file")
         .run()
         .exits(0)
@@ -129,7 +129,7 @@ fn a_share_of_a_cpu_is_not_exceeded() {
 }
 
 #[test]
-fn a_profile_is_the_one_named() {
+fn the_named_profile_is_used() {
     let directory = tempfile::tempdir().unwrap();
     let report = directory.path().join("r.json");
     let options = format!("exec --profile strict-native --report {}", report.display());
@@ -146,7 +146,7 @@ fn another_root_shows_nothing_of_the_host() {
     std::fs::set_permissions(root.path(), PermissionsExt::from_mode(0o755)).unwrap();
     std::fs::write(root.path().join("mark"), "here\n").unwrap();
     let options = format!("exec --rootfs {} -- /bin/sh", root.path().display());
-    cofferdam(&options).run().exits(127).complains("not found inside the box");
+    cofferdam(&options).run().exits(127).complains("not found in the sandbox");
     cofferdam("exec -- /bin/sh")
         .env("SANDBOX_ROOTFS", root.path().to_str().unwrap())
         .run()

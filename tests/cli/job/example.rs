@@ -1,11 +1,11 @@
-//! The example of the library does what it says.
+//! The example of the library works as documented.
 
-#[allow(dead_code, reason = "its `main` is for those who start it by itself")]
+#[allow(dead_code, reason = "its `main` is used when it is started directly")]
 #[path = "../../../examples/run_job.rs"]
 mod run_job;
 
 #[test]
-fn the_example_runs_a_job_and_tells_of_its_output_and_artifacts() {
+fn the_example_runs_a_job_and_prints_its_output_and_artifacts() {
     let mut out = Vec::new();
     run_job::run(&mut out).unwrap();
     let text = String::from_utf8(out).unwrap();

@@ -1,5 +1,5 @@
-//! `cofferdam job status`, `result`, `list`, `artifacts` and `cancel` over a store, and the
-//! mistakes one can make with all of `cofferdam job`.
+//! `cofferdam job status`, `result`, `list`, `artifacts` and `cancel` on a store, and usage errors of
+//! `cofferdam job`.
 
 use std::fs;
 
@@ -10,14 +10,14 @@ use crate::support::cofferdam;
 
 #[test]
 fn every_level_has_help_with_examples_and_names_its_options() {
-    let place = "--store-dir --server --token-file";
+    let target = "--store-dir --server --token-file";
     for (level, options) in [
         ("", ""),
         ("run", "--rootfs"),
-        ("status", place),
-        ("result", place),
+        ("status", target),
+        ("result", target),
         ("artifacts", "--get --to --store-dir --server --token-file"),
-        ("cancel", place),
+        ("cancel", target),
         ("list", "--status --limit --cursor --store-dir --server --token-file"),
         ("validate", ""),
     ] {
@@ -32,7 +32,7 @@ fn every_level_has_help_with_examples_and_names_its_options() {
 }
 
 #[test]
-fn a_mistake_is_one_line_that_names_the_option() {
+fn a_usage_error_is_one_line_that_names_the_option() {
     for (arguments, words) in [
         ("job", "requires a subcommand"),
         ("job frobnicate", "frobnicate"),
@@ -57,7 +57,7 @@ fn a_mistake_is_one_line_that_names_the_option() {
 }
 
 #[test]
-fn what_no_job_is_called_is_not_found_and_what_is_no_store_cannot_be_read() {
+fn an_unknown_id_is_not_found_and_a_missing_store_is_an_io_error() {
     let place = JobDirectory::new(&[]);
     for command in ["status", "result", "artifacts", "cancel", "list"] {
         let id = if command == "list" { "" } else { "job_1" };
@@ -78,7 +78,7 @@ fn what_no_job_is_called_is_not_found_and_what_is_no_store_cannot_be_read() {
 }
 
 #[test]
-fn a_list_has_the_newest_first_in_parts() {
+fn a_list_has_newest_jobs_first_and_can_be_paged() {
     let place = JobDirectory::new(&[]);
     for (id, command) in [("a", "true"), ("b", "false"), ("c", "true")] {
         let mut request = place.request(&[command]);
@@ -109,7 +109,7 @@ fn a_list_has_the_newest_first_in_parts() {
 }
 
 #[test]
-fn an_artifact_is_fetched_whole_or_not_at_all() {
+fn an_artifact_is_fetched_completely_or_not_at_all() {
     let place = JobDirectory::new(&[]);
     let mut request = place.script("mkdir out; printf abc >'out/a b'; printf x >out/other");
     request["job_id"] = json!("job_1");
@@ -131,7 +131,7 @@ fn an_artifact_is_fetched_whole_or_not_at_all() {
     }
     get("out/a b").words("--to /no/such/dir/file").run().exits(2).complains("--to: /no/such/dir");
 
-    // The store's file is not what is listed any more.
+    // The file in the store no longer matches the list.
     let kept = artifact["uri"].as_str().unwrap().strip_prefix("file://").unwrap();
     fs::write(kept.replace("%20", " "), "abd").unwrap();
     fs::remove_file(&to).unwrap();
@@ -143,7 +143,7 @@ fn an_artifact_is_fetched_whole_or_not_at_all() {
 }
 
 #[test]
-fn a_request_is_valid_or_the_reason_is_told() {
+fn validate_accepts_a_request_or_gives_the_reason() {
     let place = JobDirectory::new(&[]);
     let validate = |request: &Value| cofferdam("job validate -").fed(request.to_string()).run();
     validate(&place.request(&["anything"])).exits(0).quietly().prints("{\"valid\":true}\n");

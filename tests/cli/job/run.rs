@@ -1,4 +1,4 @@
-//! `cofferdam job run`: one job here, from its request to its result.
+//! `cofferdam job run` without a server.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -10,7 +10,7 @@ use super::support::JobDirectory;
 use crate::support::{Call, has_keys_in_order};
 
 #[test]
-fn every_end_has_its_code_and_its_result() {
+fn every_status_has_its_exit_code_and_result() {
     let place = JobDirectory::new(&[]);
     let with = |mut request: Value, pointer: &str, value: Value| {
         let (parent, key) = pointer.rsplit_once('/').unwrap();
@@ -57,7 +57,7 @@ fn every_end_has_its_code_and_its_result() {
 }
 
 #[test]
-fn a_result_has_the_keys_of_the_contract_and_what_the_program_wrote() {
+fn a_result_has_the_keys_of_the_contract_and_the_output() {
     let place = JobDirectory::new(&[("main.py", "print(open('data').read())"), ("data", "42")]);
     let mut request = place.request(&["python3", "main.py"]);
     request["job_id"] = json!("job_1");
@@ -71,7 +71,7 @@ fn a_result_has_the_keys_of_the_contract_and_what_the_program_wrote() {
     assert_eq!(result["stdout"]["text"], "42\n");
     assert_eq!((&result["job_id"], &result["trace"]["task_id"]), (&json!("job_1"), &json!("t")));
     assert_eq!(result["policy"]["network_enforced"], true);
-    // The same name again: nothing is overwritten.
+    // The same id again: nothing is overwritten.
     let again = place.run(&request).run().exits(1).prints("");
     assert_eq!(again.error()["code"], "job.conflict");
     let stored = place.job("result job_1").run().exits(0).json();
@@ -79,7 +79,7 @@ fn a_result_has_the_keys_of_the_contract_and_what_the_program_wrote() {
 }
 
 #[test]
-fn what_is_no_request_is_told_as_a_service_would_and_leaves_nothing() {
+fn an_invalid_request_is_reported_as_by_a_service_and_creates_no_store() {
     let place = JobDirectory::new(&[]);
     let mut request = place.request(&["true"]);
     request["command"]["shell"] = json!("true");
@@ -97,16 +97,16 @@ fn what_is_no_request_is_told_as_a_service_would_and_leaves_nothing() {
     assert_eq!(error["code"], "validation.too_large");
     let error = limited("JOBS_MAX_PROCESSES", "255").exits(2).prints("").error();
     assert_eq!(error["details"], json!({"path": "limits.processes", "max": 255}));
-    assert!(!place.store().exists(), "a store was made for nothing");
+    assert!(!place.store().exists(), "a store was created");
 
     limited("JOBS_MAX_PROCESSES", "many").exits(2).complains("JOBS_MAX_PROCESSES");
     place.job("run /no/such/file").run().exits(2).complains("FILE: /no/such/file: no such file");
-    // Of the rest of the configuration nothing is asked.
+    // Problems in the rest of the configuration do not matter.
     place.run(&request).env("PORT", "none").run().exits(0);
 }
 
 #[test]
-fn the_runner_s_own_rules_are_its_environment_s() {
+fn the_environment_sets_the_rules_of_the_runner() {
     let place = JobDirectory::new(&[]);
     let mut request = place.script("echo $LANG");
     request["command"]["env"] = json!({"LANG": "C"});
@@ -122,7 +122,7 @@ fn the_runner_s_own_rules_are_its_environment_s() {
 }
 
 #[test]
-fn a_store_that_cannot_be_is_told() {
+fn a_store_that_cannot_be_created_is_an_error() {
     let place = JobDirectory::new(&[]);
     fs::write(place.store(), "a file").unwrap();
     let done = place.run(&place.request(&["true"])).run().exits(1).prints("");
@@ -130,7 +130,7 @@ fn a_store_that_cannot_be_is_told() {
 }
 
 #[test]
-fn a_machine_that_cannot_be_had_is_told_by_the_result_with_the_file_at_fault() {
+fn an_unavailable_machine_is_reported_in_the_result_with_the_missing_file() {
     let place = JobDirectory::new(&[]);
     let (file, gone) = (place.path().join("file"), place.path().join("no-firecracker"));
     fs::write(&file, "").unwrap();
@@ -150,13 +150,13 @@ fn a_machine_that_cannot_be_had_is_told_by_the_result_with_the_file_at_fault() {
     assert_eq!(result["error"]["code"], "backend.unavailable");
     let message = result["error"]["message"].as_str().unwrap();
     assert!(message.contains(gone), "{message}");
-    assert_eq!(fs::read_dir(&work).unwrap().count(), 0, "something of the machine is left");
-    // The other backend goes on without it.
+    assert_eq!(fs::read_dir(&work).unwrap().count(), 0, "files of the machine are left");
+    // The local backend works without it.
     machines(place.run(&place.request(&["true"]))).run().exits(0);
 }
 
 #[test]
-fn machines_that_are_described_by_half_are_a_problem() {
+fn an_incomplete_firecracker_configuration_is_a_usage_error() {
     let place = JobDirectory::new(&[]);
     let run = || place.run(&place.request(&["true"]));
     let done = run().env("FIRECRACKER_BIN", "/usr/bin/firecracker").run().exits(2).prints("");
@@ -167,17 +167,17 @@ fn machines_that_are_described_by_half_are_a_problem() {
     let whole = kernel().env("FIRECRACKER_ROOT_IMAGE", "/i").env("FIRECRACKER_ROOT_DIRECTORY", "/");
     let done = whole.env("FIRECRACKER_WORK_DIR", "/dev/null/x").run().exits(2).prints("");
     done.complains("FIRECRACKER_WORK_DIR: /dev/null/x");
-    assert!(!place.store().exists(), "a store was made for nothing");
+    assert!(!place.store().exists(), "a store was created");
 }
 
 #[test]
-fn no_box_shows_what_machines_use() {
-    // Where a box would show it, were it not theirs.
+fn no_sandbox_shows_the_files_of_machines() {
+    // A sandbox shows other directories there.
     let Ok(below) = tempfile::tempdir_in("/opt") else { return };
     fs::set_permissions(below.path(), Permissions::from_mode(0o755)).unwrap();
     let work = below.path().join("machines");
     let place = JobDirectory::new(&[]);
-    // An empty one is shown in its place; the real one could not even be listed.
+    // An empty directory masks it; the real one could not even be listed.
     let script = format!("ls -A {} && echo listed", work.display());
     let mut call = place.run(&place.script(&script));
     for name in ["KERNEL", "ROOT_IMAGE", "ROOT_DIRECTORY"] {
@@ -191,8 +191,8 @@ fn no_box_shows_what_machines_use() {
 }
 
 #[test]
-fn no_box_shows_the_store() {
-    // Where a box would show it, were it not one.
+fn no_sandbox_shows_the_store() {
+    // A sandbox shows other directories there.
     let Ok(below) = tempfile::tempdir_in("/opt") else { return };
     let store = below.path().join("store");
     let place = JobDirectory::new(&[]);
@@ -202,7 +202,7 @@ fn no_box_shows_the_store() {
     assert_eq!(result["stdout"]["text"], "0\n", "{result}");
 }
 
-/// What `cofferdam` prints to a terminal, with what it says on stderr there.
+/// The output of `cofferdam job run` on a terminal; `stderr` redirects its stderr.
 fn on_a_terminal(place: &JobDirectory, request: &Value, stderr: &str) -> String {
     let path = place.path().join("request.json");
     fs::write(&path, request.to_string()).unwrap();
@@ -215,7 +215,7 @@ fn on_a_terminal(place: &JobDirectory, request: &Value, stderr: &str) -> String 
 }
 
 #[test]
-fn a_terminal_has_the_result_laid_out_and_a_line_of_progress_that_goes() {
+fn a_terminal_shows_an_indented_result_and_a_progress_line_that_is_cleared() {
     let place = JobDirectory::new(&[]);
     let request = place.script("printf '\\302\\2332J'; sleep 1");
     let text = on_a_terminal(&place, &request, "2>/dev/null");

@@ -1,4 +1,4 @@
-//! `cofferdam job --server`, against a server that says what a test has it say.
+//! `cofferdam job --server` with a server whose responses are scripted.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -14,30 +14,30 @@ use serde_json::{Value, json};
 use super::support::JobDirectory;
 use crate::support::{Call, cofferdam, ends_within, pid_of};
 
-/// A request as it came.
-struct Asked {
+/// A received request.
+struct ReceivedRequest {
     /// Method and path.
     line: String,
     headers: Vec<(String, String)>,
     body: String,
 }
 
-impl Asked {
+impl ReceivedRequest {
     fn header(&self, name: &str) -> Option<&str> {
         let found = self.headers.iter().find(|(known, _)| known == name);
         found.map(|(_, value)| value.as_str())
     }
 }
 
-/// A server, and what it was asked.
-struct Scripted {
+/// A server with scripted responses, and the requests that it received.
+struct ScriptedServer {
     url: String,
-    asked: Receiver<Asked>,
+    asked: Receiver<ReceivedRequest>,
 }
 
-impl Scripted {
-    /// Answers the requests in turn, and the last answer goes on for good. An answer is a status
-    /// and a body; a stream where the status is 0.
+impl ScriptedServer {
+    /// Answers each kind of request in order and repeats the last answer. An answer has a start of
+    /// the request line, a status and a body; status 0 means an event stream.
     fn new(answers: Vec<(&str, u16, String)>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
@@ -78,13 +78,13 @@ impl Scripted {
         self.job("run -").fed(JobDirectory::new(&[]).request(&["true"]).to_string())
     }
 
-    /// What it was asked next.
-    fn next(&self) -> Asked {
+    /// The next request that it received.
+    fn next(&self) -> ReceivedRequest {
         self.asked.recv_timeout(Duration::from_secs(20)).unwrap()
     }
 }
 
-fn read_request(socket: &TcpStream) -> Asked {
+fn read_request(socket: &TcpStream) -> ReceivedRequest {
     let mut reader = BufReader::new(socket);
     let mut lines = Vec::new();
     loop {
@@ -105,7 +105,7 @@ fn read_request(socket: &TcpStream) -> Asked {
     let mut body = vec![0; length.map_or(0, |(_, length)| length.parse().unwrap())];
     reader.read_exact(&mut body).unwrap();
     let line = lines[0].trim_end_matches(" HTTP/1.1").to_owned();
-    Asked { line, headers, body: String::from_utf8(body).unwrap() }
+    ReceivedRequest { line, headers, body: String::from_utf8(body).unwrap() }
 }
 
 fn bytes_of(status: u16, body: &str) -> Vec<u8> {
@@ -121,7 +121,7 @@ fn error(code: &str) -> String {
     json!({"code": code, "message": "words", "details": {}}).to_string()
 }
 
-fn told(status: &str) -> String {
+fn job_json(status: &str) -> String {
     json!({"job_id": "job_1", "status": status}).to_string()
 }
 
@@ -155,13 +155,13 @@ const POST: &str = "POST /v1/jobs";
 const GET: &str = "GET /v1/jobs/";
 
 #[test]
-fn a_job_is_followed_over_a_stream_that_breaks_to_its_result() {
+fn a_job_is_followed_to_its_result_over_a_stream_that_breaks() {
     let events =
-        |last: &str| format!("event: status\nid: o0.e0\ndata: {}\n\n{last}", told("running"));
+        |last: &str| format!("event: status\nid: o0.e0\ndata: {}\n\n{last}", job_json("running"));
     let first = events("event: stdout\nid: o3.e0\ndata: {\"text\":\"abc\"}\n\nevent: stdo");
     let second = "event: result\nid: o3.e0\ndata: {}\n\n".to_owned();
-    let server = Scripted::new(vec![
-        (POST, 202, told("queued")),
+    let server = ScriptedServer::new(vec![
+        (POST, 202, job_json("queued")),
         (GET, 0, first),
         (GET, 200, live()),
         (GET, 0, second),
@@ -175,7 +175,7 @@ fn a_job_is_followed_over_a_stream_that_breaks_to_its_result() {
     assert!(post.header("idempotency-key").is_some_and(|key| key.len() > 30));
     let path = format!("GET /v1/jobs/{id}");
     let events = format!("{path}/events");
-    let asked: Vec<Asked> = (0..4).map(|_| server.next()).collect();
+    let asked: Vec<ReceivedRequest> = (0..4).map(|_| server.next()).collect();
     let lines: Vec<&str> = asked.iter().map(|asked| asked.line.as_str()).collect();
     assert_eq!(lines, [&events, &path, &events, &path]);
     assert_eq!(asked[0].header("last-event-id"), None);
@@ -183,13 +183,13 @@ fn a_job_is_followed_over_a_stream_that_breaks_to_its_result() {
 }
 
 #[test]
-fn a_server_without_events_is_asked_again_and_again() {
+fn a_server_without_events_is_polled() {
     let none = (GET, 404, error("job.not_found"));
-    let server = Scripted::new(vec![
-        (POST, 202, told("queued")),
+    let server = ScriptedServer::new(vec![
+        (POST, 202, job_json("queued")),
         none.clone(),
         (GET, 200, live()),
-        // One that is not itself for a moment is not given up.
+        // A short failure of the server does not end the polling.
         none.clone(),
         (GET, 502, "<html>".to_owned()),
         none,
@@ -200,7 +200,7 @@ fn a_server_without_events_is_asked_again_and_again() {
 }
 
 #[test]
-fn what_a_server_refuses_is_told_in_its_words_and_has_a_code() {
+fn an_error_of_the_server_is_printed_unchanged_with_its_exit_code() {
     for (status, code, exit_code) in [
         (422, "validation.invalid_request", 2),
         (413, "validation.too_large", 2),
@@ -209,11 +209,11 @@ fn what_a_server_refuses_is_told_in_its_words_and_has_a_code() {
         (503, "queue.full", 1),
         (503, "queue.closed", 1),
     ] {
-        let server = Scripted::new(vec![(POST, status, error(code))]);
+        let server = ScriptedServer::new(vec![(POST, status, error(code))]);
         let done = server.run().run().exits(exit_code).prints("");
         assert_eq!(done.error(), serde_json::from_str::<Value>(&error(code)).unwrap());
     }
-    let server = Scripted::new(vec![]);
+    let server = ScriptedServer::new(vec![]);
     for command in ["status", "result", "artifacts", "cancel"] {
         let done = server.job(command).arg("job_1").run().exits(1).prints("");
         assert_eq!(done.error()["code"], "job.not_found", "{command}");
@@ -221,28 +221,28 @@ fn what_a_server_refuses_is_told_in_its_words_and_has_a_code() {
 }
 
 #[test]
-fn what_is_no_service_of_jobs_is_told_as_that() {
+fn a_server_without_job_service_is_reported() {
     for (status, body) in [(200, "<html>"), (502, "<html>"), (302, ""), (200, "{}"), (404, "")] {
-        let server = Scripted::new(vec![(GET, status, body.to_owned())]);
+        let server = ScriptedServer::new(vec![(GET, status, body.to_owned())]);
         let done = server.job("cancel").arg("job_1").run().exits(1).prints("");
         done.holds(done.stderr().lines().count() == 1, "one line");
-        let server = Scripted::new(vec![("GET /v1/jobs?", status, body.to_owned())]);
+        let server = ScriptedServer::new(vec![("GET /v1/jobs?", status, body.to_owned())]);
         server.job("list").run().exits(1).prints("").complains("want a cofferdam service");
     }
-    // Nobody listens there.
-    let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let call = cofferdam("job list --server").arg(format!("http://{nobody}"));
-    call.run().exits(1).prints("").complains("connection refused; is the service there?");
+    // A port without a listener.
+    let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let call = cofferdam("job list --server").arg(format!("http://{closed}"));
+    call.run().exits(1).prints("").complains("connection refused; is the service running?");
 }
 
 #[test]
-fn a_token_goes_to_its_server_alone_and_a_file_that_others_read_is_told() {
+fn a_token_is_not_sent_to_a_redirect_and_a_readable_file_gets_a_warning() {
     let place = tempfile::tempdir().unwrap();
     let file = place.path().join("token");
     fs::write(&file, "secret-1\nsecret-2\n").unwrap();
     for (mode, words) in [(0o600, ""), (0o640, "others can read it")] {
         fs::set_permissions(&file, fs::Permissions::from_mode(mode)).unwrap();
-        let server = Scripted::new(vec![("GET /v1/jobs?", 302, String::new())]);
+        let server = ScriptedServer::new(vec![("GET /v1/jobs?", 302, String::new())]);
         let done = server.job("list").arg("--token-file").arg(&file).run().exits(1).prints("");
         done.holds(done.stderr().contains(words), words);
         done.holds(!done.stderr().contains("secret"), "no token in it");
@@ -251,20 +251,20 @@ fn a_token_goes_to_its_server_alone_and_a_file_that_others_read_is_told() {
 }
 
 #[test]
-fn what_is_asked_of_a_server_is_printed_as_of_a_store() {
+fn responses_of_a_server_are_printed_like_those_of_a_store() {
     let artifact = json!({
         "path": "out/a b", "bytes": 3, "uri": "file:///x", "truncated": false,
         "sha256": "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad",
     });
     let artifacts = json!({"artifacts": [artifact]}).to_string();
     let page = json!({"jobs": [], "next_cursor": "c"}).to_string();
-    let server = Scripted::new(vec![
+    let server = ScriptedServer::new(vec![
         ("GET /v1/jobs?", 200, page.clone()),
         ("GET /v1/jobs/job_1/artifacts/", 200, "abc".to_owned()),
         ("GET /v1/jobs/job_1/artifacts", 200, artifacts.clone()),
         ("GET /v1/jobs/job_1", 200, result("failed")),
         ("GET /v1/jobs/job_2", 200, live()),
-        ("POST /v1/jobs/job_1/cancel", 202, told("running")),
+        ("POST /v1/jobs/job_1/cancel", 202, job_json("running")),
     ]);
     let run = |words: &str| server.job(words).run().exits(0).quietly();
     run("list --status failed --limit 7 --cursor a+b").prints(&(page + "\n"));
@@ -296,9 +296,9 @@ fn live_in_order() -> String {
 #[test]
 fn a_signal_cancels_the_job_on_the_server() {
     for (signal, code) in [(Signal::SIGINT, 130), (Signal::SIGTERM, 143)] {
-        let server = Scripted::new(vec![
-            ("POST /v1/jobs/", 202, told("running")),
-            (POST, 202, told("queued")),
+        let server = ScriptedServer::new(vec![
+            ("POST /v1/jobs/", 202, job_json("running")),
+            (POST, 202, job_json("queued")),
             (GET, 200, live()),
         ]);
         let place = JobDirectory::new(&[]);
@@ -311,7 +311,7 @@ fn a_signal_cancels_the_job_on_the_server() {
         kill(pid_of(&child), signal).unwrap();
         let cancel = format!("POST /v1/jobs/{}/cancel", request["job_id"].as_str().unwrap());
         while server.next().line != cancel {}
-        // It never says that the job is over; a second signal is the end of all patience.
+        // The server never reports the end of the job; a second signal ends the wait.
         kill(pid_of(&child), signal).unwrap();
         assert_eq!(ends_within(&mut child, Duration::from_secs(2)).code(), Some(code));
         let output = child.wait_with_output().unwrap();
@@ -321,10 +321,10 @@ fn a_signal_cancels_the_job_on_the_server() {
 }
 
 #[test]
-fn a_job_that_the_signal_canceled_is_told_by_its_result() {
-    let server = Scripted::new(vec![
-        ("POST /v1/jobs/", 202, told("running")),
-        (POST, 202, told("queued")),
+fn a_job_canceled_by_a_signal_prints_its_result() {
+    let server = ScriptedServer::new(vec![
+        ("POST /v1/jobs/", 202, job_json("running")),
+        (POST, 202, job_json("queued")),
         (GET, 404, error("job.not_found")),
         (GET, 200, live()),
         (GET, 404, error("job.not_found")),
@@ -341,16 +341,16 @@ fn a_job_that_the_signal_canceled_is_told_by_its_result() {
     kill(pid_of(&child), Signal::SIGINT).unwrap();
     assert_eq!(ends_within(&mut child, Duration::from_secs(8)).code(), Some(130));
     let output = child.wait_with_output().unwrap();
-    let told: Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!((&told["status"], output.stderr.len()), (&json!("canceled"), 0));
+    let result: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((&result["status"], output.stderr.len()), (&json!("canceled"), 0));
 }
 
 #[test]
-fn nothing_that_a_server_says_is_obeyed_by_a_terminal() {
+fn control_characters_of_a_server_are_escaped() {
     let answer = "{\"job_id\":\"job_1\",\"status\":\"\u{9b}2J\u{7f}\"}".to_owned();
     let refusal = "{\"code\":\"job.conflict\",\"message\":\"\u{9b}2J\",\"details\":{}}".to_owned();
     for (status, body) in [(202, answer), (409, refusal)] {
-        let server = Scripted::new(vec![("POST /v1/jobs/job_1/cancel", status, body)]);
+        let server = ScriptedServer::new(vec![("POST /v1/jobs/job_1/cancel", status, body)]);
         let done = server.job("cancel job_1").run().exits(1).prints("");
         let stderr = done.stderr();
         done.holds(stderr.contains("2J") && !stderr.contains('\u{9b}'), "an escaped control");

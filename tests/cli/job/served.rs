@@ -1,4 +1,4 @@
-//! `cofferdam job --server`, against `cofferdam serve`.
+//! `cofferdam job --server` with a real `cofferdam serve`.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::support::JobDirectory;
 use crate::support::{Call, cofferdam, ends_within, is_running, langs, pid_of, until_running};
 
-/// A service with jobs in the store of `place`, which wants a token.
+/// A service with jobs in the store of `place`, which requires a token.
 struct Served {
     child: Child,
     url: String,
@@ -24,7 +24,7 @@ impl Served {
         Self::with(place, |call| call)
     }
 
-    /// With more of its environment.
+    /// A service whose call is extended by `more`.
     fn with(place: &JobDirectory, more: impl FnOnce(Call) -> Call) -> Self {
         let token = place.path().join("token");
         fs::write(&token, "secret-token-of-the-test\n").unwrap();
@@ -36,12 +36,12 @@ impl Served {
         let mut line = String::new();
         let address = loop {
             line.clear();
-            assert_ne!(log.read_line(&mut line).unwrap(), 0, "it ended");
+            assert_ne!(log.read_line(&mut line).unwrap(), 0, "the server ended");
             if let Some((_, rest)) = line.split_once("listening on ") {
                 break rest.split(';').next().unwrap().to_owned();
             }
         };
-        // Whatever else it has to say, it can.
+        // Drain the log, so that the service does not block.
         std::thread::spawn(move || std::io::copy(&mut log, &mut std::io::sink()));
         Self { child, url: format!("http://{address}"), token }
     }
@@ -60,7 +60,7 @@ impl Drop for Served {
 }
 
 #[test]
-fn a_service_has_the_machines_of_its_environment() {
+fn a_service_uses_the_firecracker_configuration_of_its_environment() {
     let place = JobDirectory::new(&[]);
     let gone = place.path().join("no-firecracker");
     let work = place.path().join("machines");
@@ -80,7 +80,7 @@ fn a_service_has_the_machines_of_its_environment() {
 }
 
 #[test]
-fn a_job_is_run_by_a_service_and_told_as_one_that_was_run_here() {
+fn a_job_of_a_service_is_reported_like_a_local_job() {
     let place = JobDirectory::new(&[]);
     let served = Served::new(&place);
     let mut request = place.script("mkdir out; echo abc | tee out/a; sleep 0.5; echo late; exit 3");
@@ -90,7 +90,7 @@ fn a_job_is_run_by_a_service_and_told_as_one_that_was_run_here() {
     let result = done.json();
     assert_eq!((&result["status"], &result["exit_code"]), (&json!("failed"), &json!(3)));
     assert_eq!(result["stdout"]["text"], "abc\nlate\n");
-    // The service's words, and those of its store.
+    // The same from the service and from its store.
     for there in [served.job("result job_1"), place.job("result job_1")] {
         there.run().exits(0).quietly().prints(&done.stdout());
     }
@@ -111,7 +111,7 @@ fn a_job_is_run_by_a_service_and_told_as_one_that_was_run_here() {
 }
 
 #[test]
-fn a_signal_ends_the_job_of_the_service_and_what_it_wrote_is_told() {
+fn a_signal_cancels_the_job_of_the_service_and_prints_its_output() {
     let place = JobDirectory::new(&[]);
     let served = Served::new(&place);
     let file = place.path().join("request.json");

@@ -1,4 +1,4 @@
-//! What ends a job from outside: signals, and a cancel by another process.
+//! Ending a job from outside: signals, and a cancel by another process.
 
 use std::process::Child;
 use std::time::Duration;
@@ -9,10 +9,10 @@ use serde_json::{Value, json};
 use super::support::JobDirectory;
 use crate::support::{ends_within, is_running, pid_of, until_running};
 
-/// How soon everything has to have ended.
+/// How soon everything must have ended.
 const AT_ONCE: Duration = Duration::from_secs(2);
 
-/// A job that is deaf to signals, detached and has written, under way.
+/// Starts a job that ignores signals, has a detached child, and has written output.
 fn started(place: &JobDirectory, id: &str, duration: &str) -> Child {
     let script = format!(
         "echo early; trap '' TERM INT HUP; setsid sleep {duration} & mkdir out; echo x >out/a; sleep {duration}"
@@ -34,7 +34,7 @@ fn ended(mut child: Child) -> (Option<i32>, Value, String) {
     (status.code(), result, String::from_utf8(output.stderr).unwrap())
 }
 
-fn holds_what_there_was(result: &Value) {
+fn has_the_output_so_far(result: &Value) {
     assert_eq!(result["status"], "canceled", "{result}");
     assert_eq!(result["error"]["code"], "run.canceled");
     assert_eq!((&result["exit_code"], &result["signal"]), (&Value::Null, &Value::Null));
@@ -43,7 +43,7 @@ fn holds_what_there_was(result: &Value) {
 }
 
 #[test]
-fn a_signal_cancels_the_job_and_its_result_tells_what_there_was() {
+fn a_signal_cancels_the_job_and_its_result_has_the_output_so_far() {
     for (signal, code, duration) in
         [(Signal::SIGINT, 130, "600.31"), (Signal::SIGTERM, 143, "600.32")]
     {
@@ -52,15 +52,15 @@ fn a_signal_cancels_the_job_and_its_result_tells_what_there_was() {
         kill(pid_of(&child), signal).unwrap();
         let (exit_code, result, stderr) = ended(child);
         assert_eq!((exit_code, stderr.as_str()), (Some(code), ""));
-        holds_what_there_was(&result);
-        assert!(!is_running(duration), "something of the box outlived {signal}");
+        has_the_output_so_far(&result);
+        assert!(!is_running(duration), "a process of the sandbox survived {signal}");
         let stored = place.job("result job_1").run().exits(0).json();
         assert_eq!(stored, result);
     }
 }
 
 #[test]
-fn another_process_sees_a_live_job_and_cancels_it_by_the_store() {
+fn another_process_sees_a_live_job_and_cancels_it_through_the_store() {
     let place = JobDirectory::new(&[]);
     let child = started(&place, "job_1", "600.33");
     let live = place.job("status job_1").run().exits(0).quietly().json();
@@ -72,11 +72,11 @@ fn another_process_sees_a_live_job_and_cancels_it_by_the_store() {
         let error = place.job(words).run().exits(1).prints("").error();
         assert_eq!(error["code"], "job.conflict", "{words}");
     }
-    let told = place.job("cancel job_1").run().exits(0).quietly().json();
-    assert_eq!(told, json!({"job_id": "job_1", "status": "running"}));
+    let submitted = place.job("cancel job_1").run().exits(0).quietly().json();
+    assert_eq!(submitted, json!({"job_id": "job_1", "status": "running"}));
     let (exit_code, result, stderr) = ended(child);
     assert_eq!((exit_code, stderr.as_str()), (Some(130), ""));
-    holds_what_there_was(&result);
+    has_the_output_so_far(&result);
     assert!(!is_running("600.33"));
     let error = place.job("cancel job_1").run().exits(1).prints("").error();
     assert_eq!(
@@ -86,7 +86,7 @@ fn another_process_sees_a_live_job_and_cancels_it_by_the_store() {
 }
 
 #[test]
-fn a_reader_that_reads_no_more_does_not_keep_a_signal_from_ending_us() {
+fn a_stalled_reader_does_not_delay_the_exit_after_a_signal() {
     let place = JobDirectory::new(&[]);
     let mut request = place.script("head -c 500000 /dev/zero | tr '\\0' x; echo >&2; sleep 600.34");
     request["job_id"] = json!("job_1");

@@ -1,4 +1,4 @@
-//! A workspace, a store beside it, and requests for jobs over them.
+//! A directory with a workspace and a store, and requests for jobs on them.
 
 use std::fs;
 use std::path::PathBuf;
@@ -11,7 +11,7 @@ use crate::support::{Call, Done, cofferdam};
 pub struct JobDirectory(TempDir);
 
 impl JobDirectory {
-    /// With these files in its workspace.
+    /// Creates a directory with these files in its workspace.
     pub fn new(files: &[(&str, &str)]) -> Self {
         let place = Self(tempfile::tempdir().unwrap());
         fs::create_dir(place.workspace()).unwrap();
@@ -33,7 +33,7 @@ impl JobDirectory {
         self.0.path().join("store")
     }
 
-    /// A request for `argv`, of which the first word is allowed.
+    /// A request for `argv`, whose first word is an allowed command.
     pub fn request(&self, argv: &[&str]) -> Value {
         json!({
             "workspace": {"source": "local_path", "path": self.workspace()},
@@ -42,24 +42,24 @@ impl JobDirectory {
         })
     }
 
-    /// The same for a shell's script.
+    /// A request for a shell script.
     pub fn script(&self, script: &str) -> Value {
         let mut request = self.request(&["sh", "-c", script]);
         request["policy"]["allow_shell"] = json!(true);
         request
     }
 
-    /// `cofferdam job`, with `words` divided by spaces, over the store.
+    /// `cofferdam job` on the store, with `words` split at spaces.
     pub fn job(&self, words: &str) -> Call {
         cofferdam("job").words(words).arg("--store-dir").arg(self.store())
     }
 
-    /// `job run` of `request`, which comes from stdin.
+    /// `job run` with `request` on stdin.
     pub fn run(&self, request: &Value) -> Call {
         self.job("run -").fed(request.to_string())
     }
 
-    /// The same from a file, for calls that are spawned.
+    /// `job run` with `request` in a file, for calls that are spawned.
     pub fn run_file(&self, request: &Value) -> Call {
         let path = self.0.path().join("request.json");
         fs::write(&path, request.to_string()).unwrap();
@@ -68,7 +68,7 @@ impl JobDirectory {
 }
 
 impl Done {
-    /// What it printed, which is one line of JSON.
+    /// The JSON on stdout, which must be one line.
     #[track_caller]
     pub fn json(&self) -> Value {
         let text = self.stdout();
@@ -76,7 +76,7 @@ impl Done {
         serde_json::from_str(&text).unwrap()
     }
 
-    /// The error on stderr, which is one line of JSON.
+    /// The JSON error on stderr, which must be one line.
     #[track_caller]
     pub fn error(&self) -> Value {
         let text = self.stderr();

@@ -1,4 +1,4 @@
-//! `cofferdam job run` without any privilege: a user that is nobody here.
+//! `cofferdam job run` as an unprivileged user.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown};
@@ -9,7 +9,7 @@ use tempfile::TempDir;
 
 const NOBODY: &str = "31001";
 
-/// As a user without a capability, now or ever.
+/// Runs a command as a user who has no capabilities and cannot gain any.
 fn setpriv(groups: &str) -> Command {
     let mut command = Command::new("setpriv");
     command.args(["--reuid", NOBODY, "--regid", NOBODY, groups]);
@@ -17,14 +17,14 @@ fn setpriv(groups: &str) -> Command {
     command
 }
 
-/// A directory of theirs with the binary, and a request for a job over the workspace in it.
-/// None where the host has no user namespaces for everybody; says so aloud.
+/// A directory of that user with the binary, a workspace and a request for a job on it. `None`, with
+/// a message, if the host has no unprivileged user namespaces.
 fn place() -> Option<TempDir> {
     let there = setpriv("--clear-groups").args(["unshare", "--user", "true"]).output().unwrap();
     if !there.status.success() {
         let required = std::env::var_os("REQUIRE_PRIVILEGED").is_some_and(|value| value == "1");
-        assert!(!required, "no user namespaces for everybody, and REQUIRE_PRIVILEGED=1");
-        eprintln!("SKIP: no user namespaces for everybody");
+        assert!(!required, "no unprivileged user namespaces, and REQUIRE_PRIVILEGED=1");
+        eprintln!("SKIP: no unprivileged user namespaces");
         return None;
     }
     let place = tempfile::tempdir().unwrap();
@@ -48,7 +48,7 @@ fn place() -> Option<TempDir> {
     Some(place)
 }
 
-/// `cofferdam job`, `words` divided by spaces, there and as that user.
+/// `cofferdam job` in that directory as that user, with `words` split at spaces.
 fn job(place: &TempDir, groups: &str, words: &str) -> Output {
     let mut command = setpriv(groups);
     command.arg(place.path().join("cofferdam")).arg("job").args(words.split(' '));
@@ -56,7 +56,7 @@ fn job(place: &TempDir, groups: &str, words: &str) -> Output {
 }
 
 #[test]
-fn a_job_of_nobody_s_runs_and_its_record_is_theirs() {
+fn a_job_of_an_unprivileged_user_runs_and_its_record_belongs_to_them() {
     let Some(place) = place() else { return };
     let done = job(&place, "--clear-groups", "run request.json");
     assert_eq!(done.status.code(), Some(0), "{done:?}");
@@ -68,9 +68,9 @@ fn a_job_of_nobody_s_runs_and_its_record_is_theirs() {
 }
 
 #[test]
-fn where_no_box_can_be_made_the_backend_is_unavailable_and_there_is_advice() {
+fn without_a_sandbox_the_backend_is_unavailable_and_advice_is_printed() {
     let Some(place) = place() else { return };
-    // Every program would have that group.
+    // Every run would have that group, so the sandbox refuses to open.
     let done = job(&place, "--groups=4", "run request.json");
     assert_eq!(done.status.code(), Some(5), "{done:?}");
     let result: Value = serde_json::from_slice(&done.stdout).unwrap();
