@@ -114,10 +114,10 @@ weakened: deps ## Attack a build without each of the WALLS: the rows that need i
 	done
 
 demo: deps build ## Start the service, post a solution in each language, show the answers
-	python3 tests/demo/demo.py $(BINARY)
+	python3 ci/demo.py $(BINARY)
 
 test-metrics: deps build ## Hold /metrics to Prometheus' parsers and lints, and have a real Prometheus scrape it
-	python3 tests/metrics/scrape.py $(BINARY) $(TARGET_DIR)/metrics-tools
+	python3 ci/test_metrics.py $(BINARY) $(TARGET_DIR)/metrics-tools
 
 bench: deps build ## Compare with bare processes and other sandboxes, in PAIRS, and hold goals beside that
 	COFFERDAM_BIN=$(BINARY) $(CARGO) bench --locked --bench paired
@@ -149,7 +149,7 @@ toolchains: deps ## Build the root file system of the LANGUAGES below TOOLCHAINS
 	@TOOLCHAINS_DIR=$(TOOLCHAINS_DIR) langs/toolchains/build $(LANGUAGES)
 
 test-toolchains: ## Hold `toolchains` to doing nothing twice, in what it has built
-	TOOLCHAINS_DIR=$(TOOLCHAINS_DIR) tests/toolchains/test python
+	TOOLCHAINS_DIR=$(TOOLCHAINS_DIR) ci/test_toolchains.sh python
 
 print-serve-env: ## Print the variables with which `cofferdam serve` finds that root and langs/
 	@echo SANDBOX_ROOTFS=$(abspath $(TOOLCHAINS_DIR))/root
@@ -163,25 +163,25 @@ image: build ## Build cofferdam:<slug> for each of the LANGUAGES, or cofferdam:a
 	done
 
 test-image: deps build ## Build images for python and cpp from nothing, run them, ask them (as root)
-	python3 tests/image/test.py $(BINARY)
+	python3 ci/test_image.py $(BINARY)
 
 test-deploy: build ## Render, validate and start what deploy/ and its documents say (PARTS; as root)
-	python3 tests/deploy/test.py $(BINARY) $(PARTS)
+	python3 ci/test_deploy.py $(BINARY) $(PARTS)
 
 # What it fetches for its guests is kept there.
 V2_DIR = /var/cache/cofferdam/v2
 
 test-v2: deps build ## Test boxes under QEMU, Linux 6.1 and 6.12, with all controllers on cgroup v2 (as root)
-	CARGO=$(CARGO) python3 tests/v2/test.py $(BINARY) $(V2_DIR)
+	CARGO=$(CARGO) python3 ci/test_v2.py $(BINARY) $(V2_DIR)
 
 # Kernels with the modules that these guests need, and the programs of their system.
 GUESTS_DIR = /var/cache/cofferdam/guests
 
 test-firecracker: deps build ## Run jobs in guests under QEMU, Linux 6.1 and 6.12, as the backend firecracker does (as root)
-	CARGO=$(CARGO) python3 tests/firecracker/test.py $(BINARY) $(GUESTS_DIR) $(V2_DIR) $(TARGET_DIR)/guest-tools
+	CARGO=$(CARGO) python3 ci/test_firecracker.py $(BINARY) $(GUESTS_DIR) $(V2_DIR) $(TARGET_DIR)/guest-tools
 
 test-containers: deps build ## Start the service in four kinds of containers, and hold each to docs/deploy.md (as root)
-	python3 tests/containers/test.py $(BINARY)
+	python3 ci/test_containers.py $(BINARY)
 
 clean: ## Remove what was built
 	$(CARGO) clean

@@ -5,9 +5,9 @@
 //! - `sh`: run with `sh -eu` at the repository's root, in order, and has to succeed;
 //! - `text`: what the `sh` block before it prints, where `…` stands for any text of one line;
 //! - `sh server`: started in the background, ended by SIGTERM after the last block, exits with 0;
-//! - `sh deploy`: not run here, but by `tests/deploy`, which has or stands in for what they talk to;
+//! - `sh deploy`: not run here, but by `make test-deploy`, which has or stands in for what they talk to;
 //! - `sh ci`: not run here, since it would run this test; each line is a line of `.ci/run`;
-//! - a language and a path: a file, which `tests/languages` or `tests/metrics` puts there and uses.
+//! - a language and a path: a file, which `tests/languages` or `make test-metrics` puts there and uses.
 //!
 //! Port 4040 of a document is a free one here.
 
