@@ -25,7 +25,7 @@ ENGINE = $(firstword $(foreach engine,docker podman buildah,$(if $(shell command
 # build.rs compiles the init, so cargo does not lint it. These are the lints of Cargo.toml, except
 # dead_code, since the init and the library share wire.rs and neither uses all of it, and except those
 # of casts, which are between machine words there.
-INIT = src/sandbox/init/main.rs
+INIT = crates/sandbox/src/init/main.rs
 INIT_LINTS = -D warnings -A dead_code -D missing_debug_implementations -D unsafe_op_in_unsafe_fn \
 	-D unused_qualifications -D clippy::undocumented_unsafe_blocks -D clippy::panic \
 	-D clippy::expect_used -D clippy::unwrap_used -D clippy::todo -D clippy::unimplemented

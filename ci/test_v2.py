@@ -31,9 +31,9 @@ MEMORY_MIB = 1024
 DISK_BYTES = 96 << 20
 SCENES = ["unified", "delegated", "contained"]
 # The test binaries that run in the guests: name, and kind and name of the cargo target.
-TESTS = {"lib": ("lib", "cofferdam"), "sandbox": ("test", "sandbox")}
+TESTS = {"lib": ("lib", "cofferdam_sandbox"), "sandbox": ("test", "sandbox")}
 # Parts of the names of tests. Those of cgroups run in every scene.
-GROUPS = ["sandbox::cgroup::host_tests::", "sandbox::cgroup::host_cpu_tests::"]
+GROUPS = ["cgroup::tests::host::", "cgroup::tests::host_cpu::"]
 SANDBOXES = {
     "unified": ["limits::", "endings::", "crash::"],
     # Here the process that opens a sandbox must be alone in its group, so tests that start themselves
@@ -67,8 +67,9 @@ def main():
 def test_binaries():
     """Builds the test binaries; returns their paths by name."""
     built = rig.run(
-        [os.environ.get("CARGO", "cargo"), "test", "--locked", "--no-run", "--lib", "--test", "sandbox",
-         "--message-format=json"], cwd=REPOSITORY, stderr=None)
+        [os.environ.get("CARGO", "cargo"), "test", "--locked", "--no-run", "--package", "cofferdam",
+         "--package", "cofferdam-sandbox", "--lib", "--test", "sandbox", "--message-format=json"],
+        cwd=REPOSITORY, stderr=None)
     messages = map(json.loads, built.splitlines())
     found = {(message["target"]["kind"][0], message["target"]["name"]): Path(message["executable"])
              for message in messages

@@ -3,7 +3,7 @@
 
 mod pattern;
 
-use crate::spec::job::{ErrorCode, ExcludedGroup, JobError, excluded_group};
+use cofferdam_core::job::{ErrorCode, ExcludedGroup, JobError, excluded_group};
 use pattern::{Part, Token, WRITTEN_OUT_MAX, alternatives};
 
 /// Names of secrets, and how many letters and digits of each make it one.

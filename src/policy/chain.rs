@@ -5,7 +5,7 @@ use super::program::{Lookup, Program, last_part};
 use super::shell::{Found, How, is_shell, names};
 use super::wrapper::{Invocation, Setting, Unwrapped, is_fixed_path, unwrap};
 use super::wrapper_table::{Wrapper, wrapper};
-use crate::spec::job::{JobError, RunJobRequest};
+use cofferdam_core::job::{JobError, RunJobRequest};
 
 /// How many wrappers may be around each other.
 const DEPTH_MAX: usize = 8;

@@ -3,10 +3,10 @@
 use super::program::{Lookup, Named, Program, is_in_path, last_part, named};
 use super::shell::is_multi_call;
 use super::{JudgedCommand, PATH_DIRECTORIES, Place};
-use crate::base::rel_path::RelPath;
-use crate::spec::job::{
+use cofferdam_core::job::{
     AllowedCommand, CommandRequest, ErrorCode, JobError, PolicyRequest, Sha256,
 };
+use cofferdam_core::values::rel_path::RelPath;
 
 /// The working directory by which paths of the policy are read: they are absolute.
 const NO_DIRECTORY: &str = ".";

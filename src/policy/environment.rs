@@ -1,7 +1,7 @@
 //! Variables: only those that somebody has named are given, and some are worth a word.
 
 use super::PolicyConfig;
-use crate::spec::job::{ErrorCode, JobError, PolicyRequest};
+use cofferdam_core::job::{ErrorCode, JobError, PolicyRequest};
 
 /// Variables that make programs load, run or believe something else; a name that ends with `_`
 /// stands for all that begin so.

@@ -27,12 +27,12 @@ pub use artifact::secret_pattern;
 pub use environment::is_dangerous;
 pub use program::{PATH_DIRECTORIES, Program, Programs};
 
-use crate::base::digest::tagged_hash;
-use crate::base::rel_path::RelPath;
-use crate::spec::job::{
+use chain::Chain;
+use cofferdam_core::job::{
     Decision, ErrorCode, JobError, Network, PolicyDecision, PolicyRequest, RunJobRequest, Sha256,
 };
-use chain::Chain;
+use cofferdam_core::values::digest::tagged_hash;
+use cofferdam_core::values::rel_path::RelPath;
 use program::Lookup;
 
 /// Counts up with every change of what the rules here say.

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::base::rel_path::RelPath;
-use crate::spec::job::{ErrorCode, JobError, Sha256};
+use cofferdam_core::job::{ErrorCode, JobError, Sha256};
+use cofferdam_core::values::rel_path::RelPath;
 
 /// Where bare names are looked for, in this order, whatever PATH a request gives.
 pub const PATH_DIRECTORIES: [&str; 6] =

@@ -3,7 +3,7 @@
 //! Interpreters are none, with `-c` or without: who allows `python3` allows what it is for.
 
 use super::program::{Program, last_part};
-use crate::spec::job::{ErrorCode, JobError};
+use cofferdam_core::job::{ErrorCode, JobError};
 
 /// Shells, by the letters their names begin with.
 const SHELLS: &[&str] = &[

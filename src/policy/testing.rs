@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 use super::program::{PATH_DIRECTORIES, Program, Programs};
 use super::wrapper_table::WRAPPERS;
 use super::{Judged, PolicyConfig, WorkspaceFacts, WorkspaceRoots, judge};
-use crate::base::digest::sha256_of;
-use crate::spec::job::{RunJobRequest, Sha256};
+use cofferdam_core::job::{RunJobRequest, Sha256};
+use cofferdam_core::values::digest::sha256_of;
 
 /// A program found at `path`, whose file is `target`. What it holds is its name.
 pub fn program(path: &str, target: &str) -> Program {

@@ -3,7 +3,7 @@
 use std::path::{Component, Path};
 
 use super::{WorkspaceFacts, WorkspaceRoots};
-use crate::spec::job::{ErrorCode, JobError};
+use cofferdam_core::job::{ErrorCode, JobError};
 
 /// Refuses a workspace outside the roots, and one that lies in the store of records, which hold
 /// what other jobs were given. One that cannot be opened is taken as it is written, without `..`,

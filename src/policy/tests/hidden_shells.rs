@@ -5,7 +5,7 @@ use serde_json::json;
 
 use crate::policy::testing::{judged, request, verdict};
 use crate::policy::wrapper_table::{LOADER, MACHINES, Operand, Then, WRAPPERS, Wrapper};
-use crate::spec::job::{AllowedCommand, RunJobRequest};
+use cofferdam_core::job::{AllowedCommand, RunJobRequest};
 
 /// Words by which the usual programs have a shell.
 const SHELLS: [&str; 9] = [

@@ -6,7 +6,7 @@ use crate::policy::testing::{
     FakePrograms, digest_of, judged, open_runner, request, usual, verdict,
 };
 use crate::policy::{WorkspaceFacts, judge};
-use crate::spec::job::RunJobRequest;
+use cofferdam_core::job::RunJobRequest;
 
 /// What the tables below allow: every wrapper, some programs, and some shells.
 fn everything() -> Value {
