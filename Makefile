@@ -87,11 +87,15 @@ deny: ## Check the licences, sources and versions of the dependencies
 	cargo-deny --version >/dev/null 2>&1 || ($(INSTALL) $(CARGO_DENY))
 	$(CARGO) deny --locked check bans licenses sources
 
-# Parts of the names of unit tests that mount, change owners or make cgroups, and so fail without root.
-ROOT_TESTS = host_ probe::tests workspace make_missing a_full_disk a_directory_that_cannot
+# The crate and the parts of names of unit tests that change owners, mount or make cgroups, and so fail
+# without root.
+ROOT_CRATE = cofferdam-tree
+ROOT_TESTS = cgroup::tests::host probe::tests workspace_tests make_missing a_full_disk a_directory_that_cannot
+WITHOUT_ROOT = $(filter-out 0,$(shell id -u))
 
-check: lint ## Check format, lints and unit tests; without root, all but the ROOT_TESTS
-	$(CARGO) test --locked --lib -- $(if $(filter-out 0,$(shell id -u)),$(addprefix --skip ,$(ROOT_TESTS)))
+check: lint ## Check format, lints and unit tests (without root, those that can do without)
+	$(CARGO) test --locked --lib --workspace --exclude cofferdam-fuzz \
+		$(if $(WITHOUT_ROOT),--exclude $(ROOT_CRATE) -- $(addprefix --skip ,$(ROOT_TESTS)))
 
 test-one: ## Run the tests whose names contain T, or the row T of tests/hostile (needs root)
 	CARGO=$(CARGO) ci/test_one.sh "$(T)"
