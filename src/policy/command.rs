@@ -2,7 +2,7 @@
 
 use super::program::{Lookup, Named, Program, is_in_path, last_part, named};
 use super::shell::is_multi_call;
-use super::{JudgedCommand, PATH_DIRECTORIES, Place};
+use super::{JudgedCommand, Place};
 use crate::base::rel_path::RelPath;
 use crate::spec::job::{
     AllowedCommand, CommandRequest, ErrorCode, JobError, PolicyRequest, Sha256,
@@ -63,46 +63,6 @@ pub(super) fn allow(
         }
         Some(Named::Bare(name)) => allow_bare(entries, &name, lookup),
     }
-}
-
-/// A command that a wrapper would start, where an entry allows it. Wrappers look for a bare name
-/// in some order of their own, so every program of that name has to be allowed; those that there
-/// are, are handed back.
-pub(super) fn allow_wrapped(
-    entries: &[AllowedCommand],
-    word: &str,
-    cwd: &str,
-    lookup: &mut Lookup<'_>,
-) -> Result<Vec<Program>, JobError> {
-    // A wrapper hands a path to the kernel as it is, where links may bend a way through `..`.
-    if word.split('/').any(|part| part == "..") {
-        return Err(denied(word));
-    }
-    let candidates = match named(word, cwd).ok_or_else(|| denied(word))? {
-        Named::Workspace(file) => {
-            // What such a file holds can be held to a pin only where we execute it ourselves.
-            let pins = workspace_pins(entries, &file, file.file_name());
-            return pins.filter(Vec::is_empty).map(|_| Vec::new()).ok_or_else(|| denied(word));
-        }
-        Named::Root(path) => vec![path],
-        Named::Bare(name) => {
-            PATH_DIRECTORIES.iter().map(|directory| format!("{directory}/{name}")).collect()
-        }
-    };
-    let mut found = Vec::new();
-    for path in &candidates {
-        let program = lookup.find(path)?;
-        if program.is_none() && candidates.len() > 1 {
-            continue;
-        }
-        allow_at(entries, word, path, program.as_ref(), lookup)?;
-        found.extend(program);
-    }
-    let is_named = || entries.iter().any(|entry| entry.basename.as_deref() == Some(word));
-    if found.is_empty() && candidates.len() > 1 && !is_named() {
-        return Err(denied(word));
-    }
-    Ok(found)
 }
 
 /// What a file of the workspace has to hold; none where no entry allows it. Only a path does.

@@ -103,14 +103,14 @@ pub fn is_dangerous(name: &str) -> bool {
 }
 
 /// Refuses the first variable that neither the request nor the runner allows.
-pub(super) fn check(
-    given: &[String],
+pub(super) fn check<'a>(
+    mut given: impl Iterator<Item = &'a String>,
     policy: &PolicyRequest,
     config: &PolicyConfig,
 ) -> Result<(), JobError> {
     let is_allowed =
         |name: &String| policy.allowed_env.contains(name) || config.allowed_env.contains(name);
-    match given.iter().find(|name| !is_allowed(name)) {
+    match given.find(|name| !is_allowed(name)) {
         None => Ok(()),
         Some(name) => {
             let message = "environment variable is not allowed by policy";

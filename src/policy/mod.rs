@@ -7,7 +7,6 @@
 //! can start whatever is in the box, and a file of the workspace is what its writer made it.
 
 mod artifact;
-mod chain;
 mod command;
 mod environment;
 mod program;
@@ -15,10 +14,8 @@ mod shell;
 #[cfg(test)]
 mod testing;
 mod workspace_root;
-mod wrapper;
-mod wrapper_table;
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
@@ -32,11 +29,10 @@ use crate::base::rel_path::RelPath;
 use crate::spec::job::{
     Decision, ErrorCode, JobError, Network, PolicyDecision, PolicyRequest, RunJobRequest, Sha256,
 };
-use chain::Chain;
 use program::Lookup;
 
 /// Counts up with every change of what the rules here say.
-const RULES_VERSION: u32 = 2;
+const RULES_VERSION: u32 = 3;
 
 /// What the runner, not the request, allows.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -107,14 +103,14 @@ pub fn judge(
     programs: &dyn Programs,
 ) -> Judged {
     let mut lookup = Lookup::new(programs);
-    let (command, chain, error) = judge_command(request, &mut lookup);
-    let given = given_variables(request, &chain);
-    let error = error
-        .or_else(|| environment::check(&given, &request.policy, config).err())
-        .or_else(|| artifact::check(&request.policy.artifacts.include).err())
-        .or_else(|| workspace_root::check(&request.workspace.path, workspace, &config.roots).err())
-        .or_else(|| check_network(request.policy.network).err());
-    let dangerous = given.iter().filter(|name| is_dangerous(name));
+    let (command, error) = match command::allow(&request.command, &request.policy, &mut lookup) {
+        Ok(command) => {
+            let error = check(request, &command, config, workspace).err();
+            (Some(command), error)
+        }
+        Err(error) => (None, Some(error)),
+    };
+    let dangerous = request.command.env.keys().filter(|name| is_dangerous(name));
     let reasons = error
         .iter()
         .map(|error| error.code.word().to_owned())
@@ -130,31 +126,22 @@ pub fn judge(
     Judged { decision, error, command }
 }
 
-/// The first two rules.
-fn judge_command(
+/// The rules after the first, in their order.
+fn check(
     request: &RunJobRequest,
-    lookup: &mut Lookup<'_>,
-) -> (Option<JudgedCommand>, Chain, Option<JobError>) {
-    let command = match command::allow(&request.command, &request.policy, lookup) {
-        Ok(command) => command,
-        Err(error) => return (None, Chain::default(), Some(error)),
-    };
-    match chain::follow(request, command.program.as_ref(), lookup) {
-        Ok(chain) => {
-            let shell = chain.shell.as_ref().filter(|_| !request.policy.allow_shell);
-            let error = shell.map(shell::denied);
-            (Some(command), chain, error)
-        }
-        Err(error) => (Some(command), Chain::default(), Some(error)),
+    command: &JudgedCommand,
+    config: &PolicyConfig,
+    workspace: WorkspaceFacts<'_>,
+) -> Result<(), JobError> {
+    let policy = &request.policy;
+    if !policy.allow_shell {
+        let argv0 = request.command.argv.first().map_or("", String::as_str);
+        shell::check(argv0, command.program.as_ref())?;
     }
-}
-
-/// The names of all variables that are asked for: in `command.env`, then those that wrappers set;
-/// each once.
-fn given_variables(request: &RunJobRequest, chain: &Chain) -> Vec<String> {
-    let mut seen = HashSet::new();
-    let all = request.command.env.keys().chain(&chain.variables);
-    all.filter(|name| seen.insert(name.as_str())).cloned().collect()
+    environment::check(request.command.env.keys(), policy, config)?;
+    artifact::check(&policy.artifacts.include)?;
+    workspace_root::check(&request.workspace.path, workspace, &config.roots)?;
+    check_network(policy.network)
 }
 
 fn check_network(network: Network) -> Result<(), JobError> {

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Value, json};
 
 use super::program::{PATH_DIRECTORIES, Program, Programs};
-use super::wrapper_table::WRAPPERS;
+use super::shell::WRAPPERS;
 use super::{Judged, PolicyConfig, WorkspaceFacts, WorkspaceRoots, judge};
 use crate::base::digest::sha256_of;
 use crate::spec::job::{RunJobRequest, Sha256};
@@ -50,23 +50,11 @@ impl Programs for FakePrograms {
 pub fn usual() -> FakePrograms {
     let mut links = BTreeMap::new();
     let own = |name: &str| (format!("/usr/bin/{name}"), format!("/usr/bin/{name}"));
-    for name in [
-        "bash",
-        "dash",
-        "busybox",
-        "python3.11",
-        "node",
-        "ls",
-        "echo",
-        "tool",
-        "coreutils",
-        "setarch",
-    ] {
+    for name in ["bash", "dash", "busybox", "python3.11", "node", "ls", "echo", "tool", "coreutils"]
+    {
         links.extend([own(name)]);
     }
-    for row in WRAPPERS {
-        links.extend(row.names.iter().map(|name| own(name)));
-    }
+    links.extend(WRAPPERS.split_ascii_whitespace().map(own));
     for (name, target) in [
         ("sh", "dash"),
         ("python3", "python3.11"),
@@ -74,6 +62,8 @@ pub fn usual() -> FakePrograms {
         ("ash", "busybox"),
         ("linux32", "setarch"),
         ("wrap", "env"),
+        ("genv", "tool"),
+        ("gnuenv", "tool"),
         ("tac", "coreutils"),
     ] {
         links.insert(format!("/usr/bin/{name}"), format!("/usr/bin/{target}"));
