@@ -1,7 +1,8 @@
 //! Variables: only those that somebody has named are given, and some are worth a word.
 
-use super::PolicyConfig;
-use crate::spec::job::{ErrorCode, JobError, PolicyRequest};
+use std::collections::BTreeSet;
+
+use crate::spec::job::{ErrorCode, JobError};
 
 /// Variables that make programs load, run or believe something else; a name that ends with `_`
 /// stands for all that begin so.
@@ -36,7 +37,7 @@ const DANGEROUS: &[&str] = &[
     "FPATH",
     "ZDOTDIR",
     "SHELL",
-    // Programs that others start.
+    // ProgramFinder that others start.
     "EDITOR",
     "VISUAL",
     "PAGER",
@@ -105,11 +106,10 @@ pub fn is_dangerous(name: &str) -> bool {
 /// Refuses the first variable that neither the request nor the runner allows.
 pub(super) fn check<'a>(
     mut given: impl Iterator<Item = &'a String>,
-    policy: &PolicyRequest,
-    config: &PolicyConfig,
+    by_request: &[String],
+    by_runner: &BTreeSet<String>,
 ) -> Result<(), JobError> {
-    let is_allowed =
-        |name: &String| policy.allowed_env.contains(name) || config.allowed_env.contains(name);
+    let is_allowed = |name: &String| by_request.contains(name) || by_runner.contains(name);
     match given.find(|name| !is_allowed(name)) {
         None => Ok(()),
         Some(name) => {

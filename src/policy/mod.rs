@@ -16,20 +16,19 @@ mod testing;
 mod workspace_root;
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
-pub use artifact::secret_pattern;
-pub use environment::is_dangerous;
-pub use program::{PATH_DIRECTORIES, Program, Programs};
+pub use command::{ApprovedCommand, CommandLocation};
+pub use program::{ProgramFinder, ResolvedProgram};
+pub use workspace_root::{WorkspaceFacts, WorkspaceRoots};
 
 use crate::base::digest::tagged_hash;
-use crate::base::rel_path::RelPath;
 use crate::spec::job::{
-    Decision, ErrorCode, JobError, Network, PolicyDecision, PolicyRequest, RunJobRequest, Sha256,
+    Decision, ErrorCode, JobError, Network, PolicyDecision, PolicyRequest, RunJobRequest,
 };
-use program::Lookup;
+use environment::is_dangerous;
+use program::ProgramCache;
 
 /// Counts up with every change of what the rules here say.
 const RULES_VERSION: u32 = 3;
@@ -43,67 +42,29 @@ pub struct PolicyConfig {
     pub roots: WorkspaceRoots,
 }
 
-/// Where workspaces may be.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum WorkspaceRoots {
-    /// Anywhere.
-    Any,
-    /// In or below one of these canonical directories; nowhere where there is none.
-    Only(Vec<PathBuf>),
-}
-
-/// What is known of the directory that a request names.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct WorkspaceFacts<'a> {
-    /// Where it is, links resolved; none where it cannot be opened.
-    pub resolved: Option<&'a Path>,
-    /// Whether it is the store of records, or lies in it.
-    pub is_in_store: bool,
-}
-
 /// What was decided.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Judged {
+pub struct PolicyOutcome {
     /// For the result. Whether the network is enforced is for others to say: false here.
     pub decision: PolicyDecision,
     /// Why not: one of `policy.…`, or `backend.setup_failed` where the programs could not be
     /// looked at. None where the job may run.
     pub error: Option<JobError>,
     /// The command as far as it was found to be allowed, also where something else was denied.
-    pub command: Option<JudgedCommand>,
-}
-
-/// An allowed command.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct JudgedCommand {
-    /// The program that was judged; none where it is not there, so that starting it will fail,
-    /// and for a file of the workspace.
-    pub program: Option<Program>,
-    /// Where it is.
-    pub place: Place,
-    /// What the executed file has to hold, one of these; any contents where there are none.
-    pub pinned: Vec<Sha256>,
-}
-
-/// Where a command's file is.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Place {
-    /// In the root file system.
-    Root,
-    /// In the copy of the workspace: it can be looked at only when that was made.
-    Workspace(RelPath),
+    pub command: Option<ApprovedCommand>,
 }
 
 /// Judges a request that [`RunJobRequest::check`] has passed; `workspace` is of what
 /// `workspace.path` names.
-pub fn judge(
+pub fn evaluate(
     request: &RunJobRequest,
     config: &PolicyConfig,
     workspace: WorkspaceFacts<'_>,
-    programs: &dyn Programs,
-) -> Judged {
-    let mut lookup = Lookup::new(programs);
-    let (command, error) = match command::allow(&request.command, &request.policy, &mut lookup) {
+    programs: &dyn ProgramFinder,
+) -> PolicyOutcome {
+    let mut programs = ProgramCache::new(programs);
+    let (command, error) = match command::approve(&request.command, &request.policy, &mut programs)
+    {
         Ok(command) => {
             let error = check(request, &command, config, workspace).err();
             (Some(command), error)
@@ -123,13 +84,13 @@ pub fn judge(
         network: request.policy.network,
         network_enforced: false,
     };
-    Judged { decision, error, command }
+    PolicyOutcome { decision, error, command }
 }
 
 /// The rules after the first, in their order.
 fn check(
     request: &RunJobRequest,
-    command: &JudgedCommand,
+    command: &ApprovedCommand,
     config: &PolicyConfig,
     workspace: WorkspaceFacts<'_>,
 ) -> Result<(), JobError> {
@@ -138,7 +99,7 @@ fn check(
         let argv0 = request.command.argv.first().map_or("", String::as_str);
         shell::check(argv0, command.program.as_ref())?;
     }
-    environment::check(request.command.env.keys(), policy, config)?;
+    environment::check(request.command.env.keys(), &policy.allowed_env, &config.allowed_env)?;
     artifact::check(&policy.artifacts.include)?;
     workspace_root::check(&request.workspace.path, workspace, &config.roots)?;
     check_network(policy.network)
@@ -156,14 +117,14 @@ fn check_network(network: Network) -> Result<(), JobError> {
 
 /// All that a decision depends on but the request's own wishes and the places of this host.
 #[derive(Serialize)]
-struct Versioned<'a> {
+struct VersionInput<'a> {
     rules: u32,
     policy: &'a PolicyRequest,
     allowed_env: &'a BTreeSet<String>,
 }
 
 fn version(policy: &PolicyRequest, config: &PolicyConfig) -> String {
-    let all = Versioned { rules: RULES_VERSION, policy, allowed_env: &config.allowed_env };
+    let all = VersionInput { rules: RULES_VERSION, policy, allowed_env: &config.allowed_env };
     // Texts, flags and one small number: there is nothing in it that JSON cannot say.
     tagged_hash("v1", &all).unwrap_or_else(|_| "v1:".to_owned())
 }

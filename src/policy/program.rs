@@ -1,4 +1,4 @@
-//! Programs where the job would run, and what a word of a command line names there.
+//! ProgramFinder where the job would run, and what a word of a command line names there.
 
 use std::collections::BTreeMap;
 
@@ -13,16 +13,16 @@ pub const PATH_DIRECTORIES: [&str; 6] =
 const WORKSPACE: &str = "/workspace";
 
 /// Facts about programs where the job would run; the only thing that is asked of outside.
-pub trait Programs {
+pub trait ProgramFinder {
     /// The program that `name` is: looked for in [`PATH_DIRECTORIES`] where it is a bare name, at
     /// its place where it is an absolute path. None where there is none; an error where that
     /// cannot be told.
-    fn find(&self, name: &str) -> Result<Option<Program>, String>;
+    fn find(&self, name: &str) -> Result<Option<ResolvedProgram>, String>;
 }
 
 /// A program's file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Program {
+pub struct ResolvedProgram {
     /// Where it was found, absolute, in the box.
     pub path: String,
     /// Where it is, links resolved.
@@ -31,19 +31,19 @@ pub struct Program {
     pub sha256: Sha256,
 }
 
-/// [`Programs`] that are asked once for each name: hashing a program takes time.
-pub(super) struct Lookup<'a> {
-    programs: &'a dyn Programs,
-    known: BTreeMap<String, Option<Program>>,
+/// [`ProgramFinder`] that are asked once for each name: hashing a program takes time.
+pub(super) struct ProgramCache<'a> {
+    programs: &'a dyn ProgramFinder,
+    known: BTreeMap<String, Option<ResolvedProgram>>,
 }
 
-impl<'a> Lookup<'a> {
-    pub fn new(programs: &'a dyn Programs) -> Self {
+impl<'a> ProgramCache<'a> {
+    pub fn new(programs: &'a dyn ProgramFinder) -> Self {
         Self { programs, known: BTreeMap::new() }
     }
 
     /// The program that `name` is.
-    pub fn find(&mut self, name: &str) -> Result<Option<Program>, JobError> {
+    pub fn find(&mut self, name: &str) -> Result<Option<ResolvedProgram>, JobError> {
         if let Some(known) = self.known.get(name) {
             return Ok(known.clone());
         }
@@ -58,7 +58,7 @@ impl<'a> Lookup<'a> {
 
 /// What a command's first word names.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Named {
+pub(super) enum ProgramName {
     /// A name to be looked for.
     Bare(String),
     /// An absolute path outside the workspace, without `.`, `..` and empty parts.
@@ -70,10 +70,10 @@ pub(super) enum Named {
 /// What `word` names for a process in the directory `cwd` of the workspace; none where that is
 /// no file, outside the workspace by `..`, or, for an absolute path, on a way through `..` that
 /// links may bend.
-pub(super) fn named(word: &str, cwd: &str) -> Option<Named> {
+pub(super) fn parse_name(word: &str, cwd: &str) -> Option<ProgramName> {
     if !word.contains('/') {
         let is_name = !matches!(word, "" | "." | "..");
-        return is_name.then(|| Named::Bare(word.to_owned()));
+        return is_name.then(|| ProgramName::Bare(word.to_owned()));
     }
     if !word.starts_with('/') {
         return in_workspace(cwd.split('/').chain(word.split('/')));
@@ -86,11 +86,11 @@ pub(super) fn named(word: &str, cwd: &str) -> Option<Named> {
     match path.strip_prefix(WORKSPACE) {
         Some("") => None,
         Some(below) if below.starts_with('/') => in_workspace(below.split('/')),
-        _ => Some(Named::Root(path)),
+        _ => Some(ProgramName::Root(path)),
     }
 }
 
-fn in_workspace<'a>(parts: impl Iterator<Item = &'a str>) -> Option<Named> {
+fn in_workspace<'a>(parts: impl Iterator<Item = &'a str>) -> Option<ProgramName> {
     let mut way = Vec::new();
     for part in parts {
         match part {
@@ -99,11 +99,11 @@ fn in_workspace<'a>(parts: impl Iterator<Item = &'a str>) -> Option<Named> {
             name => way.push(name),
         }
     }
-    RelPath::parse(&way.join("/")).ok().map(Named::Workspace)
+    RelPath::parse(&way.join("/")).ok().map(ProgramName::Workspace)
 }
 
 /// The last part of a path, or of a name.
-pub(super) fn last_part(path: &str) -> &str {
+pub(super) fn basename(path: &str) -> &str {
     path.trim_end_matches('/').rsplit('/').next().unwrap_or(path)
 }
 
@@ -118,10 +118,10 @@ mod tests {
 
     #[test]
     fn a_word_names_what_the_kernel_would_open() {
-        let workspace = |path| Some(Named::Workspace(RelPath::parse(path).unwrap()));
-        let root = |path: &str| Some(Named::Root(path.to_owned()));
+        let workspace = |path| Some(ProgramName::Workspace(RelPath::parse(path).unwrap()));
+        let root = |path: &str| Some(ProgramName::Root(path.to_owned()));
         for (word, cwd, expected) in [
-            ("python3", "sub", Some(Named::Bare("python3".to_owned()))),
+            ("python3", "sub", Some(ProgramName::Bare("python3".to_owned()))),
             ("./python3", ".", workspace("python3")),
             ("./python3", "a/b", workspace("a/b/python3")),
             ("bin/python3", ".", workspace("bin/python3")),
@@ -143,7 +143,7 @@ mod tests {
             (".", ".", None),
             ("..", ".", None),
         ] {
-            assert_eq!(named(word, cwd), expected, "{word:?} in {cwd:?}");
+            assert_eq!(parse_name(word, cwd), expected, "{word:?} in {cwd:?}");
         }
     }
 

@@ -3,7 +3,7 @@
 //! A wrapper, a program that starts the command in its arguments, counts as a shell. Interpreters
 //! are none, with `-c` or without: who allows `python3` allows what it is for.
 
-use super::program::{Program, last_part};
+use super::program::{ResolvedProgram, basename};
 use crate::spec::job::{ErrorCode, JobError};
 
 /// Shells, by the letters their names begin with.
@@ -24,13 +24,13 @@ pub(super) const WRAPPERS: &str = "env xargs find fd fdfind nohup eatmydata chro
     socat ssh ssh-agent faketime fakeroot fakechroot proot bwrap firejail torsocks proxychains \
     proxychains4 cofferdam setarch linux32 linux64 uname26 i386 i486 i586 i686 x86_64 ppc ppc32 \
     ppc64 ppc64le s390 s390x sparc sparc32 sparc64 mips mips32 mips64 arm armv7l aarch64 riscv64";
-/// Programs that are many, by the name they are called by.
+/// ProgramFinder that are many, by the name they are called by.
 const MULTI_CALL: &[&str] = &["busybox", "toybox", "coreutils", "uutils"];
 /// Of these, those that are shells by their own names, whatever follows.
 const SHELL_BOXES: &[&str] = &["busybox", "toybox"];
 
 /// Refuses the program that is called as `word` where it is a shell or a wrapper.
-pub(super) fn check(word: &str, program: Option<&Program>) -> Result<(), JobError> {
+pub(super) fn check(word: &str, program: Option<&ResolvedProgram>) -> Result<(), JobError> {
     let mut names = names(word, program);
     let (message, reason) = if names.clone().any(is_shell_name) {
         ("shells are not allowed by policy", "shell")
@@ -47,11 +47,14 @@ pub(super) fn check(word: &str, program: Option<&Program>) -> Result<(), JobErro
 
 /// The names by which a program may be known: what it is called, where it was found, and what
 /// file that is. A file that is many programs says nothing of which it is.
-fn names<'a>(word: &'a str, program: Option<&'a Program>) -> impl Iterator<Item = &'a str> + Clone {
-    let found = program.map(|program| last_part(&program.path));
-    let file = program.map(|program| last_part(&program.target));
+fn names<'a>(
+    word: &'a str,
+    program: Option<&'a ResolvedProgram>,
+) -> impl Iterator<Item = &'a str> + Clone {
+    let found = program.map(|program| basename(&program.path));
+    let file = program.map(|program| basename(&program.target));
     let file = file.filter(|file| !is_multi_call(file));
-    std::iter::once(last_part(word)).chain(found).chain(file)
+    std::iter::once(basename(word)).chain(found).chain(file)
 }
 
 /// Whether the file of that name is many programs.
@@ -196,7 +199,7 @@ mod tests {
 
     #[test]
     fn a_link_counts_as_its_target_and_a_link_to_a_multi_call_program_as_its_own_name() {
-        let reason = |word: &str, program: Option<&Program>| {
+        let reason = |word: &str, program: Option<&ResolvedProgram>| {
             check(word, program).err().map(|error| error.details["reason"].clone())
         };
         for (word, path, target, expected) in [

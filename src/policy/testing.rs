@@ -4,16 +4,16 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
-use super::program::{PATH_DIRECTORIES, Program, Programs};
+use super::program::{PATH_DIRECTORIES, ProgramFinder, ResolvedProgram};
 use super::shell::WRAPPERS;
-use super::{Judged, PolicyConfig, WorkspaceFacts, WorkspaceRoots, judge};
+use super::{PolicyConfig, PolicyOutcome, WorkspaceFacts, WorkspaceRoots, evaluate};
 use crate::base::digest::sha256_of;
 use crate::spec::job::{RunJobRequest, Sha256};
 
 /// A program found at `path`, whose file is `target`. What it holds is its name.
-pub fn program(path: &str, target: &str) -> Program {
+pub fn program(path: &str, target: &str) -> ResolvedProgram {
     let sha256 = digest_of(target);
-    Program { path: path.to_owned(), target: target.to_owned(), sha256 }
+    ResolvedProgram { path: path.to_owned(), target: target.to_owned(), sha256 }
 }
 
 /// The digest of the program whose file is `target`.
@@ -26,7 +26,7 @@ pub fn digest_of(target: &str) -> Sha256 {
 pub struct FakePrograms(pub BTreeMap<String, String>);
 
 impl FakePrograms {
-    fn at(&self, path: &str) -> Option<Program> {
+    fn at(&self, path: &str) -> Option<ResolvedProgram> {
         let mut target = self.0.get(path)?;
         while let Some(next) = self.0.get(target).filter(|next| *next != target) {
             target = next;
@@ -35,8 +35,8 @@ impl FakePrograms {
     }
 }
 
-impl Programs for FakePrograms {
-    fn find(&self, name: &str) -> Result<Option<Program>, String> {
+impl ProgramFinder for FakePrograms {
+    fn find(&self, name: &str) -> Result<Option<ResolvedProgram>, String> {
         if name.starts_with('/') {
             return Ok(self.at(name));
         }
@@ -102,11 +102,11 @@ pub fn open_runner() -> PolicyConfig {
 }
 
 /// What is decided of `request` with the usual programs.
-pub fn judged(request: &RunJobRequest) -> Judged {
-    judge(request, &open_runner(), WorkspaceFacts::default(), &usual())
+pub fn outcome_of(request: &RunJobRequest) -> PolicyOutcome {
+    evaluate(request, &open_runner(), WorkspaceFacts::default(), &usual())
 }
 
 /// The code of the error, or `allowed`.
-pub fn verdict(judged: &Judged) -> &'static str {
-    judged.error.as_ref().map_or("allowed", |error| error.code.word())
+pub fn verdict(outcome: &PolicyOutcome) -> &'static str {
+    outcome.error.as_ref().map_or("allowed", |error| error.code.word())
 }

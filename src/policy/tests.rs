@@ -5,7 +5,7 @@ mod shells;
 
 use serde_json::json;
 
-use super::testing::{judged, open_runner, request, usual, verdict};
+use super::testing::{open_runner, outcome_of, request, usual, verdict};
 use super::*;
 
 /// Nothing of it is allowed.
@@ -22,11 +22,11 @@ fn the_first_rule_that_fails_is_told() {
     let nowhere = PolicyConfig { roots: WorkspaceRoots::Only(Vec::new()), ..open_runner() };
     let mut request = hopeless();
     let code = |request: &RunJobRequest, config: &PolicyConfig| {
-        let judged = judge(request, config, WorkspaceFacts::default(), &usual());
-        let told = verdict(&judged);
+        let outcome = evaluate(request, config, WorkspaceFacts::default(), &usual());
+        let told = verdict(&outcome);
         let denied = told != "allowed";
-        assert_eq!(judged.decision.decision == Decision::Denied, denied);
-        assert_eq!(judged.decision.reasons.first().map(String::as_str) == Some(told), denied);
+        assert_eq!(outcome.decision.decision == Decision::Denied, denied);
+        assert_eq!(outcome.decision.reasons.first().map(String::as_str) == Some(told), denied);
         told
     };
     assert_eq!(code(&request, &nowhere), "policy.command_denied");
@@ -58,12 +58,12 @@ fn a_variable_is_given_only_where_the_request_or_the_runner_lists_it() {
         request.policy.allowed_env = asked.iter().map(|name| (*name).to_owned()).collect();
         let allowed_env = runner.iter().map(|name| (*name).to_owned()).collect();
         let config = PolicyConfig { allowed_env, ..open_runner() };
-        let judged = judge(&request, &config, WorkspaceFacts::default(), &usual());
-        assert_eq!(verdict(&judged), expected, "{key} {asked:?} {runner:?}");
-        if let Some(error) = &judged.error {
+        let outcome = evaluate(&request, &config, WorkspaceFacts::default(), &usual());
+        assert_eq!(verdict(&outcome), expected, "{key} {asked:?} {runner:?}");
+        if let Some(error) = &outcome.error {
             assert_eq!(error.details["key"], key);
         }
-        assert!(!format!("{judged:?}").contains("the-value"));
+        assert!(!format!("{outcome:?}").contains("the-value"));
     }
 }
 
@@ -75,14 +75,14 @@ fn dangerous_variables_are_named_in_the_decision_and_their_values_never() {
     }
     let names = ["LD_PRELOAD", "LANG", "BASH_ENV"];
     request.policy.allowed_env = names.map(str::to_owned).to_vec();
-    let allowed = judged(&request);
+    let allowed = outcome_of(&request);
     let dangerous = ["dangerous_env:BASH_ENV", "dangerous_env:LD_PRELOAD"];
     assert_eq!(
         (verdict(&allowed), &allowed.decision.reasons[..]),
         ("allowed", &dangerous.map(str::to_owned)[..])
     );
     request.policy.allowed_env.clear();
-    let denied = judged(&request);
+    let denied = outcome_of(&request);
     assert_eq!(denied.decision.reasons[0], "policy.env_denied");
     assert_eq!(denied.decision.reasons[1..], dangerous);
     assert!(!format!("{allowed:?}{denied:?}").contains("value"));
@@ -92,7 +92,7 @@ fn dangerous_variables_are_named_in_the_decision_and_their_values_never() {
 fn every_decision_has_the_version_of_all_that_was_allowed() {
     let first = request(&["python3"], &json!(["python3"]));
     let version = |request: &RunJobRequest, config: &PolicyConfig| {
-        judge(request, config, WorkspaceFacts::default(), &usual()).decision.version
+        evaluate(request, config, WorkspaceFacts::default(), &usual()).decision.version
     };
     let of_first = version(&first, &open_runner());
     assert!(of_first.starts_with("v1:") && of_first.len() == 3 + 64, "{of_first}");
@@ -112,31 +112,31 @@ fn every_decision_has_the_version_of_all_that_was_allowed() {
 #[test]
 fn programs_that_cannot_be_looked_at_are_no_reason_to_run() {
     struct Broken;
-    impl Programs for Broken {
-        fn find(&self, _: &str) -> Result<Option<Program>, String> {
+    impl ProgramFinder for Broken {
+        fn find(&self, _: &str) -> Result<Option<ResolvedProgram>, String> {
             Err("the disk is gone".to_owned())
         }
     }
-    let judged = judge(
+    let outcome = evaluate(
         &request(&["python3"], &json!(["python3"])),
         &open_runner(),
         WorkspaceFacts::default(),
         &Broken,
     );
-    assert_eq!(verdict(&judged), "backend.setup_failed");
-    assert_eq!((judged.decision.decision, judged.command), (Decision::Denied, None));
+    assert_eq!(verdict(&outcome), "backend.setup_failed");
+    assert_eq!((outcome.decision.decision, outcome.command), (Decision::Denied, None));
     let nothing_allowed = request(&["python3"], &json!([]));
-    let judged = judge(&nothing_allowed, &open_runner(), WorkspaceFacts::default(), &Broken);
-    assert_eq!(verdict(&judged), "policy.command_denied");
+    let outcome = evaluate(&nothing_allowed, &open_runner(), WorkspaceFacts::default(), &Broken);
+    assert_eq!(verdict(&outcome), "policy.command_denied");
 }
 
 #[test]
 fn only_the_network_that_is_enforced_is_allowed() {
     let mut request = request(&["python3"], &json!(["python3"]));
-    let none = judged(&request);
+    let none = outcome_of(&request);
     assert_eq!((none.decision.network, none.decision.network_enforced), (Network::None, false));
     request.policy.network = Network::Host;
-    let host = judged(&request);
+    let host = outcome_of(&request);
     assert_eq!((verdict(&host), host.decision.network), ("policy.network_denied", Network::Host));
 }
 
@@ -144,7 +144,7 @@ fn only_the_network_that_is_enforced_is_allowed() {
 fn patterns_that_deny_are_never_refused() {
     let mut request = request(&["python3"], &json!(["python3"]));
     request.policy.artifacts.deny = vec!["**/*.key".to_owned(), "/etc/**".to_owned()];
-    assert_eq!(verdict(&judged(&request)), "allowed");
+    assert_eq!(verdict(&outcome_of(&request)), "allowed");
     request.policy.artifacts.include = vec!["**/*.key".to_owned()];
-    assert_eq!(verdict(&judged(&request)), "policy.artifact_denied");
+    assert_eq!(verdict(&outcome_of(&request)), "policy.artifact_denied");
 }

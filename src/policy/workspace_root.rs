@@ -1,9 +1,26 @@
 //! Where workspaces may be.
 
-use std::path::{Component, Path};
+use std::path::{Component, Path, PathBuf};
 
-use super::{WorkspaceFacts, WorkspaceRoots};
 use crate::spec::job::{ErrorCode, JobError};
+
+/// Where workspaces may be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum WorkspaceRoots {
+    /// Anywhere.
+    Any,
+    /// In or below one of these canonical directories; nowhere where there is none.
+    Only(Vec<PathBuf>),
+}
+
+/// What is known of the directory that a request names.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct WorkspaceFacts<'a> {
+    /// Where it is, links resolved; none where it cannot be opened.
+    pub resolved: Option<&'a Path>,
+    /// Whether it is the store of records, or lies in it.
+    pub is_in_store: bool,
+}
 
 /// Refuses a workspace outside the roots, and one that lies in the store of records, which hold
 /// what other jobs were given. One that cannot be opened is taken as it is written, without `..`,
@@ -32,8 +49,6 @@ pub(super) fn check(
 
 #[cfg(test)]
 mod tests {
-    use std::path::PathBuf;
-
     use super::*;
 
     #[test]

@@ -5,7 +5,7 @@ pub const WRITTEN_OUT_MAX: usize = 256 * 1024;
 
 /// One character's place in a pattern.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Token {
+pub enum PatternToken {
     /// This character.
     Is(char),
     /// One of several, or any one.
@@ -16,14 +16,14 @@ pub enum Token {
 
 /// What stands between slashes, in lower case.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Part {
-    pub tokens: Vec<Token>,
+pub struct PatternPart {
+    pub tokens: Vec<PatternToken>,
 }
 
 /// A character's place, or a sign of a group.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Sign {
-    Token(Token),
+enum PatternSymbol {
+    Token(PatternToken),
     Slash,
     Open,
     Comma,
@@ -32,7 +32,7 @@ enum Sign {
 
 /// Every way to read the groups of `pattern`, each as its parts. What they come to is taken from
 /// `left`; none where that is too little.
-pub fn alternatives(pattern: &str, left: &mut usize) -> Option<Vec<Vec<Part>>> {
+pub fn alternatives(pattern: &str, left: &mut usize) -> Option<Vec<Vec<PatternPart>>> {
     let (mut pending, mut paths) = (vec![signs(pattern)], Vec::new());
     while let Some(signs) = pending.pop() {
         *left = left.checked_sub(signs.len())?;
@@ -48,34 +48,34 @@ pub fn alternatives(pattern: &str, left: &mut usize) -> Option<Vec<Vec<Part>>> {
     Some(paths)
 }
 
-fn signs(pattern: &str) -> Vec<Sign> {
+fn signs(pattern: &str) -> Vec<PatternSymbol> {
     let mut signs = Vec::new();
     let mut rest = pattern.chars();
     while let Some(character) = rest.next() {
         signs.push(match character {
             '\\' => literal(rest.next().unwrap_or('\\')),
-            '*' => Sign::Token(Token::Star),
-            '?' => Sign::Token(Token::One),
+            '*' => PatternSymbol::Token(PatternToken::Star),
+            '?' => PatternSymbol::Token(PatternToken::One),
             '[' => class(&mut rest),
-            '{' => Sign::Open,
-            ',' => Sign::Comma,
-            '}' => Sign::Close,
+            '{' => PatternSymbol::Open,
+            ',' => PatternSymbol::Comma,
+            '}' => PatternSymbol::Close,
             other => literal(other),
         });
     }
     signs
 }
 
-fn literal(character: char) -> Sign {
+fn literal(character: char) -> PatternSymbol {
     match character {
-        '/' => Sign::Slash,
-        other => Sign::Token(Token::Is(other.to_ascii_lowercase())),
+        '/' => PatternSymbol::Slash,
+        other => PatternSymbol::Token(PatternToken::Is(other.to_ascii_lowercase())),
     }
 }
 
 /// Reads a class up to its end. One of a single character is that character; one with a slash is
 /// taken for a slash.
-fn class(rest: &mut std::str::Chars<'_>) -> Sign {
+fn class(rest: &mut std::str::Chars<'_>) -> PatternSymbol {
     let mut members = Vec::new();
     for member in rest.by_ref() {
         // At its beginning a bracket is a member, also behind what turns the class around.
@@ -86,26 +86,26 @@ fn class(rest: &mut std::str::Chars<'_>) -> Sign {
         members.push(member);
     }
     match members[..] {
-        ['!' | '^', ..] => Sign::Token(Token::One),
+        ['!' | '^', ..] => PatternSymbol::Token(PatternToken::One),
         [only] => literal(only),
-        _ if members.contains(&'/') => Sign::Slash,
+        _ if members.contains(&'/') => PatternSymbol::Slash,
         [first, '-', last] if first == last => literal(first),
-        _ => Sign::Token(Token::One),
+        _ => PatternSymbol::Token(PatternToken::One),
     }
 }
 
 /// The first group: where it begins and ends, and what is in it.
-fn first_group(signs: &[Sign]) -> Option<(usize, usize, Vec<&[Sign]>)> {
-    let start = signs.iter().position(|sign| *sign == Sign::Open)?;
+fn first_group(signs: &[PatternSymbol]) -> Option<(usize, usize, Vec<&[PatternSymbol]>)> {
+    let start = signs.iter().position(|sign| *sign == PatternSymbol::Open)?;
     let (mut depth, mut from, mut alternatives) = (0_usize, start + 1, Vec::new());
     for (at, sign) in signs.iter().enumerate().skip(start) {
         match sign {
-            Sign::Open => depth += 1,
-            Sign::Close => depth -= 1,
-            Sign::Token(_) | Sign::Slash | Sign::Comma => {}
+            PatternSymbol::Open => depth += 1,
+            PatternSymbol::Close => depth -= 1,
+            PatternSymbol::Token(_) | PatternSymbol::Slash | PatternSymbol::Comma => {}
         }
         let is_end = depth == 0;
-        if is_end || (depth == 1 && *sign == Sign::Comma) {
+        if is_end || (depth == 1 && *sign == PatternSymbol::Comma) {
             alternatives.push(signs.get(from..at)?);
             from = at + 1;
         }
@@ -116,21 +116,21 @@ fn first_group(signs: &[Sign]) -> Option<(usize, usize, Vec<&[Sign]>)> {
     None
 }
 
-fn parts(signs: &[Sign]) -> Vec<Part> {
-    let mut parts = vec![Part::default()];
+fn parts(signs: &[PatternSymbol]) -> Vec<PatternPart> {
+    let mut parts = vec![PatternPart::default()];
     for sign in signs {
         let token = match sign {
-            Sign::Slash => {
-                parts.push(Part::default());
+            PatternSymbol::Slash => {
+                parts.push(PatternPart::default());
                 continue;
             }
-            Sign::Token(token) => token.clone(),
-            Sign::Open => Token::Is('{'),
-            Sign::Comma => Token::Is(','),
-            Sign::Close => Token::Is('}'),
+            PatternSymbol::Token(token) => token.clone(),
+            PatternSymbol::Open => PatternToken::Is('{'),
+            PatternSymbol::Comma => PatternToken::Is(','),
+            PatternSymbol::Close => PatternToken::Is('}'),
         };
         if let Some(part) = parts.last_mut()
-            && !(token == Token::Star && part.tokens.last() == Some(&Token::Star))
+            && !(token == PatternToken::Star && part.tokens.last() == Some(&PatternToken::Star))
         {
             part.tokens.push(token);
         }
@@ -138,22 +138,22 @@ fn parts(signs: &[Sign]) -> Vec<Part> {
     parts
 }
 
-impl Part {
+impl PatternPart {
     /// Its text, where it is only that.
     pub fn literal(&self) -> Option<String> {
-        let character = |token: &Token| match token {
-            Token::Is(character) => Some(*character),
-            Token::One | Token::Star => None,
+        let character = |token: &PatternToken| match token {
+            PatternToken::Is(character) => Some(*character),
+            PatternToken::One | PatternToken::Star => None,
         };
         self.tokens.iter().map(character).collect()
     }
 
     /// Its text, with `stands_for` in place of what is open.
-    pub fn text(&self, stands_for: impl Fn(&Token) -> &'static str) -> String {
+    pub fn text(&self, stands_for: impl Fn(&PatternToken) -> &'static str) -> String {
         let mut text = String::new();
         for token in &self.tokens {
             match token {
-                Token::Is(character) => text.push(*character),
+                PatternToken::Is(character) => text.push(*character),
                 open => text.push_str(stands_for(open)),
             }
         }
@@ -162,13 +162,13 @@ impl Part {
 
     /// How many letters and digits it says.
     pub fn letters_and_digits(&self) -> usize {
-        let says = |token: &&Token| matches!(token, Token::Is(c) if c.is_ascii_alphanumeric());
+        let says = |token: &&PatternToken| matches!(token, PatternToken::Is(c) if c.is_ascii_alphanumeric());
         self.tokens.iter().filter(says).count()
     }
 
     /// Whether it matches the whole of `name`, which is short and in lower case.
     pub fn matches(&self, name: &str) -> bool {
-        let needed = self.tokens.iter().filter(|token| **token != Token::Star).count();
+        let needed = self.tokens.iter().filter(|token| **token != PatternToken::Star).count();
         let has_star = needed < self.tokens.len();
         if needed > name.len() || (needed < name.len() && !has_star) {
             return false;
@@ -182,12 +182,12 @@ impl Part {
             for (at, is_end) in ends.iter().enumerate() {
                 any_before |= is_end;
                 match token {
-                    Token::Star => next[at] = any_before,
-                    Token::One if at > 0 => next[at] = ends[at - 1],
-                    Token::Is(c) if at > 0 => {
+                    PatternToken::Star => next[at] = any_before,
+                    PatternToken::One if at > 0 => next[at] = ends[at - 1],
+                    PatternToken::Is(c) if at > 0 => {
                         next[at] = ends[at - 1] && name.get(at - 1) == Some(c);
                     }
-                    Token::One | Token::Is(_) => {}
+                    PatternToken::One | PatternToken::Is(_) => {}
                 }
             }
             ends = next;

@@ -3,15 +3,15 @@
 use serde_json::{Value, json};
 
 use crate::base::rel_path::RelPath;
-use crate::policy::testing::{digest_of, judged, request, usual, verdict};
-use crate::policy::{Place, Programs};
+use crate::policy::testing::{digest_of, outcome_of, request, usual, verdict};
+use crate::policy::{CommandLocation, ProgramFinder};
 
 const DENIED: &str = "policy.command_denied";
 
 fn path_of(argv0: &str, commands: &Value) -> Result<Option<String>, &'static str> {
-    let judged = judged(&request(&[argv0], commands));
-    let command = judged.command.as_ref();
-    match verdict(&judged) {
+    let outcome = outcome_of(&request(&[argv0], commands));
+    let command = outcome.command.as_ref();
+    match verdict(&outcome) {
         "allowed" => Ok(command.unwrap().program.as_ref().map(|program| program.path.clone())),
         code => Err(code),
     }
@@ -78,7 +78,7 @@ fn a_name_that_the_path_lacks_is_the_program_its_entry_gives() {
     assert_eq!(path_of("py", &second), Ok(Some("/opt/link".to_owned())));
     // Seed's own example, on a system without a `python`.
     let wrong = json!([{"basename": "py", "path": "/usr/bin/python3", "sha256": "0".repeat(64)}]);
-    let error = judged(&request(&["py"], &wrong)).error.unwrap();
+    let error = outcome_of(&request(&["py"], &wrong)).error.unwrap();
     assert_eq!((error.code.word(), &error.details["pin"]), (DENIED, &json!("sha256")));
 }
 
@@ -100,14 +100,14 @@ fn an_allowed_command_that_is_not_there_is_allowed_and_not_there() {
 fn a_digest_is_of_the_file_that_is_executed_and_goes_on_to_who_executes_it() {
     let right = digest_of("/usr/bin/python3.11");
     let entry = |sha256: &str| json!({"basename": "python3", "sha256": sha256});
-    let good = judged(&request(&["python3"], &json!([entry(right.as_str())])));
+    let good = outcome_of(&request(&["python3"], &json!([entry(right.as_str())])));
     let command = good.command.unwrap();
-    assert_eq!((command.pinned, command.place), (vec![right.clone()], Place::Root));
+    assert_eq!((command.pinned, command.location), (vec![right.clone()], CommandLocation::Root));
     assert_eq!(command.program.unwrap().sha256, right);
     // Any entry that matches is enough.
     let several = json!([entry(&"0".repeat(64)), entry(right.as_str())]);
-    assert_eq!(judged(&request(&["python3"], &several)).error, None);
-    let plain = judged(&request(&["python3"], &json!(["python3"]))).command.unwrap();
+    assert_eq!(outcome_of(&request(&["python3"], &several)).error, None);
+    let plain = outcome_of(&request(&["python3"], &json!(["python3"]))).command.unwrap();
     assert_eq!(plain.pinned, []);
 }
 
@@ -133,7 +133,7 @@ fn the_error_names_the_command_and_the_closest_miss() {
             json!({"argv0": "python3", "pin": "sha256", "expected": wrong, "actual": digest.as_str()}),
         ),
     ] {
-        let error = judged(&request(&["python3"], &commands)).error.unwrap();
+        let error = outcome_of(&request(&["python3"], &commands)).error.unwrap();
         assert_eq!(error.code.word(), DENIED, "{commands}");
         assert_eq!(error.message, "command is not allowed by policy");
         assert_eq!(Value::Object(error.details), details, "{commands}");
@@ -160,12 +160,12 @@ fn a_file_of_the_workspace_is_allowed_by_its_path_alone() {
     ] {
         let mut request = request(&[argv0], &commands);
         request.command.cwd = cwd.to_owned();
-        let judged = judged(&request);
-        let place = judged.command.as_ref().map(|command| command.place.clone());
-        let file = expected.map(|path| Place::Workspace(RelPath::parse(path).unwrap()));
+        let outcome = outcome_of(&request);
+        let place = outcome.command.as_ref().map(|command| command.location.clone());
+        let file = expected.map(|path| CommandLocation::Workspace(RelPath::parse(path).unwrap()));
         assert_eq!(place, file, "{argv0} in {cwd}, {commands}");
         let code = if expected.is_some() { "allowed" } else { DENIED };
-        assert_eq!(verdict(&judged), code, "{argv0} in {cwd}, {commands}");
+        assert_eq!(verdict(&outcome), code, "{argv0} in {cwd}, {commands}");
     }
 }
 
@@ -173,7 +173,8 @@ fn a_file_of_the_workspace_is_allowed_by_its_path_alone() {
 fn every_digest_that_a_file_of_the_workspace_may_have_is_handed_on() {
     let (one, other) = (digest_of("1"), digest_of("2"));
     let entry = |sha256: &str| json!({"path": "/workspace/tool", "sha256": sha256});
-    let pinned = |commands: Value| judged(&request(&["./tool"], &commands)).command.unwrap().pinned;
+    let pinned =
+        |commands: Value| outcome_of(&request(&["./tool"], &commands)).command.unwrap().pinned;
     let both = json!([entry(one.as_str()), entry(other.as_str())]);
     assert_eq!(pinned(both.clone()), [one, other]);
     let mut with_any = both.as_array().unwrap().clone();

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::policy::shell::WRAPPERS;
-use crate::policy::testing::{judged, request, verdict};
+use crate::policy::testing::{outcome_of, request, verdict};
 
 /// An allow-list of every wrapper, some programs and some shells.
 fn everything() -> Value {
@@ -24,7 +24,7 @@ fn words(line: &str) -> Vec<&str> {
 fn code(line: &str, allow_shell: bool) -> &'static str {
     let mut request = request(&words(line), &everything());
     request.policy.allow_shell = allow_shell;
-    verdict(&judged(&request))
+    verdict(&outcome_of(&request))
 }
 
 #[test]
@@ -113,9 +113,9 @@ fn the_allow_list_applies_to_a_wrapper_as_to_a_shell() {
         ("su -c x", json!([]), "policy.command_denied", "policy.command_denied"),
     ] {
         let mut request = request(&words(line), &commands);
-        assert_eq!(verdict(&judged(&request)), without, "{line} {commands}");
+        assert_eq!(verdict(&outcome_of(&request)), without, "{line} {commands}");
         request.policy.allow_shell = true;
-        assert_eq!(verdict(&judged(&request)), with, "{line} {commands}");
+        assert_eq!(verdict(&outcome_of(&request)), with, "{line} {commands}");
     }
 }
 
@@ -131,7 +131,7 @@ fn the_error_names_the_command_and_the_reason() {
             "programs that start other commands count as shells, which are not allowed by policy",
         ),
     ] {
-        let error = judged(&request(&words(line), &everything())).error.unwrap();
+        let error = outcome_of(&request(&words(line), &everything())).error.unwrap();
         assert_eq!(error.message, message, "{line}");
         assert_eq!(
             Value::Object(error.details),
