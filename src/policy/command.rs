@@ -1,4 +1,4 @@
-//! The allow-list of commands.
+//! The rule on commands: an entry of `policy.allowed_commands` must match.
 
 use super::program::{
     ProgramCache, ProgramName, ResolvedProgram, basename, is_in_path, parse_name,
@@ -9,57 +9,66 @@ use crate::spec::job::{
     AllowedCommand, CommandRequest, ErrorCode, JobError, PolicyRequest, Sha256,
 };
 
-/// The working directory by which paths of the policy are read: they are absolute.
+/// The working directory for paths in entries, which are absolute.
 const NO_DIRECTORY: &str = ".";
 
-/// An allowed command.
+/// A command that an entry allows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ApprovedCommand {
-    /// The program that was judged; none where it is not there, so that starting it will fail,
-    /// and for a file of the workspace.
+    /// The program, or `None` for a file of the workspace and for a program that does not exist:
+    /// starting the latter fails.
     pub program: Option<ResolvedProgram>,
-    /// Where it is.
+    /// Where its file is.
     pub location: CommandLocation,
-    /// What the executed file has to hold, one of these; any contents where there are none.
+    /// The digests that the executed file may have; empty if it may have any.
     pub pinned: Vec<Sha256>,
 }
 
-/// Where a command's file is.
+/// Where the file of a command is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CommandLocation {
     /// In the root file system.
     Root,
-    /// In the copy of the workspace: it can be looked at only when that was made.
+    /// In the copy of the workspace, so it can be read only after the copy is made.
     Workspace(RelPath),
 }
 
-/// A program as it is held against the entries.
+/// A program to compare with the entries.
 struct Candidate<'a> {
-    /// What it is called by.
+    /// The name it is called by.
     name: &'a str,
-    /// Where it is, or would be; none for a bare name that is not found.
+    /// Its path, whether or not it exists; `None` for a bare name that is not found.
     path: Option<&'a str>,
     program: Option<&'a ResolvedProgram>,
-    /// Whether it was, or would be, found through the fixed PATH.
+    /// Whether that path lies in the fixed PATH.
     in_path: bool,
 }
 
-/// How an entry and a program go together.
+impl<'a> Candidate<'a> {
+    fn at(path: &'a str, program: Option<&'a ResolvedProgram>) -> Self {
+        let found = program.map_or(path, |program| program.path.as_str());
+        let name = basename(path);
+        let in_path = is_in_path(found) && basename(found) == name;
+        Self { name, path: Some(path), program, in_path }
+    }
+}
+
+/// The result of comparing an entry with a program.
 enum EntryMatch {
     Matches,
-    /// The entry is of something else.
+    /// The entry is about another program.
     Other,
     Mismatch(PinMismatch),
 }
 
-/// A pin that a program which is otherwise meant does not meet.
+/// A path or a digest of an entry that differs from the program's.
 struct PinMismatch {
     pin: &'static str,
     expected: String,
     actual: String,
 }
 
-/// The command of a request, where an entry allows it.
+/// Returns the command of a request if an entry allows it.
 pub(super) fn approve(
     command: &CommandRequest,
     policy: &PolicyRequest,
@@ -67,7 +76,7 @@ pub(super) fn approve(
 ) -> Result<ApprovedCommand, JobError> {
     let word = command.argv.first().map_or("", String::as_str);
     let entries = &policy.allowed_commands;
-    // Nothing is looked at for a policy that allows nothing.
+    // A policy that allows nothing needs no lookup.
     if entries.is_empty() {
         return Err(denied(word));
     }
@@ -84,45 +93,33 @@ pub(super) fn approve(
         }
         Some(ProgramName::Root(path)) => {
             let program = programs.find(&path)?;
-            let pinned = approve_at(entries, word, &path, program.as_ref(), programs)?;
+            let candidate = Candidate::at(&path, program.as_ref());
+            let pinned = approve_candidate(entries, word, &candidate, programs)?;
             Ok(ApprovedCommand { program, location: CommandLocation::Root, pinned })
         }
         Some(ProgramName::Bare(name)) => approve_bare(entries, &name, programs),
     }
 }
 
-/// What a file of the workspace has to hold; none where no entry allows it. Only a path does.
+/// The file that the path of an entry names.
+fn entry_file(entry: &AllowedCommand) -> Option<ProgramName> {
+    parse_name(entry.path.as_deref()?, NO_DIRECTORY)
+}
+
+/// Returns the digests that a file of the workspace may have, or `None` if no entry allows it.
+/// Only an entry with its path does.
 fn workspace_pins(entries: &[AllowedCommand], file: &RelPath, name: &str) -> Option<Vec<Sha256>> {
-    let mut meets = entries
+    let mut digests = entries
         .iter()
         .filter(|entry| {
-            let place = entry.path.as_deref().and_then(|path| parse_name(path, NO_DIRECTORY));
-            place.is_some_and(|place| place == ProgramName::Workspace(file.clone()))
+            entry_file(entry).is_some_and(|named| named == ProgramName::Workspace(file.clone()))
                 && entry.basename.as_deref().is_none_or(|basename| basename == name)
         })
         .map(|entry| entry.sha256.clone())
         .peekable();
-    meets.peek()?;
-    // One entry without a pin is enough.
-    Some(meets.collect::<Option<Vec<_>>>().unwrap_or_default())
-}
-
-fn approve_at(
-    entries: &[AllowedCommand],
-    word: &str,
-    path: &str,
-    program: Option<&ResolvedProgram>,
-    programs: &mut ProgramCache<'_>,
-) -> Result<Vec<Sha256>, JobError> {
-    let found = program.map_or(path, |program| program.path.as_str());
-    let name = basename(path);
-    let in_path = is_in_path(found) && basename(found) == name;
-    approve_candidate(
-        entries,
-        word,
-        &Candidate { name, path: Some(path), program, in_path },
-        programs,
-    )
+    digests.peek()?;
+    // One entry without a digest allows any contents.
+    Some(digests.collect::<Option<Vec<_>>>().unwrap_or_default())
 }
 
 fn approve_bare(
@@ -142,7 +139,7 @@ fn approve_bare(
     Ok(ApprovedCommand { program, location: CommandLocation::Root, pinned })
 }
 
-/// For a name that the fixed PATH does not have: the place that an entry gives it.
+/// Approves a name that is not in the fixed PATH by the path of an entry with that basename.
 fn approve_entry_path(
     entries: &[AllowedCommand],
     name: &str,
@@ -150,7 +147,7 @@ fn approve_entry_path(
 ) -> Result<Option<ApprovedCommand>, JobError> {
     let (mut missing, mut error) = (None, None);
     for entry in entries.iter().filter(|entry| entry.basename.as_deref() == Some(name)) {
-        let command = match entry.path.as_deref().and_then(|path| parse_name(path, NO_DIRECTORY)) {
+        let command = match entry_file(entry) {
             Some(ProgramName::Workspace(file)) => {
                 let Some(pinned) = workspace_pins(entries, &file, name) else { continue };
                 ApprovedCommand {
@@ -181,7 +178,7 @@ fn approve_entry_path(
     }
 }
 
-/// What an allowed program's file has to hold; the error tells of the closest mismatch.
+/// Returns the digests that the program's file may have. The error names the closest mismatch.
 fn approve_candidate(
     entries: &[AllowedCommand],
     word: &str,
@@ -193,12 +190,11 @@ fn approve_candidate(
         match match_entry(entry, candidate, programs)? {
             EntryMatch::Matches => return Ok(entry.sha256.iter().cloned().collect()),
             EntryMatch::Other => {}
-            // The digest is looked at last: who fails there has come furthest.
+            // The digest is compared last, so a mismatch there is the closest.
             EntryMatch::Mismatch(mismatch) => {
-                if closest
-                    .as_ref()
-                    .is_none_or(|had| had.pin != "sha256" && mismatch.pin == "sha256")
-                {
+                let is_closer =
+                    |than: &PinMismatch| than.pin != "sha256" && mismatch.pin == "sha256";
+                if closest.as_ref().is_none_or(is_closer) {
                     closest = Some(mismatch);
                 }
             }
@@ -218,8 +214,8 @@ fn match_entry(
     match entry.path.as_deref() {
         None if !candidate.in_path => return Ok(EntryMatch::Other),
         Some(path) if !is_at(path, candidate, programs)? => {
-            let is_meant = entry.basename.is_some() || basename(path) == candidate.name;
-            let actual = candidate.path.filter(|_| is_meant);
+            let is_same_name = entry.basename.is_some() || basename(path) == candidate.name;
+            let actual = candidate.path.filter(|_| is_same_name);
             return Ok(actual.map_or(EntryMatch::Other, |actual| {
                 let (expected, actual) = (path.to_owned(), actual.to_owned());
                 EntryMatch::Mismatch(PinMismatch { pin: "path", expected, actual })
@@ -230,7 +226,7 @@ fn match_entry(
     Ok(check_digest(entry, candidate.program))
 }
 
-/// Whether the program is the one at `path`: found there, or the same file.
+/// Whether the program was found at `path` or is the same file.
 fn is_at(
     path: &str,
     candidate: &Candidate<'_>,
@@ -244,14 +240,14 @@ fn is_at(
     if program.path == path {
         return Ok(true);
     }
-    // Of a file that is many programs, a path means the one of its name.
+    // The path of a multi-call program means only the program of that name.
     let is_same_program =
         !is_multi_call(basename(&program.target)) || basename(&path) == candidate.name;
-    let there = programs.find(&path)?;
-    Ok(is_same_program && there.is_some_and(|there| there.target == program.target))
+    let other = programs.find(&path)?;
+    Ok(is_same_program && other.is_some_and(|other| other.target == program.target))
 }
 
-/// A program that is not there holds nothing wrong: starting it will fail.
+/// A program that does not exist matches every digest, because starting it fails.
 fn check_digest(entry: &AllowedCommand, program: Option<&ResolvedProgram>) -> EntryMatch {
     match (&entry.sha256, program) {
         (Some(expected), Some(program)) if *expected != program.sha256 => {

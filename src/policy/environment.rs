@@ -1,13 +1,12 @@
-//! Variables: only those that somebody has named are given, and some are worth a word.
+//! The rule on the environment: the request or the runner must allow each variable.
 
 use std::collections::BTreeSet;
 
 use crate::spec::job::{ErrorCode, JobError};
 
-/// Variables that make programs load, run or believe something else; a name that ends with `_`
-/// stands for all that begin so.
+/// Variables that change what programs load, run or trust. A name that ends with `_` is a prefix.
 const DANGEROUS: &[&str] = &[
-    // The loader and the C library.
+    // The dynamic loader and the C library.
     "LD_",
     "DYLD_",
     "MALLOC_",
@@ -22,7 +21,7 @@ const DANGEROUS: &[&str] = &[
     "HOSTALIASES",
     "LOCALDOMAIN",
     "NIS_PATH",
-    // Shells, and what they are for others.
+    // Shells, and what programs pass on to shells.
     "PATH",
     "HOME",
     "IFS",
@@ -37,7 +36,7 @@ const DANGEROUS: &[&str] = &[
     "FPATH",
     "ZDOTDIR",
     "SHELL",
-    // ProgramFinder that others start.
+    // Programs that other programs start.
     "EDITOR",
     "VISUAL",
     "PAGER",
@@ -87,7 +86,7 @@ const DANGEROUS: &[&str] = &[
     "ERL_FLAGS",
     "R_PROFILE",
     "R_PROFILE_USER",
-    // What a library takes its own settings, terminals and modules from.
+    // Where libraries find settings, terminal descriptions and modules.
     "TERMINFO",
     "TERMINFO_DIRS",
     "TERMCAP",
@@ -98,8 +97,8 @@ const DANGEROUS: &[&str] = &[
     "SSL_CERT_DIR",
 ];
 
-/// Whether a variable of that name is worth a word where it is given.
-pub fn is_dangerous(name: &str) -> bool {
+/// Whether a decision lists this variable if it is given.
+pub(super) fn is_dangerous(name: &str) -> bool {
     DANGEROUS.iter().any(|rule| *rule == name || (rule.ends_with('_') && name.starts_with(rule)))
 }
 
@@ -124,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_that_bend_a_program_are_known() {
+    fn variables_that_change_what_programs_do_are_dangerous() {
         for name in [
             "LD_PRELOAD",
             "LD_LIBRARY_PATH",

@@ -1,10 +1,9 @@
-//! Whether a job may run: a pure decision over what is asked for, what the runner allows, and which
-//! programs there are.
+//! Decides whether a job may run, from the request, the configuration and the programs that exist.
 //!
-//! The rules come in one order, and the first that fails is told: command, shell, environment,
-//! artifacts, workspace, network. The wall around a job is its box. What is decided here is whether
-//! the command it names is one that was meant: an allowed interpreter, build tool, editor or script
-//! can start whatever is in the box, and a file of the workspace is what its writer made it.
+//! The rules are checked in this order: command, shell, environment, artifacts, workspace, network.
+//! The first that fails is reported. The policy checks only the command that the request names. An
+//! allowed interpreter, build tool, editor or script can start any program in the sandbox, and a
+//! file of the workspace can contain anything. The sandbox, not the policy, is the barrier.
 
 mod artifact;
 mod command;
@@ -30,32 +29,32 @@ use crate::spec::job::{
 use environment::is_dangerous;
 use program::ProgramCache;
 
-/// Counts up with every change of what the rules here say.
+/// Increases with every change of the rules.
 const RULES_VERSION: u32 = 3;
 
-/// What the runner, not the request, allows.
+/// What the runner allows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PolicyConfig {
-    /// Variables that any request may give.
+    /// Variables that every request may set.
     pub allowed_env: BTreeSet<String>,
     /// Where workspaces may be.
     pub roots: WorkspaceRoots,
 }
 
-/// What was decided.
+/// The result of the policy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PolicyOutcome {
-    /// For the result. Whether the network is enforced is for others to say: false here.
+    /// The decision for the job's result. `network_enforced` is false until a backend is chosen.
     pub decision: PolicyDecision,
-    /// Why not: one of `policy.…`, or `backend.setup_failed` where the programs could not be
-    /// looked at. None where the job may run.
+    /// Why the job may not run: a code `policy.…`, or `backend.setup_failed` if the lookup of a
+    /// program failed.
     pub error: Option<JobError>,
-    /// The command as far as it was found to be allowed, also where something else was denied.
+    /// The command, if the rule on commands allows it, even if another rule denies the job.
     pub command: Option<ApprovedCommand>,
 }
 
-/// Judges a request that [`RunJobRequest::check`] has passed; `workspace` is of what
-/// `workspace.path` names.
+/// Evaluates a request that has passed [`RunJobRequest::check`]. `workspace` describes the directory
+/// at its `workspace.path`.
 pub fn evaluate(
     request: &RunJobRequest,
     config: &PolicyConfig,
@@ -87,7 +86,7 @@ pub fn evaluate(
     PolicyOutcome { decision, error, command }
 }
 
-/// The rules after the first, in their order.
+/// Checks the rules after the one on commands, in their order.
 fn check(
     request: &RunJobRequest,
     command: &ApprovedCommand,
@@ -115,7 +114,7 @@ fn check_network(network: Network) -> Result<(), JobError> {
     }
 }
 
-/// All that a decision depends on but the request's own wishes and the places of this host.
+/// What the version of a policy covers: the rules and everything that is allowed, except the workspace roots.
 #[derive(Serialize)]
 struct VersionInput<'a> {
     rules: u32,
@@ -124,9 +123,9 @@ struct VersionInput<'a> {
 }
 
 fn version(policy: &PolicyRequest, config: &PolicyConfig) -> String {
-    let all = VersionInput { rules: RULES_VERSION, policy, allowed_env: &config.allowed_env };
-    // Texts, flags and one small number: there is nothing in it that JSON cannot say.
-    tagged_hash("v1", &all).unwrap_or_else(|_| "v1:".to_owned())
+    let input = VersionInput { rules: RULES_VERSION, policy, allowed_env: &config.allowed_env };
+    // Serialization cannot fail: there are only strings, flags and one small number.
+    tagged_hash("v1", &input).unwrap_or_else(|_| "v1:".to_owned())
 }
 
 #[cfg(test)]

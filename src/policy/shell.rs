@@ -1,19 +1,19 @@
-//! What a shell is: a program known for running whatever its words or its input say.
+//! The rule on shells: a shell or a wrapper needs `policy.allow_shell`.
 //!
-//! A wrapper, a program that starts the command in its arguments, counts as a shell. Interpreters
-//! are none, with `-c` or without: who allows `python3` allows what it is for.
+//! A wrapper is a program that starts the command in its arguments. An interpreter does not count as
+//! a shell, even with `-c`: a policy that allows `python3` allows it to run code.
 
 use super::program::{ResolvedProgram, basename};
 use crate::spec::job::{ErrorCode, JobError};
 
-/// Shells, by the letters their names begin with.
+/// The letters with which the names of shells begin.
 const SHELLS: &str = "sh bash rbash dash zsh rzsh fish ksh rksh mksh lksh pdksh oksh loksh ash csh \
     tcsh yash posh sash osh ysh scsh pwsh powershell cmd elvish nu nushell xonsh murex busybox \
     toybox";
-/// What may stand between a shell's letters and the end of its name, beside a version.
+/// What may follow the letters of a shell's name, besides a version.
 const VARIANTS: &str =
     "exe bin real distrib static minimal full preview lts stable debug restricted";
-/// Wrappers, by their whole names. GNU's may have `g` or `gnu` before them.
+/// The whole names of wrappers. GNU's may have the prefix `g` or `gnu`.
 pub(super) const WRAPPERS: &str = "env xargs find fd fdfind nohup eatmydata chronic catchsegv \
     timeout nice ionice chrt taskset setsid stdbuf setpriv unshare nsenter chroot capsh prlimit \
     choom numactl cgexec uclampset softlimit chpst cpulimit s6-setuidgid s6-softlimit sudo sudo-rs \
@@ -24,12 +24,12 @@ pub(super) const WRAPPERS: &str = "env xargs find fd fdfind nohup eatmydata chro
     socat ssh ssh-agent faketime fakeroot fakechroot proot bwrap firejail torsocks proxychains \
     proxychains4 cofferdam setarch linux32 linux64 uname26 i386 i486 i586 i686 x86_64 ppc ppc32 \
     ppc64 ppc64le s390 s390x sparc sparc32 sparc64 mips mips32 mips64 arm armv7l aarch64 riscv64";
-/// ProgramFinder that are many, by the name they are called by.
+/// Multi-call programs: one file that is the program whose name it is called by.
 const MULTI_CALL: &[&str] = &["busybox", "toybox", "coreutils", "uutils"];
-/// Of these, those that are shells by their own names, whatever follows.
-const SHELL_BOXES: &[&str] = &["busybox", "toybox"];
+/// Multi-call programs that are shells themselves, whatever follows their name.
+const MULTI_CALL_SHELLS: &[&str] = &["busybox", "toybox"];
 
-/// Refuses the program that is called as `word` where it is a shell or a wrapper.
+/// Refuses a shell or a wrapper, called as `word`.
 pub(super) fn check(word: &str, program: Option<&ResolvedProgram>) -> Result<(), JobError> {
     let mut names = names(word, program);
     let (message, reason) = if names.clone().any(is_shell_name) {
@@ -45,8 +45,8 @@ pub(super) fn check(word: &str, program: Option<&ResolvedProgram>) -> Result<(),
     Err(error.with("argv0", word).with("reason", reason))
 }
 
-/// The names by which a program may be known: what it is called, where it was found, and what
-/// file that is. A file that is many programs says nothing of which it is.
+/// The names that count: what the program is called, its path, and the target of its links. The
+/// file name of a multi-call program does not say which program it is.
 fn names<'a>(
     word: &'a str,
     program: Option<&'a ResolvedProgram>,
@@ -57,16 +57,16 @@ fn names<'a>(
     std::iter::once(basename(word)).chain(found).chain(file)
 }
 
-/// Whether the file of that name is many programs.
+/// Whether a file of that name is a multi-call program.
 pub(super) fn is_multi_call(name: &str) -> bool {
     MULTI_CALL.contains(&letters(name).0)
 }
 
 fn is_shell_name(name: &str) -> bool {
-    // A login shell is told so by a dash before its name.
+    // A login shell is called with a dash before its name.
     let name = name.trim_start_matches('-').to_ascii_lowercase();
     let (letters, rest) = letters(&name);
-    if SHELL_BOXES.iter().any(|shell| name.starts_with(shell)) {
+    if MULTI_CALL_SHELLS.iter().any(|shell| name.starts_with(shell)) {
         return true;
     }
     let variant = rest.strip_prefix(['-', '.']).unwrap_or(rest);
@@ -101,7 +101,7 @@ mod tests {
     use crate::policy::testing::program;
 
     #[test]
-    fn a_shell_is_known_by_its_name_whatever_its_version() {
+    fn a_shell_is_recognized_by_its_name_with_any_version() {
         for name in [
             "sh",
             "bash",
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrapper_is_known_by_its_whole_name() {
+    fn a_wrapper_is_recognized_by_its_whole_name() {
         for name in [
             "env",
             "genv",
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_counts_as_its_target_and_a_link_to_a_multi_call_program_as_its_own_name() {
+    fn a_link_counts_as_its_target_unless_that_is_a_multi_call_program() {
         let reason = |word: &str, program: Option<&ResolvedProgram>| {
             check(word, program).err().map(|error| error.details["reason"].clone())
         };

@@ -1,4 +1,4 @@
-//! Programs that are not there, for tests.
+//! Fake programs for tests.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +10,7 @@ use super::{PolicyConfig, PolicyOutcome, WorkspaceFacts, WorkspaceRoots, evaluat
 use crate::base::digest::sha256_of;
 use crate::spec::job::{RunJobRequest, Sha256};
 
-/// A program found at `path`, whose file is `target`. What it holds is its name.
+/// A program found at `path`, whose file is `target`. Its contents are the path of the file.
 pub fn program(path: &str, target: &str) -> ResolvedProgram {
     let sha256 = digest_of(target);
     ResolvedProgram { path: path.to_owned(), target: target.to_owned(), sha256 }
@@ -21,7 +21,7 @@ pub fn digest_of(target: &str) -> Sha256 {
     Sha256::parse(&sha256_of(target.as_bytes())).unwrap()
 }
 
-/// Files by their paths, each with the file it is a link to.
+/// Paths, each with the path that it links to, or itself.
 #[derive(Debug, Clone, Default)]
 pub struct FakePrograms(pub BTreeMap<String, String>);
 
@@ -40,13 +40,13 @@ impl ProgramFinder for FakePrograms {
         if name.starts_with('/') {
             return Ok(self.at(name));
         }
-        assert!(!name.contains('/'), "{name} was looked for");
-        let mut places = PATH_DIRECTORIES.iter().map(|directory| format!("{directory}/{name}"));
-        Ok(places.find_map(|path| self.at(&path)))
+        assert!(!name.contains('/'), "{name} was looked up");
+        let mut paths = PATH_DIRECTORIES.iter().map(|directory| format!("{directory}/{name}"));
+        Ok(paths.find_map(|path| self.at(&path)))
     }
 }
 
-/// A root file system with the usual links: `/bin` is `/usr/bin`, and `foo` a shell in disguise.
+/// A root file system with the usual links: `/bin` is `/usr/bin`, and `foo` is a link to a shell.
 pub fn usual() -> FakePrograms {
     let mut links = BTreeMap::new();
     let own = |name: &str| (format!("/usr/bin/{name}"), format!("/usr/bin/{name}"));
@@ -84,7 +84,7 @@ pub fn usual() -> FakePrograms {
     FakePrograms(links)
 }
 
-/// A request for `argv`, which allows `commands` (as on the wire) and nothing else.
+/// A request for `argv` that allows `commands` (in the JSON form) and nothing else.
 pub fn request(argv: &[&str], commands: &Value) -> RunJobRequest {
     let request = json!({
         "workspace": { "source": "local_path", "path": "/home/me/project" },
@@ -101,7 +101,7 @@ pub fn open_runner() -> PolicyConfig {
     PolicyConfig { allowed_env: BTreeSet::new(), roots: WorkspaceRoots::Any }
 }
 
-/// What is decided of `request` with the usual programs.
+/// Evaluates `request` with the usual programs.
 pub fn outcome_of(request: &RunJobRequest) -> PolicyOutcome {
     evaluate(request, &open_runner(), WorkspaceFacts::default(), &usual())
 }

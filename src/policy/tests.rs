@@ -1,4 +1,4 @@
-//! Decisions as a whole: their order, and what is told of them.
+//! The order of the rules, and the contents of decisions.
 
 mod commands;
 mod shells;
@@ -8,8 +8,8 @@ use serde_json::json;
 use super::testing::{open_runner, outcome_of, request, usual, verdict};
 use super::*;
 
-/// Nothing of it is allowed.
-fn hopeless() -> RunJobRequest {
+/// A request that every rule denies.
+fn denied_by_every_rule() -> RunJobRequest {
     let mut request = request(&["bash", "-c", "x"], &json!([]));
     request.command.env.insert("LD_PRELOAD".to_owned(), "hidden".to_owned());
     request.policy.artifacts.include = vec!["/etc/*".to_owned()];
@@ -18,16 +18,16 @@ fn hopeless() -> RunJobRequest {
 }
 
 #[test]
-fn the_first_rule_that_fails_is_told() {
+fn the_first_rule_that_fails_is_reported() {
     let nowhere = PolicyConfig { roots: WorkspaceRoots::Only(Vec::new()), ..open_runner() };
-    let mut request = hopeless();
+    let mut request = denied_by_every_rule();
     let code = |request: &RunJobRequest, config: &PolicyConfig| {
         let outcome = evaluate(request, config, WorkspaceFacts::default(), &usual());
-        let told = verdict(&outcome);
-        let denied = told != "allowed";
+        let code = verdict(&outcome);
+        let denied = code != "allowed";
         assert_eq!(outcome.decision.decision == Decision::Denied, denied);
-        assert_eq!(outcome.decision.reasons.first().map(String::as_str) == Some(told), denied);
-        told
+        assert_eq!(outcome.decision.reasons.first().map(String::as_str) == Some(code), denied);
+        code
     };
     assert_eq!(code(&request, &nowhere), "policy.command_denied");
     request.policy.allowed_commands = vec![crate::spec::job::AllowedCommand::named("bash")];
@@ -44,7 +44,7 @@ fn the_first_rule_that_fails_is_told() {
 }
 
 #[test]
-fn a_variable_is_given_only_where_the_request_or_the_runner_lists_it() {
+fn a_variable_needs_to_be_listed_by_the_request_or_the_runner() {
     for (key, asked, runner, expected) in [
         ("LANG", &[][..], &[][..], "policy.env_denied"),
         ("LANG", &["LANG"], &[], "allowed"),
@@ -68,7 +68,7 @@ fn a_variable_is_given_only_where_the_request_or_the_runner_lists_it() {
 }
 
 #[test]
-fn dangerous_variables_are_named_in_the_decision_and_their_values_never() {
+fn the_decision_names_dangerous_variables_and_never_their_values() {
     let mut request = request(&["python3"], &json!(["python3"]));
     for key in ["LD_PRELOAD", "LANG", "BASH_ENV"] {
         request.command.env.insert(key.to_owned(), "value".to_owned());
@@ -89,7 +89,7 @@ fn dangerous_variables_are_named_in_the_decision_and_their_values_never() {
 }
 
 #[test]
-fn every_decision_has_the_version_of_all_that_was_allowed() {
+fn the_version_of_a_decision_covers_everything_that_is_allowed() {
     let first = request(&["python3"], &json!(["python3"]));
     let version = |request: &RunJobRequest, config: &PolicyConfig| {
         evaluate(request, config, WorkspaceFacts::default(), &usual()).decision.version
@@ -101,7 +101,11 @@ fn every_decision_has_the_version_of_all_that_was_allowed() {
     other.workspace.path = "/elsewhere".into();
     let roots = WorkspaceRoots::Only(vec!["/srv".into()]);
     let elsewhere = PolicyConfig { roots, ..open_runner() };
-    assert_eq!(version(&other, &elsewhere), of_first, "a denied one, of other words and places");
+    assert_eq!(
+        version(&other, &elsewhere),
+        of_first,
+        "a denied request with another command and workspace"
+    );
 
     other.policy.allow_shell = true;
     assert_ne!(version(&other, &open_runner()), of_first);
@@ -110,11 +114,11 @@ fn every_decision_has_the_version_of_all_that_was_allowed() {
 }
 
 #[test]
-fn programs_that_cannot_be_looked_at_are_no_reason_to_run() {
+fn a_failed_lookup_of_programs_denies_the_job() {
     struct Broken;
     impl ProgramFinder for Broken {
         fn find(&self, _: &str) -> Result<Option<ResolvedProgram>, String> {
-            Err("the disk is gone".to_owned())
+            Err("input/output error".to_owned())
         }
     }
     let outcome = evaluate(
@@ -131,7 +135,7 @@ fn programs_that_cannot_be_looked_at_are_no_reason_to_run() {
 }
 
 #[test]
-fn only_the_network_that_is_enforced_is_allowed() {
+fn the_network_of_the_host_is_denied() {
     let mut request = request(&["python3"], &json!(["python3"]));
     let none = outcome_of(&request);
     assert_eq!((none.decision.network, none.decision.network_enforced), (Network::None, false));
@@ -141,7 +145,7 @@ fn only_the_network_that_is_enforced_is_allowed() {
 }
 
 #[test]
-fn patterns_that_deny_are_never_refused() {
+fn deny_patterns_of_artifacts_are_never_refused() {
     let mut request = request(&["python3"], &json!(["python3"]));
     request.policy.artifacts.deny = vec!["**/*.key".to_owned(), "/etc/**".to_owned()];
     assert_eq!(verdict(&outcome_of(&request)), "allowed");
