@@ -25,7 +25,7 @@ ENGINE = $(firstword $(foreach engine,docker podman buildah,$(if $(shell command
 # The program that build.rs compiles by itself, out of cargo's sight, under what
 # Cargo.toml asks of the rest. The library and the init share wire.rs, and neither
 # uses all of it; the casts it makes are between machine words.
-INIT = src/sandbox/init/main.rs
+INIT = crates/sandbox/src/init/main.rs
 INIT_LINTS = -D warnings -A dead_code -D missing_debug_implementations -D unsafe_op_in_unsafe_fn \
 	-D unused_qualifications -D clippy::undocumented_unsafe_blocks -D clippy::panic \
 	-D clippy::expect_used -D clippy::unwrap_used -D clippy::todo -D clippy::unimplemented

@@ -16,10 +16,10 @@ use self::values::{
     parse_address, parse_count, parse_decimal, parse_metrics_place, parse_names,
     parse_optional_bytes, parse_origins, parse_paths, parse_some_bytes,
 };
-use crate::base::cpus::parse_cpus_milli;
-use crate::base::duration::parse_figure;
-use crate::sandbox::BOXES_MAX;
-use crate::spec::Limits;
+use cofferdam_core::Limits;
+use cofferdam_core::values::cpus::parse_cpus_milli;
+use cofferdam_core::values::duration::parse_figure;
+use cofferdam_sandbox::BOXES_MAX;
 
 pub use self::firecracker::{FirecrackerConfig, JailerConfig};
 pub use self::front::FrontConfig;

@@ -2,25 +2,20 @@
 //!
 //! Most use it as a program, `cofferdam`. As a library it runs agents' jobs: see [`jobs`].
 //!
-//! Layers, lowest first; none imports a higher one (`tests/layers.rs` holds it):
-//! `base` < `spec` < {`sandbox`, `lang`, `workspace`} < {`executor`, `policy`, `runstore`} <
-//! `config` < `service` < {`http`, `cli`}.
+//! `config`, `policy` and `store` < `executor` < `check` and `job` < `telemetry` < `http` and `cli`:
+//! a folder imports from those before it only (`tests/layers.rs`).
 
-pub mod base;
+#![forbid(unsafe_code)]
+
+pub mod check;
 pub mod cli;
 pub mod config;
 pub mod executor;
-#[cfg(any(test, fuzzing))]
-#[path = "../fuzz/properties/mod.rs"]
-pub mod fuzz_properties;
 pub mod http;
-pub mod lang;
+pub mod job;
 pub mod policy;
-pub mod runstore;
-pub mod sandbox;
-pub mod service;
-pub mod spec;
-pub mod workspace;
+pub mod store;
+pub mod telemetry;
 
 pub mod jobs {
     //! Agents' jobs: one program over a private copy of a directory, in a box of its own.
@@ -75,13 +70,13 @@ pub mod jobs {
     //! request names it in `policy.require_enforced`.
 
     pub use crate::executor::{Capabilities, Executor, FoundProgram, Room, Task, Unavailable};
-    pub use crate::policy::WorkspaceRoots;
-    pub use crate::runstore::{RunStore, StoreError, StoreSettings};
-    pub use crate::sandbox::settle_in;
-    pub use crate::service::jobs::{
+    pub use crate::job::{
         BuildError, Control, JobPage, JobService, JobView, Jobs, ListAsked, Missing, Progress,
         Runner, RunnerBuilder, RunnerSettings, Submitted,
     };
-    pub use crate::spec::job::Control as ControlName;
-    pub use crate::spec::job::*;
+    pub use crate::policy::WorkspaceRoots;
+    pub use crate::store::{RunStore, StoreError, StoreSettings};
+    pub use cofferdam_core::job::Control as ControlName;
+    pub use cofferdam_core::job::*;
+    pub use cofferdam_sandbox::settle_in;
 }

@@ -13,7 +13,7 @@ use std::process::ExitStatus;
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::Duration;
 
-use cofferdam::spec::{NotStarted, StdinSource};
+use cofferdam_core::{NotStarted, StdinSource};
 use support::{MIB, Program, ending, lines_of};
 
 #[path = "support/mod.rs"]

@@ -1,4 +1,4 @@
-//! See `fuzz/properties/handshake.rs`.
+//! See `cofferdam_sandbox::handshake_property`.
 #![cfg_attr(fuzzing, no_main)]
 
-cofferdam_fuzz::target!(cofferdam::fuzz_properties::handshake::check);
+cofferdam_fuzz::target!(cofferdam_sandbox::handshake_property::check);

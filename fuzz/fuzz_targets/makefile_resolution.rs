@@ -1,4 +1,4 @@
-//! See `fuzz/properties/makefile_resolution.rs`.
+//! See `cofferdam::check::lang::makefile_property`.
 #![cfg_attr(fuzzing, no_main)]
 
-cofferdam_fuzz::target!(cofferdam::fuzz_properties::makefile_resolution::check);
+cofferdam_fuzz::target!(cofferdam::check::lang::makefile_property::check);

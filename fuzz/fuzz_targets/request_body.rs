@@ -1,4 +1,4 @@
-//! See `fuzz/properties/request_body.rs`.
+//! See `cofferdam::check::request_property`.
 #![cfg_attr(fuzzing, no_main)]
 
-cofferdam_fuzz::target!(cofferdam::fuzz_properties::request_body::check);
+cofferdam_fuzz::target!(cofferdam::check::request_property::check);

@@ -1,4 +1,4 @@
-//! See `fuzz/properties/seccomp_profile.rs`.
+//! See `cofferdam_seccomp::profile_property`.
 #![cfg_attr(fuzzing, no_main)]
 
-cofferdam_fuzz::target!(cofferdam::fuzz_properties::seccomp_profile::check);
+cofferdam_fuzz::target!(cofferdam_seccomp::profile_property::check);

@@ -1,4 +1,4 @@
-//! See `fuzz/properties/timeout.rs`.
+//! See `cofferdam_core::values::timeout_property`.
 #![cfg_attr(fuzzing, no_main)]
 
-cofferdam_fuzz::target!(cofferdam::fuzz_properties::timeout::check);
+cofferdam_fuzz::target!(cofferdam_core::values::timeout_property::check);

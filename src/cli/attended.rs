@@ -7,8 +7,8 @@ use nix::errno::Errno;
 use super::failure::{BY_SIGNAL, Failure, SANDBOX, code_of};
 use super::passthrough::{self, Broken};
 use super::signals::Signals;
-use crate::base::cancel::CancelToken;
-use crate::spec::{Outcome, OutputSink, SetupFailure, Stream, Watch};
+use cofferdam_core::sync::cancel::CancelToken;
+use cofferdam_core::{Outcome, OutputSink, SetupFailure, Stream, Watch};
 
 /// SIGPIPE's number is the same everywhere, and what a program dies of whose reader has gone.
 const BY_BROKEN_PIPE: u8 = BY_SIGNAL + 13;

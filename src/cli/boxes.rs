@@ -9,16 +9,16 @@ use std::sync::Arc;
 use clap::Args;
 
 use super::failure::{Failure, error_words};
+use crate::check::lang::{Language, LanguageTable, Resolver, unpack_workspaces_into};
+use crate::check::languages::{Languages, Workspaces};
+use crate::check::run::{CheckRunner, CheckSettings};
+use crate::check::status::Examined;
 use crate::config::{Config, Isolation, Overrides, Problems, WorkspaceChoice};
 use crate::executor::Sandboxed;
-use crate::lang::{Language, LanguageTable, Resolver, unpack_workspaces_into};
-use crate::sandbox::plan::PATH_DEFAULT;
-use crate::sandbox::profile::Profile;
-use crate::sandbox::{RootSource, Sandbox, SandboxConfig, StateDirectory};
-use crate::service::check_run::{CheckRunner, CheckSettings};
-use crate::service::languages::{Languages, Workspaces};
-use crate::service::status::Examined;
-use crate::spec::SetupFailure;
+use cofferdam_core::SetupFailure;
+use cofferdam_sandbox::builtin_profile;
+use cofferdam_sandbox::plan::PATH_DEFAULT;
+use cofferdam_sandbox::{RootSource, Sandbox, SandboxConfig, StateDirectory};
 
 /// The environment's word for `--rootfs`.
 pub const ROOTFS_VARIABLE: &str = "SANDBOX_ROOTFS";
@@ -198,7 +198,7 @@ impl Found {
         private: Vec<PathBuf>,
     ) -> Result<Checking, SetupFailure> {
         let Self { root, workspaces, table, resolver, writable_paths } = self;
-        let profile = Profile::builtin(PROFILE)
+        let profile = builtin_profile(PROFILE)
             .map_err(|error| SetupFailure::from_words("profile", error.to_string()))?;
         let strict = isolation == Isolation::Strict;
         let mut sandbox = Sandbox::open(SandboxConfig { profile, root, private, strict })?;

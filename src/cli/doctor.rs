@@ -8,11 +8,13 @@ use serde::Serialize;
 use super::boxes::PROFILE;
 use super::failure::{Failure, SANDBOX};
 use super::print;
-use crate::sandbox::probe::{self, Control, Report};
-use crate::sandbox::profile::Profile;
-use crate::sandbox::{RootSource, Sandbox, SandboxConfig};
-use crate::service::status::{ControlStatus, Examined};
-use crate::spec::SetupFailure;
+use crate::check::status::{ControlStatus, Examined};
+use cofferdam_core::SetupFailure;
+use cofferdam_sandbox::builtin_profile;
+use cofferdam_sandbox::host::probe;
+use cofferdam_sandbox::host::probe::{Control, Report};
+use cofferdam_sandbox::{RootSource, Sandbox, SandboxConfig};
+use cofferdam_seccomp::profile::Profile;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -83,8 +85,7 @@ fn open_box() -> Result<(), SetupFailure> {
 }
 
 fn profile() -> Result<Profile, SetupFailure> {
-    Profile::builtin(PROFILE)
-        .map_err(|error| SetupFailure::from_words("profile", error.to_string()))
+    builtin_profile(PROFILE).map_err(|error| SetupFailure::from_words("profile", error.to_string()))
 }
 
 fn exit_code(report: &Report, strict: bool) -> u8 {
@@ -163,8 +164,8 @@ fn wrap(text: &mut String, start: &str, indent: usize, words: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sandbox::environment::Environment;
-    use crate::sandbox::probe::Status;
+    use cofferdam_sandbox::host::host_kind::Environment;
+    use cofferdam_sandbox::host::probe::Status;
 
     fn report(whole_box: Status) -> Report {
         let control = |name, status, reason: &str, fix: &str| Control {

@@ -20,15 +20,16 @@ use super::failure::{Failure, error_words};
 use super::figures;
 use super::report::Report;
 use super::writable_binds::WritableBinds;
-use crate::base::cpus::parse_cpus_milli;
+use crate::check::languages::environment;
 use crate::executor::{Job, Sandboxed};
-use crate::sandbox::profile::Profile;
-use crate::sandbox::{RootSource, Sandbox, SandboxConfig};
-use crate::service::languages::environment;
-use crate::spec::{
+use cofferdam_core::values::cpus::parse_cpus_milli;
+use cofferdam_core::{
     Bind, Limits, NotStarted, OutputSink, ProgramFile, RunReport, RunSpec, SetupFailure,
     StdinSource, Tmpfs, WorkspaceFill,
 };
+use cofferdam_sandbox::builtin_profile;
+use cofferdam_sandbox::{RootSource, Sandbox, SandboxConfig};
+use cofferdam_seccomp::profile::Profile;
 
 /// The most paths shown beside the root: each takes descriptors while the box is made.
 const BINDS_MAX: usize = 64;
@@ -203,7 +204,7 @@ fn run_in_box(
 }
 
 fn profile(name: &str) -> Result<Profile, Failure> {
-    Profile::builtin(name).map_err(|error| {
+    builtin_profile(name).map_err(|error| {
         let names: Vec<_> = Profile::builtin_names().collect();
         Failure::option("--profile", format!("{error}; want one of {}", names.join(", ")))
     })

@@ -5,11 +5,11 @@ use std::io;
 
 use nix::errno::Errno;
 
+use crate::check::run::CheckError;
 use crate::config::Problems;
-use crate::sandbox::environment::Environment;
-use crate::sandbox::remedy::to_start;
-use crate::service::check_run::CheckError;
-use crate::spec::{LimitKind, NotStarted, Outcome, SetupFailure};
+use cofferdam_core::{LimitKind, NotStarted, Outcome, SetupFailure};
+use cofferdam_sandbox::host::host_kind::Environment;
+use cofferdam_sandbox::host::remedy::to_start;
 
 /// Usage: options, files and configuration.
 pub const USAGE: u8 = 2;

@@ -3,9 +3,9 @@
 use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
 
-use crate::base::bytes::parse_bytes;
-use crate::base::duration::{BadDuration, parse_figure};
-use crate::spec::{Bind, Tmpfs};
+use cofferdam_core::values::bytes::parse_bytes;
+use cofferdam_core::values::duration::{BadDuration, parse_figure};
+use cofferdam_core::{Bind, Tmpfs};
 
 /// Why a value is not what its option wants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]

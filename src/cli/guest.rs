@@ -8,12 +8,12 @@ use clap::Args;
 
 use super::boxes::PROFILE;
 use super::failure::Failure;
-use crate::base::deadline::Deadline;
-use crate::executor::firecracker::{GUEST_PROGRAM, guest};
 use crate::executor::{Executor, Sandboxed};
-use crate::sandbox::profile::Profile;
-use crate::sandbox::{RootSource, Sandbox, SandboxConfig};
-use crate::spec::SetupFailure;
+use cofferdam_core::SetupFailure;
+use cofferdam_core::values::deadline::Deadline;
+use cofferdam_firecracker::{GUEST_PROGRAM, guest};
+use cofferdam_sandbox::builtin_profile;
+use cofferdam_sandbox::{RootSource, Sandbox, SandboxConfig};
 
 /// For the device that the call goes by to be there.
 const CALL_WAIT: Duration = Duration::from_secs(20);
@@ -55,7 +55,7 @@ fn serve(drive: &Path) -> Result<(), SetupFailure> {
 }
 
 fn open() -> Result<Sandboxed, String> {
-    let profile = Profile::builtin(PROFILE).map_err(|error| error.to_string())?;
+    let profile = builtin_profile(PROFILE).map_err(|error| error.to_string())?;
     let config =
         SandboxConfig { profile, root: RootSource::Host, private: Vec::new(), strict: false };
     Sandbox::open(config).map(Sandboxed::new).map_err(|failure| failure.to_string())

@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::boxes::{Checking, Places};
 use super::failure::Failure;
 use super::print;
-use crate::service::languages::LanguageStatus;
+use crate::check::languages::LanguageStatus;
 
 const EXAMPLES: &str = "\
 Examples:

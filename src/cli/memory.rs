@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use nix::unistd::{SysconfVar, sysconf};
 
-use crate::sandbox::return_free_pages;
+use cofferdam_sandbox::return_free_pages;
 
 /// Between two looks.
 const LOOK_EVERY: Duration = Duration::from_secs(2);

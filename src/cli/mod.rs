@@ -11,8 +11,6 @@ mod guest;
 mod input_file;
 mod job;
 mod langs;
-mod log_format;
-mod log_queue;
 mod memory;
 mod passthrough;
 mod report;
@@ -24,6 +22,8 @@ mod signals;
 mod virtual_machines;
 mod writable_binds;
 
+use crate::telemetry::log_format;
+
 use std::ffi::OsString;
 use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
@@ -32,7 +32,7 @@ use std::sync::Arc;
 use clap::error::{ContextKind, ContextValue};
 use clap::{Parser, Subcommand};
 
-use crate::sandbox::{bound_heaps, settle_in, survive_file_size_limit};
+use cofferdam_sandbox::{bound_heaps, settle_in, survive_file_size_limit};
 use failure::Failure;
 
 const EXAMPLES: &str = "\

@@ -10,9 +10,9 @@ use std::thread;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
-use crate::base::byte_level::ByteLevel;
-use crate::base::cancel::CancelToken;
-use crate::spec::{OutputSink, Stream};
+use cofferdam_core::sync::cancel::CancelToken;
+use cofferdam_core::sync::watermark::ByteLevel;
+use cofferdam_core::{OutputSink, Stream};
 
 /// How much may wait for our readers before the program does, bytes.
 const QUEUED_BYTES_MAX: usize = 256 << 10;

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::spec::{Enforced, LimitKind, Outcome, RunReport, Usage};
+use cofferdam_core::{Enforced, LimitKind, Outcome, RunReport, Usage};
 
 /// The highest signal number there is.
 const SIGNAL_MAX: i32 = 64;
@@ -86,7 +86,7 @@ fn signal_of(outcome: Outcome) -> Option<i32> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::spec::{CapturedStream, Timings};
+    use cofferdam_core::{CapturedStream, Timings};
 
     fn run(outcome: Outcome) -> RunReport {
         let stream = |bytes: &[u8]| CapturedStream {

@@ -13,10 +13,10 @@ use super::figures;
 use super::input_file::read_input;
 use super::passthrough::Broken;
 use super::report::CheckOutput;
+use crate::check::request::CheckRequest;
+use crate::check::run::CheckReport;
 use crate::config::Config;
-use crate::service::check_request::CheckRequest;
-use crate::service::check_run::CheckReport;
-use crate::spec::{OutputSink, RunReport};
+use cofferdam_core::{OutputSink, RunReport};
 
 const EXAMPLES: &str = "\
 Examples:

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::failure::Failure;
 use super::print;
-use crate::spec::job::{RunJobRequest, RunJobResult};
+use cofferdam_core::job::{RunJobRequest, RunJobResult};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -65,7 +65,7 @@ fn named<T: JsonSchema>(settings: SchemaSettings, name: &str) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::spec::job::{JobLimits, parse_request};
+    use cofferdam_core::job::{JobLimits, parse_request};
 
     /// The object schema that `schema` is or refers to.
     fn resolved<'a>(root: &'a Value, schema: &'a Value) -> &'a Value {

@@ -12,10 +12,10 @@ use super::file_size_limit::check_file_size;
 use super::memory::return_after_bursts;
 use super::served_jobs::ServedJobs;
 use super::signals::Signals;
-use crate::base::counter::Counter;
 use crate::http::{HttpSettings, NotBound, Server, Shortage};
-use crate::sandbox::{Sandbox, ask_for_short_turns};
-use crate::service::jobs::Jobs;
+use crate::job::Jobs;
+use cofferdam_core::sync::counter::Counter;
+use cofferdam_sandbox::{Sandbox, ask_for_short_turns};
 
 const EXAMPLES: &str = "\
 Examples:

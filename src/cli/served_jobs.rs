@@ -8,9 +8,9 @@ use super::failure::{Failure, error_words};
 use super::virtual_machines::VirtualMachines;
 use crate::config::{Config, JobsConfig, Roots, roots_for};
 use crate::executor::Executor;
+use crate::job::{JobsAtFirst, NotStarted, RunnerSettings};
 use crate::policy::{PolicyConfig, WorkspaceRoots};
-use crate::runstore::{StoreError, StoreSettings};
-use crate::service::jobs::{JobsAtFirst, NotStarted, RunnerSettings};
+use crate::store::{StoreError, StoreSettings};
 
 /// Whether there are jobs, where their records are, and what machines they may have.
 #[derive(Debug)]

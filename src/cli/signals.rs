@@ -10,7 +10,7 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::{SigId, flag, low_level};
 
 use super::failure::BY_SIGNAL;
-use crate::base::cancel::CancelToken;
+use cofferdam_core::sync::cancel::CancelToken;
 
 /// The signals a user or an orchestrator ends us with, and the exit code that tells of each.
 const SIGNALS: [(i32, u8); 2] = [(SIGTERM, BY_SIGNAL + 15), (SIGINT, BY_SIGNAL + 2)];

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use super::failure::{Failure, error_words};
 use crate::config::{FirecrackerConfig, JailerConfig};
 use crate::executor::Executor;
-use crate::executor::firecracker::{Jailer, MicroVms, Settings, Vmm};
+use cofferdam_firecracker::{Jailer, MicroVms, Settings, Vmm};
 
 /// What holds workspaces of jobs is its owner's alone.
 const WORK_MODE: u32 = 0o700;

@@ -9,7 +9,7 @@ use std::path::{self, Component, Path};
 use nix::fcntl::{OFlag, OpenHow, ResolveFlag, openat2};
 use nix::sys::stat::Mode;
 
-use crate::spec::Bind;
+use cofferdam_core::Bind;
 
 /// What the boxes of a command line may write to on the host.
 #[derive(Debug)]

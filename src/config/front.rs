@@ -2,7 +2,7 @@
 
 use super::values::parse_some_bytes;
 use super::{BODIES_MAX, HOSTS_ALLOW, RawConfig};
-use crate::base::host_name::is_rule;
+use cofferdam_core::values::host_name::is_rule;
 
 /// The default of `HTTP_BODIES_MAX`.
 const BODIES_BYTES_MAX: u64 = 64 << 20;

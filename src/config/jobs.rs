@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use super::values::{parse_count, parse_decimal, parse_names, parse_some_bytes};
 use super::{JOBS, RawConfig};
-use crate::base::bytes::parse_bytes;
-use crate::base::duration::parse_figure;
-use crate::sandbox::BOXES_MAX;
-use crate::spec::job::JobLimits;
+use cofferdam_core::job::JobLimits;
+use cofferdam_core::values::bytes::parse_bytes;
+use cofferdam_core::values::duration::parse_figure;
+use cofferdam_sandbox::BOXES_MAX;
 
 const MIB: u64 = 1 << 20;
 

@@ -10,7 +10,7 @@ use subtle::{ConditionallySelectable, ConstantTimeEq};
 
 use super::values::parse_names;
 use super::{RawConfig, TOKEN, TOKENS_FILE};
-use crate::base::digest::sha256_of;
+use cofferdam_core::values::digest::sha256_of;
 
 /// The longest file of tokens, bytes.
 const FILE_BYTES_MAX: u64 = 1 << 20;

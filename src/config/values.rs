@@ -4,9 +4,9 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 
 use super::MetricsPlace;
-use crate::base::bytes::parse_bytes;
-use crate::base::origin::is_origin;
-use crate::base::variable_name::is_variable_name;
+use cofferdam_core::values::bytes::parse_bytes;
+use cofferdam_core::values::origin::is_origin;
+use cofferdam_core::values::variable_name::is_variable_name;
 
 /// Decimal digits alone: no sign, no space.
 pub(super) fn parse_decimal<T: std::str::FromStr>(text: &str) -> Option<T> {

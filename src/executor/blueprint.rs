@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::filling::Contents;
-use crate::spec::{Limits, ProgramFile, RunSpec, StdinSource, WorkspaceFill};
+use cofferdam_core::{Limits, ProgramFile, RunSpec, StdinSource, WorkspaceFill};
 
 /// All that two runs have in common when a box made for one would do for the
 /// other: everything but the posted files and the times they may take.

@@ -7,10 +7,10 @@ use std::time::Instant;
 use super::blueprint::Blueprint;
 use super::filling::{Contents, Filled, Fills};
 use super::host_ids::{HostIds, LentId};
-use crate::base::rel_path::RelPath;
-use crate::base::retained::Retained;
-use crate::sandbox::{HostId, Running, Sandbox, Standing};
-use crate::spec::{Limits, RunSpec, SetupFailure};
+use cofferdam_core::sync::retained::Retained;
+use cofferdam_core::values::rel_path::RelPath;
+use cofferdam_core::{Limits, RunSpec, SetupFailure};
+use cofferdam_sandbox::{HostId, Running, Sandbox, Standing};
 
 /// Makes them.
 #[derive(Debug)]

@@ -9,10 +9,10 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::SystemTime;
 
-use crate::base::rel_path::RelPath;
-use crate::sandbox::{BoxFs, Sandbox};
-use crate::spec::{SetupFailure, WorkspaceFill};
-use crate::workspace::{
+use cofferdam_core::values::rel_path::RelPath;
+use cofferdam_core::{SetupFailure, WorkspaceFill};
+use cofferdam_sandbox::{BoxFs, Sandbox};
+use cofferdam_tree::{
     Fill, Mark, Owner, Owners, Template, TreeLimits, WorkspaceError, copy_tree, put,
     put_over_template,
 };

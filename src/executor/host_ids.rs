@@ -2,8 +2,8 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::sandbox::{HostId, Sandbox};
-use crate::spec::SetupFailure;
+use cofferdam_core::SetupFailure;
+use cofferdam_sandbox::{HostId, Sandbox};
 
 /// Host ids that no box has at present. They are kept: what is made once for
 /// an id (the namespaces that map owners to it) serves every later box.

@@ -8,12 +8,12 @@ use super::blueprint::Blueprint;
 use super::boxes::Boxes;
 use super::host_ids::LentId;
 use super::standby::{LiveRun, Standby};
-use crate::base::rel_path::RelPath;
-use crate::base::retained::Retained;
-use crate::sandbox::{BEFORE_PROGRAM, HostId, Sandbox};
-use crate::spec::{
+use cofferdam_core::sync::retained::Retained;
+use cofferdam_core::values::rel_path::RelPath;
+use cofferdam_core::{
     NotStarted, OutputSink, RunReport, RunSpec, SetupFailure, StandbyFigures, Watch,
 };
+use cofferdam_sandbox::{BEFORE_PROGRAM, HostId, Sandbox};
 
 /// One run: what is in its workspace, and what is executed there.
 #[derive(Debug)]

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use super::blueprint::Blueprint;
 use super::filling::Contents;
 use super::shelves::{Found, Made, Next, Shelves};
-use crate::spec::{Limits, ProgramFile, RunSpec, StdinSource, WorkspaceFill};
-use crate::workspace::{Mark, Template};
+use cofferdam_core::{Limits, ProgramFile, RunSpec, StdinSource, WorkspaceFill};
+use cofferdam_tree::{Mark, Template};
 
 /// After the last run, so long that its answer is out.
 const LATER: Duration = Duration::from_millis(20);

@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 use super::blueprint::Blueprint;
 use super::boxes::{Boxes, Ready};
 use super::shelves::{Found, Made, Next, SHORT, Shelves};
-use crate::base::counter::Counter;
-use crate::base::deadline::Deadline;
-use crate::spec::{SetupFailure, StandbyFigures};
+use cofferdam_core::sync::counter::Counter;
+use cofferdam_core::values::deadline::Deadline;
+use cofferdam_core::{SetupFailure, StandbyFigures};
 
 /// How long a run waits for a box that is being made; one of its own takes no longer.
 const MAKING_WAIT: Duration = Duration::from_millis(10);

@@ -6,12 +6,14 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::sandboxed::Sandboxed;
-use super::task::{COMMAND_PATH, Capabilities, Executor, FoundProgram, Room, Task, Unavailable};
-use crate::sandbox::{BoxFs, HostId, ProgramAt};
-use crate::spec::{
+use cofferdam_core::executor::{
+    COMMAND_PATH, Capabilities, Executor, FoundProgram, Room, Task, Unavailable,
+};
+use cofferdam_core::{
     Limits, NotStarted, OutputSink, RunReport, RunSpec, SetupFailure, Watch, WorkspaceFill,
 };
-use crate::workspace::Owner;
+use cofferdam_sandbox::{BoxFs, HostId, ProgramAt};
+use cofferdam_tree::Owner;
 
 /// Files in memory take whole ones.
 const PAGE_BYTES: u64 = 4096;

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use crate::base::deadline::Deadline;
-use crate::service::check_request::CheckRequest;
-use crate::service::check_run::{CheckError, CheckReport, CheckRunner};
-use crate::service::figures::Figures;
-use crate::service::status::ServiceStatus;
-use crate::spec::{OutputSink, Watch};
+use crate::check::metrics::Figures;
+use crate::check::request::CheckRequest;
+use crate::check::run::{CheckError, CheckReport, CheckRunner};
+use crate::check::status::ServiceStatus;
+use cofferdam_core::values::deadline::Deadline;
+use cofferdam_core::{OutputSink, Watch};
 
 /// An admitted check, to be run on a thread of its own; dropped, it frees its slot.
 pub type RunCheck =

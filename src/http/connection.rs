@@ -29,7 +29,7 @@ use super::log_lines::{Asked, RefusalLines};
 use super::message_gate::{MessageGate, shutdown_write};
 use super::refusal::{Api, Refusal};
 use super::unread::UnreadAnswers;
-use crate::base::request_id::RequestId;
+use cofferdam_core::sync::request_id::RequestId;
 
 /// The most header lines in a head.
 const HEADERS_MAX: usize = 100;

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use axum::response::Response;
 
 use super::refusal::Refused;
-use crate::base::counter::Counter;
+use cofferdam_core::sync::counter::Counter;
 
 /// Why a request was refused, in one word each.
 pub const REASONS: [&str; 19] = [

@@ -21,8 +21,8 @@ use super::pace::Pace;
 use super::refusal::Refusal;
 use super::reply::RunBody;
 use super::run_thread::RunningCheck;
-use crate::service::check_run::CheckReport;
-use crate::spec::Stream;
+use crate::check::run::CheckReport;
+use cofferdam_core::Stream;
 
 /// How long the answer's head waits for a sign that the run has started, so
 /// that a failure before it is an ordinary HTTP error.

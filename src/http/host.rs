@@ -12,7 +12,7 @@ use axum::response::Response;
 
 use super::authorization::OPEN_PATH;
 use super::refusal::{Api, Refusal};
-use crate::base::host_name::Host;
+use cofferdam_core::values::host_name::Host;
 
 /// Why a `Host` header is none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]

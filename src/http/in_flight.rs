@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-use crate::base::deadline::Deadline;
+use cofferdam_core::values::deadline::Deadline;
 
 /// A count that a thread can wait on.
 #[derive(Debug, Clone, Default)]

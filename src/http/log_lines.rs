@@ -10,9 +10,9 @@ use axum::response::Response;
 
 use super::checks::RunCheck;
 use super::refusal::Refused;
-use crate::base::request_id::{RequestId, on_behalf_of};
-use crate::service::check_run::{CheckError, CheckReport};
-use crate::spec::job::JobId;
+use crate::check::run::{CheckError, CheckReport};
+use cofferdam_core::job::JobId;
+use cofferdam_core::sync::request_id::{RequestId, on_behalf_of};
 
 /// Where these lines come from, for `RUST_LOG`.
 const TARGET: &str = "cofferdam::http";

@@ -22,8 +22,8 @@ use super::counts::FrontCounts;
 use super::origin;
 use super::refusal::Refusal;
 use super::router::Front;
-use crate::base::counter::Counter;
-use crate::service::jobs::{JobFigures, Jobs};
+use crate::job::{JobFigures, Jobs};
+use cofferdam_core::sync::counter::Counter;
 
 const OPEN_METRICS: &str = "application/openmetrics-text";
 const OPEN_METRICS_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";

@@ -7,8 +7,8 @@ use std::task::{Context, Poll};
 
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
-use crate::base::byte_level::ByteLevel;
-use crate::spec::{OutputSink, Stream};
+use cofferdam_core::sync::watermark::ByteLevel;
+use cofferdam_core::{OutputSink, Stream};
 
 /// How much may wait where no output limit bounds it, bytes.
 pub const QUEUED_BYTES_MAX: usize = 1 << 20;

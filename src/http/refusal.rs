@@ -7,9 +7,9 @@ use axum::response::{IntoResponse, Response};
 use super::head::HeadFault;
 use super::host::HostFault;
 use super::reply;
-use crate::service::check_request::RequestFault;
-use crate::service::check_run::CheckError;
-use crate::spec::job::{ErrorCode, JobError};
+use crate::check::request::RequestFault;
+use crate::check::run::CheckError;
+use cofferdam_core::job::{ErrorCode, JobError};
 
 /// Whose shape an error has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -8,8 +8,8 @@ use axum::http::{HeaderName, HeaderValue, StatusCode};
 use axum::response::Response;
 use serde::Serialize;
 
-use crate::service::check_run::CheckReport;
-use crate::spec::{LimitKind, RunReport, Usage};
+use crate::check::run::CheckReport;
+use cofferdam_core::{LimitKind, RunReport, Usage};
 
 const OUTCOME: HeaderName = HeaderName::from_static("x-run-outcome");
 const CPU_MS: HeaderName = HeaderName::from_static("x-run-cpu-ms");

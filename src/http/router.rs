@@ -25,8 +25,9 @@ use super::reply;
 use super::request_body::BodyReading;
 use super::run_threads::RunThreads;
 use super::shutdown::ShutdownHandle;
+use crate::check::status::ServiceStatus;
 use crate::config::{OnDisconnect, Tokens};
-use crate::service::status::{JobsStatus, ServiceStatus};
+use crate::job::JobsStatus;
 
 /// What every handler may use.
 pub struct Front {

@@ -18,9 +18,9 @@ use super::reply;
 use super::request_body::check_encoding;
 use super::router::Front;
 use super::run_thread::RunningCheck;
-use crate::service::check_request::CheckRequest;
-use crate::service::check_run::{CheckError, CheckReport};
-use crate::spec::{OutputSink, SetupFailure};
+use crate::check::request::CheckRequest;
+use crate::check::run::{CheckError, CheckReport};
+use cofferdam_core::{OutputSink, SetupFailure};
 
 /// Answers one request for a run.
 pub async fn run(

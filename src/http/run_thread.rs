@@ -10,10 +10,10 @@ use super::checks::RunCheck;
 use super::connection::ClientSocket;
 use super::refusal::Refusal;
 use super::run_threads::RunThreads;
-use crate::base::cancel::CancelToken;
+use crate::check::run::{CheckError, CheckReport};
 use crate::config::OnDisconnect;
-use crate::service::check_run::{CheckError, CheckReport};
-use crate::spec::{OutputSink, SetupFailure, Watch};
+use cofferdam_core::sync::cancel::CancelToken;
+use cofferdam_core::{OutputSink, SetupFailure, Watch};
 
 /// A run that goes on. Dropped before its end, it asks the run to end too,
 /// unless runs are to outlive their clients.

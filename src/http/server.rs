@@ -26,10 +26,10 @@ use super::router::{Front, Routes, router};
 use super::run_threads::RunThreads;
 use super::shutdown::ShutdownHandle;
 use super::unread::UnreadAnswers;
-use crate::base::counter::Counter;
-use crate::base::deadline::Deadline;
 use crate::config::{Config, MetricsPlace, OnDisconnect, Tokens};
-use crate::service::jobs::Jobs;
+use crate::job::Jobs;
+use cofferdam_core::sync::counter::Counter;
+use cofferdam_core::values::deadline::Deadline;
 
 /// Threads that serve all connections together. Runs have their own.
 const WORKER_THREADS: usize = 2;

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use super::checks::Checks;
-use crate::service::jobs::Jobs;
+use crate::job::Jobs;
 
 /// Stops a server: cloned freely, usable from a signal's thread as from a request.
 #[derive(Clone)]

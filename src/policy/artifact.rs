@@ -3,7 +3,7 @@
 
 mod pattern;
 
-use crate::spec::job::{ErrorCode, ExcludedGroup, JobError, excluded_group};
+use cofferdam_core::job::{ErrorCode, ExcludedGroup, JobError, excluded_group};
 use pattern::{EXPANDED_MAX, PatternPart, PatternToken, alternatives};
 
 /// Names of secrets, each with the number of letters and digits that identify it.

@@ -4,10 +4,10 @@ use super::program::{
     ProgramCache, ProgramName, ResolvedProgram, basename, is_in_path, parse_name,
 };
 use super::shell::is_multi_call;
-use crate::base::rel_path::RelPath;
-use crate::spec::job::{
+use cofferdam_core::job::{
     AllowedCommand, CommandRequest, ErrorCode, JobError, PolicyRequest, Sha256,
 };
+use cofferdam_core::values::rel_path::RelPath;
 
 /// The working directory for paths in entries, which are absolute.
 const NO_DIRECTORY: &str = ".";

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::spec::job::{ErrorCode, JobError};
+use cofferdam_core::job::{ErrorCode, JobError};
 
 /// Variables that change what programs load, run or trust. A name that ends with `_` is a prefix.
 const DANGEROUS: &[&str] = &[

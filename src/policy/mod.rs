@@ -22,10 +22,10 @@ pub use command::{ApprovedCommand, CommandLocation};
 pub use program::{ProgramFinder, ResolvedProgram};
 pub use workspace_root::{WorkspaceFacts, WorkspaceRoots};
 
-use crate::base::digest::tagged_hash;
-use crate::spec::job::{
+use cofferdam_core::job::{
     Decision, ErrorCode, JobError, Network, PolicyDecision, PolicyRequest, RunJobRequest,
 };
+use cofferdam_core::values::digest::tagged_hash;
 use environment::is_dangerous;
 use program::ProgramCache;
 

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::base::rel_path::RelPath;
-use crate::spec::job::{ErrorCode, JobError, Sha256};
+use cofferdam_core::job::{ErrorCode, JobError, Sha256};
+use cofferdam_core::values::rel_path::RelPath;
 
 /// The directories in which bare names are looked up, in this order. A request's PATH does not count.
 pub(super) const PATH_DIRECTORIES: [&str; 6] =

@@ -4,7 +4,7 @@
 //! a shell, even with `-c`: a policy that allows `python3` allows it to run code.
 
 use super::program::{ResolvedProgram, basename};
-use crate::spec::job::{ErrorCode, JobError};
+use cofferdam_core::job::{ErrorCode, JobError};
 
 /// The letters with which the names of shells begin.
 const SHELLS: &str = "sh bash rbash dash zsh rzsh fish ksh rksh mksh lksh pdksh oksh loksh ash csh \

@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 use super::program::{PATH_DIRECTORIES, ProgramFinder, ResolvedProgram};
 use super::shell::WRAPPERS;
 use super::{PolicyConfig, PolicyOutcome, WorkspaceFacts, WorkspaceRoots, evaluate};
-use crate::base::digest::sha256_of;
-use crate::spec::job::{RunJobRequest, Sha256};
+use cofferdam_core::job::{RunJobRequest, Sha256};
+use cofferdam_core::values::digest::sha256_of;
 
 /// A program found at `path`, whose file is `target`. Its contents are the path of the file.
 pub fn program(path: &str, target: &str) -> ResolvedProgram {

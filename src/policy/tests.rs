@@ -30,7 +30,7 @@ fn the_first_rule_that_fails_is_reported() {
         code
     };
     assert_eq!(code(&request, &nowhere), "policy.command_denied");
-    request.policy.allowed_commands = vec![crate::spec::job::AllowedCommand::named("bash")];
+    request.policy.allowed_commands = vec![cofferdam_core::job::AllowedCommand::named("bash")];
     assert_eq!(code(&request, &nowhere), "policy.shell_denied");
     request.policy.allow_shell = true;
     assert_eq!(code(&request, &nowhere), "policy.env_denied");

@@ -2,7 +2,7 @@
 
 use std::path::{Component, Path, PathBuf};
 
-use crate::spec::job::{ErrorCode, JobError};
+use cofferdam_core::job::{ErrorCode, JobError};
 
 /// Where workspaces may be.
 #[derive(Debug, Clone, PartialEq, Eq)]

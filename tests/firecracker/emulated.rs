@@ -4,10 +4,10 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use cofferdam::base::cancel::CancelToken;
 use cofferdam::executor::Executor;
-use cofferdam::executor::firecracker::{MicroVms, Settings};
-use cofferdam::spec::{OutputSink, StdinSource, Stream};
+use cofferdam_core::sync::cancel::CancelToken;
+use cofferdam_core::{OutputSink, StdinSource, Stream};
+use cofferdam_firecracker::{MicroVms, Settings};
 
 use crate::job::Job;
 use crate::qemu::Qemu;
@@ -168,7 +168,7 @@ fn a_program_that_is_another_in_the_guest_is_not_run() {
     let mut job = Job::python(&guests.backend, "print('never')");
     let other = std::fs::File::open("/proc/self/exe").unwrap();
     let at = std::ffi::CString::new("/usr/bin/python3.11").unwrap();
-    job.spec.program = cofferdam::spec::ProgramFile::Open { file: other.into(), at };
+    job.spec.program = cofferdam_core::ProgramFile::Open { file: other.into(), at };
     let ran = job.run(&guests.backend, None);
     let failure = ran.report.unwrap_err().to_string();
     assert!(failure.ends_with("verify program: it is another here than the host has"), "{failure}");

@@ -7,9 +7,9 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use cofferdam::base::cancel::CancelToken;
 use cofferdam::executor::{Executor, Room, Task};
-use cofferdam::spec::{
+use cofferdam_core::sync::cancel::CancelToken;
+use cofferdam_core::{
     Limits, NotStarted, OutputSink, ProgramFile, RunReport, RunSpec, StdinSource, Watch,
     WorkspaceFill,
 };

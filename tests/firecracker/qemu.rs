@@ -8,8 +8,8 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use cofferdam::executor::firecracker::{Hypervisor, Machine, MachinePlan, VSOCK, listen};
-use cofferdam::spec::SetupFailure;
+use cofferdam_core::SetupFailure;
+use cofferdam_firecracker::{Hypervisor, Machine, MachinePlan, VSOCK, listen};
 
 /// What guests are made of, as the environment says.
 #[derive(Debug)]

@@ -8,7 +8,7 @@ use std::env;
 use std::path::PathBuf;
 
 use cofferdam::executor::Executor;
-use cofferdam::executor::firecracker::{MicroVms, Settings, Vmm};
+use cofferdam_firecracker::{MicroVms, Settings, Vmm};
 
 use crate::job::Job;
 

@@ -8,11 +8,11 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use cofferdam::executor::firecracker::{Firecracker, Jailer, MicroVms, Settings, Vmm, guest};
 use cofferdam::executor::{Capabilities, Executor, FoundProgram, Task, Unavailable};
-use cofferdam::spec::{
+use cofferdam_core::{
     Enforced, NotStarted, Outcome, OutputSink, RunReport, SetupFailure, Stream, Usage, Watch,
 };
+use cofferdam_firecracker::{Firecracker, Jailer, MicroVms, Settings, Vmm, guest};
 use serde_json::{Value, json};
 use tempfile::{TempDir, tempdir};
 
@@ -142,7 +142,7 @@ impl Executor for Playing {
         let workspace = tempdir().unwrap();
         let open = fs::File::open(workspace.path()).unwrap();
         let metadata = open.metadata().unwrap();
-        let owner = cofferdam::workspace::Owner { uid: metadata.uid(), gid: metadata.gid() };
+        let owner = cofferdam_tree::Owner { uid: metadata.uid(), gid: metadata.gid() };
         (task.fill)(std::os::fd::AsFd::as_fd(&open), owner)?;
         sink.unwrap().take(Stream::Stdout, b"played");
         let input = fs::read_to_string(workspace.path().join("in")).unwrap();

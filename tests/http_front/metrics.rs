@@ -5,13 +5,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use cofferdam::check::metrics::{Figures, RunCount};
+use cofferdam::check::run::CheckError;
 use cofferdam::config::MetricsPlace;
 use cofferdam::http::{HttpLimits, HttpSettings};
-use cofferdam::service::check_run::CheckError;
-use cofferdam::service::figures::{Figures, RunCount};
-use cofferdam::service::jobs::JobFigures;
-use cofferdam::spec::job::JobStatus;
-use cofferdam::spec::{SandboxFigures, SetupFailure, StandbyFigures, Swept};
+use cofferdam::job::JobFigures;
+use cofferdam_core::job::JobStatus;
+use cofferdam_core::{SandboxFigures, SetupFailure, StandbyFigures, Swept};
 
 use crate::jobs::scripted::ScriptedJobs;
 use crate::jobs::serve_plainly;

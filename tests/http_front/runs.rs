@@ -4,10 +4,10 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc;
 use std::time::Duration;
 
+use cofferdam::check::run::CheckError;
 use cofferdam::config::OnDisconnect;
 use cofferdam::http::HttpSettings;
-use cofferdam::service::check_run::CheckError;
-use cofferdam::spec::{LimitKind, Outcome, SetupFailure};
+use cofferdam_core::{LimitKind, Outcome, SetupFailure};
 
 use crate::support::{
     HEALTH, ScriptedChecks, body, exited, post, report, settings, start, wait_for_end,

@@ -5,7 +5,7 @@ use std::sync::{Mutex, mpsc};
 use std::time::{Duration, Instant};
 
 use cofferdam::http::HttpSettings;
-use cofferdam::spec::{Outcome, Stream};
+use cofferdam_core::{Outcome, Stream};
 
 use crate::support::{
     HEALTH, ScriptedChecks, body, exited, post, report, settings, start, wait_for_end,

@@ -5,9 +5,9 @@ use std::sync::Mutex;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
+use cofferdam::check::run::CheckError;
 use cofferdam::http::{HttpLimits, HttpSettings};
-use cofferdam::service::check_run::CheckError;
-use cofferdam::spec::{OutputSink, SetupFailure, Stream};
+use cofferdam_core::{OutputSink, SetupFailure, Stream};
 
 use nix::poll::{PollFd, PollFlags, poll};
 

@@ -7,17 +7,17 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use cofferdam::base::cancel::CancelToken;
-use cofferdam::base::deadline::Deadline;
-use cofferdam::base::slots::Slots;
+use cofferdam::check::metrics::Figures;
+use cofferdam::check::request::CheckRequest;
+use cofferdam::check::run::{CheckError, CheckReport};
+use cofferdam::check::status::{Examined, HostReport, ServiceStatus, SlotsStatus, StandbyStatus};
 use cofferdam::config::{MetricsPlace, OnDisconnect, Tokens};
 use cofferdam::http::{Boxes, Checks, HttpLimits, HttpSettings, RunCheck, Server, ShutdownHandle};
-use cofferdam::service::check_request::CheckRequest;
-use cofferdam::service::check_run::{CheckError, CheckReport};
-use cofferdam::service::figures::Figures;
-use cofferdam::service::jobs::Jobs;
-use cofferdam::service::status::{Examined, HostReport, ServiceStatus, SlotsStatus, StandbyStatus};
-use cofferdam::spec::{
+use cofferdam::job::Jobs;
+use cofferdam_core::sync::cancel::CancelToken;
+use cofferdam_core::sync::permits::Slots;
+use cofferdam_core::values::deadline::Deadline;
+use cofferdam_core::{
     CapturedStream, Enforced, Outcome, OutputSink, RunReport, Timings, Usage, Watch,
 };
 

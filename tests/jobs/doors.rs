@@ -8,11 +8,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use cofferdam::executor::Sandboxed;
+use cofferdam::job::{Runner, RunnerSettings};
 use cofferdam::policy::{PolicyConfig, WorkspaceRoots};
-use cofferdam::runstore::StoreSettings;
-use cofferdam::sandbox::Sandbox;
-use cofferdam::service::jobs::{Runner, RunnerSettings};
-use cofferdam::spec::job::{JobLimits, RequestFault, parse_request};
+use cofferdam::store::StoreSettings;
+use cofferdam_core::job::{JobLimits, RequestFault, parse_request};
+use cofferdam_sandbox::Sandbox;
 use nix::unistd::geteuid;
 use serde_json::Value;
 use tempfile::TempDir;

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::Duration;
 
-use cofferdam::sandbox::Sandbox;
-use cofferdam::spec::WorkspaceFill;
+use cofferdam_core::WorkspaceFill;
+use cofferdam_sandbox::Sandbox;
 
 use crate::support::processes::{
     cgroups_of, eventually, is_own_process, own_instances, own_process, processes_of,

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::os::fd::{AsFd, FromRawFd, OwnedFd};
 
-use cofferdam::spec::StdinSource;
+use cofferdam_core::StdinSource;
 use nix::fcntl::{FcntlArg, fcntl};
 
 use crate::support::{self, Program, lines_of};

@@ -7,7 +7,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use cofferdam::spec::{NotStarted, Outcome};
+use cofferdam_core::{NotStarted, Outcome};
 
 use crate::support::{self, Host, Program, ending, lines_of};
 

@@ -10,7 +10,7 @@ use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
-use cofferdam::spec::{NotStarted, StdinSource};
+use cofferdam_core::{NotStarted, StdinSource};
 
 use crate::support::processes::{
     cgroups_of, eventually, in_own_process, own_instances, processes_of,
@@ -54,7 +54,7 @@ fn counts() -> BTreeMap<&'static str, Vec<String>> {
 }
 
 /// Every way a run can go, and its outcome's word.
-fn mixed(host: &Host, slot: &cofferdam::sandbox::HostId, number: usize) -> &'static str {
+fn mixed(host: &Host, slot: &cofferdam_sandbox::HostId, number: usize) -> &'static str {
     let program = match number % 10 {
         0 => Program::sh("echo hi; exit 3"),
         1 => Program::sh("sleep 60 & setsid sleep 60 & echo gone"),

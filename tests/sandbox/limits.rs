@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use cofferdam::spec::{NotStarted, Outcome};
+use cofferdam_core::{NotStarted, Outcome};
 
 use crate::support::{self, MIB, Program, ending, lines_of};
 

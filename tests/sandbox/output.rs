@@ -3,7 +3,7 @@
 use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
 
-use cofferdam::spec::{OutputSink, Stream};
+use cofferdam_core::{OutputSink, Stream};
 
 use crate::support::{self, Program, ending, stdout_of};
 

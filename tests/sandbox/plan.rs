@@ -3,12 +3,14 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use cofferdam::sandbox::landlock::Landlock;
-use cofferdam::sandbox::locks::{LockCalls, LockFilter};
-use cofferdam::sandbox::plan::{ChildPlan, PlanInput, PlannedTmpfs, ProgramPlace, build};
-use cofferdam::sandbox::profile::Profile;
-use cofferdam::sandbox::rootfs::{self, Covered, Kind, RootLayout};
-use cofferdam::spec::Limits;
+use cofferdam_core::Limits;
+use cofferdam_sandbox::builtin_profile;
+use cofferdam_sandbox::landlock::Landlock;
+use cofferdam_sandbox::locks::{LockCalls, LockFilter};
+use cofferdam_sandbox::plan::rootfs;
+use cofferdam_sandbox::plan::rootfs::{Covered, Kind, RootLayout};
+use cofferdam_sandbox::plan::{ChildPlan, PlanInput, PlannedTmpfs, ProgramPlace, build};
+use cofferdam_seccomp::profile::Profile;
 
 fn layout(profile: &Profile) -> RootLayout {
     let entries = ["etc", "usr"].map(|name| (name.to_owned(), Kind::Directory));
@@ -34,7 +36,7 @@ fn plan_of_a_file(profile: &Profile) -> ChildPlan {
 }
 
 fn plan_of(profile: &str, user_namespace: bool, landlock: bool, unprivileged: bool) -> ChildPlan {
-    let profile = Profile::builtin(profile).unwrap();
+    let profile = builtin_profile(profile).unwrap();
     plan_with(&profile, ProgramPlace::Named, user_namespace, landlock, unprivileged)
 }
 
@@ -49,7 +51,7 @@ fn plan_with(
     build(&PlanInput {
         filter: &profile.filter,
         locks: &LockFilter::new(LockCalls::Watched).unwrap(),
-        init_filter: &Profile::builtin("init").unwrap().filter,
+        init_filter: &builtin_profile("init").unwrap().filter,
         root: &root,
         covered: &[Covered { target: c"etc/ssh".to_owned(), directory: true }],
         argv: &[c"make".to_owned(), c"test".to_owned()],
@@ -342,7 +344,7 @@ fn the_program_is_looked_for_along_the_path_of_its_environment() {
 
 #[test]
 fn the_program_at_a_path_is_looked_for_nowhere_else() {
-    let profile = Profile::builtin("default").unwrap();
+    let profile = builtin_profile("default").unwrap();
     let plan = plan_with(&profile, ProgramPlace::At(c"/opt/x"), true, true, false);
     let exec = format!("{:?}", plan.program.last().unwrap());
     assert!(exec.contains(r#"fd: None, paths: ["/opt/x"], argv: ["make", "test"]"#), "{exec}");
@@ -351,7 +353,7 @@ fn the_program_at_a_path_is_looked_for_nowhere_else() {
 
 #[test]
 fn the_file_of_a_program_is_attached_behind_what_is_covered_and_kept_open_until_exec() {
-    let profile = Profile::builtin("default").unwrap();
+    let profile = builtin_profile("default").unwrap();
     let (with, without) = (plan_of_a_file(&profile), plan(true));
     let attach = "attach program /usr/bin/make";
     let setup = &names(&with)[..with.setup.len()];
@@ -386,7 +388,7 @@ fn the_file_of_a_program_is_attached_behind_what_is_covered_and_kept_open_until_
 
 #[test]
 fn a_filter_without_execveat_leaves_the_path_to_execute_a_file_by() {
-    let mut profile = Profile::builtin("default").unwrap();
+    let mut profile = builtin_profile("default").unwrap();
     // All that is left of it is a verdict other than yes.
     let verdict = |code, k| code == 0x06 && k != 0x7fff_0000;
     profile.filter.program.retain(|instruction| verdict(instruction.code, instruction.k));

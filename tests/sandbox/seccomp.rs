@@ -9,13 +9,13 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use cofferdam::sandbox::profile::Profile;
-use cofferdam::spec::Outcome;
+use cofferdam_core::Outcome;
 use nix::errno::Errno;
 use tempfile::TempDir;
 
-use crate::support::answers::{PROFILES, Row, rows};
 use crate::support::{self, Host, Program};
+use cofferdam_fixtures::answers::{PROFILES, Row, rows};
+use cofferdam_sandbox::builtin_profile;
 
 /// The column of this machine's numbers.
 const ARCH: usize = if cfg!(target_arch = "x86_64") { 0 } else { 1 };
@@ -109,7 +109,7 @@ fn line((index, call): (usize, &Call)) -> String {
 }
 
 fn host_under(profile: &str) -> Option<Host> {
-    support::host_with(|config| config.profile = Profile::builtin(profile).unwrap())
+    support::host_with(|config| config.profile = builtin_profile(profile).unwrap())
 }
 
 /// A row of the table and what its calls are answered without a filter.

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use cofferdam::spec::{NotStarted, OutputSink, Stream};
+use cofferdam_core::{NotStarted, OutputSink, Stream};
 
 use crate::support::processes::{in_own_process, processes_of};
 use crate::support::task::list;
@@ -107,7 +107,7 @@ fn the_workspace_itself_is_looked_at_whatever_its_tenant_does_to_it() {
 #[test]
 fn a_snapshot_takes_nothing_of_what_a_program_may_write() {
     let Some(host) = support::host() else { return };
-    let bounds = |limits: &mut cofferdam::spec::Limits| {
+    let bounds = |limits: &mut cofferdam_core::Limits| {
         limits.disk_bytes_max = MIB;
         limits.disk_inodes_max = 10;
     };
@@ -148,18 +148,18 @@ fn limits_end_tasks_as_they_end_runs() {
 #[test]
 fn a_workspace_that_cannot_be_filled_is_told_as_what_failed() {
     use cofferdam::executor::{Room, Task};
-    use cofferdam::spec::{ProgramFile, SetupFailure, Watch};
+    use cofferdam_core::{ProgramFile, SetupFailure, Watch};
     let Some(host) = support::host() else { return };
     let failure = SetupFailure::from_words("snapshot a", "no such thing");
-    let spec = cofferdam::spec::RunSpec {
+    let spec = cofferdam_core::RunSpec {
         argv: vec![c"true".to_owned()],
         program: ProgramFile::At(c"/bin/true".to_owned()),
         without_shell: None,
         env: Vec::new(),
         workdir: "/workspace".into(),
-        stdin: cofferdam::spec::StdinSource::Null,
-        limits: cofferdam::spec::Limits::default(),
-        workspace: cofferdam::spec::WorkspaceFill::Own,
+        stdin: cofferdam_core::StdinSource::Null,
+        limits: cofferdam_core::Limits::default(),
+        workspace: cofferdam_core::WorkspaceFill::Own,
         binds: Vec::new(),
         tmpfs: Vec::new(),
     };
@@ -173,7 +173,7 @@ fn a_workspace_that_cannot_be_filled_is_told_as_what_failed() {
         collect: &mut collect,
     };
     let watch =
-        Watch { cancel: cofferdam::base::cancel::CancelToken::new().unwrap(), client: None };
+        Watch { cancel: cofferdam_core::sync::cancel::CancelToken::new().unwrap(), client: None };
     let Err(NotStarted::Setup(told)) = host.executor().execute(task, &watch, None) else {
         panic!("it ran")
     };

@@ -1,6 +1,6 @@
 //! Two runs at once: neither takes from the other, and no name leads from one to the other.
 
-use cofferdam::spec::Outcome;
+use cofferdam_core::Outcome;
 
 use crate::support::{self, Program, lines_of, stdout_of};
 

@@ -4,9 +4,10 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGua
 use std::time::Instant;
 
 use cofferdam::executor::{Executor, Sandboxed};
-use cofferdam::sandbox::profile::Profile;
-use cofferdam::sandbox::{HostId, RootSource, Sandbox, SandboxConfig};
-use cofferdam::spec::{NotStarted, OutputSink, RunReport};
+use cofferdam_core::{NotStarted, OutputSink, RunReport};
+use cofferdam_sandbox::builtin_profile;
+use cofferdam_sandbox::{HostId, RootSource, Sandbox, SandboxConfig};
+use cofferdam_seccomp::profile::Profile;
 
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
@@ -89,7 +90,7 @@ pub fn host_without_filter() -> Option<Host> {
 /// The configuration of the usual sandbox.
 pub fn config() -> SandboxConfig {
     SandboxConfig {
-        profile: Profile::builtin("default").unwrap(),
+        profile: builtin_profile("default").unwrap(),
         root: RootSource::Host,
         private: Vec::new(),
         strict: false,

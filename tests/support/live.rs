@@ -6,9 +6,9 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use cofferdam::base::cancel::CancelToken;
 use cofferdam::executor::Sandboxed;
-use cofferdam::spec::{NotStarted, OutputSink, RunReport, StdinSource, Stream};
+use cofferdam_core::sync::cancel::CancelToken;
+use cofferdam_core::{NotStarted, OutputSink, RunReport, StdinSource, Stream};
 use nix::fcntl::OFlag;
 
 use super::program::Program;

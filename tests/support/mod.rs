@@ -2,7 +2,6 @@
 
 #![allow(dead_code, unused_imports, reason = "every test binary uses its own part of this")]
 
-pub mod answers;
 pub mod host;
 pub mod live;
 pub mod processes;
@@ -10,7 +9,7 @@ pub mod program;
 pub mod root;
 pub mod task;
 
-use cofferdam::spec::{Outcome, RunReport};
+use cofferdam_core::{Outcome, RunReport};
 
 pub use host::{Host, has, host, host_with, host_without_filter, quiet_host};
 pub use program::Program;

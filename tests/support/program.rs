@@ -4,14 +4,14 @@ use std::ffi::CString;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
-use cofferdam::base::cancel::CancelToken;
-use cofferdam::base::rel_path::RelPath;
 use cofferdam::executor::{Job, Sandboxed};
-use cofferdam::sandbox::HostId;
-use cofferdam::spec::{
+use cofferdam_core::sync::cancel::CancelToken;
+use cofferdam_core::values::rel_path::RelPath;
+use cofferdam_core::{
     Bind, Limits, NotStarted, OutputSink, ProgramFile, RunReport, RunSpec, StdinSource, Tmpfs,
     Watch, WorkspaceFill,
 };
+use cofferdam_sandbox::HostId;
 
 /// The environment of a program that does not set its own.
 const ENV: [&str; 3] = ["PATH=/usr/local/bin:/usr/bin:/bin", "HOME=/tmp/home", "LANG=C.UTF-8"];

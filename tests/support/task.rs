@@ -7,9 +7,9 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use cofferdam::base::cancel::CancelToken;
 use cofferdam::executor::{Executor, FoundProgram, Room, Task};
-use cofferdam::spec::{
+use cofferdam_core::sync::cancel::CancelToken;
+use cofferdam_core::{
     Limits, NotStarted, OutputSink, ProgramFile, RunReport, RunSpec, SetupFailure, StdinSource,
     Watch, WorkspaceFill,
 };
@@ -107,7 +107,7 @@ impl TaskOf {
             tmpfs: Vec::new(),
         };
         let uid = std::cell::Cell::new(0);
-        let mut fill = |workspace: BorrowedFd<'_>, owner: cofferdam::workspace::Owner| {
+        let mut fill = |workspace: BorrowedFd<'_>, owner: cofferdam_tree::Owner| {
             uid.set(owner.uid);
             for (name, bytes) in &self.files {
                 write(workspace, name, *bytes, owner.uid);

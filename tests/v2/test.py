@@ -34,7 +34,7 @@ MEMORY_MIB = 1024
 DISK_BYTES = 96 << 20
 SCENES = ["unified", "delegated", "contained"]
 # Parts of the names of tests; those of a box's groups run in every scene.
-GROUPS = ["sandbox::cgroup::host_tests::", "sandbox::cgroup::host_cpu_tests::"]
+GROUPS = ["cgroup::tests::host::", "cgroup::tests::host_cpu::"]
 BOXES = {
     "unified": ["limits::", "endings::", "crash::"],
     # Where the process that opens a sandbox has to be alone in its group, none that starts itself anew.
@@ -72,13 +72,13 @@ def main():
 def test_binaries():
     """The built tests, by the name of their target."""
     built = subprocess.run(
-        [os.environ.get("CARGO", "cargo"), "test", "--locked", "--no-run", "--lib", "--test", "sandbox",
+        [os.environ.get("CARGO", "cargo"), "test", "--locked", "--no-run", "--package", "cofferdam", "--package", "cofferdam-sandbox", "--lib", "--test", "sandbox",
          "--message-format=json"], cwd=REPOSITORY, check=True, text=True, stdout=subprocess.PIPE)
     messages = map(json.loads, built.stdout.splitlines())
     found = {(message["target"]["kind"][0], message["target"]["name"]): Path(message["executable"])
              for message in messages
              if message["reason"] == "compiler-artifact" and message["executable"]}
-    return {"lib": found["lib", "cofferdam"], "sandbox": found["test", "sandbox"]}
+    return {"lib": found["lib", "cofferdam_sandbox"], "sandbox": found["test", "sandbox"]}
 
 
 def suites():

@@ -13,8 +13,8 @@ use super::look::named;
 use super::output::print;
 use super::place::Place;
 use super::records::Records;
-use crate::base::digest::Digest;
-use crate::spec::job::{Artifact, ErrorCode, JobError, JobId};
+use cofferdam_core::job::{Artifact, ErrorCode, JobError, JobId};
+use cofferdam_core::values::digest::Digest;
 
 /// Bytes read at a time.
 const BUFFER_BYTES: usize = 64 << 10;
@@ -158,8 +158,8 @@ fn copy(mut source: impl Read, to: &mut impl Write, listed: &Artifact) -> Result
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::base::digest::sha256_of;
-    use crate::spec::job::Sha256;
+    use cofferdam_core::job::Sha256;
+    use cofferdam_core::values::digest::sha256_of;
 
     #[test]
     fn what_is_not_what_is_listed_is_told() {

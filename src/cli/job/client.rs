@@ -10,7 +10,7 @@ use ureq::{Agent, Body, RequestBuilder};
 
 use super::super::failure::error_words;
 use super::fault::Fault;
-use crate::spec::job::JobError;
+use cofferdam_core::job::JobError;
 
 /// The longest answer that is read as JSON, bytes: a result, or a list.
 const ANSWER_BYTES_MAX: u64 = 64 << 20;

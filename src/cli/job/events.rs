@@ -4,7 +4,7 @@ use std::io::{self, BufRead, BufReader, Read};
 
 use serde::Deserialize;
 
-use crate::spec::job::JobStatus;
+use cofferdam_core::job::JobStatus;
 
 /// As much of a line as is kept, bytes. What is longer is output, or the result, both of which
 /// are asked for elsewhere.

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use super::super::failure::{Failure, USAGE};
 use super::output::for_terminal;
 use crate::config::Problems;
-use crate::spec::job::{ErrorCode, JobError};
+use cofferdam_core::job::{ErrorCode, JobError};
 
 /// What there is to tell of a job, or of the way to it, that is no result.
 const TOLD: u8 = 1;

@@ -8,8 +8,8 @@ use super::events::Events;
 use super::fault::Fault;
 use super::records::Records;
 use super::remote::Remote;
-use crate::service::jobs::{JobView, Progress};
-use crate::spec::job::{JobId, JobStatus, RunJobRequest, RunJobResult};
+use crate::job::{JobView, Progress};
+use cofferdam_core::job::{JobId, JobStatus, RunJobRequest, RunJobResult};
 
 /// How long to wait before the server is asked again.
 const AGAIN_AFTER: Duration = Duration::from_millis(500);

@@ -5,7 +5,7 @@ use std::path::Path;
 use super::super::failure::{Failure, error_words};
 use super::super::input_file::read_input;
 use super::fault::Fault;
-use crate::spec::job::{ErrorCode, JobError, RequestFault, RunJobRequest, parse_request};
+use cofferdam_core::job::{ErrorCode, JobError, RequestFault, RunJobRequest, parse_request};
 
 /// The request in `path`, of which at most `bytes_max` are read; `-` is stdin.
 pub fn read_request(path: &Path, bytes_max: u64) -> Result<RunJobRequest, Fault> {

@@ -6,8 +6,8 @@ use serde::Serialize;
 use super::fault::Fault;
 use super::output::print;
 use super::place::Place;
-use crate::service::jobs::ListAsked;
-use crate::spec::job::{JobError, JobId, JobLine, JobStatus, LiveJob};
+use crate::job::ListAsked;
+use cofferdam_core::job::{JobError, JobId, JobLine, JobStatus, LiveJob};
 
 /// How many jobs a list has where nothing is said.
 const LIMIT: u16 = 100;

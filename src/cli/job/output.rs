@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use super::super::failure::{Failure, TIME_LIMIT};
 use super::super::signals::Signals;
-use crate::spec::job::JobStatus;
+use cofferdam_core::job::JobStatus;
 
 /// Somebody asked for the job's end: as a shell tells of an interrupt.
 pub const CANCELED: u8 = 130;

@@ -3,7 +3,7 @@
 use std::io::{self, IsTerminal, Write};
 use std::time::{Duration, Instant};
 
-use crate::service::jobs::Progress;
+use crate::job::Progress;
 
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
@@ -71,7 +71,7 @@ fn size(bytes: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::spec::job::JobStatus;
+    use cofferdam_core::job::JobStatus;
 
     #[test]
     fn the_line_says_where_the_job_is_for_how_long_and_how_much_it_wrote() {

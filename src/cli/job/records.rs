@@ -3,8 +3,8 @@
 use std::io::Read;
 
 use super::fault::Fault;
-use crate::service::jobs::{JobPage, JobView, ListAsked, Submitted};
-use crate::spec::job::{Artifact, ErrorCode, JobError, JobId, JobLine, RunJobResult};
+use crate::job::{JobPage, JobView, ListAsked, Submitted};
+use cofferdam_core::job::{Artifact, ErrorCode, JobError, JobId, JobLine, RunJobResult};
 
 /// The records of one store, or of one server.
 pub trait Records {

@@ -8,8 +8,8 @@ use serde_json::Value;
 use super::client::{Client, escaped};
 use super::fault::Fault;
 use super::records::Records;
-use crate::service::jobs::{JobPage, JobView, ListAsked, Submitted};
-use crate::spec::job::{
+use crate::job::{JobPage, JobView, ListAsked, Submitted};
+use cofferdam_core::job::{
     Artifact, ErrorCode, JobError, JobId, JobLine, JobStatus, LiveJob, RunJobRequest, RunJobResult,
 };
 

@@ -20,9 +20,9 @@ use super::progress::ProgressLine;
 use super::run_there::run_there;
 use super::stored::with_path;
 use crate::config::{Config, Isolation};
-use crate::runstore::StoreSettings;
-use crate::service::jobs::{BuildError, Control, Missing, Runner};
-use crate::spec::job::{ErrorCode, JobError, JobId, JobStatus, RunJobRequest, RunJobResult};
+use crate::job::{BuildError, Control, Missing, Runner};
+use crate::store::StoreSettings;
+use cofferdam_core::job::{ErrorCode, JobError, JobId, JobStatus, RunJobRequest, RunJobResult};
 
 /// How often the line on the terminal is drawn anew, and the store asked for a cancel.
 const TICK: Duration = Duration::from_millis(200);

@@ -14,8 +14,8 @@ use super::output::{CANCELED, exit_code, print_attended};
 use super::progress::ProgressLine;
 use super::records::Records;
 use super::remote::Remote;
-use crate::service::jobs::Progress;
-use crate::spec::job::{JobId, JobStatus, RunJobRequest, RunJobResult};
+use crate::job::Progress;
+use cofferdam_core::job::{JobId, JobStatus, RunJobRequest, RunJobResult};
 
 /// How often the line on the terminal is drawn anew and signals are looked for.
 const TICK: Duration = Duration::from_millis(100);

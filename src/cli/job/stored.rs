@@ -5,10 +5,10 @@ use std::path::Path;
 
 use super::fault::Fault;
 use super::records::Records;
-use crate::base::rel_path::RelPath;
-use crate::runstore::{RunStore, StoreError};
-use crate::service::jobs::{JobPage, JobView, ListAsked, Submitted};
-use crate::spec::job::{Artifact, ErrorCode, JobError, JobId, JobLine, LiveJob};
+use crate::job::{JobPage, JobView, ListAsked, Submitted};
+use crate::store::{RunStore, StoreError};
+use cofferdam_core::job::{Artifact, ErrorCode, JobError, JobId, JobLine, LiveJob};
+use cofferdam_core::values::rel_path::RelPath;
 
 /// A store that is looked into; only wishes for a job's end are written.
 #[derive(Debug)]

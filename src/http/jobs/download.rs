@@ -20,8 +20,8 @@ use crate::http::byte_range::{Wanted, has_already, wants_another};
 use crate::http::connection::InPieces;
 use crate::http::file_pieces::FilePart;
 use crate::http::refusal::Refusal;
-use crate::service::jobs::OpenArtifact;
-use crate::spec::job::{ErrorCode, JobError};
+use crate::job::OpenArtifact;
+use cofferdam_core::job::{ErrorCode, JobError};
 
 /// Sends one artifact, or a part of it.
 pub async fn download(State(front): State<Arc<JobsFront>>, request: Request) -> Response {

@@ -30,8 +30,8 @@ use crate::http::event_text::event;
 use crate::http::file_pieces::{PIECE_BYTES_MAX, read_piece};
 use crate::http::log_lines::output_unreadable;
 use crate::http::refusal::Refusal;
-use crate::service::jobs::{Feed, JobView, Jobs, Progress};
-use crate::spec::job::{ErrorCode, JobError, JobId, JobStatus};
+use crate::job::{Feed, JobView, Jobs, Progress};
+use cofferdam_core::job::{ErrorCode, JobError, JobId, JobStatus};
 
 /// How long a client is told more that has closed its side: one that only has nothing more to
 /// send reads what there is, as it does of a run.

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use crate::http::percent;
-use crate::service::jobs::ListAsked;
-use crate::spec::job::{ErrorCode, JobError, JobStatus};
+use crate::job::ListAsked;
+use cofferdam_core::job::{ErrorCode, JobError, JobStatus};
 
 /// How many jobs a part of a list has where nothing is said.
 const LIMIT: usize = 100;

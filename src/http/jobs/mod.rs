@@ -28,9 +28,9 @@ use super::percent;
 use super::refusal::{Api, Refusal};
 use super::reply;
 use super::request_body::BodyReading;
-use crate::base::request_id::{RequestId, on_behalf_of};
-use crate::service::jobs::Jobs;
-use crate::spec::job::{Artifact, ErrorCode, JobError, JobId};
+use crate::job::Jobs;
+use cofferdam_core::job::{Artifact, ErrorCode, JobError, JobId};
+use cofferdam_core::sync::request_id::{RequestId, on_behalf_of};
 
 /// Threads that ask the jobs on requests' behalf: they wait for disks, not for runs.
 pub const ASKING_THREADS_MAX: usize = 16;

@@ -8,12 +8,12 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use axum::response::Response;
 
 use super::{JobsFront, PREFIX, answered};
-use crate::base::digest::sha256_of;
 use crate::http::refusal::Refusal;
 use crate::http::reply;
 use crate::http::request_body::check_encoding;
-use crate::service::jobs::{Jobs, Submitted};
-use crate::spec::job::{ErrorCode, Idempotency, JobError, RequestFault, Sha256, parse_request};
+use crate::job::{Jobs, Submitted};
+use cofferdam_core::job::{ErrorCode, Idempotency, JobError, RequestFault, Sha256, parse_request};
+use cofferdam_core::values::digest::sha256_of;
 
 /// The client's own name for its request.
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");

@@ -10,13 +10,13 @@ use prometheus_client::encoding::{
 use prometheus_client::metrics::MetricType;
 
 use super::process::Process;
-use crate::base::counter::{Counter, DurationCounts};
+use crate::check::metrics::Figures;
 use crate::http::checks::Checks;
 use crate::http::counts::FrontCounts;
-use crate::service::figures::Figures;
-use crate::service::jobs::{JobFigures, Jobs};
-use crate::spec::job::JobStatus;
-use crate::spec::{SandboxFigures, StandbyFigures};
+use crate::job::{JobFigures, Jobs};
+use cofferdam_core::job::JobStatus;
+use cofferdam_core::sync::counter::{Counter, DurationCounts};
+use cofferdam_core::{SandboxFigures, StandbyFigures};
 
 /// Where the figures come from.
 pub struct Exposed {

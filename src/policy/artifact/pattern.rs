@@ -1,4 +1,4 @@
-//! Parses a pattern to find what it names. `base::glob` decides what it matches.
+//! Parses a pattern to find what it names. `values::glob` decides what it matches.
 
 /// How many characters the alternatives of all patterns of a request may have together.
 pub(super) const EXPANDED_MAX: usize = 256 * 1024;

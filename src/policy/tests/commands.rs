@@ -2,9 +2,9 @@
 
 use serde_json::{Value, json};
 
-use crate::base::rel_path::RelPath;
 use crate::policy::testing::{digest_of, outcome_of, request, usual, verdict};
 use crate::policy::{CommandLocation, ProgramFinder};
+use cofferdam_core::values::rel_path::RelPath;
 
 const DENIED: &str = "policy.command_denied";
 

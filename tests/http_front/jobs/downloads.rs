@@ -4,8 +4,8 @@ use std::io::Read;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use cofferdam::base::digest::sha256_of;
 use cofferdam::http::{HttpLimits, HttpSettings};
+use cofferdam_core::values::digest::sha256_of;
 
 use super::scripted::ScriptedJobs;
 use super::{assert_error, get, request, serve, serve_plainly};

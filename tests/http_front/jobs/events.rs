@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use cofferdam::http::{HttpLimits, HttpSettings};
-use cofferdam::spec::Stream;
-use cofferdam::spec::job::JobStatus;
+use cofferdam_core::Stream;
+use cofferdam_core::job::JobStatus;
 use serde_json::Value;
 
 use super::scripted::{ScriptedJobs, result_json};

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use cofferdam::base::digest::sha256_of;
 use cofferdam::http::{HttpLimits, HttpSettings};
-use cofferdam::service::jobs::ListAsked;
-use cofferdam::spec::job::{ErrorCode, JobError, JobStatus};
+use cofferdam::job::ListAsked;
+use cofferdam_core::job::{ErrorCode, JobError, JobStatus};
+use cofferdam_core::values::digest::sha256_of;
 use serde_json::{Value, json};
 
 use super::scripted::{ScriptedJobs, result_json};

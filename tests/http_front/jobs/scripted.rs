@@ -5,16 +5,16 @@ use std::fs::File;
 use std::io::Write;
 use std::sync::{Arc, Mutex};
 
-use cofferdam::base::deadline::Deadline;
-use cofferdam::base::digest::sha256_of;
-use cofferdam::service::jobs::{
+use cofferdam::job::{
     Feed, JobFigures, JobPage, JobView, Jobs, ListAsked, OpenArtifact, Progress, Submitted,
 };
-use cofferdam::spec::Stream;
-use cofferdam::spec::job::{
+use cofferdam_core::Stream;
+use cofferdam_core::job::{
     Artifact, ErrorCode, Idempotency, JobError, JobId, JobLine, JobStatus, LiveJob, RunJobRequest,
     RunJobResult, Sha256,
 };
+use cofferdam_core::values::deadline::Deadline;
+use cofferdam_core::values::digest::sha256_of;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use cofferdam::base::digest::sha256_of;
+use cofferdam_core::values::digest::sha256_of;
 use serde_json::{Value, json};
 
 use crate::doors::{EACH, doors};

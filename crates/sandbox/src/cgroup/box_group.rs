@@ -1,0 +1,253 @@
+//! The groups of one box: limits set, usage read, all of it killed, removed.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::thread::sleep;
+use std::time::Duration;
+
+use nix::errno::Errno;
+use nix::fcntl::OFlag;
+
+use super::control::{CgroupVersion, Control};
+use super::directory::{CgroupError, Directory};
+use super::hierarchy::Hierarchy;
+use super::limit_files::{Age, INIT_PROCESSES, LimitFile, all_cpus, cpu_weight, limit_files};
+use super::reclaim;
+use super::termination::kill_all;
+use super::usage::{self, GroupUsage, UsageFiles};
+use super::waiting::{RETRY_INTERVAL, wait_for_line};
+use cofferdam_core::values::deadline::Deadline;
+use cofferdam_core::{Limits, SetupFailure};
+
+/// One box's directory in each hierarchy it needs. Dropping it removes them as
+/// far as they are empty; [`BoxGroup::remove`] tells whether they went.
+#[derive(Debug, Default)]
+pub struct BoxGroup {
+    groups: Vec<Group>,
+    task_files: Vec<OwnedFd>,
+    program_task_files: Vec<OwnedFd>,
+    usage_files: UsageFiles,
+    /// Whether it has a share of the CPUs beside its weight.
+    has_quota: bool,
+}
+
+#[derive(Debug)]
+struct Group {
+    top: Arc<Directory>,
+    directory: Directory,
+    controls: Vec<Control>,
+}
+
+impl BoxGroup {
+    /// Makes the directories and sets the limits. On failure nothing is left.
+    pub(super) fn make(
+        hierarchies: &[Hierarchy],
+        name: &str,
+        limits: &Limits,
+    ) -> Result<Self, SetupFailure> {
+        let mut made = Self::default();
+        made.has_quota = limits.cpus_milli_max.is_some();
+        for hierarchy in hierarchies {
+            let controls = hierarchy.controls().to_vec();
+            if let Some(first) = controls.first() {
+                let step = first.step();
+                made.add(hierarchy.top(), name, controls).map_err(|e| failure(step, &e))?;
+                made.limit_last(limits)?;
+            }
+        }
+        Ok(made)
+    }
+
+    fn add(
+        &mut self,
+        top: &Arc<Directory>,
+        name: &str,
+        controls: Vec<Control>,
+    ) -> Result<(), CgroupError> {
+        let directory = top.make_child(name)?;
+        let group = Group { top: Arc::clone(top), directory, controls };
+        let opened = match group.directory.version() {
+            CgroupVersion::V1 => Some(group.directory.open_file("tasks", OFlag::O_WRONLY)),
+            CgroupVersion::V2 => None,
+        };
+        for control in &group.controls {
+            self.usage_files.open(*control, &group.directory);
+        }
+        let of_cpus_alone = group.controls.iter().all(|control| control.is_of_cpus());
+        // Kept before the error is looked at, so that dropping removes it.
+        self.groups.push(group);
+        let files = if of_cpus_alone { &mut self.program_task_files } else { &mut self.task_files };
+        files.extend(opened.transpose()?);
+        Ok(())
+    }
+
+    fn limit_last(&self, limits: &Limits) -> Result<(), SetupFailure> {
+        let Some(group) = self.groups.last() else { return Ok(()) };
+        for control in &group.controls {
+            for limit in limit_files(group.directory.version(), *control, limits) {
+                match group.directory.write(limit.file, &limit.text) {
+                    Err(error) if !(limit.optional && error.errno == Errno::ENOENT) => {
+                        return Err(failure(control.step(), &error));
+                    }
+                    _ => {}
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The version 2 directory for `clone3`'s `CLONE_INTO_CGROUP`; none on a
+    /// host of version 1 alone. Where `clone3` is refused, the child writes `0`
+    /// into `cgroup.procs` there, at the price of the global lock.
+    pub fn clone_into(&self) -> Option<BorrowedFd<'_>> {
+        let group = self.groups.iter().find(|g| g.directory.version() == CgroupVersion::V2)?;
+        Some(group.directory.as_fd())
+    }
+
+    /// The version 1 `tasks` files, open for writing: the child, while it has
+    /// one thread, writes `0` into each.
+    pub fn task_files(&self) -> &[OwnedFd] {
+        &self.task_files
+    }
+
+    /// Those that the program's process writes `0` into. What the init does to
+    /// make and to end a box is not to wait for a share of the CPUs.
+    pub fn program_task_files(&self) -> &[OwnedFd] {
+        &self.program_task_files
+    }
+
+    /// Closes the `tasks` files. The init has its own copies, and each descriptor that stays open in
+    /// the service makes every later clone slower.
+    pub fn close_task_files(&mut self) {
+        self.task_files.clear();
+        self.program_task_files.clear();
+    }
+
+    /// Closes the usage files. [`BoxGroup::usage`] has no peaks or CPU time from then on.
+    pub fn close_usage_files(&mut self) {
+        self.usage_files = UsageFiles::default();
+    }
+
+    /// What the box has used so far; whether it met the limit of processes only where `met_limits`
+    /// asks for it. Out-of-memory kills are always counted: a program may survive those of its children.
+    pub fn usage(&self, met_limits: bool) -> GroupUsage {
+        let files = &self.usage_files;
+        let (oom_kills, memory_refused) = files.memory_events();
+        let limited = self.directory_for(Control::Processes).filter(|_| met_limits);
+        GroupUsage {
+            cpu: files.cpu_time(),
+            memory_peak: files.memory_peak(),
+            processes_peak: files.processes_peak().map(|peak| peak.saturating_sub(INIT_PROCESSES)),
+            oom_kills,
+            memory_refused,
+            processes_refused: limited.map_or(0, usage::processes_refused),
+        }
+    }
+
+    /// CPU time of all its processes so far: one small read.
+    pub fn cpu_time(&self) -> Option<Duration> {
+        self.usage_files.cpu_time()
+    }
+
+    /// Sends SIGKILL to every process of the box; false when this host's
+    /// groups have no means to reach all of them at once. Its share of the CPUs
+    /// ends with it, and until [`BoxGroup::weigh`] it weighs more than any that runs.
+    pub fn kill(&self) -> Result<bool, CgroupError> {
+        self.lift_cpu_share();
+        self.weigh(Age::Dying);
+        let Some(directory) = self.directory_for(Control::Kill) else { return Ok(false) };
+        kill_all(directory)
+    }
+
+    /// Gives the box the weight of its age where CPUs are short: a run of
+    /// milliseconds need not wait for one of minutes.
+    pub fn weigh(&self, age: Age) {
+        self.set_cpu(|version| cpu_weight(version, age));
+    }
+
+    /// Dying takes CPU time too, on a busy host among all that run: a hundred processes that share a fiftieth of
+    /// a CPU would be at it for many seconds.
+    fn lift_cpu_share(&self) {
+        if self.has_quota {
+            self.set_cpu(all_cpus);
+        }
+    }
+
+    fn set_cpu(&self, file: impl FnOnce(CgroupVersion) -> LimitFile) {
+        let Some(directory) = self.directory_for(Control::Cpu) else { return };
+        let LimitFile { file, text, .. } = file(directory.version());
+        if let Err(error) = directory.write(file, &text) {
+            // The box goes on, or dies, all the same: only its share is another.
+            log::warn!("cgroup cpu: {error}");
+        }
+    }
+
+    /// The processes in the box, as numbered in our own process namespace.
+    #[cfg(test)]
+    pub(crate) fn processes(&self) -> Result<Vec<i32>, CgroupError> {
+        let directory = self.directory_for(Control::Kill);
+        let directory = directory.or_else(|| Some(&self.groups.first()?.directory));
+        directory.map_or_else(|| Ok(Vec::new()), Directory::processes)
+    }
+
+    /// Removes the directories, waiting until the deadline for the box's last
+    /// process to be gone. An error names a directory that stays; it may be
+    /// tried again.
+    pub fn remove(&mut self, deadline: Deadline) -> Result<(), CgroupError> {
+        if let Some(group) = self.group_for(Control::Memory) {
+            reclaim::drop_cached(&group.top, &group.directory);
+        }
+        loop {
+            match self.try_remove() {
+                Err(error) if error.errno == Errno::EBUSY && !deadline.passed() => {
+                    self.wait_until_empty(deadline);
+                }
+                result => return result,
+            }
+        }
+    }
+
+    /// Removes what can be removed; the first error, if something cannot.
+    fn try_remove(&mut self) -> Result<(), CgroupError> {
+        let mut result = Ok(());
+        self.groups.retain(|group| {
+            let removed = group.top.remove_child(group.directory.name());
+            let stays = removed.is_err();
+            if result.is_ok() {
+                result = removed;
+            }
+            stays
+        });
+        result
+    }
+
+    fn wait_until_empty(&self, deadline: Deadline) {
+        if let Some(group) = self.groups.iter().find(|g| g.directory.version() == CgroupVersion::V2)
+        {
+            wait_for_line(&group.directory, "cgroup.events", "populated 0", deadline);
+        }
+        // Version 1 announces nothing, and a group may stay busy for a moment
+        // after it got empty.
+        sleep(RETRY_INTERVAL);
+    }
+
+    fn directory_for(&self, control: Control) -> Option<&Directory> {
+        self.group_for(control).map(|group| &group.directory)
+    }
+
+    fn group_for(&self, control: Control) -> Option<&Group> {
+        self.groups.iter().find(|group| group.controls.contains(&control))
+    }
+}
+
+impl Drop for BoxGroup {
+    fn drop(&mut self) {
+        // A last attempt; `remove` is for those who want to know.
+        let _ = self.try_remove();
+    }
+}
+
+fn failure(step: &str, error: &CgroupError) -> SetupFailure {
+    log::warn!("{step}: {error}");
+    SetupFailure::from_errno(step, error.errno as i32)
+}

@@ -1,0 +1,243 @@
+//! Which text goes into which file of a group, for a box's limits.
+
+use super::control::{CgroupVersion, Control};
+use cofferdam_core::Limits;
+
+/// Our init lives in the box's group but is not the tenant's.
+pub(super) const INIT_PROCESSES: u64 = 1;
+
+/// The most the kernel takes for `pids.max` (`PID_MAX_LIMIT`).
+const PROCESSES_MAX: u64 = 4_194_304;
+
+/// The most the kernel takes for a CPU quota: 44 bits of microseconds.
+const QUOTA_US_MAX: u64 = (1 << 44) - 1;
+
+/// One write that sets a limit.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct LimitFile {
+    pub(super) file: &'static str,
+    pub(super) text: String,
+    /// Whether a kernel may lack the file: one built or booted without swap
+    /// accounting has none to bound swap with. The tree says what that costs.
+    pub(super) optional: bool,
+}
+
+impl LimitFile {
+    fn required(file: &'static str, text: String) -> Self {
+        Self { file, text, optional: false }
+    }
+
+    fn optional(file: &'static str, text: String) -> Self {
+        Self { file, text, optional: true }
+    }
+}
+
+/// The writes that hold `control` to `limits`, in the order the kernel wants
+/// them. What a new group has by itself (`memory.high` max, `memory.oom.group`
+/// 0: one process dies, the program sees it) is not written.
+pub(super) fn limit_files(
+    version: CgroupVersion,
+    control: Control,
+    limits: &Limits,
+) -> Vec<LimitFile> {
+    let memory = limits.memory_bytes_max.to_string();
+    match (control, version) {
+        // Memory and swap together may not be less than memory: it comes second.
+        (Control::Memory, CgroupVersion::V1) => vec![
+            LimitFile::required("memory.limit_in_bytes", memory.clone()),
+            LimitFile::optional(V1_SWAP_FILE, memory),
+            LimitFile::optional(V1_SOCKETS_FILE, socket_bytes(limits).to_string()),
+        ],
+        (Control::Memory, CgroupVersion::V2) => vec![
+            LimitFile::required("memory.max", memory),
+            LimitFile::optional(V2_SWAP_FILE, "0".to_owned()),
+        ],
+        (Control::Processes, _) => {
+            vec![LimitFile::required("pids.max", processes(limits.processes_max))]
+        }
+        (Control::Cpu, _) => {
+            let mut files = vec![cpu_weight(version, Age::Unborn)];
+            files.extend(limits.cpus_milli_max.map_or_else(Vec::new, |m| cpu_quota(version, m)));
+            files
+        }
+        (Control::CpuTime | Control::Kill, _) => Vec::new(),
+    }
+}
+
+/// The write that gives a box all CPUs again.
+pub(super) fn all_cpus(version: CgroupVersion) -> LimitFile {
+    match version {
+        CgroupVersion::V1 => LimitFile::required("cpu.cfs_quota_us", "-1".to_owned()),
+        CgroupVersion::V2 => LimitFile::required("cpu.max", "max".to_owned()),
+    }
+}
+
+/// How far a box is, as far as its weight on busy CPUs goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Age {
+    /// Being made, by our own code: what others wait for.
+    Unborn,
+    /// Its program has begun.
+    Young,
+    /// Its program has used what most are content with.
+    Old,
+    /// Killed: others wait for what it holds.
+    Dying,
+    /// Killed, and not dead in the time it had: as old as any.
+    Undying,
+}
+
+/// The write that gives a box its weight: all of one age weigh the same, one
+/// that is young four times as much as one that is old.
+pub(super) fn cpu_weight(version: CgroupVersion, age: Age) -> LimitFile {
+    let percent = match age {
+        Age::Unborn | Age::Dying => 1000,
+        Age::Young => 100,
+        Age::Old | Age::Undying => 25,
+    };
+    match version {
+        CgroupVersion::V1 => {
+            LimitFile::required("cpu.shares", (V1_SHARES * percent / 100).to_string())
+        }
+        CgroupVersion::V2 => LimitFile::required(V2_WEIGHT_FILE, percent.to_string()),
+    }
+}
+
+fn cpu_quota(version: CgroupVersion, cpus_milli: u64) -> Vec<LimitFile> {
+    let (quota, period) = quota_and_period_us(cpus_milli);
+    match version {
+        CgroupVersion::V1 => vec![
+            LimitFile::required("cpu.cfs_period_us", period.to_string()),
+            LimitFile::required("cpu.cfs_quota_us", quota.to_string()),
+        ],
+        CgroupVersion::V2 => vec![LimitFile::required("cpu.max", format!("{quota} {period}"))],
+    }
+}
+
+/// What version 1 gives every group to begin with.
+const V1_SHARES: u64 = 1024;
+
+/// The file of a version 2 group's CPU weight, from 1 to 10000, 100 to begin with.
+pub(super) const V2_WEIGHT_FILE: &str = "cpu.weight";
+/// The file that keeps a version 1 box out of swap.
+pub(super) const V1_SWAP_FILE: &str = "memory.memsw.limit_in_bytes";
+/// The file that keeps a version 2 box out of swap.
+pub(super) const V2_SWAP_FILE: &str = "memory.swap.max";
+
+/// The file that bounds what the sockets of a version 1 box hold: they are on an account of their
+/// own there, and none without a bound.
+pub(super) const V1_SOCKETS_FILE: &str = "memory.kmem.tcp.limit_in_bytes";
+
+/// How much of a box's memory its sockets may hold beside it, as a divisor.
+const SOCKETS_SHARE: u64 = 8;
+
+fn socket_bytes(limits: &Limits) -> u64 {
+    limits.memory_bytes_max / SOCKETS_SHARE
+}
+
+fn processes(tenant_max: u64) -> String {
+    match tenant_max.saturating_add(INIT_PROCESSES) {
+        max if max > PROCESSES_MAX => "max".to_owned(),
+        max => max.to_string(),
+    }
+}
+
+/// The kernel takes no quota under 1 ms, so a tiny share needs its longest period.
+fn quota_and_period_us(cpus_milli: u64) -> (u64, u64) {
+    let period_us = if cpus_milli < 10 { 1_000_000 } else { 100_000 };
+    let quota_us = cpus_milli.saturating_mul(period_us / 1_000);
+    (quota_us.min(QUOTA_US_MAX), period_us)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn written(version: CgroupVersion, control: Control, limits: &Limits) -> Vec<(&str, String)> {
+        limit_files(version, control, limits).into_iter().map(|w| (w.file, w.text)).collect()
+    }
+
+    #[test]
+    fn memory_bounds_exclude_swap_and_cover_sockets() {
+        let limits = Limits { memory_bytes_max: 65_536, ..Limits::default() };
+        assert_eq!(
+            written(CgroupVersion::V1, Control::Memory, &limits),
+            [
+                ("memory.limit_in_bytes", "65536".into()),
+                ("memory.memsw.limit_in_bytes", "65536".into()),
+                ("memory.kmem.tcp.limit_in_bytes", "8192".into())
+            ]
+        );
+        assert_eq!(
+            written(CgroupVersion::V2, Control::Memory, &limits),
+            [("memory.max", "65536".into()), ("memory.swap.max", "0".into())]
+        );
+    }
+
+    #[test]
+    fn our_init_is_not_counted_among_the_tenants_processes() {
+        let table =
+            [(256, "257"), (0, "1"), (4_194_303, "4194304"), (4_194_304, "max"), (u64::MAX, "max")];
+        for (tenant_max, text) in table {
+            let limits = Limits { processes_max: tenant_max, ..Limits::default() };
+            for version in [CgroupVersion::V1, CgroupVersion::V2] {
+                assert_eq!(
+                    written(version, Control::Processes, &limits),
+                    [("pids.max", text.to_owned())]
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn every_share_of_the_cpus_is_a_quota_the_kernel_takes() {
+        let table = [
+            (1, 1_000, 1_000_000),
+            (9, 9_000, 1_000_000),
+            (10, 1_000, 100_000),
+            (1_500, 150_000, 100_000),
+            (u64::MAX, QUOTA_US_MAX, 100_000),
+        ];
+        for (milli, quota, period) in table {
+            let limits = Limits { cpus_milli_max: Some(milli), ..Limits::default() };
+            assert_eq!(
+                written(CgroupVersion::V2, Control::Cpu, &limits),
+                [("cpu.weight", "1000".into()), ("cpu.max", format!("{quota} {period}"))]
+            );
+            assert_eq!(
+                written(CgroupVersion::V1, Control::Cpu, &limits),
+                [
+                    ("cpu.shares", "10240".into()),
+                    ("cpu.cfs_period_us", period.to_string()),
+                    ("cpu.cfs_quota_us", quota.to_string())
+                ]
+            );
+        }
+    }
+
+    #[test]
+    fn without_a_share_asked_for_there_is_a_weight_and_no_quota() {
+        for (version, file, weight) in
+            [(CgroupVersion::V1, "cpu.shares", "10240"), (CgroupVersion::V2, "cpu.weight", "1000")]
+        {
+            let limits = Limits::default();
+            let written = written(version, Control::Cpu, &limits);
+            assert_eq!(written, [(file, weight.to_owned())]);
+        }
+    }
+
+    #[test]
+    fn a_weight_goes_down_with_age() {
+        let text = |version, age| cpu_weight(version, age).text;
+        assert_eq!(text(CgroupVersion::V1, Age::Young), "1024");
+        assert_eq!(text(CgroupVersion::V1, Age::Old), "256");
+        assert_eq!(text(CgroupVersion::V2, Age::Young), "100");
+        assert_eq!(text(CgroupVersion::V2, Age::Old), "25");
+    }
+
+    #[test]
+    fn one_that_dies_weighs_more_than_any_that_runs_but_not_for_ever() {
+        let text = |age| cpu_weight(CgroupVersion::V2, age).text;
+        assert_eq!([text(Age::Dying), text(Age::Undying)], ["1000", "25"]);
+    }
+}

@@ -1,0 +1,154 @@
+//! Clears what a dead process of ours left in a hierarchy.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread::sleep;
+
+use nix::errno::Errno;
+
+use super::directory::{Calls, CgroupError, Directory, Kernel};
+use super::termination::{kill_all, kill_listed};
+use super::tree::{BOX_PREFIX, NAME_PREFIX};
+use super::waiting::RETRY_INTERVAL;
+use cofferdam_core::values::deadline::Deadline;
+
+/// More directories than this below one top directory are not ours.
+const DIRECTORIES_MAX: usize = 65_536;
+
+/// What a sweep found.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Swept {
+    /// Boxes that were there, by their names.
+    pub boxes: usize,
+    /// Processes that were there and had to be killed.
+    pub processes_killed: usize,
+    /// Directories removed, the top one included.
+    pub directories_removed: usize,
+}
+
+/// Kills everything below one of our top directories and removes it, deepest
+/// directory first. A directory that is gone already is a sweep of nothing.
+///
+/// Refused, with nothing touched: a directory whose name does not start with
+/// `cofferdam-` (`EINVAL`), one that is not on a cgroup file system
+/// (`EOPNOTSUPP`), one that holds this very process (`EDEADLK`). `EBUSY` when
+/// something would not die before the deadline.
+pub fn sweep(directory: &Path, deadline: Deadline) -> Result<Swept, CgroupError> {
+    sweep_with(&(Arc::new(Kernel) as Arc<dyn Calls>), directory, deadline)
+}
+
+pub(super) fn sweep_with(
+    calls: &Arc<dyn Calls>,
+    directory: &Path,
+    deadline: Deadline,
+) -> Result<Swept, CgroupError> {
+    let fail = |errno| CgroupError { path: directory.to_owned(), errno };
+    let name = directory.file_name().and_then(|name| name.to_str());
+    if !name.is_some_and(|name| name.starts_with(NAME_PREFIX)) {
+        return Err(fail(Errno::EINVAL));
+    }
+    let (mut boxes, mut killed) = (BTreeSet::new(), BTreeSet::new());
+    let mut directories_removed = 0;
+    loop {
+        let tree = match tree_below(calls, directory) {
+            Err(error) if error.errno == Errno::ENOENT => break,
+            tree => tree?,
+        };
+        let names = tree.iter().map(Directory::name);
+        boxes.extend(names.filter(|name| is_box(name)).map(ToOwned::to_owned));
+        let processes = processes_of(&tree)?;
+        if processes.contains(&nix::unistd::getpid().as_raw()) {
+            return Err(fail(Errno::EDEADLK));
+        }
+        if !processes.is_empty() {
+            kill_tree(&tree);
+            killed.extend(processes);
+        }
+        match remove_tree(calls, &tree, &mut directories_removed) {
+            Err(error) if error.errno == Errno::EBUSY && !deadline.passed() => {
+                sleep(RETRY_INTERVAL);
+            }
+            Err(error) => return Err(error),
+            Ok(()) => break,
+        }
+    }
+    Ok(Swept { boxes: boxes.len(), processes_killed: killed.len(), directories_removed })
+}
+
+/// The directory and all below it, parents before their children.
+fn tree_below(calls: &Arc<dyn Calls>, top: &Path) -> Result<Vec<Directory>, CgroupError> {
+    let mut tree = vec![Directory::open(Arc::clone(calls), top)?];
+    let mut listed = 0;
+    while let Some(path) = tree.get(listed).map(|directory| directory.path().to_owned()) {
+        listed += 1;
+        for child in subdirectories(&path)? {
+            if tree.len() == DIRECTORIES_MAX {
+                return Err(CgroupError { path: child, errno: Errno::E2BIG });
+            }
+            match Directory::open(Arc::clone(calls), &child) {
+                Ok(child) => tree.push(child),
+                Err(error) if error.errno == Errno::ENOENT => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+    Ok(tree)
+}
+
+fn is_box(name: &str) -> bool {
+    name.starts_with(BOX_PREFIX)
+}
+
+fn subdirectories(path: &Path) -> Result<Vec<PathBuf>, CgroupError> {
+    let list = || -> io::Result<Vec<PathBuf>> {
+        let mut found = Vec::new();
+        for entry in fs::read_dir(path)? {
+            let entry = entry?;
+            if entry.file_type()?.is_dir() {
+                found.push(entry.path());
+            }
+        }
+        Ok(found)
+    };
+    list().map_err(|error| CgroupError {
+        path: path.to_owned(),
+        errno: error.raw_os_error().map_or(Errno::EIO, Errno::from_raw),
+    })
+}
+
+fn processes_of(tree: &[Directory]) -> Result<BTreeSet<i32>, CgroupError> {
+    let mut processes = BTreeSet::new();
+    for directory in tree {
+        processes.extend(directory.processes()?);
+    }
+    Ok(processes)
+}
+
+/// One round; the caller repeats it until nothing is left. A box that its dead
+/// owner left frozen is thawed by the same writes.
+fn kill_tree(tree: &[Directory]) {
+    for directory in tree {
+        if !kill_all(directory).unwrap_or(false)
+            && let Err(error) = kill_listed(directory)
+        {
+            log::warn!("{error}");
+        }
+    }
+}
+
+fn remove_tree(
+    calls: &Arc<dyn Calls>,
+    tree: &[Directory],
+    removed: &mut usize,
+) -> Result<(), CgroupError> {
+    for directory in tree.iter().rev() {
+        if let Some(parent) = directory.path().parent() {
+            Directory::open(Arc::clone(calls), parent)?.remove_child(directory.name())?;
+            *removed += 1;
+        }
+    }
+    Ok(())
+}

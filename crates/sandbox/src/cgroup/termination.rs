@@ -1,0 +1,142 @@
+//! Killing everything in a group, so that nothing in it can fork its way out.
+
+use std::collections::BTreeSet;
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::Duration;
+
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+
+use super::control::CgroupVersion;
+use super::directory::{CgroupError, Directory};
+use super::waiting::wait_for_line;
+use crate::sys::{pidfd_of, schedule_ordinarily, signal_process};
+use cofferdam_core::values::deadline::Deadline;
+
+/// How long a freeze may take. A process in an uninterruptible call may delay
+/// it for ever, and is killed unfrozen after this.
+const FREEZE_WAIT_MAX: Duration = Duration::from_millis(50);
+
+/// As many processes are held open at once.
+const PIDFDS_AT_ONCE_MAX: usize = 128;
+
+/// How a group is frozen, and how it tells that it is.
+struct Freezer {
+    file: &'static str,
+    freeze: &'static str,
+    thaw: &'static str,
+    state_file: &'static str,
+    frozen_line: &'static str,
+}
+
+const V1_FREEZER: Freezer = Freezer {
+    file: "freezer.state",
+    freeze: "FROZEN",
+    thaw: "THAWED",
+    state_file: "freezer.state",
+    frozen_line: "FROZEN",
+};
+
+/// For kernels before 5.14, which have no `cgroup.kill`.
+const V2_FREEZER: Freezer = Freezer {
+    file: "cgroup.freeze",
+    freeze: "1",
+    thaw: "0",
+    state_file: "cgroup.events",
+    frozen_line: "frozen 1",
+};
+
+/// Sends SIGKILL to every process of the group; false when the group has no
+/// means to do so at once. They die soon after, not before this returns.
+pub(super) fn kill_all(directory: &Directory) -> Result<bool, CgroupError> {
+    match directory.version() {
+        CgroupVersion::V1 => kill_frozen(directory, &V1_FREEZER),
+        CgroupVersion::V2 => match directory.write("cgroup.kill", "1") {
+            Ok(()) => Ok(true),
+            Err(error) if error.errno == Errno::ENOENT => kill_frozen(directory, &V2_FREEZER),
+            Err(error) => Err(error),
+        },
+    }
+}
+
+/// Frozen, no process of the group can fork, so that the list of them is whole.
+fn kill_frozen(directory: &Directory, freezer: &Freezer) -> Result<bool, CgroupError> {
+    match directory.write(freezer.file, freezer.freeze) {
+        Ok(()) => {}
+        Err(error) if error.errno == Errno::ENOENT => return Ok(false),
+        Err(error) => return Err(error),
+    }
+    let deadline = Deadline::after(FREEZE_WAIT_MAX);
+    let frozen = wait_for_line(directory, freezer.state_file, freezer.frozen_line, deadline);
+    let killed = kill_listed(directory);
+    if frozen && directory.version() == CgroupVersion::V1 {
+        hasten_frozen(directory);
+    }
+    // Version 1 delivers the signal only now.
+    directory.write(freezer.file, freezer.thaw)?;
+    killed.map(|()| true)
+}
+
+/// Has what is killed die soon: on a busy host, threads that made themselves idle or nice would
+/// wait for everybody else before they get the moment of CPU time that dying takes. There is no
+/// call for this that takes a descriptor. In a frozen group of version 1 the ids are proven: no
+/// thread ends there before the group is thawed, of SIGKILL neither, so none is another's by now.
+fn hasten_frozen(directory: &Directory) {
+    for thread in directory.threads().unwrap_or_default() {
+        // ESRCH is success; without the right to it they die all the same, only later.
+        if let Err(error) = schedule_ordinarily(thread)
+            && error.raw_os_error() == Some(Errno::EPERM as i32)
+        {
+            return;
+        }
+    }
+}
+
+/// Sends SIGKILL to every process that the group lists, and to no other, whatever becomes of their
+/// ids meanwhile. Where the group is not frozen, what forks may escape.
+pub(super) fn kill_listed(directory: &Directory) -> Result<(), CgroupError> {
+    for ids in directory.processes()?.chunks(PIDFDS_AT_ONCE_MAX) {
+        // ESRCH: it is gone already, as was wanted.
+        let open = |id: &i32| Some((*id, pidfd_of(*id).ok()?));
+        let opened: Vec<(i32, OwnedFd)> = ids.iter().filter_map(open).collect();
+        kill_proven(&opened, &directory.processes()?);
+    }
+    Ok(())
+}
+
+/// Kills those of the processes `opened` whose ids a list has that was read afterwards. One that is
+/// alive now has had its id all the time since it was opened, so that the list means this very one.
+fn kill_proven(opened: &[(i32, OwnedFd)], listed: &[i32]) {
+    let listed: BTreeSet<i32> = listed.iter().copied().collect();
+    for (id, pidfd) in opened {
+        if listed.contains(id) && is_alive(pidfd) {
+            // Its being gone by now is as good; EPERM shows when the group does not get empty.
+            let _ = signal_process(pidfd.as_fd(), libc::SIGKILL);
+        }
+    }
+}
+
+/// Whether the process has yet to end.
+fn is_alive(pidfd: &OwnedFd) -> bool {
+    let mut interest = [PollFd::new(pidfd.as_fd(), PollFlags::POLLIN)];
+    poll(&mut interest, PollTimeout::ZERO) == Ok(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+
+    #[test]
+    fn an_id_that_the_group_lists_no_more_is_another_processs_and_not_killed() {
+        let mut child = Command::new("sleep").arg("600").spawn().unwrap();
+        let id = i32::try_from(child.id()).unwrap();
+        let opened = [(id, pidfd_of(id).unwrap())];
+        kill_proven(&opened, &[id + 1]);
+        assert!(is_alive(&opened[0].1) && child.try_wait().unwrap().is_none());
+        kill_proven(&opened, &[id]);
+        child.wait().unwrap();
+        assert!(!is_alive(&opened[0].1));
+    }
+}

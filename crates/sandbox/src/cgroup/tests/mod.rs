@@ -1,0 +1,8 @@
+//! Groups on a fake kernel, and on this host's.
+
+pub mod fake_kernel;
+mod host;
+mod host_cpu;
+mod host_v1;
+mod shared_v1;
+mod unified;

@@ -1,0 +1,210 @@
+//! The part of the host's cgroup trees that this process uses.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use nix::errno::Errno;
+
+use super::box_group::BoxGroup;
+use super::control::{CgroupSupport, CgroupVersion, Control, ControlSupport};
+use super::delegation::SUPERVISOR;
+use super::directory::{Calls, CgroupError, Kernel};
+use super::hierarchy::Hierarchy;
+use super::layout::Layout;
+use super::limit_files::{V1_SOCKETS_FILE, V1_SWAP_FILE, V2_SWAP_FILE};
+use super::reclaim;
+use crate::host::weakened;
+use crate::host::weakened::Wall;
+use cofferdam_core::values::deadline::Deadline;
+use cofferdam_core::{Limits, SetupFailure};
+
+/// What the name of every top directory of ours starts with.
+pub(super) const NAME_PREFIX: &str = "cofferdam-";
+/// How the name of a box's directory begins.
+pub const BOX_PREFIX: &str = "box-";
+
+const NAME_BYTES_MAX: usize = 64;
+
+/// A mount table longer than this (100,000 mounts) is read only in part.
+const TEXT_BYTES_MAX: u64 = 16 << 20;
+
+/// More than most texts have: a small buffer takes a call for each few lines.
+const TEXT_BYTES: usize = 16 << 10;
+
+/// Our top directories, one in each hierarchy that gives boxes something.
+/// Made once; it outlives the boxes made below it.
+#[derive(Debug)]
+pub struct CgroupTree {
+    /// The one that kills first: it empties the others.
+    hierarchies: Vec<Hierarchy>,
+    support: CgroupSupport,
+}
+
+impl CgroupTree {
+    /// Makes the top directories, `cofferdam-<instance>`, below the groups
+    /// this process is in. Where version 2 hands its controllers down only
+    /// from an empty group, this process moves into a leaf of its own.
+    ///
+    /// What the host refuses is no failure but a reason in
+    /// [`CgroupTree::support`]. Failures are an instance name that is not 1 to
+    /// 64 letters, digits, `-` and `_`, or is in use.
+    pub fn open(instance: &str) -> Result<Self, SetupFailure> {
+        let read = |path: &str| {
+            read_text(path).map_err(|e| SetupFailure::from_io(format!("read {path}"), &e))
+        };
+        let layout = match weakened::lacks(Wall::Cgroup) {
+            false => Layout::parse(&read("/proc/self/mountinfo")?, &read("/proc/self/cgroup")?),
+            true => Layout::parse("", ""),
+        };
+        // A kernel without swap has no such file; the first line is a heading.
+        let swaps = read_text("/proc/swaps").unwrap_or_default();
+        let kernel: Arc<dyn Calls> = Arc::new(Kernel);
+        Self::open_on(&layout, swaps.lines().count() > 1, &kernel, instance)
+    }
+
+    pub(super) fn open_on(
+        layout: &Layout,
+        swap_is_on: bool,
+        calls: &Arc<dyn Calls>,
+        instance: &str,
+    ) -> Result<Self, SetupFailure> {
+        check_name("cgroup instance", instance)?;
+        reclaim::note_groups();
+        let name = format!("{NAME_PREFIX}{instance}");
+        let make_v2 = |own: &Path| Hierarchy::v2(Arc::clone(calls), own, &name);
+        let unified = attempt(layout.v2.as_deref(), make_v2)?;
+        let mut v1 = Vec::new();
+        let mut support = CgroupSupport::default();
+        for control in Control::ALL {
+            let no_v2 = match &unified {
+                Ok(unified) if unified.gives(control) => None,
+                Ok(unified) => Some(unified.refusal(control)),
+                Err(reason) => Some(reason.as_str()),
+            };
+            *support.of_mut(control) = match no_v2 {
+                None => ControlSupport::given(CgroupVersion::V2),
+                Some(no_v2) => match take_from_v1(&mut v1, layout, calls, &name, control)? {
+                    Ok(()) => ControlSupport::given(CgroupVersion::V1),
+                    Err(no_v1) => {
+                        ControlSupport::missing(format!("cgroup2: {no_v2}; cgroup1: {no_v1}"))
+                    }
+                },
+            };
+        }
+        let mut hierarchies: Vec<Hierarchy> = unified.into_iter().chain(v1).collect();
+        hierarchies.sort_by_key(|hierarchy| !hierarchy.gives(Control::Kill));
+        let mut tree = Self { hierarchies, support };
+        tree.note_unbounded_memory(swap_is_on);
+        Ok(tree)
+    }
+
+    /// Says so where memory is bounded but may go to swap, or to sockets, unbounded.
+    fn note_unbounded_memory(&mut self, swap_is_on: bool) {
+        let Some(memory) = self.hierarchies.iter().find(|h| h.gives(Control::Memory)) else {
+            return;
+        };
+        let (swap_file, sockets_file) = match memory.version() {
+            CgroupVersion::V1 => (V1_SWAP_FILE, Some(V1_SOCKETS_FILE)),
+            // Sockets are on the one account there is.
+            CgroupVersion::V2 => (V2_SWAP_FILE, None),
+        };
+        let mut reasons = Vec::new();
+        if swap_is_on && !memory.top().has(swap_file) {
+            reasons.push(format!("swap is on and not bounded: there is no {swap_file}"));
+        }
+        if let Some(file) = sockets_file.filter(|file| !memory.top().has(file)) {
+            reasons.push(format!("sockets are not bounded: there is no {file}"));
+        }
+        if !reasons.is_empty() {
+            self.support.memory.reason = Some(reasons.join("; "));
+        }
+    }
+
+    /// Which controls boxes get, from whom, and why not the others.
+    pub fn support(&self) -> &CgroupSupport {
+        &self.support
+    }
+
+    /// Makes the groups of one box and sets its limits, as far as
+    /// [`CgroupTree::support`] has them. `name` is 1 to 64 letters, digits,
+    /// `-` and `_`, not `supervisor`, and not in use.
+    pub fn create(&self, name: &str, limits: &Limits) -> Result<BoxGroup, SetupFailure> {
+        check_name("cgroup box", name)?;
+        BoxGroup::make(&self.hierarchies, name, limits)
+    }
+
+    /// Our top directories, the one to sweep first at the front. Recorded, they
+    /// let a later process [`sweep`](fn@super::sweep) what this one left.
+    pub fn directories(&self) -> Vec<PathBuf> {
+        self.hierarchies.iter().map(|hierarchy| hierarchy.top().path().to_owned()).collect()
+    }
+
+    /// Removes the top directories, after the last box; where this process
+    /// moved, it goes back. All are tried; the first error is returned.
+    pub fn close(&mut self, deadline: Deadline) -> Result<(), CgroupError> {
+        let results: Vec<_> = self.hierarchies.iter_mut().map(|h| h.close(deadline)).collect();
+        results.into_iter().collect()
+    }
+}
+
+/// The text of a file of `/proc`. Mount points need not be UTF-8; the ones that
+/// are not, we cannot use but read past.
+pub(super) fn read_text(path: &str) -> io::Result<String> {
+    let mut bytes = Vec::with_capacity(TEXT_BYTES);
+    File::open(path)?.take(TEXT_BYTES_MAX).read_to_end(&mut bytes)?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// Has boxes take `control` from version 1; the inner error says why not.
+fn take_from_v1(
+    taken: &mut Vec<Hierarchy>,
+    layout: &Layout,
+    calls: &Arc<dyn Calls>,
+    name: &str,
+    control: Control,
+) -> Result<Result<(), String>, SetupFailure> {
+    let place = layout.v1_place(control.v1_controller());
+    // Controllers can share a hierarchy, as cpu and cpuacct often do.
+    if let Some(shared) = taken.iter_mut().find(|h| place.is_ok_and(|own| h.is_at(own))) {
+        shared.take(control);
+        return Ok(Ok(()));
+    }
+    let made = attempt(place.as_ref(), |own| Hierarchy::v1(Arc::clone(calls), own, name))?;
+    Ok(made.map(|mut hierarchy| {
+        hierarchy.take(control);
+        taken.push(hierarchy);
+    }))
+}
+
+/// A hierarchy or, in words, why the host refuses it; but a name in use is the
+/// caller's mistake.
+fn attempt<P: AsRef<Path>>(
+    place: Result<P, &&'static str>,
+    make: impl FnOnce(&Path) -> Result<Hierarchy, CgroupError>,
+) -> Result<Result<Hierarchy, String>, SetupFailure> {
+    let own = match place {
+        Ok(own) => own,
+        Err(reason) => return Ok(Err((*reason).to_owned())),
+    };
+    match make(own.as_ref()) {
+        Err(error) if error.errno == Errno::EEXIST => {
+            Err(SetupFailure::from_errno("cgroup instance", libc::EEXIST))
+        }
+        made => Ok(made.map_err(|error| error.to_string())),
+    }
+}
+
+/// No dot, so that no name can be that of a control file.
+fn check_name(step: &str, name: &str) -> Result<(), SetupFailure> {
+    let is_plain = |b: u8| b.is_ascii_alphanumeric() || b == b'-' || b == b'_';
+    if name.is_empty() || name.len() > NAME_BYTES_MAX || !name.bytes().all(is_plain) {
+        return Err(SetupFailure::from_words(step, "want 1 to 64 letters, digits, - and _"));
+    }
+    // "tasks" is the one control file without a dot.
+    if name == SUPERVISOR || name == "tasks" {
+        return Err(SetupFailure::from_words(step, "the name is taken"));
+    }
+    Ok(())
+}

@@ -1,0 +1,122 @@
+//! The directory whose content sandboxes are shown, opened once.
+//!
+//! One that was given on purpose may belong to an attacker, who exchanges directories for links
+//! at any moment. So nothing of it is reached by a path from the host's root: it is listed, looked
+//! up and mounted from this descriptor, and no name in it is followed as a link.
+
+use std::ffi::OsStr;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use nix::dir::{Dir, Type};
+use nix::fcntl::{AtFlags, OFlag, open, readlink, readlinkat};
+use nix::sys::stat::{Mode, SFlag, fstatat};
+
+use crate::plan::rootfs::Kind;
+use crate::sys;
+
+/// A root directory that stays the same one, whatever becomes of its path.
+#[derive(Debug)]
+pub struct RootDirectory {
+    directory: OwnedFd,
+    path: PathBuf,
+}
+
+impl RootDirectory {
+    /// The directory that `path` leads to now.
+    pub fn open(path: &Path) -> io::Result<Self> {
+        let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+        let directory = open(path, flags, Mode::empty())?;
+        let path = readlink(&PathBuf::from(format!("/proc/self/fd/{}", directory.as_raw_fd())))?;
+        Ok(Self { directory, path: path.into() })
+    }
+
+    /// Its path when it was opened, without links.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Its entries that have a text for a name, sorted, and what each of them is.
+    pub fn entries(&self) -> io::Result<Vec<(String, Kind)>> {
+        let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+        let mut entries = Vec::new();
+        let mut listing = Dir::openat(&self.directory, ".", flags, Mode::empty())?;
+        for entry in listing.iter() {
+            let entry = entry?;
+            // A name that is no text names nothing a toolchain needs.
+            let Ok(name) = entry.file_name().to_str() else { continue };
+            if name == "." || name == ".." {
+                continue;
+            }
+            if let Some(kind) = self.kind_of(name, entry.file_type()) {
+                entries.push((name.to_owned(), kind));
+            }
+        }
+        entries.sort_by(|(a, _), (b, _)| a.cmp(b));
+        Ok(entries)
+    }
+
+    /// A copy of its mount and of all mounts below it, attached nowhere, to which no later mount
+    /// on the host spreads, nor the other way round.
+    pub fn detached(&self) -> io::Result<OwnedFd> {
+        sys::detached_private_trees(self.as_fd())
+    }
+
+    /// What the entry `name` is, which the directory calls a `listed`; none where it is gone by
+    /// now.
+    fn kind_of(&self, name: &str, listed: Option<Type>) -> Option<Kind> {
+        Some(match listed.map_or_else(|| self.look_up(name), Some)? {
+            Type::Symlink => {
+                let target = readlinkat(&self.directory, name).ok()?;
+                Kind::Symlink(PathBuf::from(OsStr::from_bytes(target.as_bytes())))
+            }
+            Type::Directory => Kind::Directory,
+            _ => Kind::Other,
+        })
+    }
+
+    /// The type of an entry in a file system whose directories do not tell it.
+    fn look_up(&self, name: &str) -> Option<Type> {
+        let stat = fstatat(&self.directory, name, AtFlags::AT_SYMLINK_NOFOLLOW).ok()?;
+        let kind = SFlag::from_bits_truncate(stat.st_mode & SFlag::S_IFMT.bits());
+        Some(match kind {
+            SFlag::S_IFLNK => Type::Symlink,
+            SFlag::S_IFDIR => Type::Directory,
+            _ => Type::File,
+        })
+    }
+}
+
+impl AsFd for RootDirectory {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.directory.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn a_root_stays_the_directory_it_was_when_it_was_opened() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("root");
+        fs::create_dir_all(path.join("usr")).unwrap();
+        fs::write(path.join("file"), "").unwrap();
+        symlink("usr/bin", path.join("bin")).unwrap();
+        let root = RootDirectory::open(&path).unwrap();
+        fs::rename(&path, place.path().join("moved")).unwrap();
+        symlink("/", &path).unwrap();
+        let want = [
+            ("bin".to_owned(), Kind::Symlink("usr/bin".into())),
+            ("file".to_owned(), Kind::Other),
+            ("usr".to_owned(), Kind::Directory),
+        ];
+        assert_eq!(root.entries().unwrap(), want);
+    }
+}

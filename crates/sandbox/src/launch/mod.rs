@@ -1,0 +1,247 @@
+//! From a plan to a cloned box: pipes, plan file, descriptors, clone.
+
+#[allow(unsafe_code, reason = "system calls")]
+pub(crate) mod child;
+#[allow(unsafe_code, reason = "system calls")]
+pub(crate) mod clone;
+pub(crate) mod create;
+pub(crate) mod handshake;
+#[cfg(any(test, fuzzing))]
+pub mod handshake_property;
+#[allow(unsafe_code, reason = "system calls")]
+pub(crate) mod namespace_holder;
+pub(crate) mod prepared;
+pub(crate) mod running;
+pub(crate) mod setup;
+pub(crate) mod unprivileged;
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+use std::time::Instant;
+
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, socketpair};
+use nix::unistd::{Gid, Uid, fchown};
+
+use super::cgroup::BoxGroup;
+use super::plan::ChildPlan;
+use super::{init, sys};
+use crate::files::box_fs::BoxFs;
+use crate::host::weakened;
+use crate::host::weakened::Wall;
+use crate::launch::child::{ChildStart, DESCRIPTORS_MAX};
+use crate::launch::clone::clone_vfork;
+use crate::launch::handshake::StatusPipe;
+use crate::launch::running::Running;
+use crate::plan::encode::EncodedPlan;
+use crate::pool::net_namespaces::NetNamespace;
+use crate::supervise::capture::Streams;
+use crate::supervise::cleanup;
+use crate::supervise::cleanup::Remnants;
+use crate::supervise::holdings::Holdings;
+use crate::supervise::pipe::{Capture, Feed, pipe_from_box, pipe_into_box};
+use cofferdam_core::sync::retained::Retained;
+use cofferdam_core::{Enforced, Limits, SetupFailure, StdinSource, Stream};
+
+/// The namespaces every box is cloned into. Its network namespace was made ahead where whoever
+/// makes one can leave it again; the program adds the cgroup's and the user's.
+pub fn namespaces(unprivileged: bool) -> i32 {
+    let pid = if weakened::lacks(Wall::Pid) { 0 } else { libc::CLONE_NEWPID };
+    let net = if unprivileged { libc::CLONE_NEWNET } else { 0 };
+    libc::CLONE_NEWNS | libc::CLONE_NEWIPC | libc::CLONE_NEWUTS | pid | net
+}
+
+/// All that a clone needs.
+#[derive(Debug)]
+pub struct Launch<'a> {
+    /// The steps.
+    pub plan: ChildPlan,
+    /// The clone flags.
+    pub namespaces: i32,
+    /// The box's file system, if it has one.
+    pub fs: Option<BoxFs>,
+    /// The box's cgroup.
+    pub group: Option<BoxGroup>,
+    /// The box's network namespace, which the plan joins.
+    pub net: Option<NetNamespace>,
+    /// Further descriptors the plan refers to, after the `tasks` files.
+    pub extra: Vec<RawFd>,
+    /// Standard input.
+    pub stdin: StdinSource,
+    /// The bounds.
+    pub limits: &'a Limits,
+    /// When preparation began.
+    pub prepare_began: Instant,
+    /// What the box keeps until it is dead.
+    pub retained: Retained,
+    /// Who clears the box away when it is dead.
+    pub disposal: cleanup::Sender,
+}
+
+impl Launch<'_> {
+    /// Clones the box and hands it its plan. It dies with the calling thread, and its program
+    /// waits for [`Running::let_go`].
+    pub fn clone_box(self) -> Result<Running, SetupFailure> {
+        let failed =
+            |step: &'static str| move |error: io::Error| SetupFailure::from_io(step, &error);
+        let (status, status_end) = pipe_from_box().map_err(failed("status pipe"))?;
+        let (stdout, stdout_end) = pipe_from_box().map_err(failed("stdout pipe"))?;
+        let (stderr, stderr_end) = pipe_from_box().map_err(failed("stderr pipe"))?;
+        let (release_end, release) = release_socket().map_err(failed("release socket"))?;
+        let (feed, stdin_end) = open_stdin(self.stdin).map_err(failed("stdin"))?;
+        if let Some(tenant) = self.fs.as_ref().map(BoxFs::tenant) {
+            // Never the null device: that is the host's.
+            let stdin_pipe = feed.is_some().then_some(&stdin_end);
+            for pipe in [&stdout_end, &stderr_end].into_iter().chain(stdin_pipe) {
+                give_to_tenant(pipe, tenant).map_err(failed("pipe owner"))?;
+            }
+        }
+        let plan_file = write_plan(&self.plan)?;
+        // In the order of the init's descriptors: 0 to 5 are fixed, then what the plan counts on.
+        let fixed = [&stdin_end, &stdout_end, &stderr_end, &status_end, &plan_file, &release_end];
+        let mut descriptors: Vec<RawFd> = fixed.into_iter().map(AsRawFd::as_raw_fd).collect();
+        descriptors.extend(self.fs.as_ref().map(|fs| fs.as_fd().as_raw_fd()));
+        descriptors
+            .extend(self.group.iter().flat_map(BoxGroup::task_files).map(AsRawFd::as_raw_fd));
+        descriptors.extend(
+            self.group.iter().flat_map(BoxGroup::program_task_files).map(AsRawFd::as_raw_fd),
+        );
+        descriptors.extend(self.extra);
+        if descriptors.len() > DESCRIPTORS_MAX {
+            return Err(SetupFailure::from_words("descriptors", "too many for one box"));
+        }
+        let init = init::program().map_err(failed("init program"))?;
+        let start = ChildStart { descriptors: &descriptors, init: init.as_raw_fd(), join: None };
+        let into = self.group.as_ref().and_then(BoxGroup::clone_into);
+        let process = clone_vfork(self.namespaces, into, &start).map_err(failed("clone"))?;
+        let mut group = self.group;
+        group.iter_mut().for_each(BoxGroup::close_task_files);
+        let mounts = self.fs.as_ref().and_then(|_| mount_namespace(process.pid));
+        let holdings = Holdings {
+            process: Arc::new(process),
+            remnants: Remnants { fs: self.fs, group, net: self.net, mounts },
+            retained: self.retained,
+            disposal: self.disposal,
+        };
+        let output_max = self.limits.output_bytes_max;
+        Ok(Running {
+            holdings,
+            plan: self.plan,
+            status: StatusPipe::new(status),
+            release,
+            streams: Streams {
+                stdout: Capture::new(Stream::Stdout, stdout, stdout_end, output_max),
+                stderr: Capture::new(Stream::Stderr, stderr, stderr_end, output_max),
+                feed,
+            },
+            limits: self.limits.clone(),
+            prepare_began: self.prepare_began,
+            enforced: Enforced::default(),
+            not_enforced: Vec::new(),
+        })
+    }
+}
+
+/// The mount namespace of a process just cloned; without `/proc` there is none to
+/// be had, and the box is cleared away sooner.
+fn mount_namespace(pid: i32) -> Option<OwnedFd> {
+    File::open(format!("/proc/{pid}/ns/mnt")).ok().map(OwnedFd::from)
+}
+
+/// What lets the program go, and on which the listener for its locks comes the other way.
+fn release_socket() -> io::Result<(OwnedFd, OwnedFd)> {
+    let kind = SockType::Stream;
+    Ok(socketpair(AddressFamily::Unix, kind, None, SockFlag::SOCK_CLOEXEC)?)
+}
+
+/// The program's stdin and what feeds it, if anything does.
+fn open_stdin(source: StdinSource) -> io::Result<(Option<Feed>, OwnedFd)> {
+    if let StdinSource::Null = source {
+        return Ok((None, File::open("/dev/null")?.into()));
+    }
+    let (ours, theirs) = pipe_into_box()?;
+    Ok((Some(Feed::new(source, ours)), theirs))
+}
+
+/// Makes the tenant the owner of `pipe`, so that it can open `/dev/stdout` and
+/// its like, which are the same pipes by name.
+fn give_to_tenant(pipe: &OwnedFd, tenant: u32) -> io::Result<()> {
+    Ok(fchown(pipe, Some(Uid::from_raw(tenant)), Some(Gid::from_raw(tenant)))?)
+}
+
+/// The plan as a file in memory for the init to map.
+fn write_plan(plan: &ChildPlan) -> Result<OwnedFd, SetupFailure> {
+    let encoded =
+        plan.encode().map_err(|error| SetupFailure::from_words("plan", error.to_string()))?;
+    let write = || -> io::Result<OwnedFd> {
+        let file = File::from(sys::memory_file(c"cofferdam-plan", false)?);
+        file.write_all_at(&encoded.calls, 0)?;
+        file.write_all_at(&encoded.data, EncodedPlan::DATA_OFFSET)?;
+        Ok(file.into())
+    };
+    write().map_err(|error| SetupFailure::from_io("plan", &error))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::time::Duration;
+
+    use seccompiler::{SeccompAction, SeccompFilter};
+
+    use super::*;
+    use crate::cgroup::CgroupTree;
+    use crate::plan::step::Step;
+    use cofferdam_core::values::deadline::Deadline;
+
+    /// From here on `clone3` is unknown to this thread, as in many a container.
+    fn refuse_clone3() {
+        let filter = SeccompFilter::new(
+            BTreeMap::from([(libc::SYS_clone3, Vec::new())]),
+            SeccompAction::Allow,
+            SeccompAction::Errno(libc::ENOSYS.unsigned_abs()),
+            std::env::consts::ARCH.try_into().unwrap(),
+        );
+        let program: seccompiler::BpfProgram = filter.unwrap().try_into().unwrap();
+        seccompiler::apply_filter(&program).unwrap();
+    }
+
+    #[test]
+    fn a_box_is_in_its_group_from_the_start_where_clone3_is_refused_too() {
+        if !nix::unistd::geteuid().is_root() {
+            let required = std::env::var_os("REQUIRE_PRIVILEGED").is_some_and(|value| value == "1");
+            assert!(!required, "not root, and REQUIRE_PRIVILEGED=1");
+            eprintln!("SKIP: not root");
+            return;
+        }
+        refuse_clone3();
+        let mut tree = CgroupTree::open(&format!("clone-{}", std::process::id())).unwrap();
+        let group = tree.create("box", &Limits::default()).unwrap();
+        assert!(group.clone_into().is_some(), "this host has no version 2 at all");
+        let launch = Launch {
+            plan: ChildPlan {
+                setup: vec![Step::WaitForKill],
+                program: Vec::new(),
+                guard: Vec::new(),
+            },
+            namespaces: libc::CLONE_NEWPID,
+            fs: None,
+            group: Some(group),
+            net: None,
+            extra: Vec::new(),
+            stdin: StdinSource::Null,
+            limits: &Limits::default(),
+            prepare_began: Instant::now(),
+            retained: Retained::default(),
+            disposal: cleanup::Sender::default(),
+        };
+        // The clone returns when the child executes the init, which waits from then on.
+        let running = launch.clone_box().unwrap();
+        let inside = running.holdings.remnants.group.as_ref().unwrap().processes().unwrap();
+        assert_eq!(inside, [running.holdings.process.pid]);
+        drop(running);
+        tree.close(Deadline::after(Duration::from_secs(20))).unwrap();
+    }
+}

@@ -1,0 +1,222 @@
+//! The thread that moves bytes between a program's pipes and us.
+//!
+//! Whoever touches a pipe waits for its lock, which may be in the hands of a
+//! thread of the tenant's that is hardly ever scheduled among all its others.
+//! So the thread that ends a box at its time, and whose death ends it, never
+//! touches one.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::thread::{Builder, Scope, ScopedJoinHandle};
+
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+
+use crate::supervise::pipe::{Capture, Feed, Progress};
+use cofferdam_core::OutputSink;
+use cofferdam_core::sync::cancel::CancelToken;
+
+/// A program's three standard streams.
+#[derive(Debug)]
+pub struct Streams {
+    /// Standard output.
+    pub stdout: Capture,
+    /// Standard error.
+    pub stderr: Capture,
+    /// Standard input.
+    pub feed: Option<Feed>,
+}
+
+/// What the thread and the one that started it tell each other.
+#[derive(Debug)]
+pub struct Tokens {
+    /// Raised by the thread: a stream crossed its limit, or could not be read.
+    pub overflowed: CancelToken,
+    /// Raised for the thread: nothing of the box is alive.
+    dead: CancelToken,
+}
+
+impl Tokens {
+    /// Neither raised.
+    pub fn new() -> io::Result<Self> {
+        Ok(Self { overflowed: CancelToken::new()?, dead: CancelToken::new()? })
+    }
+}
+
+/// The streams while they are the thread's, or on their way there.
+pub struct Pumping<'scope, 'env> {
+    scope: &'scope Scope<'scope, 'env>,
+    tokens: &'env Tokens,
+    idle: Option<Pump<'env>>,
+    thread: Option<ScopedJoinHandle<'scope, io::Result<bool>>>,
+}
+
+impl<'scope, 'env> Pumping<'scope, 'env> {
+    /// Not started yet: nothing is taken from a source for a program that may
+    /// never start, and nothing comes from one.
+    pub fn new(
+        scope: &'scope Scope<'scope, 'env>,
+        tokens: &'env Tokens,
+        streams: &'env mut Streams,
+        sink: &'env mut Option<Box<dyn OutputSink>>,
+    ) -> Self {
+        let idle = Some(Pump { streams, sink, tokens, overflowed: false });
+        Self { scope, tokens, idle, thread: None }
+    }
+
+    /// Whether the thread has something to do whatever the program does.
+    pub fn is_due(&self) -> bool {
+        self.idle.as_ref().is_some_and(|pump| pump.streams.feed.is_some())
+    }
+
+    /// The pipes that nobody reads yet: the first output on one is a reason to
+    /// start. A program that prints nothing, or that is over at once, needs no
+    /// thread; and asking whether there is any takes no lock.
+    pub fn unread(&self) -> [Option<BorrowedFd<'_>>; 2] {
+        let streams = self.idle.as_ref().map(|pump| &*pump.streams);
+        [streams.and_then(|s| s.stdout.pipe()), streams.and_then(|s| s.stderr.pipe())]
+    }
+
+    /// Starts the thread, unless it was.
+    pub fn start(&mut self) -> io::Result<()> {
+        if let Some(pump) = self.idle.take() {
+            let named = Builder::new().name("pump".to_owned());
+            self.thread = Some(named.spawn_scoped(self.scope, || pump.run_beside())?);
+        }
+        Ok(())
+    }
+
+    /// Starts another thread beside the program, which ends when nothing of it is alive.
+    pub fn beside<T>(
+        &self,
+        start: impl FnOnce(&'scope Scope<'scope, 'env>, &'env CancelToken) -> T,
+    ) -> T {
+        start(self.scope, &self.tokens.dead)
+    }
+
+    /// Takes what is still in the pipes of a box that is dead. Says whether a
+    /// stream crossed its limit.
+    pub fn finish(self) -> io::Result<bool> {
+        self.tokens.dead.cancel();
+        match (self.thread, self.idle) {
+            (Some(thread), _) => {
+                thread.join().unwrap_or_else(|_| Err(io::Error::other("the pump panicked")))
+            }
+            (None, Some(pump)) => pump.run(),
+            (None, None) => Ok(false),
+        }
+    }
+}
+
+/// What a poll entry stands for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Source {
+    Dead,
+    Stdout,
+    Stderr,
+    Stdin,
+    Input,
+    Room,
+}
+
+struct Pump<'env> {
+    streams: &'env mut Streams,
+    sink: &'env mut Option<Box<dyn OutputSink>>,
+    tokens: &'env Tokens,
+    overflowed: bool,
+}
+
+impl Pump<'_> {
+    /// Beside a program that goes on printing.
+    fn run_beside(self) -> io::Result<bool> {
+        self.streams.stdout.widen();
+        self.streams.stderr.widen();
+        self.run()
+    }
+
+    fn run(mut self) -> io::Result<bool> {
+        let result = self.until_dead();
+        if result.is_err() {
+            self.tokens.overflowed.cancel();
+        }
+        result.map(|()| self.overflowed)
+    }
+
+    fn until_dead(&mut self) -> io::Result<()> {
+        loop {
+            let ready = self.wait()?;
+            if ready.contains(&Source::Dead) {
+                return self.last_words();
+            }
+            for source in ready {
+                self.serve(source)?;
+            }
+        }
+    }
+
+    fn wait(&self) -> io::Result<Vec<Source>> {
+        let (sources, mut fds) = self.interests();
+        match poll(&mut fds, PollTimeout::NONE) {
+            Ok(_) => {}
+            Err(Errno::EINTR) => return Ok(Vec::new()),
+            Err(errno) => return Err(errno.into()),
+        }
+        let ready = sources.into_iter().zip(fds).filter(|(_, fd)| fd.any().unwrap_or(true));
+        Ok(ready.map(|(source, _)| source).collect())
+    }
+
+    fn interests(&self) -> (Vec<Source>, Vec<PollFd<'_>>) {
+        let Streams { stdout, stderr, feed } = &*self.streams;
+        let mut wanted = vec![(Source::Dead, Some(self.tokens.dead.as_fd()), PollFlags::POLLIN)];
+        if !self.overflowed {
+            match self.sink.as_ref() {
+                Some(sink) if !sink.has_room() => {
+                    wanted.push((Source::Room, sink.room_fd(), PollFlags::POLLIN));
+                }
+                _ => wanted.extend([
+                    (Source::Stdout, stdout.pipe(), PollFlags::POLLIN),
+                    (Source::Stderr, stderr.pipe(), PollFlags::POLLIN),
+                ]),
+            }
+            wanted.extend([
+                (Source::Stdin, feed.as_ref().and_then(Feed::pipe), PollFlags::POLLOUT),
+                (Source::Input, feed.as_ref().and_then(Feed::source), PollFlags::POLLIN),
+            ]);
+        }
+        let open = wanted.into_iter().filter_map(|(source, fd, flags)| Some((source, fd?, flags)));
+        open.map(|(source, fd, flags)| (source, PollFd::new(fd, flags))).unzip()
+    }
+
+    fn serve(&mut self, source: Source) -> io::Result<()> {
+        match source {
+            Source::Stdout => {
+                let progress = self.streams.stdout.turn(self.sink)?;
+                self.captured(progress);
+            }
+            Source::Stderr => {
+                let progress = self.streams.stderr.turn(self.sink)?;
+                self.captured(progress);
+            }
+            Source::Stdin => self.streams.feed.iter_mut().for_each(Feed::write),
+            Source::Input => self.streams.feed.iter_mut().for_each(Feed::read),
+            // Room is asked for anew.
+            Source::Room | Source::Dead => {}
+        }
+        Ok(())
+    }
+
+    fn captured(&mut self, progress: Progress) {
+        if progress == Progress::Overflowed {
+            self.overflowed = true;
+            self.tokens.overflowed.cancel();
+        }
+    }
+
+    /// What was still in the pipes when the last writer died.
+    fn last_words(&mut self) -> io::Result<()> {
+        for capture in [&mut self.streams.stdout, &mut self.streams.stderr] {
+            self.overflowed |= capture.drain(self.sink)? == Progress::Overflowed;
+        }
+        Ok(())
+    }
+}

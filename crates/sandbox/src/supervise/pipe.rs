@@ -1,0 +1,402 @@
+//! Bytes between the program's pipes and us, bounded and never blocking.
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
+use nix::unistd::pipe2;
+
+use cofferdam_core::{CapturedStream, OutputSink, StdinSource, Stream};
+
+/// One read or write at most.
+const CHUNK_BYTES: usize = 64 << 10;
+/// What a pipe of a program that prints holds; as much as the kernel gives anybody.
+const PIPE_BYTES: i32 = 1 << 20;
+/// Reads of one stream before the loop looks at everything else again.
+const READS_PER_TURN_MAX: usize = 8;
+
+/// Our end of a pipe; reading and writing never block.
+#[derive(Debug)]
+pub struct PipeEnd(File);
+
+impl PipeEnd {
+    fn new(end: OwnedFd) -> io::Result<Self> {
+        fcntl(&end, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
+        Ok(Self(File::from(end)))
+    }
+}
+
+impl Read for PipeEnd {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.0.read(buffer)
+    }
+}
+
+impl AsFd for PipeEnd {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+/// A pipe we read from: our end, and the end the box writes to.
+pub fn pipe_from_box() -> io::Result<(PipeEnd, OwnedFd)> {
+    let (read, write) = pipe2(OFlag::O_CLOEXEC)?;
+    Ok((PipeEnd::new(read)?, write))
+}
+
+/// A pipe we write to: our end, and the end the box reads from.
+pub fn pipe_into_box() -> io::Result<(PipeEnd, OwnedFd)> {
+    let (read, write) = pipe2(OFlag::O_CLOEXEC)?;
+    Ok((PipeEnd::new(write)?, read))
+}
+
+/// What a turn of reading found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Progress {
+    /// More may come.
+    Open,
+    /// Every writer is gone.
+    Closed,
+    /// The stream crossed its limit; what is kept is the limit's worth.
+    Overflowed,
+}
+
+/// One output stream being captured.
+#[derive(Debug)]
+pub struct Capture {
+    stream: Stream,
+    pipe: Option<PipeEnd>,
+    /// The end of the box, as long as somebody in it may write: that nobody does any more would
+    /// wake us, and is of no interest until everybody is dead.
+    kept_open: Option<OwnedFd>,
+    captured: CapturedStream,
+    bytes_max: Option<u64>,
+}
+
+impl Capture {
+    /// Captures at most `bytes_max` from `pipe`, whose other end is `box_end`.
+    pub fn new(stream: Stream, pipe: PipeEnd, box_end: OwnedFd, bytes_max: Option<u64>) -> Self {
+        Self {
+            stream,
+            pipe: Some(pipe),
+            kept_open: Some(box_end),
+            captured: CapturedStream::default(),
+            bytes_max,
+        }
+    }
+
+    /// The pipe, while it is open.
+    pub fn pipe(&self) -> Option<BorrowedFd<'_>> {
+        self.pipe.as_ref().map(AsFd::as_fd)
+    }
+
+    /// Gives the pipe more room, where the kernel has it: a program that prints
+    /// much then waits less often for us.
+    pub fn widen(&self) {
+        if let Some(pipe) = &self.pipe {
+            // It has enough as it is; there is only more waiting.
+            let _ = fcntl(pipe.as_fd(), FcntlArg::F_SETPIPE_SZ(PIPE_BYTES));
+        }
+    }
+
+    /// Reads what is there, a bounded amount, and passes it on to `sink`.
+    pub fn turn(&mut self, sink: &mut Option<Box<dyn OutputSink>>) -> io::Result<Progress> {
+        let Some(pipe) = &mut self.pipe else { return Ok(Progress::Closed) };
+        let mut chunk = [0; CHUNK_BYTES];
+        for _ in 0..READS_PER_TURN_MAX {
+            if sink.as_ref().is_some_and(|sink| !sink.has_room()) {
+                break;
+            }
+            match pipe.read(&mut chunk) {
+                Ok(0) => {
+                    self.pipe = None;
+                    return Ok(Progress::Closed);
+                }
+                Ok(count) => {
+                    let bytes = chunk.get(..count).unwrap_or_default();
+                    let within = tally(&mut self.captured, bytes, self.bytes_max);
+                    if !sink.as_ref().is_some_and(|sink| sink.is_only_reader()) {
+                        self.captured.bytes.extend_from_slice(within);
+                    }
+                    if let (Some(sink), false) = (sink.as_mut(), within.is_empty()) {
+                        sink.take(self.stream, within);
+                    }
+                    if self.captured.truncated {
+                        return Ok(Progress::Overflowed);
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(Progress::Open)
+    }
+
+    /// Takes what is still in the pipe once nobody writes any more: at most
+    /// what a pipe holds. The sink is asked no longer.
+    pub fn drain(&mut self, sink: &mut Option<Box<dyn OutputSink>>) -> io::Result<Progress> {
+        self.kept_open = None;
+        let mut tireless =
+            sink.take().map(|inner| Box::new(Tireless(inner)) as Box<dyn OutputSink>);
+        let progress = loop {
+            match self.turn(&mut tireless)? {
+                Progress::Open if !self.is_drained()? => {}
+                progress => break progress,
+            }
+        };
+        *sink = tireless;
+        Ok(progress)
+    }
+
+    fn is_drained(&self) -> io::Result<bool> {
+        use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+        let Some(pipe) = &self.pipe else { return Ok(true) };
+        Ok(poll(&mut [PollFd::new(pipe.as_fd(), PollFlags::POLLIN)], PollTimeout::ZERO)? == 0)
+    }
+
+    /// What was captured.
+    pub fn finish(self) -> CapturedStream {
+        self.captured
+    }
+}
+
+/// A sink that takes what is left in a pipe even when it said it has no room:
+/// the amount is bounded by the pipe, and nobody will ask again.
+struct Tireless(Box<dyn OutputSink>);
+
+impl OutputSink for Tireless {
+    fn take(&mut self, stream: Stream, bytes: &[u8]) {
+        self.0.take(stream, bytes);
+    }
+
+    fn is_only_reader(&self) -> bool {
+        self.0.is_only_reader()
+    }
+}
+
+/// Counts `bytes`; gives the part of them that is within the limit.
+fn tally<'a>(captured: &mut CapturedStream, bytes: &'a [u8], bytes_max: Option<u64>) -> &'a [u8] {
+    let room = bytes_max.map_or(u64::MAX, |max| max.saturating_sub(captured.bytes_total));
+    let within = bytes.get(..usize::try_from(room).unwrap_or(usize::MAX)).unwrap_or(bytes);
+    captured.bytes_total += bytes.len() as u64;
+    captured.truncated |= within.len() < bytes.len();
+    within
+}
+
+/// Standard input on its way into the box.
+#[derive(Debug)]
+pub struct Feed {
+    pipe: Option<PipeEnd>,
+    pending: Vec<u8>,
+    written: usize,
+    source: Option<File>,
+}
+
+impl Feed {
+    /// Feeds `pipe` from `source`; nothing for `/dev/null`.
+    pub fn new(source: StdinSource, pipe: PipeEnd) -> Self {
+        let (pending, source) = match source {
+            StdinSource::Null => (Vec::new(), None),
+            StdinSource::Bytes(bytes) => (bytes, None),
+            StdinSource::Copied(fd) => (Vec::new(), Some(File::from(fd))),
+        };
+        let mut feed = Self { pipe: Some(pipe), pending, written: 0, source };
+        feed.close_when_done();
+        feed
+    }
+
+    /// The pipe, while there is something to write into it. Polled even with
+    /// nothing pending, so that a program that stops reading is noticed.
+    pub fn pipe(&self) -> Option<BorrowedFd<'_>> {
+        self.pipe.as_ref().filter(|_| self.has_pending()).map(AsFd::as_fd)
+    }
+
+    /// The source, while there is room for what it yields.
+    pub fn source(&self) -> Option<BorrowedFd<'_>> {
+        self.source.as_ref().filter(|_| !self.has_pending() && self.pipe.is_some()).map(AsFd::as_fd)
+    }
+
+    /// Writes what is pending as far as the pipe takes it.
+    pub fn write(&mut self) {
+        let Some(pipe) = &mut self.pipe else { return };
+        let rest = self.pending.get(self.written..).unwrap_or_default();
+        match pipe.0.write(rest) {
+            Ok(count) => self.written += count,
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
+                ) => {}
+            // The program closed its stdin: its right.
+            Err(_) => self.pipe = None,
+        }
+        self.close_when_done();
+    }
+
+    /// Reads once from the source, which has something or is at its end.
+    pub fn read(&mut self) {
+        let Some(source) = &mut self.source else { return };
+        self.pending.resize(CHUNK_BYTES, 0);
+        self.written = 0;
+        match source.read(&mut self.pending) {
+            Ok(count) => {
+                self.pending.truncate(count);
+                if count == 0 {
+                    self.source = None;
+                }
+            }
+            Err(error) => {
+                self.pending.clear();
+                if !matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) {
+                    self.source = None;
+                }
+            }
+        }
+        self.close_when_done();
+    }
+
+    fn has_pending(&self) -> bool {
+        self.written < self.pending.len()
+    }
+
+    fn close_when_done(&mut self) {
+        if !self.has_pending() && self.source.is_none() {
+            self.pipe = None;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Keeps what it is given, with or without the report holding the bytes too.
+    struct Kept {
+        bytes: Arc<Mutex<Vec<u8>>>,
+        only_reader: bool,
+    }
+
+    impl OutputSink for Kept {
+        fn take(&mut self, _: Stream, bytes: &[u8]) {
+            self.bytes.lock().unwrap().extend_from_slice(bytes);
+        }
+
+        fn is_only_reader(&self) -> bool {
+            self.only_reader
+        }
+    }
+
+    fn kept(chunks: &[&[u8]], bytes_max: Option<u64>) -> CapturedStream {
+        let mut captured = CapturedStream::default();
+        for chunk in chunks {
+            let within = tally(&mut captured, chunk, bytes_max);
+            captured.bytes.extend_from_slice(within);
+        }
+        captured
+    }
+
+    #[test]
+    fn exactly_the_limit_is_kept_and_one_more_is_an_overflow() {
+        let exact = kept(&[b"ab", b"cd"], Some(4));
+        assert_eq!(
+            (exact.bytes.as_slice(), exact.truncated, exact.bytes_total),
+            (&b"abcd"[..], false, 4)
+        );
+        let over = kept(&[b"ab", b"cde"], Some(4));
+        assert_eq!(
+            (over.bytes.as_slice(), over.truncated, over.bytes_total),
+            (&b"abcd"[..], true, 5)
+        );
+        assert!(!kept(&[&[0; 1000]], None).truncated);
+        assert!(kept(&[b"a"], Some(0)).truncated);
+    }
+
+    #[test]
+    fn a_capture_reads_to_the_end_of_the_pipe() {
+        let (ours, theirs) = pipe_from_box().unwrap();
+        let mut writer = File::from(theirs.try_clone().unwrap());
+        let mut capture = Capture::new(Stream::Stdout, ours, theirs, Some(100));
+        assert_eq!(capture.turn(&mut None).unwrap(), Progress::Open);
+        writer.write_all(b"hello").unwrap();
+        drop(writer);
+        // That all its writers are gone tells nobody anything.
+        assert_eq!(capture.turn(&mut None).unwrap(), Progress::Open);
+        assert_eq!(capture.drain(&mut None).unwrap(), Progress::Closed);
+        assert_eq!(capture.finish().bytes, b"hello");
+    }
+
+    #[test]
+    fn a_feed_writes_everything_and_then_closes() {
+        let (ours, theirs) = pipe_into_box().unwrap();
+        let text = vec![b'x'; 300_000];
+        let mut feed = Feed::new(StdinSource::Bytes(text.clone()), ours);
+        let reader = std::thread::spawn(move || {
+            let mut read = Vec::new();
+            File::from(theirs).read_to_end(&mut read).map(|_| read)
+        });
+        while feed.pipe().is_some() {
+            feed.write();
+        }
+        assert_eq!(reader.join().unwrap().unwrap(), text);
+    }
+
+    #[test]
+    fn a_program_that_closes_its_stdin_ends_the_feed() {
+        let (ours, theirs) = pipe_into_box().unwrap();
+        let mut feed = Feed::new(StdinSource::Bytes(b"unread".to_vec()), ours);
+        drop(theirs);
+        feed.write();
+        assert!(feed.pipe().is_none());
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 96, failure_persistence: None, ..Default::default() })]
+
+        #[test]
+        fn what_is_kept_and_counted_is_the_same_however_it_was_written(
+            chunks in vec((vec(any::<u8>(), 0..3_000), any::<bool>()), 0..16),
+            limit in prop_oneof![Just(None), (0..30_000_u64).prop_map(Some)],
+            // As often as not the limit is met exactly, or missed by one.
+            from_length in prop_oneof![Just(None), (0..3_u64).prop_map(Some)],
+            only_reader in any::<bool>(),
+        ) {
+            let all: Vec<u8> = chunks.iter().flat_map(|(chunk, _)| chunk).copied().collect();
+            let length = all.len() as u64;
+            let bytes_max = from_length.map(|from| (length + 1).saturating_sub(from)).or(limit);
+            let (ours, theirs) = pipe_from_box().unwrap();
+            let mut writer = File::from(theirs.try_clone().unwrap());
+            let taken = Arc::new(Mutex::new(Vec::new()));
+            let kept = Kept { bytes: Arc::clone(&taken), only_reader };
+            let mut sink: Option<Box<dyn OutputSink>> = Some(Box::new(kept));
+            let mut capture = Capture::new(Stream::Stdout, ours, theirs, bytes_max);
+            let mut overflowed = false;
+            for (chunk, read_now) in &chunks {
+                writer.write_all(chunk).unwrap();
+                // As the pump does: one that crossed its limit is read no more.
+                if *read_now && !overflowed {
+                    overflowed = capture.turn(&mut sink).unwrap() == Progress::Overflowed;
+                }
+            }
+            drop(writer);
+            overflowed |= capture.drain(&mut sink).unwrap() == Progress::Overflowed;
+
+            let captured = capture.finish();
+            let within = usize::try_from(bytes_max.unwrap_or(length).min(length)).unwrap();
+            prop_assert_eq!(&*taken.lock().unwrap(), &all[..within]);
+            let held = if only_reader { &[][..] } else { &all[..within] };
+            prop_assert_eq!(captured.bytes.as_slice(), held);
+            prop_assert_eq!(captured.truncated, within < all.len());
+            prop_assert_eq!(overflowed, captured.truncated);
+            let counted = captured.bytes_total;
+            prop_assert!(counted <= length && (captured.truncated || counted == length));
+            prop_assert!(!captured.truncated || counted > within as u64);
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! The store's side of a collection.
+
+use std::ffi::CStr;
+use std::fs::File;
+use std::io::Write;
+use std::os::fd::BorrowedFd;
+use std::os::unix::fs::FileExt;
+
+use nix::errno::Errno;
+use nix::sys::stat::{Mode, SFlag, fstat, mkdirat};
+use nix::unistd::{UnlinkatFlags, unlinkat};
+
+use crate::copy::copy_file::BUFFER_BYTES;
+use crate::error::{During, Fault};
+use crate::status;
+use crate::walk::dir_stack::Descent;
+use crate::walk::open_beneath;
+use crate::walk::path_stack::Trail;
+use cofferdam_core::job::OmittedReason;
+use cofferdam_core::values::digest::Digest;
+
+/// A regular file of a workspace, open.
+pub(super) struct Opened {
+    file: File,
+    /// How long it was when it was opened.
+    pub(super) bytes: u64,
+}
+
+impl Opened {
+    /// Opens `name` if it is a regular file, whatever the directory's listing said of it.
+    pub(super) fn regular(directory: BorrowedFd<'_>, name: &CStr) -> Result<Self, OmittedReason> {
+        let file = match open_beneath::open_for_reading_quietly(directory, name) {
+            Ok(file) => File::from(file),
+            // A mount, a link, a socket.
+            Err(Errno::EXDEV | Errno::ELOOP | Errno::ENXIO) => {
+                return Err(OmittedReason::NotARegularFile);
+            }
+            Err(_) => return Err(OmittedReason::Unreadable),
+        };
+        let stat = fstat(&file).map_err(|_| OmittedReason::Unreadable)?;
+        if status::file_type(&stat) != SFlag::S_IFREG {
+            return Err(OmittedReason::NotARegularFile);
+        }
+        Ok(Self { file, bytes: u64::try_from(stat.st_size).unwrap_or(0) })
+    }
+}
+
+/// The tree that is made: its directories when something is kept in them, and not before.
+pub(super) struct Keeping<'into> {
+    into: Descent<'into>,
+    buffer: Vec<u8>,
+}
+
+impl<'into> Keeping<'into> {
+    pub(super) fn new(into: BorrowedFd<'into>) -> Self {
+        Self { into: Descent::new(into), buffer: vec![0; BUFFER_BYTES] }
+    }
+
+    /// Goes back to the directory that `trail` leads to, if it is made.
+    pub(super) fn leave(&mut self, trail: &Trail) -> Result<(), Fault> {
+        if self.into.depth() > trail.depth() {
+            self.into.ascend().during("return from")?;
+        }
+        Ok(())
+    }
+
+    /// Keeps the first `wanted` bytes of `opened` as `name`, the last part of `trail`; tells how
+    /// many there were and their digest, or nothing of a file that cannot be read.
+    pub(super) fn keep(
+        &mut self,
+        trail: &Trail,
+        name: &CStr,
+        opened: &Opened,
+        wanted: u64,
+    ) -> Result<Option<(u64, String)>, Fault> {
+        self.make_directories(trail)?;
+        let target = open_beneath::create_file(self.into.current(), name).during("create")?;
+        let kept = self.contents(opened, &mut File::from(target), wanted)?;
+        if kept.is_none() {
+            let no_directory = UnlinkatFlags::NoRemoveDir;
+            unlinkat(self.into.current(), name, no_directory).during("unlink")?;
+        }
+        Ok(kept)
+    }
+
+    /// Makes the directories above what `trail` leads to.
+    fn make_directories(&mut self, trail: &Trail) -> Result<(), Fault> {
+        for level in self.into.depth()..trail.depth().saturating_sub(1) {
+            let part = trail.part(level);
+            mkdirat(self.into.current(), part, Mode::S_IRWXU).during("mkdir")?;
+            let made = open_beneath::open_directory(self.into.current(), part).during("open")?;
+            let stat = fstat(&made).during("stat")?;
+            self.into.descend(made, &stat);
+        }
+        Ok(())
+    }
+
+    fn contents(
+        &mut self,
+        opened: &Opened,
+        target: &mut File,
+        wanted: u64,
+    ) -> Result<Option<(u64, String)>, Fault> {
+        let mut digest = Digest::default();
+        let mut at = 0;
+        while at < wanted {
+            let left = usize::try_from(wanted - at).unwrap_or(usize::MAX);
+            let piece = left.min(self.buffer.len());
+            let Ok(got) = opened.file.read_at(&mut self.buffer[..piece], at) else {
+                return Ok(None);
+            };
+            if got == 0 {
+                break;
+            }
+            digest.update(&self.buffer[..got]);
+            target.write_all(&self.buffer[..got]).during("write")?;
+            at += got as u64;
+        }
+        Ok(Some((at, digest.finish())))
+    }
+}

@@ -1,0 +1,175 @@
+//! Copies a directory tree into a fresh directory, everything owned by one owner.
+
+pub(crate) mod attributes;
+pub(crate) mod copy_file;
+pub(crate) mod fingerprint;
+
+use std::ffi::CStr;
+use std::fs::File;
+use std::os::fd::{AsFd, BorrowedFd};
+
+use nix::errno::Errno;
+use nix::fcntl::{AtFlags, readlinkat};
+use nix::sys::stat::{FileStat, Mode, SFlag, fstat, fstatat, mkdirat};
+
+use super::error::{During, Fault, WorkspaceError};
+use super::status;
+use super::walk::{Event, Kind, Walk, as_path};
+use crate::copy::attributes::{Attributes, make_link};
+use crate::copy::copy_file::{Piece, Transfer};
+use crate::walk::budget::{Budget, TreeLimits};
+use crate::walk::dir_stack::Descent;
+use crate::walk::open_beneath;
+use cofferdam_core::values::owner::Owner;
+
+/// What a copy holds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Copied {
+    /// Regular files and symbolic links.
+    pub files: u64,
+    /// The contents of the regular files, holes not counted.
+    pub bytes: u64,
+    /// Fifos, sockets, devices and mount points of the source; the copy lacks them.
+    pub skipped: u64,
+}
+
+/// Copies what is in the directory `source` into the directory `target`, which must be empty
+/// and nobody else's yet; `target` itself takes the mode and time of `source`.
+///
+/// Regular files keep their permission bits, without setuid, setgid and sticky; directories
+/// too, and their owner may always read, write and search them. Symbolic links are copied as
+/// text, never followed. Modification times are kept. `.git` is passed over at any depth.
+/// A file with several names becomes several files; extended attributes are not copied.
+///
+/// # Errors
+/// The first operation that failed or limit that was crossed; `target` then holds a part.
+pub fn copy_tree(
+    source: BorrowedFd<'_>,
+    target: BorrowedFd<'_>,
+    owner: Owner,
+    limits: &TreeLimits,
+) -> Result<Copied, WorkspaceError> {
+    let root = fstat(source).during("stat").map_err(|fault| fault.at("."))?;
+    let mut walk =
+        Walk::to_read(source, limits.entries_max).during("list").map_err(|fault| fault.at("."))?;
+    let mut copy = Copy::new(target, owner, limits);
+    while let Some(event) = walk.advance()? {
+        copy.take(&walk, &event)?;
+    }
+    Attributes::of_directory(&root).settle(target, owner).map_err(|fault| fault.at("."))?;
+    Ok(Copied { bytes: copy.budget.bytes(), ..copy.copied })
+}
+
+/// A copy in progress: the target's side, step by step with the walk over the source.
+struct Copy<'target> {
+    target: Descent<'target>,
+    /// Those of the directories the copy is in: set on the way out, since every entry made in
+    /// a directory changes its time.
+    attributes: Vec<Attributes>,
+    owner: Owner,
+    budget: Budget,
+    copied: Copied,
+    transfer: Transfer,
+}
+
+impl<'target> Copy<'target> {
+    fn new(target: BorrowedFd<'target>, owner: Owner, limits: &TreeLimits) -> Self {
+        Self {
+            target: Descent::new(target),
+            attributes: Vec::new(),
+            owner,
+            budget: Budget::new(*limits),
+            copied: Copied::default(),
+            transfer: Transfer::default(),
+        }
+    }
+
+    fn take(&mut self, walk: &Walk<'_>, event: &Event) -> Result<(), WorkspaceError> {
+        let from = walk.directory();
+        match event {
+            Event::Enter { name, stat } => self
+                .count(walk)
+                .and_then(|()| self.enter(name, stat))
+                .map_err(|fault| fault.at(walk.path())),
+            Event::Leave { name } => {
+                self.leave().map_err(|fault| fault.at(walk.path().join(as_path(name))))
+            }
+            Event::Entry { name, kind } => self
+                .count(walk)
+                .and_then(|()| match kind {
+                    Kind::Regular => self.file(from, name),
+                    Kind::Symlink => self.symlink(from, name),
+                    Kind::Special => self.skip(),
+                })
+                .map_err(|fault| fault.at(walk.path().join(as_path(name)))),
+            Event::Unopened { name, errno } => self
+                .count(walk)
+                .and_then(|()| self.unopened(*errno))
+                .map_err(|fault| fault.at(walk.path().join(as_path(name)))),
+        }
+    }
+
+    fn count(&mut self, walk: &Walk<'_>) -> Result<(), Fault> {
+        Ok(self.budget.take_entry(walk.depth())?)
+    }
+
+    fn skip(&mut self) -> Result<(), Fault> {
+        self.copied.skipped += 1;
+        Ok(())
+    }
+
+    fn unopened(&mut self, errno: Errno) -> Result<(), Fault> {
+        match errno {
+            Errno::EXDEV => self.skip(),
+            _ => Err(errno).during("open"),
+        }
+    }
+
+    fn enter(&mut self, name: &CStr, stat: &FileStat) -> Result<(), Fault> {
+        mkdirat(self.target.current(), name, Mode::S_IRWXU).during("mkdir")?;
+        let made = open_beneath::open_directory(self.target.current(), name).during("open")?;
+        let made_stat = fstat(&made).during("stat")?;
+        self.target.descend(made, &made_stat);
+        self.attributes.push(Attributes::of_directory(stat));
+        Ok(())
+    }
+
+    fn leave(&mut self) -> Result<(), Fault> {
+        if let Some(attributes) = self.attributes.pop() {
+            attributes.settle(self.target.current(), self.owner)?;
+        }
+        self.target.ascend().during("return from")
+    }
+
+    fn file(&mut self, from: BorrowedFd<'_>, name: &CStr) -> Result<(), Fault> {
+        let source = match open_beneath::open_for_reading(from, name) {
+            Err(errno) => return self.unopened(errno),
+            Ok(source) => File::from(source),
+        };
+        let stat = fstat(&source).during("stat")?;
+        if status::file_type(&stat) != SFlag::S_IFREG {
+            return self.skip();
+        }
+        let target = open_beneath::create_file(self.target.current(), name).during("create")?;
+        let target = File::from(target);
+        let budget = &mut self.budget;
+        self.transfer.contents(&source, &target, &stat, |piece| match piece {
+            Piece::Data(data) => Ok(budget.take_bytes(data.len() as u64)?),
+            Piece::Hole(_) => Ok(()),
+        })?;
+        Attributes::of_file(&stat).settle(target.as_fd(), self.owner)?;
+        self.copied.files += 1;
+        Ok(())
+    }
+
+    fn symlink(&mut self, from: BorrowedFd<'_>, name: &CStr) -> Result<(), Fault> {
+        let stat = fstatat(from, name, AtFlags::AT_SYMLINK_NOFOLLOW).during("stat")?;
+        let text = readlinkat(from, name).during("readlink")?;
+        make_link(self.target.current(), name, &text, &stat, self.owner)?;
+        self.copied.files += 1;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

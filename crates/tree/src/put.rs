@@ -1,0 +1,335 @@
+//! Writes one file into a workspace a tenant may have prepared against it.
+
+use std::fs::File;
+use std::io::Write;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use nix::errno::Errno;
+use nix::fcntl::AtFlags;
+use nix::sys::stat::{Mode, SFlag, fchmod, fstat, fstatat, mkdirat};
+use nix::unistd::{UnlinkatFlags, unlinkat};
+
+use super::error::{During, Fault, WorkspaceError};
+use super::status;
+use crate::walk::open_beneath;
+use cofferdam_core::values::owner::Owner;
+use cofferdam_core::values::rel_path::RelPath;
+
+/// A directory nothing else gives a mode to: 0755.
+const DIRECTORY_MODE: Mode = Mode::S_IRWXU
+    .union(Mode::S_IRGRP)
+    .union(Mode::S_IXGRP)
+    .union(Mode::S_IROTH)
+    .union(Mode::S_IXOTH);
+/// A written file: 0644.
+const FILE_MODE: Mode =
+    Mode::S_IRUSR.union(Mode::S_IWUSR).union(Mode::S_IRGRP).union(Mode::S_IROTH);
+
+/// Writes `contents` to `path` below `root`: a new file, mode 0644, of `owner`. Whatever else
+/// had its name (a file, another name of some file, a link, a fifo, a device) loses that name
+/// and is not touched. Missing directories are made, mode 0755, of `owner`.
+///
+/// # Errors
+/// [`WorkspaceError::DirectoryInTheWay`], [`WorkspaceError::NotADirectory`] for a file or a
+/// link among the directories of `path`, or the operation that failed; no part of the file is
+/// left then.
+pub fn put(
+    root: BorrowedFd<'_>,
+    path: &RelPath,
+    contents: &[u8],
+    owner: Owner,
+) -> Result<(), WorkspaceError> {
+    Put { path, owner }.write(root, None, contents)
+}
+
+/// As [`put`] into the upper directory of an overlay that is not mounted: the result is what
+/// [`put`] into the mounted overlay would give. Directories made in `upper` carry the mode of
+/// those of `template` they will cover.
+///
+/// # Errors
+/// As for [`put`], where an entry of the template stands in the way too; and, once a tenant
+/// has used the overlay, [`WorkspaceError::NotADirectory`] for a directory of `path` it
+/// removed, since the overlay's mark of that stands in its place.
+pub fn put_over_template(
+    upper: BorrowedFd<'_>,
+    template: BorrowedFd<'_>,
+    path: &RelPath,
+    contents: &[u8],
+    owner: Owner,
+) -> Result<(), WorkspaceError> {
+    Put { path, owner }.write(upper, Some(template), contents)
+}
+
+/// One write: what every step of it needs.
+struct Put<'call> {
+    path: &'call RelPath,
+    owner: Owner,
+}
+
+impl Put<'_> {
+    fn write(
+        &self,
+        root: BorrowedFd<'_>,
+        template: Option<BorrowedFd<'_>>,
+        contents: &[u8],
+    ) -> Result<(), WorkspaceError> {
+        let at_root = |fault: Fault| fault.at(".");
+        let mut here = root.try_clone_to_owned().during("dup").map_err(at_root)?;
+        let mut covered = template
+            .map(|template| template.try_clone_to_owned().during("dup").map_err(at_root))
+            .transpose()?;
+        let mut reached = PathBuf::new();
+        let parent = self.path.parent();
+        for part in parent.iter().flat_map(RelPath::parts) {
+            reached.push(part);
+            let below = open_covered(covered.as_ref(), part);
+            here = self.enter(&here, &below, part, &reached)?;
+            covered = below.ok().flatten();
+        }
+        self.make_room(&here, covered.as_ref())?;
+        self.create(&here, contents).map_err(|fault| fault.at(self.path.as_path()))
+    }
+
+    /// Opens the directory `part` of `here`, and makes it if it is missing.
+    fn enter(
+        &self,
+        here: &OwnedFd,
+        below: &Result<Option<OwnedFd>, Errno>,
+        part: &str,
+        reached: &Path,
+    ) -> Result<OwnedFd, WorkspaceError> {
+        let opened = match open_beneath::open_directory(here, part) {
+            Err(Errno::ENOENT) => match below {
+                Ok(covered) => self.make_directory(here, part, covered.as_ref()),
+                Err(errno) => Err(*errno).during("open"),
+            },
+            opened => opened.during("open"),
+        };
+        opened.map_err(|fault| match fault {
+            Fault::System { errno: Errno::ELOOP | Errno::ENOTDIR, .. } => {
+                WorkspaceError::NotADirectory { path: reached.to_owned() }
+            }
+            fault => fault.at(reached),
+        })
+    }
+
+    fn make_directory(
+        &self,
+        here: &OwnedFd,
+        part: &str,
+        covered: Option<&OwnedFd>,
+    ) -> Result<OwnedFd, Fault> {
+        let mode = match covered {
+            None => DIRECTORY_MODE,
+            Some(covered) => status::directory_mode(&fstat(covered).during("stat")?),
+        };
+        mkdirat(here, part, Mode::S_IRWXU).during("mkdir")?;
+        let made = open_beneath::open_directory(here, part).during("open")?;
+        // While it is still ours, which takes no right over the files of others.
+        fchmod(&made, mode).during("chmod")?;
+        self.owner.take(&made).during("chown")?;
+        Ok(made)
+    }
+
+    /// Takes the file's name from whatever has it, unless that is a directory.
+    fn make_room(&self, here: &OwnedFd, below: Option<&OwnedFd>) -> Result<(), WorkspaceError> {
+        let name = self.path.file_name();
+        let obstructed = match unlinkat(here, name, UnlinkatFlags::NoRemoveDir) {
+            Ok(()) => Ok(false),
+            Err(Errno::EISDIR) => Ok(true),
+            Err(Errno::ENOENT) => below.map_or(Ok(false), |below| is_directory(below, name)),
+            Err(errno) => Err(errno),
+        };
+        match obstructed.during("unlink").map_err(|fault| fault.at(self.path.as_path()))? {
+            true => Err(WorkspaceError::DirectoryInTheWay { path: self.path.as_path().into() }),
+            false => Ok(()),
+        }
+    }
+
+    fn create(&self, here: &OwnedFd, contents: &[u8]) -> Result<(), Fault> {
+        let name = self.path.file_name();
+        let mut file = File::from(open_beneath::create_file(here, name).during("create")?);
+        let written = self.fill(&mut file, contents);
+        if written.is_err() {
+            // The write's own error is the one worth telling.
+            let _ = unlinkat(here, name, UnlinkatFlags::NoRemoveDir);
+        }
+        written
+    }
+
+    fn fill(&self, file: &mut File, contents: &[u8]) -> Result<(), Fault> {
+        file.write_all(contents).during("write")?;
+        fchmod(&*file, FILE_MODE).during("chmod")?;
+        self.owner.take(&*file).during("chown")
+    }
+}
+
+/// The template's directory `part`, or nothing where the template has no such entry.
+fn open_covered(template: Option<&OwnedFd>, part: &str) -> Result<Option<OwnedFd>, Errno> {
+    match template.map(|template| open_beneath::open_directory(template, part)).transpose() {
+        Err(Errno::ENOENT) => Ok(None),
+        opened => opened,
+    }
+}
+
+fn is_directory(parent: &OwnedFd, name: &str) -> Result<bool, Errno> {
+    match fstatat(parent, name, AtFlags::AT_SYMLINK_NOFOLLOW) {
+        Ok(stat) => Ok(status::file_type(&stat) == SFlag::S_IFDIR),
+        Err(Errno::ENOENT) => Ok(false),
+        Err(errno) => Err(errno),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::fd::AsFd;
+    use std::os::unix::fs::symlink;
+
+    use nix::sys::stat::mknod;
+    use nix::unistd::mkfifo;
+    use tempfile::tempdir;
+
+    use super::*;
+    use crate::testing::{TENANT, chmod, directory, entry, without_rights_over_files};
+
+    fn put_at(root: &Path, path: &str) -> Result<(), WorkspaceError> {
+        let path = RelPath::parse(path).unwrap();
+        put(directory(root).as_fd(), &path, b"new", TENANT)
+    }
+
+    fn assert_put(root: &Path, path: &str) {
+        let entry = entry(&root.join(path));
+        assert_eq!(entry.contents, b"new");
+        assert_eq!((entry.mode, entry.owner), (0o100_644, TENANT), "{path}");
+    }
+
+    #[test]
+    fn missing_directories_are_made_for_the_owner() {
+        let place = tempdir().unwrap();
+        put_at(place.path(), "check/deep/solution.py").unwrap();
+        assert_put(place.path(), "check/deep/solution.py");
+        for path in ["check", "check/deep"] {
+            let entry = entry(&place.path().join(path));
+            assert_eq!((entry.mode, entry.owner), (0o40_755, TENANT));
+        }
+        put_at(place.path(), "top").unwrap();
+        assert_put(place.path(), "top");
+    }
+
+    #[test]
+    fn a_put_takes_no_right_over_the_files_of_others() {
+        let place = tempdir().unwrap();
+        let root = place.path().to_owned();
+        without_rights_over_files(move || put_at(&root, "check/file").unwrap());
+        assert_put(place.path(), "check/file");
+        let entry = entry(&place.path().join("check"));
+        assert_eq!((entry.mode, entry.owner), (0o40_755, TENANT));
+    }
+
+    #[test]
+    fn directories_that_exist_are_left_as_they_are() {
+        let place = tempdir().unwrap();
+        fs::create_dir(place.path().join("check")).unwrap();
+        chmod(&place.path().join("check"), 0o711);
+        put_at(place.path(), "check/file").unwrap();
+        let entry = entry(&place.path().join("check"));
+        assert_eq!((entry.mode & 0o7777, entry.owner.uid), (0o711, 0));
+    }
+
+    #[test]
+    fn whatever_has_the_name_is_replaced_and_never_touched() {
+        let outside = tempdir().unwrap();
+        let sentinel = outside.path().join("sentinel");
+        fs::write(&sentinel, "untouched").unwrap();
+        chmod(&sentinel, 0o600);
+        let before = entry(&sentinel);
+        let place = tempdir().unwrap();
+        let at = |name: &str| place.path().join(name);
+        symlink(&sentinel, at("link")).unwrap();
+        symlink("nowhere", at("dangling")).unwrap();
+        fs::hard_link(&sentinel, at("hard")).unwrap();
+        mkfifo(&at("fifo"), Mode::S_IRWXU).unwrap();
+        mknod(&at("device"), SFlag::S_IFCHR, Mode::S_IRWXU, nix::sys::stat::makedev(1, 3)).unwrap();
+        fs::write(at("file"), "longer than before").unwrap();
+        for name in ["link", "dangling", "hard", "fifo", "device", "file"] {
+            put_at(place.path(), name).unwrap();
+            assert_put(place.path(), name);
+        }
+        assert_eq!(entry(&sentinel), before);
+        assert!(!at("nowhere").exists());
+    }
+
+    #[test]
+    fn a_link_or_a_file_among_the_directories_is_refused() {
+        let outside = tempdir().unwrap();
+        let place = tempdir().unwrap();
+        fs::create_dir_all(place.path().join("a/real")).unwrap();
+        symlink(outside.path(), place.path().join("a/link")).unwrap();
+        symlink("real", place.path().join("a/inside")).unwrap();
+        symlink("/proc/self/root", place.path().join("a/magic")).unwrap();
+        fs::write(place.path().join("a/file"), "").unwrap();
+        mkfifo(&place.path().join("a/fifo"), Mode::S_IRWXU).unwrap();
+        for name in ["link", "inside", "magic", "file", "fifo"] {
+            let refused = put_at(place.path(), &format!("a/{name}/b/c"));
+            let path = PathBuf::from(format!("a/{name}"));
+            assert_eq!(refused, Err(WorkspaceError::NotADirectory { path }));
+        }
+        assert_eq!(fs::read_dir(outside.path()).unwrap().count(), 0);
+        assert_eq!(fs::read_dir(place.path().join("a/real")).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn a_directory_in_the_way_is_an_error_of_its_own() {
+        let place = tempdir().unwrap();
+        fs::create_dir_all(place.path().join("a/b")).unwrap();
+        let path = PathBuf::from("a/b");
+        assert_eq!(put_at(place.path(), "a/b"), Err(WorkspaceError::DirectoryInTheWay { path }));
+    }
+
+    #[test]
+    fn over_a_template_directories_carry_its_modes() {
+        let (upper, template) = (tempdir().unwrap(), tempdir().unwrap());
+        fs::create_dir_all(template.path().join("check/inner")).unwrap();
+        chmod(&template.path().join("check"), 0o1_511);
+        chmod(&template.path().join("check/inner"), 0o770);
+        fs::write(template.path().join("check/inner/old"), "old").unwrap();
+        let (above, below) = (directory(upper.path()), directory(template.path()));
+        for path in ["check/inner/old", "check/inner/more/new"] {
+            let path = RelPath::parse(path).unwrap();
+            put_over_template(above.as_fd(), below.as_fd(), &path, b"new", TENANT).unwrap();
+            assert_put(upper.path(), path.as_str());
+        }
+        let modes = [("check", 0o711), ("check/inner", 0o770), ("check/inner/more", 0o755)];
+        for (path, mode) in modes {
+            let entry = entry(&upper.path().join(path));
+            assert_eq!((entry.mode & 0o7777, entry.owner), (mode, TENANT), "{path}");
+        }
+        assert_eq!(fs::read(template.path().join("check/inner/old")).unwrap(), b"old");
+    }
+
+    #[test]
+    fn over_a_template_its_entries_stand_in_the_way_as_in_a_copy() {
+        let (upper, template) = (tempdir().unwrap(), tempdir().unwrap());
+        fs::create_dir(template.path().join("folder")).unwrap();
+        fs::write(template.path().join("file"), "").unwrap();
+        symlink("folder", template.path().join("link")).unwrap();
+        let (above, below) = (directory(upper.path()), directory(template.path()));
+        let put = |path: &str| {
+            let path = RelPath::parse(path).unwrap();
+            put_over_template(above.as_fd(), below.as_fd(), &path, b"new", TENANT)
+        };
+        let path = PathBuf::from("folder");
+        assert_eq!(put("folder"), Err(WorkspaceError::DirectoryInTheWay { path }));
+        for name in ["file", "link"] {
+            let path = PathBuf::from(name);
+            assert_eq!(put(&format!("{name}/x")), Err(WorkspaceError::NotADirectory { path }));
+        }
+        assert_eq!(fs::read_dir(upper.path()).unwrap().count(), 0);
+        // What the tenant put over the template counts, not what it covers.
+        fs::create_dir(upper.path().join("file")).unwrap();
+        put("file/x").unwrap();
+        assert_put(upper.path(), "file/x");
+    }
+}

@@ -1,0 +1,160 @@
+//! Removes a directory tree, whatever a tenant made of it.
+
+use std::ffi::{CString, OsStr};
+use std::os::fd::BorrowedFd;
+use std::os::unix::ffi::OsStrExt;
+
+use nix::errno::Errno;
+use nix::unistd::{UnlinkatFlags, unlinkat};
+
+use super::error::{Fault, WorkspaceError};
+use super::walk::{Event, Walk};
+
+/// What became of the entries of a tree.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[must_use = "a removal that leaves something is no error"]
+pub struct Removed {
+    /// Entries that are gone.
+    pub removed: u64,
+    /// Entries that could not be removed: mount points, immutable files, those of somebody
+    /// else, and the directories that hold them.
+    pub left: u64,
+}
+
+/// Removes the entry `name` of `parent` and, if it is a directory, everything in it. Links are
+/// removed and never followed; mounts are not entered; a directory its owner may not read is
+/// opened up first. Nothing by that name is a success.
+///
+/// # Errors
+/// A `name` that is not a single name (`EINVAL`), or a tree moved elsewhere meanwhile.
+pub fn remove_tree(parent: BorrowedFd<'_>, name: &OsStr) -> Result<Removed, WorkspaceError> {
+    let invalid = || Fault::System { operation: "remove", errno: Errno::EINVAL }.at(name);
+    if matches!(name.as_bytes(), b"" | b"." | b"..") || name.as_bytes().contains(&b'/') {
+        return Err(invalid());
+    }
+    let name = CString::new(name.as_bytes()).map_err(|_| invalid())?;
+    let mut removed = 0;
+    loop {
+        let mut walk = Walk::to_remove(parent, name.clone());
+        let pass = remove_visited(&mut walk)?;
+        removed += pass.removed;
+        // A directory with more names than a walk holds takes several; one that got nowhere
+        // is the last.
+        if !walk.truncated() || pass.removed == 0 {
+            return Ok(Removed { removed, left: pass.left });
+        }
+    }
+}
+
+fn remove_visited(walk: &mut Walk<'_>) -> Result<Removed, WorkspaceError> {
+    let mut total = Removed::default();
+    while let Some(event) = walk.advance()? {
+        let outcome = match &event {
+            Event::Enter { .. } => continue,
+            Event::Unopened { errno, .. } => Err(*errno),
+            Event::Entry { name, .. } => {
+                unlinkat(walk.directory(), name.as_c_str(), UnlinkatFlags::NoRemoveDir)
+            }
+            Event::Leave { name } => {
+                unlinkat(walk.directory(), name.as_c_str(), UnlinkatFlags::RemoveDir)
+            }
+        };
+        match outcome {
+            Ok(()) => total.removed += 1,
+            Err(Errno::ENOENT) => {}
+            Err(_) => total.left += 1,
+        }
+    }
+    Ok(total)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::fd::AsFd;
+    use std::path::Path;
+
+    use tempfile::tempdir;
+
+    use super::*;
+    use crate::testing::{
+        OwnProcess, chmod, directory, in_own_mounts, in_own_process, mount_tmpfs,
+    };
+
+    fn remove(parent: &Path, name: &str) -> Result<Removed, WorkspaceError> {
+        remove_tree(directory(parent).as_fd(), OsStr::new(name))
+    }
+
+    #[test]
+    fn nothing_by_that_name_is_a_success() {
+        let place = tempdir().unwrap();
+        assert_eq!(remove(place.path(), "absent"), Ok(Removed::default()));
+        fs::write(place.path().join("file"), "").unwrap();
+        assert_eq!(remove(place.path(), "file"), Ok(Removed { removed: 1, left: 0 }));
+    }
+
+    #[test]
+    fn only_a_single_name_is_taken() {
+        let place = tempdir().unwrap();
+        fs::create_dir_all(place.path().join("a/b")).unwrap();
+        for name in ["", ".", "..", "a/b", "/", "a/", "a\0b"] {
+            let refused = remove(&place.path().join("a"), name);
+            assert!(
+                matches!(refused, Err(WorkspaceError::System { source: Errno::EINVAL, .. })),
+                "{name:?}: {refused:?}"
+            );
+        }
+        assert!(place.path().join("a/b").exists());
+    }
+
+    #[test]
+    fn more_names_than_a_walk_holds_take_several_passes() {
+        let place = tempdir().unwrap();
+        let root = place.path().to_owned();
+        in_own_mounts(move || {
+            mount_tmpfs(&root);
+            let wide = root.join("wide");
+            fs::create_dir(&wide).unwrap();
+            let names = 70_000;
+            for number in 0..names {
+                std::os::unix::fs::symlink("x", wide.join(number.to_string())).unwrap();
+            }
+            let whole = Removed { removed: names + 1, left: 0 };
+            assert_eq!(remove(&root, "wide"), Ok(whole));
+        });
+    }
+
+    #[test]
+    fn directories_closed_to_their_owner_are_opened_up() {
+        let name = "workspace::remove::tests::directories_closed_to_their_owner_are_opened_up";
+        in_own_process(name, OwnProcess::Unprivileged, || {
+            let place = tempdir().unwrap();
+            for mode in [0o000, 0o100, 0o400, 0o500, 0o300] {
+                let folder = place.path().join(format!("tree/{mode:o}"));
+                fs::create_dir_all(folder.join("inner")).unwrap();
+                fs::write(folder.join("inner/file"), "").unwrap();
+                chmod(&folder.join("inner"), mode);
+                chmod(&folder, mode);
+            }
+            chmod(&place.path().join("tree"), 0);
+            let removed = remove(place.path(), "tree").unwrap();
+            assert_eq!(removed, Removed { removed: 16, left: 0 });
+        });
+    }
+
+    #[test]
+    fn a_mount_is_neither_entered_nor_lost_from_the_count() {
+        let place = tempdir().unwrap();
+        let path = place.path().to_owned();
+        in_own_mounts(move || {
+            let point = path.join("tree/point");
+            fs::create_dir_all(&point).unwrap();
+            fs::write(path.join("tree/file"), "").unwrap();
+            mount_tmpfs(&point);
+            fs::write(point.join("sentinel"), "untouched").unwrap();
+            assert_eq!(remove(&path, "tree"), Ok(Removed { removed: 1, left: 2 }));
+            assert_eq!(fs::read(point.join("sentinel")).unwrap(), b"untouched");
+        });
+        assert_eq!(remove(place.path(), "tree"), Ok(Removed { removed: 2, left: 0 }));
+    }
+}

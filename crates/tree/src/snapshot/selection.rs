@@ -1,0 +1,344 @@
+//! The walk over a source, reduced to what is taken of it.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::ffi::{CStr, CString, OsString};
+use std::os::fd::BorrowedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+
+use nix::errno::Errno;
+use nix::fcntl::{AtFlags, readlinkat};
+use nix::sys::stat::{FileStat, fstatat};
+
+use super::SnapshotLimits;
+use super::rules::{SnapshotRules, Verdict};
+use crate::error::{During, Fault, WorkspaceError};
+use crate::walk::budget::{Budget, TreeLimit, TreeLimits};
+use crate::walk::dir_stack::Identity;
+use crate::walk::path_stack::Trail;
+use crate::walk::stop_check::Until;
+use crate::walk::{Event, Kind, Walk, as_path};
+use cofferdam_core::job::ExcludedGroup;
+
+/// The longest path, bytes: every pattern reads all of it.
+const PATH_BYTES_MAX: usize = 16 * 1024;
+/// By this a virtual environment is known, whatever it is called.
+const VIRTUALENV_MARK: &CStr = c"pyvenv.cfg";
+
+/// One entry that is taken, in an order in which it can be made.
+#[derive(Debug)]
+pub(super) enum Step {
+    /// A directory; what follows is in it, until it is left.
+    Directory { name: CString, stat: FileStat },
+    /// The way back to the directory above.
+    Leave,
+    /// A regular file of [`Selection::directory`].
+    File { name: CString },
+    /// A link that does not lead out.
+    Link { name: CString, stat: FileStat, text: OsString },
+}
+
+/// A directory the walk is in.
+#[derive(Debug)]
+struct Level {
+    name: CString,
+    stat: FileStat,
+    /// Whether all that is in it is taken, but for what is excluded.
+    inside: bool,
+    /// Whether its step has been told.
+    told: bool,
+    passed_over: bool,
+}
+
+/// A selection in progress.
+#[derive(Debug)]
+pub(super) struct Selection<'a> {
+    walk: Walk<'a>,
+    rules: &'a SnapshotRules,
+    trail: Trail,
+    levels: Vec<Level>,
+    steps: VecDeque<Step>,
+    excluded: BTreeMap<ExcludedGroup, u64>,
+    budget: Budget,
+    files: u64,
+    directories: u64,
+    files_max: u64,
+    until: Until<'a>,
+}
+
+impl<'a> Selection<'a> {
+    pub(super) fn over(
+        root: BorrowedFd<'a>,
+        rules: &'a SnapshotRules,
+        limits: &SnapshotLimits,
+        until: Until<'a>,
+    ) -> Result<Self, Errno> {
+        let common = TreeLimits::default();
+        // What is left out is looked at too.
+        let entries_max = limits.files_max.saturating_mul(2).saturating_add(common.entries_max);
+        let limits_of_tree = TreeLimits { entries_max, bytes_max: limits.bytes_max, ..common };
+        Ok(Self {
+            walk: Walk::to_choose(root, entries_max)?,
+            rules,
+            trail: Trail::default(),
+            levels: Vec::new(),
+            steps: VecDeque::new(),
+            excluded: BTreeMap::new(),
+            budget: Budget::new(limits_of_tree),
+            files: 0,
+            directories: 0,
+            files_max: limits.files_max,
+            until,
+        })
+    }
+
+    /// The next entry that is taken, or nothing at the end.
+    pub(super) fn advance(&mut self) -> Result<Option<Step>, WorkspaceError> {
+        loop {
+            if let Some(step) = self.steps.pop_front() {
+                return Ok(Some(step));
+            }
+            self.until.check().map_err(|fault| fault.at("."))?;
+            let Some(event) = self.walk.advance()? else { return Ok(None) };
+            self.take(event)?;
+        }
+    }
+
+    /// Whether what is selected is still wanted.
+    pub(super) fn until(&self) -> Until<'a> {
+        self.until
+    }
+
+    /// The directory of the last file or link.
+    pub(super) fn directory(&self) -> BorrowedFd<'_> {
+        self.walk.directory()
+    }
+
+    /// The path of `step`'s entry or of one below it, for an error.
+    pub(super) fn path_of(&self, step: &Step) -> PathBuf {
+        match step {
+            Step::File { name } | Step::Link { name, .. } => self.trail.shown().join(as_path(name)),
+            Step::Directory { .. } | Step::Leave => self.trail.shown(),
+        }
+    }
+
+    /// Counts a file of `bytes`, or a link, as taken.
+    pub(super) fn count_file(&mut self, bytes: u64) -> Result<(), Fault> {
+        self.files += 1;
+        if self.files > self.files_max {
+            return Err(TreeLimit::Files { max: self.files_max }.into());
+        }
+        Ok(self.budget.take_bytes(bytes)?)
+    }
+
+    /// The files and bytes that were counted.
+    pub(super) fn counted(&self) -> (u64, u64) {
+        (self.files, self.budget.bytes())
+    }
+
+    /// Counts an entry as left out.
+    pub(super) fn leave_out(&mut self, group: ExcludedGroup) {
+        *self.excluded.entry(group).or_default() += 1;
+    }
+
+    pub(super) fn into_excluded(self) -> BTreeMap<ExcludedGroup, u64> {
+        self.excluded
+    }
+
+    fn take(&mut self, event: Event) -> Result<(), WorkspaceError> {
+        match event {
+            Event::Leave { .. } => {
+                self.leave();
+                Ok(())
+            }
+            Event::Enter { name, stat } => {
+                self.trail.enter(&name);
+                self.enter(name, stat).map_err(|fault| fault.at(self.trail.shown()))
+            }
+            Event::Entry { name, kind } => {
+                self.trail.enter(&name);
+                let taken = self.entry(name, kind);
+                self.come_back(taken)
+            }
+            Event::Unopened { name, errno } => {
+                self.trail.enter(&name);
+                let taken = self.unopened(errno);
+                self.come_back(taken)
+            }
+        }
+    }
+
+    /// Leaves an entry that is not entered; a fault was there.
+    fn come_back(&mut self, taken: Result<(), Fault>) -> Result<(), WorkspaceError> {
+        let taken = taken.map_err(|fault| fault.at(self.trail.shown()));
+        self.trail.leave();
+        taken
+    }
+
+    /// Of the entry the trail leads to.
+    fn judge(&mut self, is_directory: bool) -> Result<Verdict, Fault> {
+        self.budget.take_entry(self.walk.depth())?;
+        if self.trail.bytes().len() > PATH_BYTES_MAX {
+            return Err(TreeLimit::PathBytes { max: PATH_BYTES_MAX as u64 }.into());
+        }
+        let inside = self.levels.last().is_some_and(|level| level.inside);
+        Ok(self.rules.judge(&self.trail, inside, is_directory))
+    }
+
+    fn enter(&mut self, name: CString, stat: FileStat) -> Result<(), Fault> {
+        let mut verdict = self.judge(true)?;
+        if self.rules.is_left_out(Identity::of(&stat)) {
+            verdict = Verdict::Out(ExcludedGroup::Request);
+        }
+        if !matches!(verdict, Verdict::Out(_)) && self.is_virtualenv()? {
+            verdict = Verdict::Out(ExcludedGroup::Virtualenv);
+        }
+        let (inside, passed_over) = (verdict == Verdict::In, matches!(verdict, Verdict::Out(_)));
+        self.levels.push(Level { name, stat, inside, told: false, passed_over });
+        match verdict {
+            Verdict::In => self.tell_directories(),
+            Verdict::Through => Ok(()),
+            Verdict::Out(group) => {
+                self.walk.pass_over();
+                self.leave_out(group);
+                Ok(())
+            }
+        }
+    }
+
+    fn is_virtualenv(&self) -> Result<bool, Fault> {
+        match fstatat(self.walk.directory(), VIRTUALENV_MARK, AtFlags::AT_SYMLINK_NOFOLLOW) {
+            Ok(_) => Ok(true),
+            Err(Errno::ENOENT) => Ok(false),
+            Err(errno) => Err(errno).during("stat"),
+        }
+    }
+
+    fn leave(&mut self) {
+        self.trail.leave();
+        match self.levels.pop() {
+            Some(level) if level.told => self.steps.push_back(Step::Leave),
+            Some(level) if !level.passed_over => self.leave_out(ExcludedGroup::Request),
+            _ => {}
+        }
+    }
+
+    fn entry(&mut self, name: CString, kind: Kind) -> Result<(), Fault> {
+        match (self.judge(false)?, kind) {
+            (Verdict::Out(group), _) => self.leave_out(group),
+            (_, Kind::Special) => self.leave_out(ExcludedGroup::Special),
+            (_, Kind::Regular) => {
+                self.tell_directories()?;
+                self.steps.push_back(Step::File { name });
+            }
+            (_, Kind::Symlink) => {
+                let (stat, text) = match self.read_link(&name) {
+                    Ok(link) => link,
+                    Err(changed) => return self.changed(changed, "readlink"),
+                };
+                if stays_inside(text.as_bytes(), self.walk.depth()) {
+                    self.tell_directories()?;
+                    self.steps.push_back(Step::Link { name, stat, text });
+                } else {
+                    self.leave_out(ExcludedGroup::OutsideLink);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn unopened(&mut self, errno: Errno) -> Result<(), Fault> {
+        match (self.judge(true)?, errno) {
+            (Verdict::Out(group), _) => self.leave_out(group),
+            (_, Errno::EXDEV) => self.leave_out(ExcludedGroup::Special),
+            (_, errno) => return self.changed(errno, "open"),
+        }
+        Ok(())
+    }
+
+    fn read_link(&self, name: &CStr) -> Result<(FileStat, OsString), Errno> {
+        let directory = self.walk.directory();
+        let stat = fstatat(directory, name, AtFlags::AT_SYMLINK_NOFOLLOW)?;
+        Ok((stat, readlinkat(directory, name)?))
+    }
+
+    /// Passes over an entry that `errno` shows to be gone, or something else than it was listed as:
+    /// others go on working in the source.
+    pub(super) fn changed(&mut self, errno: Errno, operation: &'static str) -> Result<(), Fault> {
+        match errno {
+            Errno::ENOENT => {}
+            // A link, or no link, or no directory any more.
+            Errno::ELOOP | Errno::EINVAL | Errno::ENOTDIR => self.leave_out(ExcludedGroup::Special),
+            errno => return Err(errno).during(operation),
+        }
+        Ok(())
+    }
+
+    /// Tells of the directories the walk is in that have not been told of.
+    fn tell_directories(&mut self) -> Result<(), Fault> {
+        let told = self.levels.iter().rposition(|level| level.told).map_or(0, |last| last + 1);
+        for level in self.levels.iter_mut().skip(told) {
+            level.told = true;
+            self.directories += 1;
+            if self.directories > self.files_max {
+                return Err(TreeLimit::Directories { max: self.files_max }.into());
+            }
+            let (name, stat) = (level.name.clone(), level.stat);
+            self.steps.push_back(Step::Directory { name, stat });
+        }
+        Ok(())
+    }
+}
+
+/// Whether a link with this text, in a directory `depth` levels below the top of the copy, cannot
+/// lead out of it, whatever the other links of the copy are.
+///
+/// It may go up only at its beginning, where the directories above it are those of the copy: in
+/// `other/..` a link `other` decides where `..` leads. Since that holds of every link that is
+/// kept, a way through several of them stays inside too.
+fn stays_inside(text: &[u8], depth: usize) -> bool {
+    if text.starts_with(b"/") {
+        return false;
+    }
+    let mut parts = text.split(|byte| *byte == b'/').filter(|part| !matches!(*part, b"" | b"."));
+    let mut levels = 0;
+    let up = |part: &&[u8]| *part == b"..";
+    while let Some(part) = parts.next() {
+        if !up(&part) {
+            return levels <= depth && !parts.any(|part| up(&part));
+        }
+        levels += 1;
+    }
+    levels <= depth
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_link_is_kept_only_when_it_cannot_lead_out() {
+        for (text, depth, inside) in [
+            ("a", 0, true),
+            ("a/b", 0, true),
+            (".", 0, true),
+            ("./a", 0, true),
+            ("..", 0, false),
+            ("..", 1, true),
+            ("../..", 1, false),
+            ("../../a", 2, true),
+            ("../../../a", 2, false),
+            ("./.././/../a", 2, true),
+            ("/", 5, false),
+            ("/etc/passwd", 5, false),
+            ("/workspace/a", 0, false),
+            // Inside by its text alone; where `a` is a link to `.`, it leads out.
+            ("a/..", 0, false),
+            ("a/../b", 3, false),
+            ("../a/..", 3, false),
+            ("..a", 0, true),
+        ] {
+            assert_eq!(stays_inside(text.as_bytes(), depth), inside, "{text} at {depth}");
+        }
+    }
+}

@@ -1,0 +1,259 @@
+//! What a workspace's template holds, learnt once, and how workspaces are to be filled from it.
+
+use std::ffi::CStr;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+
+use nix::errno::Errno;
+use nix::fcntl::{AtFlags, OFlag, open};
+use nix::sys::stat::{FileStat, Mode, fstat, fstatat};
+
+use super::error::{During, Fault, WorkspaceError};
+use super::walk::{Event, Kind, Walk, as_path};
+use crate::copy::fingerprint::{Mark, Marker};
+use crate::walk::budget::{Budget, TreeLimits};
+use cofferdam_core::values::owner::Owner;
+
+/// Files, and likewise directories, up to which a copy costs less than mounting an overlay.
+const COPY_ENTRIES_MAX: u64 = 20;
+/// Bytes up to which it does.
+const COPY_BYTES_MAX: u64 = 256 * 1024;
+
+/// How a workspace is filled from a template.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fill {
+    /// Every file is copied.
+    Copy,
+    /// The template lies read-only below the workspace's own file system.
+    Overlay,
+}
+
+/// Who owns the entries of a tree.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Owners {
+    /// All of them.
+    One(Owner),
+    /// Not all the same.
+    Several,
+}
+
+/// What a template held when it was scanned, `.git` left out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Template {
+    /// Regular files and symbolic links.
+    pub files: u64,
+    /// Directories, the template itself not counted.
+    pub directories: u64,
+    /// The sizes of the regular files.
+    pub bytes: u64,
+    /// Who owns them, the template itself included.
+    pub owners: Owners,
+    /// By what a change of it shows.
+    pub mark: Mark,
+}
+
+impl Template {
+    /// Looks at everything in the directory `path`, within the default [`TreeLimits`].
+    ///
+    /// # Errors
+    /// The first entry that could not be looked at, or the limit that was crossed.
+    pub fn scan(path: &Path) -> Result<Self, WorkspaceError> {
+        Self::scan_within(path, &TreeLimits::default())
+    }
+
+    /// As [`Template::scan`], within other limits.
+    ///
+    /// # Errors
+    /// As [`Template::scan`].
+    pub fn scan_within(path: &Path, limits: &TreeLimits) -> Result<Self, WorkspaceError> {
+        let (root, stat) = open_root(path).during("open").map_err(|fault| fault.at(path))?;
+        let mut walk = Walk::to_read(root.as_fd(), limits.entries_max)
+            .during("list")
+            .map_err(|fault| fault.at(path))?;
+        let mut scan = Scan::new(&stat, limits);
+        while let Some(event) = walk.advance()? {
+            scan.take(&walk, &event)?;
+        }
+        Ok(scan.finish())
+    }
+
+    /// The cheaper way to fill a workspace: a copy takes time with every file, an overlay
+    /// always the same.
+    pub fn fill(&self) -> Fill {
+        let small = self.files <= COPY_ENTRIES_MAX
+            && self.directories <= COPY_ENTRIES_MAX
+            && self.bytes <= COPY_BYTES_MAX;
+        if small { Fill::Copy } else { Fill::Overlay }
+    }
+}
+
+fn open_root(path: &Path) -> Result<(OwnedFd, FileStat), Errno> {
+    let root = open(path, OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC, Mode::empty())?;
+    let stat = fstat(&root)?;
+    Ok((root, stat))
+}
+
+/// A scan in progress.
+struct Scan {
+    template: Template,
+    budget: Budget,
+    marker: Marker,
+}
+
+impl Scan {
+    fn new(root: &FileStat, limits: &TreeLimits) -> Self {
+        let template = Template {
+            files: 0,
+            directories: 0,
+            bytes: 0,
+            owners: Owners::One(Owner::of(root)),
+            mark: Mark::default(),
+        };
+        let mut marker = Marker::default();
+        marker.entry(c"", root);
+        Self { template, budget: Budget::new(*limits), marker }
+    }
+
+    fn finish(self) -> Template {
+        Template { bytes: self.budget.bytes(), mark: self.marker.finish(), ..self.template }
+    }
+
+    fn take(&mut self, walk: &Walk<'_>, event: &Event) -> Result<(), WorkspaceError> {
+        match event {
+            Event::Leave { .. } => {
+                self.marker.leave();
+                Ok(())
+            }
+            Event::Enter { name, stat } => {
+                self.marker.entry(name, stat);
+                self.directory(walk, stat).map_err(|fault| fault.at(walk.path()))
+            }
+            Event::Entry { name, kind } => self
+                .entry(walk, name, *kind)
+                .map_err(|fault| fault.at(walk.path().join(as_path(name)))),
+            Event::Unopened { name, errno } => self
+                .unopened(walk, *errno)
+                .map_err(|fault| fault.at(walk.path().join(as_path(name)))),
+        }
+    }
+
+    fn directory(&mut self, walk: &Walk<'_>, stat: &FileStat) -> Result<(), Fault> {
+        self.budget.take_entry(walk.depth())?;
+        self.template.directories += 1;
+        self.note_owner(stat);
+        Ok(())
+    }
+
+    fn entry(&mut self, walk: &Walk<'_>, name: &CStr, kind: Kind) -> Result<(), Fault> {
+        self.budget.take_entry(walk.depth())?;
+        let stat = fstatat(walk.directory(), name, AtFlags::AT_SYMLINK_NOFOLLOW).during("stat")?;
+        self.marker.entry(name, &stat);
+        match kind {
+            Kind::Special => {}
+            Kind::Symlink => self.template.files += 1,
+            Kind::Regular => {
+                self.template.files += 1;
+                self.budget.take_bytes(u64::try_from(stat.st_size).unwrap_or(0))?;
+            }
+        }
+        self.note_owner(&stat);
+        Ok(())
+    }
+
+    fn unopened(&mut self, walk: &Walk<'_>, errno: Errno) -> Result<(), Fault> {
+        self.budget.take_entry(walk.depth())?;
+        match errno {
+            // A mount point, which a copy leaves out.
+            Errno::EXDEV => Ok(()),
+            _ => Err(errno).during("open"),
+        }
+    }
+
+    fn note_owner(&mut self, stat: &FileStat) {
+        if self.template.owners != Owners::One(Owner::of(stat)) {
+            self.template.owners = Owners::Several;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::{MetadataExt, chown, symlink};
+
+    use nix::unistd::mkfifo;
+    use tempfile::tempdir;
+
+    use super::*;
+    use crate::walk::budget::TreeLimit;
+
+    #[test]
+    fn a_scan_counts_what_a_copy_would_hold() {
+        let place = tempdir().unwrap();
+        fs::create_dir_all(place.path().join("check/.git/objects")).unwrap();
+        fs::write(place.path().join("check/solution.py"), "12345").unwrap();
+        fs::write(place.path().join("Makefile"), "123").unwrap();
+        symlink("Makefile", place.path().join("link")).unwrap();
+        mkfifo(&place.path().join("fifo"), Mode::S_IRWXU).unwrap();
+        let template = Template::scan(place.path()).unwrap();
+        assert_eq!((template.files, template.directories), (3, 1));
+        assert_eq!(template.bytes, 8);
+        assert_eq!(template.fill(), Fill::Copy);
+        assert_eq!(Template::scan(place.path()).unwrap(), template);
+    }
+
+    #[test]
+    fn one_foreign_owner_is_noticed() {
+        let place = tempdir().unwrap();
+        fs::write(place.path().join("a"), "").unwrap();
+        let metadata = fs::metadata(place.path()).unwrap();
+        let owner = Owner { uid: metadata.uid(), gid: metadata.gid() };
+        assert_eq!(Template::scan(place.path()).unwrap().owners, Owners::One(owner));
+        chown(place.path().join("a"), None, Some(12)).unwrap();
+        assert_eq!(Template::scan(place.path()).unwrap().owners, Owners::Several);
+    }
+
+    #[test]
+    fn small_templates_are_copied_and_all_others_covered() {
+        let small = Template {
+            files: 20,
+            directories: 20,
+            bytes: 256 * 1024,
+            owners: Owners::Several,
+            mark: Mark::default(),
+        };
+        let table = [
+            (small.clone(), Fill::Copy),
+            (Template { files: 21, ..small.clone() }, Fill::Overlay),
+            (Template { directories: 21, ..small.clone() }, Fill::Overlay),
+            (Template { bytes: 256 * 1024 + 1, ..small }, Fill::Overlay),
+        ];
+        for (template, fill) in table {
+            assert_eq!(template.fill(), fill, "{template:?}");
+        }
+    }
+
+    #[test]
+    fn a_wide_directory_ends_at_the_limit() {
+        let place = tempdir().unwrap();
+        for number in 0..10 {
+            fs::write(place.path().join(number.to_string()), "").unwrap();
+        }
+        let within = |entries_max| {
+            let limits = TreeLimits { entries_max, ..TreeLimits::default() };
+            Template::scan_within(place.path(), &limits).map(|template| template.files)
+        };
+        assert_eq!(within(10), Ok(10));
+        let source = TreeLimit::Entries { max: 9 };
+        let refused = within(9).unwrap_err();
+        assert!(
+            matches!(refused, WorkspaceError::TooLarge { source: found, .. } if found == source)
+        );
+    }
+
+    #[test]
+    fn a_template_that_is_no_directory_is_named() {
+        let error = Template::scan(Path::new("/dev/null")).unwrap_err();
+        assert_eq!(error.to_string(), r#"open "/dev/null": ENOTDIR: Not a directory"#);
+    }
+}

@@ -1,0 +1,117 @@
+//! How large a tree may be, counted down while it is walked.
+
+/// A bound a tree crossed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum TreeLimit {
+    /// Files, directories, links and specials together.
+    #[error("more than {max} entries")]
+    Entries {
+        /// The bound.
+        max: u64,
+    },
+    /// Regular files and links alone.
+    #[error("more than {max} files")]
+    Files {
+        /// The bound.
+        max: u64,
+    },
+    /// Directories alone.
+    #[error("more than {max} directories")]
+    Directories {
+        /// The bound.
+        max: u64,
+    },
+    /// The length of one path.
+    #[error("a path of more than {max} bytes")]
+    PathBytes {
+        /// The bound.
+        max: u64,
+    },
+    /// The contents of regular files together.
+    #[error("more than {max} bytes")]
+    Bytes {
+        /// The bound.
+        max: u64,
+    },
+    /// Directories within each other.
+    #[error("more than {max} levels deep")]
+    Depth {
+        /// The bound.
+        max: u64,
+    },
+}
+
+/// The bounds of a tree that is scanned or copied.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TreeLimits {
+    /// Files, directories, links and specials together.
+    pub entries_max: u64,
+    /// The sizes of regular files together; where one is copied, its holes count nothing.
+    pub bytes_max: u64,
+    /// Directories within each other.
+    pub depth_max: u64,
+}
+
+impl Default for TreeLimits {
+    /// What a template may hold: a large `node_modules` fits, a whole file system given by
+    /// mistake does not.
+    fn default() -> Self {
+        Self { entries_max: 1_000_000, bytes_max: 8 << 30, depth_max: 65_536 }
+    }
+}
+
+/// What is used of [`TreeLimits`] so far.
+#[derive(Debug)]
+pub(crate) struct Budget {
+    limits: TreeLimits,
+    entries: u64,
+    bytes: u64,
+}
+
+impl Budget {
+    pub(crate) fn new(limits: TreeLimits) -> Self {
+        Self { limits, entries: 0, bytes: 0 }
+    }
+
+    /// Counts one more entry, `depth` directories below the start.
+    pub(crate) fn take_entry(&mut self, depth: usize) -> Result<(), TreeLimit> {
+        let TreeLimits { entries_max, depth_max, .. } = self.limits;
+        self.entries = self.entries.saturating_add(1);
+        if self.entries > entries_max {
+            return Err(TreeLimit::Entries { max: entries_max });
+        }
+        if u64::try_from(depth).unwrap_or(u64::MAX) > depth_max {
+            return Err(TreeLimit::Depth { max: depth_max });
+        }
+        Ok(())
+    }
+
+    /// Counts `bytes` more of contents.
+    pub(crate) fn take_bytes(&mut self, bytes: u64) -> Result<(), TreeLimit> {
+        let TreeLimits { bytes_max, .. } = self.limits;
+        self.bytes = self.bytes.saturating_add(bytes);
+        if self.bytes > bytes_max { Err(TreeLimit::Bytes { max: bytes_max }) } else { Ok(()) }
+    }
+
+    /// The bytes counted so far.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_bound_is_taken_whole_and_refused_one_above() {
+        let limits = TreeLimits { entries_max: 2, bytes_max: 10, depth_max: 1 };
+        let mut budget = Budget::new(limits);
+        assert_eq!(budget.take_entry(1), Ok(()));
+        assert_eq!(budget.take_entry(2), Err(TreeLimit::Depth { max: 1 }));
+        assert_eq!(budget.take_entry(0), Err(TreeLimit::Entries { max: 2 }));
+        assert_eq!(budget.take_bytes(10), Ok(()));
+        assert_eq!(budget.take_bytes(1), Err(TreeLimit::Bytes { max: 10 }));
+        assert_eq!(budget.take_bytes(u64::MAX), Err(TreeLimit::Bytes { max: 10 }));
+    }
+}

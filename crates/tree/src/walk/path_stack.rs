@@ -1,0 +1,120 @@
+//! Where a walk is, by name, for whoever decides by paths.
+
+use std::ffi::{CStr, OsStr};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+/// Bytes of a path put into an error or a report where it is too long to be anything's path.
+const SHOWN_BYTES_MAX: usize = 1024;
+
+/// A path relative to the top of a tree that grows and shrinks with a walk. Each step takes the
+/// time of one name, however long the path is.
+#[derive(Debug, Default)]
+pub(crate) struct Trail {
+    path: Vec<u8>,
+    /// Where the parts begin.
+    starts: Vec<usize>,
+}
+
+impl Trail {
+    /// Goes on to the entry `name` of what the trail leads to.
+    pub(crate) fn enter(&mut self, name: &CStr) {
+        if !self.starts.is_empty() {
+            self.path.push(b'/');
+        }
+        self.starts.push(self.path.len());
+        self.path.extend_from_slice(name.to_bytes());
+    }
+
+    /// Goes back to the directory of that entry; at the top nothing happens.
+    pub(crate) fn leave(&mut self) {
+        if let Some(start) = self.starts.pop() {
+            self.path.truncate(start.saturating_sub(1));
+        }
+    }
+
+    /// The path, parts divided by `/`; empty at the top.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.path
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        Path::new(OsStr::from_bytes(&self.path))
+    }
+
+    /// How many parts there are.
+    pub(crate) fn depth(&self) -> usize {
+        self.starts.len()
+    }
+
+    /// The part at `index`, the first at 0; empty where there is none.
+    pub(crate) fn part(&self, index: usize) -> &[u8] {
+        let Some(start) = self.starts.get(index) else { return b"" };
+        let end = self.starts.get(index + 1).map_or(self.path.len(), |next| next - 1);
+        self.path.get(*start..end).unwrap_or_default()
+    }
+
+    /// The last part; empty at the top.
+    pub(crate) fn name(&self) -> &[u8] {
+        self.starts.last().and_then(|start| self.path.get(*start..)).unwrap_or_default()
+    }
+
+    /// The part before the last; empty where there is none.
+    pub(crate) fn parent_name(&self) -> &[u8] {
+        self.depth().checked_sub(2).map_or(b"", |index| self.part(index))
+    }
+
+    /// The path for an error: `.` at the top, and the first kibibyte of a very long one.
+    pub(crate) fn shown(&self) -> PathBuf {
+        if self.path.is_empty() {
+            return ".".into();
+        }
+        match self.path.get(..SHOWN_BYTES_MAX) {
+            Some(beginning) if self.path.len() > SHOWN_BYTES_MAX => {
+                Path::new(OsStr::from_bytes(beginning)).join("…")
+            }
+            _ => self.path().to_owned(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_trail_is_the_path_of_where_it_leads() {
+        let mut trail = Trail::default();
+        assert_eq!(
+            (trail.bytes(), trail.name(), trail.parent_name()),
+            (&b""[..], &b""[..], &b""[..])
+        );
+        assert_eq!(trail.shown(), Path::new("."));
+        for name in [c"a", c"bc", c"\xff"] {
+            trail.enter(name);
+        }
+        assert_eq!((trail.bytes(), trail.depth()), (&b"a/bc/\xff"[..], 3));
+        assert_eq!((trail.name(), trail.parent_name()), (&b"\xff"[..], &b"bc"[..]));
+        assert_eq!([0, 1, 2, 3].map(|at| trail.part(at)), [&b"a"[..], b"bc", b"\xff", b""]);
+        trail.leave();
+        trail.leave();
+        assert_eq!(
+            (trail.bytes(), trail.name(), trail.parent_name()),
+            (&b"a"[..], &b"a"[..], &b""[..])
+        );
+        trail.leave();
+        trail.leave();
+        assert_eq!((trail.bytes(), trail.depth()), (&b""[..], 0));
+    }
+
+    #[test]
+    fn a_very_long_path_is_shown_cut() {
+        let mut trail = Trail::default();
+        for _ in 0..1_000 {
+            trail.enter(c"long");
+        }
+        let shown = trail.shown();
+        assert!(shown.starts_with("long/long") && shown.ends_with("…"));
+        assert!(shown.as_os_str().len() < SHOWN_BYTES_MAX + 8);
+    }
+}

@@ -1,0 +1,75 @@
+//! What the service makes of what `make -n test` wrote, whatever that is.
+//!
+//! `make` itself is not run: a Makefile is a program, and the operator's.
+
+#![expect(clippy::panic, reason = "how a property says that it does not hold")]
+
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
+
+use super::make_process::MakeOutput;
+use super::makefile::{ResolveError, command_of};
+
+/// The longest refusal, in characters: what is quoted of `make`, and our own words before it.
+const WORDS_CHARS_MAX: usize = 320;
+
+/// The input is the exit code, then stdout, then, after the first byte 0xFE, stderr.
+pub fn check(input: &[u8]) {
+    let Some((code, written)) = input.split_first() else { return };
+    let mut streams = written.splitn(2, |byte| *byte == 0xFE);
+    let stdout = streams.next().unwrap_or_default();
+    let stderr = streams.next().unwrap_or_default();
+    let resolved = command_of(MakeOutput {
+        status: ExitStatus::from_raw(i32::from(*code) << 8),
+        stdout: stdout.to_vec(),
+        stderr: stderr.to_vec(),
+    });
+    if let Err(error) = &resolved {
+        let words = error.to_string();
+        assert!(!words.is_empty() && words.chars().count() <= WORDS_CHARS_MAX, "{words:?}");
+        assert!(!words.contains('\n'), "{words:?} is not one line");
+    }
+    match (expected(*code, stdout), resolved) {
+        (Expected::Command(command), Ok(resolved)) => assert_eq!(resolved.as_bytes(), command),
+        (Expected::Refusal, Err(ResolveError::Refused(_) | ResolveError::NoTarget))
+        | (Expected::Nothing, Err(ResolveError::NothingToDo))
+        | (Expected::NoText, Err(ResolveError::NotText)) => {}
+        (expected, resolved) => panic!("{expected:?}, and it is {resolved:?}"),
+    }
+}
+
+#[derive(Debug)]
+enum Expected {
+    Command(Vec<u8>),
+    Refusal,
+    Nothing,
+    NoText,
+}
+
+/// The rules over again, in bytes: a recipe is what stdout says less what `make` says for itself.
+fn expected(code: u8, stdout: &[u8]) -> Expected {
+    if code != 0 {
+        return Expected::Refusal;
+    }
+    let text = stdout.strip_suffix(b"\n").unwrap_or(stdout);
+    let own = |line: &&[u8]| !line.starts_with(b"make: ");
+    let command = text.split(|byte| *byte == b'\n').filter(own).collect::<Vec<_>>().join(&b'\n');
+    match std::str::from_utf8(stdout) {
+        Err(_) => Expected::NoText,
+        Ok(_) if command.utf8_chunks().all(|chunk| chunk.valid().trim().is_empty()) => {
+            Expected::Nothing
+        }
+        Ok(_) if command.contains(&0) => Expected::NoText,
+        Ok(_) => Expected::Command(command),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use cofferdam_fixtures::kept_inputs;
+
+    #[test]
+    fn every_kept_input_holds() {
+        kept_inputs::replay("makefile_resolution", super::check);
+    }
+}

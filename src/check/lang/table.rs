@@ -1,0 +1,282 @@
+//! The language table: `languages.toml` as checked values.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+
+use super::version::Version;
+use cofferdam_core::values::bytes::parse_bytes;
+use cofferdam_core::values::rel_path::RelPath;
+use cofferdam_core::values::variable_name::is_variable_name;
+
+/// The table's name in a languages directory.
+const TABLE_FILE: &str = "languages.toml";
+/// The largest table read, in bytes.
+const TABLE_BYTES_MAX: u64 = 1 << 20;
+/// Where a request's asserts go, in the language's folder.
+const ASSERTS_FILE: &str = "asserts.json";
+
+/// What the service knows of one language. Paths are below the workspace.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Language {
+    /// Its name in requests.
+    pub slug: String,
+    /// Where the posted files go.
+    pub folder: RelPath,
+    /// Where `solution_text` goes.
+    pub solution: RelPath,
+    /// Where `checker_text` goes; a language that has a place for it requires it.
+    pub checker: Option<RelPath>,
+    /// Where `asserts` goes.
+    pub asserts: RelPath,
+    /// The executables that must be on the box's PATH, the toolchain first.
+    pub requires: Vec<AnyOf>,
+    /// The command that prints the toolchain's version, on either stream.
+    pub version: Vec<String>,
+    /// The oldest version that the workspace works with.
+    pub minimum: Option<Version>,
+    /// Set for every run, over the box's own variables.
+    pub env: BTreeMap<String, String>,
+    /// The least memory figure the toolchain can work with, in bytes.
+    pub memory_bytes_max: Option<u64>,
+    /// The least disk figure the toolchain can work with, in bytes.
+    pub disk_bytes_max: Option<u64>,
+}
+
+/// Executables of which one is enough, by their bare names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AnyOf(Vec<String>);
+
+impl AnyOf {
+    /// The names, the preferred one first.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().map(String::as_str)
+    }
+}
+
+/// Why a text is not a language table.
+#[derive(Debug, thiserror::Error)]
+pub enum TableError {
+    /// The file is there but cannot be read.
+    #[error("cannot read {}: {source}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// What reading it said.
+        source: io::Error,
+    },
+    /// Not TOML, a slug given twice included.
+    #[error("languages.toml line {line}: {}", source.message())]
+    Syntax {
+        /// The line, counted from one.
+        line: usize,
+        /// What the parser said.
+        source: Box<toml::de::Error>,
+    },
+    /// A key that is missing, unknown, or of another type.
+    #[error("language {slug}: {}", one_line(source))]
+    Shape {
+        /// The language.
+        slug: String,
+        /// What the parser said; it names the key.
+        source: Box<toml::de::Error>,
+    },
+    /// A name no request should have to spell.
+    #[error("language {0:?}: a slug is lower-case letters and digits, a letter first")]
+    Slug(String),
+    /// A value that means nothing.
+    #[error("language {slug}: {field}: {reason}")]
+    Field {
+        /// The language.
+        slug: String,
+        /// The key in its table.
+        field: &'static str,
+        /// What is wanted.
+        reason: &'static str,
+    },
+}
+
+/// The parser's message with the key it speaks of, which it puts on a line of its own.
+fn one_line(error: &toml::de::Error) -> String {
+    error.to_string().trim_end().replace('\n', " ")
+}
+
+/// All languages, by slug.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LanguageTable(BTreeMap<String, Language>);
+
+impl LanguageTable {
+    /// The table this binary was built with.
+    pub fn embedded() -> Result<Self, TableError> {
+        Self::parse(include_str!("../../../langs/languages.toml"))
+    }
+
+    /// The table in `langs_dir`, or the embedded one where it holds none.
+    pub fn load(langs_dir: &Path) -> Result<Self, TableError> {
+        let path = langs_dir.join(TABLE_FILE);
+        match read_bounded(&path) {
+            Ok(text) => Self::parse(&text),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Self::embedded(),
+            Err(source) => Err(TableError::Read { path, source }),
+        }
+    }
+
+    /// A table from its TOML text.
+    pub fn parse(text: &str) -> Result<Self, TableError> {
+        let tables: BTreeMap<String, toml::Value> = toml::from_str(text).map_err(|source| {
+            let start = source.span().map_or(0, |span| span.start);
+            let line = 1 + text.bytes().take(start).filter(|byte| *byte == b'\n').count();
+            TableError::Syntax { line, source: Box::new(source) }
+        })?;
+        let languages = tables.into_iter().map(|(slug, value)| {
+            if !is_slug(&slug) {
+                return Err(TableError::Slug(slug));
+            }
+            let entry = Entry::deserialize(value).map_err(|source| TableError::Shape {
+                slug: slug.clone(),
+                source: source.into(),
+            })?;
+            let language = entry.check(&slug).map_err(|(field, reason)| TableError::Field {
+                slug: slug.clone(),
+                field,
+                reason,
+            })?;
+            Ok((slug, language))
+        });
+        Ok(Self(languages.collect::<Result<_, _>>()?))
+    }
+
+    /// The language of exactly this slug.
+    pub fn get(&self, slug: &str) -> Option<&Language> {
+        self.0.get(slug)
+    }
+
+    /// Every language, sorted by slug.
+    pub fn iter(&self) -> impl Iterator<Item = &Language> {
+        self.0.values()
+    }
+}
+
+/// One language as the file has it.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Entry {
+    folder: String,
+    solution: String,
+    checker: Option<String>,
+    requires: Vec<Requirement>,
+    version: Vec<String>,
+    minimum: Option<String>,
+    #[serde(default)]
+    env: BTreeMap<String, String>,
+    memory_max: Option<String>,
+    disk_max: Option<String>,
+}
+
+/// One executable, or several of which one is enough.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Requirement {
+    One(String),
+    AnyOf(Vec<String>),
+}
+
+impl From<Requirement> for AnyOf {
+    fn from(requirement: Requirement) -> Self {
+        match requirement {
+            Requirement::One(name) => Self(vec![name]),
+            Requirement::AnyOf(names) => Self(names),
+        }
+    }
+}
+
+/// A key and what its value should have been.
+type Fault = (&'static str, &'static str);
+
+impl Entry {
+    fn check(self, slug: &str) -> Result<Language, Fault> {
+        let folder = RelPath::parse(&self.folder)
+            .map_err(|_| ("folder", "want a relative path that stays inside the workspace"))?;
+        let inside = |field, name: &str| {
+            let path = RelPath::parse(&format!("{folder}/{name}"));
+            path.ok().filter(|_| !name.contains('/')).ok_or((field, "want a file name"))
+        };
+        let solution = inside("solution", &self.solution)?;
+        let checker = self.checker.as_deref().map(|name| inside("checker", name)).transpose()?;
+        let asserts = inside("folder", ASSERTS_FILE)?;
+        if solution == asserts {
+            return Err(("solution", "asserts.json is taken"));
+        }
+        if checker.as_ref().is_some_and(|checker| *checker == solution || *checker == asserts) {
+            return Err(("checker", "the name is taken"));
+        }
+        let requires: Vec<AnyOf> = self.requires.into_iter().map(AnyOf::from).collect();
+        check_commands(&requires, &self.version)?;
+        check_env(&self.env)?;
+        Ok(Language {
+            slug: slug.to_owned(),
+            folder,
+            solution,
+            checker,
+            asserts,
+            requires,
+            version: self.version,
+            minimum: minimum(self.minimum.as_deref())?,
+            env: self.env,
+            memory_bytes_max: byte_count("memory_max", self.memory_max.as_deref())?,
+            disk_bytes_max: byte_count("disk_max", self.disk_max.as_deref())?,
+        })
+    }
+}
+
+fn check_commands(requires: &[AnyOf], version: &[String]) -> Result<(), Fault> {
+    let is_bare = |name: &str| RelPath::parse(name).is_ok() && !name.contains('/');
+    let is_met = |any: &AnyOf| !any.0.is_empty() && any.names().all(is_bare);
+    if requires.is_empty() || !requires.iter().all(is_met) {
+        return Err(("requires", "want at least one executable, by its bare name"));
+    }
+    let runnable = version.first().is_some_and(|name| is_bare(name));
+    if !runnable || version.iter().any(|word| word.contains('\0')) {
+        return Err(("version", "want an executable's bare name and its arguments"));
+    }
+    Ok(())
+}
+
+fn check_env(env: &BTreeMap<String, String>) -> Result<(), Fault> {
+    if !env.keys().all(|name| is_variable_name(name)) {
+        return Err(("env", "a variable's name is letters, digits and underscores"));
+    }
+    if env.values().any(|value| value.contains('\0')) {
+        return Err(("env", "a variable's value holds a NUL"));
+    }
+    Ok(())
+}
+
+fn minimum(text: Option<&str>) -> Result<Option<Version>, Fault> {
+    let parsed =
+        text.map(|text| Version::parse(text).ok_or("want numbers divided by dots, as 1.18"));
+    parsed.transpose().map_err(|want| ("minimum", want))
+}
+
+fn byte_count(field: &'static str, text: Option<&str>) -> Result<Option<u64>, Fault> {
+    let parsed = text.map(parse_bytes).transpose();
+    parsed.map_err(|_| (field, "want a byte count, as 512MiB or 1GiB"))
+}
+
+fn is_slug(text: &str) -> bool {
+    text.starts_with(|c: char| c.is_ascii_lowercase())
+        && text.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit())
+}
+
+fn read_bounded(path: &Path) -> io::Result<String> {
+    let mut text = String::new();
+    File::open(path)?.take(TABLE_BYTES_MAX + 1).read_to_string(&mut text)?;
+    let fits = u64::try_from(text.len()).is_ok_and(|bytes| bytes <= TABLE_BYTES_MAX);
+    if fits { Ok(text) } else { Err(io::Error::other("larger than 1 MiB")) }
+}
+
+#[cfg(test)]
+mod tests;

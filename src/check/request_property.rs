@@ -1,0 +1,150 @@
+//! The body of `POST /run`, against what `serde_json` makes of the same bytes as a plain value.
+
+#![expect(clippy::panic, reason = "how a property says that it does not hold")]
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, Visitor};
+use serde_json::{Value, json};
+
+use crate::check::request::{CheckRequest, RequestFault};
+use cofferdam_core::values::duration::parse_timeout;
+
+const TIMEOUT_DEFAULT: Duration = Duration::from_secs(30);
+const TIMEOUT_MAX: Duration = Duration::from_secs(300);
+/// The longest answer to a bad request, in bytes: a client's own text is not sent back to it.
+const WORDS_BYTES_MAX: usize = 400;
+
+/// Any bytes.
+pub fn check(input: &[u8]) {
+    let read = CheckRequest::from_json(input, TIMEOUT_DEFAULT, TIMEOUT_MAX);
+    match &read {
+        Ok(request) => says_the_same_again(request),
+        Err(fault) => names_what_is_wrong(fault),
+    }
+    let Ok(text) = std::str::from_utf8(input) else {
+        assert!(matches!(read, Err(RequestFault::NotUtf8)), "{read:?}");
+        return;
+    };
+    let is_json = serde_json::from_str::<IgnoredAny>(text).is_ok();
+    let is_refused_as_text = matches!(
+        read,
+        Err(RequestFault::Empty
+            | RequestFault::ByteOrderMark
+            | RequestFault::Json(_)
+            | RequestFault::NotAnObject)
+    );
+    assert!(is_json || is_refused_as_text, "no JSON, and it is {read:?}");
+    match serde_json::from_str::<Value>(text) {
+        // No half characters and no number that is too large, not even in what is passed over.
+        Ok(value) => agrees(text, &value, read),
+        // A plain value has bounds that what is passed over has not: of depth and of numbers.
+        Err(error) if is_json && !is_surrogate(&error) => {}
+        Err(error) => assert!(read.is_err(), "{error}, and it is {read:?}"),
+    }
+}
+
+fn is_surrogate(error: &serde_json::Error) -> bool {
+    let words = error.to_string();
+    words.contains("surrogate") || words.contains("hex escape")
+}
+
+/// What was accepted, written down as a client would, is accepted as the same.
+fn says_the_same_again(request: &CheckRequest) {
+    let body = json!({
+        "lang_slug": request.lang_slug,
+        "solution_text": request.solution_text,
+        "checker_text": request.checker_text,
+        "asserts": request.asserts,
+        "timeout": format!("{}ms", request.timeout.as_millis()),
+    });
+    let again = CheckRequest::from_json(body.to_string().as_bytes(), TIMEOUT_DEFAULT, TIMEOUT_MAX);
+    assert_eq!(again.ok().as_ref(), Some(request));
+}
+
+fn names_what_is_wrong(fault: &RequestFault) {
+    let words = fault.to_string();
+    assert!(words.len() <= WORDS_BYTES_MAX, "an answer of {} bytes", words.len());
+    assert!(!words.contains(['\n', '\r']), "{words:?} is not one line");
+    let named = match fault {
+        RequestFault::Missing(field) | RequestFault::NotAString(field) => *field,
+        RequestFault::Timeout | RequestFault::TimeoutAboveMaximum(_) => "timeout",
+        RequestFault::Empty | RequestFault::NotUtf8 => "body",
+        _ => "JSON",
+    };
+    assert!(words.contains(named), "{words:?} does not name {named}");
+}
+
+/// Whether `read` is what follows from `value`, which is all of the body.
+fn agrees(text: &str, value: &Value, read: Result<CheckRequest, RequestFault>) {
+    let Some(object) = value.as_object() else {
+        let Err(fault) = read else { panic!("{value} was accepted") };
+        assert!(fault.to_string().contains("expected an object"), "{fault}");
+        return;
+    };
+    let repeats = serde_json::from_str::<Repeats>(text).is_ok_and(|Repeats(repeats)| repeats);
+    if repeats {
+        let Err(RequestFault::Json(error)) = read else { panic!("a key sent twice: {read:?}") };
+        assert!(error.to_string().contains("duplicate key"), "{error}");
+        return;
+    }
+    let field = |name: &'static str| match object.get(name) {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::String(text)) => Ok(Some(text.clone())),
+        Some(_) => Err(format!("{name} must be a string")),
+    };
+    let required = |name| field(name)?.ok_or_else(|| format!("{name} is required"));
+    let expected = || {
+        let timeout = match field("timeout")? {
+            None => TIMEOUT_DEFAULT,
+            Some(text) => parse_timeout(&text).map_err(|_| "invalid timeout".to_owned())?,
+        };
+        if timeout > TIMEOUT_MAX {
+            return Err("timeout is above the limit of 300s".to_owned());
+        }
+        Ok(CheckRequest {
+            lang_slug: required("lang_slug")?,
+            solution_text: required("solution_text")?,
+            checker_text: field("checker_text")?,
+            asserts: field("asserts")?,
+            timeout,
+        })
+    };
+    assert_eq!(read.map_err(|fault| fault.to_string()), expected());
+}
+
+/// Whether an object has a key twice.
+struct Repeats(bool);
+
+impl<'de> Deserialize<'de> for Repeats {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Keys;
+        impl<'de> Visitor<'de> for Keys {
+            type Value = Repeats;
+
+            fn expecting(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                out.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Repeats, A::Error> {
+                let (mut seen, mut repeats) = (BTreeSet::new(), false);
+                while let Some((key, IgnoredAny)) = map.next_entry::<String, IgnoredAny>()? {
+                    repeats |= !seen.insert(key);
+                }
+                Ok(Repeats(repeats))
+            }
+        }
+        deserializer.deserialize_map(Keys)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use cofferdam_fixtures::kept_inputs;
+
+    #[test]
+    fn every_kept_input_holds() {
+        kept_inputs::replay("request_body", super::check);
+    }
+}

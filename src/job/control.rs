@@ -1,0 +1,83 @@
+//! How a job is asked to end, and how it tells how far it is.
+
+use std::io;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use tokio::sync::watch;
+
+use super::door::Progress;
+use super::ending::Ending;
+use cofferdam_core::job::JobStatus;
+use cofferdam_core::sync::cancel::CancelToken;
+
+/// Nobody has asked for its end.
+const GOES_ON: u8 = 0;
+/// Somebody has.
+const CANCELED: u8 = 1;
+/// The service ends.
+const INTERRUPTED: u8 = 2;
+
+/// Shared by a job's runner and everybody else.
+#[derive(Debug)]
+pub struct Control {
+    cancel: CancelToken,
+    asked: AtomicU8,
+    progress: watch::Sender<Progress>,
+}
+
+impl Control {
+    /// Of a job that waits.
+    pub fn new() -> io::Result<Self> {
+        let progress = Progress { status: JobStatus::Queued, stdout_bytes: 0, stderr_bytes: 0 };
+        Ok(Self {
+            cancel: CancelToken::new()?,
+            asked: AtomicU8::new(GOES_ON),
+            progress: watch::Sender::new(progress),
+        })
+    }
+
+    /// Somebody wants the job's end.
+    pub fn cancel(&self) {
+        self.end(CANCELED);
+    }
+
+    /// The service ends, and the job with it.
+    pub fn interrupt(&self) {
+        self.end(INTERRUPTED);
+    }
+
+    /// The first word counts.
+    fn end(&self, why: u8) {
+        let _ = self.asked.compare_exchange(GOES_ON, why, Ordering::SeqCst, Ordering::SeqCst);
+        self.cancel.cancel();
+    }
+
+    /// Whether somebody wants its end.
+    pub fn is_asked(&self) -> bool {
+        self.asked.load(Ordering::SeqCst) != GOES_ON
+    }
+
+    /// How the job is to end, if it is to.
+    pub fn asked(&self) -> Option<Ending> {
+        match self.asked.load(Ordering::SeqCst) {
+            CANCELED => Some(Ending::canceled()),
+            INTERRUPTED => Some(Ending::interrupted()),
+            _ => None,
+        }
+    }
+
+    /// What a run watches.
+    pub fn token(&self) -> CancelToken {
+        self.cancel.clone()
+    }
+
+    /// Tells everybody who follows.
+    pub fn progress(&self) -> &watch::Sender<Progress> {
+        &self.progress
+    }
+
+    /// Says where the job is.
+    pub fn enter(&self, status: JobStatus) {
+        self.progress.send_modify(|progress| progress.status = status);
+    }
+}

@@ -1,0 +1,156 @@
+//! Workspaces that others change between a job's steps, and workspaces that are the store.
+
+use std::fs;
+use std::os::fd::AsFd;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+use serde_json::json;
+use tempfile::{TempDir, tempdir};
+
+use super::Runner;
+use crate::executor::{Capabilities, Executor, FoundProgram, Task, Unavailable};
+use cofferdam_core::job::{JobStatus, RunJobResult, parse_request};
+use cofferdam_core::{Enforced, NotStarted, OutputSink, RunReport, SetupFailure, Watch};
+use cofferdam_tree::Owner;
+
+/// A backend that runs nothing: it changes something once it is asked for the program, which is
+/// after the workspace was opened, and notes which files the copy holds.
+struct Copying {
+    change: Box<dyn Fn() + Send + Sync>,
+    copied: Mutex<Vec<String>>,
+}
+
+impl std::fmt::Debug for Copying {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.write_str("Copying")
+    }
+}
+
+impl Executor for Copying {
+    fn describe(&self) -> Result<Capabilities, Unavailable> {
+        Ok(Capabilities { enforced: Enforced::default(), not_enforced: Vec::new() })
+    }
+
+    fn find_program(&self, _: &str) -> Result<Option<FoundProgram>, SetupFailure> {
+        (self.change)();
+        let file = tempfile::tempfile().unwrap().into();
+        Ok(Some(FoundProgram { path: "/bin/true".into(), target: "/bin/true".into(), file }))
+    }
+
+    fn execute(
+        &self,
+        task: Task<'_>,
+        _: &Watch,
+        _: Option<Box<dyn OutputSink>>,
+    ) -> Result<RunReport, NotStarted> {
+        let target = tempdir().unwrap();
+        let owner = Owner { uid: 0, gid: 0 };
+        (task.fill)(fs::File::open(target.path()).unwrap().as_fd(), owner)?;
+        let mut names: Vec<_> = fs::read_dir(target.path())
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        names.sort_unstable();
+        *self.copied.lock().unwrap() = names;
+        Err(SetupFailure::from_words("test", "nothing runs here").into())
+    }
+}
+
+/// A place with `roots/`, `outside/` and `store/`.
+struct Scene(TempDir);
+
+impl Scene {
+    fn new() -> Self {
+        let place = tempdir().unwrap();
+        for name in ["roots/good", "outside", "store"] {
+            fs::create_dir_all(place.path().join(name)).unwrap();
+        }
+        fs::write(place.path().join("roots/good/inside"), "").unwrap();
+        fs::write(place.path().join("outside/secret"), "").unwrap();
+        Self(place)
+    }
+
+    fn at(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    /// What becomes of a job over `path`, and which files were copied for it. `change` is called
+    /// while it is judged.
+    fn run(
+        &self,
+        path: &Path,
+        roots: Option<PathBuf>,
+        change: impl Fn() + Send + Sync + 'static,
+    ) -> (RunJobResult, Vec<String>) {
+        let backend = Arc::new(Copying { change: Box::new(change), copied: Mutex::default() });
+        let mut builder = Runner::builder(self.at("store")).local(backend.clone());
+        builder = match roots {
+            Some(roots) => builder.roots([roots]),
+            None => builder,
+        };
+        let request = json!({
+            "workspace": {"source": "local_path", "path": path},
+            "command": {"argv": ["true"]},
+            "policy": {"allowed_commands": ["true"]},
+        });
+        let request = parse_request(request.to_string().as_bytes()).unwrap();
+        let result = builder.build().unwrap().run(request).unwrap();
+        let copied = backend.copied.lock().unwrap().clone();
+        (result, copied)
+    }
+}
+
+/// Makes `link` lead to `target` from one moment to the next.
+fn point(link: &Path, target: &Path) {
+    let new = link.with_extension("new");
+    symlink(target, &new).unwrap();
+    fs::rename(new, link).unwrap();
+}
+
+#[test]
+fn what_was_judged_is_copied_though_the_link_to_it_leads_elsewhere_by_then() {
+    let scene = Scene::new();
+    let link = scene.at("roots/link");
+    point(&link, &scene.at("roots/good"));
+    let (moved, outside) = (link.clone(), scene.at("outside"));
+    let roots = || Some(scene.at("roots"));
+    let (result, copied) = scene.run(&link, roots(), move || point(&moved, &outside));
+    assert_eq!((result.status, copied), (JobStatus::SetupFailed, vec!["inside".to_owned()]));
+
+    // It leads outside now, and inside again while it is judged.
+    let (moved, good) = (link.clone(), scene.at("roots/good"));
+    let (result, copied) = scene.run(&link, roots(), move || point(&moved, &good));
+    assert_eq!((result.status, copied), (JobStatus::PolicyDenied, vec![]));
+}
+
+#[test]
+fn a_directory_that_comes_to_be_while_it_is_judged_is_not_copied() {
+    let scene = Scene::new();
+    let link = scene.at("roots/late");
+    let (made, outside) = (link.clone(), scene.at("outside"));
+    let (result, copied) =
+        scene.run(&link, Some(scene.at("roots")), move || point(&made, &outside));
+    assert_eq!((result.status, copied), (JobStatus::SetupFailed, vec![]));
+    let error = result.error.unwrap();
+    assert!(error.message.contains("ENOENT"), "{error}");
+}
+
+#[test]
+fn no_job_s_workspace_is_the_store_or_lies_in_it() {
+    let scene = Scene::new();
+    symlink(scene.at("store"), scene.at("roots/link")).unwrap();
+    let other = scene.run(&scene.at("roots/good"), None, || {}).0.job_id;
+    let record = format!("store/runs/{other}");
+    assert!(scene.at(&record).join("request.json").exists());
+    for name in ["store", "store/runs", &record, "roots/link", "roots/link/runs", "store/runs/."] {
+        let (result, copied) = scene.run(&scene.at(name), None, || {});
+        assert_eq!(result.status, JobStatus::PolicyDenied, "{name}");
+        assert_eq!(result.error.unwrap().code.word(), "policy.workspace_denied");
+        assert_eq!(copied, Vec::<String>::new());
+    }
+    // One that contains the store goes without it.
+    let (_, copied) = scene.run(scene.0.path(), None, || {});
+    assert_eq!(copied, ["outside", "roots"]);
+}

@@ -1,0 +1,229 @@
+//! The service's log on its way to stderr: a bounded queue and a thread that writes.
+//!
+//! A pipe whose reader has stopped takes nothing more, and a write to it never returns. Only the
+//! writer's thread waits there. Where the queue is full lines are dropped and counted.
+
+use std::collections::VecDeque;
+use std::io::{self, Write};
+use std::os::fd::AsFd;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+
+use cofferdam_core::sync::counter::Counter;
+use cofferdam_core::values::deadline::Deadline;
+
+/// Lines that may wait.
+const WAITING_LINES_MAX: usize = 8192;
+/// What they may hold together, bytes. One line may be a request's whole head.
+const WAITING_BYTES_MAX: usize = 1 << 20;
+/// How long the end of the process waits for the last lines.
+const FLUSH_WITHIN: Duration = Duration::from_secs(1);
+
+/// Makes the line that says how many were dropped.
+type Told = Box<dyn Fn(u64) -> Vec<u8> + Send>;
+
+/// The queue's end for those who log. Cloned freely; it never waits for the reader.
+#[derive(Debug, Clone)]
+pub struct LogQueue(Arc<Shared>);
+
+#[derive(Debug, Default)]
+struct Shared {
+    state: Mutex<State>,
+    changed: Condvar,
+    dropped: Arc<Counter>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    lines: VecDeque<Vec<u8>>,
+    bytes: usize,
+    /// Dropped since the writer last said so.
+    dropped: u64,
+    /// Whether the writer has lines that are not written yet.
+    writing: bool,
+}
+
+impl LogQueue {
+    /// A queue whose thread writes to `out`, and says by `told` how many lines were dropped.
+    pub fn start(out: impl Write + AsFd + Send + 'static, told: Told) -> io::Result<Self> {
+        let shared = Arc::<Shared>::default();
+        let writer = Arc::clone(&shared);
+        let thread = thread::Builder::new().name("log".to_owned());
+        thread.spawn(move || writer.write_lines(out, &told))?;
+        Ok(Self(shared))
+    }
+
+    /// How many lines were dropped.
+    pub fn dropped(&self) -> Arc<Counter> {
+        Arc::clone(&self.0.dropped)
+    }
+
+    /// Adds a whole line, or drops it where there is no room.
+    pub fn push(&self, line: &[u8]) {
+        let mut state = self.0.lock();
+        let is_full = state.lines.len() >= WAITING_LINES_MAX
+            || state.bytes.saturating_add(line.len()) > WAITING_BYTES_MAX;
+        if is_full {
+            state.dropped += 1;
+            self.0.dropped.increment();
+            return;
+        }
+        state.bytes += line.len();
+        state.lines.push_back(line.to_vec());
+        drop(state);
+        self.0.changed.notify_all();
+    }
+
+    /// Waits until all lines are written, for a second at most.
+    pub fn flush(&self) {
+        let is_busy = |state: &mut State| state.writing || !state.lines.is_empty();
+        let left = Deadline::after(FLUSH_WITHIN).remaining();
+        // What is not written by then is lost, as it would be by waiting.
+        let _ = self.0.changed.wait_timeout_while(self.0.lock(), left, is_busy);
+    }
+}
+
+/// What a logger writes to. Each call is one whole line.
+impl Write for LogQueue {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        self.push(line);
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Shared {
+    /// Writes one line after the other, for as long as the process lives.
+    fn write_lines(&self, mut out: impl Write + AsFd, told: &Told) {
+        loop {
+            let (line, dropped) = self.next();
+            let lost = dropped.is_some_and(|count| write_whole(&mut out, &told(count)).is_err());
+            if write_whole(&mut out, &line).is_err() || lost {
+                // The reader has gone, or the disk is full. The next line is tried again.
+                self.dropped.increment();
+            }
+        }
+    }
+
+    /// The next line, and how many were dropped before it.
+    fn next(&self) -> (Vec<u8>, Option<u64>) {
+        let mut state = self.lock();
+        state.writing = false;
+        self.changed.notify_all();
+        loop {
+            if let Some(line) = state.lines.pop_front() {
+                state.bytes -= line.len();
+                state.writing = true;
+                let dropped = std::mem::take(&mut state.dropped);
+                return (line, (dropped > 0).then_some(dropped));
+            }
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // No change of it panics half-way.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Writes all of `bytes`, and waits for room where `out` is a pipe that does not wait by itself.
+fn write_whole(out: &mut (impl Write + AsFd), mut bytes: &[u8]) -> io::Result<()> {
+    while !bytes.is_empty() {
+        match out.write(bytes) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(count) => bytes = bytes.get(count..).unwrap_or_default(),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                let mut fds = [PollFd::new(out.as_fd(), PollFlags::POLLOUT)];
+                match poll(&mut fds, PollTimeout::NONE) {
+                    Ok(_) | Err(nix::errno::Errno::EINTR) => {}
+                    Err(error) => return Err(error.into()),
+                }
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+
+    use super::*;
+
+    fn told(count: u64) -> Vec<u8> {
+        format!("dropped {count}\n").into_bytes()
+    }
+
+    /// A queue before a pipe, and the pipe's other end.
+    fn queue() -> (LogQueue, io::PipeReader) {
+        let (reader, writer) = io::pipe().unwrap();
+        (LogQueue::start(writer, Box::new(told)).unwrap(), reader)
+    }
+
+    #[test]
+    fn lines_come_out_whole_and_in_order() {
+        let (queue, mut reader) = queue();
+        let lines: String = (0..1000).map(|n| format!("line {n}\n")).collect();
+        lines.split_inclusive('\n').for_each(|line| queue.push(line.as_bytes()));
+        let mut read = vec![0; lines.len()];
+        reader.read_exact(&mut read).unwrap();
+        assert_eq!(String::from_utf8(read).unwrap(), lines);
+        queue.flush();
+        assert_eq!(queue.dropped().get(), 0);
+    }
+
+    #[test]
+    fn a_reader_that_does_not_read_costs_lines_and_no_time() {
+        let (queue, mut reader) = queue();
+        let line = [b'x'; 1023].iter().chain(b"\n").copied().collect::<Vec<u8>>();
+        let pushed = 4 * (WAITING_BYTES_MAX / line.len());
+        (0..pushed).for_each(|_| queue.push(&line));
+        let dropped = queue.dropped().get();
+        assert!(dropped > pushed as u64 / 2, "{dropped} of {pushed}");
+        let state = queue.0.lock();
+        assert!(state.bytes <= WAITING_BYTES_MAX && state.lines.len() <= WAITING_LINES_MAX);
+        drop(state);
+        // Returns, though nothing was read.
+        queue.flush();
+        let (mut read, mut piece) = (Vec::new(), vec![0; 1 << 16]);
+        let lines_of = |read: &[u8], first: u8| {
+            let lines = read.split_inclusive(|byte| *byte == b'\n');
+            lines.filter(|line| line.starts_with(&[first]) && line.ends_with(b"\n")).count()
+        };
+        while lines_of(&read, b'x') < pushed - usize::try_from(dropped).unwrap() {
+            let count = reader.read(&mut piece).unwrap();
+            read.extend_from_slice(&piece[..count]);
+        }
+        let text = String::from_utf8(read).unwrap();
+        let counts =
+            text.lines().filter_map(|line| line.strip_prefix("dropped ")?.parse::<u64>().ok());
+        assert_eq!(counts.sum::<u64>(), dropped, "each is told once");
+        assert_eq!(queue.dropped().get(), dropped);
+    }
+
+    #[test]
+    fn lines_of_no_length_are_bounded_as_well() {
+        let (queue, _reader) = queue();
+        (0..300_000).for_each(|_| queue.push(b"\n"));
+        assert!(queue.0.lock().lines.len() <= WAITING_LINES_MAX);
+        assert!(queue.dropped().get() > 0);
+    }
+
+    #[test]
+    fn a_reader_that_has_gone_stops_nothing() {
+        let (queue, reader) = queue();
+        drop(reader);
+        (0..100).for_each(|_| queue.push(b"x\n"));
+        queue.flush();
+        assert!(queue.dropped().get() > 0 && queue.0.lock().lines.is_empty());
+    }
+}
