@@ -22,9 +22,8 @@ def rust():
 
 
 def defaults():
-    """The variables of the README's table with their defaults."""
-    readme = (REPOSITORY / "README.md").read_text()
-    table = readme.split("## Configuration")[1].split("\n## ")[0]
+    """The documented variables with their defaults."""
+    table = (REPOSITORY / "docs" / "configuration.md").read_text()
     return dict(re.findall(r"^\| `([A-Z_]+)` \| *`?([^|]*?)`? *\|", table, re.M))
 
 

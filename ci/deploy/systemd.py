@@ -1,4 +1,4 @@
-"""deploy/systemd: the unit as systemd reads it, and its variables as the README lists them."""
+"""deploy/systemd: the unit as systemd reads it, and its variables as docs/configuration.md lists them."""
 
 import re
 import subprocess
@@ -77,7 +77,7 @@ def analyze(*command):
 
 
 def example_faults():
-    """cofferdam.env has each variable of the README as a comment, with its default if it has one."""
+    """cofferdam.env has each documented variable as a comment, with its default if it has one."""
     text = (SYSTEMD / "cofferdam.env").read_text()
     offered, default = dict(re.findall(r"^#([A-Z_]+)=(.*)$", text, re.M)), sources.defaults()
     faults = [f"cofferdam.env sets {line}" for line in re.findall(r"^[^#\n].*$", text, re.M)]
