@@ -4,7 +4,7 @@ use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
 
 use cofferdam_core::values::bytes::parse_bytes;
-use cofferdam_core::values::duration::{BadDuration, parse_figure};
+use cofferdam_core::values::duration::{BadDuration, parse_duration};
 use cofferdam_core::{Bind, Tmpfs};
 
 /// Why a value is not what its option wants.
@@ -38,7 +38,7 @@ pub enum BadValue {
 
 /// A duration, as `500ms`, `1.5s` or `2m`.
 pub fn duration(text: &str) -> Result<Duration, BadDuration> {
-    parse_figure(text)
+    parse_duration(text)
 }
 
 /// Some bytes.

@@ -11,7 +11,7 @@ use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use cofferdam_core::sync::cancel::CancelToken;
-use cofferdam_core::sync::watermark::ByteLevel;
+use cofferdam_core::sync::watermark::Watermark;
 use cofferdam_core::{OutputSink, Stream};
 
 /// How much may wait for our readers before the program does, bytes.
@@ -27,7 +27,7 @@ const LAST_WORDS_MS: u16 = 300;
 pub struct Passthrough {
     stdout: Lane,
     stderr: Lane,
-    level: Arc<ByteLevel>,
+    level: Arc<Watermark>,
 }
 
 /// One stream's way to its thread, which starts with the first piece: many programs print nothing.
@@ -58,7 +58,7 @@ pub struct Writers {
 /// Gets ready to write to our stdout and stderr. One that cannot be written raises
 /// `cancel`: nobody is left to run for.
 pub fn open(cancel: &CancelToken) -> io::Result<(Passthrough, Writers)> {
-    let level = Arc::new(ByteLevel::new(QUEUED_BYTES_MAX)?);
+    let level = Arc::new(Watermark::new(QUEUED_BYTES_MAX)?);
     let (finished, alive) = io::pipe()?;
     let writers = Writers { finished, broken: Arc::new(OnceLock::new()), cancel: cancel.clone() };
     let lane = |stream, out: OwnedFd, alive: PipeWriter| {
@@ -118,7 +118,7 @@ impl Lane {
 struct Writer {
     stream: Stream,
     out: File,
-    level: Arc<ByteLevel>,
+    level: Arc<Watermark>,
     broken: Arc<OnceLock<Broken>>,
     cancel: CancelToken,
     _alive: PipeWriter,

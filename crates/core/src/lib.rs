@@ -14,7 +14,7 @@ pub mod values;
 
 pub use crate::run::captured::CapturedStream;
 pub use crate::run::enforced::Enforced;
-pub use crate::run::figures::{SandboxFigures, StandbyFigures, Swept};
+pub use crate::run::figures::{SandboxMetrics, StandbyMetrics, SweepCounts};
 pub use crate::run::limits::{LimitKind, Limits};
 pub use crate::run::outcome::{NotStarted, Outcome, SetupFailure};
 pub use crate::run::output::{OutputSink, Stream};

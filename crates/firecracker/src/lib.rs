@@ -2,7 +2,7 @@
 //!
 //! The host asks Firecracker for a machine (`requests`, `api`, `jailer`, `vmm`), gives it a
 //! workspace as a stream on a drive (`archive`, `pack`, `job_files`), and speaks with its first
-//! program (`guest`) in frames over a socket (`frame`, `wire`, `line`, `talk`). Whatever a guest
+//! program (`guest`) in frames over a socket (`frame`, `wire`, `line`, `run_session`). Whatever a guest
 //! says is a stranger's word: it is bounded, checked, and waited for until a deadline, and then
 //! the machine is killed.
 

@@ -12,22 +12,22 @@ const REACH_MAX: usize = 255;
 
 /// An instruction of the program under construction, counted from the end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Place(usize);
+pub(super) struct Label(usize);
 
 /// A program under construction.
 #[derive(Debug, Default)]
 pub(super) struct Assembler {
     /// The program, last instruction first.
-    reversed: Vec<Placed>,
+    reversed: Vec<PendingInstruction>,
     /// For each verdict, the `RETURN` of it nearest to the start.
-    returns: Vec<(u32, Place)>,
+    returns: Vec<(u32, Label)>,
     /// Instructions beyond what the kernel takes, which are counted and not kept.
     surplus: usize,
 }
 
 /// An instruction whose distances may still be any size.
 #[derive(Debug, Clone, Copy)]
-struct Placed {
+struct PendingInstruction {
     code: u16,
     jt: usize,
     jf: usize,
@@ -36,7 +36,7 @@ struct Placed {
 
 impl Assembler {
     /// Ends the program with `action`; one instruction serves every use in reach.
-    pub(super) fn verdict(&mut self, action: Action) -> Place {
+    pub(super) fn verdict(&mut self, action: Action) -> Label {
         let verdict = action.verdict();
         match self.returns.iter().find(|(known, _)| *known == verdict) {
             Some((_, place)) => *place,
@@ -45,22 +45,22 @@ impl Assembler {
     }
 
     /// Loads the word at `offset` of `seccomp_data`, then goes on at `next`.
-    pub(super) fn load(&mut self, offset: u32, next: Place) -> Place {
+    pub(super) fn load(&mut self, offset: u32, next: Label) -> Label {
         self.put_before(code::LOAD_WORD, offset, next)
     }
 
     /// Keeps the bits of `mask` in the loaded word, then goes on at `next`.
-    pub(super) fn and(&mut self, mask: u32, next: Place) -> Place {
+    pub(super) fn and(&mut self, mask: u32, next: Label) -> Label {
         if mask == u32::MAX { next } else { self.put_before(code::AND, mask, next) }
     }
 
     /// Goes on at `yes` when the comparison of the loaded word with `k` holds, else at `no`.
-    pub(super) fn branch(&mut self, comparison: u16, k: u32, yes: Place, no: Place) -> Place {
+    pub(super) fn branch(&mut self, comparison: u16, k: u32, yes: Label, no: Label) -> Label {
         // Bringing `no` near may put one more instruction between the branch and `yes`.
         let yes = self.bring_near(yes, REACH_MAX - 1);
         let no = self.bring_near(no, REACH_MAX);
         let (jt, jf) = (self.distance(yes), self.distance(no));
-        self.put(Placed { code: comparison, jt, jf, k })
+        self.put(PendingInstruction { code: comparison, jt, jf, k })
     }
 
     /// The program, which starts with the instruction put last.
@@ -69,50 +69,50 @@ impl Assembler {
         if instructions > INSTRUCTIONS_MAX {
             return Err(CompileError::TooLong { instructions });
         }
-        self.reversed.into_iter().rev().map(Placed::fix).collect()
+        self.reversed.into_iter().rev().map(PendingInstruction::fix).collect()
     }
 
-    fn put_before(&mut self, code: u16, k: u32, next: Place) -> Place {
+    fn put_before(&mut self, code: u16, k: u32, next: Label) -> Label {
         self.bring_near(next, 0);
-        self.put(Placed { code, jt: 0, jf: 0, k })
+        self.put(PendingInstruction { code, jt: 0, jf: 0, k })
     }
 
-    fn put_return(&mut self, verdict: u32) -> Place {
-        let place = self.put(Placed { code: code::RETURN, jt: 0, jf: 0, k: verdict });
+    fn put_return(&mut self, verdict: u32) -> Label {
+        let place = self.put(PendingInstruction { code: code::RETURN, jt: 0, jf: 0, k: verdict });
         self.returns.retain(|(known, _)| *known != verdict);
         self.returns.push((verdict, place));
         place
     }
 
     /// `target` itself when it is at most `reach` away, else a new instruction that leads there.
-    fn bring_near(&mut self, target: Place, reach: usize) -> Place {
+    fn bring_near(&mut self, target: Label, reach: usize) -> Label {
         let distance = self.distance(target);
         if distance <= reach {
             return target;
         }
         match self.reversed.get(target.0) {
-            Some(Placed { code: code::RETURN, k, .. }) => self.put_return(*k),
-            _ => self.put(Placed { code: code::JUMP, jt: distance, jf: 0, k: 0 }),
+            Some(PendingInstruction { code: code::RETURN, k, .. }) => self.put_return(*k),
+            _ => self.put(PendingInstruction { code: code::JUMP, jt: distance, jf: 0, k: 0 }),
         }
     }
 
     /// How many instructions lie between the next one put down and `target`.
-    fn distance(&self, target: Place) -> usize {
+    fn distance(&self, target: Label) -> usize {
         self.reversed.len() - target.0 - 1
     }
 
-    fn put(&mut self, instruction: Placed) -> Place {
+    fn put(&mut self, instruction: PendingInstruction) -> Label {
         // A short text can stand for millions of comparisons.
         if self.reversed.len() > INSTRUCTIONS_MAX {
             self.surplus += 1;
         } else {
             self.reversed.push(instruction);
         }
-        Place(self.reversed.len() - 1)
+        Label(self.reversed.len() - 1)
     }
 }
 
-impl Placed {
+impl PendingInstruction {
     fn fix(self) -> Result<Instruction, CompileError> {
         let Self { code, jt, jf, k } = self;
         let out_of_reach = |_| CompileError::OutOfReach { instructions: jt.max(jf) };

@@ -8,9 +8,9 @@ use std::collections::HashMap;
 
 use nix::errno::Errno;
 
-use super::assemble::{Assembler, Place};
+use super::assemble::{Assembler, Label};
 use super::filter::{Filter, code, halves};
-use super::rules::{Action, Circumstance, Condition, Entry, Layer, Otherwise, Width};
+use super::rules::{Action, Circumstance, Condition, Otherwise, RuleEntry, RuleLayer, Width};
 use super::syscalls::Arch;
 
 /// Offsets in `struct seccomp_data`, in bytes.
@@ -25,7 +25,7 @@ const X32_NUMBER_MIN: u32 = 0x4000_0000;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Policy {
     /// The layers, first asked first.
-    pub layers: Vec<Layer>,
+    pub layers: Vec<RuleLayer>,
     /// What happens to calls no layer decides.
     pub otherwise: Otherwise,
 }
@@ -33,7 +33,7 @@ pub struct Policy {
 impl Policy {
     /// The same without the layers that are left out in `circumstance`.
     pub fn in_case_of(&self, circumstance: Circumstance) -> Self {
-        let asked = |layer: &&Layer| layer.unless != Some(circumstance);
+        let asked = |layer: &&RuleLayer| layer.unless != Some(circumstance);
         let layers = self.layers.iter().filter(asked).cloned().collect();
         Self { layers, otherwise: self.otherwise.clone() }
     }
@@ -77,25 +77,25 @@ pub fn compile(name: &str, policy: &Policy, arch: Arch) -> Result<Filter, Compil
 
 /// Calls from `first` up to the next range's first that are decided alike.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Range<'a> {
+struct CallRange<'a> {
     first: u32,
-    decision: Decision<'a>,
+    decision: RuleChain<'a>,
 }
 
 /// What happens to a call: the action of the first rule that holds, else `last`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Decision<'a> {
+struct RuleChain<'a> {
     rules: Vec<(&'a [Condition], Action)>,
     last: Action,
 }
 
 /// All numbers from 0 on, equal neighbours merged.
-fn ranges(policy: &Policy, arch: Arch) -> Vec<Range<'_>> {
-    let unknown = |first| Range {
+fn ranges(policy: &Policy, arch: Arch) -> Vec<CallRange<'_>> {
+    let unknown = |first| CallRange {
         first,
-        decision: Decision { rules: Vec::new(), last: policy.otherwise.unknown },
+        decision: RuleChain { rules: Vec::new(), last: policy.otherwise.unknown },
     };
-    let mut entries = HashMap::<&str, Vec<&Entry>>::new();
+    let mut entries = HashMap::<&str, Vec<&RuleEntry>>::new();
     for entry in policy.layers.iter().flat_map(|layer| &layer.entries) {
         entry.names().for_each(|name| entries.entry(name).or_default().push(entry));
     }
@@ -106,7 +106,8 @@ fn ranges(policy: &Policy, arch: Arch) -> Vec<Range<'_>> {
             ranges.push(unknown(next));
         }
         let naming = entries.get(name).map_or(&[][..], Vec::as_slice);
-        ranges.push(Range { first: *number, decision: decision(naming, policy.otherwise.known) });
+        ranges
+            .push(CallRange { first: *number, decision: decision(naming, policy.otherwise.known) });
         next = number + 1;
     }
     ranges.push(unknown(next));
@@ -115,19 +116,19 @@ fn ranges(policy: &Policy, arch: Arch) -> Vec<Range<'_>> {
 }
 
 /// What the entries that name a call decide, up to the first without conditions.
-fn decision<'a>(naming: &[&'a Entry], otherwise: Action) -> Decision<'a> {
+fn decision<'a>(naming: &[&'a RuleEntry], otherwise: Action) -> RuleChain<'a> {
     let mut rules = Vec::new();
     for entry in naming {
         if entry.when.is_empty() {
-            return Decision { rules, last: entry.action };
+            return RuleChain { rules, last: entry.action };
         }
         rules.push((entry.when.as_slice(), entry.action));
     }
-    Decision { rules, last: otherwise }
+    RuleChain { rules, last: otherwise }
 }
 
 /// A balanced search for the range of the loaded number.
-fn tree(assembler: &mut Assembler, ranges: &[Range<'_>]) -> Place {
+fn tree(assembler: &mut Assembler, ranges: &[CallRange<'_>]) -> Label {
     let (low, high) = ranges.split_at(ranges.len() / 2);
     let Some(first_high) = high.first() else {
         return assembler.verdict(Action::KillProcess);
@@ -140,7 +141,7 @@ fn tree(assembler: &mut Assembler, ranges: &[Range<'_>]) -> Place {
     assembler.branch(code::JUMP_IF_GREATER_OR_EQUAL, first_high.first, yes, no)
 }
 
-fn leaf(assembler: &mut Assembler, decision: &Decision<'_>) -> Place {
+fn leaf(assembler: &mut Assembler, decision: &RuleChain<'_>) -> Label {
     let last = assembler.verdict(decision.last);
     decision.rules.iter().rev().fold(last, |no, (conditions, action)| {
         let yes = assembler.verdict(*action);
@@ -149,7 +150,7 @@ fn leaf(assembler: &mut Assembler, decision: &Decision<'_>) -> Place {
 }
 
 /// Goes on at `yes` when the argument, masked, is one of the values, else at `no`.
-fn test(assembler: &mut Assembler, condition: &Condition, yes: Place, no: Place) -> Place {
+fn test(assembler: &mut Assembler, condition: &Condition, yes: Label, no: Label) -> Label {
     let low_offset = ARGS_OFFSET + 8 * u32::from(condition.arg);
     let [low_mask, high_mask] = halves(condition.mask);
     let mut equals = |offset, mask, values: &[u32], yes, no| {
@@ -197,7 +198,7 @@ mod tests {
     }
 
     fn allow_only(names: &[&str]) -> Policy {
-        let entry = Entry {
+        let entry = RuleEntry {
             syscalls: names.iter().map(ToString::to_string).collect(),
             optional: Vec::new(),
             action: Action::Allow,
@@ -206,7 +207,7 @@ mod tests {
         };
         let absent = Action::Errno(Errno::ENOSYS);
         Policy {
-            layers: vec![Layer { name: "all".into(), unless: None, entries: vec![entry] }],
+            layers: vec![RuleLayer { name: "all".into(), unless: None, entries: vec![entry] }],
             otherwise: Otherwise { known: absent, unknown: absent, reason: "sample".into() },
         }
     }

@@ -26,7 +26,7 @@ pub struct SeccompData {
 
 /// Why a program is not one the kernel would take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum Malformed {
+pub enum MalformedFilter {
     /// An operation no filter of ours has.
     #[error("unknown operation {0:#x}")]
     Operation(u16),
@@ -52,14 +52,14 @@ pub fn lets_through(filter: &Filter, numbers: &[i64]) -> bool {
 }
 
 /// What `filter` does with the call `data`.
-pub fn decide(filter: &Filter, data: &SeccompData) -> Result<Action, Malformed> {
+pub fn decide(filter: &Filter, data: &SeccompData) -> Result<Action, MalformedFilter> {
     let mut rest = filter.program.iter();
     let mut word = 0;
     loop {
-        let Instruction { code, jt, jf, k } = *rest.next().ok_or(Malformed::End)?;
+        let Instruction { code, jt, jf, k } = *rest.next().ok_or(MalformedFilter::End)?;
         let holds = match code {
             code::LOAD_WORD => {
-                word = data.word(k).ok_or(Malformed::Offset(k))?;
+                word = data.word(k).ok_or(MalformedFilter::Offset(k))?;
                 continue;
             }
             code::AND => {
@@ -67,15 +67,15 @@ pub fn decide(filter: &Filter, data: &SeccompData) -> Result<Action, Malformed> 
                 continue;
             }
             code::JUMP => {
-                skip(&mut rest, usize::try_from(k).map_err(|_| Malformed::End)?);
+                skip(&mut rest, usize::try_from(k).map_err(|_| MalformedFilter::End)?);
                 continue;
             }
-            code::RETURN => return action_of(k).ok_or(Malformed::Verdict(k)),
+            code::RETURN => return action_of(k).ok_or(MalformedFilter::Verdict(k)),
             code::JUMP_IF_EQUAL => word == k,
             JUMP_IF_GREATER => word > k,
             code::JUMP_IF_GREATER_OR_EQUAL => word >= k,
             JUMP_IF_ANY_BIT => word & k != 0,
-            other => return Err(Malformed::Operation(other)),
+            other => return Err(MalformedFilter::Operation(other)),
         };
         skip(&mut rest, usize::from(if holds { jt } else { jf }));
     }
@@ -127,7 +127,7 @@ impl SeccompData {
 mod tests {
     use super::*;
 
-    fn run(program: &[(u16, u8, u8, u32)]) -> Result<Action, Malformed> {
+    fn run(program: &[(u16, u8, u8, u32)]) -> Result<Action, MalformedFilter> {
         let program =
             program.iter().map(|&(code, jt, jf, k)| Instruction { code, jt, jf, k }).collect();
         let data = SeccompData {
@@ -154,7 +154,7 @@ mod tests {
         }
         for offset in [1, 2, 10, 64, 68, u32::MAX] {
             let program = [(code::LOAD_WORD, 0, 0, offset)];
-            assert_eq!(run(&program), Err(Malformed::Offset(offset)));
+            assert_eq!(run(&program), Err(MalformedFilter::Offset(offset)));
         }
     }
 
@@ -185,11 +185,11 @@ mod tests {
 
     #[test]
     fn a_program_the_kernel_would_not_take_is_named_as_such() {
-        assert_eq!(run(&[]), Err(Malformed::End));
-        assert_eq!(run(&[(code::JUMP, 0, 0, 9)]), Err(Malformed::End));
-        assert_eq!(run(&[(0xffff, 0, 0, 0)]), Err(Malformed::Operation(0xffff)));
-        assert_eq!(run(&[(code::RETURN, 0, 0, 1)]), Err(Malformed::Verdict(1)));
+        assert_eq!(run(&[]), Err(MalformedFilter::End));
+        assert_eq!(run(&[(code::JUMP, 0, 0, 9)]), Err(MalformedFilter::End));
+        assert_eq!(run(&[(0xffff, 0, 0, 0)]), Err(MalformedFilter::Operation(0xffff)));
+        assert_eq!(run(&[(code::RETURN, 0, 0, 1)]), Err(MalformedFilter::Verdict(1)));
         let trace = libc::SECCOMP_RET_TRACE;
-        assert_eq!(run(&[(code::RETURN, 0, 0, trace)]), Err(Malformed::Verdict(trace)));
+        assert_eq!(run(&[(code::RETURN, 0, 0, trace)]), Err(MalformedFilter::Verdict(trace)));
     }
 }

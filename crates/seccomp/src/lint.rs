@@ -5,7 +5,7 @@ use std::fmt;
 
 use nix::errno::Errno;
 
-use super::rules::{Action, Circumstance, Condition, Entry, Layer, Rules, Width};
+use super::rules::{Action, Circumstance, Condition, RuleEntry, RuleLayer, Rules, Width};
 use super::syscalls;
 
 /// Arguments that may be compared, with the width the kernel reads. A 64-bit compare of an `int`
@@ -64,16 +64,16 @@ const MAY_PRETEND: [&str; 6] = ["fdatasync", "fsync", "msync", "sync", "sync_fil
 /// A trap and the entry it is in.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{place}: {trap}")]
-pub struct Finding {
+pub struct LintFinding {
     /// Where it is.
-    pub place: Place,
+    pub place: LintLocation,
     /// What it is.
     pub trap: Trap,
 }
 
 /// A part of a profile that decides calls.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Place {
+pub enum LintLocation {
     /// An entry of a layer.
     Entry {
         /// The layer's name.
@@ -90,7 +90,7 @@ pub enum Place {
     Otherwise,
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for LintLocation {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Entry { layer, number } => write!(out, "layer {layer:?}, entry {number}"),
@@ -115,7 +115,7 @@ pub enum Trap {
         /// The call.
         call: String,
         /// Where it is decided.
-        earlier: Place,
+        earlier: LintLocation,
     },
     /// An earlier entry holds whenever this one would.
     #[error("{call} is always decided in {earlier}")]
@@ -123,7 +123,7 @@ pub enum Trap {
         /// The call.
         call: String,
         /// Where it is decided.
-        earlier: Place,
+        earlier: LintLocation,
     },
     /// A compare of more or less than the kernel reads.
     #[error("argument {arg} of {call} has to be compared as {needed:?}")]
@@ -175,7 +175,7 @@ pub enum Trap {
 }
 
 /// Every trap in `rules`: of layers, of entries in file order, of `otherwise`.
-pub fn lint(rules: &Rules) -> Vec<Finding> {
+pub fn lint(rules: &Rules) -> Vec<LintFinding> {
     let known: HashSet<&str> = syscalls::names().collect();
     let mut findings = layers(&rules.layers);
     let mut earlier = HashMap::<&str, Vec<_>>::new();
@@ -185,21 +185,24 @@ pub fn lint(rules: &Rules) -> Vec<Finding> {
             .into_iter()
             .chain(repeated(entry, place))
             .chain(entry.names().filter_map(hides));
-        findings.extend(traps.map(|trap| Finding { place: place.clone(), trap }));
+        findings.extend(traps.map(|trap| LintFinding { place: place.clone(), trap }));
         for call in entry.names() {
             earlier.entry(call).or_default().push((place.clone(), *unless, *entry));
         }
     }
     let traps = otherwise(rules).into_iter();
-    findings.extend(traps.map(|trap| Finding { place: Place::Otherwise, trap }));
+    findings.extend(traps.map(|trap| LintFinding { place: LintLocation::Otherwise, trap }));
     findings
 }
 
-fn layers(layers: &[Layer]) -> Vec<Finding> {
+fn layers(layers: &[RuleLayer]) -> Vec<LintFinding> {
     let mut findings = Vec::new();
     for (index, layer) in layers.iter().enumerate() {
         let mut find = |trap| {
-            findings.push(Finding { place: Place::Layer { layer: layer.name.clone() }, trap });
+            findings.push(LintFinding {
+                place: LintLocation::Layer { layer: layer.name.clone() },
+                trap,
+            });
         };
         if layer.entries.is_empty() {
             find(Trap::NoEntry);
@@ -212,14 +215,14 @@ fn layers(layers: &[Layer]) -> Vec<Finding> {
 }
 
 /// An entry, its place, and where its layer is left out.
-type Placed<'a> = (Place, Option<Circumstance>, &'a Entry);
+type LocatedEntry<'a> = (LintLocation, Option<Circumstance>, &'a RuleEntry);
 
 /// Every entry, in file order.
-fn placed(rules: &Rules) -> Vec<Placed<'_>> {
+fn placed(rules: &Rules) -> Vec<LocatedEntry<'_>> {
     let mut placed = Vec::new();
     for layer in &rules.layers {
         for (entry, number) in layer.entries.iter().zip(1..) {
-            let place = Place::Entry { layer: layer.name.clone(), number };
+            let place = LintLocation::Entry { layer: layer.name.clone(), number };
             placed.push((place, layer.unless, entry));
         }
     }
@@ -227,7 +230,7 @@ fn placed(rules: &Rules) -> Vec<Placed<'_>> {
 }
 
 /// The traps of one entry that can be seen without the others.
-fn alone(entry: &Entry, known: &HashSet<&str>) -> Vec<Trap> {
+fn alone(entry: &RuleEntry, known: &HashSet<&str>) -> Vec<Trap> {
     let mut traps = Vec::new();
     if entry.names().next().is_none() {
         traps.push(Trap::NoCall);
@@ -282,7 +285,7 @@ fn forbids_namespaces(call: &str, when: &[Condition]) -> bool {
 }
 
 /// Calls the entry itself names more than once.
-fn repeated(entry: &Entry, place: &Place) -> Vec<Trap> {
+fn repeated(entry: &RuleEntry, place: &LintLocation) -> Vec<Trap> {
     let again = |(position, call): (usize, &str)| {
         entry
             .names()
@@ -296,10 +299,10 @@ fn repeated(entry: &Entry, place: &Place) -> Vec<Trap> {
 /// Why `entry` never gets to decide `call`, if one of the `earlier` entries that name it always
 /// does. An entry whose layer is left out somewhere decides nothing there.
 fn hidden(
-    entry: &Entry,
+    entry: &RuleEntry,
     unless: Option<Circumstance>,
     call: &str,
-    earlier: &[Placed<'_>],
+    earlier: &[LocatedEntry<'_>],
 ) -> Option<Trap> {
     let (place, _, by) = earlier.iter().find(|(_, by_unless, by)| {
         (by_unless.is_none() || *by_unless == unless)
@@ -332,7 +335,7 @@ fn otherwise(rules: &Rules) -> Vec<Trap> {
     let always = || rules.layers.iter().filter(|layer| layer.unless.is_none());
     let entries = || always().flat_map(|layer| &layer.entries);
     let mut decided: Vec<&str> =
-        entries().filter(|entry| entry.when.is_empty()).flat_map(Entry::names).collect();
+        entries().filter(|entry| entry.when.is_empty()).flat_map(RuleEntry::names).collect();
     decided.sort_unstable();
     let is_open = |call: &&str| decided.binary_search(call).is_err();
     let mut traps = Vec::new();

@@ -13,7 +13,7 @@ use nix::libc;
 
 use super::compile::{CompileError, Policy, compile};
 use super::filter::Filter;
-use super::rules::{Action, Condition, Entry, Layer, Otherwise, Width};
+use super::rules::{Action, Condition, Otherwise, RuleEntry, RuleLayer, Width};
 use super::syscalls::Arch;
 
 /// What happens to a call that may take a lock.
@@ -63,13 +63,13 @@ fn policy(calls: LockCalls) -> Policy {
     }
     let reason = String::from("The profile's filter decides.");
     Policy {
-        layers: vec![Layer { name: "locks".to_owned(), unless: None, entries }],
+        layers: vec![RuleLayer { name: "locks".to_owned(), unless: None, entries }],
         otherwise: Otherwise { known: Action::Allow, unknown: Action::Allow, reason },
     }
 }
 
-fn entry(call: &str, action: Action, when: Option<Condition>) -> Entry {
-    Entry {
+fn entry(call: &str, action: Action, when: Option<Condition>) -> RuleEntry {
+    RuleEntry {
         syscalls: vec![call.to_owned()],
         optional: Vec::new(),
         action,

@@ -6,7 +6,7 @@ use crate::compile::{CompileError, Policy};
 use crate::filter::{Filter, INSTRUCTIONS_MAX, code};
 use crate::interpret::{SeccompData, decide};
 use crate::profile::{Profile, ProfileError};
-use crate::rules::{Circumstance, Entry, Rules};
+use crate::rules::{Circumstance, RuleEntry, Rules};
 use crate::straight;
 use crate::syscalls::Arch;
 
@@ -138,7 +138,7 @@ fn call(bytes: &[u8]) -> SeccompData {
 }
 
 /// A call `number` that meets all conditions of `entry`, and its neighbours in every argument.
-fn near(entry: &Entry, number: u32, arch: Arch) -> Vec<SeccompData> {
+fn near(entry: &RuleEntry, number: u32, arch: Arch) -> Vec<SeccompData> {
     let mut met = SeccompData { number, arch: arch.audit(), ..probe() };
     for condition in &entry.when {
         // Bits that are not looked at are set.

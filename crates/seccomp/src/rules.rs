@@ -11,7 +11,7 @@ pub struct Rules {
     pub otherwise: Option<Otherwise>,
     /// The layers, first asked first.
     #[serde(default, rename = "layer")]
-    pub layers: Vec<Layer>,
+    pub layers: Vec<RuleLayer>,
 }
 
 /// What happens to calls that no entry decides.
@@ -30,14 +30,14 @@ pub struct Otherwise {
 /// A named group of entries with one purpose.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Layer {
+pub struct RuleLayer {
     /// The name findings are reported under.
     pub name: String,
     /// Where the layer is left out; absent: it is always asked.
     pub unless: Option<Circumstance>,
     /// The entries, first asked first.
     #[serde(default, rename = "entry")]
-    pub entries: Vec<Entry>,
+    pub entries: Vec<RuleEntry>,
 }
 
 /// What is different about a sandbox when its filter is chosen.
@@ -51,7 +51,7 @@ pub enum Circumstance {
 /// One action for one or more calls.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Entry {
+pub struct RuleEntry {
     /// The calls, by name; a name only other architectures have is skipped.
     #[serde(default)]
     pub syscalls: Vec<String>,
@@ -68,7 +68,7 @@ pub struct Entry {
     pub reason: String,
 }
 
-impl Entry {
+impl RuleEntry {
     /// Every call of the entry by name.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.syscalls.iter().chain(&self.optional).map(String::as_str)

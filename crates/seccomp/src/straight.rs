@@ -4,7 +4,7 @@ use nix::errno::Errno;
 
 use super::compile::Policy;
 use super::interpret::SeccompData;
-use super::rules::{Action, Condition, Entry, Width};
+use super::rules::{Action, Condition, RuleEntry, Width};
 use super::syscalls::Arch;
 
 /// The first number of the x32 ABI.
@@ -22,7 +22,7 @@ pub fn answer(policy: &Policy, arch: Arch, data: &SeccompData) -> Action {
         return policy.otherwise.unknown;
     };
     let mut entries = policy.layers.iter().flat_map(|layer| &layer.entries);
-    let decides = |entry: &&Entry| {
+    let decides = |entry: &&RuleEntry| {
         entry.names().any(|named| named == *name)
             && entry.when.iter().all(|condition| holds(condition, &data.args))
     };

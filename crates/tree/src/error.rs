@@ -48,13 +48,13 @@ pub enum WorkspaceError {
 /// A failure before its path is known: small functions return it, and the one that knows the
 /// path adds it once.
 #[derive(Debug)]
-pub(super) enum Fault {
+pub(super) enum WorkspaceFault {
     System { operation: &'static str, errno: Errno },
     Limit(TreeLimit),
     Stopped,
 }
 
-impl Fault {
+impl WorkspaceFault {
     pub(super) fn at(self, path: impl Into<PathBuf>) -> WorkspaceError {
         let path = path.into();
         match self {
@@ -67,7 +67,7 @@ impl Fault {
     }
 }
 
-impl From<TreeLimit> for Fault {
+impl From<TreeLimit> for WorkspaceFault {
     fn from(limit: TreeLimit) -> Self {
         Self::Limit(limit)
     }
@@ -75,17 +75,17 @@ impl From<TreeLimit> for Fault {
 
 /// Names the operation a system call or a call of the standard library belonged to.
 pub(super) trait During<T> {
-    fn during(self, operation: &'static str) -> Result<T, Fault>;
+    fn during(self, operation: &'static str) -> Result<T, WorkspaceFault>;
 }
 
 impl<T> During<T> for Result<T, Errno> {
-    fn during(self, operation: &'static str) -> Result<T, Fault> {
-        self.map_err(|errno| Fault::System { operation, errno })
+    fn during(self, operation: &'static str) -> Result<T, WorkspaceFault> {
+        self.map_err(|errno| WorkspaceFault::System { operation, errno })
     }
 }
 
 impl<T> During<T> for std::io::Result<T> {
-    fn during(self, operation: &'static str) -> Result<T, Fault> {
+    fn during(self, operation: &'static str) -> Result<T, WorkspaceFault> {
         // A write that takes nothing is the one failure here that carries no errno.
         self.map_err(|error| error.raw_os_error().map_or(Errno::EIO, Errno::from_raw))
             .during(operation)
@@ -100,7 +100,7 @@ mod tests {
     fn an_error_names_operation_path_and_errno_on_one_line() {
         let error = Err::<(), _>(Errno::ENOSPC).during("write").unwrap_err().at("a\nb");
         assert_eq!(error.to_string(), r#"write "a\nb": ENOSPC: No space left on device"#);
-        let error = Fault::from(TreeLimit::Entries { max: 7 }).at("c");
+        let error = WorkspaceFault::from(TreeLimit::Entries { max: 7 }).at("c");
         assert_eq!(error.to_string(), r#""c": more than 7 entries"#);
     }
 }

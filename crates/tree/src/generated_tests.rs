@@ -14,10 +14,10 @@ use proptest::collection::{btree_map, vec};
 use proptest::prelude::*;
 use proptest::test_runner::Config;
 
-use super::testing::{Entry, TENANT, chmod, directory, in_memory, picture};
-use super::walk::{Event, Kind, Walk, as_path};
+use super::testing::{TENANT, TreeEntry, chmod, directory, in_memory, picture};
+use super::walk::{FileKind, TreeWalk, WalkEvent, as_path};
 use super::{
-    Copied, Removed, Template, TreeLimit, TreeLimits, WorkspaceError, copy_tree, remove_tree,
+    Copied, Removal, Template, TreeLimit, TreeLimits, WorkspaceError, copy_tree, remove_tree,
 };
 
 /// A tree small enough to be made a few dozen times.
@@ -91,7 +91,7 @@ fn make(path: &Path, node: &Node) {
 }
 
 /// The standard library's view of a tree, less what no workspace has.
-fn without_git(root: &Path) -> BTreeMap<PathBuf, Entry> {
+fn without_git(root: &Path) -> BTreeMap<PathBuf, TreeEntry> {
     let mut entries = picture(root);
     entries.retain(|path, _| !path.iter().any(|part| part == ".git"));
     entries
@@ -104,24 +104,24 @@ fn is_fifo(path: &Path) -> bool {
 /// Every entry the walk tells of, in the words of the standard library.
 fn walked(root: &Path) -> Vec<PathBuf> {
     let opened = directory(root);
-    let mut walk = Walk::to_read(opened.as_fd(), u64::MAX).unwrap();
+    let mut walk = TreeWalk::to_read(opened.as_fd(), u64::MAX).unwrap();
     let (mut here, mut seen) = (PathBuf::new(), Vec::new());
     while let Some(event) = walk.advance().unwrap() {
         match event {
-            Event::Enter { name, .. } => {
+            WalkEvent::Enter { name, .. } => {
                 here.push(as_path(&name));
                 seen.push(here.clone());
             }
-            Event::Leave { name } => {
+            WalkEvent::Leave { name } => {
                 assert_eq!(here.file_name().unwrap(), as_path(&name).as_os_str());
                 here.pop();
             }
-            Event::Entry { name, kind } => {
+            WalkEvent::Entry { name, kind } => {
                 let path = here.join(as_path(&name));
-                assert_eq!(kind == Kind::Special, is_fifo(&root.join(&path)));
+                assert_eq!(kind == FileKind::Special, is_fifo(&root.join(&path)));
                 seen.push(path);
             }
-            Event::Unopened { name, errno } => panic!("{name:?}: {errno}"),
+            WalkEvent::Unopened { name, errno } => panic!("{name:?}: {errno}"),
         }
         assert_eq!(walk.depth(), here.iter().count());
     }
@@ -133,7 +133,7 @@ fn copy(source: &Path, target: &Path, limits: &TreeLimits) -> Result<Copied, Wor
     copy_tree(directory(source).as_fd(), directory(target).as_fd(), TENANT, limits)
 }
 
-fn remove(parent: &Path, name: &str) -> Removed {
+fn remove(parent: &Path, name: &str) -> Removal {
     remove_tree(directory(parent).as_fd(), OsStr::new(name)).unwrap()
 }
 
@@ -189,7 +189,7 @@ proptest! {
         prop_assert_eq!(copied, Copied { files, bytes, skipped });
         prop_assert_eq!(&actual, &expected);
         for (name, root) in [("target", &target), ("source", &source)] {
-            let whole = Removed { removed: picture(root).len() as u64 + 1, left: 0 };
+            let whole = Removal { removed: picture(root).len() as u64 + 1, left: 0 };
             prop_assert_eq!(remove(place.path(), name), whole);
             prop_assert!(!root.exists());
         }

@@ -24,17 +24,19 @@ mod testing;
 mod tests;
 mod walk;
 
-pub use crate::copy::fingerprint::Mark;
+pub use crate::copy::fingerprint::Fingerprint;
 pub use crate::walk::budget::{TreeLimit, TreeLimits};
-pub use crate::walk::stop_check::Until;
+pub use crate::walk::stop_check::StopCheck;
 pub use artifacts::{
-    ArtifactLimits, ArtifactRules, Collected, KeptFile, OMITTED_MAX, collect_artifacts,
+    ArtifactLimits, ArtifactRules, CollectedArtifacts, KeptFile, OMITTED_MAX, collect_artifacts,
 };
 pub use cofferdam_core::values::owner::Owner;
 pub use copy::{Copied, copy_tree};
 pub use error::WorkspaceError;
 pub use put::{put, put_over_template};
-pub use remove::{Removed, remove_tree};
-pub use snapshot::{SnapshotLimits, SnapshotRules, Survey, Taken, survey, take_snapshot};
-pub use source::Source;
+pub use remove::{Removal, remove_tree};
+pub use snapshot::{
+    SnapshotContents, SnapshotLimits, SnapshotRules, Survey, survey, take_snapshot,
+};
+pub use source::SourceDir;
 pub use template::{Fill, Owners, Template};

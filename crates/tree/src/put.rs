@@ -10,7 +10,7 @@ use nix::fcntl::AtFlags;
 use nix::sys::stat::{Mode, SFlag, fchmod, fstat, fstatat, mkdirat};
 use nix::unistd::{UnlinkatFlags, unlinkat};
 
-use super::error::{During, Fault, WorkspaceError};
+use super::error::{During, WorkspaceError, WorkspaceFault};
 use super::status;
 use crate::walk::open_beneath;
 use cofferdam_core::values::owner::Owner;
@@ -74,7 +74,7 @@ impl Put<'_> {
         template: Option<BorrowedFd<'_>>,
         contents: &[u8],
     ) -> Result<(), WorkspaceError> {
-        let at_root = |fault: Fault| fault.at(".");
+        let at_root = |fault: WorkspaceFault| fault.at(".");
         let mut here = root.try_clone_to_owned().during("dup").map_err(at_root)?;
         let mut covered = template
             .map(|template| template.try_clone_to_owned().during("dup").map_err(at_root))
@@ -107,7 +107,7 @@ impl Put<'_> {
             opened => opened.during("open"),
         };
         opened.map_err(|fault| match fault {
-            Fault::System { errno: Errno::ELOOP | Errno::ENOTDIR, .. } => {
+            WorkspaceFault::System { errno: Errno::ELOOP | Errno::ENOTDIR, .. } => {
                 WorkspaceError::NotADirectory { path: reached.to_owned() }
             }
             fault => fault.at(reached),
@@ -119,7 +119,7 @@ impl Put<'_> {
         here: &OwnedFd,
         part: &str,
         covered: Option<&OwnedFd>,
-    ) -> Result<OwnedFd, Fault> {
+    ) -> Result<OwnedFd, WorkspaceFault> {
         let mode = match covered {
             None => DIRECTORY_MODE,
             Some(covered) => status::directory_mode(&fstat(covered).during("stat")?),
@@ -147,7 +147,7 @@ impl Put<'_> {
         }
     }
 
-    fn create(&self, here: &OwnedFd, contents: &[u8]) -> Result<(), Fault> {
+    fn create(&self, here: &OwnedFd, contents: &[u8]) -> Result<(), WorkspaceFault> {
         let name = self.path.file_name();
         let mut file = File::from(open_beneath::create_file(here, name).during("create")?);
         let written = self.fill(&mut file, contents);
@@ -158,7 +158,7 @@ impl Put<'_> {
         written
     }
 
-    fn fill(&self, file: &mut File, contents: &[u8]) -> Result<(), Fault> {
+    fn fill(&self, file: &mut File, contents: &[u8]) -> Result<(), WorkspaceFault> {
         file.write_all(contents).during("write")?;
         fchmod(&*file, FILE_MODE).during("chmod")?;
         self.owner.take(&*file).during("chown")

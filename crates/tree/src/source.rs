@@ -10,7 +10,7 @@ use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, OFlag, OpenHow, ResolveFlag, openat, openat2};
 use nix::sys::stat::{Mode, fstat};
 
-use super::error::{During, Fault, WorkspaceError};
+use super::error::{During, WorkspaceError, WorkspaceFault};
 use crate::walk::dir_stack::Identity;
 
 /// Directories above a source, at most.
@@ -20,7 +20,7 @@ const PATH_ONLY: OFlag = OFlag::O_PATH.union(OFlag::O_DIRECTORY).union(OFlag::O_
 
 /// An open directory and where it is. Links that change afterwards change nothing here.
 #[derive(Debug)]
-pub struct Source {
+pub struct SourceDir {
     directory: OwnedFd,
     asked: PathBuf,
     resolved: PathBuf,
@@ -29,13 +29,13 @@ pub struct Source {
 
 /// Where a directory is in its file system, through whatever mount it was reached.
 #[derive(Debug, PartialEq, Eq)]
-struct Place {
+struct DirLocation {
     /// `major:minor`.
     device: Vec<u8>,
     path: PathBuf,
 }
 
-impl Source {
+impl SourceDir {
     /// Opens the directory `path`. Links are followed, but not those of `/proc` that lead to what a
     /// process has open: the path of what they lead to may be one of another mount namespace.
     ///
@@ -47,7 +47,7 @@ impl Source {
         opened.and_then(|directory| Self::of(directory, path)).map_err(|fault| fault.at(path))
     }
 
-    fn of(directory: OwnedFd, asked: &Path) -> Result<Self, Fault> {
+    fn of(directory: OwnedFd, asked: &Path) -> Result<Self, WorkspaceFault> {
         let identity = Identity::of(&fstat(&directory).during("stat")?);
         let link = format!("/proc/thread-self/fd/{}", directory.as_raw_fd());
         let resolved = fs::read_link(link).during("resolve")?;
@@ -73,14 +73,14 @@ impl Source {
     /// # Errors
     /// A directory above this one that cannot be looked at, or no `/proc`.
     pub fn lies_in(&self, others: &[Self]) -> Result<bool, WorkspaceError> {
-        let lies = || -> Result<bool, Fault> {
+        let lies = || -> Result<bool, WorkspaceFault> {
             Ok(self.is_below(others)? || self.is_mounted_from(others)?)
         };
         lies().map_err(|fault| fault.at(&self.asked))
     }
 
     /// By the directories above it.
-    fn is_below(&self, others: &[Self]) -> Result<bool, Fault> {
+    fn is_below(&self, others: &[Self]) -> Result<bool, WorkspaceFault> {
         let mut identity = self.identity;
         let mut above: Option<OwnedFd> = None;
         for _ in 0..LEVELS_MAX {
@@ -100,7 +100,7 @@ impl Source {
     }
 
     /// By its place in the file system: a bind mount has other directories above it.
-    fn is_mounted_from(&self, others: &[Self]) -> Result<bool, Fault> {
+    fn is_mounted_from(&self, others: &[Self]) -> Result<bool, WorkspaceFault> {
         let mounts = fs::read("/proc/thread-self/mountinfo").during("list mounts above")?;
         let Some(place) = self.place(&mounts)? else { return Ok(false) };
         for other in others {
@@ -114,28 +114,28 @@ impl Source {
 
     /// None on a mount that is not listed: the one that a changed root directory is on. It holds
     /// what is seen of it by one path alone.
-    fn place(&self, mounts: &[u8]) -> Result<Option<Place>, Fault> {
+    fn place(&self, mounts: &[u8]) -> Result<Option<DirLocation>, WorkspaceFault> {
         let info = format!("/proc/thread-self/fdinfo/{}", self.directory.as_raw_fd());
         let info = fs::read_to_string(info).during("find mount of")?;
         let mount = info.lines().find_map(|line| line.strip_prefix("mnt_id:")).map(str::trim);
         let lines = mounts.split(|byte| *byte == b'\n');
         let mount = mount.ok_or(Errno::ENOSYS).during("find mount of")?;
-        let found = lines.filter_map(Mount::parse).find(|line| line.id == mount.as_bytes());
+        let found = lines.filter_map(MountInfo::parse).find(|line| line.id == mount.as_bytes());
         let Some(mount) = found else { return Ok(None) };
         // Not below it where it was moved meanwhile.
         let inside = self.resolved.strip_prefix(&mount.point).map_err(|_| Errno::ESTALE);
         let path = mount.root.join(inside.during("find mount of")?);
-        Ok(Some(Place { device: mount.device.to_vec(), path }))
+        Ok(Some(DirLocation { device: mount.device.to_vec(), path }))
     }
 }
 
-impl Place {
+impl DirLocation {
     fn is_in(&self, other: &Self) -> bool {
         self.device == other.device && self.path.starts_with(&other.path)
     }
 }
 
-impl AsFd for Source {
+impl AsFd for SourceDir {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.directory.as_fd()
     }
@@ -143,7 +143,7 @@ impl AsFd for Source {
 
 /// One line of `mountinfo`, as far as it is needed.
 #[derive(Debug, PartialEq, Eq)]
-struct Mount<'a> {
+struct MountInfo<'a> {
     id: &'a [u8],
     device: &'a [u8],
     /// What of the file system is mounted.
@@ -152,7 +152,7 @@ struct Mount<'a> {
     point: PathBuf,
 }
 
-impl<'a> Mount<'a> {
+impl<'a> MountInfo<'a> {
     fn parse(line: &'a [u8]) -> Option<Self> {
         let mut words = line.split(|byte| *byte == b' ');
         let (id, _parent, device) = (words.next()?, words.next()?, words.next()?);
@@ -193,7 +193,7 @@ mod tests {
     use crate::testing::in_own_mounts;
 
     fn lies_in(path: &Path, store: &Path) -> bool {
-        Source::open(path).unwrap().lies_in(&[Source::open(store).unwrap()]).unwrap()
+        SourceDir::open(path).unwrap().lies_in(&[SourceDir::open(store).unwrap()]).unwrap()
     }
 
     #[test]
@@ -203,11 +203,11 @@ mod tests {
         fs::create_dir(at("one")).unwrap();
         fs::create_dir(at("other")).unwrap();
         symlink("one", at("link")).unwrap();
-        let source = Source::open(&at("link")).unwrap();
+        let source = SourceDir::open(&at("link")).unwrap();
         fs::remove_file(at("link")).unwrap();
         symlink("other", at("link")).unwrap();
         assert_eq!((source.asked(), source.resolved()), (&*at("link"), &*at("one")));
-        assert_eq!(source.identity(), Source::open(&at("one")).unwrap().identity());
+        assert_eq!(source.identity(), SourceDir::open(&at("one")).unwrap().identity());
     }
 
     #[test]
@@ -218,7 +218,7 @@ mod tests {
             ("/proc/self/cwd", Errno::ELOOP),
             ("/proc/self/root/tmp", Errno::ELOOP),
         ] {
-            let refused = Source::open(Path::new(path)).unwrap_err();
+            let refused = SourceDir::open(Path::new(path)).unwrap_err();
             let (operation, path) = ("open", path.into());
             assert_eq!(refused, WorkspaceError::System { operation, path, source: errno });
         }
@@ -260,8 +260,8 @@ mod tests {
     fn a_line_of_mounts_is_read_with_its_escapes() {
         let line = br"36 35 98:0 /a\040b /m\134n rw,noatime master:1 - ext3 /dev/root rw";
         let (root, point) = ("/a b".into(), r"/m\n".into());
-        let expected = Mount { id: b"36", device: b"98:0", root, point };
-        assert_eq!(Mount::parse(line), Some(expected));
-        assert_eq!(Mount::parse(b""), None);
+        let expected = MountInfo { id: b"36", device: b"98:0", root, point };
+        assert_eq!(MountInfo::parse(line), Some(expected));
+        assert_eq!(MountInfo::parse(b""), None);
     }
 }

@@ -8,10 +8,10 @@ use nix::errno::Errno;
 use nix::fcntl::{AtFlags, OFlag, open};
 use nix::sys::stat::{FileStat, Mode, fstat, fstatat};
 
-use super::error::{During, Fault, WorkspaceError};
-use super::walk::{Event, Kind, Walk, as_path};
-use crate::copy::fingerprint::{Mark, Marker};
-use crate::walk::budget::{Budget, TreeLimits};
+use super::error::{During, WorkspaceError, WorkspaceFault};
+use super::walk::{FileKind, TreeWalk, WalkEvent, as_path};
+use crate::copy::fingerprint::{Fingerprint, FingerprintHasher};
+use crate::walk::budget::{TreeBudget, TreeLimits};
 use cofferdam_core::values::owner::Owner;
 
 /// Files, and likewise directories, up to which a copy costs less than mounting an overlay.
@@ -49,7 +49,7 @@ pub struct Template {
     /// Who owns them, the template itself included.
     pub owners: Owners,
     /// By what a change of it shows.
-    pub mark: Mark,
+    pub fingerprint: Fingerprint,
 }
 
 impl Template {
@@ -67,7 +67,7 @@ impl Template {
     /// As [`Template::scan`].
     pub fn scan_within(path: &Path, limits: &TreeLimits) -> Result<Self, WorkspaceError> {
         let (root, stat) = open_root(path).during("open").map_err(|fault| fault.at(path))?;
-        let mut walk = Walk::to_read(root.as_fd(), limits.entries_max)
+        let mut walk = TreeWalk::to_read(root.as_fd(), limits.entries_max)
             .during("list")
             .map_err(|fault| fault.at(path))?;
         let mut scan = Scan::new(&stat, limits);
@@ -96,8 +96,8 @@ fn open_root(path: &Path) -> Result<(OwnedFd, FileStat), Errno> {
 /// A scan in progress.
 struct Scan {
     template: Template,
-    budget: Budget,
-    marker: Marker,
+    budget: TreeBudget,
+    hasher: FingerprintHasher,
 }
 
 impl Scan {
@@ -107,51 +107,56 @@ impl Scan {
             directories: 0,
             bytes: 0,
             owners: Owners::One(Owner::of(root)),
-            mark: Mark::default(),
+            fingerprint: Fingerprint::default(),
         };
-        let mut marker = Marker::default();
-        marker.entry(c"", root);
-        Self { template, budget: Budget::new(*limits), marker }
+        let mut hasher = FingerprintHasher::default();
+        hasher.entry(c"", root);
+        Self { template, budget: TreeBudget::new(*limits), hasher }
     }
 
     fn finish(self) -> Template {
-        Template { bytes: self.budget.bytes(), mark: self.marker.finish(), ..self.template }
+        Template { bytes: self.budget.bytes(), fingerprint: self.hasher.finish(), ..self.template }
     }
 
-    fn take(&mut self, walk: &Walk<'_>, event: &Event) -> Result<(), WorkspaceError> {
+    fn take(&mut self, walk: &TreeWalk<'_>, event: &WalkEvent) -> Result<(), WorkspaceError> {
         match event {
-            Event::Leave { .. } => {
-                self.marker.leave();
+            WalkEvent::Leave { .. } => {
+                self.hasher.leave();
                 Ok(())
             }
-            Event::Enter { name, stat } => {
-                self.marker.entry(name, stat);
+            WalkEvent::Enter { name, stat } => {
+                self.hasher.entry(name, stat);
                 self.directory(walk, stat).map_err(|fault| fault.at(walk.path()))
             }
-            Event::Entry { name, kind } => self
+            WalkEvent::Entry { name, kind } => self
                 .entry(walk, name, *kind)
                 .map_err(|fault| fault.at(walk.path().join(as_path(name)))),
-            Event::Unopened { name, errno } => self
+            WalkEvent::Unopened { name, errno } => self
                 .unopened(walk, *errno)
                 .map_err(|fault| fault.at(walk.path().join(as_path(name)))),
         }
     }
 
-    fn directory(&mut self, walk: &Walk<'_>, stat: &FileStat) -> Result<(), Fault> {
+    fn directory(&mut self, walk: &TreeWalk<'_>, stat: &FileStat) -> Result<(), WorkspaceFault> {
         self.budget.take_entry(walk.depth())?;
         self.template.directories += 1;
         self.note_owner(stat);
         Ok(())
     }
 
-    fn entry(&mut self, walk: &Walk<'_>, name: &CStr, kind: Kind) -> Result<(), Fault> {
+    fn entry(
+        &mut self,
+        walk: &TreeWalk<'_>,
+        name: &CStr,
+        kind: FileKind,
+    ) -> Result<(), WorkspaceFault> {
         self.budget.take_entry(walk.depth())?;
         let stat = fstatat(walk.directory(), name, AtFlags::AT_SYMLINK_NOFOLLOW).during("stat")?;
-        self.marker.entry(name, &stat);
+        self.hasher.entry(name, &stat);
         match kind {
-            Kind::Special => {}
-            Kind::Symlink => self.template.files += 1,
-            Kind::Regular => {
+            FileKind::Special => {}
+            FileKind::Symlink => self.template.files += 1,
+            FileKind::Regular => {
                 self.template.files += 1;
                 self.budget.take_bytes(u64::try_from(stat.st_size).unwrap_or(0))?;
             }
@@ -160,7 +165,7 @@ impl Scan {
         Ok(())
     }
 
-    fn unopened(&mut self, walk: &Walk<'_>, errno: Errno) -> Result<(), Fault> {
+    fn unopened(&mut self, walk: &TreeWalk<'_>, errno: Errno) -> Result<(), WorkspaceFault> {
         self.budget.take_entry(walk.depth())?;
         match errno {
             // A mount point, which a copy leaves out.
@@ -220,7 +225,7 @@ mod tests {
             directories: 20,
             bytes: 256 * 1024,
             owners: Owners::Several,
-            mark: Mark::default(),
+            fingerprint: Fingerprint::default(),
         };
         let table = [
             (small.clone(), Fill::Copy),

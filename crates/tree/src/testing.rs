@@ -57,7 +57,7 @@ pub(super) fn depth(parent: &Path) -> (usize, bool) {
 
 /// One entry as a test compares it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Entry {
+pub(super) struct TreeEntry {
     /// A file's contents or a link's text.
     pub(super) contents: Vec<u8>,
     pub(super) mode: u32,
@@ -66,7 +66,7 @@ pub(super) struct Entry {
 }
 
 /// The entry at `path` itself, no link followed.
-pub(super) fn entry(path: &Path) -> Entry {
+pub(super) fn entry(path: &Path) -> TreeEntry {
     use std::os::unix::ffi::OsStrExt;
     let metadata = fs::symlink_metadata(path).unwrap();
     let contents = if metadata.is_symlink() {
@@ -76,7 +76,7 @@ pub(super) fn entry(path: &Path) -> Entry {
     } else {
         Vec::new()
     };
-    Entry {
+    TreeEntry {
         contents,
         mode: metadata.mode(),
         modified: (metadata.mtime(), metadata.mtime_nsec()),
@@ -85,7 +85,7 @@ pub(super) fn entry(path: &Path) -> Entry {
 }
 
 /// Everything below `root`, by relative path. For shallow trees only.
-pub(super) fn picture(root: &Path) -> BTreeMap<PathBuf, Entry> {
+pub(super) fn picture(root: &Path) -> BTreeMap<PathBuf, TreeEntry> {
     let mut entries = BTreeMap::new();
     let mut open = vec![root.to_owned()];
     while let Some(directory) = open.pop() {

@@ -5,12 +5,12 @@ use std::path::Path;
 use super::super::failure::{Failure, error_words};
 use super::super::input_file::read_input;
 use super::fault::Fault;
-use cofferdam_core::job::{ErrorCode, JobError, RequestFault, RunJobRequest, parse_request};
+use cofferdam_core::job::{ErrorCode, JobError, JobRequestError, RunJobRequest, parse_request};
 
 /// The request in `path`, of which at most `bytes_max` are read; `-` is stdin.
 pub fn read_request(path: &Path, bytes_max: u64) -> Result<RunJobRequest, Fault> {
     let bytes = read_bytes(path, bytes_max)?;
-    parse_request(&bytes).map_err(|fault: RequestFault| fault.into_error().into())
+    parse_request(&bytes).map_err(|fault: JobRequestError| fault.into_error().into())
 }
 
 fn read_bytes(path: &Path, bytes_max: u64) -> Result<Vec<u8>, Fault> {

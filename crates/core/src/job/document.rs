@@ -29,35 +29,35 @@ const LIST_OF_TEXTS: &str = "policy.require_enforced";
 
 /// What is wrong with a document, and where.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Misshapen {
+pub(super) struct ShapeError {
     pub(super) path: String,
     pub(super) words: &'static str,
 }
 
 /// Reads all of `bytes` as one JSON value. The fault is of a value that is no request; the error of
 /// bytes that are no JSON, which outweighs it.
-pub(super) fn read(bytes: &[u8]) -> Result<Result<Value, Misshapen>, serde_json::Error> {
-    let progress = RefCell::new(Progress::default());
+pub(super) fn read(bytes: &[u8]) -> Result<Result<Value, ShapeError>, serde_json::Error> {
+    let progress = RefCell::new(KeyTracker::default());
     let mut parser = serde_json::Deserializer::from_slice(bytes);
     let value = Node(&progress).deserialize(&mut parser)?;
     parser.end()?;
     let twice = progress.into_inner().twice;
-    let twice = twice.map(|path| Misshapen { path, words: "the key is there twice" });
-    Ok(match twice.or_else(|| misshapen(&value)) {
+    let twice = twice.map(|path| ShapeError { path, words: "the key is there twice" });
+    Ok(match twice.or_else(|| shape_error(&value)) {
         Some(fault) => Err(fault),
         None => Ok(value),
     })
 }
 
 /// The first value of another kind than the schema's that a derived type would take.
-fn misshapen(value: &Value) -> Option<Misshapen> {
+fn shape_error(value: &Value) -> Option<ShapeError> {
     let at = |path: &str| {
         let mut parts = path.split('.').filter(|part| !part.is_empty());
         parts.try_fold(value, |value, part| value.get(part))
     };
     let find = |paths: &[&str], is_right: fn(&Value) -> bool, words| {
         let wrong = paths.iter().find(|path| at(path).is_some_and(|value| !is_right(value)))?;
-        Some(Misshapen { path: (*wrong).to_owned(), words })
+        Some(ShapeError { path: (*wrong).to_owned(), words })
     };
     let list = at(LIST_OF_TEXTS).and_then(Value::as_array);
     find(&OBJECTS, Value::is_object, "must be a JSON object")
@@ -65,19 +65,19 @@ fn misshapen(value: &Value) -> Option<Misshapen> {
         .or_else(|| {
             let index = list?.iter().position(|item| !item.is_string())?;
             let path = format!("{LIST_OF_TEXTS}[{index}]");
-            Some(Misshapen { path, words: "must be a string" })
+            Some(ShapeError { path, words: "must be a string" })
         })
 }
 
 /// Where the reader is, and the first key that came twice.
 #[derive(Debug, Default)]
-struct Progress {
+struct KeyTracker {
     path: String,
     twice: Option<String>,
 }
 
-impl Progress {
-    /// Goes on to a part of the value; gives what [`Progress::leave`] wants.
+impl KeyTracker {
+    /// Goes on to a part of the value; gives what [`KeyTracker::leave`] wants.
     fn enter_key(&mut self, key: &str) -> usize {
         let length = self.path.len();
         if length > 0 {
@@ -105,7 +105,7 @@ impl Progress {
 }
 
 /// One value of the document.
-struct Node<'a>(&'a RefCell<Progress>);
+struct Node<'a>(&'a RefCell<KeyTracker>);
 
 impl<'de> DeserializeSeed<'de> for Node<'_> {
     type Value = Value;

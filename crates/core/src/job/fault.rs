@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::document::{self, Misshapen};
+use super::document::{self, ShapeError};
 use super::error::{ErrorCode, JobError};
 use super::limits::JobLimits;
 use super::request::RunJobRequest;
@@ -12,7 +12,7 @@ use crate::values::variable_name::is_variable_name;
 
 /// Why bytes are no request.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum RequestFault {
+pub enum JobRequestError {
     /// They are no JSON at all.
     #[error("{0}")]
     NotJson(JobError),
@@ -21,7 +21,7 @@ pub enum RequestFault {
     Invalid(JobError),
 }
 
-impl RequestFault {
+impl JobRequestError {
     /// What to tell of it.
     pub fn into_error(self) -> JobError {
         match self {
@@ -31,19 +31,19 @@ impl RequestFault {
 }
 
 /// The request that `bytes` are; `details.path` of the error says what is wrong with it and where.
-pub fn parse_request(bytes: &[u8]) -> Result<RunJobRequest, RequestFault> {
+pub fn parse_request(bytes: &[u8]) -> Result<RunJobRequest, JobRequestError> {
     let document = document::read(bytes).map_err(|fault| not_json(&fault))?;
-    let document = document.map_err(|fault| RequestFault::Invalid(misshapen(&fault)))?;
+    let document = document.map_err(|fault| JobRequestError::Invalid(shape_error(&fault)))?;
     let parsed: Result<RunJobRequest, _> = serde_path_to_error::deserialize(document);
     let request = parsed.map_err(|fault| {
         let path = fault.path().to_string();
-        RequestFault::Invalid(untyped(&path, &fault.into_inner().to_string()))
+        JobRequestError::Invalid(untyped(&path, &fault.into_inner().to_string()))
     })?;
-    request.check().map_err(RequestFault::Invalid)?;
+    request.check().map_err(JobRequestError::Invalid)?;
     Ok(request)
 }
 
-fn misshapen(fault: &Misshapen) -> JobError {
+fn shape_error(fault: &ShapeError) -> JobError {
     match fault.path.as_str() {
         "" => {
             let words = "the request must be a JSON object";
@@ -64,8 +64,8 @@ fn untyped(path: &str, words: &str) -> JobError {
     invalid(path, &words).with("path", format!("{path}.{name}"))
 }
 
-fn not_json(fault: &serde_json::Error) -> RequestFault {
-    RequestFault::NotJson(JobError::new(
+fn not_json(fault: &serde_json::Error) -> JobRequestError {
+    JobRequestError::NotJson(JobError::new(
         ErrorCode::InvalidRequest,
         format!("not JSON: line {} column {}", fault.line(), fault.column()),
     ))
@@ -167,7 +167,7 @@ mod tests {
         })
     }
 
-    fn parse(value: &Value) -> Result<RunJobRequest, RequestFault> {
+    fn parse(value: &Value) -> Result<RunJobRequest, JobRequestError> {
         parse_request(value.to_string().as_bytes())
     }
 
@@ -219,7 +219,9 @@ mod tests {
             let (parent, key) = pointer.rsplit_once('/').unwrap();
             request.pointer_mut(parent).unwrap()[key] = value.clone();
             let fault = parse(&request).unwrap_err();
-            let RequestFault::Invalid(error) = fault else { panic!("{pointer} {value}: {fault}") };
+            let JobRequestError::Invalid(error) = fault else {
+                panic!("{pointer} {value}: {fault}")
+            };
             assert_eq!(error.code, ErrorCode::InvalidRequest, "{pointer} {value}");
             assert_eq!(error.details["path"], path, "{pointer} {value}: {error}");
         }
@@ -264,11 +266,11 @@ mod tests {
             r#"{"a":1,"a":1"#,
         ] {
             let fault = parse_request(text.as_bytes()).unwrap_err();
-            assert!(matches!(fault, RequestFault::NotJson(_)), "{text:?}");
+            assert!(matches!(fault, JobRequestError::NotJson(_)), "{text:?}");
         }
         for text in ["[]", "7", "null", "\"text\""] {
             let fault = parse_request(text.as_bytes()).unwrap_err();
-            let RequestFault::Invalid(error) = fault else { panic!("{text}: {fault}") };
+            let JobRequestError::Invalid(error) = fault else { panic!("{text}: {fault}") };
             assert_eq!(error.message, "the request must be a JSON object", "{text}");
             assert_eq!(error.details["path"], ".");
         }
@@ -278,7 +280,7 @@ mod tests {
     fn no_list_passes_for_an_object_and_no_object_for_a_word() {
         let refused = |text: &str| {
             let fault = parse_request(text.as_bytes()).unwrap_err();
-            let RequestFault::Invalid(error) = fault else { panic!("{text}: {fault}") };
+            let JobRequestError::Invalid(error) = fault else { panic!("{text}: {fault}") };
             error.details["path"].as_str().unwrap().to_owned()
         };
         let whole = r#"["arr1",{},["local_path","/x",[],[]],[["true"],".",{},""]]"#;

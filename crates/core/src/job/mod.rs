@@ -20,11 +20,11 @@ mod stream;
 pub use command::{AllowedCommand, Sha256};
 pub use error::{ErrorCode, JobError};
 pub use exclusion::excluded_group;
-pub use fault::{RequestFault, parse_request};
+pub use fault::{JobRequestError, parse_request};
 pub use id::{BadJobId, JobId};
 pub use limits::JobLimits;
 pub use line::{Idempotency, JobLine, LiveJob};
-pub use policy::{ArtifactPatterns, Control, Network, PolicyRequest};
+pub use policy::{ArtifactPatterns, ControlName, Network, PolicyRequest};
 pub use request::{
     Backend, BackendKind, CommandRequest, RunJobRequest, Trace, WorkspaceRequest, WorkspaceSource,
 };

@@ -20,7 +20,7 @@ pub struct PolicyRequest {
     /// What is kept of the files it leaves.
     pub artifacts: ArtifactPatterns,
     /// Controls without which it is not to run at all.
-    pub require_enforced: Vec<Control>,
+    pub require_enforced: Vec<ControlName>,
 }
 
 /// The network of a job.
@@ -48,7 +48,8 @@ pub struct ArtifactPatterns {
 /// A control that can be asked for by name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Control {
+#[schemars(rename = "Control")]
+pub enum ControlName {
     /// Processes, mounts, IPC, host name, network and cgroups apart.
     Namespaces,
     /// System calls filtered.
@@ -65,7 +66,7 @@ pub enum Control {
     Network,
 }
 
-impl Control {
+impl ControlName {
     /// Its word on the wire.
     pub fn word(self) -> &'static str {
         match self {

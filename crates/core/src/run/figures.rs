@@ -2,7 +2,7 @@
 
 /// Of the boxes made ahead.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct StandbyFigures {
+pub struct StandbyMetrics {
     /// The most there may be.
     pub boxes_max: usize,
     /// Those that stand ready now.
@@ -19,7 +19,7 @@ pub struct StandbyFigures {
 
 /// Of the sandbox.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct SandboxFigures {
+pub struct SandboxMetrics {
     /// Boxes that did not die in the time they had.
     pub kill_failures: u64,
     /// Boxes that were killed, are not dead yet, and keep what they hold.
@@ -31,14 +31,14 @@ pub struct SandboxFigures {
     /// How many of them wait before an answer waits for its own.
     pub cleanup_backlog_max: usize,
     /// What this start cleared away.
-    pub swept: Swept,
+    pub swept: SweepCounts,
     /// Every control, and whether this host enforces it.
     pub controls: Vec<(String, bool)>,
 }
 
 /// What dead servers had left behind.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Swept {
+pub struct SweepCounts {
     /// Servers that had not ended by themselves.
     pub servers: usize,
     /// Boxes that were still there.

@@ -7,23 +7,23 @@ use crate::values::deadline::Deadline;
 /// A fixed set of slots, `0..capacity`. Lowest free number first, so that what
 /// belongs to a slot (a host uid) stays warm.
 #[derive(Debug)]
-pub struct Slots {
+pub struct Permits {
     taken: Mutex<Vec<bool>>,
     freed: Condvar,
 }
 
-impl Slots {
+impl Permits {
     /// `capacity` free slots.
     pub fn new(capacity: usize) -> Arc<Self> {
         Arc::new(Self { taken: Mutex::new(vec![false; capacity]), freed: Condvar::new() })
     }
 
     /// A slot at once, or nothing when all are taken.
-    pub fn try_enter(self: &Arc<Self>) -> Option<SlotGuard> {
+    pub fn try_enter(self: &Arc<Self>) -> Option<Permit> {
         let mut taken = self.lock();
         let index = taken.iter().position(|slot| !slot)?;
         *taken.get_mut(index)? = true;
-        Some(SlotGuard { slots: Arc::clone(self), index })
+        Some(Permit { slots: Arc::clone(self), index })
     }
 
     /// How many slots are taken.
@@ -53,19 +53,19 @@ impl Slots {
 
 /// The right to run one job; dropping it frees the slot.
 #[derive(Debug)]
-pub struct SlotGuard {
-    slots: Arc<Slots>,
+pub struct Permit {
+    slots: Arc<Permits>,
     index: usize,
 }
 
-impl SlotGuard {
+impl Permit {
     /// Which slot this is, `0..capacity`.
     pub fn index(&self) -> usize {
         self.index
     }
 }
 
-impl Drop for SlotGuard {
+impl Drop for Permit {
     fn drop(&mut self) {
         if let Some(slot) = self.slots.lock().get_mut(self.index) {
             *slot = false;
@@ -82,7 +82,7 @@ mod tests {
 
     #[test]
     fn no_more_than_capacity_enter_and_a_freed_slot_is_reused() {
-        let slots = Slots::new(2);
+        let slots = Permits::new(2);
         let first = slots.try_enter().unwrap();
         let second = slots.try_enter().unwrap();
         assert_eq!((first.index(), second.index()), (0, 1));
@@ -95,7 +95,7 @@ mod tests {
 
     #[test]
     fn waiting_for_idle_ends_with_the_last_guard_or_the_deadline() {
-        let slots = Slots::new(1);
+        let slots = Permits::new(1);
         let guard = slots.try_enter().unwrap();
         assert!(!slots.wait_idle(Deadline::after(Duration::from_millis(10))));
         let waiter = std::thread::spawn({

@@ -75,20 +75,20 @@ impl fmt::Display for RequestId {
 
 /// Has this thread work for that request, or for none, while it does `work`.
 pub fn on_behalf_of<T>(id: Option<RequestId>, work: impl FnOnce() -> T) -> T {
-    let _before = Before::replace_by(id);
+    let _before = PreviousRequest::replace_by(id);
     work()
 }
 
 /// Whom the thread worked for before; dropped, it does so again.
-struct Before(Option<RequestId>);
+struct PreviousRequest(Option<RequestId>);
 
-impl Before {
+impl PreviousRequest {
     fn replace_by(id: Option<RequestId>) -> Self {
         Self(CURRENT.try_with(|current| current.replace(id)).ok().flatten())
     }
 }
 
-impl Drop for Before {
+impl Drop for PreviousRequest {
     fn drop(&mut self) {
         let before = self.0.take();
         let _ = CURRENT.try_with(|current| current.replace(before));

@@ -9,13 +9,13 @@ use nix::sys::eventfd::{EfdFlags, EventFd};
 /// The level of a queue of bytes. One thread puts in and may wait for room in
 /// a poll loop; another takes out.
 #[derive(Debug)]
-pub struct ByteLevel {
+pub struct Watermark {
     bytes: AtomicUsize,
     bytes_max: usize,
     fell: EventFd,
 }
 
-impl ByteLevel {
+impl Watermark {
     /// Of an empty queue that has room while fewer than `bytes_max` bytes wait
     /// in it. Costs one descriptor.
     pub fn new(bytes_max: usize) -> io::Result<Self> {
@@ -52,7 +52,7 @@ impl ByteLevel {
     }
 }
 
-impl AsFd for ByteLevel {
+impl AsFd for Watermark {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fell.as_fd()
     }
@@ -64,14 +64,14 @@ mod tests {
 
     use super::*;
 
-    fn is_readable(level: &ByteLevel) -> bool {
+    fn is_readable(level: &Watermark) -> bool {
         let mut fds = [PollFd::new(level.as_fd(), PollFlags::POLLIN)];
         poll(&mut fds, PollTimeout::ZERO).unwrap() == 1
     }
 
     #[test]
     fn a_full_queue_tells_of_the_next_fall_and_of_none_before() {
-        let level = ByteLevel::new(4).unwrap();
+        let level = Watermark::new(4).unwrap();
         level.rise(3);
         assert!(level.has_room());
         level.fall(1);

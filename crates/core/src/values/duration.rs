@@ -24,7 +24,7 @@ pub fn parse_timeout(text: &str) -> Result<Duration, BadDuration> {
 
 /// The grammar of options and configuration: as [`parse_timeout`], and also a
 /// fraction (`1.5s`) or hours (`1h`). A bare number is no duration.
-pub fn parse_figure(text: &str) -> Result<Duration, BadDuration> {
+pub fn parse_duration(text: &str) -> Result<Duration, BadDuration> {
     let number_bytes = text.bytes().take_while(|b| b.is_ascii_digit() || *b == b'.').count();
     let (number, unit) = text.split_at(number_bytes);
     if !number.starts_with(|c: char| c.is_ascii_digit()) || number.ends_with('.') {
@@ -90,7 +90,7 @@ mod tests {
         let table =
             [("1.5s", 1_500), ("500ms", 500), ("2m", 120_000), ("1h", 3_600_000), ("0.25s", 250)];
         for (text, millis) in table {
-            assert_eq!(parse_figure(text), Ok(Duration::from_millis(millis)), "{text}");
+            assert_eq!(parse_duration(text), Ok(Duration::from_millis(millis)), "{text}");
         }
         for text in [
             "",
@@ -106,7 +106,7 @@ mod tests {
             "1e9h",
             "99999999999999999999h",
         ] {
-            assert_eq!(parse_figure(text), Err(BadDuration), "{text:?}");
+            assert_eq!(parse_duration(text), Err(BadDuration), "{text:?}");
         }
     }
 

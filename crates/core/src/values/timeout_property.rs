@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::values::duration::{parse_figure, parse_timeout};
+use crate::values::duration::{parse_duration, parse_timeout};
 
 /// One nanosecond more than a `Duration` holds.
 const NANOS_MAX: u128 = 1_000_000_000 << 64;
@@ -17,7 +17,7 @@ pub fn check(input: &[u8]) {
         assert_eq!(parse_timeout(&written), Ok(timeout), "{text:?} became {written:?}");
     }
 
-    let figure = parse_figure(text).ok();
+    let figure = parse_duration(text).ok();
     match (figure, exact_nanos(text)) {
         (Some(figure), Some(exact)) => {
             let apart = figure.as_nanos().abs_diff(exact);

@@ -21,7 +21,7 @@ pub use self::root::{PathError, PathFault, RootView, SYSTEM};
 use self::root::RootSection;
 use crate::compile::{CompileError, Policy, compile};
 use crate::filter::Filter;
-use crate::lint::{Finding, lint};
+use crate::lint::{LintFinding, lint};
 use crate::rules::{Circumstance, Rules};
 use crate::syscalls::Arch;
 
@@ -94,7 +94,7 @@ pub enum ProfileError {
         /// The profile.
         name: String,
         /// What it found; never empty.
-        findings: Vec<Finding>,
+        findings: Vec<LintFinding>,
     },
     /// A path entry makes no sense.
     #[error("profile {name:?}: {source}")]
@@ -141,7 +141,7 @@ impl Profile {
         text: &str,
         extended: impl Fn(&str) -> Option<String>,
     ) -> Result<Self, ProfileError> {
-        let Read { name, description, policy, root } = Read::of(text, extended)?;
+        let MergedProfile { name, description, policy, root } = MergedProfile::of(text, extended)?;
         let compiled = |policy: &Policy| {
             compile(&name, policy, arch)
                 .map_err(|source| ProfileError::Compile { name: name.clone(), source })
@@ -159,14 +159,14 @@ impl Profile {
 
 /// A profile with those it extends taken into it, before anything is compiled.
 #[derive(Debug)]
-struct Read {
+struct MergedProfile {
     name: String,
     description: String,
     policy: Policy,
     root: RootView,
 }
 
-impl Read {
+impl MergedProfile {
     fn of(text: &str, extended: impl Fn(&str) -> Option<String>) -> Result<Self, ProfileError> {
         let (first, bases) = chain(text, extended)?;
         let ProfileFile { name, description, seccomp, mut root, .. } = first;
@@ -241,7 +241,7 @@ fn file(text: &str) -> Result<ProfileFile, ProfileError> {
     }
 }
 
-fn joined(findings: &[Finding]) -> String {
+fn joined(findings: &[LintFinding]) -> String {
     findings.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
 }
 

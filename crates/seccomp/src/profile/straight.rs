@@ -45,7 +45,9 @@ fn with(mut args: [u64; 6], index: usize, value: u64) -> [u64; 6] {
 }
 
 fn shipped_policy(name: &str) -> Policy {
-    let read = Read::of(builtin_text(name).unwrap(), |base| builtin_text(base).map(str::to_owned));
+    let read = MergedProfile::of(builtin_text(name).unwrap(), |base| {
+        builtin_text(base).map(str::to_owned)
+    });
     read.unwrap().policy
 }
 

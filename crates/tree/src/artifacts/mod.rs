@@ -1,7 +1,7 @@
 //! Takes out of a workspace the files a job asked for, once everything in its box is dead.
 
 mod collection;
-mod keeping;
+mod store;
 #[cfg(test)]
 mod tests;
 
@@ -9,8 +9,8 @@ use std::os::fd::BorrowedFd;
 
 use self::collection::Collection;
 use super::error::WorkspaceError;
-use super::walk::Walk;
-use crate::walk::prefix_filter::Reach;
+use super::walk::TreeWalk;
+use crate::walk::prefix_filter::PrefixFilter;
 use cofferdam_core::job::OmittedReason;
 use cofferdam_core::values::glob::{BadGlob, Globs};
 use cofferdam_core::values::rel_path::RelPath;
@@ -25,7 +25,7 @@ const ENTRIES_MAX: u64 = 1_000_000;
 pub struct ArtifactRules {
     include: Globs,
     deny: Globs,
-    reach: Reach,
+    prefixes: PrefixFilter,
 }
 
 impl ArtifactRules {
@@ -39,7 +39,7 @@ impl ArtifactRules {
         Ok(Self {
             include: Globs::parse(include)?,
             deny: Globs::parse(deny)?,
-            reach: Reach::of(include),
+            prefixes: PrefixFilter::of(include),
         })
     }
 }
@@ -71,7 +71,7 @@ pub struct KeptFile {
 /// What was kept and what was not, each in the order of the walk: by the bytes of the names in
 /// every directory.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Collected {
+pub struct CollectedArtifacts {
     /// The files that were kept.
     pub kept: Vec<KeptFile>,
     /// The first [`OMITTED_MAX`] that match and were not kept, bytes that are not UTF-8 replaced
@@ -88,7 +88,7 @@ pub struct Collected {
 ///
 /// The workspace may be whatever a tenant left: links and mounts are not followed, nothing but a
 /// regular file is read, and what is too deep, too much or not readable is told in
-/// [`Collected::omitted`] and is no error. Of several reasons not to keep a file the first is
+/// [`CollectedArtifacts::omitted`] and is no error. Of several reasons not to keep a file the first is
 /// told: denied, secret, not a regular file, too deep, not text, the limits.
 ///
 /// # Errors
@@ -99,12 +99,12 @@ pub fn collect_artifacts(
     rules: &ArtifactRules,
     limits: &ArtifactLimits,
     into: BorrowedFd<'_>,
-) -> Result<Collected, WorkspaceError> {
+) -> Result<CollectedArtifacts, WorkspaceError> {
     let collection = Collection::new(rules, limits, into);
     if rules.include.is_empty() {
         return Ok(collection.finish());
     }
-    match Walk::to_choose(workspace, ENTRIES_MAX) {
+    match TreeWalk::to_choose(workspace, ENTRIES_MAX) {
         Ok(walk) => collection.all_of(walk, ENTRIES_MAX),
         Err(_) => Ok(collection.unreadable()),
     }

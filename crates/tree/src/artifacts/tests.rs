@@ -15,8 +15,8 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::testing::{
-    Entry, OwnProcess, chmod, directory, entry, in_memory, in_own_mounts, in_own_process, in_time,
-    make_deep, mount_tmpfs, picture,
+    OwnProcess, TreeEntry, chmod, directory, entry, in_memory, in_own_mounts, in_own_process,
+    in_time, make_deep, mount_tmpfs, picture,
 };
 use cofferdam_core::values::digest::sha256_of;
 
@@ -43,7 +43,7 @@ fn collect(
     workspace: &Path,
     rules: &ArtifactRules,
     limits: &ArtifactLimits,
-) -> (TempDir, Collected) {
+) -> (TempDir, CollectedArtifacts) {
     let store = in_memory();
     let (from, into) = (directory(workspace), directory(store.path()));
     let collected = collect_artifacts(from.as_fd(), rules, limits, into.as_fd()).unwrap();
@@ -55,18 +55,18 @@ fn collect(
             (kept.bytes, kept.sha256.clone())
         );
     }
-    let is_directory = |entry: &&Entry| entry.mode & 0o170_000 == 0o040_000;
+    let is_directory = |entry: &&TreeEntry| entry.mode & 0o170_000 == 0o040_000;
     let all = picture(store.path());
     assert!(all.values().filter(is_directory).all(|entry| entry.mode == 0o040_700));
     assert_eq!(all.values().filter(|entry| !is_directory(entry)).count(), collected.kept.len());
     (store, collected)
 }
 
-fn kept(collected: &Collected) -> Vec<&str> {
+fn kept(collected: &CollectedArtifacts) -> Vec<&str> {
     collected.kept.iter().map(|kept| kept.path.as_str()).collect()
 }
 
-fn omitted(collected: &Collected) -> Vec<(&str, OmittedReason)> {
+fn omitted(collected: &CollectedArtifacts) -> Vec<(&str, OmittedReason)> {
     collected.omitted.iter().map(|(path, reason)| (path.as_str(), *reason)).collect()
 }
 
@@ -215,7 +215,7 @@ fn a_file_as_deep_as_a_path_can_be_is_kept() {
 
 #[test]
 fn what_cannot_be_read_is_told_and_the_rest_kept() {
-    let name = "workspace::artifacts::tests::what_cannot_be_read_is_told_and_the_rest_kept";
+    let name = "artifacts::tests::what_cannot_be_read_is_told_and_the_rest_kept";
     in_own_process(name, OwnProcess::Unprivileged, || {
         let place = workspace(&["closed/x", "half/x", "file", "last", "far/closed/x"]);
         let modes = [("closed", 0), ("half", 0o400), ("file", 0), ("far/closed", 0)];

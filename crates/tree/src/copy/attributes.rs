@@ -8,7 +8,7 @@ use nix::sys::stat::{FileStat, Mode, UtimensatFlags, fchmod, futimens, utimensat
 use nix::sys::time::TimeSpec;
 use nix::unistd::{fchownat, symlinkat};
 
-use crate::error::{During, Fault};
+use crate::error::{During, WorkspaceFault};
 use crate::status;
 use cofferdam_core::values::owner::Owner;
 
@@ -32,7 +32,7 @@ impl Attributes {
     /// Gives a finished copy of ours its mode, its time and then its owner: in this order, since
     /// only an owner may do the first two. Nobody else can use the copy yet, and the mode has no
     /// bit that a change of owner takes away.
-    pub(crate) fn settle(self, copy: BorrowedFd<'_>, owner: Owner) -> Result<(), Fault> {
+    pub(crate) fn settle(self, copy: BorrowedFd<'_>, owner: Owner) -> Result<(), WorkspaceFault> {
         fchmod(copy, self.mode).during("chmod")?;
         futimens(copy, &self.modified, &self.modified).during("utimens")?;
         owner.take(copy).during("chown")
@@ -46,7 +46,7 @@ pub(crate) fn make_link(
     text: &OsStr,
     stat: &FileStat,
     owner: Owner,
-) -> Result<(), Fault> {
+) -> Result<(), WorkspaceFault> {
     let Attributes { modified, .. } = Attributes::of_file(stat);
     symlinkat(text, parent, name).during("symlink")?;
     utimensat(parent, name, &modified, &modified, UtimensatFlags::NoFollowSymlink)

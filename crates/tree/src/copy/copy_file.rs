@@ -7,7 +7,7 @@ use nix::errno::Errno;
 use nix::sys::stat::FileStat;
 use nix::unistd::{Whence, lseek};
 
-use crate::error::{During, Fault};
+use crate::error::{During, WorkspaceFault};
 
 /// Bytes read and written at a time.
 pub(crate) const BUFFER_BYTES: usize = 64 * 1024;
@@ -25,17 +25,17 @@ pub(crate) enum Piece<'buffer> {
 
 /// The buffer of copies made one after the other.
 #[derive(Debug)]
-pub(crate) struct Transfer {
+pub(crate) struct FileCopier {
     buffer: Vec<u8>,
 }
 
-impl Default for Transfer {
+impl Default for FileCopier {
     fn default() -> Self {
         Self { buffer: vec![0; BUFFER_BYTES] }
     }
 }
 
-impl Transfer {
+impl FileCopier {
     /// Copies as many bytes as the file had when it was opened, or all that one holds that has
     /// shrunk; `take` is given every piece, in order.
     pub(crate) fn contents(
@@ -43,8 +43,8 @@ impl Transfer {
         source: &File,
         target: &File,
         stat: &FileStat,
-        mut take: impl FnMut(Piece<'_>) -> Result<(), Fault>,
-    ) -> Result<(), Fault> {
+        mut take: impl FnMut(Piece<'_>) -> Result<(), WorkspaceFault>,
+    ) -> Result<(), WorkspaceFault> {
         let size = stat.st_size;
         if stat.st_blocks.saturating_mul(BLOCK_BYTES) >= size {
             return self.range((source, target), 0, size, &mut take);
@@ -69,8 +69,8 @@ impl Transfer {
         (source, target): (&File, &File),
         start: i64,
         end: i64,
-        take: &mut impl FnMut(Piece<'_>) -> Result<(), Fault>,
-    ) -> Result<(), Fault> {
+        take: &mut impl FnMut(Piece<'_>) -> Result<(), WorkspaceFault>,
+    ) -> Result<(), WorkspaceFault> {
         let mut at = u64::try_from(start).unwrap_or(0);
         let end = u64::try_from(end).unwrap_or(0);
         while at < end {
@@ -91,8 +91,8 @@ impl Transfer {
 fn take_hole(
     start: i64,
     end: i64,
-    take: &mut impl FnMut(Piece<'_>) -> Result<(), Fault>,
-) -> Result<(), Fault> {
+    take: &mut impl FnMut(Piece<'_>) -> Result<(), WorkspaceFault>,
+) -> Result<(), WorkspaceFault> {
     match u64::try_from(end.saturating_sub(start)) {
         Ok(0) | Err(_) => Ok(()),
         Ok(bytes) => take(Piece::Hole(bytes)),
@@ -100,7 +100,7 @@ fn take_hole(
 }
 
 /// The next data or hole of `file` from `offset` on; nothing when there is none before its end.
-fn seek(file: &File, offset: i64, whence: Whence) -> Result<Option<i64>, Fault> {
+fn seek(file: &File, offset: i64, whence: Whence) -> Result<Option<i64>, WorkspaceFault> {
     match lseek(file, offset, whence) {
         Ok(found) => Ok(Some(found)),
         Err(Errno::ENXIO) => Ok(None),

@@ -13,13 +13,13 @@ const TICK_MAX: Duration = Duration::from_millis(20);
 /// Another for every change of a tree: of a name, a size, an owner, a mode or,
 /// by the time the kernel notes, a content.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Mark {
+pub struct Fingerprint {
     digest: u64,
     /// The last change, since the epoch.
     changed_at: Duration,
 }
 
-impl Mark {
+impl Fingerprint {
     /// Whether a change from `now` on cannot but give another mark.
     pub fn is_settled(&self, now: SystemTime) -> bool {
         let now = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
@@ -29,12 +29,12 @@ impl Mark {
 
 /// Makes the mark of a tree while it is walked, in an order that is always the same.
 #[derive(Debug, Default)]
-pub(crate) struct Marker {
+pub(crate) struct FingerprintHasher {
     hasher: DefaultHasher,
     changed_at: Duration,
 }
 
-impl Marker {
+impl FingerprintHasher {
     /// Takes in an entry of the directory the walk is in.
     pub(crate) fn entry(&mut self, name: &CStr, stat: &FileStat) {
         name.hash(&mut self.hasher);
@@ -51,8 +51,8 @@ impl Marker {
         u64::MAX.hash(&mut self.hasher);
     }
 
-    pub(crate) fn finish(self) -> Mark {
-        Mark { digest: self.hasher.finish(), changed_at: self.changed_at }
+    pub(crate) fn finish(self) -> Fingerprint {
+        Fingerprint { digest: self.hasher.finish(), changed_at: self.changed_at }
     }
 }
 
@@ -65,8 +65,8 @@ mod tests {
     use super::*;
     use crate::Template;
 
-    fn mark(path: &Path) -> Mark {
-        Template::scan(path).unwrap().mark
+    fn fingerprint(path: &Path) -> Fingerprint {
+        Template::scan(path).unwrap().fingerprint
     }
 
     #[test]
@@ -88,12 +88,12 @@ mod tests {
             ),
             ("a file less", Box::new(|| fs::remove_file(path("check/other")))),
         ];
-        let mut last = mark(place.path());
-        assert_eq!(mark(place.path()), last);
+        let mut last = fingerprint(place.path());
+        assert_eq!(fingerprint(place.path()), last);
         for (what, change) in changes {
             std::thread::sleep(TICK_MAX);
             change().unwrap();
-            let next = mark(place.path());
+            let next = fingerprint(place.path());
             assert_ne!(next, last, "{what}");
             last = next;
         }
@@ -103,11 +103,11 @@ mod tests {
     fn a_tree_that_has_just_changed_is_not_settled() {
         let place = tempfile::tempdir().unwrap();
         fs::write(place.path().join("new"), "").unwrap();
-        let mark = mark(place.path());
-        let changed = SystemTime::UNIX_EPOCH + mark.changed_at;
-        assert!(!mark.is_settled(changed));
-        assert!(!mark.is_settled(changed + TICK_MAX));
-        assert!(mark.is_settled(changed + 2 * TICK_MAX));
-        assert!(!mark.is_settled(SystemTime::UNIX_EPOCH), "a clock that was set back");
+        let fingerprint = fingerprint(place.path());
+        let changed = SystemTime::UNIX_EPOCH + fingerprint.changed_at;
+        assert!(!fingerprint.is_settled(changed));
+        assert!(!fingerprint.is_settled(changed + TICK_MAX));
+        assert!(fingerprint.is_settled(changed + 2 * TICK_MAX));
+        assert!(!fingerprint.is_settled(SystemTime::UNIX_EPOCH), "a clock that was set back");
     }
 }

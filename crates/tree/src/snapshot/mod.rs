@@ -1,5 +1,6 @@
 //! Copies what a job asks for of a source directory, by rules, and tells what that was.
 
+mod copy;
 #[cfg(test)]
 mod generated_tests;
 mod manifest;
@@ -7,7 +8,6 @@ mod rules;
 mod selection;
 #[cfg(test)]
 mod stopped_tests;
-mod taking;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]
@@ -20,13 +20,13 @@ use nix::errno::Errno;
 use nix::fcntl::AtFlags;
 use nix::sys::stat::{SFlag, fstat, fstatat};
 
-use self::selection::{Selection, Step};
-use self::taking::Taking;
+use self::copy::SnapshotCopy;
+use self::selection::{Selection, SnapshotStep};
 use super::error::{During, WorkspaceError};
-use super::source::Source;
+use super::source::SourceDir;
 use super::status;
 use crate::copy::attributes::Attributes;
-use crate::walk::stop_check::Until;
+use crate::walk::stop_check::StopCheck;
 use cofferdam_core::job::ExcludedGroup;
 use cofferdam_core::values::owner::Owner;
 
@@ -56,7 +56,7 @@ pub struct Survey {
 
 /// What a snapshot holds.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Taken {
+pub struct SnapshotContents {
     /// Regular files and links.
     pub files: u64,
     /// The sizes of the regular files, holes included.
@@ -78,12 +78,12 @@ pub struct Taken {
 /// The first entry that could not be looked at, the limit that was crossed, or that nobody
 /// wanted it any more. What vanishes meanwhile is no error.
 pub fn survey(
-    source: &Source,
+    source: &SourceDir,
     rules: &SnapshotRules,
     limits: &SnapshotLimits,
-    until: Until<'_>,
+    stop: StopCheck<'_>,
 ) -> Result<Survey, WorkspaceError> {
-    let mut selection = select(source, (rules, limits), until)?;
+    let mut selection = select(source, (rules, limits), stop)?;
     let mut survey = Survey::default();
     while let Some(step) = selection.advance()? {
         survey.take(&mut selection, &step)?;
@@ -109,42 +109,46 @@ pub fn survey(
 /// The first operation that failed or limit that was crossed, and `ESTALE` for a file that was
 /// cut while it was read; `target` then holds a part.
 pub fn take_snapshot(
-    source: &Source,
+    source: &SourceDir,
     rules: &SnapshotRules,
     limits: &SnapshotLimits,
-    until: Until<'_>,
+    stop: StopCheck<'_>,
     (target, owner): (BorrowedFd<'_>, Owner),
-) -> Result<Taken, WorkspaceError> {
+) -> Result<SnapshotContents, WorkspaceError> {
     let root_stat = fstat(source).during("stat").map_err(|fault| fault.at(source.asked()))?;
-    let mut selection = select(source, (rules, limits), until)?;
-    let mut taking = Taking::new(target, owner);
+    let mut selection = select(source, (rules, limits), stop)?;
+    let mut copy = SnapshotCopy::new(target, owner);
     while let Some(step) = selection.advance()? {
-        taking.take(&mut selection, &step)?;
+        copy.take(&mut selection, &step)?;
     }
     let attributes = Attributes::of_directory(&root_stat);
     attributes.settle(target, owner).map_err(|fault| fault.at("."))?;
-    let digest = taking.finish();
+    let digest = copy.finish();
     let (files, bytes) = selection.counted();
-    Ok(Taken { files, bytes, excluded: selection.into_excluded(), digest })
+    Ok(SnapshotContents { files, bytes, excluded: selection.into_excluded(), digest })
 }
 
 fn select<'a>(
-    source: &'a Source,
+    source: &'a SourceDir,
     (rules, limits): (&'a SnapshotRules, &SnapshotLimits),
-    until: Until<'a>,
+    stop: StopCheck<'a>,
 ) -> Result<Selection<'a>, WorkspaceError> {
-    Selection::over(source.as_fd(), rules, limits, until)
+    Selection::over(source.as_fd(), rules, limits, stop)
         .during("list")
         .map_err(|fault| fault.at(source.asked()))
 }
 
 impl Survey {
-    fn take(&mut self, selection: &mut Selection<'_>, step: &Step) -> Result<(), WorkspaceError> {
+    fn take(
+        &mut self,
+        selection: &mut Selection<'_>,
+        step: &SnapshotStep,
+    ) -> Result<(), WorkspaceError> {
         let counted = match step {
-            Step::Leave => return Ok(()),
-            Step::Directory { .. } => Ok(0),
-            Step::Link { .. } => selection.count_file(0).map(|()| PAGE_BYTES),
-            Step::File { name } => {
+            SnapshotStep::Leave => return Ok(()),
+            SnapshotStep::Directory { .. } => Ok(0),
+            SnapshotStep::Link { .. } => selection.count_file(0).map(|()| PAGE_BYTES),
+            SnapshotStep::File { name } => {
                 let no_follow = AtFlags::AT_SYMLINK_NOFOLLOW;
                 match fstatat(selection.directory(), name.as_c_str(), no_follow) {
                     // Gone since it was listed.

@@ -1,9 +1,9 @@
 //! What of a source is part of a snapshot.
 
-use crate::source::Source;
+use crate::source::SourceDir;
 use crate::walk::dir_stack::Identity;
-use crate::walk::path_stack::Trail;
-use crate::walk::prefix_filter::Reach;
+use crate::walk::path_stack::PathStack;
+use crate::walk::prefix_filter::PrefixFilter;
 use cofferdam_core::job::{ExcludedGroup, excluded_group};
 use cofferdam_core::values::glob::{BadGlob, Globs};
 
@@ -16,7 +16,7 @@ use cofferdam_core::values::glob::{BadGlob, Globs};
 pub struct SnapshotRules {
     include: Globs,
     exclude: Globs,
-    reach: Reach,
+    prefixes: PrefixFilter,
     left_out: Vec<Identity>,
 }
 
@@ -40,15 +40,15 @@ impl SnapshotRules {
         Ok(Self {
             include: Globs::parse(include)?,
             exclude: Globs::parse(exclude)?,
-            reach: Reach::of(include),
+            prefixes: PrefixFilter::of(include),
             left_out: Vec::new(),
         })
     }
 
     /// Leaves these directories out, wherever in the source they are found.
     #[must_use]
-    pub fn without(mut self, directories: &[Source]) -> Self {
-        self.left_out.extend(directories.iter().map(Source::identity));
+    pub fn without(mut self, directories: &[SourceDir]) -> Self {
+        self.left_out.extend(directories.iter().map(SourceDir::identity));
         self
     }
 
@@ -57,18 +57,17 @@ impl SnapshotRules {
         self.left_out.contains(&directory)
     }
 
-    /// Of the entry that `trail` leads to, when nothing above it is out; `inside` where something
+    /// Of the entry that `path` leads to, when nothing above it is out; `inside` where something
     /// above it is in.
-    pub(super) fn judge(&self, trail: &Trail, inside: bool, is_directory: bool) -> Verdict {
-        if let Some(group) = excluded_group(trail.parent_name(), trail.name(), is_directory) {
+    pub(super) fn judge(&self, path: &PathStack, inside: bool, is_directory: bool) -> Verdict {
+        if let Some(group) = excluded_group(path.parent_name(), path.name(), is_directory) {
             return Verdict::Out(group);
         }
-        let path = trail.path();
-        if self.exclude.matches(path) {
+        if self.exclude.matches(path.path()) {
             Verdict::Out(ExcludedGroup::Request)
-        } else if inside || self.include.matches(path) {
+        } else if inside || self.include.matches(path.path()) {
             Verdict::In
-        } else if is_directory && self.reach.is_below(trail.bytes()) {
+        } else if is_directory && self.prefixes.is_below(path.bytes()) {
             Verdict::Through
         } else {
             Verdict::Out(ExcludedGroup::Request)
@@ -91,13 +90,13 @@ mod tests {
 
     /// As a walk asks: for each part from the top until the verdict is final.
     fn verdict(rules: &SnapshotRules, path: &str) -> Verdict {
-        let (mut trail, mut inside) = (Trail::default(), false);
+        let (mut stack, mut inside) = (PathStack::default(), false);
         let text = path.trim_end_matches('/');
         let parts: Vec<_> = text.split('/').collect();
         for (at, part) in parts.iter().enumerate() {
-            trail.enter(&CString::new(*part).unwrap());
+            stack.enter(&CString::new(*part).unwrap());
             let is_last = at + 1 == parts.len();
-            let verdict = rules.judge(&trail, inside, !is_last || path.ends_with('/'));
+            let verdict = rules.judge(&stack, inside, !is_last || path.ends_with('/'));
             if is_last || matches!(verdict, Out(_)) {
                 return verdict;
             }

@@ -22,7 +22,7 @@ fn a_copy_that_nobody_wants_any_more_ends_before_the_next_entry_and_within_a_fil
     }
     let all = SnapshotRules::parse(&["**".to_owned()], &[]).unwrap();
     // Of three files of sixteen pieces each.
-    let opened = Source::open(&source).unwrap();
+    let opened = SourceDir::open(&source).unwrap();
     for asked_max in [1, 2, 10, 30] {
         let asked = Cell::new(0);
         let is_over = || {
@@ -32,9 +32,10 @@ fn a_copy_that_nobody_wants_any_more_ends_before_the_next_entry_and_within_a_fil
         let target = place.path().join(format!("target-{asked_max}"));
         fs::create_dir(&target).unwrap();
         let into = directory(&target);
-        let taken = take_snapshot(&opened, &all, &LIMITS, Until(&is_over), (into.as_fd(), TENANT));
+        let taken =
+            take_snapshot(&opened, &all, &LIMITS, StopCheck(&is_over), (into.as_fd(), TENANT));
         assert_eq!(taken, Err(WorkspaceError::Stopped));
         assert_eq!(asked.get(), asked_max, "it went on");
     }
-    assert_eq!(survey(&opened, &all, &LIMITS, Until(&|| true)), Err(WorkspaceError::Stopped));
+    assert_eq!(survey(&opened, &all, &LIMITS, StopCheck(&|| true)), Err(WorkspaceError::Stopped));
 }

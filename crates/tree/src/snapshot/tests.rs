@@ -60,8 +60,8 @@ impl Scene {
         self.source.join(path)
     }
 
-    fn open(&self) -> Source {
-        Source::open(&self.source).unwrap()
+    fn open(&self) -> SourceDir {
+        SourceDir::open(&self.source).unwrap()
     }
 
     fn target(&self, name: &str) -> PathBuf {
@@ -74,20 +74,20 @@ impl Scene {
         &self,
         rules: &SnapshotRules,
         limits: &SnapshotLimits,
-    ) -> (PathBuf, Result<Taken, WorkspaceError>) {
+    ) -> (PathBuf, Result<SnapshotContents, WorkspaceError>) {
         let target = self.target(&format!("target-{}", fs::read_dir(&self.place).unwrap().count()));
         let taken = take_snapshot(
             &self.open(),
             rules,
             limits,
-            Until::never(),
+            StopCheck::never(),
             (directory(&target).as_fd(), TENANT),
         );
         (target, taken)
     }
 
     /// All that a snapshot of everything holds.
-    fn take(&self) -> (PathBuf, Taken) {
+    fn take(&self) -> (PathBuf, SnapshotContents) {
         let (target, taken) = self.take_as(&rules(&["**"], &[]), &LIMITS);
         (target, taken.unwrap())
     }
@@ -106,7 +106,7 @@ fn rules(include: &[&str], exclude: &[&str]) -> SnapshotRules {
 
 /// The paths below `root`, directories with a `/` at their end.
 fn paths(root: &Path) -> Vec<String> {
-    let path = |(path, entry): (PathBuf, crate::testing::Entry)| {
+    let path = |(path, entry): (PathBuf, crate::testing::TreeEntry)| {
         let end = if entry.mode & 0o170_000 == 0o040_000 { "/" } else { "" };
         format!("{}{end}", path.to_string_lossy())
     };
@@ -138,7 +138,7 @@ fn modes_times_and_owner_are_those_the_tenant_needs() {
                 &source,
                 &all,
                 &LIMITS,
-                Until::never(),
+                StopCheck::never(),
                 (directory(&target).as_fd(), TENANT),
             )
         }
@@ -164,7 +164,7 @@ fn the_source_is_left_as_it_was_down_to_its_access_times() {
     let accessed = || all.map(|path| fs::symlink_metadata(scene.at(path)).unwrap().atime());
     let changed = || all.map(|path| fs::symlink_metadata(scene.at(path)).unwrap().ctime());
     let before = (accessed(), changed());
-    survey(&scene.open(), &rules(&["**"], &[]), &LIMITS, Until::never()).unwrap();
+    survey(&scene.open(), &rules(&["**"], &[]), &LIMITS, StopCheck::never()).unwrap();
     scene.take();
     assert_eq!((accessed(), changed()), before);
 }
@@ -353,7 +353,7 @@ fn each_limit_is_taken_whole_and_ends_survey_and_snapshot_alike() {
         (SnapshotLimits { files_max: 0, ..whole }, TreeLimit::Directories { max: 0 }, "folder"),
     ] {
         let expected = WorkspaceError::TooLarge { path: path.into(), source: expected };
-        assert_eq!(survey(&scene.open(), &all, &limits, Until::never()), Err(expected.clone()));
+        assert_eq!(survey(&scene.open(), &all, &limits, StopCheck::never()), Err(expected.clone()));
         assert_eq!(scene.take_as(&all, &limits).1, Err(expected));
     }
     fs::remove_dir(scene.at("folder/inner")).unwrap();
@@ -367,10 +367,10 @@ fn a_survey_has_room_for_what_is_taken() {
     fs::write(scene.at("large"), vec![b'x'; 4_097]).unwrap();
     symlink("c", scene.at("a/link")).unwrap();
     let surveyed =
-        survey(&scene.open(), &rules(&["**"], &["docs"]), &LIMITS, Until::never()).unwrap();
+        survey(&scene.open(), &rules(&["**"], &["docs"]), &LIMITS, StopCheck::never()).unwrap();
     assert_eq!(surveyed, Survey { room_bytes: 5 * 4_096, room_inodes: 7 });
     assert_eq!(
-        survey(&scene.open(), &rules(&["none"], &[]), &LIMITS, Until::never()),
+        survey(&scene.open(), &rules(&["none"], &[]), &LIMITS, StopCheck::never()),
         Ok(Survey::default())
     );
 }

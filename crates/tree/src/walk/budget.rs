@@ -62,13 +62,13 @@ impl Default for TreeLimits {
 
 /// What is used of [`TreeLimits`] so far.
 #[derive(Debug)]
-pub(crate) struct Budget {
+pub(crate) struct TreeBudget {
     limits: TreeLimits,
     entries: u64,
     bytes: u64,
 }
 
-impl Budget {
+impl TreeBudget {
     pub(crate) fn new(limits: TreeLimits) -> Self {
         Self { limits, entries: 0, bytes: 0 }
     }
@@ -106,7 +106,7 @@ mod tests {
     #[test]
     fn each_bound_is_taken_whole_and_refused_one_above() {
         let limits = TreeLimits { entries_max: 2, bytes_max: 10, depth_max: 1 };
-        let mut budget = Budget::new(limits);
+        let mut budget = TreeBudget::new(limits);
         assert_eq!(budget.take_entry(1), Ok(()));
         assert_eq!(budget.take_entry(2), Err(TreeLimit::Depth { max: 1 }));
         assert_eq!(budget.take_entry(0), Err(TreeLimit::Entries { max: 2 }));

@@ -30,7 +30,7 @@ impl Identity {
 /// step at a time, so a whole walk stays linear in the size of the tree. `..` may lead
 /// elsewhere if somebody moved the child meanwhile; the identity noted on the way down tells.
 #[derive(Debug)]
-pub(crate) struct Descent<'root> {
+pub(crate) struct DirStack<'root> {
     root: BorrowedFd<'root>,
     /// One for each level below the root.
     identities: Vec<Identity>,
@@ -38,7 +38,7 @@ pub(crate) struct Descent<'root> {
     open: VecDeque<OwnedFd>,
 }
 
-impl<'root> Descent<'root> {
+impl<'root> DirStack<'root> {
     pub(crate) fn new(root: BorrowedFd<'root>) -> Self {
         Self { root, identities: Vec::new(), open: VecDeque::with_capacity(DIRECTORIES_OPEN_MAX) }
     }

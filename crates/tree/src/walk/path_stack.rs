@@ -10,13 +10,13 @@ const SHOWN_BYTES_MAX: usize = 1024;
 /// A path relative to the top of a tree that grows and shrinks with a walk. Each step takes the
 /// time of one name, however long the path is.
 #[derive(Debug, Default)]
-pub(crate) struct Trail {
+pub(crate) struct PathStack {
     path: Vec<u8>,
     /// Where the parts begin.
     starts: Vec<usize>,
 }
 
-impl Trail {
+impl PathStack {
     /// Goes on to the entry `name` of what the trail leads to.
     pub(crate) fn enter(&mut self, name: &CStr) {
         if !self.starts.is_empty() {
@@ -84,36 +84,33 @@ mod tests {
 
     #[test]
     fn a_trail_is_the_path_of_where_it_leads() {
-        let mut trail = Trail::default();
-        assert_eq!(
-            (trail.bytes(), trail.name(), trail.parent_name()),
-            (&b""[..], &b""[..], &b""[..])
-        );
-        assert_eq!(trail.shown(), Path::new("."));
+        let mut path = PathStack::default();
+        assert_eq!((path.bytes(), path.name(), path.parent_name()), (&b""[..], &b""[..], &b""[..]));
+        assert_eq!(path.shown(), Path::new("."));
         for name in [c"a", c"bc", c"\xff"] {
-            trail.enter(name);
+            path.enter(name);
         }
-        assert_eq!((trail.bytes(), trail.depth()), (&b"a/bc/\xff"[..], 3));
-        assert_eq!((trail.name(), trail.parent_name()), (&b"\xff"[..], &b"bc"[..]));
-        assert_eq!([0, 1, 2, 3].map(|at| trail.part(at)), [&b"a"[..], b"bc", b"\xff", b""]);
-        trail.leave();
-        trail.leave();
+        assert_eq!((path.bytes(), path.depth()), (&b"a/bc/\xff"[..], 3));
+        assert_eq!((path.name(), path.parent_name()), (&b"\xff"[..], &b"bc"[..]));
+        assert_eq!([0, 1, 2, 3].map(|at| path.part(at)), [&b"a"[..], b"bc", b"\xff", b""]);
+        path.leave();
+        path.leave();
         assert_eq!(
-            (trail.bytes(), trail.name(), trail.parent_name()),
+            (path.bytes(), path.name(), path.parent_name()),
             (&b"a"[..], &b"a"[..], &b""[..])
         );
-        trail.leave();
-        trail.leave();
-        assert_eq!((trail.bytes(), trail.depth()), (&b""[..], 0));
+        path.leave();
+        path.leave();
+        assert_eq!((path.bytes(), path.depth()), (&b""[..], 0));
     }
 
     #[test]
     fn a_very_long_path_is_shown_cut() {
-        let mut trail = Trail::default();
+        let mut path = PathStack::default();
         for _ in 0..1_000 {
-            trail.enter(c"long");
+            path.enter(c"long");
         }
-        let shown = trail.shown();
+        let shown = path.shown();
         assert!(shown.starts_with("long/long") && shown.ends_with("…"));
         assert!(shown.as_os_str().len() < SHOWN_BYTES_MAX + 8);
     }

@@ -6,7 +6,7 @@ const SPECIAL: &[u8] = b"*?[]{}\\";
 /// For a set of patterns, the literal beginning and the depth of each. It may take a directory for
 /// one that holds a match which does not, never the other way round.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Reach(Vec<Pattern>);
+pub(crate) struct PrefixFilter(Vec<Pattern>);
 
 #[derive(Debug, Clone)]
 struct Pattern {
@@ -16,7 +16,7 @@ struct Pattern {
     parts: Option<usize>,
 }
 
-impl Reach {
+impl PrefixFilter {
     pub(crate) fn of(patterns: &[String]) -> Self {
         Self(patterns.iter().map(|pattern| Pattern::of(pattern)).collect())
     }
@@ -72,10 +72,10 @@ mod tests {
             ("a/[bc]/**", "a/d", true),
             ("a/[bc]/**", "b", false),
         ] {
-            let reach = Reach::of(&[pattern.to_owned()]);
-            assert_eq!(reach.is_below(path.as_bytes()), reached, "{pattern} {path}");
+            let prefixes = PrefixFilter::of(&[pattern.to_owned()]);
+            assert_eq!(prefixes.is_below(path.as_bytes()), reached, "{pattern} {path}");
         }
-        assert!(!Reach::of(&[]).is_below(b"a"));
+        assert!(!PrefixFilter::of(&[]).is_below(b"a"));
     }
 
     proptest! {
@@ -89,10 +89,10 @@ mod tests {
             let path = parts.join("/");
             let Ok(globs) = Globs::parse(&[&pattern]) else { return Ok(()) };
             if globs.matches(Path::new(&path)) {
-                let reach = Reach::of(std::slice::from_ref(&pattern));
+                let prefixes = PrefixFilter::of(std::slice::from_ref(&pattern));
                 for length in 1..parts.len() {
                     let above = parts[..length].join("/");
-                    prop_assert!(reach.is_below(above.as_bytes()), "{pattern} {path} {above}");
+                    prop_assert!(prefixes.is_below(above.as_bytes()), "{pattern} {path} {above}");
                 }
             }
         }
