@@ -8,8 +8,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::backend_tests::{Behaviour, capabilities, fixture, report, spec};
-use super::frame::{Frame, FrameDecoder};
-use super::wire::{HelloMessage, ReportMessage, VERSION};
+use crate::session::frame::{Frame, FrameDecoder};
+use crate::session::messages::{HelloMessage, ReportMessage, VERSION};
 use cofferdam_core::sync::cancel::CancelToken;
 use cofferdam_core::{LimitKind, Outcome, Stream};
 

@@ -8,34 +8,24 @@
 
 #![forbid(unsafe_code)]
 
-mod api;
-mod archive;
 #[cfg(test)]
 mod backend_tests;
-mod console;
-mod frame;
+mod drive;
 pub mod guest;
 #[cfg(test)]
 mod hostile_guest_tests;
-mod jailer;
-mod job_files;
-mod line;
 mod machine;
 mod micro_vms;
-mod pack;
-#[cfg(test)]
-mod pack_tests;
 mod programs;
-mod requests;
-mod talk;
+mod session;
+mod socket;
 mod vmm;
-mod wire;
 
-pub use jailer::Jailer;
 pub use machine::{HOST_PORT, Hypervisor, Machine, MachinePlan, VSOCK, listen};
 pub use micro_vms::{MicroVms, Settings};
-pub use requests::GUEST_PROGRAM;
 pub use vmm::Vmm;
+pub use vmm::jailer::Jailer;
+pub use vmm::requests::GUEST_PROGRAM;
 
 /// Runs jobs in Firecracker's machines.
 pub type Firecracker = MicroVms<Vmm>;

@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 
 use nix::fcntl::{Flock, FlockArg};
 
-use super::job_files::{JobDrive, bounds, sweep};
-use super::line::{BootOutcome, GuestConnection};
 use super::machine::{Hypervisor, Machine, MachinePlan};
 use super::programs::{GuestPrograms, identify};
-use super::talk::{PartialRun, SessionOutcome, SessionRequest, run_session};
-use super::wire::{RunMessage, WireProgram, all_to_base64, to_base64};
+use crate::drive::{JobDrive, bounds, sweep};
+use crate::session::messages::{RunMessage, WireProgram, all_to_base64, to_base64};
+use crate::session::vsock::{BootOutcome, GuestConnection};
+use crate::session::{PartialRun, SessionOutcome, SessionRequest, run_session};
 use cofferdam_core::executor::{Capabilities, Executor, FoundProgram, Task, Unavailable};
 use cofferdam_core::values::deadline::Deadline;
 use cofferdam_core::{
@@ -272,13 +272,6 @@ impl<H: Hypervisor> Executor for MicroVms<H> {
         mut sink: Option<Box<dyn OutputSink>>,
     ) -> Result<RunReport, NotStarted> {
         self.run(&mut task, watch, &mut sink)
-    }
-}
-
-impl PartialRun {
-    fn cancelled_before() -> Self {
-        let (stdout, stderr) = (Vec::new(), Vec::new());
-        Self { cancelled: true, stdout, stderr, received: [0; 2], took: Duration::ZERO }
     }
 }
 

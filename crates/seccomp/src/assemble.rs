@@ -3,12 +3,28 @@
 //! BPF jumps only forwards, so in this direction every target is in place, with a known
 //! distance, when the jump to it is put down.
 
-use super::compile::CompileError;
 use super::filter::{INSTRUCTIONS_MAX, Instruction, code};
 use super::rules::Action;
 
 /// The farthest a comparison can jump, in instructions.
 const REACH_MAX: usize = 255;
+
+/// Why there is no program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum CompileError {
+    /// The kernel takes at most [`INSTRUCTIONS_MAX`].
+    #[error("the filter has {instructions} instructions, more than the kernel takes")]
+    TooLong {
+        /// How many there are.
+        instructions: usize,
+    },
+    /// A comparison was put too far from its target.
+    #[error("a jump of {instructions} instructions is out of reach")]
+    OutOfReach {
+        /// The distance asked for.
+        instructions: usize,
+    },
+}
 
 /// An instruction of the program under construction, counted from the end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

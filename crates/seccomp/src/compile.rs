@@ -8,6 +8,7 @@ use std::collections::HashMap;
 
 use nix::errno::Errno;
 
+pub use super::assemble::CompileError;
 use super::assemble::{Assembler, Label};
 use super::filter::{Filter, code, halves};
 use super::rules::{Action, Circumstance, Condition, Otherwise, RuleEntry, RuleLayer, Width};
@@ -37,23 +38,6 @@ impl Policy {
         let layers = self.layers.iter().filter(asked).cloned().collect();
         Self { layers, otherwise: self.otherwise.clone() }
     }
-}
-
-/// Why there is no program.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum CompileError {
-    /// The kernel takes at most [`super::filter::INSTRUCTIONS_MAX`].
-    #[error("the filter has {instructions} instructions, more than the kernel takes")]
-    TooLong {
-        /// How many there are.
-        instructions: usize,
-    },
-    /// A comparison was put too far from its target.
-    #[error("a jump of {instructions} instructions is out of reach")]
-    OutOfReach {
-        /// The distance asked for.
-        instructions: usize,
-    },
 }
 
 /// Compiles `policy` for `arch` into the filter called `name`.

@@ -97,25 +97,6 @@ pub(super) fn halves(whole: u64) -> [u32; 2] {
     [u32::from_le_bytes([a, b, c, d]), u32::from_le_bytes([e, f, g, h])]
 }
 
-/// The verdicts a filter returns; the kernel's `SECCOMP_RET_*`.
-const ALLOW: u32 = 0x7fff_0000;
-const ERRNO: u32 = 0x0005_0000;
-const KILL_PROCESS: u32 = 0x8000_0000;
-const USER_NOTIF: u32 = 0x7fc0_0000;
-
-impl Action {
-    /// The value a filter returns for this action.
-    pub fn verdict(self) -> u32 {
-        match self {
-            Self::Allow => ALLOW,
-            Self::Errno(errno) => ERRNO | (errno as i32).unsigned_abs(),
-            Self::Succeed => ERRNO,
-            Self::KillProcess => KILL_PROCESS,
-            Self::Notify => USER_NOTIF,
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use nix::errno::Errno;

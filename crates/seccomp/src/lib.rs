@@ -1,7 +1,7 @@
 //! The system-call filter of a box: from a profile's ordered layers to one BPF program.
 //!
 //! `rules` is what a profile file says, `lint` refuses the known traps in it, `compile` turns it
-//! into the program the kernel runs, `interpret` runs that program without a kernel, and `straight` is
+//! into the program the kernel runs, `interpret` runs that program without a kernel, and `oracle` is
 //! what tests hold it to.
 //!
 //! How a call is decided:
@@ -21,10 +21,10 @@ pub mod filter;
 pub mod interpret;
 pub mod lint;
 pub mod locks;
+#[cfg(any(test, fuzzing))]
+pub mod oracle;
 pub mod profile;
 #[cfg(any(test, fuzzing))]
 pub mod profile_property;
 pub mod rules;
-#[cfg(any(test, fuzzing))]
-pub mod straight;
 pub mod syscalls;

@@ -5,9 +5,9 @@ use serde::Deserialize;
 use crate::compile::{CompileError, Policy};
 use crate::filter::{Filter, INSTRUCTIONS_MAX, code};
 use crate::interpret::{SeccompData, decide};
+use crate::oracle;
 use crate::profile::{Profile, ProfileError};
 use crate::rules::{Circumstance, RuleEntry, Rules};
-use crate::straight;
 use crate::syscalls::Arch;
 
 /// Calls tried on one program.
@@ -50,7 +50,7 @@ fn decides_by_its_rules(profile: &Profile, text: &str, calls: &[u8], arch: Arch)
     {
         is_one_the_kernel_takes(filter);
         for data in probes(policy, calls, arch) {
-            let want = straight::answer(policy, arch, &data);
+            let want = oracle::answer(policy, arch, &data);
             assert_eq!(decide(filter, &data), Ok(want), "{arch:?} {data:x?}");
         }
     }

@@ -92,6 +92,25 @@ pub enum Action {
     Notify,
 }
 
+/// The verdicts a filter returns; the kernel's `SECCOMP_RET_*`.
+const ALLOW: u32 = 0x7fff_0000;
+const ERRNO: u32 = 0x0005_0000;
+const KILL_PROCESS: u32 = 0x8000_0000;
+const USER_NOTIF: u32 = 0x7fc0_0000;
+
+impl Action {
+    /// The value a filter returns for this action.
+    pub fn verdict(self) -> u32 {
+        match self {
+            Self::Allow => ALLOW,
+            Self::Errno(errno) => ERRNO | (errno as i32).unsigned_abs(),
+            Self::Succeed => ERRNO,
+            Self::KillProcess => KILL_PROCESS,
+            Self::Notify => USER_NOTIF,
+        }
+    }
+}
+
 /// The errors a profile may name.
 const ERRNO_NAMES: [(&str, Errno); 10] = [
     ("EACCES", Errno::EACCES),

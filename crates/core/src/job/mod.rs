@@ -7,23 +7,21 @@ mod command;
 mod document;
 mod error;
 mod exclusion;
-mod fault;
 mod id;
 mod limits;
-mod line;
 mod policy;
 mod request;
 mod result;
 mod status;
-mod stream;
+mod stream_record;
+mod summary;
+mod validate;
 
 pub use command::{AllowedCommand, Sha256};
 pub use error::{ErrorCode, JobError};
 pub use exclusion::excluded_group;
-pub use fault::{JobRequestError, parse_request};
 pub use id::{BadJobId, JobId};
 pub use limits::JobLimits;
-pub use line::{Idempotency, JobLine, LiveJob};
 pub use policy::{ArtifactPatterns, ControlName, Network, PolicyRequest};
 pub use request::{
     Backend, BackendKind, CommandRequest, RunJobRequest, Trace, WorkspaceRequest, WorkspaceSource,
@@ -31,6 +29,9 @@ pub use request::{
 pub use result::{
     Artifact, CommandEcho, Decision, ExcludedCounts, ExcludedGroup, Executable, JobUsage,
     OmittedArtifact, OmittedReason, PolicyDecision, ReplayHashes, RunJobResult, SnapshotSummary,
-    StreamRecord, TextEncoding, Timing,
+    Timing,
 };
 pub use status::JobStatus;
+pub use stream_record::{StreamRecord, TextEncoding};
+pub use summary::{Idempotency, JobLine, LiveJob};
+pub use validate::{JobRequestError, parse_request};

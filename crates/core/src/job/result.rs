@@ -11,6 +11,7 @@ use super::id::JobId;
 use super::policy::Network;
 use super::request::Trace;
 use super::status::JobStatus;
+use super::stream_record::StreamRecord;
 
 /// What came of a job. It never changes again.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -98,33 +99,6 @@ pub struct Executable {
     pub path: String,
     /// What it holds.
     pub sha256: Sha256,
-}
-
-/// One output stream: its beginning, and what is known of all of it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct StreamRecord {
-    /// What was kept: text, or base64 where it is not UTF-8. No character of it is cut in two.
-    pub text: String,
-    /// Whether more was written than is kept here.
-    pub truncated: bool,
-    /// Bytes written in all.
-    pub bytes: u64,
-    /// Of all bytes written, kept or not.
-    pub sha256: Sha256,
-    /// How `text` is to be read.
-    pub encoding: TextEncoding,
-}
-
-/// How a kept text is to be read.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub enum TextEncoding {
-    /// As it is.
-    #[default]
-    #[serde(rename = "utf-8")]
-    Utf8,
-    /// Base64 of the bytes.
-    #[serde(rename = "base64")]
-    Base64,
 }
 
 /// A file the program left, as it is kept.

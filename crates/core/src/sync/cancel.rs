@@ -1,7 +1,7 @@
 //! A request to stop that any thread can make and a poll loop can wait for.
 
 use std::io::{self, Write as _};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
@@ -51,4 +51,13 @@ impl AsFd for CancelToken {
             Flag::Stream { woken, .. } => woken.as_fd(),
         }
     }
+}
+
+/// What may end a run beside its limits.
+#[derive(Debug)]
+pub struct Watch {
+    /// Raised by whoever wants the run to end.
+    pub cancel: CancelToken,
+    /// The client's socket, where a client that goes away ends its run.
+    pub client: Option<OwnedFd>,
 }

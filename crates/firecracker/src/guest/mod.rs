@@ -1,7 +1,7 @@
 //! The guest's side: one conversation about one run.
 
-mod first;
-mod outlet;
+mod init;
+mod output_writer;
 
 use std::fs::{File, OpenOptions};
 use std::io::{BufReader, BufWriter, Read};
@@ -11,16 +11,16 @@ use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
-use super::api::{read_by, write_by};
-use super::archive::{ArchiveReader, ArchiveWriter};
-use super::frame::{Frame, FrameDecoder};
-use super::job_files::DriveRegion;
-use super::pack::{TreeOrigin, UnpackLimits, pack, unpack};
-use super::programs::digest_of;
-use super::wire::{
-    HelloMessage, RefusalMessage, ReportMessage, RunMessage, VERSION, WireProgram, all_from_base64,
-    from_base64, shown,
+use crate::drive::DriveRegion;
+use crate::drive::archive::{ArchiveError, ArchiveReader, ArchiveWriter};
+use crate::drive::tree_io::{TreeIoError, TreeOrigin, UnpackLimits, pack, unpack};
+use crate::programs::digest_of;
+use crate::session::frame::{Frame, FrameDecoder};
+use crate::session::messages::{
+    HelloMessage, InvalidReply, RefusalMessage, ReportMessage, RunMessage, VERSION, WireProgram,
+    all_from_base64, from_base64, shown,
 };
+use crate::socket::{read_by, write_by};
 use cofferdam_core::executor::{Executor, Room, Task};
 use cofferdam_core::sync::cancel::CancelToken;
 use cofferdam_core::values::deadline::Deadline;
@@ -28,8 +28,8 @@ use cofferdam_core::{
     NotStarted, ProgramFile, RunReport, RunSpec, SetupFailure, StdinSource, Watch, WorkspaceFill,
 };
 use cofferdam_tree::Owner;
-pub use first::{SCRATCH_DRIVE, call_host, end, settle};
-use outlet::{Acknowledger, OutputWriter};
+pub use init::{SCRATCH_DRIVE, call_host, end, settle};
+use output_writer::{Acknowledger, OutputWriter};
 
 /// From hello to the last of the orders: the host has them ready.
 const ORDERS_WAIT: Duration = Duration::from_secs(30);
@@ -186,7 +186,7 @@ fn spec_of(
     stdin: Vec<u8>,
     executor: &dyn Executor,
 ) -> Result<RunSpec, SetupFailure> {
-    let lie = |lie: super::wire::InvalidReply| SetupFailure::from_words("orders", lie.to_string());
+    let lie = |lie: InvalidReply| SetupFailure::from_words("orders", lie.to_string());
     let program = match &run.program {
         WireProgram::Named => ProgramFile::Named,
         WireProgram::At(path) => ProgramFile::At(from_base64(path).map_err(lie)?),
@@ -232,9 +232,7 @@ fn fill(
     workspace: BorrowedFd<'_>,
     owner: Owner,
 ) -> Result<(), SetupFailure> {
-    let failed = |fault: super::pack::TreeIoError| {
-        SetupFailure::from_words("fill workspace", fault.to_string())
-    };
+    let failed = |fault: TreeIoError| SetupFailure::from_words("fill workspace", fault.to_string());
     let bounds =
         UnpackLimits { entries_max: u64::MAX, bytes_max: u64::MAX, file_bytes_max: u64::MAX };
     let mut reader =
@@ -245,8 +243,8 @@ fn fill(
 
 /// Why it did not all go over.
 fn collect(drive: &File, result: (u64, u64), workspace: BorrowedFd<'_>) -> Option<String> {
-    let written = || -> Result<(), super::pack::TreeIoError> {
-        let io = super::archive::ArchiveError::Io;
+    let written = || -> Result<(), TreeIoError> {
+        let io = ArchiveError::Io;
         let region = DriveRegion::of(drive.try_clone().map_err(io)?, result).map_err(io)?;
         let buffered = BufWriter::with_capacity(BUFFER_BYTES, region);
         let mut writer = ArchiveWriter::begin(buffered).map_err(io)?;

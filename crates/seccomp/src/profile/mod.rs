@@ -7,12 +7,12 @@
 //! (`builtin` has them).
 
 #[cfg(test)]
-mod kernel;
+mod kernel_tests;
+#[cfg(test)]
+mod oracle_tests;
 mod root;
 #[cfg(test)]
-mod shipped;
-#[cfg(test)]
-mod straight;
+mod shipped_tests;
 
 use serde::Deserialize;
 

@@ -3,8 +3,8 @@
 
 use super::*;
 use crate::interpret::{SeccompData, decide};
+use crate::oracle::{X32, answer};
 use crate::rules::Action;
-use crate::straight::{X32, answer};
 
 /// Numbers looked at beyond the last one of a table.
 const BEYOND: u32 = 600;

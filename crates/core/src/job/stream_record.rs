@@ -2,11 +2,39 @@
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use super::command::Sha256;
-use super::result::{StreamRecord, TextEncoding};
 use crate::CapturedStream;
 use crate::values::digest::Digest;
+
+/// One output stream: its beginning, and what is known of all of it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct StreamRecord {
+    /// What was kept: text, or base64 where it is not UTF-8. No character of it is cut in two.
+    pub text: String,
+    /// Whether more was written than is kept here.
+    pub truncated: bool,
+    /// Bytes written in all.
+    pub bytes: u64,
+    /// Of all bytes written, kept or not.
+    pub sha256: Sha256,
+    /// How `text` is to be read.
+    pub encoding: TextEncoding,
+}
+
+/// How a kept text is to be read.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum TextEncoding {
+    /// As it is.
+    #[default]
+    #[serde(rename = "utf-8")]
+    Utf8,
+    /// Base64 of the bytes.
+    #[serde(rename = "base64")]
+    Base64,
+}
 
 impl StreamRecord {
     /// Of a stream of which `kept` is the beginning: text where that is UTF-8, less the part of a

@@ -6,7 +6,7 @@
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::wire::{HelloMessage, RefusalMessage, ReportMessage, RunMessage};
+use super::messages::{HelloMessage, RefusalMessage, ReportMessage, RunMessage};
 use cofferdam_core::Stream;
 
 /// The most bytes of a frame, its length not counted.
@@ -164,7 +164,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::wire::VERSION;
+    use crate::session::messages::VERSION;
     use cofferdam_core::executor::Capabilities;
     use cofferdam_core::{Enforced, NotStarted};
 

@@ -6,6 +6,11 @@
 //! image of ext4 that a guest has written would have to be mounted by the host's kernel, whose
 //! parser is no place for a tenant's bytes.
 
+pub(crate) mod archive;
+pub(crate) mod tree_io;
+#[cfg(test)]
+mod tree_io_tests;
+
 use std::ffi::OsStr;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, BufReader, BufWriter, Read, Seek, SeekFrom, Write};
@@ -16,8 +21,8 @@ use std::path::{Path, PathBuf};
 use nix::unistd::{getegid, geteuid};
 use uuid::Uuid;
 
-use super::archive::{ArchiveReader, ArchiveWriter, ENTRY_BYTES_MAX, NAME_BYTES_MAX};
-use super::pack::{TreeIoError, TreeOrigin, UnpackLimits, pack, unpack};
+use self::archive::{ArchiveReader, ArchiveWriter, ENTRY_BYTES_MAX, NAME_BYTES_MAX};
+use self::tree_io::{TreeIoError, TreeOrigin, UnpackLimits, pack, unpack};
 use cofferdam_core::SetupFailure;
 use cofferdam_core::executor::Task;
 use cofferdam_tree::{Owner, remove_tree};

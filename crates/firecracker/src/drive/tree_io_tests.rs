@@ -11,7 +11,7 @@ use nix::unistd::{getegid, geteuid, mkfifo};
 use tempfile::{TempDir, tempdir};
 
 use super::archive::{ArchiveReader, ArchiveRecord, ArchiveWriter, Modified};
-use super::pack::{DEPTH_MAX, TreeIoError, TreeOrigin, UnpackLimits, pack, unpack};
+use super::tree_io::{DEPTH_MAX, TreeIoError, TreeOrigin, UnpackLimits, pack, unpack};
 use cofferdam_tree::Owner;
 
 const BOUNDS: UnpackLimits =

@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
-use super::api::{read_by, write_by};
 use super::frame::{Frame, FrameDecoder};
-use super::machine::Machine;
-use super::wire::{HelloMessage, VERSION};
+use super::messages::{HelloMessage, VERSION, shown};
+use crate::machine::Machine;
+use crate::socket::{read_by, write_by};
 use cofferdam_core::SetupFailure;
 use cofferdam_core::executor::{Capabilities, Unavailable};
 use cofferdam_core::sync::cancel::CancelToken;
@@ -93,7 +93,7 @@ impl GuestConnection {
                 Ok(BootOutcome::There(self, capabilities))
             }
             Err(reason) => {
-                let reason = super::wire::shown(&reason);
+                let reason = shown(&reason);
                 Ok(BootOutcome::Unable(Unavailable(format!("the guest: {reason}"))))
             }
         }

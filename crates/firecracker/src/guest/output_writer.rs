@@ -9,8 +9,8 @@ use std::thread;
 
 use nix::sys::eventfd::{EfdFlags, EventFd};
 
-use crate::api::write_by;
-use crate::frame::{CHUNK_BYTES_MAX, Frame, WINDOW_BYTES};
+use crate::session::frame::{CHUNK_BYTES_MAX, Frame, WINDOW_BYTES};
+use crate::socket::write_by;
 use cofferdam_core::values::deadline::Deadline;
 use cofferdam_core::{OutputSink, Stream};
 
@@ -30,17 +30,17 @@ pub struct Acknowledger(Arc<OutputShared>);
 
 /// What a run gives its output to.
 #[derive(Debug)]
-pub struct OutputQueueSink(Arc<OutputShared>);
+pub struct FrameQueueSink(Arc<OutputShared>);
 
 #[derive(Debug)]
 struct OutputShared {
-    queue: Mutex<OutputQueue>,
+    queue: Mutex<FrameQueue>,
     changed: Condvar,
     room: EventFd,
 }
 
 #[derive(Debug, Default)]
-struct OutputQueue {
+struct FrameQueue {
     frames: VecDeque<Vec<u8>>,
     bytes: usize,
     /// Whether the last one is being written.
@@ -73,8 +73,8 @@ impl OutputWriter {
     }
 
     /// What a run gives its output to.
-    pub fn sink(&self) -> OutputQueueSink {
-        OutputQueueSink(Arc::clone(&self.0))
+    pub fn sink(&self) -> FrameQueueSink {
+        FrameQueueSink(Arc::clone(&self.0))
     }
 
     /// Where to tell what the host has taken.
@@ -95,7 +95,7 @@ impl OutputWriter {
 }
 
 impl OutputShared {
-    fn lock(&self) -> MutexGuard<'_, OutputQueue> {
+    fn lock(&self) -> MutexGuard<'_, FrameQueue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -130,7 +130,7 @@ impl OutputShared {
     /// Nobody hears it any more: it is let go of, so that nothing waits for room.
     fn close(&self) {
         let mut queue = self.lock();
-        *queue = OutputQueue { closed: true, ..OutputQueue::default() };
+        *queue = FrameQueue { closed: true, ..FrameQueue::default() };
         let _ = self.room.write(1);
         self.changed.notify_all();
     }
@@ -146,7 +146,7 @@ impl Acknowledger {
     }
 }
 
-impl OutputSink for OutputQueueSink {
+impl OutputSink for FrameQueueSink {
     fn take(&mut self, stream: Stream, bytes: &[u8]) {
         let mut queue = self.0.lock();
         for chunk in bytes.chunks(CHUNK_BYTES_MAX) {

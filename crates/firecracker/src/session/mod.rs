@@ -1,15 +1,19 @@
 //! The conversation about one run, from the host's side: nothing a guest says or does not say
 //! takes more time, memory or output than the run's limits allow.
 
+pub(crate) mod frame;
+pub(crate) mod messages;
+pub(crate) mod vsock;
+
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
-use super::frame::{CHUNK_BYTES_MAX, Frame};
-use super::line::{GuestConnection, STEP, is_raised};
-use super::wire::{ReportMessage, RunMessage};
+use self::frame::{CHUNK_BYTES_MAX, Frame};
+use self::messages::{ReportMessage, RunMessage, shown};
+use self::vsock::{GuestConnection, STEP, is_raised};
 use cofferdam_core::values::deadline::Deadline;
 use cofferdam_core::{NotStarted, OutputSink, RunReport, SetupFailure, Stream, Watch};
 
@@ -58,6 +62,13 @@ pub struct PartialRun {
     pub received: [u64; 2],
     /// How long it went on.
     pub took: Duration,
+}
+
+impl PartialRun {
+    pub fn cancelled_before() -> Self {
+        let (stdout, stderr) = (Vec::new(), Vec::new());
+        Self { cancelled: true, stdout, stderr, received: [0; 2], took: Duration::ZERO }
+    }
 }
 
 /// Asks the guest at the other end of `line` and listens until it has answered.
@@ -238,7 +249,7 @@ impl Session<'_> {
 
     fn report(&mut self, report: ReportMessage) -> Result<SessionOutcome, SetupFailure> {
         if let Some(reason) = &report.uncollected {
-            let reason = super::wire::shown(reason);
+            let reason = shown(reason);
             return Err(SetupFailure::from_words("guest: collect", reason));
         }
         let [stdout, stderr] = std::mem::take(&mut self.kept);

@@ -1,5 +1,10 @@
 //! Firecracker's process: started, told what to be, ended.
 
+mod api;
+mod console;
+pub(crate) mod jailer;
+pub(crate) mod requests;
+
 use std::ffi::OsStr;
 use std::fs::{self, DirBuilder, File};
 use std::io;
@@ -12,11 +17,11 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
-use super::api::{ApiClient, ApiError};
-use super::console::Console;
-use super::jailer::{API_SOCKET, Jailer, unjailed};
-use super::machine::{Hypervisor, Machine, MachinePlan, VSOCK, call_name, listen};
-use super::requests::{MachineParts, requests};
+use self::api::{ApiClient, ApiError};
+use self::console::Console;
+use self::jailer::{API_SOCKET, Jailer, unjailed};
+use self::requests::{MachineParts, requests};
+use crate::machine::{Hypervisor, Machine, MachinePlan, VSOCK, call_name, listen};
 use cofferdam_core::SetupFailure;
 use cofferdam_core::values::deadline::Deadline;
 use cofferdam_tree::remove_tree;
