@@ -1,8 +1,14 @@
 //! The vocabulary of Cofferdam: what to run, within which limits, and how it ended.
 //!
-//! `values` are plain data, `sync` is what threads share, `run` describes one run of a program, `job` is
-//! an agent's job as every API takes and returns it, and [`executor::Executor`] is the trait that each
-//! backend implements.
+//! - [`RunSpec`] describes one program to run, [`Limits`] its bounds, [`RunReport`] the result.
+//! - [`executor::Executor`] is the trait that each backend implements: a sandbox, a virtual machine.
+//! - [`job`] holds the request and the result of an agent's job, as JSON has them, and
+//!   [`job::parse_request`], which validates a request.
+//! - [`values`] are plain data with parsers: sizes, durations, relative paths, globs, digests.
+//! - [`sync`] holds what threads share: cancel tokens, permits, counters, request ids.
+//!
+//! The crate starts no process and mounts nothing. Names end with their unit (`_bytes`, `_ms`), and
+//! limits with `_max`.
 
 #![forbid(unsafe_code)]
 

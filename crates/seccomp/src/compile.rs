@@ -1,8 +1,8 @@
-//! Turns ordered layers into one BPF program.
+//! Compiles ordered layers to one BPF program.
 //!
-//! The kernel runs a filter for every call it cannot prove to be always allowed, and once per
-//! number when it is installed, so the depth counts and not the size: the program is a balanced
-//! tree over ranges of numbers that share a decision.
+//! The kernel runs a filter for every call that it cannot prove to be always allowed, and once per
+//! number when the filter is installed. Depth therefore matters more than size, and the program is a
+//! balanced tree over ranges of numbers that share a decision.
 
 use std::collections::HashMap;
 
@@ -22,17 +22,17 @@ const ARGS_OFFSET: u32 = 16;
 /// The first number of the x32 ABI, which shares x86_64's audit value.
 const X32_NUMBER_MIN: u32 = 0x4000_0000;
 
-/// Everything that decides calls: a profile's layers, then those of the one it extends.
+/// All rules that decide calls: a profile's layers, then those of the profile that it extends.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Policy {
-    /// The layers, first asked first.
+    /// The layers, in the order in which they are checked.
     pub layers: Vec<RuleLayer>,
-    /// What happens to calls no layer decides.
+    /// The actions for calls that no layer decides.
     pub otherwise: Otherwise,
 }
 
 impl Policy {
-    /// The same without the layers that are left out in `circumstance`.
+    /// Returns the policy without the layers that do not apply in `circumstance`.
     pub fn in_case_of(&self, circumstance: Circumstance) -> Self {
         let asked = |layer: &&RuleLayer| layer.unless != Some(circumstance);
         let layers = self.layers.iter().filter(asked).cloned().collect();
@@ -40,7 +40,10 @@ impl Policy {
     }
 }
 
-/// Compiles `policy` for `arch` into the filter called `name`.
+/// Compiles `policy` for `arch` into a filter named `name`.
+///
+/// # Errors
+/// [`CompileError::TooLong`] if the program has more than 4096 instructions.
 pub fn compile(name: &str, policy: &Policy, arch: Arch) -> Result<Filter, CompileError> {
     let mut assembler = Assembler::default();
     let calls = tree(&mut assembler, &ranges(policy, arch));
@@ -59,21 +62,21 @@ pub fn compile(name: &str, policy: &Policy, arch: Arch) -> Result<Filter, Compil
     Ok(Filter { name: name.to_owned(), program: assembler.finish()? })
 }
 
-/// Calls from `first` up to the next range's first that are decided alike.
+/// Call numbers from `first` to the next range's `first` that share a decision.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct CallRange<'a> {
     first: u32,
     decision: RuleChain<'a>,
 }
 
-/// What happens to a call: the action of the first rule that holds, else `last`.
+/// The decision for a call: the action of the first rule that holds, else `last`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct RuleChain<'a> {
     rules: Vec<(&'a [Condition], Action)>,
     last: Action,
 }
 
-/// All numbers from 0 on, equal neighbours merged.
+/// The ranges of all numbers from 0 on. Neighbours with equal decisions are merged.
 fn ranges(policy: &Policy, arch: Arch) -> Vec<CallRange<'_>> {
     let unknown = |first| CallRange {
         first,
@@ -99,7 +102,7 @@ fn ranges(policy: &Policy, arch: Arch) -> Vec<CallRange<'_>> {
     ranges
 }
 
-/// What the entries that name a call decide, up to the first without conditions.
+/// The rules of the entries that name a call, up to the first entry without conditions.
 fn decision<'a>(naming: &[&'a RuleEntry], otherwise: Action) -> RuleChain<'a> {
     let mut rules = Vec::new();
     for entry in naming {
@@ -111,7 +114,7 @@ fn decision<'a>(naming: &[&'a RuleEntry], otherwise: Action) -> RuleChain<'a> {
     RuleChain { rules, last: otherwise }
 }
 
-/// A balanced search for the range of the loaded number.
+/// Adds a balanced search for the range of the loaded number.
 fn tree(assembler: &mut Assembler, ranges: &[CallRange<'_>]) -> Label {
     let (low, high) = ranges.split_at(ranges.len() / 2);
     let Some(first_high) = high.first() else {
@@ -133,7 +136,7 @@ fn leaf(assembler: &mut Assembler, decision: &RuleChain<'_>) -> Label {
     })
 }
 
-/// Goes on at `yes` when the argument, masked, is one of the values, else at `no`.
+/// Continues at `yes` if the masked argument is one of the values, else at `no`.
 fn test(assembler: &mut Assembler, condition: &Condition, yes: Label, no: Label) -> Label {
     let low_offset = ARGS_OFFSET + 8 * u32::from(condition.arg);
     let [low_mask, high_mask] = halves(condition.mask);
@@ -152,7 +155,7 @@ fn test(assembler: &mut Assembler, condition: &Condition, yes: Label, no: Label)
     condition.values.iter().rev().fold(no, |no, value| {
         let [low, high] = halves(*value);
         let low_half = equals(low_offset, low_mask, &[low], yes, no);
-        // A mask without upper bits leaves nothing to compare there.
+        // Without upper bits in the mask, the upper half is not compared.
         if high_mask == 0 {
             return low_half;
         }

@@ -1,4 +1,4 @@
-//! What a policy answers, read off its rules one by one: the oracle for every compiled program.
+//! The oracle for compiled programs: it evaluates a policy's rules one by one.
 
 use nix::errno::Errno;
 
@@ -10,7 +10,7 @@ use super::syscalls::Arch;
 /// The first number of the x32 ABI.
 pub const X32: u32 = 0x4000_0000;
 
-/// What the rules say of a call, in the words of the module's description.
+/// The action of the rules for a call, as the crate's documentation defines it.
 pub fn answer(policy: &Policy, arch: Arch, data: &SeccompData) -> Action {
     if data.arch != arch.audit() {
         return Action::KillProcess;

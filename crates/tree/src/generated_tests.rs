@@ -1,4 +1,4 @@
-//! Generated trees: what is true of every one of them.
+//! Properties of walks, copies and removals of generated trees.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -20,7 +20,7 @@ use super::{
     Copied, Removal, Template, TreeLimit, TreeLimits, WorkspaceError, copy_tree, remove_tree,
 };
 
-/// A tree small enough to be made a few dozen times.
+/// A tree small enough to create a few dozen times.
 #[derive(Debug, Clone)]
 enum Node {
     File { contents: Vec<u8>, mode: u32 },
@@ -29,7 +29,7 @@ enum Node {
     Folder { nodes: Vec<(OsString, Node)>, mode: u32 },
 }
 
-/// Any bytes the kernel takes as a name: newlines, what is not UTF-8, options of commands.
+/// Any bytes that the kernel accepts as a name: newlines, invalid UTF-8, command options.
 fn name() -> impl Strategy<Value = OsString> {
     let byte = any::<u8>().prop_filter("a byte of a name", |byte| !matches!(byte, 0 | b'/'));
     let any_name = vec(byte, 1..12)
@@ -58,8 +58,8 @@ fn node() -> impl Strategy<Value = Node> {
     })
 }
 
-/// A tree below some directories with neighbours before and after them: deeper than a walk keeps
-/// directories open, so that it has to find its way back up.
+/// A tree below nested directories with neighbours before and after them: deeper than the number of
+/// directories that a walk keeps open, so that it must reopen parents.
 fn tree() -> impl Strategy<Value = Node> {
     (btree_map(name(), node(), 0..6), 0..40_usize).prop_map(|(nodes, levels)| {
         let mut nodes: Vec<_> = nodes.into_iter().collect();
@@ -90,7 +90,7 @@ fn make(path: &Path, node: &Node) {
     }
 }
 
-/// The standard library's view of a tree, less what no workspace has.
+/// The standard library's view of a tree, without `.git`.
 fn without_git(root: &Path) -> BTreeMap<PathBuf, TreeEntry> {
     let mut entries = picture(root);
     entries.retain(|path, _| !path.iter().any(|part| part == ".git"));
@@ -101,7 +101,7 @@ fn is_fifo(path: &Path) -> bool {
     fs::symlink_metadata(path).unwrap().file_type().is_fifo()
 }
 
-/// Every entry the walk tells of, in the words of the standard library.
+/// The paths of all entries that a walk returns.
 fn walked(root: &Path) -> Vec<PathBuf> {
     let opened = directory(root);
     let mut walk = TreeWalk::to_read(opened.as_fd(), u64::MAX).unwrap();
@@ -148,7 +148,7 @@ proptest! {
     #![proptest_config(Config { cases: 64, failure_persistence: None, ..Config::default() })]
 
     #[test]
-    fn a_walk_tells_of_every_entry_once_and_of_nothing_else(tree in tree()) {
+    fn a_walk_returns_every_entry_exactly_once(tree in tree()) {
         let place = in_memory();
         let root = place.path().join("root");
         make(&root, &tree);
@@ -196,7 +196,7 @@ proptest! {
     }
 
     #[test]
-    fn each_budget_is_enough_to_the_entry_and_byte_and_level_and_not_one_less(tree in tree()) {
+    fn each_limit_is_exact_to_the_entry_byte_and_level(tree in tree()) {
         let place = in_memory();
         let source = place.path().join("source");
         make(&source, &tree);

@@ -1,4 +1,4 @@
-//! Removes a directory tree, whatever a tenant made of it.
+//! Removes a directory tree that a tenant may have prepared.
 
 use std::ffi::{CString, OsStr};
 use std::os::fd::BorrowedFd;
@@ -10,23 +10,23 @@ use nix::unistd::{UnlinkatFlags, unlinkat};
 use super::error::{WorkspaceError, WorkspaceFault};
 use super::walk::{TreeWalk, WalkEvent};
 
-/// What became of the entries of a tree.
+/// The result of a removal.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-#[must_use = "a removal that leaves something is no error"]
+#[must_use = "a removal that leaves entries is not an error"]
 pub struct Removal {
-    /// Entries that are gone.
+    /// The number of removed entries.
     pub removed: u64,
-    /// Entries that could not be removed: mount points, immutable files, those of somebody
-    /// else, and the directories that hold them.
+    /// The number of entries that could not be removed: mount points, immutable files, files of other
+    /// users, and the directories that contain them.
     pub left: u64,
 }
 
 /// Removes the entry `name` of `parent` and, if it is a directory, everything in it. Links are
-/// removed and never followed; mounts are not entered; a directory its owner may not read is
-/// opened up first. Nothing by that name is a success.
+/// removed but not followed, mounts are not entered, and directories that the owner cannot read
+/// are made readable first. A missing entry is not an error.
 ///
 /// # Errors
-/// A `name` that is not a single name (`EINVAL`), or a tree moved elsewhere meanwhile.
+/// `name` is not a single name (`EINVAL`), or the tree was moved meanwhile.
 pub fn remove_tree(parent: BorrowedFd<'_>, name: &OsStr) -> Result<Removal, WorkspaceError> {
     let invalid = || WorkspaceFault::System { operation: "remove", errno: Errno::EINVAL }.at(name);
     if matches!(name.as_bytes(), b"" | b"." | b"..") || name.as_bytes().contains(&b'/') {
@@ -38,7 +38,7 @@ pub fn remove_tree(parent: BorrowedFd<'_>, name: &OsStr) -> Result<Removal, Work
         let mut walk = TreeWalk::to_remove(parent, name.clone());
         let pass = remove_visited(&mut walk)?;
         removed += pass.removed;
-        // A directory with more names than a walk holds takes several; one that got nowhere
+        // A directory with more names than a walk holds takes several passes. A pass without progress
         // is the last.
         if !walk.truncated() || pass.removed == 0 {
             return Ok(Removal { removed, left: pass.left });

@@ -1,4 +1,5 @@
-//! A directory that a job names, opened once: what is judged is what is copied.
+//! A directory that a job names, opened once, so that the directory that is checked is the one that
+//! is copied.
 
 use std::ffi::OsString;
 use std::fs;
@@ -13,12 +14,12 @@ use nix::sys::stat::{Mode, fstat};
 use super::error::{During, WorkspaceError, WorkspaceFault};
 use crate::walk::dir_stack::Identity;
 
-/// Directories above a source, at most.
+/// The most directories above a source.
 const LEVELS_MAX: usize = 65_536;
-/// What can be looked up of a directory without reading it.
+/// Flags to open a directory without reading it.
 const PATH_ONLY: OFlag = OFlag::O_PATH.union(OFlag::O_DIRECTORY).union(OFlag::O_CLOEXEC);
 
-/// An open directory and where it is. Links that change afterwards change nothing here.
+/// An open directory and its path. Later changes of links have no effect.
 #[derive(Debug)]
 pub struct SourceDir {
     directory: OwnedFd,
@@ -27,7 +28,7 @@ pub struct SourceDir {
     identity: Identity,
 }
 
-/// Where a directory is in its file system, through whatever mount it was reached.
+/// The location of a directory in its file system, independent of mounts.
 #[derive(Debug, PartialEq, Eq)]
 struct DirLocation {
     /// `major:minor`.
@@ -36,11 +37,11 @@ struct DirLocation {
 }
 
 impl SourceDir {
-    /// Opens the directory `path`. Links are followed, but not those of `/proc` that lead to what a
-    /// process has open: the path of what they lead to may be one of another mount namespace.
+    /// Opens the directory `path`. Links are followed, except the magic links of `/proc`: their
+    /// target may be in another mount namespace.
     ///
     /// # Errors
-    /// A path that is no directory, or that cannot be reached.
+    /// `path` is not a directory or cannot be opened.
     pub fn open(path: &Path) -> Result<Self, WorkspaceError> {
         let how = OpenHow::new().flags(PATH_ONLY).resolve(ResolveFlag::RESOLVE_NO_MAGICLINKS);
         let opened = openat2(AT_FDCWD, path, how).during("open");
@@ -54,12 +55,12 @@ impl SourceDir {
         Ok(Self { directory, asked: asked.to_owned(), resolved, identity })
     }
 
-    /// The path it was opened by.
+    /// The path that it was opened with.
     pub fn asked(&self) -> &Path {
         &self.asked
     }
 
-    /// Where the directory was when it was opened, without links.
+    /// The path of the directory when it was opened, links resolved.
     pub fn resolved(&self) -> &Path {
         &self.resolved
     }
@@ -68,10 +69,10 @@ impl SourceDir {
         self.identity
     }
 
-    /// Whether this directory is one of `others` or lies in one, by whatever path or mount.
+    /// Whether this directory is one of `others` or inside one, by any path or mount.
     ///
     /// # Errors
-    /// A directory above this one that cannot be looked at, or no `/proc`.
+    /// A parent directory cannot be opened, or there is no `/proc`.
     pub fn lies_in(&self, others: &[Self]) -> Result<bool, WorkspaceError> {
         let lies = || -> Result<bool, WorkspaceFault> {
             Ok(self.is_below(others)? || self.is_mounted_from(others)?)
@@ -79,7 +80,7 @@ impl SourceDir {
         lies().map_err(|fault| fault.at(&self.asked))
     }
 
-    /// By the directories above it.
+    /// Compares the directories above this one.
     fn is_below(&self, others: &[Self]) -> Result<bool, WorkspaceFault> {
         let mut identity = self.identity;
         let mut above: Option<OwnedFd> = None;
@@ -99,7 +100,7 @@ impl SourceDir {
         Err(Errno::ELOOP).during("open parent of")
     }
 
-    /// By its place in the file system: a bind mount has other directories above it.
+    /// Compares locations in the file system: a bind mount has other directories above it.
     fn is_mounted_from(&self, others: &[Self]) -> Result<bool, WorkspaceFault> {
         let mounts = fs::read("/proc/thread-self/mountinfo").during("list mounts above")?;
         let Some(place) = self.place(&mounts)? else { return Ok(false) };
@@ -112,8 +113,8 @@ impl SourceDir {
         Ok(false)
     }
 
-    /// None on a mount that is not listed: the one that a changed root directory is on. It holds
-    /// what is seen of it by one path alone.
+    /// The location of the directory; `None` on a mount that `mountinfo` does not list. That is the
+    /// mount of a changed root directory, which is visible by one path only.
     fn place(&self, mounts: &[u8]) -> Result<Option<DirLocation>, WorkspaceFault> {
         let info = format!("/proc/thread-self/fdinfo/{}", self.directory.as_raw_fd());
         let info = fs::read_to_string(info).during("find mount of")?;
@@ -122,7 +123,7 @@ impl SourceDir {
         let mount = mount.ok_or(Errno::ENOSYS).during("find mount of")?;
         let found = lines.filter_map(MountInfo::parse).find(|line| line.id == mount.as_bytes());
         let Some(mount) = found else { return Ok(None) };
-        // Not below it where it was moved meanwhile.
+        // The directory was moved meanwhile if it is not below the mount point.
         let inside = self.resolved.strip_prefix(&mount.point).map_err(|_| Errno::ESTALE);
         let path = mount.root.join(inside.during("find mount of")?);
         Ok(Some(DirLocation { device: mount.device.to_vec(), path }))
@@ -141,14 +142,14 @@ impl AsFd for SourceDir {
     }
 }
 
-/// One line of `mountinfo`, as far as it is needed.
+/// The needed fields of a line of `mountinfo`.
 #[derive(Debug, PartialEq, Eq)]
 struct MountInfo<'a> {
     id: &'a [u8],
     device: &'a [u8],
-    /// What of the file system is mounted.
+    /// The mounted directory of the file system.
     root: PathBuf,
-    /// Where.
+    /// The mount point.
     point: PathBuf,
 }
 
@@ -161,7 +162,7 @@ impl<'a> MountInfo<'a> {
     }
 }
 
-/// A path of `mountinfo`, in which blanks and backslashes are octal numbers.
+/// Decodes a path of `mountinfo`, in which blanks and backslashes are octal escapes.
 fn unescaped(text: &[u8]) -> PathBuf {
     let mut bytes = Vec::with_capacity(text.len());
     let mut left = text;
@@ -211,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_directory_or_another_process_s_is_not_opened() {
+    fn neither_a_file_nor_a_magic_link_is_opened() {
         for (path, errno) in [
             ("/dev/null", Errno::ENOTDIR),
             ("/nowhere/at/all", Errno::ENOENT),
@@ -225,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_in_a_directory_does_so_by_every_path_and_mount() {
+    fn a_directory_inside_another_is_found_by_every_path_and_mount() {
         let place = tempdir().unwrap();
         in_own_mounts(move || {
             let at = |name: &str| place.path().join(name);

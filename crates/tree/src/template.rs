@@ -1,4 +1,4 @@
-//! What a workspace's template holds, learnt once, and how workspaces are to be filled from it.
+//! Templates of workspaces: what they hold, and the cheaper way to fill a workspace from one.
 
 use std::ffi::CStr;
 use std::os::fd::{AsFd, OwnedFd};
@@ -14,49 +14,49 @@ use crate::copy::fingerprint::{Fingerprint, FingerprintHasher};
 use crate::walk::budget::{TreeBudget, TreeLimits};
 use cofferdam_core::values::owner::Owner;
 
-/// Files, and likewise directories, up to which a copy costs less than mounting an overlay.
+/// The most files, and the most directories, for which a copy is cheaper than an overlay mount.
 const COPY_ENTRIES_MAX: u64 = 20;
-/// Bytes up to which it does.
+/// The most bytes for which a copy is cheaper.
 const COPY_BYTES_MAX: u64 = 256 * 1024;
 
 /// How a workspace is filled from a template.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fill {
-    /// Every file is copied.
+    /// All files are copied.
     Copy,
-    /// The template lies read-only below the workspace's own file system.
+    /// An overlay has the template read-only below the workspace's own file system.
     Overlay,
 }
 
 /// Who owns the entries of a tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Owners {
-    /// All of them.
+    /// All entries have this owner.
     One(Owner),
-    /// Not all the same.
+    /// The entries have different owners.
     Several,
 }
 
-/// What a template held when it was scanned, `.git` left out.
+/// What a template held when it was scanned, without `.git`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Template {
     /// Regular files and symbolic links.
     pub files: u64,
-    /// Directories, the template itself not counted.
+    /// Directories, without the template itself.
     pub directories: u64,
-    /// The sizes of the regular files.
+    /// Size of the regular files together, bytes.
     pub bytes: u64,
-    /// Who owns them, the template itself included.
+    /// The owners of the entries and of the template itself.
     pub owners: Owners,
-    /// By what a change of it shows.
+    /// Changes when the tree does.
     pub fingerprint: Fingerprint,
 }
 
 impl Template {
-    /// Looks at everything in the directory `path`, within the default [`TreeLimits`].
+    /// Scans the directory `path` within the default [`TreeLimits`].
     ///
     /// # Errors
-    /// The first entry that could not be looked at, or the limit that was crossed.
+    /// The first entry that could not be read, or the limit that was exceeded.
     pub fn scan(path: &Path) -> Result<Self, WorkspaceError> {
         Self::scan_within(path, &TreeLimits::default())
     }
@@ -77,8 +77,8 @@ impl Template {
         Ok(scan.finish())
     }
 
-    /// The cheaper way to fill a workspace: a copy takes time with every file, an overlay
-    /// always the same.
+    /// The cheaper way to fill a workspace: the time of a copy grows with the number of files, that
+    /// of an overlay is constant.
     pub fn fill(&self) -> Fill {
         let small = self.files <= COPY_ENTRIES_MAX
             && self.directories <= COPY_ENTRIES_MAX
@@ -168,7 +168,7 @@ impl Scan {
     fn unopened(&mut self, walk: &TreeWalk<'_>, errno: Errno) -> Result<(), WorkspaceFault> {
         self.budget.take_entry(walk.depth())?;
         match errno {
-            // A mount point, which a copy leaves out.
+            // A copy leaves mount points out.
             Errno::EXDEV => Ok(()),
             _ => Err(errno).during("open"),
         }
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn small_templates_are_copied_and_all_others_covered() {
+    fn small_templates_are_copied_and_others_overlaid() {
         let small = Template {
             files: 20,
             directories: 20,

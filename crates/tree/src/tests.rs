@@ -1,4 +1,4 @@
-//! Whole workspaces on real file systems.
+//! Tests of whole workspaces on real file systems.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -63,7 +63,7 @@ fn a_tree_20000_levels_deep_needs_few_descriptors_and_no_stack() {
             let place = tempdir().unwrap();
             let root = place.path().to_owned();
             in_own_mounts(move || {
-                // Where workspaces lie; a disk would take seconds to note 40,000 directories.
+                // Workspaces are on tmpfs; a disk would need seconds for 40,000 directories.
                 mount_tmpfs(&root);
                 a_deep_tree_comes_and_goes(&root, 20_000);
             });
@@ -72,7 +72,7 @@ fn a_tree_20000_levels_deep_needs_few_descriptors_and_no_stack() {
 }
 
 #[test]
-fn any_name_the_kernel_takes_is_copied_and_removed() {
+fn any_name_the_kernel_accepts_is_copied_and_removed() {
     let place = tempdir().unwrap();
     let source = place.path().join("source");
     fs::create_dir(&source).unwrap();

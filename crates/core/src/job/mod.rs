@@ -1,7 +1,6 @@
-//! An agent's job: what is asked for and what came of it, in the words of the wire.
+//! An agent's job: its request, its result and its errors, as JSON has them.
 //!
-//! These are the types of every door: library, command line and HTTP. The doors
-//! differ in how bytes get here, in nothing else.
+//! The library, the command line and the HTTP API all use these types.
 
 mod command;
 mod document;

@@ -1,47 +1,47 @@
-//! Figures of what a service does and has, as those who make boxes tell them.
+//! Metrics of the sandbox and of the standby pool.
 
-/// Of the boxes made ahead.
+/// The state of the standby pool.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct StandbyMetrics {
-    /// The most there may be.
+    /// The most prepared sandboxes there may be.
     pub boxes_max: usize,
-    /// Those that stand ready now.
+    /// Prepared sandboxes that are ready now.
     pub ready: usize,
-    /// Made since the start.
+    /// Sandboxes prepared since the start.
     pub made: u64,
-    /// Given to a run.
+    /// Prepared sandboxes that a run used.
     pub used: u64,
-    /// Let go without one.
+    /// Prepared sandboxes discarded without a run.
     pub dropped: u64,
-    /// That could not be made.
+    /// Failed attempts to prepare a sandbox.
     pub failed: u64,
 }
 
-/// Of the sandbox.
+/// The state of the sandbox layer.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SandboxMetrics {
-    /// Boxes that did not die in the time they had.
+    /// Sandboxes that did not die within the kill time limit.
     pub kill_failures: u64,
-    /// Boxes that were killed, are not dead yet, and keep what they hold.
+    /// Sandboxes that were killed but are not dead yet, and still hold their resources.
     pub undying: usize,
-    /// With as many of them no new box is made.
+    /// The number of undying sandboxes from which on no new sandbox is created.
     pub undying_max: usize,
-    /// Dead boxes that are still to be cleared away.
+    /// Dead sandboxes that await cleanup.
     pub cleanup_backlog: usize,
-    /// How many of them wait before an answer waits for its own.
+    /// The backlog from which on an answer waits for the cleanup of its own sandbox.
     pub cleanup_backlog_max: usize,
-    /// What this start cleared away.
+    /// The leftovers that this start removed.
     pub swept: SweepCounts,
     /// Every control, and whether this host enforces it.
     pub controls: Vec<(String, bool)>,
 }
 
-/// What dead servers had left behind.
+/// Leftovers of dead servers that were removed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct SweepCounts {
-    /// Servers that had not ended by themselves.
+    /// Servers that did not shut down cleanly.
     pub servers: usize,
-    /// Boxes that were still there.
+    /// Sandboxes that still existed.
     pub boxes: usize,
     /// Processes that were alive in them.
     pub processes: usize,

@@ -1,8 +1,8 @@
-//! Output as it comes, for whoever wants it before the end.
+//! A run's output: the sink that takes it as it arrives, and the captured streams.
 
 use std::os::fd::BorrowedFd;
 
-/// Which of the two output streams.
+/// One of the two output streams.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stream {
     /// Standard output.
@@ -11,57 +11,57 @@ pub enum Stream {
     Stderr,
 }
 
-/// Takes a run's output while it runs. Called on the supervising thread, so it
-/// must not block: one that cannot take more says so, and is asked again when
-/// its descriptor becomes readable.
+/// Takes a run's output while the program runs.
+///
+/// The supervising thread calls it, so no method may block. A sink that is full returns false from
+/// [`has_room`](Self::has_room) and is asked again when [`room_fd`](Self::room_fd) becomes readable.
 pub trait OutputSink: Send {
-    /// Takes the next bytes of `stream`, already within the output limit.
+    /// Takes the next bytes of `stream`. The output limit is already applied.
     fn take(&mut self, stream: Stream, bytes: &[u8]);
 
-    /// Whether nobody else wants the bytes: the report then counts them and
-    /// holds none.
+    /// Whether the sink is the only reader. The report then counts the bytes but does not keep them.
     fn is_only_reader(&self) -> bool {
         false
     }
 
-    /// Whether `take` may be called now; while false the program's pipe fills
-    /// and the program waits.
+    /// Whether `take` may be called now. While it is false, the program's pipe fills up and the
+    /// program blocks.
     fn has_room(&self) -> bool {
         true
     }
 
-    /// A descriptor that is readable once there may be room again. Needed only
-    /// from a sink that ever says it has none.
+    /// A descriptor that becomes readable when there may be room again. Only a sink whose
+    /// `has_room` can return false needs one.
     fn room_fd(&self) -> Option<BorrowedFd<'_>> {
         None
     }
 }
 
-/// What a program wrote to stdout or stderr, up to the limit.
+/// The output that a program wrote to stdout or stderr, up to the limit.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CapturedStream {
-    /// The kept bytes, in order from the first.
+    /// The kept bytes, from the first.
     pub bytes: Vec<u8>,
-    /// How many bytes arrived in all, kept or not.
+    /// How many bytes arrived, kept or not.
     pub bytes_total: u64,
-    /// Whether more arrived than was kept.
+    /// Whether more bytes arrived than were kept.
     pub truncated: bool,
 }
 
 impl CapturedStream {
-    /// The kept bytes as text: U+FFFD stands for what is not UTF-8, and a
-    /// character cut in two by the limit is left out rather than mangled.
+    /// The kept bytes as text. U+FFFD replaces invalid UTF-8; a character that the limit cut in two
+    /// is left out.
     pub fn text(&self) -> String {
         String::from_utf8_lossy(self.whole_characters()).into_owned()
     }
 
-    /// The kept bytes less a character that the limit has cut in two.
+    /// The kept bytes without a character that the limit cut in two.
     pub fn whole_characters(&self) -> &[u8] {
         if self.truncated { without_cut_character(&self.bytes) } else { &self.bytes }
     }
 }
 
-/// `bytes` less an incomplete UTF-8 character at its end.
+/// `bytes` without an incomplete UTF-8 character at the end.
 fn without_cut_character(bytes: &[u8]) -> &[u8] {
     match std::str::from_utf8(bytes.get(bytes.len().saturating_sub(4)..).unwrap_or(bytes)) {
         Ok(_) => bytes,
@@ -83,7 +83,7 @@ fn is_continuation(byte: u8) -> bool {
     byte & 0b1100_0000 == 0b1000_0000
 }
 
-/// How many bytes the character has that `lead` starts.
+/// The length in bytes of the character that starts with `lead`.
 fn character_bytes(lead: u8) -> usize {
     match lead {
         0xC2..=0xDF => 2,
@@ -127,7 +127,7 @@ mod tests {
         assert_eq!(cut(b"\x80\x80\x80\x80\x80"), "\u{FFFD}".repeat(5));
     }
 
-    /// Characters of every length, whole, broken off, and bytes that begin none.
+    /// Characters of every length, whole and truncated, and bytes that start no character.
     fn piece() -> impl Strategy<Value = Vec<u8>> {
         let broken = (any::<char>(), 1_usize..4).prop_map(|(character, bytes)| {
             let mut piece = character.to_string().into_bytes();

@@ -1,4 +1,4 @@
-//! Which files of a workspace are kept, and why the others are not.
+//! Decides which files of a workspace are kept, and why the others are not.
 
 use std::ffi::CStr;
 use std::os::fd::BorrowedFd;
@@ -13,10 +13,10 @@ use crate::walk::{FileKind, TreeWalk, WalkEvent};
 use cofferdam_core::job::{ExcludedGroup, OmittedReason, excluded_group};
 use cofferdam_core::values::rel_path::RelPath;
 
-/// The longest path that is taken, bytes: that of any system call.
+/// The longest path, bytes: the limit of system calls.
 const PATH_BYTES_MAX: usize = 4095;
 
-/// What holds of everything in a directory.
+/// The rules that apply to everything in a directory.
 #[derive(Debug, Clone, Copy, Default)]
 struct InheritedRules {
     denied: bool,
@@ -55,13 +55,13 @@ impl<'a> Collection<'a> {
         self.collected
     }
 
-    /// Of a workspace that cannot even be listed.
+    /// The result for a workspace that cannot be listed.
     pub(super) fn unreadable(mut self) -> CollectedArtifacts {
         self.omit(OmittedReason::Unreadable);
         self.collected
     }
 
-    /// Walks to the end, or over `entries_max` entries.
+    /// Walks to the end, but over at most `entries_max` entries.
     pub(super) fn all_of(
         mut self,
         mut walk: TreeWalk<'_>,
@@ -123,7 +123,7 @@ impl<'a> Collection<'a> {
         }
     }
 
-    /// What holds of the entry the trail leads to, by itself or a directory above.
+    /// The rules that apply to the current entry, by itself or by a directory above.
     fn level(&self, is_directory: bool) -> InheritedRules {
         let above = self.levels.last().copied().unwrap_or_default();
         let group = excluded_group(self.path.parent_name(), self.path.name(), is_directory);
@@ -156,7 +156,7 @@ impl<'a> Collection<'a> {
         Ok(())
     }
 
-    /// The path of a match, if nothing that is known before it is opened speaks against it.
+    /// The path of a match, unless a reason to omit it is known before it is opened.
     fn path_to_keep(&self, kind: FileKind) -> Result<RelPath, OmittedReason> {
         let InheritedRules { denied, secret } = self.level(false);
         if denied {
@@ -203,7 +203,7 @@ impl<'a> Collection<'a> {
         Ok(Ok(()))
     }
 
-    /// A mount, or a directory that cannot be read: told of where a match may be in it.
+    /// Omits a mount or an unreadable directory, if it may contain a match.
     fn unopened(&mut self, errno: Errno) {
         let matches = self.rules.include.matches(self.path.path());
         if matches || self.rules.prefixes.is_below(self.path.bytes()) {
@@ -217,7 +217,7 @@ impl<'a> Collection<'a> {
         }
     }
 
-    /// Tells of what the trail leads to.
+    /// Records the current entry as omitted.
     fn omit(&mut self, reason: OmittedReason) {
         if self.collected.omitted.len() < OMITTED_MAX {
             let path = if self.is_too_long() { &self.path.shown() } else { self.path.path() };
@@ -231,7 +231,7 @@ impl<'a> Collection<'a> {
         }
     }
 
-    /// Tells where the walk ended, in the place of the last omission where there is none left.
+    /// Records where the walk ended. If the list is full, it replaces the last entry.
     fn stop(&mut self, event: &WalkEvent) {
         let (WalkEvent::Enter { name, .. }
         | WalkEvent::Leave { name }
@@ -257,7 +257,7 @@ mod tests {
     use crate::testing::directory;
 
     #[test]
-    fn a_tree_larger_than_is_looked_through_gives_what_was_found_before() {
+    fn a_tree_too_large_gives_the_files_found_before_the_limit() {
         let (workspace, store) = (tempdir().unwrap(), tempdir().unwrap());
         for name in ["a", "b", "c", "d"] {
             fs::write(workspace.path().join(name), name).unwrap();
@@ -271,7 +271,7 @@ mod tests {
             let mut collected = collection.all_of(walk, entries_max).unwrap();
             assert_eq!(collected.kept.len(), kept);
             if entries_max == 0 {
-                // Which names a walk holds that cannot hold all is the file system's choice.
+                // Which names a walk holds if it cannot hold all depends on the file system.
                 collected.omitted[0].0.clear();
             }
             let expected = omitted.map(|path| (path.to_owned(), OmittedReason::TreeLimit));

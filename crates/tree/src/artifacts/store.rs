@@ -1,4 +1,4 @@
-//! The store's side of a collection.
+//! The target side of a collection.
 
 use std::ffi::CStr;
 use std::fs::File;
@@ -22,16 +22,16 @@ use cofferdam_core::values::digest::Digest;
 /// A regular file of a workspace, open.
 pub(super) struct OpenedArtifact {
     file: File,
-    /// How long it was when it was opened.
+    /// Its length when it was opened, bytes.
     pub(super) bytes: u64,
 }
 
 impl OpenedArtifact {
-    /// Opens `name` if it is a regular file, whatever the directory's listing said of it.
+    /// Opens `name` if it is a regular file, whatever type the directory listed.
     pub(super) fn regular(directory: BorrowedFd<'_>, name: &CStr) -> Result<Self, OmittedReason> {
         let file = match open_beneath::open_for_reading_quietly(directory, name) {
             Ok(file) => File::from(file),
-            // A mount, a link, a socket.
+            // A mount, a link or a socket.
             Err(Errno::EXDEV | Errno::ELOOP | Errno::ENXIO) => {
                 return Err(OmittedReason::NotARegularFile);
             }
@@ -45,7 +45,7 @@ impl OpenedArtifact {
     }
 }
 
-/// The tree that is made: its directories when something is kept in them, and not before.
+/// The target tree. Directories are created when a file is kept in them.
 pub(super) struct ArtifactStore<'into> {
     into: DirStack<'into>,
     buffer: Vec<u8>,
@@ -56,7 +56,7 @@ impl<'into> ArtifactStore<'into> {
         Self { into: DirStack::new(into), buffer: vec![0; BUFFER_BYTES] }
     }
 
-    /// Goes back to the directory that `path` leads to, if it is made.
+    /// Returns to the directory `path`, if it was created.
     pub(super) fn leave(&mut self, path: &PathStack) -> Result<(), WorkspaceFault> {
         if self.into.depth() > path.depth() {
             self.into.ascend().during("return from")?;
@@ -64,8 +64,8 @@ impl<'into> ArtifactStore<'into> {
         Ok(())
     }
 
-    /// Keeps the first `wanted` bytes of `opened` as `name`, the last part of `path`; tells how
-    /// many there were and their digest, or nothing of a file that cannot be read.
+    /// Keeps the first `wanted` bytes of `opened` as `name`, the last part of `path`. Returns their
+    /// number and digest, or `None` if the file cannot be read.
     pub(super) fn keep(
         &mut self,
         path: &PathStack,
@@ -83,7 +83,7 @@ impl<'into> ArtifactStore<'into> {
         Ok(kept)
     }
 
-    /// Makes the directories above what `path` leads to.
+    /// Creates the directories above `path`.
     fn make_directories(&mut self, path: &PathStack) -> Result<(), WorkspaceFault> {
         for level in self.into.depth()..path.depth().saturating_sub(1) {
             let part = path.part(level);

@@ -1,4 +1,4 @@
-//! What a copy keeps of its original besides the contents, and how it comes into its owner's hands.
+//! The attributes that a copy keeps, and its change of owner.
 
 use std::ffi::{CStr, OsStr};
 use std::os::fd::BorrowedFd;
@@ -12,7 +12,7 @@ use crate::error::{During, WorkspaceFault};
 use crate::status;
 use cofferdam_core::values::owner::Owner;
 
-/// The permission bits and the time a copy keeps.
+/// The permission bits and the time that a copy keeps.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Attributes {
     pub(crate) mode: Mode,
@@ -29,9 +29,9 @@ impl Attributes {
         Self { mode: status::directory_mode(stat), ..Self::of_file(stat) }
     }
 
-    /// Gives a finished copy of ours its mode, its time and then its owner: in this order, since
-    /// only an owner may do the first two. Nobody else can use the copy yet, and the mode has no
-    /// bit that a change of owner takes away.
+    /// Sets the mode, the time and then the owner of a finished copy. The order matters: only the
+    /// owner may set mode and time. Nobody else can access the copy yet, and the mode has no bits
+    /// that a change of owner clears.
     pub(crate) fn settle(self, copy: BorrowedFd<'_>, owner: Owner) -> Result<(), WorkspaceFault> {
         fchmod(copy, self.mode).during("chmod")?;
         futimens(copy, &self.modified, &self.modified).during("utimens")?;
@@ -39,7 +39,7 @@ impl Attributes {
     }
 }
 
-/// Makes the link `name` to `text` in `parent`, with the time of `stat`, for `owner`.
+/// Creates the link `name` to `text` in `parent`, with the time of `stat`, owned by `owner`.
 pub(crate) fn make_link(
     parent: BorrowedFd<'_>,
     name: &CStr,

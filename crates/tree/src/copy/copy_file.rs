@@ -1,4 +1,4 @@
-//! Copies the contents of one file, its holes as holes.
+//! Copies the contents of one file. Holes stay holes.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -17,13 +17,13 @@ const BLOCK_BYTES: i64 = 512;
 /// A part of a file's contents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Piece<'buffer> {
-    /// Bytes that were read; they are written once the caller has taken them.
+    /// Bytes that were read. They are written after the callback returns.
     Data(&'buffer [u8]),
-    /// So many bytes that are zero and stored nowhere.
+    /// The length of a hole in bytes.
     Hole(u64),
 }
 
-/// The buffer of copies made one after the other.
+/// Copies files one after the other with one buffer.
 #[derive(Debug)]
 pub(crate) struct FileCopier {
     buffer: Vec<u8>,
@@ -36,8 +36,8 @@ impl Default for FileCopier {
 }
 
 impl FileCopier {
-    /// Copies as many bytes as the file had when it was opened, or all that one holds that has
-    /// shrunk; `take` is given every piece, in order.
+    /// Copies as many bytes as the file had when it was opened, or fewer if it has shrunk. Calls
+    /// `take` with each piece, in order.
     pub(crate) fn contents(
         &mut self,
         source: &File,
@@ -63,7 +63,7 @@ impl FileCopier {
         nix::unistd::ftruncate(target, size).during("truncate")
     }
 
-    /// Copies the bytes from `start` to `end`, or to the end of a file that has shrunk.
+    /// Copies the bytes from `start` to `end`, or to the end of the file if it has shrunk.
     fn range(
         &mut self,
         (source, target): (&File, &File),
@@ -99,7 +99,7 @@ fn take_hole(
     }
 }
 
-/// The next data or hole of `file` from `offset` on; nothing when there is none before its end.
+/// The next data or hole of `file` from `offset` on; `None` if there is none before its end.
 fn seek(file: &File, offset: i64, whence: Whence) -> Result<Option<i64>, WorkspaceFault> {
     match lseek(file, offset, whence) {
         Ok(found) => Ok(Some(found)),

@@ -1,4 +1,4 @@
-//! What a tree looked like, for whoever wants to know whether it still does.
+//! Fingerprints of trees, to detect changes.
 
 use std::ffi::CStr;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -6,28 +6,28 @@ use std::time::{Duration, SystemTime};
 
 use nix::sys::stat::FileStat;
 
-/// The kernel may stamp two changes with one time when they are closer than
-/// its tick, of which no kernel has less than a hundred a second.
+/// Two changes within one kernel tick can have the same time. Kernels have at least 100 ticks a
+/// second.
 const TICK_MAX: Duration = Duration::from_millis(20);
 
-/// Another for every change of a tree: of a name, a size, an owner, a mode or,
-/// by the time the kernel notes, a content.
+/// A value that differs after every change of a tree: of a name, size, owner or mode, or of contents,
+/// by the change time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Fingerprint {
     digest: u64,
-    /// The last change, since the epoch.
+    /// The time of the last change, since the epoch.
     changed_at: Duration,
 }
 
 impl Fingerprint {
-    /// Whether a change from `now` on cannot but give another mark.
+    /// Whether every change from `now` on gives another fingerprint.
     pub fn is_settled(&self, now: SystemTime) -> bool {
         let now = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         self.changed_at + TICK_MAX < now
     }
 }
 
-/// Makes the mark of a tree while it is walked, in an order that is always the same.
+/// Computes the fingerprint of a tree during a walk, whose order is always the same.
 #[derive(Debug, Default)]
 pub(crate) struct FingerprintHasher {
     hasher: DefaultHasher,
@@ -35,7 +35,7 @@ pub(crate) struct FingerprintHasher {
 }
 
 impl FingerprintHasher {
-    /// Takes in an entry of the directory the walk is in.
+    /// Adds an entry of the current directory.
     pub(crate) fn entry(&mut self, name: &CStr, stat: &FileStat) {
         name.hash(&mut self.hasher);
         let identity = (stat.st_dev, stat.st_ino, stat.st_mode, stat.st_uid, stat.st_gid);
@@ -45,9 +45,9 @@ impl FingerprintHasher {
         self.changed_at = self.changed_at.max(Duration::new(seconds, nanoseconds));
     }
 
-    /// Takes in that the walk goes on in the directory above.
+    /// Adds that the walk left a directory.
     pub(crate) fn leave(&mut self) {
-        // No entry begins so: names hash with their length first.
+        // No entry starts like this: names are hashed with their length first.
         u64::MAX.hash(&mut self.hasher);
     }
 
@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn every_change_of_a_tree_gives_another_mark() {
+    fn every_change_of_a_tree_gives_another_fingerprint() {
         let place = tempfile::tempdir().unwrap();
         let path = |name: &str| place.path().join(name);
         fs::create_dir(path("check")).unwrap();

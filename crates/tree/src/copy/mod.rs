@@ -1,4 +1,4 @@
-//! Copies a directory tree into a fresh directory, everything owned by one owner.
+//! Copies a directory tree to a new directory. All entries get one owner.
 
 pub(crate) mod attributes;
 pub(crate) mod copy_file;
@@ -22,27 +22,27 @@ use crate::walk::dir_stack::DirStack;
 use crate::walk::open_beneath;
 use cofferdam_core::values::owner::Owner;
 
-/// What a copy holds.
+/// The contents of a copy.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Copied {
     /// Regular files and symbolic links.
     pub files: u64,
-    /// The contents of the regular files, holes not counted.
+    /// Size of the regular files' contents without holes, bytes.
     pub bytes: u64,
-    /// Fifos, sockets, devices and mount points of the source; the copy lacks them.
+    /// Fifos, sockets, devices and mount points of the source, which are not copied.
     pub skipped: u64,
 }
 
-/// Copies what is in the directory `source` into the directory `target`, which must be empty
-/// and nobody else's yet; `target` itself takes the mode and time of `source`.
+/// Copies the contents of the directory `source` to the directory `target`, which must be empty and
+/// not yet accessible to others. `target` gets the mode and time of `source`.
 ///
-/// Regular files keep their permission bits, without setuid, setgid and sticky; directories
-/// too, and their owner may always read, write and search them. Symbolic links are copied as
-/// text, never followed. Modification times are kept. `.git` is passed over at any depth.
-/// A file with several names becomes several files; extended attributes are not copied.
+/// Files and directories keep their permission bits, without setuid, setgid and sticky; the owner
+/// of a directory can always read, write and search it. Symbolic links are copied as text, never
+/// followed. Modification times are kept. `.git` is skipped at any depth. Hard links become
+/// separate files, and extended attributes are not copied.
 ///
 /// # Errors
-/// The first operation that failed or limit that was crossed; `target` then holds a part.
+/// The first operation that failed or limit that was exceeded. `target` then holds a part.
 pub fn copy_tree(
     source: BorrowedFd<'_>,
     target: BorrowedFd<'_>,
@@ -61,11 +61,11 @@ pub fn copy_tree(
     Ok(Copied { bytes: copy.budget.bytes(), ..copy.copied })
 }
 
-/// A copy in progress: the target's side, step by step with the walk over the source.
+/// A copy in progress: the target side of the walk over the source.
 struct Copy<'target> {
     target: DirStack<'target>,
-    /// Those of the directories the copy is in: set on the way out, since every entry made in
-    /// a directory changes its time.
+    /// The attributes of the directories that the copy is in. They are set when a directory is left,
+    /// because each new entry changes its time.
     attributes: Vec<Attributes>,
     owner: Owner,
     budget: TreeBudget,

@@ -1,4 +1,4 @@
-//! The copy's side of a snapshot.
+//! The target side of a snapshot.
 
 use std::ffi::{CStr, OsStr};
 use std::fs::File;
@@ -24,11 +24,11 @@ use cofferdam_core::values::owner::Owner;
 
 const ZEROS: [u8; 4096] = [0; 4096];
 
-/// A snapshot in progress: the target, step by step with the selection.
+/// A snapshot in progress: the target side of the selection.
 pub(super) struct SnapshotCopy<'target> {
     target: DirStack<'target>,
-    /// Of the directories the copy is in: set on the way out, since every entry made in a
-    /// directory changes its time.
+    /// The attributes of the directories that the copy is in. They are set when a directory is left,
+    /// because each new entry changes its time.
     attributes: Vec<Attributes>,
     path: PathStack,
     owner: Owner,
@@ -48,7 +48,7 @@ impl<'target> SnapshotCopy<'target> {
         }
     }
 
-    /// The digest of all that was taken.
+    /// The digest of all copied entries.
     pub(super) fn finish(self) -> String {
         self.manifest.finish()
     }
@@ -80,7 +80,7 @@ impl<'target> SnapshotCopy<'target> {
         }
     }
 
-    /// Leaves what the trail leads to; a fault was there.
+    /// Leaves the current entry, and adds its path to an error.
     fn come_back(&mut self, taken: Result<(), WorkspaceFault>) -> Result<(), WorkspaceError> {
         let taken = taken.map_err(|fault| fault.at(self.path.shown()));
         self.path.leave();
@@ -107,7 +107,7 @@ impl<'target> SnapshotCopy<'target> {
 
     fn file(&mut self, selection: &mut Selection<'_>, name: &CStr) -> Result<(), WorkspaceFault> {
         let source = match open_beneath::open_for_reading_quietly(selection.directory(), name) {
-            // A file mounted over another.
+            // A file with another mounted over it.
             Err(Errno::EXDEV) => {
                 selection.leave_out(ExcludedGroup::Special);
                 return Ok(());
@@ -130,7 +130,7 @@ impl<'target> SnapshotCopy<'target> {
         Ok(())
     }
 
-    /// Copies a file's contents, all of which are there, and tells their digest.
+    /// Copies a file's contents and returns their digest. Fails if the file has shrunk.
     fn contents(
         &mut self,
         (source, target): (&File, &File),

@@ -1,4 +1,4 @@
-//! Generated sources: what is true of every snapshot.
+//! Properties of snapshots of generated sources.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -1,4 +1,4 @@
-//! The walk over a source, reduced to what is taken of it.
+//! The walk over a source, reduced to the selected entries.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ffi::{CStr, CString, OsString};
@@ -20,32 +20,32 @@ use crate::walk::stop_check::StopCheck;
 use crate::walk::{FileKind, TreeWalk, WalkEvent, as_path};
 use cofferdam_core::job::ExcludedGroup;
 
-/// The longest path, bytes: every pattern reads all of it.
+/// The longest path, bytes: every pattern is matched against all of it.
 const PATH_BYTES_MAX: usize = 16 * 1024;
-/// By this a virtual environment is known, whatever it is called.
+/// The file that marks a virtual environment of any name.
 const VIRTUALENV_MARK: &CStr = c"pyvenv.cfg";
 
-/// One entry that is taken, in an order in which it can be made.
+/// One selected entry, in an order in which a copy can be made.
 #[derive(Debug)]
 pub(super) enum SnapshotStep {
-    /// A directory; what follows is in it, until it is left.
+    /// A directory. The following steps are in it until `Leave`.
     Directory { name: CString, stat: FileStat },
-    /// The way back to the directory above.
+    /// The return to the parent directory.
     Leave,
     /// A regular file of [`Selection::directory`].
     File { name: CString },
-    /// A link that does not lead out.
+    /// A link that cannot lead out.
     Link { name: CString, stat: FileStat, text: OsString },
 }
 
-/// A directory the walk is in.
+/// A directory that the walk is in.
 #[derive(Debug)]
 struct EnteredDir {
     name: CString,
     stat: FileStat,
-    /// Whether all that is in it is taken, but for what is excluded.
+    /// Whether all its contents are selected unless excluded.
     inside: bool,
-    /// Whether its step has been told.
+    /// Whether its step was returned.
     told: bool,
     passed_over: bool,
 }
@@ -74,7 +74,7 @@ impl<'a> Selection<'a> {
         stop: StopCheck<'a>,
     ) -> Result<Self, Errno> {
         let common = TreeLimits::default();
-        // What is left out is looked at too.
+        // Entries that are left out are visited too.
         let entries_max = limits.files_max.saturating_mul(2).saturating_add(common.entries_max);
         let limits_of_tree = TreeLimits { entries_max, bytes_max: limits.bytes_max, ..common };
         Ok(Self {
@@ -92,7 +92,7 @@ impl<'a> Selection<'a> {
         })
     }
 
-    /// The next entry that is taken, or nothing at the end.
+    /// Returns the next step, or `None` at the end.
     pub(super) fn advance(&mut self) -> Result<Option<SnapshotStep>, WorkspaceError> {
         loop {
             if let Some(step) = self.steps.pop_front() {
@@ -104,7 +104,7 @@ impl<'a> Selection<'a> {
         }
     }
 
-    /// Whether what is selected is still wanted.
+    /// The stop check.
     pub(super) fn stop(&self) -> StopCheck<'a> {
         self.stop
     }
@@ -114,7 +114,7 @@ impl<'a> Selection<'a> {
         self.walk.directory()
     }
 
-    /// The path of `step`'s entry or of one below it, for an error.
+    /// The path of the step's entry or of one below it, for an error.
     pub(super) fn path_of(&self, step: &SnapshotStep) -> PathBuf {
         match step {
             SnapshotStep::File { name } | SnapshotStep::Link { name, .. } => {
@@ -124,7 +124,7 @@ impl<'a> Selection<'a> {
         }
     }
 
-    /// Counts a file of `bytes`, or a link, as taken.
+    /// Counts a selected file of `bytes`, or a link.
     pub(super) fn count_file(&mut self, bytes: u64) -> Result<(), WorkspaceFault> {
         self.files += 1;
         if self.files > self.files_max {
@@ -133,7 +133,7 @@ impl<'a> Selection<'a> {
         Ok(self.budget.take_bytes(bytes)?)
     }
 
-    /// The files and bytes that were counted.
+    /// The number of counted files and bytes.
     pub(super) fn counted(&self) -> (u64, u64) {
         (self.files, self.budget.bytes())
     }
@@ -170,14 +170,14 @@ impl<'a> Selection<'a> {
         }
     }
 
-    /// Leaves an entry that is not entered; a fault was there.
+    /// Leaves the current entry, and adds its path to an error.
     fn come_back(&mut self, taken: Result<(), WorkspaceFault>) -> Result<(), WorkspaceError> {
         let taken = taken.map_err(|fault| fault.at(self.path.shown()));
         self.path.leave();
         taken
     }
 
-    /// Of the entry the trail leads to.
+    /// The verdict on the current entry.
     fn judge(&mut self, is_directory: bool) -> Result<Verdict, WorkspaceFault> {
         self.budget.take_entry(self.walk.depth())?;
         if self.path.bytes().len() > PATH_BYTES_MAX {
@@ -264,8 +264,8 @@ impl<'a> Selection<'a> {
         Ok((stat, readlinkat(directory, name)?))
     }
 
-    /// Passes over an entry that `errno` shows to be gone, or something else than it was listed as:
-    /// others go on working in the source.
+    /// Skips an entry that, by `errno`, has disappeared or changed its type: others may change the
+    /// source meanwhile.
     pub(super) fn changed(
         &mut self,
         errno: Errno,
@@ -273,14 +273,14 @@ impl<'a> Selection<'a> {
     ) -> Result<(), WorkspaceFault> {
         match errno {
             Errno::ENOENT => {}
-            // A link, or no link, or no directory any more.
+            // It became a link, or is no longer a link or a directory.
             Errno::ELOOP | Errno::EINVAL | Errno::ENOTDIR => self.leave_out(ExcludedGroup::Special),
             errno => return Err(errno).during(operation),
         }
         Ok(())
     }
 
-    /// Tells of the directories the walk is in that have not been told of.
+    /// Queues the steps of the current directories that were not returned yet.
     fn tell_directories(&mut self) -> Result<(), WorkspaceFault> {
         let told = self.levels.iter().rposition(|level| level.told).map_or(0, |last| last + 1);
         for level in self.levels.iter_mut().skip(told) {
@@ -297,11 +297,11 @@ impl<'a> Selection<'a> {
 }
 
 /// Whether a link with this text, in a directory `depth` levels below the top of the copy, cannot
-/// lead out of it, whatever the other links of the copy are.
+/// lead out of the copy, whatever other links the copy has.
 ///
-/// It may go up only at its beginning, where the directories above it are those of the copy: in
-/// `other/..` a link `other` decides where `..` leads. Since that holds of every link that is
-/// kept, a way through several of them stays inside too.
+/// It may go up only at its start, where the directories above it are those of the copy: in
+/// `other/..`, a link `other` decides where `..` leads. Since this holds for every link that is kept,
+/// a path through several links stays inside too.
 fn stays_inside(text: &[u8], depth: usize) -> bool {
     if text.starts_with(b"/") {
         return false;
@@ -323,7 +323,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_link_is_kept_only_when_it_cannot_lead_out() {
+    fn a_link_is_kept_only_if_it_cannot_lead_out() {
         for (text, depth, inside) in [
             ("a", 0, true),
             ("a/b", 0, true),
@@ -338,7 +338,7 @@ mod tests {
             ("/", 5, false),
             ("/etc/passwd", 5, false),
             ("/workspace/a", 0, false),
-            // Inside by its text alone; where `a` is a link to `.`, it leads out.
+            // Inside by its text, but it leads out if `a` is a link to `.`.
             ("a/..", 0, false),
             ("a/../b", 3, false),
             ("../a/..", 3, false),

@@ -1,4 +1,4 @@
-//! A snapshot that is wanted no longer.
+//! Tests of stopped snapshots.
 
 use std::cell::Cell;
 use std::fs;
@@ -13,7 +13,7 @@ const LIMITS: SnapshotLimits = SnapshotLimits { files_max: 100, bytes_max: 1 << 
 const TENANT: Owner = Owner { uid: 0, gid: 0 };
 
 #[test]
-fn a_copy_that_nobody_wants_any_more_ends_before_the_next_entry_and_within_a_file() {
+fn a_stopped_copy_ends_before_the_next_entry_and_within_a_file() {
     let place = TempDir::new().unwrap();
     let source = place.path().join("source");
     fs::create_dir(&source).unwrap();
@@ -21,7 +21,7 @@ fn a_copy_that_nobody_wants_any_more_ends_before_the_next_entry_and_within_a_fil
         fs::write(source.join(name), vec![1; 1 << 20]).unwrap();
     }
     let all = SnapshotRules::parse(&["**".to_owned()], &[]).unwrap();
-    // Of three files of sixteen pieces each.
+    // Three files of sixteen pieces each.
     let opened = SourceDir::open(&source).unwrap();
     for asked_max in [1, 2, 10, 30] {
         let asked = Cell::new(0);

@@ -1,4 +1,4 @@
-//! What a snapshot takes, leaves out and refuses, and when two are the same.
+//! Tests of what a snapshot selects, leaves out and refuses, and when two are equal.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -24,7 +24,7 @@ use cofferdam_core::values::digest::sha256_of;
 
 const LIMITS: SnapshotLimits = SnapshotLimits { files_max: 10_000, bytes_max: 1 << 30 };
 
-/// A source to be filled, and places for copies.
+/// A source, and directories for copies.
 struct Scene {
     place: TempDir,
     source: PathBuf,
@@ -170,7 +170,7 @@ fn the_source_is_left_as_it_was_down_to_its_access_times() {
 }
 
 #[test]
-fn what_is_never_part_of_a_workspace_is_counted_by_its_rule_and_a_directory_once() {
+fn excluded_entries_are_counted_by_rule_and_a_directory_once() {
     let scene = Scene::with(&[
         ".git/objects/x",
         "sub/.git",
@@ -210,7 +210,7 @@ fn what_is_never_part_of_a_workspace_is_counted_by_its_rule_and_a_directory_once
 }
 
 #[test]
-fn what_is_not_included_is_counted_as_it_was_seen() {
+fn visited_entries_that_are_not_included_are_counted() {
     let scene = Scene::with(&["src/a.py", "src/b.txt", "src/empty/", "src/in/c.txt", "docs/x/y"]);
     for (include, exclude, kept, left_out) in [
         (&["**"][..], &["**/*.txt"][..], 7, 2),
@@ -317,7 +317,7 @@ fn limit(refused: &Result<impl Sized, WorkspaceError>) -> Option<TreeLimit> {
 }
 
 #[test]
-fn what_is_mounted_inside_is_no_part_of_the_source() {
+fn mounts_inside_are_not_part_of_the_source() {
     let scene = Arc::new(Scene::with(&["file", "point/"]));
     let inner = Arc::clone(&scene);
     in_own_mounts(move || {
@@ -332,7 +332,7 @@ fn what_is_mounted_inside_is_no_part_of_the_source() {
 }
 
 #[test]
-fn each_limit_is_taken_whole_and_ends_survey_and_snapshot_alike() {
+fn each_limit_ends_survey_and_snapshot_alike() {
     let scene = Scene::with(&["folder/file", "folder/inner/"]);
     symlink("file", scene.at("folder/link")).unwrap();
     let bytes = "folder/file".len() as u64;
@@ -362,7 +362,7 @@ fn each_limit_is_taken_whole_and_ends_survey_and_snapshot_alike() {
 }
 
 #[test]
-fn a_survey_has_room_for_what_is_taken() {
+fn a_survey_counts_what_a_snapshot_copies() {
     let scene = Scene::with(&["a/b/file", "a/c", "empty/", ".git/x", "docs/d"]);
     fs::write(scene.at("large"), vec![b'x'; 4_097]).unwrap();
     symlink("c", scene.at("a/link")).unwrap();
@@ -376,7 +376,7 @@ fn a_survey_has_room_for_what_is_taken() {
 }
 
 #[test]
-fn holes_stay_holes_and_count_as_what_they_stand_for() {
+fn holes_stay_holes_and_count_with_their_size() {
     let scene = Scene::new();
     let file = File::create(scene.at("sparse")).unwrap();
     file.write_all_at(b"middle", 3 << 20).unwrap();
@@ -396,7 +396,7 @@ fn holes_stay_holes_and_count_as_what_they_stand_for() {
 }
 
 #[test]
-fn a_digest_depends_on_what_is_there_and_on_nothing_else() {
+fn a_digest_depends_only_on_contents() {
     let scene = Scene::with(&["a/run", "b", "empty/"]);
     chmod(&scene.at("a/run"), 0o644);
     let first = scene.digest();
@@ -444,7 +444,7 @@ fn a_digest_depends_on_what_is_there_and_on_nothing_else() {
 }
 
 #[test]
-fn the_digest_is_written_as_it_is_documented() {
+fn the_digest_has_the_documented_encoding() {
     let scene = Scene::with(&["a/run"]);
     chmod(&scene.at("a"), 0o700);
     chmod(&scene.at("a/run"), 0o750);

@@ -1,4 +1,4 @@
-//! Sources that others change while they are copied.
+//! Tests with sources that change while they are copied.
 
 use std::cell::Cell;
 use std::fs;
@@ -31,8 +31,8 @@ fn scene() -> (TempDir, PathBuf) {
     (place, source)
 }
 
-/// Snapshots `source`, and lets `change` change it right before the question number `at` whether
-/// the copy is still wanted. Also gives how many such questions there were.
+/// Snapshots `source`, and calls `change` at the stop check number `at`. Also returns the number of
+/// stop checks.
 fn take_with_change(source: &Path, at: u64, change: &dyn Fn()) -> (u64, SnapshotContents, TempDir) {
     let asked = Cell::new(0);
     let stop = || {
@@ -53,7 +53,7 @@ fn take_with_change(source: &Path, at: u64, change: &dyn Fn()) -> (u64, Snapshot
 }
 
 #[test]
-fn whatever_vanishes_at_whatever_moment_is_as_if_it_had_never_been() {
+fn an_entry_that_vanishes_at_any_moment_counts_as_never_present() {
     let remove = |path: &Path| {
         let is_directory = fs::symlink_metadata(path).unwrap().is_dir();
         let removed = if is_directory { fs::remove_dir_all(path) } else { fs::remove_file(path) };
@@ -71,7 +71,7 @@ fn whatever_vanishes_at_whatever_moment_is_as_if_it_had_never_been() {
 }
 
 #[test]
-fn what_becomes_something_else_is_left_out_and_counted() {
+fn an_entry_that_changes_its_type_is_left_out_and_counted() {
     let (_place, source) = scene();
     let (questions, before, _) = take_with_change(&source, 0, &|| {});
     assert_eq!(before.files, 6);
@@ -134,7 +134,7 @@ fn no_copy_fails_while_an_editor_saves_and_a_build_makes_and_removes_directories
 }
 
 #[test]
-fn a_directory_that_is_to_be_left_out_is_not_entered_whatever_it_is_called() {
+fn a_directory_left_out_is_not_entered_under_another_name() {
     let (_place, source) = scene();
     let store = [SourceDir::open(&source.join("folder")).unwrap()];
     fs::rename(source.join("folder"), source.join("renamed")).unwrap();

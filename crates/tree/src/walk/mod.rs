@@ -1,4 +1,4 @@
-//! The one walk over a directory tree: a loop, in name order, never through a link or a mount.
+//! The walk over a directory tree: a loop, in name order, that follows no links and enters no mounts.
 
 pub(crate) mod budget;
 pub(crate) mod dir_stack;
@@ -21,14 +21,14 @@ use super::error::{WorkspaceError, WorkspaceFault};
 use super::status;
 use crate::walk::dir_stack::DirStack;
 
-/// Bytes of a path put into an error: deep trees have paths of megabytes.
+/// The most bytes of a path in an error: deep trees have paths of megabytes.
 const PATH_SHOWN_BYTES_MAX: usize = 1024;
-/// Names a walk that removes holds at once; what does not fit is left for the next walk.
+/// The most names that a removing walk holds at once. The next walk takes the others.
 const NAMES_HELD_MAX: usize = 65_536;
-/// Never part of a workspace, at any depth, be it a directory or a file.
+/// Never part of a workspace, at any depth, as a directory or a file.
 const GIT: &CStr = c".git";
 
-/// What an entry that is not a directory is.
+/// The type of an entry that is not a directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum FileKind {
     Regular,
@@ -40,25 +40,25 @@ pub(super) enum FileKind {
 /// One step of a walk.
 #[derive(Debug)]
 pub(super) enum WalkEvent {
-    /// A directory; [`TreeWalk::directory`] is now this one. [`TreeWalk::pass_over`] leaves it at that.
+    /// A directory; [`TreeWalk::directory`] is now this one. [`TreeWalk::pass_over`] skips its contents.
     Enter { name: CString, stat: FileStat },
     /// The same directory after its contents; [`TreeWalk::directory`] is its parent again.
     Leave { name: CString },
-    /// Anything else, in [`TreeWalk::directory`].
+    /// Any other entry, in [`TreeWalk::directory`].
     Entry { name: CString, kind: FileKind },
-    /// An entry of [`TreeWalk::directory`] that could not be looked into: `EXDEV` for a mount.
+    /// An entry of [`TreeWalk::directory`] that could not be opened; `EXDEV` for a mount.
     Unopened { name: CString, errno: Errno },
 }
 
-/// What a walk is for.
+/// The purpose of a walk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Purpose {
-    /// Reading a workspace: `.git` is passed over.
+    /// Reading a workspace without `.git`.
     Read,
-    /// Reading what the caller picks: nothing is passed over unless it says so, and no directory
-    /// is listed before it could.
+    /// Reading the directories that the caller selects. No directory is listed before the caller can
+    /// skip it.
     Choose,
-    /// Removing everything: directories closed to their owner are opened up.
+    /// Removing everything. Directories that the owner cannot read are made readable.
     Remove,
 }
 
@@ -68,7 +68,7 @@ enum WalkTask {
         name: CString,
         kind: Option<Type>,
     },
-    /// The contents of the directory just entered, not listed yet: only ever on top.
+    /// The contents of the directory just entered, not listed yet. Always on top of the stack.
     Contents(Dir),
     Leave {
         name: CString,
@@ -84,11 +84,11 @@ impl WalkTask {
     }
 }
 
-/// A walk in progress. Memory is that of the names not yet visited.
+/// A walk in progress. Its memory is proportional to the names not yet visited.
 #[derive(Debug)]
 pub(super) struct TreeWalk<'root> {
     dirs: DirStack<'root>,
-    /// A stack; the `Leave`s in it are the directories the walk is in, outermost first.
+    /// A stack. Its `Leave`s are the directories that the walk is in, outermost first.
     pending: Vec<WalkTask>,
     names_max: usize,
     truncated: bool,
@@ -96,14 +96,14 @@ pub(super) struct TreeWalk<'root> {
 }
 
 impl<'root> TreeWalk<'root> {
-    /// Over everything in `root`, `.git` excepted. `entries_max` entries and one more are
-    /// visited at least, so that a caller who counts them notices a larger tree.
+    /// Walks over everything in `root` except `.git`. It visits at least `entries_max` + 1 entries,
+    /// so a caller that counts them notices a larger tree.
     pub(super) fn to_read(root: BorrowedFd<'root>, entries_max: u64) -> Result<Self, Errno> {
         Self::over(root, entries_max, Purpose::Read)
     }
 
-    /// As [`TreeWalk::to_read`], but `.git` is an entry like others, and each directory's contents
-    /// are looked up only after [`WalkEvent::Enter`], unless the caller passes over them.
+    /// As [`TreeWalk::to_read`], with `.git` as an ordinary entry. Directories are listed only after
+    /// [`WalkEvent::Enter`], unless the caller skips them.
     pub(super) fn to_choose(root: BorrowedFd<'root>, entries_max: u64) -> Result<Self, Errno> {
         Self::over(root, entries_max, Purpose::Choose)
     }
@@ -115,7 +115,7 @@ impl<'root> TreeWalk<'root> {
         Ok(walk)
     }
 
-    /// Over the entry `name` of `parent` and everything in it.
+    /// Walks over the entry `name` of `parent` and everything in it.
     pub(super) fn to_remove(parent: BorrowedFd<'root>, name: CString) -> Self {
         let mut walk = Self::new(parent, NAMES_HELD_MAX, Purpose::Remove);
         walk.pending.push(WalkTask::Visit { name, kind: None });
@@ -127,22 +127,22 @@ impl<'root> TreeWalk<'root> {
         Self { dirs, pending: Vec::new(), names_max, truncated: false, purpose }
     }
 
-    /// The directory the last event speaks of.
+    /// The directory of the last event.
     pub(super) fn directory(&self) -> BorrowedFd<'_> {
         self.dirs.current()
     }
 
-    /// How many directories below the root that is.
+    /// The depth of that directory below the root.
     pub(super) fn depth(&self) -> usize {
         self.dirs.depth()
     }
 
-    /// Whether some directory held more names than the walk could keep.
+    /// Whether a directory had more names than the walk could hold.
     pub(super) fn truncated(&self) -> bool {
         self.truncated
     }
 
-    /// The path of the directory the walk is in, for an error; cut when it is very long.
+    /// The path of the current directory, for an error; cut if it is very long.
     pub(super) fn path(&self) -> PathBuf {
         let mut path = PathBuf::new();
         for pending in &self.pending {
@@ -156,15 +156,17 @@ impl<'root> TreeWalk<'root> {
         path
     }
 
-    /// Leaves the directory just entered by a walk that chooses, none of its contents looked up.
+    /// Skips the contents of the directory just entered, in a walk made by [`TreeWalk::to_choose`].
     pub(super) fn pass_over(&mut self) {
         if matches!(self.pending.last(), Some(WalkTask::Contents(_))) {
             self.pending.pop();
         }
     }
 
-    /// The next step, or nothing at the end. Fails only when the way back up is lost, or the
-    /// file system cannot list a directory that it has opened.
+    /// Returns the next event, or `None` at the end.
+    ///
+    /// # Errors
+    /// The parent directory cannot be reopened, or an open directory cannot be listed.
     pub(super) fn advance(&mut self) -> Result<Option<WalkEvent>, WorkspaceError> {
         match self.pending.pop() {
             None => Ok(None),
@@ -195,7 +197,7 @@ impl<'root> TreeWalk<'root> {
         WalkEvent::Entry { name, kind }
     }
 
-    /// The type of an entry whose file system does not list types.
+    /// The type of an entry whose file system lists no types.
     fn look_up(&self, name: &CStr) -> Result<Type, Errno> {
         let stat = fstatat(self.directory(), name, AtFlags::AT_SYMLINK_NOFOLLOW)?;
         Ok(match status::file_type(&stat) {
@@ -219,8 +221,7 @@ impl<'root> TreeWalk<'root> {
         }
     }
 
-    /// Opens the directory `name` of the current one and notes what is in it, or that it is to
-    /// be looked up.
+    /// Opens the directory `name` of the current one, and lists it or schedules the listing.
     fn open(&mut self, name: &CStr) -> Result<(OwnedFd, FileStat), Errno> {
         let remove = self.purpose == Purpose::Remove;
         let opened = match open_beneath::open_directory(self.directory(), name) {
@@ -248,8 +249,7 @@ impl<'root> TreeWalk<'root> {
         Ok((directory, stat))
     }
 
-    /// Opens `directory` for listing: anew, since a caller's descriptor may be an `O_PATH` one, or
-    /// read before.
+    /// Opens `directory` again for listing: the caller's descriptor may be `O_PATH` or already read.
     fn listing(&self, directory: BorrowedFd<'_>) -> Result<Dir, Errno> {
         let open = |quietly| {
             let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC | quietly;
@@ -259,20 +259,20 @@ impl<'root> TreeWalk<'root> {
             return open(OFlag::empty());
         }
         match open(OFlag::O_NOATIME) {
-            // Only its owner may look at it without a trace.
+            // Only the owner may use O_NOATIME.
             Err(Errno::EPERM) => open(OFlag::empty()),
             opened => opened,
         }
     }
 
-    /// Puts the names of `listing` on the stack, the first in order on top.
+    /// Pushes the names of `listing` to the stack, the first in order on top.
     fn list(&mut self, listing: Dir) -> Result<(), Errno> {
         let held = self.pending.len();
-        // One at least, so that a walk that removes always gets further.
+        // At least one, so that a removing walk makes progress.
         let names_max = self.names_max.saturating_sub(held).max(1);
         for entry in listing {
             let entry = match entry {
-                // Removed since it was opened.
+                // The directory was removed after it was opened.
                 Err(Errno::ENOENT) if self.purpose == Purpose::Choose => break,
                 entry => entry?,
             };
@@ -293,7 +293,7 @@ impl<'root> TreeWalk<'root> {
     }
 }
 
-/// A name as the standard library takes it.
+/// Converts a name to a standard library path.
 pub(super) fn as_path(name: &CStr) -> &Path {
     Path::new(OsStr::from_bytes(name.to_bytes()))
 }
@@ -364,7 +364,7 @@ mod tests {
                 WalkEvent::Unopened { name, errno } => panic!("{name:?}: {errno}"),
             });
         }
-        // Once the contents are on their way, passing over is of no effect.
+        // After the contents are listed, skipping has no effect.
         walk.pass_over();
         assert_eq!(seen, ["=.git", ">a", "<a", ">b", ">inner", "<inner", "=late", "<b"]);
     }
@@ -379,7 +379,7 @@ mod tests {
         for _ in 0..levels {
             assert!(matches!(walk.advance(), Ok(Some(WalkEvent::Enter { .. }))));
         }
-        // Taken out of the middle, where the walk has no descriptor any more.
+        // Moved from the middle, where the walk has no descriptor open.
         let middle = place.path().join(["d"; 20].join("/"));
         fs::rename(middle, place.path().join("elsewhere")).unwrap();
         let lost = loop {

@@ -1,16 +1,16 @@
-//! Whether a copy that is being made is still wanted.
+//! A callback that stops a copy early.
 
 use std::fmt;
 
 use crate::error::WorkspaceFault;
 
-/// Asked before each entry and each piece of a file: once it says yes, the copy ends with
+/// Called before each entry and each piece of a file. When it returns true, the copy ends with
 /// [`WorkspaceError::Stopped`](crate::WorkspaceError::Stopped).
 #[derive(Clone, Copy)]
 pub struct StopCheck<'a>(pub &'a dyn Fn() -> bool);
 
 impl StopCheck<'static> {
-    /// A copy that is wanted to its end.
+    /// Never stops the copy.
     pub fn never() -> Self {
         Self(&|| false)
     }
