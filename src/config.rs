@@ -18,7 +18,7 @@ use self::values::{
 };
 use cofferdam_core::Limits;
 use cofferdam_core::values::cpus::parse_cpus_milli;
-use cofferdam_core::values::duration::parse_figure;
+use cofferdam_core::values::duration::parse_duration;
 use cofferdam_sandbox::BOXES_MAX;
 
 pub use self::firecracker::{FirecrackerConfig, JailerConfig};
@@ -294,7 +294,7 @@ impl RawConfig {
                 "RUN_TIMEOUT_MAX",
                 "a duration above zero, as 30s or 5m",
                 Duration::from_secs(300),
-                |text| parse_figure(text).ok().filter(|duration| !duration.is_zero()),
+                |text| parse_duration(text).ok().filter(|duration| !duration.is_zero()),
             ),
             limits: self.limits(),
             env_allow: self.figure(
@@ -323,7 +323,7 @@ impl RawConfig {
                 "SHUTDOWN_GRACE",
                 "a duration, as 500ms, 30s or 2m",
                 Duration::from_secs(30),
-                |text| parse_figure(text).ok(),
+                |text| parse_duration(text).ok(),
             ),
             connections_max: self.figure(
                 "HTTP_CONNECTIONS_MAX",

@@ -9,7 +9,7 @@ use super::values::{parse_count, parse_decimal, parse_names, parse_some_bytes};
 use super::{JOBS, RawConfig};
 use cofferdam_core::job::JobLimits;
 use cofferdam_core::values::bytes::parse_bytes;
-use cofferdam_core::values::duration::parse_figure;
+use cofferdam_core::values::duration::parse_duration;
 use cofferdam_sandbox::BOXES_MAX;
 
 const MIB: u64 = 1 << 20;
@@ -149,7 +149,7 @@ impl RawConfig {
                 "JOBS_RETENTION",
                 "a duration above zero, as 90m or 168h",
                 None,
-                |text| parse_figure(text).ok().filter(|duration| !duration.is_zero()).map(Some),
+                |text| parse_duration(text).ok().filter(|duration| !duration.is_zero()).map(Some),
             ),
             store_bytes_max: self
                 .figure("JOBS_STORE_MAX", BYTES, None, |text| parse_some_bytes(text).map(Some)),
@@ -186,7 +186,7 @@ fn kind_of(name: &str) -> (&'static str, fn(&str) -> Option<u64>) {
 }
 
 fn parse_milliseconds(text: &str) -> Option<u64> {
-    let duration = || u64::try_from(parse_figure(text).ok()?.as_millis()).ok();
+    let duration = || u64::try_from(parse_duration(text).ok()?.as_millis()).ok();
     parse_decimal(text).or_else(duration)
 }
 

@@ -6,7 +6,7 @@
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::wire::{Hello, Refused, Report, Run};
+use super::messages::{HelloMessage, RefusalMessage, ReportMessage, RunMessage};
 use cofferdam_core::Stream;
 
 /// The most bytes of a frame, its length not counted.
@@ -22,9 +22,9 @@ const LENGTH_BYTES: usize = 4;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Frame {
     /// The guest is there.
-    Hello(Hello),
+    Hello(HelloMessage),
     /// What the guest is to run.
-    Run(Box<Run>),
+    Run(Box<RunMessage>),
     /// The next bytes of the program's standard input.
     Input(Vec<u8>),
     /// The run is to end.
@@ -34,14 +34,14 @@ pub enum Frame {
     /// So many bytes of output have been taken.
     Taken(u32),
     /// The program has not run.
-    Refused(Refused),
+    Refused(RefusalMessage),
     /// It has, and is over.
-    Report(Box<Report>),
+    Report(Box<ReportMessage>),
 }
 
 /// Why bytes are no frame.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum FrameFault {
+pub enum FrameError {
     /// Longer than any may be.
     #[error("a frame of {0} bytes, more than {FRAME_BYTES_MAX}")]
     TooLong(u64),
@@ -57,8 +57,8 @@ impl Frame {
     /// Its bytes.
     ///
     /// # Errors
-    /// [`FrameFault::TooLong`] where it holds too much.
-    pub fn encode(&self) -> Result<Vec<u8>, FrameFault> {
+    /// [`FrameError::TooLong`] where it holds too much.
+    pub fn encode(&self) -> Result<Vec<u8>, FrameError> {
         let (kind, body) = match self {
             Self::Hello(hello) => (1, json(hello)?),
             Self::Run(run) => (2, json(run)?),
@@ -71,7 +71,7 @@ impl Frame {
             Self::Taken(bytes) => (9, bytes.to_be_bytes().to_vec()),
         };
         let length = body.len() + 1;
-        let too_long = || FrameFault::TooLong(length.try_into().unwrap_or(u64::MAX));
+        let too_long = || FrameError::TooLong(length.try_into().unwrap_or(u64::MAX));
         if length > FRAME_BYTES_MAX {
             return Err(too_long());
         }
@@ -81,48 +81,48 @@ impl Frame {
         Ok(bytes)
     }
 
-    fn decode(kind: u8, body: &[u8]) -> Result<Self, FrameFault> {
+    fn decode(kind: u8, body: &[u8]) -> Result<Self, FrameError> {
         Ok(match kind {
             1 => Self::Hello(value(body)?),
             2 => Self::Run(value(body)?),
             3 => Self::Input(body.to_vec()),
             4 if body.is_empty() => Self::Cancel,
-            4 => return Err(FrameFault::Malformed("a cancel with a body".to_owned())),
+            4 => return Err(FrameError::Malformed("a cancel with a body".to_owned())),
             5 => Self::Output(Stream::Stdout, body.to_vec()),
             6 => Self::Output(Stream::Stderr, body.to_vec()),
             7 => Self::Refused(value(body)?),
             8 => Self::Report(value(body)?),
             9 => {
-                let odd = |_| FrameFault::Malformed("a count that is none".to_owned());
+                let odd = |_| FrameError::Malformed("a count that is none".to_owned());
                 Self::Taken(u32::from_be_bytes(body.try_into().map_err(odd)?))
             }
-            _ => return Err(FrameFault::NoKind),
+            _ => return Err(FrameError::NoKind),
         })
     }
 }
 
-fn json(value: &impl Serialize) -> Result<Vec<u8>, FrameFault> {
+fn json(value: &impl Serialize) -> Result<Vec<u8>, FrameError> {
     serde_json::to_vec(value).map_err(malformed)
 }
 
-fn value<T: DeserializeOwned>(body: &[u8]) -> Result<T, FrameFault> {
+fn value<T: DeserializeOwned>(body: &[u8]) -> Result<T, FrameError> {
     serde_json::from_slice(body).map_err(malformed)
 }
 
 #[allow(clippy::needless_pass_by_value, reason = "what map_err hands on")]
-fn malformed(error: serde_json::Error) -> FrameFault {
+fn malformed(error: serde_json::Error) -> FrameError {
     // The place alone: the words may quote whoever wrote the frame.
-    FrameFault::Malformed(format!("line {} column {}", error.line(), error.column()))
+    FrameError::Malformed(format!("line {} column {}", error.line(), error.column()))
 }
 
 /// Makes frames of bytes as they come.
 #[derive(Debug, Default)]
-pub struct Decoder {
+pub struct FrameDecoder {
     bytes: Vec<u8>,
 }
 
-impl Decoder {
-    /// Takes the next bytes; to be followed by [`Decoder::next`] until there is none, so that no
+impl FrameDecoder {
+    /// Takes the next bytes; to be followed by [`FrameDecoder::next`] until there is none, so that no
     /// more than a frame and what was taken last is held.
     pub fn take(&mut self, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes);
@@ -132,17 +132,17 @@ impl Decoder {
     ///
     /// # Errors
     /// Bytes that are none; nothing that follows them can be told apart then.
-    pub fn next(&mut self) -> Result<Option<Frame>, FrameFault> {
+    pub fn next(&mut self) -> Result<Option<Frame>, FrameError> {
         let Some((length, rest)) = self.bytes.split_first_chunk::<LENGTH_BYTES>() else {
             return Ok(None);
         };
         let told = u32::from_be_bytes(*length);
         let length = usize::try_from(told).unwrap_or(usize::MAX);
         if length > FRAME_BYTES_MAX {
-            return Err(FrameFault::TooLong(told.into()));
+            return Err(FrameError::TooLong(told.into()));
         }
         if length == 0 {
-            return Err(FrameFault::NoKind);
+            return Err(FrameError::NoKind);
         }
         let Some((kind, body)) = rest.get(..length).and_then(<[u8]>::split_first) else {
             return Ok(None);
@@ -164,14 +164,14 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::wire::VERSION;
+    use crate::session::messages::VERSION;
     use cofferdam_core::executor::Capabilities;
     use cofferdam_core::{Enforced, NotStarted};
 
     fn hello() -> Frame {
         let enforced = Enforced { memory: Some("cgroup2"), ..Enforced::default() };
         let capabilities = Capabilities { enforced, not_enforced: vec!["é\n".to_owned()] };
-        Frame::Hello(Hello { version: VERSION, capabilities: Ok((&capabilities).into()) })
+        Frame::Hello(HelloMessage { version: VERSION, capabilities: Ok((&capabilities).into()) })
     }
 
     fn frame() -> impl Strategy<Value = Frame> {
@@ -203,7 +203,7 @@ mod tests {
                 "a frame that does not hold what it should: line 1 column 2",
             ),
         ] {
-            let mut decoder = Decoder::default();
+            let mut decoder = FrameDecoder::default();
             decoder.take(bytes);
             assert_eq!(decoder.next().unwrap_err().to_string(), want, "{bytes:?}");
         }
@@ -212,7 +212,7 @@ mod tests {
     #[test]
     fn a_frame_that_is_too_long_is_not_sent() {
         let frame = Frame::Input(vec![0; FRAME_BYTES_MAX]);
-        assert_eq!(frame.encode(), Err(FrameFault::TooLong(4_194_305)));
+        assert_eq!(frame.encode(), Err(FrameError::TooLong(4_194_305)));
     }
 
     proptest! {
@@ -223,7 +223,7 @@ mod tests {
             frames in vec(frame(), 1..8), piece in 1_usize..50,
         ) {
             let bytes: Vec<u8> = frames.iter().flat_map(|frame| frame.encode().unwrap()).collect();
-            let mut decoder = Decoder::default();
+            let mut decoder = FrameDecoder::default();
             let mut found = Vec::new();
             for piece in bytes.chunks(piece) {
                 decoder.take(piece);
@@ -237,7 +237,7 @@ mod tests {
 
         #[test]
         fn bytes_of_any_kind_do_no_harm(bytes in vec(any::<u8>(), 0..300)) {
-            let mut decoder = Decoder::default();
+            let mut decoder = FrameDecoder::default();
             decoder.take(&bytes);
             while let Ok(Some(_)) = decoder.next() {}
         }

@@ -6,6 +6,11 @@
 //! image of ext4 that a guest has written would have to be mounted by the host's kernel, whose
 //! parser is no place for a tenant's bytes.
 
+pub(crate) mod archive;
+pub(crate) mod tree_io;
+#[cfg(test)]
+mod tree_io_tests;
+
 use std::ffi::OsStr;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, BufReader, BufWriter, Read, Seek, SeekFrom, Write};
@@ -16,8 +21,8 @@ use std::path::{Path, PathBuf};
 use nix::unistd::{getegid, geteuid};
 use uuid::Uuid;
 
-use super::archive::{ENTRY_BYTES_MAX, NAME_BYTES_MAX, Reader, Writer};
-use super::pack::{Bounds, Tree, TreeFault, pack, unpack};
+use self::archive::{ArchiveReader, ArchiveWriter, ENTRY_BYTES_MAX, NAME_BYTES_MAX};
+use self::tree_io::{TreeIoError, TreeOrigin, UnpackLimits, pack, unpack};
 use cofferdam_core::SetupFailure;
 use cofferdam_core::executor::Task;
 use cofferdam_tree::{Owner, remove_tree};
@@ -31,7 +36,7 @@ pub const PREFIX: &str = "vm-";
 
 /// Files that go when this is dropped.
 #[derive(Debug)]
-pub struct JobFiles {
+pub struct JobDrive {
     work_directory: PathBuf,
     id: String,
     directory: PathBuf,
@@ -39,14 +44,14 @@ pub struct JobFiles {
 
 /// How a drive is divided.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Division {
+pub struct DriveLayout {
     /// The workspace, from the beginning.
     pub workspace_bytes: u64,
     /// Where what is left of it goes: first byte and length.
     pub result: (u64, u64),
 }
 
-impl JobFiles {
+impl JobDrive {
     /// A fresh directory below `work_directory`.
     pub fn make(work_directory: &Path) -> Result<Self, SetupFailure> {
         let id = Uuid::new_v4().simple().to_string();
@@ -73,18 +78,18 @@ impl JobFiles {
     }
 
     /// Has `task` fill its workspace, and makes the drive of it.
-    pub fn fill(&self, task: &mut Task<'_>) -> Result<Division, SetupFailure> {
+    pub fn fill(&self, task: &mut Task<'_>) -> Result<DriveLayout, SetupFailure> {
         let failed = |error: io::Error| SetupFailure::from_io("scratch drive", &error);
         let place = self.place("in")?;
         let owner = Owner { uid: geteuid().as_raw(), gid: getegid().as_raw() };
         (task.fill)(place.as_fd(), owner)?;
         let options = OpenOptions::new().write(true).create_new(true).mode(0o600).clone();
         let file = options.open(self.scratch()).map_err(failed)?;
-        let mut writer = Writer::begin(BufWriter::new(file)).map_err(failed)?;
-        pack(place.as_fd(), Tree::Ours(owner), &mut writer).map_err(not_gone_over)?;
+        let mut writer = ArchiveWriter::begin(BufWriter::new(file)).map_err(failed)?;
+        pack(place.as_fd(), TreeOrigin::Ours(owner), &mut writer).map_err(not_gone_over)?;
         let mut file = writer.into_inner().into_inner().map_err(|error| failed(error.into()))?;
         let workspace_bytes = file.stream_position().map_err(failed)?;
-        let division = Division::of(workspace_bytes, task);
+        let division = DriveLayout::of(workspace_bytes, task);
         file.set_len(division.result.0 + division.result.1).map_err(failed)?;
         self.remove("in");
         Ok(division)
@@ -97,14 +102,18 @@ impl JobFiles {
     }
 
     /// A fresh directory with what the guest has left on the drive; it is dead.
-    pub fn collected(&self, division: Division, bounds: Bounds) -> Result<File, SetupFailure> {
+    pub fn collected(
+        &self,
+        division: DriveLayout,
+        bounds: UnpackLimits,
+    ) -> Result<File, SetupFailure> {
         let failed = |error: io::Error| SetupFailure::from_io("scratch drive", &error);
         let place = self.place("out")?;
         let mut file = File::open(self.scratch()).map_err(failed)?;
         file.seek(SeekFrom::Start(division.result.0)).map_err(failed)?;
-        let mut reader = Reader::begin(BufReader::new(file.take(division.result.1)))
+        let mut reader = ArchiveReader::begin(BufReader::new(file.take(division.result.1)))
             .map_err(|fault| not_gone_over(fault.into()))?;
-        unpack(&mut reader, place.as_fd(), Tree::Theirs, bounds).map_err(not_gone_over)?;
+        unpack(&mut reader, place.as_fd(), TreeOrigin::Theirs, bounds).map_err(not_gone_over)?;
         Ok(place)
     }
 
@@ -120,7 +129,7 @@ impl JobFiles {
     }
 }
 
-impl Drop for JobFiles {
+impl Drop for JobDrive {
     fn drop(&mut self) {
         remove_below(&self.work_directory, &self.id);
     }
@@ -138,7 +147,7 @@ pub fn remove_below(directory: &Path, name: &str) {
     }
 }
 
-impl Division {
+impl DriveLayout {
     /// With room for all that `task` may leave.
     fn of(workspace_bytes: u64, task: &Task<'_>) -> Self {
         let limits = &task.spec.limits;
@@ -159,9 +168,9 @@ impl Division {
 }
 
 /// How much a run within the limits of `task` can leave.
-pub fn bounds(task: &Task<'_>) -> Bounds {
+pub fn bounds(task: &Task<'_>) -> UnpackLimits {
     let limits = &task.spec.limits;
-    Bounds {
+    UnpackLimits {
         entries_max: limits.disk_inodes_max.saturating_add(task.room.inodes),
         bytes_max: limits.disk_bytes_max.saturating_add(task.room.bytes),
         file_bytes_max: limits.file_bytes_max.max(task.room.bytes),
@@ -169,18 +178,18 @@ pub fn bounds(task: &Task<'_>) -> Bounds {
 }
 
 #[allow(clippy::needless_pass_by_value, reason = "what map_err hands on")]
-fn not_gone_over(fault: TreeFault) -> SetupFailure {
+fn not_gone_over(fault: TreeIoError) -> SetupFailure {
     SetupFailure::from_words("scratch drive", fault.to_string())
 }
 
 /// A file that no more is written to than there is room for.
 #[derive(Debug)]
-pub struct Region {
+pub struct DriveRegion {
     file: File,
     left: u64,
 }
 
-impl Region {
+impl DriveRegion {
     /// Of `drive`, from `first` on, so many bytes.
     pub fn of(mut drive: File, (first, bytes): (u64, u64)) -> io::Result<Self> {
         drive.seek(SeekFrom::Start(first))?;
@@ -193,7 +202,7 @@ impl Region {
     }
 }
 
-impl Write for Region {
+impl Write for DriveRegion {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let room = usize::try_from(self.left).unwrap_or(usize::MAX).min(bytes.len());
         if room == 0 && !bytes.is_empty() {

@@ -1,16 +1,44 @@
-//! Kept output as a record tells it.
+//! Output streams in a job's result.
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use super::command::Sha256;
-use super::result::{StreamRecord, TextEncoding};
 use crate::CapturedStream;
 use crate::values::digest::Digest;
 
+/// One output stream: its beginning, and the size and digest of the whole.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct StreamRecord {
+    /// The kept part: text, or base64 if it is not UTF-8. No character is cut in two.
+    pub text: String,
+    /// Whether more was written than is kept.
+    pub truncated: bool,
+    /// Bytes written, kept or not.
+    pub bytes: u64,
+    /// The digest of all bytes written, kept or not.
+    pub sha256: Sha256,
+    /// The encoding of `text`.
+    pub encoding: TextEncoding,
+}
+
+/// The encoding of a kept text.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum TextEncoding {
+    /// Plain text.
+    #[default]
+    #[serde(rename = "utf-8")]
+    Utf8,
+    /// Base64 of the bytes.
+    #[serde(rename = "base64")]
+    Base64,
+}
+
 impl StreamRecord {
-    /// Of a stream of which `kept` is the beginning: text where that is UTF-8, less the part of a
-    /// character that the cut has left, and base64 of every kept byte otherwise.
+    /// The record of a stream that starts with `kept`. The text drops an incomplete character at a
+    /// cut; base64 has every kept byte.
     pub fn of(kept: Vec<u8>, bytes_total: u64, sha256: Sha256) -> Self {
         let truncated = bytes_total > kept.len() as u64;
         let captured = CapturedStream { bytes: kept, bytes_total, truncated };
@@ -22,7 +50,7 @@ impl StreamRecord {
         Self { text, truncated, bytes: bytes_total, sha256, encoding }
     }
 
-    /// Of a program that wrote nothing, or never ran.
+    /// The record of an empty stream.
     pub fn empty() -> Self {
         Self::of(Vec::new(), 0, Sha256::from_digest(Digest::default()))
     }
@@ -37,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn text_is_told_as_text_and_anything_else_without_loss() {
+    fn text_stays_text_and_other_bytes_are_kept_without_loss() {
         for (kept, total, text, encoding) in [
             (&b"abc"[..], 3, "abc", TextEncoding::Utf8),
             ("né".as_bytes(), 3, "né", TextEncoding::Utf8),

@@ -1,18 +1,18 @@
-//! Every compiled filter against its rules read one by one, for all that decides a call:
-//! architecture, number and arguments.
+//! Compares every compiled filter with the oracle, for all inputs of a decision: architecture,
+//! number and arguments.
 
 use super::*;
 use crate::interpret::{SeccompData, decide};
+use crate::oracle::{X32, answer};
 use crate::rules::Action;
-use crate::straight::{X32, answer};
 
-/// Numbers looked at beyond the last one of a table.
+/// How many numbers beyond the end of a table are checked.
 const BEYOND: u32 = 600;
 /// i386, 32-bit Arm, big-endian Arm, x86_64 with a bit missing, nothing.
 const FOREIGN: [u32; 5] = [0x4000_0003, 0x4000_0028, 0x8000_00b7, 0x8000_003e, 0];
 
-/// Arguments on both sides of every condition on `name`: the values it names in all combinations,
-/// and each of those with every single bit turned over.
+/// Arguments on both sides of every condition on `name`: all combinations of the values it names,
+/// and each of them with every single bit flipped.
 fn arguments(policy: &Policy, name: &str) -> Vec<[u64; 6]> {
     let entries = policy.layers.iter().flat_map(|layer| &layer.entries);
     let named = entries.filter(|entry| entry.names().any(|named| named == name));
@@ -45,7 +45,9 @@ fn with(mut args: [u64; 6], index: usize, value: u64) -> [u64; 6] {
 }
 
 fn shipped_policy(name: &str) -> Policy {
-    let read = Read::of(builtin_text(name).unwrap(), |base| builtin_text(base).map(str::to_owned));
+    let read = MergedProfile::of(builtin_text(name).unwrap(), |base| {
+        builtin_text(base).map(str::to_owned)
+    });
     read.unwrap().policy
 }
 
@@ -103,7 +105,7 @@ fn no_number_of_another_abi_is_executed() {
     }
 }
 
-/// Whether every call that `narrow` allows is one that `wide` allows too; and how many calls
+/// Asserts that `wide` allows every call that `narrow` allows. Returns the number of calls that
 /// `narrow` allows with some arguments.
 fn allows_less(narrow: &str, wide: &str, arch: Arch) -> usize {
     let policies = [narrow, wide].map(shipped_policy);

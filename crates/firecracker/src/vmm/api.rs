@@ -3,18 +3,17 @@
 //! As much of HTTP/1.1 as its server speaks. An answer is bounded in bytes and in time; anything
 //! that is not one is an error.
 
-use std::fs::File;
-use std::io::{self, Read, Write};
-use std::os::fd::AsRawFd;
+use std::io;
 use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::thread;
 use std::time::Duration;
 
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::wire::shown;
+use crate::session::messages::shown;
+use crate::socket::{connect, read_by, write_by};
 use cofferdam_core::values::deadline::Deadline;
 
 /// Head and body of an answer together.
@@ -24,7 +23,7 @@ const RETRY_AFTER: Duration = Duration::from_millis(10);
 
 /// Why Firecracker did not do what it was asked.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum ApiFault {
+pub enum ApiError {
     /// Its socket cannot be had.
     #[error("no socket: {0}")]
     Socket(String),
@@ -46,16 +45,16 @@ pub enum ApiFault {
 
 /// A Firecracker's socket.
 #[derive(Debug)]
-pub struct Api {
+pub struct ApiClient {
     socket: PathBuf,
 }
 
 #[derive(Deserialize)]
-struct Fault {
+struct FaultBody {
     fault_message: String,
 }
 
-impl Api {
+impl ApiClient {
     /// The one at `socket`.
     pub fn at(socket: PathBuf) -> Self {
         Self { socket }
@@ -66,12 +65,12 @@ impl Api {
         &self,
         deadline: Deadline,
         mut goes_on: impl FnMut() -> bool,
-    ) -> Result<(), ApiFault> {
+    ) -> Result<(), ApiError> {
         loop {
             match connect(&self.socket) {
                 Ok(_) => return Ok(()),
                 Err(error) if deadline.passed() || !goes_on() => {
-                    return Err(ApiFault::Socket(error.to_string()));
+                    return Err(ApiError::Socket(error.to_string()));
                 }
                 Err(_) => thread::sleep(RETRY_AFTER.min(deadline.remaining())),
             }
@@ -79,7 +78,7 @@ impl Api {
     }
 
     /// `PUT path` with `body`; whatever was put is in force after it.
-    pub fn put(&self, path: &str, body: &Value, deadline: Deadline) -> Result<(), ApiFault> {
+    pub fn put(&self, path: &str, body: &Value, deadline: Deadline) -> Result<(), ApiError> {
         let body = body.to_string();
         let request = format!(
             "PUT {path} HTTP/1.1\r\nHost: localhost\r\nAccept: application/json\r\n\
@@ -87,79 +86,27 @@ impl Api {
             body.len()
         );
         let mut stream =
-            connect(&self.socket).map_err(|error| ApiFault::Socket(error.to_string()))?;
+            connect(&self.socket).map_err(|error| ApiError::Socket(error.to_string()))?;
         write_by(&mut stream, request.as_bytes(), deadline).map_err(fault_of)?;
         let (status, body) = read_answer(&mut stream, deadline)?;
         if (200..300).contains(&status) {
             return Ok(());
         }
-        let fault: Fault =
-            serde_json::from_slice(&body).map_err(|_| ApiFault::Malformed("no fault_message"))?;
-        Err(ApiFault::Refused { status, fault_message: shown(&fault.fault_message) })
+        let fault: FaultBody =
+            serde_json::from_slice(&body).map_err(|_| ApiError::Malformed("no fault_message"))?;
+        Err(ApiError::Refused { status, fault_message: shown(&fault.fault_message) })
     }
-}
-
-/// Connects to the socket at `path`, however long that is.
-pub fn connect(path: &Path) -> io::Result<UnixStream> {
-    let (Some(directory), Some(name)) = (path.parent(), path.file_name()) else {
-        return Err(io::ErrorKind::InvalidInput.into());
-    };
-    // An address has no room for more than a hundred bytes.
-    let directory = File::open(directory)?;
-    let near = Path::new("/proc/self/fd").join(directory.as_raw_fd().to_string()).join(name);
-    UnixStream::connect(near)
-}
-
-/// Writes all of `bytes` before `deadline`.
-pub fn write_by(stream: &mut UnixStream, mut bytes: &[u8], deadline: Deadline) -> io::Result<()> {
-    while !bytes.is_empty() {
-        stream.set_write_timeout(Some(time_left(deadline)?))?;
-        match stream.write(bytes) {
-            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-            Ok(count) => bytes = bytes.get(count..).unwrap_or_default(),
-            Err(error) if is_passing(&error) => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(())
-}
-
-/// Reads what is there before `deadline`; nothing at the end.
-pub fn read_by(
-    stream: &mut UnixStream,
-    buffer: &mut [u8],
-    deadline: Deadline,
-) -> io::Result<usize> {
-    loop {
-        stream.set_read_timeout(Some(time_left(deadline)?))?;
-        match stream.read(buffer) {
-            Err(error) if is_passing(&error) => {}
-            read => return read,
-        }
-    }
-}
-
-fn time_left(deadline: Deadline) -> io::Result<Duration> {
-    let left = deadline.remaining();
-    // No time at all would mean for ever.
-    if left.is_zero() { Err(io::ErrorKind::TimedOut.into()) } else { Ok(left) }
-}
-
-/// Whether the deadline tells what is to be done about it.
-fn is_passing(error: &io::Error) -> bool {
-    use io::ErrorKind::{Interrupted, TimedOut, WouldBlock};
-    matches!(error.kind(), Interrupted | TimedOut | WouldBlock)
 }
 
 #[allow(clippy::needless_pass_by_value, reason = "what map_err hands on")]
-fn fault_of(error: io::Error) -> ApiFault {
+fn fault_of(error: io::Error) -> ApiError {
     match error.kind() {
-        io::ErrorKind::TimedOut => ApiFault::Timeout,
-        _ => ApiFault::Socket(error.to_string()),
+        io::ErrorKind::TimedOut => ApiError::Timeout,
+        _ => ApiError::Socket(error.to_string()),
     }
 }
 
-fn read_answer(stream: &mut UnixStream, deadline: Deadline) -> Result<(u16, Vec<u8>), ApiFault> {
+fn read_answer(stream: &mut UnixStream, deadline: Deadline) -> Result<(u16, Vec<u8>), ApiError> {
     let mut bytes = Vec::new();
     let mut buffer = [0; 4096];
     loop {
@@ -169,37 +116,37 @@ fn read_answer(stream: &mut UnixStream, deadline: Deadline) -> Result<(u16, Vec<
             return Ok((status, body.to_vec()));
         }
         if bytes.len() >= ANSWER_BYTES_MAX {
-            return Err(ApiFault::Malformed("too long"));
+            return Err(ApiError::Malformed("too long"));
         }
         match read_by(stream, &mut buffer, deadline).map_err(fault_of)? {
-            0 => return Err(ApiFault::Malformed("cut off")),
+            0 => return Err(ApiError::Malformed("cut off")),
             count => bytes.extend_from_slice(buffer.get(..count).unwrap_or_default()),
         }
     }
 }
 
 /// Status, where the body begins and how long it is, once the head is whole.
-fn head_of(bytes: &[u8]) -> Result<Option<(u16, usize, usize)>, ApiFault> {
+fn head_of(bytes: &[u8]) -> Result<Option<(u16, usize, usize)>, ApiError> {
     let Some(end) = bytes.windows(4).position(|window| window == b"\r\n\r\n") else {
         return Ok(None);
     };
     let head = bytes.get(..end).and_then(|head| std::str::from_utf8(head).ok());
-    let mut lines = head.ok_or(ApiFault::Malformed("its head"))?.split("\r\n");
+    let mut lines = head.ok_or(ApiError::Malformed("its head"))?.split("\r\n");
     let mut words = lines.next().unwrap_or_default().split(' ');
     let (version, status) = (words.next(), words.next().and_then(|word| word.parse().ok()));
     let (Some("HTTP/1.1" | "HTTP/1.0"), Some(status @ 100..=599)) = (version, status) else {
-        return Err(ApiFault::Malformed("its status"));
+        return Err(ApiError::Malformed("its status"));
     };
     let mut length = None;
     for (name, value) in lines.filter_map(|line| line.split_once(':')) {
         if name.eq_ignore_ascii_case("transfer-encoding") {
-            return Err(ApiFault::Malformed("its framing"));
+            return Err(ApiError::Malformed("its framing"));
         }
         if name.eq_ignore_ascii_case("content-length") {
             let told = value.trim().parse().ok().filter(|told| *told <= ANSWER_BYTES_MAX);
-            let told = told.ok_or(ApiFault::Malformed("its length"))?;
+            let told = told.ok_or(ApiError::Malformed("its length"))?;
             if length.replace(told).is_some() {
-                return Err(ApiFault::Malformed("two lengths"));
+                return Err(ApiError::Malformed("two lengths"));
             }
         }
     }
@@ -208,6 +155,7 @@ fn head_of(bytes: &[u8]) -> Result<Option<(u16, usize, usize)>, ApiFault> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::{Read, Write};
     use std::os::unix::net::UnixListener;
 
     use serde_json::json;
@@ -215,7 +163,7 @@ mod tests {
     use super::*;
 
     /// What becomes of a request that is answered so; an empty piece is a pause.
-    fn answered(pieces: &'static [&'static str], keep_open: bool) -> Result<(), ApiFault> {
+    fn answered(pieces: &'static [&'static str], keep_open: bool) -> Result<(), ApiError> {
         let place = tempfile::tempdir().unwrap();
         let socket = place.path().join("api.sock");
         let listener = UnixListener::bind(&socket).unwrap();
@@ -232,7 +180,7 @@ mod tests {
             String::from_utf8_lossy(&request[..count]).into_owned()
         });
         let deadline = Deadline::after(Duration::from_millis(300));
-        let done = Api::at(socket).put("/x", &json!({"a": 1}), deadline);
+        let done = ApiClient::at(socket).put("/x", &json!({"a": 1}), deadline);
         let request = server.join().unwrap();
         assert!(
             request.starts_with("PUT /x HTTP/1.1\r\n") && request.ends_with("\r\n\r\n{\"a\":1}")
@@ -242,7 +190,7 @@ mod tests {
 
     #[test]
     fn an_answer_counts_when_it_is_whole() {
-        let refused = ApiFault::Refused { status: 400, fault_message: "no such file".to_owned() };
+        let refused = ApiError::Refused { status: 400, fault_message: "no such file".to_owned() };
         let fault = &[
             "HTTP/1.1 400 \r\nServer: Firecracker API\r\nContent-Len",
             "gth: 32\r\n\r\n{\"fault_message\":",
@@ -255,9 +203,9 @@ mod tests {
 
     #[test]
     fn what_is_no_answer_is_told_by_its_reason() {
-        let malformed = |reason| Err(ApiFault::Malformed(reason));
-        assert_eq!(answered(&[], true), Err(ApiFault::Timeout));
-        assert_eq!(answered(&["HTTP/1.1 204"], true), Err(ApiFault::Timeout));
+        let malformed = |reason| Err(ApiError::Malformed(reason));
+        assert_eq!(answered(&[], true), Err(ApiError::Timeout));
+        assert_eq!(answered(&["HTTP/1.1 204"], true), Err(ApiError::Timeout));
         assert_eq!(answered(&["HTTP/1.1 204"], false), malformed("cut off"));
         assert_eq!(answered(&["SSH-2.0\r\n\r\n"], true), malformed("its status"));
         assert_eq!(answered(&["HTTP/1.1 999 \r\n\r\n"], true), malformed("its status"));
@@ -283,7 +231,7 @@ mod tests {
     fn an_answer_without_end_is_cut() {
         let endless = Box::leak("x".repeat(ANSWER_BYTES_MAX + 1).into_boxed_str());
         let pieces: &'static [&'static str] = Box::leak(Box::new([&*endless]));
-        assert_eq!(answered(pieces, false), Err(ApiFault::Malformed("too long")));
+        assert_eq!(answered(pieces, false), Err(ApiError::Malformed("too long")));
     }
 
     #[test]
@@ -294,8 +242,8 @@ mod tests {
         std::os::unix::fs::symlink(&deep, place.path().join("s")).unwrap();
         let _listener = UnixListener::bind(place.path().join("s/sock")).unwrap();
         assert!(connect(&deep.join("sock")).is_ok());
-        let gone = Api::at(deep.join("other"));
+        let gone = ApiClient::at(deep.join("other"));
         let waited = gone.wait(Deadline::after(Duration::from_millis(30)), || true);
-        assert!(matches!(waited, Err(ApiFault::Socket(_))));
+        assert!(matches!(waited, Err(ApiError::Socket(_))));
     }
 }

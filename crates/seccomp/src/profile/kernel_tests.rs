@@ -1,4 +1,4 @@
-//! The shipped filters in a real kernel.
+//! Tests of the shipped filters in the running kernel.
 
 use std::net::{TcpListener, TcpStream};
 use std::process::Command;
@@ -12,7 +12,7 @@ use nix::unistd::{chroot, pivot_root};
 
 use super::*;
 
-/// Runs `probe` on a thread of its own that has the filter of profile `name`, as have its children.
+/// Runs `probe` on a new thread under the filter of profile `name`. Its children inherit the filter.
 fn under<T: Send>(name: &str, probe: impl FnOnce() -> T + Send) -> T {
     let filter = Profile::parse_builtin(Arch::NATIVE, name).unwrap().filter;
     let program: seccompiler::BpfProgram = filter

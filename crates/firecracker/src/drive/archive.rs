@@ -30,7 +30,7 @@ pub struct Modified {
 
 /// One piece of a stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Record {
+pub enum ArchiveRecord {
     /// A directory; what follows is in it.
     Enter {
         /// Its name.
@@ -78,7 +78,7 @@ pub enum Record {
 
 /// Why a stream is none.
 #[derive(Debug, thiserror::Error)]
-pub enum ArchiveFault {
+pub enum ArchiveError {
     /// It could not be read or written.
     #[error("{0}")]
     Io(#[from] io::Error),
@@ -92,9 +92,9 @@ pub enum ArchiveFault {
 
 /// Writes records.
 #[derive(Debug)]
-pub struct Writer<W>(W);
+pub struct ArchiveWriter<W>(W);
 
-impl<W: Write> Writer<W> {
+impl<W: Write> ArchiveWriter<W> {
     /// Begins a stream.
     pub fn begin(mut target: W) -> io::Result<Self> {
         target.write_all(MAGIC)?;
@@ -102,52 +102,52 @@ impl<W: Write> Writer<W> {
     }
 
     /// Adds one.
-    pub fn write(&mut self, record: &Record) -> Result<(), ArchiveFault> {
+    pub fn write(&mut self, record: &ArchiveRecord) -> Result<(), ArchiveError> {
         let mut head = Vec::new();
         let tail: &[u8] = match record {
-            Record::Enter { name, mode, modified } => {
+            ArchiveRecord::Enter { name, mode, modified } => {
                 head.push(b'D');
                 put_attributes(&mut head, *mode, *modified);
                 put_name(&mut head, name)?;
                 &[]
             }
-            Record::Leave => {
+            ArchiveRecord::Leave => {
                 head.push(b'U');
                 &[]
             }
-            Record::File { name, mode, modified, bytes } => {
+            ArchiveRecord::File { name, mode, modified, bytes } => {
                 head.push(b'F');
                 put_attributes(&mut head, *mode, *modified);
                 head.extend(bytes.to_be_bytes());
                 put_name(&mut head, name)?;
                 &[]
             }
-            Record::Data { offset, contents } => {
+            ArchiveRecord::Data { offset, contents } => {
                 let bytes = u32::try_from(contents.len()).unwrap_or(u32::MAX);
                 if contents.len() > DATA_BYTES_MAX {
-                    return Err(ArchiveFault::Malformed("too much in one record"));
+                    return Err(ArchiveError::Malformed("too much in one record"));
                 }
                 head.push(b'X');
                 head.extend(offset.to_be_bytes());
                 head.extend(bytes.to_be_bytes());
                 contents
             }
-            Record::Link { name, target } => {
+            ArchiveRecord::Link { name, target } => {
                 let bytes = u16::try_from(target.len()).unwrap_or(u16::MAX);
                 if target.is_empty() || target.len() > LINK_BYTES_MAX {
-                    return Err(ArchiveFault::Malformed("the text of a link"));
+                    return Err(ArchiveError::Malformed("the text of a link"));
                 }
                 head.push(b'L');
                 put_name(&mut head, name)?;
                 head.extend(bytes.to_be_bytes());
                 target
             }
-            Record::Other { name } => {
+            ArchiveRecord::Other { name } => {
                 head.push(b'O');
                 put_name(&mut head, name)?;
                 &[]
             }
-            Record::End => {
+            ArchiveRecord::End => {
                 head.push(b'E');
                 &[]
             }
@@ -169,8 +169,8 @@ fn put_attributes(head: &mut Vec<u8>, mode: u16, modified: Modified) {
     head.extend(modified.nanoseconds.min(NANOS - 1).to_be_bytes());
 }
 
-fn put_name(head: &mut Vec<u8>, name: &[u8]) -> Result<(), ArchiveFault> {
-    let length = u8::try_from(name.len()).map_err(|_| ArchiveFault::Malformed("a name"))?;
+fn put_name(head: &mut Vec<u8>, name: &[u8]) -> Result<(), ArchiveError> {
+    let length = u8::try_from(name.len()).map_err(|_| ArchiveError::Malformed("a name"))?;
     check_name(name)?;
     head.push(length);
     head.extend(name);
@@ -178,33 +178,33 @@ fn put_name(head: &mut Vec<u8>, name: &[u8]) -> Result<(), ArchiveFault> {
 }
 
 /// One name of a directory, and nothing that leads elsewhere.
-fn check_name(name: &[u8]) -> Result<(), ArchiveFault> {
+fn check_name(name: &[u8]) -> Result<(), ArchiveError> {
     let is_name = !matches!(name, b"" | b"." | b"..") && !name.iter().any(|b| b"/\0".contains(b));
-    if is_name { Ok(()) } else { Err(ArchiveFault::Malformed("a name")) }
+    if is_name { Ok(()) } else { Err(ArchiveError::Malformed("a name")) }
 }
 
 /// Reads records, and holds them to what a stream may be: directories are left as often as they
 /// are gone into, and contents follow their file in order and end within it.
 #[derive(Debug)]
-pub struct Reader<R> {
+pub struct ArchiveReader<R> {
     source: R,
     depth: u64,
     /// From where on contents of the last file may follow, and where it ends.
     file: Option<(u64, u64)>,
 }
 
-impl<R: Read> Reader<R> {
+impl<R: Read> ArchiveReader<R> {
     /// Begins with a stream.
-    pub fn begin(mut source: R) -> Result<Self, ArchiveFault> {
+    pub fn begin(mut source: R) -> Result<Self, ArchiveError> {
         let magic = take::<8>(&mut source)?;
         if magic != *MAGIC {
-            return Err(ArchiveFault::Malformed("not a tree"));
+            return Err(ArchiveError::Malformed("not a tree"));
         }
         Ok(Self { source, depth: 0, file: None })
     }
 
-    /// The next record; none follows an [`Record::End`].
-    pub fn read(&mut self) -> Result<Record, ArchiveFault> {
+    /// The next record; none follows an [`ArchiveRecord::End`].
+    pub fn read(&mut self) -> Result<ArchiveRecord, ArchiveError> {
         let [kind] = take::<1>(&mut self.source)?;
         if kind != b'X' {
             self.file = None;
@@ -215,95 +215,95 @@ impl<R: Read> Reader<R> {
             b'F' => self.file(),
             b'X' => self.data(),
             b'L' => self.link(),
-            b'O' => Ok(Record::Other { name: self.name()? }),
-            b'E' if self.depth == 0 => Ok(Record::End),
-            b'E' => Err(ArchiveFault::Malformed("an end inside a directory")),
-            _ => Err(ArchiveFault::Malformed("a record of no kind")),
+            b'O' => Ok(ArchiveRecord::Other { name: self.name()? }),
+            b'E' if self.depth == 0 => Ok(ArchiveRecord::End),
+            b'E' => Err(ArchiveError::Malformed("an end inside a directory")),
+            _ => Err(ArchiveError::Malformed("a record of no kind")),
         }
     }
 
-    fn enter(&mut self) -> Result<Record, ArchiveFault> {
+    fn enter(&mut self) -> Result<ArchiveRecord, ArchiveError> {
         let (mode, modified) = self.attributes()?;
         let name = self.name()?;
         self.depth += 1;
-        Ok(Record::Enter { name, mode, modified })
+        Ok(ArchiveRecord::Enter { name, mode, modified })
     }
 
-    fn leave(&mut self) -> Result<Record, ArchiveFault> {
+    fn leave(&mut self) -> Result<ArchiveRecord, ArchiveError> {
         let above = self.depth.checked_sub(1);
-        self.depth = above.ok_or(ArchiveFault::Malformed("a way out of the tree"))?;
-        Ok(Record::Leave)
+        self.depth = above.ok_or(ArchiveError::Malformed("a way out of the tree"))?;
+        Ok(ArchiveRecord::Leave)
     }
 
-    fn file(&mut self) -> Result<Record, ArchiveFault> {
+    fn file(&mut self) -> Result<ArchiveRecord, ArchiveError> {
         let (mode, modified) = self.attributes()?;
         let bytes = u64::from_be_bytes(take(&mut self.source)?);
         let name = self.name()?;
         self.file = Some((0, bytes));
-        Ok(Record::File { name, mode, modified, bytes })
+        Ok(ArchiveRecord::File { name, mode, modified, bytes })
     }
 
-    fn data(&mut self) -> Result<Record, ArchiveFault> {
-        let (from, end) = self.file.ok_or(ArchiveFault::Malformed("contents of no file"))?;
+    fn data(&mut self) -> Result<ArchiveRecord, ArchiveError> {
+        let (from, end) = self.file.ok_or(ArchiveError::Malformed("contents of no file"))?;
         let offset = u64::from_be_bytes(take(&mut self.source)?);
         let length = u32::from_be_bytes(take(&mut self.source)?);
         let after = offset.checked_add(length.into()).filter(|after| *after <= end);
         let (Some(after), true) = (after, offset >= from && length > 0) else {
-            return Err(ArchiveFault::Malformed("contents outside their file"));
+            return Err(ArchiveError::Malformed("contents outside their file"));
         };
         let length = usize::try_from(length).ok().filter(|length| *length <= DATA_BYTES_MAX);
-        let length = length.ok_or(ArchiveFault::Malformed("too much in one record"))?;
+        let length = length.ok_or(ArchiveError::Malformed("too much in one record"))?;
         self.file = Some((after, end));
-        Ok(Record::Data { offset, contents: self.bytes(length)? })
+        Ok(ArchiveRecord::Data { offset, contents: self.bytes(length)? })
     }
 
-    fn link(&mut self) -> Result<Record, ArchiveFault> {
+    fn link(&mut self) -> Result<ArchiveRecord, ArchiveError> {
         let name = self.name()?;
         let length = usize::from(u16::from_be_bytes(take(&mut self.source)?));
         if !(1..=LINK_BYTES_MAX).contains(&length) {
-            return Err(ArchiveFault::Malformed("the text of a link"));
+            return Err(ArchiveError::Malformed("the text of a link"));
         }
         let target = self.bytes(length)?;
         if target.contains(&0) {
-            return Err(ArchiveFault::Malformed("the text of a link"));
+            return Err(ArchiveError::Malformed("the text of a link"));
         }
-        Ok(Record::Link { name, target })
+        Ok(ArchiveRecord::Link { name, target })
     }
 
-    fn attributes(&mut self) -> Result<(u16, Modified), ArchiveFault> {
+    fn attributes(&mut self) -> Result<(u16, Modified), ArchiveError> {
         let mode = u16::from_be_bytes(take(&mut self.source)?);
         let seconds = i64::from_be_bytes(take(&mut self.source)?);
         let nanoseconds = u32::from_be_bytes(take(&mut self.source)?);
         if mode > 0o777 || nanoseconds >= NANOS {
-            return Err(ArchiveFault::Malformed("attributes"));
+            return Err(ArchiveError::Malformed("attributes"));
         }
         Ok((mode, Modified { seconds, nanoseconds }))
     }
 
-    fn name(&mut self) -> Result<Vec<u8>, ArchiveFault> {
+    fn name(&mut self) -> Result<Vec<u8>, ArchiveError> {
         let [length] = take::<1>(&mut self.source)?;
         let name = self.bytes(length.into())?;
         check_name(&name)?;
         Ok(name)
     }
 
-    fn bytes(&mut self, length: usize) -> Result<Vec<u8>, ArchiveFault> {
+    fn bytes(&mut self, length: usize) -> Result<Vec<u8>, ArchiveError> {
         let mut bytes = vec![0; length];
         exactly(&mut self.source, &mut bytes)?;
         Ok(bytes)
     }
 }
 
-fn take<const LENGTH: usize>(source: &mut impl Read) -> Result<[u8; LENGTH], ArchiveFault> {
+fn take<const LENGTH: usize>(source: &mut impl Read) -> Result<[u8; LENGTH], ArchiveError> {
     let mut bytes = [0; LENGTH];
     exactly(source, &mut bytes)?;
     Ok(bytes)
 }
 
-fn exactly(source: &mut impl Read, bytes: &mut [u8]) -> Result<(), ArchiveFault> {
+fn exactly(source: &mut impl Read, bytes: &mut [u8]) -> Result<(), ArchiveError> {
     source.read_exact(bytes).map_err(|error| match error.kind() {
-        io::ErrorKind::UnexpectedEof => ArchiveFault::CutOff,
-        _ => ArchiveFault::Io(error),
+        io::ErrorKind::UnexpectedEof => ArchiveError::CutOff,
+        _ => ArchiveError::Io(error),
     })
 }
 
@@ -314,51 +314,51 @@ mod tests {
 
     use super::*;
 
-    fn written(records: &[Record]) -> Vec<u8> {
-        let mut writer = Writer::begin(Vec::new()).unwrap();
+    fn written(records: &[ArchiveRecord]) -> Vec<u8> {
+        let mut writer = ArchiveWriter::begin(Vec::new()).unwrap();
         for record in records {
             writer.write(record).unwrap();
         }
         writer.into_inner()
     }
 
-    fn read(bytes: &[u8]) -> Result<Vec<Record>, ArchiveFault> {
-        let mut reader = Reader::begin(bytes)?;
+    fn read(bytes: &[u8]) -> Result<Vec<ArchiveRecord>, ArchiveError> {
+        let mut reader = ArchiveReader::begin(bytes)?;
         let mut records = Vec::new();
         loop {
             records.push(reader.read()?);
-            if records.last() == Some(&Record::End) {
+            if records.last() == Some(&ArchiveRecord::End) {
                 return Ok(records);
             }
         }
     }
 
-    fn file(name: &str, bytes: u64) -> Record {
-        Record::File { name: name.into(), mode: 0o644, modified: Modified::default(), bytes }
+    fn file(name: &str, bytes: u64) -> ArchiveRecord {
+        ArchiveRecord::File { name: name.into(), mode: 0o644, modified: Modified::default(), bytes }
     }
 
-    fn directory(name: &str) -> Record {
+    fn directory(name: &str) -> ArchiveRecord {
         let modified = Modified { seconds: -1, nanoseconds: 999_999_999 };
-        Record::Enter { name: name.into(), mode: 0o755, modified }
+        ArchiveRecord::Enter { name: name.into(), mode: 0o755, modified }
     }
 
-    fn data(offset: u64, contents: &str) -> Record {
-        Record::Data { offset, contents: contents.into() }
+    fn data(offset: u64, contents: &str) -> ArchiveRecord {
+        ArchiveRecord::Data { offset, contents: contents.into() }
     }
 
     #[test]
     fn a_tree_is_read_as_it_was_written() {
-        let link = Record::Link { name: b"l".to_vec(), target: b"../x\xFF".to_vec() };
+        let link = ArchiveRecord::Link { name: b"l".to_vec(), target: b"../x\xFF".to_vec() };
         let records = [
             directory("d"),
             file("f", 100),
             data(3, "abc"),
             data(97, "end"),
             link,
-            Record::Leave,
-            Record::Other { name: b"fifo".to_vec() },
+            ArchiveRecord::Leave,
+            ArchiveRecord::Other { name: b"fifo".to_vec() },
             file("empty", 0),
-            Record::End,
+            ArchiveRecord::End,
         ];
         assert_eq!(read(&written(&records)).unwrap(), records);
     }
@@ -368,12 +368,16 @@ mod tests {
         let raw = |bytes: &[u8]| [MAGIC, bytes].concat();
         let cases: [(&str, Vec<u8>); 12] = [
             ("not a tree", b"CFDTREE2E".to_vec()),
-            ("a way out of the tree", written(&[Record::Leave])),
-            ("an end inside a directory", written(&[directory("d"), Record::End])),
+            ("a way out of the tree", written(&[ArchiveRecord::Leave])),
+            ("an end inside a directory", written(&[directory("d"), ArchiveRecord::End])),
             ("contents of no file", written(&[data(0, "x")])),
             (
                 "contents of no file",
-                written(&[file("f", 9), Record::Other { name: b"o".to_vec() }, data(0, "x")]),
+                written(&[
+                    file("f", 9),
+                    ArchiveRecord::Other { name: b"o".to_vec() },
+                    data(0, "x"),
+                ]),
             ),
             ("contents outside their file", written(&[file("f", 3), data(1, "abc")])),
             ("contents outside their file", written(&[file("f", 9), data(3, "abc"), data(2, "x")])),
@@ -395,29 +399,29 @@ mod tests {
         bytes.push(b'X');
         bytes.extend(0_u64.to_be_bytes());
         bytes.extend(u32::MAX.to_be_bytes());
-        assert!(matches!(read(&bytes), Err(ArchiveFault::Malformed("too much in one record"))));
+        assert!(matches!(read(&bytes), Err(ArchiveError::Malformed("too much in one record"))));
     }
 
     #[test]
     fn names_that_lead_elsewhere_are_not_written_either() {
         for name in ["", ".", "..", "a/b", "a\0", &"x".repeat(256)] {
-            let mut writer = Writer::begin(Vec::new()).unwrap();
-            assert!(writer.write(&Record::Other { name: name.into() }).is_err(), "{name:?}");
+            let mut writer = ArchiveWriter::begin(Vec::new()).unwrap();
+            assert!(writer.write(&ArchiveRecord::Other { name: name.into() }).is_err(), "{name:?}");
         }
     }
 
-    fn record() -> impl Strategy<Value = Record> {
+    fn record() -> impl Strategy<Value = ArchiveRecord> {
         let name = || "[^/\0]{1,20}".prop_filter("a name", |n| n != "." && n != "..");
         prop_oneof![
             name().prop_map(|name| directory(&name)),
-            Just(Record::Leave),
+            Just(ArchiveRecord::Leave),
             (name(), any::<u64>()).prop_map(|(name, bytes)| file(&name, bytes)),
             (any::<u64>(), vec(any::<u8>(), 1..50))
-                .prop_map(|(offset, contents)| Record::Data { offset, contents }),
+                .prop_map(|(offset, contents)| ArchiveRecord::Data { offset, contents }),
             (name(), "[^\0]{1,30}")
-                .prop_map(|(n, t)| Record::Link { name: n.into(), target: t.into() }),
-            name().prop_map(|name| Record::Other { name: name.into() }),
-            Just(Record::End),
+                .prop_map(|(n, t)| ArchiveRecord::Link { name: n.into(), target: t.into() }),
+            name().prop_map(|name| ArchiveRecord::Other { name: name.into() }),
+            Just(ArchiveRecord::End),
         ]
     }
 
@@ -432,8 +436,8 @@ mod tests {
             prop_assert_eq!(&taken[..], &records[..taken.len()]);
             let mut depth = 0_i64;
             for record in &taken {
-                depth += i64::from(matches!(record, Record::Enter { .. }));
-                depth -= i64::from(matches!(record, Record::Leave));
+                depth += i64::from(matches!(record, ArchiveRecord::Enter { .. }));
+                depth -= i64::from(matches!(record, ArchiveRecord::Leave));
                 prop_assert!(depth >= 0);
             }
         }
@@ -442,9 +446,9 @@ mod tests {
         fn no_bytes_and_no_cut_do_harm(bytes in vec(any::<u8>(), 0..200), cut in 0_usize..200) {
             let _ = read(&bytes);
             let _ = read(&[MAGIC, &bytes[..]].concat());
-            let whole = written(&[directory("d"), file("f", 9), data(0, "123"), Record::Leave, Record::End]);
+            let whole = written(&[directory("d"), file("f", 9), data(0, "123"), ArchiveRecord::Leave, ArchiveRecord::End]);
             let cut = cut % whole.len();
-            prop_assert!(matches!(read(&whole[..cut]), Err(ArchiveFault::CutOff)));
+            prop_assert!(matches!(read(&whole[..cut]), Err(ArchiveError::CutOff)));
         }
     }
 }

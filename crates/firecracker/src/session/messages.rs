@@ -44,12 +44,12 @@ const RUSAGE: &str = "rusage";
 /// Something a guest told that cannot be.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the guest told of {0}")]
-pub struct Lie(pub &'static str);
+pub struct InvalidReply(pub &'static str);
 
 /// The guest's first word.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Hello {
+pub struct HelloMessage {
     /// Its [`VERSION`].
     pub version: u32,
     /// What it holds runs to, or why it can run nothing.
@@ -78,7 +78,7 @@ struct WireEnforced {
 /// What the guest is to do.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Run {
+pub struct RunMessage {
     /// The program and its arguments, in base64: they need not be text.
     pub argv: Vec<String>,
     /// Which file that is.
@@ -138,7 +138,7 @@ pub struct WireLimits {
 /// Why the guest did not run it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Refused {
+pub struct RefusalMessage {
     step: String,
     reason: String,
     errno: Option<i32>,
@@ -149,7 +149,7 @@ pub struct Refused {
 /// What the guest knows of a run once it is over.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Report {
+pub struct ReportMessage {
     outcome: WireOutcome,
     stdout: WireStream,
     stderr: WireStream,
@@ -196,9 +196,9 @@ pub fn to_base64(bytes: &[u8]) -> String {
 }
 
 /// And back; they hold no NUL.
-pub fn from_base64(text: &str) -> Result<CString, Lie> {
-    let bytes = STANDARD.decode(text).map_err(|_| Lie("words that are not base64"))?;
-    CString::new(bytes).map_err(|_| Lie("words with a NUL"))
+pub fn from_base64(text: &str) -> Result<CString, InvalidReply> {
+    let bytes = STANDARD.decode(text).map_err(|_| InvalidReply("words that are not base64"))?;
+    CString::new(bytes).map_err(|_| InvalidReply("words with a NUL"))
 }
 
 /// `words` in base64.
@@ -207,7 +207,7 @@ pub fn all_to_base64(words: &[CString]) -> Vec<String> {
 }
 
 /// And back.
-pub fn all_from_base64(words: &[String]) -> Result<Vec<CString>, Lie> {
+pub fn all_from_base64(words: &[String]) -> Result<Vec<CString>, InvalidReply> {
     words.iter().map(|word| from_base64(word)).collect()
 }
 
@@ -254,7 +254,7 @@ impl From<&WireLimits> for Limits {
     }
 }
 
-impl Run {
+impl RunMessage {
     /// The extra file systems as a box takes them.
     pub fn tmpfs(&self) -> Vec<Tmpfs> {
         let tmpfs = |(target, bytes_max): &(PathBuf, Option<u64>)| Tmpfs {
@@ -288,10 +288,10 @@ impl WireCapabilities {
     }
 
     /// Our own value, if every word of it is one of ours.
-    pub fn checked(self) -> Result<Capabilities, Lie> {
+    pub fn checked(self) -> Result<Capabilities, InvalidReply> {
         let WireEnforced { namespaces, seccomp, memory, processes, disk, cpu } = self.enforced;
         if namespaces.len() > TEXTS_MAX || self.not_enforced.len() > TEXTS_MAX {
-            return Err(Lie("more controls than there are"));
+            return Err(InvalidReply("more controls than there are"));
         }
         let namespaces = namespaces.iter().map(|name| word(name)).collect::<Result<_, _>>()?;
         let known = |name: Option<String>| name.as_deref().map(word).transpose();
@@ -309,9 +309,9 @@ impl WireCapabilities {
     }
 }
 
-fn word(told: &str) -> Result<&'static str, Lie> {
+fn word(told: &str) -> Result<&'static str, InvalidReply> {
     let words = WORDS.iter().chain([&TMPFS, &RUSAGE]);
-    words.copied().find(|word| *word == told).ok_or(Lie("a control there is not"))
+    words.copied().find(|word| *word == told).ok_or(InvalidReply("a control there is not"))
 }
 
 /// `text` on one line and of bounded length.
@@ -324,7 +324,7 @@ pub fn shown(text: &str) -> String {
     shown
 }
 
-impl From<&NotStarted> for Refused {
+impl From<&NotStarted> for RefusalMessage {
     fn from(why: &NotStarted) -> Self {
         match why {
             NotStarted::Setup(SetupFailure { step, reason, errno }) => {
@@ -337,11 +337,13 @@ impl From<&NotStarted> for Refused {
     }
 }
 
-impl From<Refused> for NotStarted {
-    fn from(refused: Refused) -> Self {
+impl From<RefusalMessage> for NotStarted {
+    fn from(refused: RefusalMessage) -> Self {
         match refused {
-            Refused { exec: true, errno, .. } => Self::Exec { errno: errno.unwrap_or(libc::EIO) },
-            Refused { step, reason, errno, .. } => Self::Setup(SetupFailure {
+            RefusalMessage { exec: true, errno, .. } => {
+                Self::Exec { errno: errno.unwrap_or(libc::EIO) }
+            }
+            RefusalMessage { step, reason, errno, .. } => Self::Setup(SetupFailure {
                 step: format!("guest: {}", shown(&step)),
                 reason: shown(&reason),
                 errno,
@@ -350,7 +352,7 @@ impl From<Refused> for NotStarted {
     }
 }
 
-impl Report {
+impl ReportMessage {
     /// Of a finished run in the guest.
     pub fn of(report: &RunReport, uncollected: Option<String>) -> Self {
         let stream = |stream: &CapturedStream| WireStream {
@@ -375,7 +377,7 @@ impl Report {
         stdout: Vec<u8>,
         stderr: Vec<u8>,
         received: [u64; 2],
-    ) -> Result<RunReport, Lie> {
+    ) -> Result<RunReport, InvalidReply> {
         let [received_stdout, received_stderr] = received;
         let Capabilities { enforced, not_enforced } = self.capabilities.checked()?;
         let (prepare, run, cleanup) = self.timings_us;
@@ -397,10 +399,10 @@ impl Report {
 }
 
 impl WireStream {
-    fn checked(self, bytes: Vec<u8>, received: u64) -> Result<CapturedStream, Lie> {
+    fn checked(self, bytes: Vec<u8>, received: u64) -> Result<CapturedStream, InvalidReply> {
         let Self { bytes_total, truncated } = self;
         if received > bytes_total || (received < bytes_total && !truncated) {
-            return Err(Lie("other output than it has sent"));
+            return Err(InvalidReply("other output than it has sent"));
         }
         Ok(CapturedStream { bytes, bytes_total, truncated })
     }
@@ -418,17 +420,17 @@ impl WireOutcome {
         }
     }
 
-    fn checked(self) -> Result<Outcome, Lie> {
+    fn checked(self) -> Result<Outcome, InvalidReply> {
         use LimitKind::{CpuTime, Disk, Memory, Output, Processes, WallTime};
         Ok(match self {
             Self::Exited(code) => Outcome::Exited { code },
             Self::Signaled(signal @ 1..=64) => Outcome::Signaled { signal },
-            Self::Signaled(_) => return Err(Lie("a signal there is not")),
+            Self::Signaled(_) => return Err(InvalidReply("a signal there is not")),
             Self::Cancelled => Outcome::Cancelled,
             Self::LimitHit { kind, code } => {
                 let kinds = [WallTime, CpuTime, Memory, Processes, Disk, Output];
                 let kind = kinds.into_iter().find(|known| known.word() == kind);
-                Outcome::LimitHit { kind: kind.ok_or(Lie("a limit there is not"))?, code }
+                Outcome::LimitHit { kind: kind.ok_or(InvalidReply("a limit there is not"))?, code }
             }
         })
     }
@@ -448,7 +450,7 @@ impl WireUsage {
         }
     }
 
-    fn checked(self) -> Result<Usage, Lie> {
+    fn checked(self) -> Result<Usage, InvalidReply> {
         Ok(Usage {
             wall_ms: self.wall_ms,
             cpu_ms: self.cpu_ms,

@@ -10,26 +10,31 @@ use nix::sys::stat::Mode;
 use nix::unistd::{getegid, geteuid, mkfifo};
 use tempfile::{TempDir, tempdir};
 
-use super::archive::{Modified, Reader, Record, Writer};
-use super::pack::{Bounds, DEPTH_MAX, Tree, TreeFault, pack, unpack};
+use super::archive::{ArchiveReader, ArchiveRecord, ArchiveWriter, Modified};
+use super::tree_io::{DEPTH_MAX, TreeIoError, TreeOrigin, UnpackLimits, pack, unpack};
 use cofferdam_tree::Owner;
 
-const BOUNDS: Bounds = Bounds { entries_max: 1_000, bytes_max: 1 << 20, file_bytes_max: 1 << 33 };
+const BOUNDS: UnpackLimits =
+    UnpackLimits { entries_max: 1_000, bytes_max: 1 << 20, file_bytes_max: 1 << 33 };
 
-fn ours() -> Tree {
-    Tree::Ours(Owner { uid: geteuid().as_raw(), gid: getegid().as_raw() })
+fn ours() -> TreeOrigin {
+    TreeOrigin::Ours(Owner { uid: geteuid().as_raw(), gid: getegid().as_raw() })
 }
 
-fn packed(path: &Path, tree: Tree) -> Result<Vec<u8>, TreeFault> {
-    let mut writer = Writer::begin(Vec::new()).unwrap();
+fn packed(path: &Path, tree: TreeOrigin) -> Result<Vec<u8>, TreeIoError> {
+    let mut writer = ArchiveWriter::begin(Vec::new()).unwrap();
     pack(File::open(path).unwrap().as_fd(), tree, &mut writer)?;
     Ok(writer.into_inner())
 }
 
-fn unpacked(bytes: &[u8], tree: Tree, bounds: Bounds) -> (TempDir, Result<(), TreeFault>) {
+fn unpacked(
+    bytes: &[u8],
+    tree: TreeOrigin,
+    bounds: UnpackLimits,
+) -> (TempDir, Result<(), TreeIoError>) {
     let place = tempdir().unwrap();
     let root = File::open(place.path()).unwrap();
-    let mut reader = Reader::begin(bytes).unwrap();
+    let mut reader = ArchiveReader::begin(bytes).unwrap();
     let done = unpack(&mut reader, root.as_fd(), tree, bounds);
     (place, done)
 }
@@ -90,7 +95,8 @@ fn what_a_program_left_goes_over_as_files_and_names_alone() {
     symlink("/etc", path("src/up")).unwrap();
     mkfifo(&path("fifo"), Mode::S_IRWXU).unwrap();
     let _socket = std::os::unix::net::UnixListener::bind(path("socket")).unwrap();
-    let (to, done) = unpacked(&packed(from.path(), Tree::Theirs).unwrap(), Tree::Theirs, BOUNDS);
+    let (to, done) =
+        unpacked(&packed(from.path(), TreeOrigin::Theirs).unwrap(), TreeOrigin::Theirs, BOUNDS);
     done.unwrap();
     for name in ["link", "src/up", "fifo", "socket"] {
         let target = fs::read_link(to.path().join(name)).unwrap();
@@ -109,7 +115,8 @@ fn a_tree_without_end_goes_over_as_deep_as_may_be() {
         path.push("d");
         fs::create_dir(&path).unwrap();
     }
-    let (to, done) = unpacked(&packed(from.path(), Tree::Theirs).unwrap(), Tree::Theirs, BOUNDS);
+    let (to, done) =
+        unpacked(&packed(from.path(), TreeOrigin::Theirs).unwrap(), TreeOrigin::Theirs, BOUNDS);
     done.unwrap();
     let deepest = to.path().join(["d"; DEPTH_MAX].join("/"));
     assert!(fs::symlink_metadata(deepest).unwrap().is_symlink());
@@ -117,29 +124,29 @@ fn a_tree_without_end_goes_over_as_deep_as_may_be() {
     assert_eq!(fault.to_string(), "more directories within each other than 256");
 }
 
-fn stream(records: &[Record]) -> Vec<u8> {
-    let mut writer = Writer::begin(Vec::new()).unwrap();
+fn stream(records: &[ArchiveRecord]) -> Vec<u8> {
+    let mut writer = ArchiveWriter::begin(Vec::new()).unwrap();
     for record in records {
         writer.write(record).unwrap();
     }
     writer.into_inner()
 }
 
-fn file(name: &str, bytes: u64) -> Record {
-    Record::File { name: name.into(), mode: 0o777, modified: Modified::default(), bytes }
+fn file(name: &str, bytes: u64) -> ArchiveRecord {
+    ArchiveRecord::File { name: name.into(), mode: 0o777, modified: Modified::default(), bytes }
 }
 
-fn directory(name: &str) -> Record {
-    Record::Enter { name: name.into(), mode: 0o777, modified: Modified::default() }
+fn directory(name: &str) -> ArchiveRecord {
+    ArchiveRecord::Enter { name: name.into(), mode: 0o777, modified: Modified::default() }
 }
 
 #[test]
 fn a_hostile_stream_ends_at_the_first_thing_it_may_not_hold() {
-    let small = Bounds { entries_max: 3, bytes_max: 10, file_bytes_max: 100 };
-    let data = |offset, contents: &str| Record::Data { offset, contents: contents.into() };
-    let link = Record::Link { name: b"l".to_vec(), target: b"/etc".to_vec() };
-    let other = || Record::Other { name: b"o".to_vec() };
-    let deep: Vec<Record> = (0..=DEPTH_MAX).map(|_| directory("d")).collect();
+    let small = UnpackLimits { entries_max: 3, bytes_max: 10, file_bytes_max: 100 };
+    let data = |offset, contents: &str| ArchiveRecord::Data { offset, contents: contents.into() };
+    let link = ArchiveRecord::Link { name: b"l".to_vec(), target: b"/etc".to_vec() };
+    let other = || ArchiveRecord::Other { name: b"o".to_vec() };
+    let deep: Vec<ArchiveRecord> = (0..=DEPTH_MAX).map(|_| directory("d")).collect();
     for (want, records, bounds) in [
         ("more entries than 3", vec![file("a", 0), other(), directory("b"), file("c", 0)], small),
         ("more bytes in one file than 100", vec![file("a", 101)], small),
@@ -148,13 +155,13 @@ fn a_hostile_stream_ends_at_the_first_thing_it_may_not_hold() {
         ("create: EEXIST", vec![file("a", 0), file("a", 0)], small),
         ("mkdir: EEXIST", vec![other(), directory("o")], small),
         ("create: EEXIST", vec![other(), file("o", 0)], small),
-        ("symlink: EEXIST", vec![directory("o"), Record::Leave, other()], small),
+        ("symlink: EEXIST", vec![directory("o"), ArchiveRecord::Leave, other()], small),
         ("more directories within each other than 256", deep, BOUNDS),
         ("cut off", vec![file("a", 3)], small),
     ] {
-        let (_place, done) = unpacked(&stream(&records), Tree::Theirs, bounds);
+        let (_place, done) = unpacked(&stream(&records), TreeOrigin::Theirs, bounds);
         assert_eq!(done.unwrap_err().to_string(), want);
     }
-    let (_place, done) = unpacked(&stream(&[other(), Record::End]), ours(), BOUNDS);
-    assert!(matches!(done, Err(TreeFault::Kind)), "a guest is given no nothings");
+    let (_place, done) = unpacked(&stream(&[other(), ArchiveRecord::End]), ours(), BOUNDS);
+    assert!(matches!(done, Err(TreeIoError::Kind)), "a guest is given no nothings");
 }

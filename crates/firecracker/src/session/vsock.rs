@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
-use super::api::{read_by, write_by};
-use super::frame::{Decoder, Frame};
-use super::machine::Machine;
-use super::wire::{Hello, VERSION};
+use super::frame::{Frame, FrameDecoder};
+use super::messages::{HelloMessage, VERSION, shown};
+use crate::machine::Machine;
+use crate::socket::{read_by, write_by};
 use cofferdam_core::SetupFailure;
 use cofferdam_core::executor::{Capabilities, Unavailable};
 use cofferdam_core::sync::cancel::CancelToken;
@@ -24,24 +24,24 @@ const BUFFER_BYTES: usize = 64 * 1024;
 
 /// A line to a guest that has said hello.
 #[derive(Debug)]
-pub struct Line {
+pub struct GuestConnection {
     stream: UnixStream,
-    decoder: Decoder,
+    decoder: FrameDecoder,
     over: bool,
 }
 
 /// What came of waiting for a guest.
 #[derive(Debug)]
-pub enum Called {
+pub enum BootOutcome {
     /// It is there, and can run programs.
-    There(Line, Capabilities),
+    There(GuestConnection, Capabilities),
     /// It is there, and says why it can run nothing.
     Unable(Unavailable),
     /// Somebody asked for an end before it was there.
     Cancelled,
 }
 
-impl Line {
+impl GuestConnection {
     /// Waits for the call of `machine`'s guest, and for its hello.
     ///
     /// # Errors
@@ -50,11 +50,11 @@ impl Line {
         machine: &mut dyn Machine,
         boot: Deadline,
         cancel: Option<&CancelToken>,
-    ) -> Result<Called, SetupFailure> {
+    ) -> Result<BootOutcome, SetupFailure> {
         let failed = |reason: &str| SetupFailure::from_words(STEP, reason);
         loop {
             if cancel.is_some_and(is_raised) {
-                return Ok(Called::Cancelled);
+                return Ok(BootOutcome::Cancelled);
             }
             if is_readable(machine.calls(), LOOK_AGAIN.min(boot.remaining())) {
                 break;
@@ -68,7 +68,7 @@ impl Line {
         }
         let (stream, _) =
             machine.calls().accept().map_err(|error| SetupFailure::from_io(STEP, &error))?;
-        let mut line = Self { stream, decoder: Decoder::default(), over: false };
+        let mut line = Self { stream, decoder: FrameDecoder::default(), over: false };
         while !line.over {
             if let Some(frame) = line.next()? {
                 let Frame::Hello(hello) = frame else { break };
@@ -79,7 +79,10 @@ impl Line {
         Err(failed("it did not say hello"))
     }
 
-    fn greeted(self, Hello { version, capabilities }: Hello) -> Result<Called, SetupFailure> {
+    fn greeted(
+        self,
+        HelloMessage { version, capabilities }: HelloMessage,
+    ) -> Result<BootOutcome, SetupFailure> {
         let failed = |reason: String| SetupFailure::from_words(STEP, reason);
         if version != VERSION {
             return Err(failed(format!("it speaks version {version}, and we {VERSION}")));
@@ -87,11 +90,11 @@ impl Line {
         match capabilities {
             Ok(told) => {
                 let capabilities = told.checked().map_err(|lie| failed(lie.to_string()))?;
-                Ok(Called::There(self, capabilities))
+                Ok(BootOutcome::There(self, capabilities))
             }
             Err(reason) => {
-                let reason = super::wire::shown(&reason);
-                Ok(Called::Unable(Unavailable(format!("the guest: {reason}"))))
+                let reason = shown(&reason);
+                Ok(BootOutcome::Unable(Unavailable(format!("the guest: {reason}"))))
             }
         }
     }
@@ -144,7 +147,7 @@ impl Line {
     }
 }
 
-impl AsFd for Line {
+impl AsFd for GuestConnection {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.stream.as_fd()
     }

@@ -1,16 +1,16 @@
-//! What a policy answers, read off its rules one by one: the oracle for every compiled program.
+//! The oracle for compiled programs: it evaluates a policy's rules one by one.
 
 use nix::errno::Errno;
 
 use super::compile::Policy;
 use super::interpret::SeccompData;
-use super::rules::{Action, Condition, Entry, Width};
+use super::rules::{Action, Condition, RuleEntry, Width};
 use super::syscalls::Arch;
 
 /// The first number of the x32 ABI.
 pub const X32: u32 = 0x4000_0000;
 
-/// What the rules say of a call, in the words of the module's description.
+/// The action of the rules for a call, as the crate's documentation defines it.
 pub fn answer(policy: &Policy, arch: Arch, data: &SeccompData) -> Action {
     if data.arch != arch.audit() {
         return Action::KillProcess;
@@ -22,7 +22,7 @@ pub fn answer(policy: &Policy, arch: Arch, data: &SeccompData) -> Action {
         return policy.otherwise.unknown;
     };
     let mut entries = policy.layers.iter().flat_map(|layer| &layer.entries);
-    let decides = |entry: &&Entry| {
+    let decides = |entry: &&RuleEntry| {
         entry.names().any(|named| named == *name)
             && entry.when.iter().all(|condition| holds(condition, &data.args))
     };

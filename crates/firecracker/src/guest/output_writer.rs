@@ -9,8 +9,8 @@ use std::thread;
 
 use nix::sys::eventfd::{EfdFlags, EventFd};
 
-use crate::api::write_by;
-use crate::frame::{CHUNK_BYTES_MAX, Frame, WINDOW_BYTES};
+use crate::session::frame::{CHUNK_BYTES_MAX, Frame, WINDOW_BYTES};
+use crate::socket::write_by;
 use cofferdam_core::values::deadline::Deadline;
 use cofferdam_core::{OutputSink, Stream};
 
@@ -22,25 +22,25 @@ const HEAD_BYTES: usize = 5;
 
 /// The way out.
 #[derive(Debug)]
-pub struct Outlet(Arc<Shared>);
+pub struct OutputWriter(Arc<OutputShared>);
 
 /// Where it is told what the host has taken.
 #[derive(Debug)]
-pub struct Taken(Arc<Shared>);
+pub struct Acknowledger(Arc<OutputShared>);
 
 /// What a run gives its output to.
 #[derive(Debug)]
-pub struct Sink(Arc<Shared>);
+pub struct FrameQueueSink(Arc<OutputShared>);
 
 #[derive(Debug)]
-struct Shared {
-    queue: Mutex<Queue>,
+struct OutputShared {
+    queue: Mutex<FrameQueue>,
     changed: Condvar,
     room: EventFd,
 }
 
 #[derive(Debug, Default)]
-struct Queue {
+struct FrameQueue {
     frames: VecDeque<Vec<u8>>,
     bytes: usize,
     /// Whether the last one is being written.
@@ -51,11 +51,11 @@ struct Queue {
     closed: bool,
 }
 
-impl Outlet {
+impl OutputWriter {
     /// Sends what is given to the sink to `host`, on a thread of its own.
     pub fn start(mut host: UnixStream) -> io::Result<Self> {
         let room = EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?;
-        let shared = Shared { queue: Mutex::default(), changed: Condvar::new(), room };
+        let shared = OutputShared { queue: Mutex::default(), changed: Condvar::new(), room };
         let shared = Arc::new(shared);
         let sending = Arc::clone(&shared);
         thread::Builder::new().name("output".to_owned()).spawn(move || {
@@ -73,13 +73,13 @@ impl Outlet {
     }
 
     /// What a run gives its output to.
-    pub fn sink(&self) -> Sink {
-        Sink(Arc::clone(&self.0))
+    pub fn sink(&self) -> FrameQueueSink {
+        FrameQueueSink(Arc::clone(&self.0))
     }
 
     /// Where to tell what the host has taken.
-    pub fn taken(&self) -> Taken {
-        Taken(Arc::clone(&self.0))
+    pub fn taken(&self) -> Acknowledger {
+        Acknowledger(Arc::clone(&self.0))
     }
 
     /// Waits until everything is on its way.
@@ -94,8 +94,8 @@ impl Outlet {
     }
 }
 
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, Queue> {
+impl OutputShared {
+    fn lock(&self) -> MutexGuard<'_, FrameQueue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -130,13 +130,13 @@ impl Shared {
     /// Nobody hears it any more: it is let go of, so that nothing waits for room.
     fn close(&self) {
         let mut queue = self.lock();
-        *queue = Queue { closed: true, ..Queue::default() };
+        *queue = FrameQueue { closed: true, ..FrameQueue::default() };
         let _ = self.room.write(1);
         self.changed.notify_all();
     }
 }
 
-impl Taken {
+impl Acknowledger {
     /// So much of the output in one frame.
     pub fn note(&self, bytes: u32) {
         let mut queue = self.0.lock();
@@ -146,7 +146,7 @@ impl Taken {
     }
 }
 
-impl OutputSink for Sink {
+impl OutputSink for FrameQueueSink {
     fn take(&mut self, stream: Stream, bytes: &[u8]) {
         let mut queue = self.0.lock();
         for chunk in bytes.chunks(CHUNK_BYTES_MAX) {

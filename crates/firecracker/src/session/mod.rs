@@ -1,15 +1,19 @@
 //! The conversation about one run, from the host's side: nothing a guest says or does not say
 //! takes more time, memory or output than the run's limits allow.
 
+pub(crate) mod frame;
+pub(crate) mod messages;
+pub(crate) mod vsock;
+
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
-use super::frame::{CHUNK_BYTES_MAX, Frame};
-use super::line::{Line, STEP, is_raised};
-use super::wire::{Report, Run};
+use self::frame::{CHUNK_BYTES_MAX, Frame};
+use self::messages::{ReportMessage, RunMessage, shown};
+use self::vsock::{GuestConnection, STEP, is_raised};
 use cofferdam_core::values::deadline::Deadline;
 use cofferdam_core::{NotStarted, OutputSink, RunReport, SetupFailure, Stream, Watch};
 
@@ -21,9 +25,9 @@ const LISTEN_WAIT: Duration = Duration::from_secs(1);
 
 /// What a guest is asked, and how long it may take.
 #[derive(Debug)]
-pub struct Asked<'a> {
+pub struct SessionRequest<'a> {
     /// The run.
-    pub run: Run,
+    pub run: RunMessage,
     /// The program's standard input.
     pub stdin: &'a [u8],
     /// Each of stdout and stderr.
@@ -36,18 +40,18 @@ pub struct Asked<'a> {
 
 /// What came of it.
 #[derive(Debug)]
-pub enum Heard {
+pub enum SessionOutcome {
     /// The guest's report, and whether what is left of the workspace is on the drive.
     Report(Box<RunReport>),
     /// The program has not run.
     Refused(NotStarted),
     /// The guest said nothing more in time.
-    Silent(Silent),
+    Silent(PartialRun),
 }
 
 /// What is known of a run that its guest did not report of.
 #[derive(Debug)]
-pub struct Silent {
+pub struct PartialRun {
     /// Whether somebody had asked for its end.
     pub cancelled: bool,
     /// Its output until then.
@@ -60,23 +64,30 @@ pub struct Silent {
     pub took: Duration,
 }
 
+impl PartialRun {
+    pub fn cancelled_before() -> Self {
+        let (stdout, stderr) = (Vec::new(), Vec::new());
+        Self { cancelled: true, stdout, stderr, received: [0; 2], took: Duration::ZERO }
+    }
+}
+
 /// Asks the guest at the other end of `line` and listens until it has answered.
 ///
 /// # Errors
 /// It broke the rules, or hung up. Programs may have run.
-pub fn talk(
-    line: &mut Line,
-    asked: Asked<'_>,
+pub fn run_session(
+    line: &mut GuestConnection,
+    asked: SessionRequest<'_>,
     watch: &Watch,
     sink: &mut Option<Box<dyn OutputSink>>,
-) -> Result<Heard, SetupFailure> {
-    let Asked { run, stdin, output_bytes_max, over, cancel_wait } = asked;
+) -> Result<SessionOutcome, SetupFailure> {
+    let SessionRequest { run, stdin, output_bytes_max, over, cancel_wait } = asked;
     line.send(&Frame::Run(Box::new(run)), over)?;
     for chunk in stdin.chunks(CHUNK_BYTES_MAX) {
         line.send(&Frame::Input(chunk.to_vec()), over)?;
     }
     let began = Instant::now();
-    let mut talk = Talk {
+    let mut session = Session {
         line,
         watch,
         sink,
@@ -87,16 +98,22 @@ pub fn talk(
         received: [0; 2],
         output_bytes_max,
     };
-    let heard = talk.listen()?;
+    let heard = session.listen()?;
     Ok(heard.unwrap_or_else(|| {
-        let [stdout, stderr] = std::mem::take(&mut talk.kept);
-        let Talk { cancelled, received, .. } = talk;
-        Heard::Silent(Silent { cancelled, stdout, stderr, received, took: began.elapsed() })
+        let [stdout, stderr] = std::mem::take(&mut session.kept);
+        let Session { cancelled, received, .. } = session;
+        SessionOutcome::Silent(PartialRun {
+            cancelled,
+            stdout,
+            stderr,
+            received,
+            took: began.elapsed(),
+        })
     }))
 }
 
-struct Talk<'a> {
-    line: &'a mut Line,
+struct Session<'a> {
+    line: &'a mut GuestConnection,
     watch: &'a Watch,
     sink: &'a mut Option<Box<dyn OutputSink>>,
     over: Deadline,
@@ -107,9 +124,9 @@ struct Talk<'a> {
     output_bytes_max: Option<u64>,
 }
 
-impl Talk<'_> {
+impl Session<'_> {
     /// Until there is an answer; nothing where the time is over.
-    fn listen(&mut self) -> Result<Option<Heard>, SetupFailure> {
+    fn listen(&mut self) -> Result<Option<SessionOutcome>, SetupFailure> {
         loop {
             // What was read before there was no more room comes first.
             while self.has_room() {
@@ -184,13 +201,13 @@ impl Talk<'_> {
         Ok(())
     }
 
-    fn take(&mut self, frame: Frame) -> Result<Option<Heard>, SetupFailure> {
+    fn take(&mut self, frame: Frame) -> Result<Option<SessionOutcome>, SetupFailure> {
         match frame {
             Frame::Output(stream, bytes) => {
                 self.output(stream, &bytes)?;
                 self.acknowledge(bytes.len())
             }
-            Frame::Refused(refused) => Ok(Some(Heard::Refused(refused.into()))),
+            Frame::Refused(refused) => Ok(Some(SessionOutcome::Refused(refused.into()))),
             Frame::Report(report) => self.report(*report).map(Some),
             Frame::Hello(_) | Frame::Run(_) | Frame::Input(_) | Frame::Cancel | Frame::Taken(_) => {
                 Err(broken("it said what is not for a guest to say"))
@@ -199,7 +216,7 @@ impl Talk<'_> {
     }
 
     /// Has the guest send more. One that does not listen would have us wait.
-    fn acknowledge(&mut self, bytes: usize) -> Result<Option<Heard>, SetupFailure> {
+    fn acknowledge(&mut self, bytes: usize) -> Result<Option<SessionOutcome>, SetupFailure> {
         let taken = Frame::Taken(u32::try_from(bytes).unwrap_or(u32::MAX));
         let sent = self.line.send(&taken, self.over.min(Deadline::after(LISTEN_WAIT)));
         match sent {
@@ -230,15 +247,15 @@ impl Talk<'_> {
         Ok(())
     }
 
-    fn report(&mut self, report: Report) -> Result<Heard, SetupFailure> {
+    fn report(&mut self, report: ReportMessage) -> Result<SessionOutcome, SetupFailure> {
         if let Some(reason) = &report.uncollected {
-            let reason = super::wire::shown(reason);
+            let reason = shown(reason);
             return Err(SetupFailure::from_words("guest: collect", reason));
         }
         let [stdout, stderr] = std::mem::take(&mut self.kept);
         let checked = report.checked(stdout, stderr, self.received);
         let report = checked.map_err(|lie| broken(&lie.to_string()))?;
-        Ok(Heard::Report(Box::new(report)))
+        Ok(SessionOutcome::Report(Box::new(report)))
     }
 }
 

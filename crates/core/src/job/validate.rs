@@ -1,8 +1,8 @@
-//! A request as bytes: what it has to be before anybody asks what it means.
+//! Parses and validates requests, and checks their limits.
 
 use std::collections::BTreeMap;
 
-use super::document::{self, Misshapen};
+use super::document::{self, ShapeError};
 use super::error::{ErrorCode, JobError};
 use super::limits::JobLimits;
 use super::request::RunJobRequest;
@@ -10,19 +10,19 @@ use crate::values::glob::Globs;
 use crate::values::rel_path::RelPath;
 use crate::values::variable_name::is_variable_name;
 
-/// Why bytes are no request.
+/// Why bytes are not a valid request.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum RequestFault {
-    /// They are no JSON at all.
+pub enum JobRequestError {
+    /// They are not JSON.
     #[error("{0}")]
     NotJson(JobError),
-    /// They are, and no request.
+    /// They are JSON, but not a valid request.
     #[error("{0}")]
     Invalid(JobError),
 }
 
-impl RequestFault {
-    /// What to tell of it.
+impl JobRequestError {
+    /// The error for the client.
     pub fn into_error(self) -> JobError {
         match self {
             Self::NotJson(error) | Self::Invalid(error) => error,
@@ -30,20 +30,23 @@ impl RequestFault {
     }
 }
 
-/// The request that `bytes` are; `details.path` of the error says what is wrong with it and where.
-pub fn parse_request(bytes: &[u8]) -> Result<RunJobRequest, RequestFault> {
+/// Parses and validates a request. Unknown and duplicate keys are refused.
+///
+/// # Errors
+/// `details.path` of the error is the path of the first invalid value.
+pub fn parse_request(bytes: &[u8]) -> Result<RunJobRequest, JobRequestError> {
     let document = document::read(bytes).map_err(|fault| not_json(&fault))?;
-    let document = document.map_err(|fault| RequestFault::Invalid(misshapen(&fault)))?;
+    let document = document.map_err(|fault| JobRequestError::Invalid(shape_error(&fault)))?;
     let parsed: Result<RunJobRequest, _> = serde_path_to_error::deserialize(document);
     let request = parsed.map_err(|fault| {
         let path = fault.path().to_string();
-        RequestFault::Invalid(untyped(&path, &fault.into_inner().to_string()))
+        JobRequestError::Invalid(untyped(&path, &fault.into_inner().to_string()))
     })?;
-    request.check().map_err(RequestFault::Invalid)?;
+    request.check().map_err(JobRequestError::Invalid)?;
     Ok(request)
 }
 
-fn misshapen(fault: &Misshapen) -> JobError {
+fn shape_error(fault: &ShapeError) -> JobError {
     match fault.path.as_str() {
         "" => {
             let words = "the request must be a JSON object";
@@ -53,7 +56,7 @@ fn misshapen(fault: &Misshapen) -> JobError {
     }
 }
 
-/// What serde says of a value at `path`; of one that is missing, where it should be.
+/// Converts serde's error for the value at `path`. A missing value is named by its own path.
 fn untyped(path: &str, words: &str) -> JobError {
     let missing = words.strip_prefix("missing field `").and_then(|rest| rest.strip_suffix('`'));
     let Some(name) = missing else { return invalid(path, words) };
@@ -64,8 +67,8 @@ fn untyped(path: &str, words: &str) -> JobError {
     invalid(path, &words).with("path", format!("{path}.{name}"))
 }
 
-fn not_json(fault: &serde_json::Error) -> RequestFault {
-    RequestFault::NotJson(JobError::new(
+fn not_json(fault: &serde_json::Error) -> JobRequestError {
+    JobRequestError::NotJson(JobError::new(
         ErrorCode::InvalidRequest,
         format!("not JSON: line {} column {}", fault.line(), fault.column()),
     ))
@@ -76,8 +79,11 @@ fn invalid(path: &str, fault: &str) -> JobError {
 }
 
 impl RunJobRequest {
-    /// Holds a request to what its types cannot say. Requests made in Rust need it as much as
-    /// those that were parsed.
+    /// Validates what the types cannot express. Requests built in Rust need it as much as parsed
+    /// ones.
+    ///
+    /// # Errors
+    /// `details.path` of the error is the path of the first invalid value.
     pub fn check(&self) -> Result<(), JobError> {
         let Self { workspace, command, policy, limits, .. } = self;
         if !workspace.path.is_absolute() {
@@ -129,7 +135,10 @@ impl RunJobRequest {
         Ok(())
     }
 
-    /// Holds every limit to the maximum of whoever is to run it.
+    /// Checks every limit against the runner's maximum.
+    ///
+    /// # Errors
+    /// The first limit above its maximum, in `details.path`, and the maximum in `details.max`.
     pub fn check_maxima(&self, maxima: &JobLimits) -> Result<(), JobError> {
         let maxima: BTreeMap<_, _> = maxima.named().into();
         for (name, value) in self.limits.named() {
@@ -167,7 +176,7 @@ mod tests {
         })
     }
 
-    fn parse(value: &Value) -> Result<RunJobRequest, RequestFault> {
+    fn parse(value: &Value) -> Result<RunJobRequest, JobRequestError> {
         parse_request(value.to_string().as_bytes())
     }
 
@@ -183,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named_by_its_path() {
+    fn an_invalid_value_is_named_by_its_path() {
         for (pointer, value, path) in [
             ("/extra", json!(1), "extra"),
             ("/workspace/extra", json!(1), "workspace.extra"),
@@ -219,14 +228,16 @@ mod tests {
             let (parent, key) = pointer.rsplit_once('/').unwrap();
             request.pointer_mut(parent).unwrap()[key] = value.clone();
             let fault = parse(&request).unwrap_err();
-            let RequestFault::Invalid(error) = fault else { panic!("{pointer} {value}: {fault}") };
+            let JobRequestError::Invalid(error) = fault else {
+                panic!("{pointer} {value}: {fault}")
+            };
             assert_eq!(error.code, ErrorCode::InvalidRequest, "{pointer} {value}");
             assert_eq!(error.details["path"], path, "{pointer} {value}: {error}");
         }
     }
 
     #[test]
-    fn what_is_missing_is_named() {
+    fn a_missing_value_is_named() {
         for (parent, key, path, words) in [
             ("", "workspace", "workspace", "missing field \"workspace\""),
             ("/workspace", "path", "workspace.path", "workspace: missing field \"path\""),
@@ -250,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_json_is_told_apart() {
+    fn text_that_is_not_json_is_told_apart() {
         for text in [
             "",
             "{",
@@ -264,21 +275,21 @@ mod tests {
             r#"{"a":1,"a":1"#,
         ] {
             let fault = parse_request(text.as_bytes()).unwrap_err();
-            assert!(matches!(fault, RequestFault::NotJson(_)), "{text:?}");
+            assert!(matches!(fault, JobRequestError::NotJson(_)), "{text:?}");
         }
         for text in ["[]", "7", "null", "\"text\""] {
             let fault = parse_request(text.as_bytes()).unwrap_err();
-            let RequestFault::Invalid(error) = fault else { panic!("{text}: {fault}") };
+            let JobRequestError::Invalid(error) = fault else { panic!("{text}: {fault}") };
             assert_eq!(error.message, "the request must be a JSON object", "{text}");
             assert_eq!(error.details["path"], ".");
         }
     }
 
     #[test]
-    fn no_list_passes_for_an_object_and_no_object_for_a_word() {
+    fn a_list_is_not_an_object_and_an_object_not_a_word() {
         let refused = |text: &str| {
             let fault = parse_request(text.as_bytes()).unwrap_err();
-            let RequestFault::Invalid(error) = fault else { panic!("{text}: {fault}") };
+            let JobRequestError::Invalid(error) = fault else { panic!("{text}: {fault}") };
             error.details["path"].as_str().unwrap().to_owned()
         };
         let whole = r#"["arr1",{},["local_path","/x",[],[]],[["true"],".",{},""]]"#;
@@ -311,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn no_key_may_come_twice_known_or_not() {
+    fn a_duplicate_key_is_refused_known_or_not() {
         for (member, path) in [
             (r#""trace":{"a":1,"a":1}"#, "trace.a"),
             (r#""trace":{"a":{"b":1,"b":2}}"#, "trace.a.b"),

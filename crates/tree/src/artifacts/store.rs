@@ -1,4 +1,4 @@
-//! The store's side of a collection.
+//! The target side of a collection.
 
 use std::ffi::CStr;
 use std::fs::File;
@@ -11,27 +11,27 @@ use nix::sys::stat::{Mode, SFlag, fstat, mkdirat};
 use nix::unistd::{UnlinkatFlags, unlinkat};
 
 use crate::copy::copy_file::BUFFER_BYTES;
-use crate::error::{During, Fault};
+use crate::error::{During, WorkspaceFault};
 use crate::status;
-use crate::walk::dir_stack::Descent;
+use crate::walk::dir_stack::DirStack;
 use crate::walk::open_beneath;
-use crate::walk::path_stack::Trail;
+use crate::walk::path_stack::PathStack;
 use cofferdam_core::job::OmittedReason;
 use cofferdam_core::values::digest::Digest;
 
 /// A regular file of a workspace, open.
-pub(super) struct Opened {
+pub(super) struct OpenedArtifact {
     file: File,
-    /// How long it was when it was opened.
+    /// Its length when it was opened, bytes.
     pub(super) bytes: u64,
 }
 
-impl Opened {
-    /// Opens `name` if it is a regular file, whatever the directory's listing said of it.
+impl OpenedArtifact {
+    /// Opens `name` if it is a regular file, whatever type the directory listed.
     pub(super) fn regular(directory: BorrowedFd<'_>, name: &CStr) -> Result<Self, OmittedReason> {
         let file = match open_beneath::open_for_reading_quietly(directory, name) {
             Ok(file) => File::from(file),
-            // A mount, a link, a socket.
+            // A mount, a link or a socket.
             Err(Errno::EXDEV | Errno::ELOOP | Errno::ENXIO) => {
                 return Err(OmittedReason::NotARegularFile);
             }
@@ -45,35 +45,35 @@ impl Opened {
     }
 }
 
-/// The tree that is made: its directories when something is kept in them, and not before.
-pub(super) struct Keeping<'into> {
-    into: Descent<'into>,
+/// The target tree. Directories are created when a file is kept in them.
+pub(super) struct ArtifactStore<'into> {
+    into: DirStack<'into>,
     buffer: Vec<u8>,
 }
 
-impl<'into> Keeping<'into> {
+impl<'into> ArtifactStore<'into> {
     pub(super) fn new(into: BorrowedFd<'into>) -> Self {
-        Self { into: Descent::new(into), buffer: vec![0; BUFFER_BYTES] }
+        Self { into: DirStack::new(into), buffer: vec![0; BUFFER_BYTES] }
     }
 
-    /// Goes back to the directory that `trail` leads to, if it is made.
-    pub(super) fn leave(&mut self, trail: &Trail) -> Result<(), Fault> {
-        if self.into.depth() > trail.depth() {
+    /// Returns to the directory `path`, if it was created.
+    pub(super) fn leave(&mut self, path: &PathStack) -> Result<(), WorkspaceFault> {
+        if self.into.depth() > path.depth() {
             self.into.ascend().during("return from")?;
         }
         Ok(())
     }
 
-    /// Keeps the first `wanted` bytes of `opened` as `name`, the last part of `trail`; tells how
-    /// many there were and their digest, or nothing of a file that cannot be read.
+    /// Keeps the first `wanted` bytes of `opened` as `name`, the last part of `path`. Returns their
+    /// number and digest, or `None` if the file cannot be read.
     pub(super) fn keep(
         &mut self,
-        trail: &Trail,
+        path: &PathStack,
         name: &CStr,
-        opened: &Opened,
+        opened: &OpenedArtifact,
         wanted: u64,
-    ) -> Result<Option<(u64, String)>, Fault> {
-        self.make_directories(trail)?;
+    ) -> Result<Option<(u64, String)>, WorkspaceFault> {
+        self.make_directories(path)?;
         let target = open_beneath::create_file(self.into.current(), name).during("create")?;
         let kept = self.contents(opened, &mut File::from(target), wanted)?;
         if kept.is_none() {
@@ -83,10 +83,10 @@ impl<'into> Keeping<'into> {
         Ok(kept)
     }
 
-    /// Makes the directories above what `trail` leads to.
-    fn make_directories(&mut self, trail: &Trail) -> Result<(), Fault> {
-        for level in self.into.depth()..trail.depth().saturating_sub(1) {
-            let part = trail.part(level);
+    /// Creates the directories above `path`.
+    fn make_directories(&mut self, path: &PathStack) -> Result<(), WorkspaceFault> {
+        for level in self.into.depth()..path.depth().saturating_sub(1) {
+            let part = path.part(level);
             mkdirat(self.into.current(), part, Mode::S_IRWXU).during("mkdir")?;
             let made = open_beneath::open_directory(self.into.current(), part).during("open")?;
             let stat = fstat(&made).during("stat")?;
@@ -97,10 +97,10 @@ impl<'into> Keeping<'into> {
 
     fn contents(
         &mut self,
-        opened: &Opened,
+        opened: &OpenedArtifact,
         target: &mut File,
         wanted: u64,
-    ) -> Result<Option<(u64, String)>, Fault> {
+    ) -> Result<Option<(u64, String)>, WorkspaceFault> {
         let mut digest = Digest::default();
         let mut at = 0;
         while at < wanted {

@@ -1,5 +1,10 @@
 //! Firecracker's process: started, told what to be, ended.
 
+mod api;
+mod console;
+pub(crate) mod jailer;
+pub(crate) mod requests;
+
 use std::ffi::OsStr;
 use std::fs::{self, DirBuilder, File};
 use std::io;
@@ -12,11 +17,11 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
-use super::api::{Api, ApiFault};
-use super::console::Console;
-use super::jailer::{API_SOCKET, Jailer, unjailed};
-use super::machine::{Hypervisor, Machine, MachinePlan, VSOCK, call_name, listen};
-use super::requests::{Parts, requests};
+use self::api::{ApiClient, ApiError};
+use self::console::Console;
+use self::jailer::{API_SOCKET, Jailer, unjailed};
+use self::requests::{MachineParts, requests};
+use crate::machine::{Hypervisor, Machine, MachinePlan, VSOCK, call_name, listen};
 use cofferdam_core::SetupFailure;
 use cofferdam_core::values::deadline::Deadline;
 use cofferdam_tree::remove_tree;
@@ -53,8 +58,8 @@ impl Hypervisor for Vmm {
     fn boot(&self, plan: &MachinePlan<'_>) -> Result<Box<dyn Machine>, SetupFailure> {
         self.look()?;
         let place = match &self.jailer {
-            Some(jailer) => Place::jailed(self, jailer, plan)?,
-            None => Place { directory: plan.directory.to_owned(), jail: None },
+            Some(jailer) => MachineDir::jailed(self, jailer, plan)?,
+            None => MachineDir { directory: plan.directory.to_owned(), jail: None },
         };
         let mut process = self.start(place, plan)?;
         process.configure(&self.requests(plan), plan.boot)?;
@@ -75,7 +80,7 @@ impl Vmm {
         Ok(())
     }
 
-    fn start(&self, place: Place, plan: &MachinePlan<'_>) -> Result<Process, SetupFailure> {
+    fn start(&self, place: MachineDir, plan: &MachinePlan<'_>) -> Result<VmmProcess, SetupFailure> {
         let failed = |error: io::Error| SetupFailure::from_io("listen for the guest", &error);
         let calls = listen(&place.directory).map_err(failed)?;
         if let Some(jailer) = &self.jailer {
@@ -99,7 +104,7 @@ impl Vmm {
         let mut child =
             command.spawn().map_err(|error| SetupFailure::from_io("start firecracker", &error))?;
         let console = Console::of(child.stdout.take(), child.stderr.take());
-        Ok(Process { child, place, calls, console, over: None })
+        Ok(VmmProcess { child, place, calls, console, over: None })
     }
 
     /// What is asked of it, with paths as it sees them.
@@ -112,7 +117,7 @@ impl Vmm {
             if jailed { link.to_owned() } else { own.to_owned() }
         };
         let initrd = self.initrd.as_deref().map(|own| choose(own, initrd));
-        requests(&Parts {
+        requests(&MachineParts {
             kernel: &choose(&self.kernel, kernel),
             initrd: initrd.as_deref(),
             root_image: &choose(&self.root_image, root_image),
@@ -127,7 +132,7 @@ impl Vmm {
 
 /// Where a machine's sockets are, and what of it is to be cleared away.
 #[derive(Debug)]
-struct Place {
+struct MachineDir {
     directory: PathBuf,
     jail: Option<Jail>,
 }
@@ -140,7 +145,7 @@ struct Jail {
     groups: Vec<PathBuf>,
 }
 
-impl Place {
+impl MachineDir {
     /// A jail's root with everything linked into it.
     fn jailed(vmm: &Vmm, jailer: &Jailer, plan: &MachinePlan<'_>) -> Result<Self, SetupFailure> {
         let failed = |step: String| move |error: io::Error| SetupFailure::from_io(step, &error);
@@ -189,22 +194,22 @@ impl Drop for Jail {
 }
 
 /// A Firecracker that was started.
-struct Process {
+struct VmmProcess {
     child: Child,
     /// After the process, which is killed before: see [`Drop`].
-    place: Place,
+    place: MachineDir,
     calls: UnixListener,
     console: Console,
     over: Option<String>,
 }
 
-impl Process {
+impl VmmProcess {
     fn configure(
         &mut self,
         asked: &[(&'static str, serde_json::Value)],
         boot: Deadline,
     ) -> Result<(), SetupFailure> {
-        let api = Api::at(self.place.directory.join(API_SOCKET));
+        let api = ApiClient::at(self.place.directory.join(API_SOCKET));
         if let Err(fault) = api.wait(boot, || self.is_over().is_none()) {
             let why = self.over.take().unwrap_or_else(|| fault.to_string());
             return Err(SetupFailure::from_words("firecracker", why));
@@ -212,7 +217,7 @@ impl Process {
         for (path, body) in asked {
             let deadline = boot.min(Deadline::after(ANSWER_WAIT));
             api.put(path, body, deadline).map_err(|fault| {
-                if matches!(fault, ApiFault::Socket(_) | ApiFault::Malformed(_)) {
+                if matches!(fault, ApiError::Socket(_) | ApiError::Malformed(_)) {
                     // Its socket goes before it does.
                     wait(self, Deadline::after(END_WAIT));
                 }
@@ -224,7 +229,7 @@ impl Process {
     }
 }
 
-impl Machine for Process {
+impl Machine for VmmProcess {
     fn calls(&self) -> &UnixListener {
         &self.calls
     }
@@ -258,7 +263,7 @@ impl Machine for Process {
 }
 
 /// Whether it is over before `deadline`.
-fn wait(process: &mut Process, deadline: Deadline) -> bool {
+fn wait(process: &mut VmmProcess, deadline: Deadline) -> bool {
     while process.is_over().is_none() {
         if deadline.passed() {
             return false;
@@ -268,7 +273,7 @@ fn wait(process: &mut Process, deadline: Deadline) -> bool {
     true
 }
 
-impl Drop for Process {
+impl Drop for VmmProcess {
     fn drop(&mut self) {
         if let Err(failure) = self.end(Duration::ZERO) {
             log::error!("{failure}");

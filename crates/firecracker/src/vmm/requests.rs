@@ -18,7 +18,7 @@ const BOOT_ARGUMENTS: &str = "console=ttyS0 quiet reboot=k panic=-1 pci=off i804
 
 /// Where the parts of a machine are, as Firecracker sees them.
 #[derive(Debug, Clone, Copy)]
-pub struct Parts<'a> {
+pub struct MachineParts<'a> {
     /// The kernel.
     pub kernel: &'a Path,
     /// An initramfs that has the guest's first program, where the root image has it not.
@@ -38,7 +38,7 @@ pub struct Parts<'a> {
 }
 
 /// Path and body of each request; each is a PUT.
-pub fn requests(parts: &Parts<'_>) -> Vec<(&'static str, Value)> {
+pub fn requests(parts: &MachineParts<'_>) -> Vec<(&'static str, Value)> {
     let first = if parts.initrd.is_some() { "rdinit" } else { "init" };
     let mut arguments = format!("{BOOT_ARGUMENTS} {first}={GUEST_PROGRAM}");
     if !parts.boot_arguments.is_empty() {
@@ -76,8 +76,8 @@ fn drive(id: &str, path: &Path, is_root: bool) -> Value {
 mod tests {
     use super::*;
 
-    fn parts() -> Parts<'static> {
-        Parts {
+    fn parts() -> MachineParts<'static> {
+        MachineParts {
             kernel: Path::new("/images/vmlinux"),
             initrd: None,
             root_image: Path::new("/images/root.ext4"),
@@ -100,7 +100,7 @@ mod tests {
     #[test]
     fn an_initramfs_has_the_first_program_itself() {
         let initrd = Some(Path::new("/images/initrd"));
-        let asked = requests(&Parts { initrd, boot_arguments: "loglevel=7", ..parts() });
+        let asked = requests(&MachineParts { initrd, boot_arguments: "loglevel=7", ..parts() });
         let boot = &asked[1].1;
         assert_eq!(boot["initrd_path"], "/images/initrd");
         let arguments = boot["boot_args"].as_str().unwrap();
@@ -111,7 +111,7 @@ mod tests {
     #[test]
     fn no_machine_is_given_a_network_or_a_second_drive_to_write_to() {
         for initrd in [None, Some(Path::new("/i"))] {
-            let asked = requests(&Parts { initrd, ..parts() });
+            let asked = requests(&MachineParts { initrd, ..parts() });
             assert!(asked.iter().all(|(path, _)| !path.starts_with("/network")), "{asked:?}");
             let writable = asked.iter().filter(|(_, body)| body["is_read_only"] == false);
             let writable: Vec<_> = writable.map(|(path, _)| *path).collect();

@@ -15,7 +15,9 @@ use nix::sys::time::TimeSpec;
 use nix::unistd::{Gid, Uid, Whence, fchown, fchownat, lseek, symlinkat};
 use std::os::unix::ffi::OsStrExt;
 
-use super::archive::{ArchiveFault, DATA_BYTES_MAX, Modified, Reader, Record, Writer};
+use super::archive::{
+    ArchiveError, ArchiveReader, ArchiveRecord, ArchiveWriter, DATA_BYTES_MAX, Modified,
+};
 use cofferdam_tree::Owner;
 
 /// Directories within each other, at most: each is held open while what it holds is gone through.
@@ -25,7 +27,7 @@ const NOTHING: &CStr = c"not-a-regular-file";
 
 /// Whose tree it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Tree {
+pub enum TreeOrigin {
     /// One of the host's making: all of it goes over, for this owner, or nothing does.
     Ours(Owner),
     /// What a program has left in a guest: regular files and directories go over, everything
@@ -35,7 +37,7 @@ pub enum Tree {
 
 /// How much a stream may unpack to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Bounds {
+pub struct UnpackLimits {
     /// Files, directories and whatever else has a name.
     pub entries_max: u64,
     /// Contents of all files together, holes not counted.
@@ -46,10 +48,10 @@ pub struct Bounds {
 
 /// Why a tree did not go over.
 #[derive(Debug, thiserror::Error)]
-pub enum TreeFault {
+pub enum TreeIoError {
     /// The stream is at fault.
     #[error(transparent)]
-    Archive(#[from] ArchiveFault),
+    Archive(#[from] ArchiveError),
     /// The kernel refused something.
     #[error("{operation}: {errno:?}")]
     System {
@@ -71,25 +73,25 @@ pub enum TreeFault {
     Kind,
 }
 
-trait During<T> {
-    fn during(self, operation: &'static str) -> Result<T, TreeFault>;
+trait OperationContext<T> {
+    fn during(self, operation: &'static str) -> Result<T, TreeIoError>;
 }
 
-impl<T> During<T> for Result<T, Errno> {
-    fn during(self, operation: &'static str) -> Result<T, TreeFault> {
-        self.map_err(|errno| TreeFault::System { operation, errno })
+impl<T> OperationContext<T> for Result<T, Errno> {
+    fn during(self, operation: &'static str) -> Result<T, TreeIoError> {
+        self.map_err(|errno| TreeIoError::System { operation, errno })
     }
 }
 
-impl<T> During<T> for std::io::Result<T> {
-    fn during(self, operation: &'static str) -> Result<T, TreeFault> {
+impl<T> OperationContext<T> for std::io::Result<T> {
+    fn during(self, operation: &'static str) -> Result<T, TreeIoError> {
         self.map_err(|error| error.raw_os_error().map_or(Errno::EIO, Errno::from_raw))
             .during(operation)
     }
 }
 
 /// A directory that is being gone through.
-struct Level {
+struct PackedDir {
     directory: OwnedFd,
     /// What is left in it, the next one last.
     names: Vec<CString>,
@@ -98,17 +100,17 @@ struct Level {
 /// Writes what is in `root`, in the order of names.
 pub fn pack<W: Write>(
     root: BorrowedFd<'_>,
-    tree: Tree,
-    writer: &mut Writer<W>,
-) -> Result<(), TreeFault> {
+    tree: TreeOrigin,
+    writer: &mut ArchiveWriter<W>,
+) -> Result<(), TreeIoError> {
     let root =
         openat(root, c".", OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC, Mode::empty());
-    let mut levels = vec![Level::open(root.during("open")?)?];
+    let mut levels = vec![PackedDir::open(root.during("open")?)?];
     while let Some(level) = levels.last_mut() {
         let Some(name) = level.names.pop() else {
             levels.pop();
             if !levels.is_empty() {
-                writer.write(&Record::Leave)?;
+                writer.write(&ArchiveRecord::Leave)?;
             }
             continue;
         };
@@ -118,11 +120,11 @@ pub fn pack<W: Write>(
             levels.push(below);
         }
     }
-    Ok(writer.write(&Record::End)?)
+    Ok(writer.write(&ArchiveRecord::End)?)
 }
 
-impl Level {
-    fn open(directory: OwnedFd) -> Result<Self, TreeFault> {
+impl PackedDir {
+    fn open(directory: OwnedFd) -> Result<Self, TreeIoError> {
         let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
         let mut names = Vec::new();
         for entry in Dir::openat(&directory, c".", flags, Mode::empty()).during("list")? {
@@ -141,40 +143,47 @@ fn pack_entry<W: Write>(
     directory: &OwnedFd,
     name: CString,
     depth: usize,
-    tree: Tree,
-    writer: &mut Writer<W>,
-) -> Result<Option<Level>, TreeFault> {
+    tree: TreeOrigin,
+    writer: &mut ArchiveWriter<W>,
+) -> Result<Option<PackedDir>, TreeIoError> {
     let stat = fstatat(directory, name.as_c_str(), AtFlags::AT_SYMLINK_NOFOLLOW).during("stat")?;
     let kind = SFlag::from_bits_truncate(stat.st_mode) & SFlag::S_IFMT;
     let (mode, modified) = attributes(&stat);
     if kind == SFlag::S_IFDIR && depth < DEPTH_MAX {
         let below = open_beneath(directory, &*name, OFlag::O_DIRECTORY);
-        if let (Err(Errno::EXDEV), Tree::Theirs) = (&below, tree) {
-            writer.write(&Record::Other { name: name.into_bytes() })?;
+        if let (Err(Errno::EXDEV), TreeOrigin::Theirs) = (&below, tree) {
+            writer.write(&ArchiveRecord::Other { name: name.into_bytes() })?;
             return Ok(None);
         }
-        let level = Level::open(below.during("open")?)?;
-        writer.write(&Record::Enter { name: name.into_bytes(), mode, modified })?;
+        let level = PackedDir::open(below.during("open")?)?;
+        writer.write(&ArchiveRecord::Enter { name: name.into_bytes(), mode, modified })?;
         return Ok(Some(level));
     }
     match (kind, tree) {
         (SFlag::S_IFREG, _) => {
             let file = open_beneath(directory, &*name, OFlag::O_NONBLOCK).during("open")?;
             let bytes = u64::try_from(stat.st_size).unwrap_or(0);
-            writer.write(&Record::File { name: name.into_bytes(), mode, modified, bytes })?;
+            writer.write(&ArchiveRecord::File {
+                name: name.into_bytes(),
+                mode,
+                modified,
+                bytes,
+            })?;
             pack_contents(&File::from(file), bytes, writer)?;
         }
-        (SFlag::S_IFLNK, Tree::Ours(_)) => {
+        (SFlag::S_IFLNK, TreeOrigin::Ours(_)) => {
             let target = readlinkat(directory, name.as_c_str()).during("readlink")?;
             let target = target.as_bytes().to_vec();
-            writer.write(&Record::Link { name: name.into_bytes(), target })?;
+            writer.write(&ArchiveRecord::Link { name: name.into_bytes(), target })?;
         }
-        (SFlag::S_IFDIR, Tree::Ours(_)) => {
+        (SFlag::S_IFDIR, TreeOrigin::Ours(_)) => {
             let max = u64::try_from(DEPTH_MAX).unwrap_or(u64::MAX);
-            return Err(TreeFault::TooMuch { what: "directories within each other", max });
+            return Err(TreeIoError::TooMuch { what: "directories within each other", max });
         }
-        (_, Tree::Ours(_)) => return Err(TreeFault::Kind),
-        (_, Tree::Theirs) => writer.write(&Record::Other { name: name.into_bytes() })?,
+        (_, TreeOrigin::Ours(_)) => return Err(TreeIoError::Kind),
+        (_, TreeOrigin::Theirs) => {
+            writer.write(&ArchiveRecord::Other { name: name.into_bytes() })?
+        }
     }
     Ok(None)
 }
@@ -183,8 +192,8 @@ fn pack_entry<W: Write>(
 fn pack_contents<W: Write>(
     file: &File,
     bytes: u64,
-    writer: &mut Writer<W>,
-) -> Result<(), TreeFault> {
+    writer: &mut ArchiveWriter<W>,
+) -> Result<(), TreeIoError> {
     let mut at = 0;
     while at < bytes {
         let offset = i64::try_from(at).unwrap_or(i64::MAX);
@@ -206,7 +215,7 @@ fn pack_contents<W: Write>(
                 return Err(Errno::EIO).during("read");
             }
             contents.truncate(count);
-            writer.write(&Record::Data { offset: at, contents })?;
+            writer.write(&ArchiveRecord::Data { offset: at, contents })?;
             at += u64::try_from(count).unwrap_or(u64::MAX);
         }
     }
@@ -221,17 +230,17 @@ fn attributes(stat: &FileStat) -> (u16, Modified) {
 
 /// Fills the empty directory `root`, which is nobody else's, from a stream.
 pub fn unpack<R: Read>(
-    reader: &mut Reader<R>,
+    reader: &mut ArchiveReader<R>,
     root: BorrowedFd<'_>,
-    tree: Tree,
-    bounds: Bounds,
-) -> Result<(), TreeFault> {
+    tree: TreeOrigin,
+    bounds: UnpackLimits,
+) -> Result<(), TreeIoError> {
     let root = root.try_clone_to_owned().during("dup")?;
     let mut unpacking =
         Unpacking { tree, bounds, entries: 0, bytes: 0, levels: vec![(root, None)], file: None };
     loop {
         let record = reader.read()?;
-        if record == Record::End {
+        if record == ArchiveRecord::End {
             return unpacking.end_file();
         }
         unpacking.take(record)?;
@@ -239,56 +248,56 @@ pub fn unpack<R: Read>(
 }
 
 /// What is set when everything else is done with a file or a directory.
-type Attributes = (u16, Modified);
+type FileAttributes = (u16, Modified);
 
 struct Unpacking {
-    tree: Tree,
-    bounds: Bounds,
+    tree: TreeOrigin,
+    bounds: UnpackLimits,
     entries: u64,
     bytes: u64,
     /// The directories it is in, each with what it is to have once it is left.
-    levels: Vec<(OwnedFd, Option<Attributes>)>,
-    file: Option<(File, Attributes)>,
+    levels: Vec<(OwnedFd, Option<FileAttributes>)>,
+    file: Option<(File, FileAttributes)>,
 }
 
 impl Unpacking {
-    fn take(&mut self, record: Record) -> Result<(), TreeFault> {
-        if !matches!(record, Record::Data { .. }) {
+    fn take(&mut self, record: ArchiveRecord) -> Result<(), TreeIoError> {
+        if !matches!(record, ArchiveRecord::Data { .. }) {
             self.end_file()?;
         }
         match record {
-            Record::Enter { name, mode, modified } => self.enter(&name, (mode, modified)),
-            Record::Leave => self.leave(),
-            Record::File { name, mode, modified, bytes } => {
+            ArchiveRecord::Enter { name, mode, modified } => self.enter(&name, (mode, modified)),
+            ArchiveRecord::Leave => self.leave(),
+            ArchiveRecord::File { name, mode, modified, bytes } => {
                 self.begin_file(&name, (mode, modified), bytes)
             }
-            Record::Data { offset, contents } => self.put(offset, &contents),
-            Record::Link { name, target } => self.link(&name, &target),
-            Record::Other { name } if self.tree == Tree::Theirs => {
+            ArchiveRecord::Data { offset, contents } => self.put(offset, &contents),
+            ArchiveRecord::Link { name, target } => self.link(&name, &target),
+            ArchiveRecord::Other { name } if self.tree == TreeOrigin::Theirs => {
                 self.count()?;
                 symlinkat(NOTHING, self.here()?, name.as_slice()).during("symlink")
             }
-            Record::Other { .. } => Err(TreeFault::Kind),
-            Record::End => Ok(()),
+            ArchiveRecord::Other { .. } => Err(TreeIoError::Kind),
+            ArchiveRecord::End => Ok(()),
         }
     }
 
-    fn here(&self) -> Result<BorrowedFd<'_>, TreeFault> {
+    fn here(&self) -> Result<BorrowedFd<'_>, TreeIoError> {
         let last = self.levels.last().map(|(directory, _)| directory.as_fd());
-        last.ok_or(TreeFault::Archive(ArchiveFault::Malformed("a way out of the tree")))
+        last.ok_or(TreeIoError::Archive(ArchiveError::Malformed("a way out of the tree")))
     }
 
-    fn count(&mut self) -> Result<(), TreeFault> {
+    fn count(&mut self) -> Result<(), TreeIoError> {
         self.entries += 1;
         let max = self.bounds.entries_max;
-        if self.entries > max { Err(TreeFault::TooMuch { what: "entries", max }) } else { Ok(()) }
+        if self.entries > max { Err(TreeIoError::TooMuch { what: "entries", max }) } else { Ok(()) }
     }
 
-    fn enter(&mut self, name: &[u8], attributes: Attributes) -> Result<(), TreeFault> {
+    fn enter(&mut self, name: &[u8], attributes: FileAttributes) -> Result<(), TreeIoError> {
         self.count()?;
         if self.levels.len() > DEPTH_MAX {
             let max = u64::try_from(DEPTH_MAX).unwrap_or(u64::MAX);
-            return Err(TreeFault::TooMuch { what: "directories within each other", max });
+            return Err(TreeIoError::TooMuch { what: "directories within each other", max });
         }
         let here = self.here()?;
         mkdirat(here, name, Mode::S_IRWXU).during("mkdir")?;
@@ -297,7 +306,7 @@ impl Unpacking {
         Ok(())
     }
 
-    fn leave(&mut self) -> Result<(), TreeFault> {
+    fn leave(&mut self) -> Result<(), TreeIoError> {
         if let Some((directory, Some(attributes))) = self.levels.pop() {
             self.settle(&directory, attributes)?;
         }
@@ -307,13 +316,13 @@ impl Unpacking {
     fn begin_file(
         &mut self,
         name: &[u8],
-        attributes: Attributes,
+        attributes: FileAttributes,
         bytes: u64,
-    ) -> Result<(), TreeFault> {
+    ) -> Result<(), TreeIoError> {
         self.count()?;
         let max = self.bounds.file_bytes_max;
         if bytes > max {
-            return Err(TreeFault::TooMuch { what: "bytes in one file", max });
+            return Err(TreeIoError::TooMuch { what: "bytes in one file", max });
         }
         let flags =
             OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
@@ -324,27 +333,27 @@ impl Unpacking {
         Ok(())
     }
 
-    fn put(&mut self, offset: u64, contents: &[u8]) -> Result<(), TreeFault> {
+    fn put(&mut self, offset: u64, contents: &[u8]) -> Result<(), TreeIoError> {
         let max = self.bounds.bytes_max;
         self.bytes = self.bytes.saturating_add(u64::try_from(contents.len()).unwrap_or(u64::MAX));
         if self.bytes > max {
-            return Err(TreeFault::TooMuch { what: "bytes", max });
+            return Err(TreeIoError::TooMuch { what: "bytes", max });
         }
         match &self.file {
             Some((file, _)) => file.write_all_at(contents, offset).during("write"),
-            None => Err(ArchiveFault::Malformed("contents of no file").into()),
+            None => Err(ArchiveError::Malformed("contents of no file").into()),
         }
     }
 
-    fn end_file(&mut self) -> Result<(), TreeFault> {
+    fn end_file(&mut self) -> Result<(), TreeIoError> {
         match self.file.take() {
             Some((file, attributes)) => self.settle(&file, attributes),
             None => Ok(()),
         }
     }
 
-    fn link(&mut self, name: &[u8], target: &[u8]) -> Result<(), TreeFault> {
-        let Tree::Ours(Owner { uid, gid }) = self.tree else { return Err(TreeFault::Kind) };
+    fn link(&mut self, name: &[u8], target: &[u8]) -> Result<(), TreeIoError> {
+        let TreeOrigin::Ours(Owner { uid, gid }) = self.tree else { return Err(TreeIoError::Kind) };
         self.count()?;
         let here = self.here()?;
         symlinkat(target, here, name).during("symlink")?;
@@ -353,8 +362,8 @@ impl Unpacking {
     }
 
     /// Of a guest's tree nothing is taken over but names and contents.
-    fn settle(&self, made: impl AsFd, (mode, modified): Attributes) -> Result<(), TreeFault> {
-        let Tree::Ours(Owner { uid, gid }) = self.tree else { return Ok(()) };
+    fn settle(&self, made: impl AsFd, (mode, modified): FileAttributes) -> Result<(), TreeIoError> {
+        let TreeOrigin::Ours(Owner { uid, gid }) = self.tree else { return Ok(()) };
         fchown(&made, Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid))).during("chown")?;
         fchmod(&made, Mode::from_bits_truncate(mode.into())).during("chmod")?;
         let time = TimeSpec::new(modified.seconds, modified.nanoseconds.into());

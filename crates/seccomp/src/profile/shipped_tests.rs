@@ -1,4 +1,4 @@
-//! What the shipped profiles promise, call by call.
+//! The guarantees of the shipped profiles, call by call.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,8 +8,8 @@ use crate::rules::Action;
 
 use cofferdam_fixtures::answers::{PROFILES, Row, rows};
 
-/// What the kernel's lists of holes and escapes are made of: no shipped profile lets any of it
-/// through, whatever the arguments.
+/// Calls that kernel vulnerabilities and sandbox escapes have used. No shipped profile allows any of
+/// them with any arguments.
 const NEVER: &str = "
     unshare setns clone3 mount umount2 pivot_root chroot fsopen fsmount fsconfig fspick move_mount
     open_tree open_tree_attr mount_setattr listmount statmount
@@ -25,8 +25,8 @@ const NEVER: &str = "
     memfd_secret process_mrelease remap_file_pages
 ";
 
-/// The most instructions of each filter, and on any way through it: the kernel checks all of them
-/// and runs one way per call number whenever a box installs it.
+/// The most instructions of each filter, and on its longest path. Whenever a sandbox installs a
+/// filter, the kernel checks all instructions and runs one path per call number.
 const CEILINGS: [(&str, usize, usize); 4] =
     [("default", 440, 72), ("init", 22, 10), ("network", 450, 72), ("strict-native", 240, 32)];
 
@@ -37,7 +37,7 @@ fn shipped(name: &str, arch: Arch) -> Profile {
     .unwrap()
 }
 
-/// What `filter` does with call `number` of `arch`.
+/// The action of `filter` for call `number` of `arch`.
 fn answer(filter: &Filter, arch: Arch, number: u32, args: [u64; 6]) -> Action {
     let data = SeccompData { number, arch: arch.audit(), instruction_pointer: 0, args };
     decide(filter, &data).unwrap()
@@ -102,8 +102,8 @@ fn every_profile_for_programs_answers_as_the_table_says() {
     assert_eq!(others, ["init"], "a profile for programs needs its column");
 }
 
-/// What a profile answers to every combination of `row`, on every architecture; more than one
-/// word when it tells them apart.
+/// A profile's answers to all combinations of `row` on all architectures: one word if all are equal,
+/// else several.
 fn answers_to(row: &Row, filters: &[Filter; 2]) -> String {
     let mut words = BTreeSet::new();
     for ((arch, number), filter) in Arch::ALL.into_iter().zip(row.numbers).zip(filters) {
@@ -113,7 +113,7 @@ fn answers_to(row: &Row, filters: &[Filter; 2]) -> String {
     words.into_iter().collect::<Vec<_>>().join("/")
 }
 
-/// Calls whose only effect is that data is on a disk.
+/// Calls that only flush data to disk.
 const FLUSHES: [&str; 6] = ["fdatasync", "fsync", "msync", "sync", "sync_file_range", "syncfs"];
 
 #[test]
@@ -138,7 +138,7 @@ fn a_disk_is_flushed_only_where_the_program_can_write_to_it() {
 }
 
 #[test]
-fn no_shipped_profile_allows_what_is_never_to_be_allowed() {
+fn no_shipped_profile_allows_a_forbidden_call() {
     for name in Profile::builtin_names() {
         for arch in Arch::ALL {
             let filter = shipped(name, arch).filter;
@@ -154,8 +154,8 @@ fn no_shipped_profile_allows_what_is_never_to_be_allowed() {
     }
 }
 
-/// What each toolchain calls when it builds and runs programs, and what it is told instead of
-/// being allowed to.
+/// The calls of each toolchain that builds and runs programs, and the answers to calls that are not
+/// allowed.
 const TOOLCHAINS: &str = include_str!("../../../../tests/sandbox/seccomp/toolchains.txt");
 
 #[test]

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::wire::shown;
+use crate::session::messages::shown;
 
 /// What is kept of it, bytes.
 const KEPT_BYTES_MAX: usize = 4096;

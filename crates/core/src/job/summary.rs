@@ -1,4 +1,4 @@
-//! What is told of a job in a line.
+//! Summaries of jobs for lists, and idempotency keys.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,31 +7,31 @@ use super::id::JobId;
 use super::result::RunJobResult;
 use super::status::JobStatus;
 
-/// A job that is not over.
+/// A job that has not finished.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LiveJob {
-    /// Its name.
+    /// Its id.
     pub job_id: JobId,
-    /// Where it is.
+    /// Its state.
     pub status: JobStatus,
-    /// When it was taken, RFC 3339.
+    /// When it was accepted, RFC 3339.
     pub queued_at: String,
-    /// When a worker began, RFC 3339.
+    /// When a worker started it, RFC 3339.
     pub started_at: Option<String>,
 }
 
-/// One job of a list.
+/// One job in a list.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JobLine {
-    /// Its name.
+    /// Its id.
     pub job_id: JobId,
-    /// Where it is.
+    /// Its state.
     pub status: JobStatus,
-    /// When it was taken, RFC 3339.
+    /// When it was accepted, RFC 3339.
     pub queued_at: String,
-    /// When a worker began, RFC 3339.
+    /// When a worker started it, RFC 3339.
     pub started_at: Option<String>,
-    /// When it was over, RFC 3339.
+    /// When it finished, RFC 3339.
     pub finished_at: Option<String>,
 }
 
@@ -47,11 +47,11 @@ impl From<&RunJobResult> for JobLine {
     }
 }
 
-/// What makes two requests one.
+/// What identifies a repeated request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Idempotency {
-    /// The client's own name for the request.
+    /// The client's key for the request.
     pub key: String,
-    /// Of the body it came with.
+    /// The digest of the request's body.
     pub body: Sha256,
 }
