@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::path::PathBuf;
 
-use super::values::parse_decimal;
+use super::parse::parse_decimal;
 use super::{FIRECRACKER_NAMES, RawConfig};
 
 /// Its presence is what asks for the backend.

@@ -1,6 +1,6 @@
 //! What the environment says of names and bodies that the HTTP front takes.
 
-use super::values::parse_some_bytes;
+use super::parse::parse_some_bytes;
 use super::{BODIES_MAX, HOSTS_ALLOW, RawConfig};
 use cofferdam_core::values::host_name::is_rule;
 

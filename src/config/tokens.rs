@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use subtle::{ConditionallySelectable, ConstantTimeEq};
 
-use super::values::parse_names;
+use super::parse::parse_names;
 use super::{RawConfig, TOKEN, TOKENS_FILE};
 use cofferdam_core::values::digest::sha256_of;
 

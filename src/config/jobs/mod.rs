@@ -5,7 +5,7 @@ use std::path::{Component, Path, PathBuf};
 use std::thread::available_parallelism;
 use std::time::Duration;
 
-use super::values::{parse_count, parse_decimal, parse_names, parse_some_bytes};
+use super::parse::{parse_count, parse_decimal, parse_names, parse_some_bytes};
 use super::{JOBS, RawConfig};
 use cofferdam_core::job::JobLimits;
 use cofferdam_core::values::bytes::parse_bytes;

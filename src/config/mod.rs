@@ -4,7 +4,7 @@ mod firecracker;
 mod front;
 mod jobs;
 mod tokens;
-mod values;
+mod parse;
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -12,7 +12,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use self::values::{
+use self::parse::{
     parse_address, parse_count, parse_decimal, parse_metrics_place, parse_names,
     parse_optional_bytes, parse_origins, parse_paths, parse_some_bytes,
 };
