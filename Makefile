@@ -44,7 +44,7 @@ WEAKENED = $(TARGET_DIR)/weakened/$(TRIPLE)/quick/cofferdam
 # Cargo fills the cores by itself.
 .NOTPARALLEL:
 .PHONY: help deps build install fmt lint deny test test-langs test-toolchains hostile hostile-soak \
-	weakened demo test-metrics bench bench-docs bench-langs soak soak-jobs fuzz toolchains print-serve-env image test-image test-deploy \
+	weakened demo test-metrics bench bench-docs docs-configuration bench-langs soak soak-jobs fuzz toolchains print-serve-env image test-image test-deploy \
 	test-v2 test-firecracker test-containers clean
 
 help: ## List the targets
@@ -126,6 +126,9 @@ bench-docs: bench ## Write those figures into docs/performance.md
 	sed -i -e '/^<!-- figures -->$$/,/^<!-- end of figures -->$$/{//!d}' \
 		-e '/^<!-- figures -->$$/r target/bench/bench.md' docs/performance.md
 	cp target/bench/latency.svg docs/latency.svg
+
+docs-configuration: ## Write docs/configuration.md and the systemd environment file from src/config/table
+	WRITE_DOCUMENTS=1 $(CARGO) test --locked --test documents configuration
 
 soak: deps build ## Run many boxes (SOAK_RUNS, STANDBY_RUNS) and look for what they leave behind
 	COFFERDAM_BIN=$(BINARY) REQUIRE_PRIVILEGED=1 SOAK_RUNS=$(SOAK_RUNS) $(CARGO) test --locked --test api soak::

@@ -12,6 +12,7 @@ use super::file_size_limit::check_file_size;
 use super::memory::return_after_bursts;
 use super::served_jobs::ServedJobs;
 use super::signals::Signals;
+use crate::config::variables_help;
 use crate::http::{HttpSettings, NotBound, Server, Shortage};
 use crate::job::Jobs;
 use cofferdam_core::sync::counter::Counter;
@@ -28,7 +29,7 @@ Exit codes: 0 drained; 1 the address or a sandbox cannot be had; 2 configuration
 
 /// Serves POST /run, configured by the environment; options beat it.
 #[derive(Debug, Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = EXAMPLES, after_long_help = format!("{EXAMPLES}\n\n{}", variables_help()))]
 pub struct Serve {
     /// Where to listen [default: 0.0.0.0 and PORT, 4040]
     #[arg(long, value_name = "HOST:PORT")]

@@ -14,16 +14,15 @@ METRICS = {"cofferdam_slots_in_use"}
 
 
 def defaults():
-    """Every variable of the README's table and its default."""
-    readme = (REPOSITORY / "README.md").read_text()
-    table = readme.split("## Configuration")[1].split("\n## ")[0]
-    return dict(re.findall(r"^\| `([A-Z_]+)` \| *`?([^|]*?)`? *\|", table, re.M))
+    """Every variable of docs/configuration.md and its default."""
+    page = (REPOSITORY / "docs" / "configuration.md").read_text()
+    return dict(re.findall(r"^\| `([A-Z_]+)` \| *`?([^|]*?)`? *\|", page, re.M))
 
 
 def variables():
-    """Every variable that src/config.rs reads."""
-    source = (REPOSITORY / "src" / "config.rs").read_text()
-    return {name for name in re.findall(r'"([A-Z_]{4,})"', source) if not name.endswith("_")}
+    """Every variable of the table in src/config/table."""
+    files = (REPOSITORY / "src" / "config" / "table").glob("*.rs")
+    return {name for path in files for name in re.findall(r"^    ([A-Z_]+) \{$", path.read_text(), re.M)}
 
 
 def after_the_grace():

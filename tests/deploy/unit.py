@@ -1,4 +1,4 @@
-"""deploy/systemd: the unit as systemd reads it, and its variables as the README has them."""
+"""deploy/systemd: the unit as systemd reads it, and its variables as docs/configuration.md has them."""
 
 import re
 import subprocess
@@ -76,7 +76,7 @@ def analyze(*command):
 
 
 def example_faults():
-    """Each variable of the README is there, as a comment, with its default where it has one."""
+    """Each variable of docs/configuration.md is there, as a comment, with its default if it has one."""
     text = (SYSTEMD / "cofferdam.env").read_text()
     offered, default = dict(re.findall(r"^#([A-Z_]+)=(.*)$", text, re.M)), claims.defaults()
     faults = [f"cofferdam.env sets {line}" for line in re.findall(r"^[^#\n].*$", text, re.M)]
