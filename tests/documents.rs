@@ -5,9 +5,9 @@
 //! - `sh`: run with `sh -eu` at the repository's root, in order, and has to succeed;
 //! - `text`: what the `sh` block before it prints, where `…` stands for any text of one line;
 //! - `sh server`: started in the background, ended by SIGTERM after the last block, exits with 0;
-//! - `sh deploy`: not run here, but by `tests/deploy`, which has or stands in for what they talk to;
+//! - `sh deploy`: not run here, but by `make test-deploy`, which has or stands in for what they talk to;
 //! - `sh ci`: not run here, since it would run this test; each line is a line of `.ci/run`;
-//! - a language and a path: a file, which `tests/languages` or `tests/metrics` puts there and uses.
+//! - a language and a path: a file, which `tests/languages` or `make test-metrics` puts there and uses.
 //!
 //! Port 4040 of a document is a free one here.
 
@@ -127,7 +127,7 @@ fn the_documents_of_the_configuration_are_what_its_table_yields() {
         let is_current = read(name) == text;
         assert!(
             is_current,
-            "{name} differs from src/config/table; `make docs-configuration` writes it"
+            "{name} differs from src/config/table; `make config-docs` writes it"
         );
     }
     let output = shell("cofferdam serve --help", free_port()).output().unwrap();

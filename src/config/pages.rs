@@ -5,7 +5,7 @@ use super::table::{DefaultValue, GROUPS, Variable};
 const PAGE_START: &str = "\
 # Configuration
 
-<!-- Printed from src/config/table by `make docs-configuration`. -->
+<!-- Printed from src/config/table by `make config-docs`. -->
 
 These environment variables configure `cofferdam serve`. If a value does not parse, the service prints all such
 problems together and refuses to start. Sizes take `KiB`, `MiB`, `GiB`; durations `ms`, `s`, `m`, `h`.
@@ -13,7 +13,7 @@ problems together and refuses to start. Sizes take `KiB`, `MiB`, `GiB`; duration
 const FILE_START: &str = "\
 # /etc/cofferdam.env: the environment variables that `cofferdam serve` reads, with their defaults
 # or an example. docs/configuration.md has more.
-# Printed from src/config/table by `make docs-configuration`.
+# Printed from src/config/table by `make config-docs`.
 ";
 
 /// `docs/configuration.md`.
