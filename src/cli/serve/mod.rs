@@ -13,6 +13,7 @@ use crate::cli::doctor::examine;
 use crate::cli::failure::Failure;
 use crate::cli::foreground::signals::Signals;
 use crate::cli::sandbox_options::SandboxOptions;
+use crate::config::variables_help;
 use crate::http::{HttpSettings, NotBound, Server, Shortage};
 use crate::job::Jobs;
 use cofferdam_core::sync::counter::Counter;
@@ -32,7 +33,7 @@ Exit codes: 0 drained; 1 the address or the sandbox is not available; 2 configur
 
 /// Serves POST /run; options override the environment.
 #[derive(Debug, Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = EXAMPLES, after_long_help = format!("{EXAMPLES}\n\n{}", variables_help()))]
 pub struct ServeCommand {
     /// The address to listen on [default: 0.0.0.0 and PORT, 4040]
     #[arg(long, value_name = "HOST:PORT")]
