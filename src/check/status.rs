@@ -88,9 +88,9 @@ impl HostReport {
     }
 }
 
-impl From<&probe::Report> for Examined {
-    fn from(report: &probe::Report) -> Self {
-        let told = |control: &probe::Control| ControlStatus {
+impl From<&probe::ProbeReport> for Examined {
+    fn from(report: &probe::ProbeReport) -> Self {
+        let told = |control: &probe::ProbedControl| ControlStatus {
             name: control.name,
             status: control.status.word(),
             reason: control.reason.clone(),

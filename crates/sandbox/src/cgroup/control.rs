@@ -29,7 +29,7 @@ impl fmt::Display for CgroupVersion {
 
 /// One thing a box wants of a cgroup.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Control {
+pub(super) enum CgroupControl {
     Memory,
     Processes,
     Cpu,
@@ -37,7 +37,7 @@ pub(super) enum Control {
     Kill,
 }
 
-impl Control {
+impl CgroupControl {
     pub(super) const ALL: [Self; 5] =
         [Self::Memory, Self::Processes, Self::Cpu, Self::CpuTime, Self::Kill];
 
@@ -112,13 +112,13 @@ pub struct CgroupSupport {
 }
 
 impl CgroupSupport {
-    pub(super) fn of_mut(&mut self, control: Control) -> &mut ControlSupport {
+    pub(super) fn of_mut(&mut self, control: CgroupControl) -> &mut ControlSupport {
         match control {
-            Control::Memory => &mut self.memory,
-            Control::Processes => &mut self.processes,
-            Control::Cpu => &mut self.cpu,
-            Control::CpuTime => &mut self.cpu_time,
-            Control::Kill => &mut self.kill,
+            CgroupControl::Memory => &mut self.memory,
+            CgroupControl::Processes => &mut self.processes,
+            CgroupControl::Cpu => &mut self.cpu,
+            CgroupControl::CpuTime => &mut self.cpu_time,
+            CgroupControl::Kill => &mut self.kill,
         }
     }
 }

@@ -15,10 +15,9 @@ use std::time::Duration;
 
 use nix::errno::Errno;
 
-use super::control::Control;
-use super::directory::{CgroupError, Directory};
+use super::control::CgroupControl;
+use super::directory::{CgroupDirectory, CgroupError, RETRY_INTERVAL};
 use super::limit_files::V2_WEIGHT_FILE;
-use super::waiting::RETRY_INTERVAL;
 use cofferdam_core::values::deadline::Deadline;
 
 const OFFERED: &str = "cgroup.controllers";
@@ -49,7 +48,7 @@ pub(super) struct Delegation {
 impl Delegation {
     /// Switches on, for the children of `top`, what of memory, pids and cpu
     /// `own`, the group we are in and `top`'s parent, can hand down.
-    pub(super) fn obtain(own: &Directory, top: &Directory) -> Self {
+    pub(super) fn obtain(own: &CgroupDirectory, top: &CgroupDirectory) -> Self {
         let mut delegation = Self::default();
         let offered = delegation.offered(own);
         if offered.is_empty() {
@@ -81,7 +80,7 @@ impl Delegation {
 
     /// Where we live beside the boxes, all of them together must not keep us
     /// from a CPU: they all wait for us.
-    fn outweigh_boxes(&self, top: &Directory) {
+    fn outweigh_boxes(&self, top: &CgroupDirectory) {
         if self.moved.is_none() || !self.grants("cpu") {
             return;
         }
@@ -107,8 +106,8 @@ impl Delegation {
     /// others may have come to rely on.
     pub(super) fn give_back(
         &mut self,
-        own: &Directory,
-        top: &Directory,
+        own: &CgroupDirectory,
+        top: &CgroupDirectory,
     ) -> Result<(), CgroupError> {
         let Some(switched_on) = &self.moved else { return Ok(()) };
         switch_off(top, &self.granted)?;
@@ -121,7 +120,7 @@ impl Delegation {
     }
 
     /// The controllers we can use among those our group may hand down.
-    fn offered(&mut self, own: &Directory) -> Vec<&'static str> {
+    fn offered(&mut self, own: &CgroupDirectory) -> Vec<&'static str> {
         let offered = match own.read(OFFERED) {
             Ok(text) => text,
             Err(error) => {
@@ -163,7 +162,7 @@ impl Switched {
     /// One write each: the kernel takes all of a write or nothing, and one
     /// controller's refusal (cpu, with real-time processes) is not the others'.
     /// A busy group is tried until the deadline.
-    fn on(group: &Directory, controllers: &[&'static str], deadline: Deadline) -> Self {
+    fn on(group: &CgroupDirectory, controllers: &[&'static str], deadline: Deadline) -> Self {
         let mut switched = Self::default();
         let is_on = |controller: &str| -> Result<bool, CgroupError> {
             Ok(group.read(HANDED_DOWN)?.split_whitespace().any(|on| on == controller))
@@ -192,13 +191,13 @@ impl Switched {
 
 /// Whether this is the root of the whole hierarchy, which announces no events;
 /// what a cgroup namespace shows as `/` is not.
-fn is_root(group: &Directory) -> bool {
+fn is_root(group: &CgroupDirectory) -> bool {
     !group.has("cgroup.events")
 }
 
 /// Moves this process, all its threads, from `own` to a leaf below `top`. An
 /// error says in words why not; then it stays where it was.
-fn move_out(own: &Directory, top: &Directory) -> Result<(), String> {
+fn move_out(own: &CgroupDirectory, top: &CgroupDirectory) -> Result<(), String> {
     wait_for_own_children(own)?;
     let leaf = top.make_child(SUPERVISOR).map_err(|error| error.to_string())?;
     leaf.write(PROCESSES, "0").map_err(|error| {
@@ -210,7 +209,7 @@ fn move_out(own: &Directory, top: &Directory) -> Result<(), String> {
 
 /// Waits until `own` holds this process alone. Children of this process that are about to end, as
 /// another sandbox of it may have, are waited for; others are at home there.
-fn wait_for_own_children(own: &Directory) -> Result<(), String> {
+fn wait_for_own_children(own: &CgroupDirectory) -> Result<(), String> {
     let deadline = Deadline::after(LAST_THREAD_WAIT_MAX);
     let ourselves = std::process::id().to_string();
     loop {
@@ -238,7 +237,11 @@ fn is_child_or_gone(process: &str) -> bool {
     parent == Some(std::process::id().to_string().as_str())
 }
 
-fn switch_on(group: &Directory, controller: &str, deadline: Deadline) -> Result<(), CgroupError> {
+fn switch_on(
+    group: &CgroupDirectory,
+    controller: &str,
+    deadline: Deadline,
+) -> Result<(), CgroupError> {
     loop {
         match group.write(HANDED_DOWN, &format!("+{controller}")) {
             Err(error) if error.errno == Errno::EBUSY && !deadline.passed() => {
@@ -249,10 +252,10 @@ fn switch_on(group: &Directory, controller: &str, deadline: Deadline) -> Result<
     }
 }
 
-fn switch_off(group: &Directory, controllers: &[&str]) -> Result<(), CgroupError> {
+fn switch_off(group: &CgroupDirectory, controllers: &[&str]) -> Result<(), CgroupError> {
     controllers.iter().try_for_each(|c| group.write(HANDED_DOWN, &format!("-{c}")))
 }
 
 fn wanted() -> impl Iterator<Item = &'static str> {
-    Control::ALL.into_iter().filter_map(Control::v2_controller)
+    CgroupControl::ALL.into_iter().filter_map(CgroupControl::v2_controller)
 }

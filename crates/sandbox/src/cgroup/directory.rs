@@ -2,19 +2,24 @@
 
 use std::fmt;
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, Read, Seek, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, open, openat};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::stat::{Mode, mkdirat};
 use nix::sys::statfs::{CGROUP_SUPER_MAGIC, CGROUP2_SUPER_MAGIC, fstatfs};
 use nix::unistd::{UnlinkatFlags, unlinkat};
 
 use super::control::CgroupVersion;
+use cofferdam_core::values::deadline::Deadline;
 
+/// How often a file of version 1 is read again: version 1 sends no events.
+pub(super) const RETRY_INTERVAL: Duration = Duration::from_millis(1);
 /// More of a file is not read; it holds 130,000 process ids.
 const READ_BYTES_MAX: usize = 1 << 20;
 /// More than most files have.
@@ -33,23 +38,23 @@ pub struct CgroupError {
 
 /// The calls whose answers only a cgroup file system gives; everything else is
 /// plain reading. The kernel in production, a scripted tree in tests.
-pub(super) trait Calls: fmt::Debug + Send + Sync {
+pub(super) trait CgroupFs: fmt::Debug + Send + Sync {
     /// Which cgroup file system the directory is on, if on one.
     fn version(
         &self,
         directory: BorrowedFd<'_>,
         path: &Path,
     ) -> Result<Option<CgroupVersion>, Errno>;
-    fn make(&self, parent: &Directory, name: &str) -> Result<(), Errno>;
-    fn write(&self, directory: &Directory, file: &str, text: &str) -> Result<(), Errno>;
-    fn remove(&self, parent: &Directory, name: &str) -> Result<(), Errno>;
+    fn make(&self, parent: &CgroupDirectory, name: &str) -> Result<(), Errno>;
+    fn write(&self, directory: &CgroupDirectory, file: &str, text: &str) -> Result<(), Errno>;
+    fn remove(&self, parent: &CgroupDirectory, name: &str) -> Result<(), Errno>;
 }
 
 /// The real thing.
 #[derive(Debug)]
-pub(super) struct Kernel;
+pub(super) struct KernelCgroupFs;
 
-impl Calls for Kernel {
+impl CgroupFs for KernelCgroupFs {
     fn version(
         &self,
         directory: BorrowedFd<'_>,
@@ -63,32 +68,32 @@ impl Calls for Kernel {
         })
     }
 
-    fn make(&self, parent: &Directory, name: &str) -> Result<(), Errno> {
+    fn make(&self, parent: &CgroupDirectory, name: &str) -> Result<(), Errno> {
         mkdirat(parent, name, Mode::from_bits_truncate(0o755))
     }
 
-    fn write(&self, directory: &Directory, file: &str, text: &str) -> Result<(), Errno> {
+    fn write(&self, directory: &CgroupDirectory, file: &str, text: &str) -> Result<(), Errno> {
         let opened = openat(directory, file, OFlag::O_WRONLY | OFlag::O_CLOEXEC, Mode::empty())?;
         File::from(opened).write_all(text.as_bytes()).map_err(|error| errno_of(&error))
     }
 
-    fn remove(&self, parent: &Directory, name: &str) -> Result<(), Errno> {
+    fn remove(&self, parent: &CgroupDirectory, name: &str) -> Result<(), Errno> {
         unlinkat(parent, name, UnlinkatFlags::RemoveDir)
     }
 }
 
 /// One directory of a cgroup tree. Its files are opened relative to it.
 #[derive(Debug)]
-pub(super) struct Directory {
+pub(super) struct CgroupDirectory {
     path: PathBuf,
     handle: OwnedFd,
     version: CgroupVersion,
-    calls: Arc<dyn Calls>,
+    calls: Arc<dyn CgroupFs>,
 }
 
-impl Directory {
+impl CgroupDirectory {
     /// Opens a directory; `EOPNOTSUPP` when it is not on a cgroup file system.
-    pub(super) fn open(calls: Arc<dyn Calls>, path: &Path) -> Result<Self, CgroupError> {
+    pub(super) fn open(calls: Arc<dyn CgroupFs>, path: &Path) -> Result<Self, CgroupError> {
         let fail = |errno| CgroupError { path: path.to_owned(), errno };
         let handle = open(path, directory_flags(), Mode::empty()).map_err(fail)?;
         let version = calls.version(handle.as_fd(), path).map_err(fail)?;
@@ -171,6 +176,35 @@ impl Directory {
         Ok(text.lines().filter_map(|line| line.parse().ok()).filter(|id| *id > 0).collect())
     }
 
+    /// Waits until the file contains the line; false if the deadline passes first or the file cannot
+    /// be read.
+    pub(super) fn wait_for_line(&self, file: &str, line: &str, deadline: Deadline) -> bool {
+        let Ok(opened) = self.open_file(file, OFlag::O_RDONLY) else { return false };
+        let mut opened = File::from(opened);
+        loop {
+            let mut text = String::new();
+            // Reading from the start also arms the announcement of the next change.
+            if opened.rewind().is_err() || opened.read_to_string(&mut text).is_err() {
+                return false;
+            }
+            if text.lines().any(|l| l == line) {
+                return true;
+            }
+            if deadline.passed() {
+                return false;
+            }
+            let at_most = match self.version() {
+                CgroupVersion::V1 => deadline.remaining().min(RETRY_INTERVAL),
+                CgroupVersion::V2 => deadline.remaining(),
+            };
+            // Rounded up: a wait of no time at all would spin.
+            let at_most = at_most.saturating_add(Duration::from_micros(999));
+            let at_most = PollTimeout::try_from(at_most).unwrap_or(PollTimeout::MAX);
+            // An interrupted or failed wait only means that we look again.
+            let _ = poll(&mut [PollFd::new(opened.as_fd(), PollFlags::POLLPRI)], at_most);
+        }
+    }
+
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
@@ -189,7 +223,7 @@ impl Directory {
     }
 }
 
-impl AsFd for Directory {
+impl AsFd for CgroupDirectory {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.handle.as_fd()
     }
@@ -210,7 +244,7 @@ mod tests {
     #[test]
     fn a_directory_of_another_file_system_is_refused_by_the_kernels_own_word() {
         let elsewhere = tempfile::tempdir().unwrap();
-        let error = Directory::open(Arc::new(Kernel), elsewhere.path()).unwrap_err();
+        let error = CgroupDirectory::open(Arc::new(KernelCgroupFs), elsewhere.path()).unwrap_err();
         assert_eq!(error.errno, Errno::EOPNOTSUPP);
         assert!(error.to_string().ends_with(": EOPNOTSUPP"), "{error}");
     }

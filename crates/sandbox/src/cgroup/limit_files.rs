@@ -1,6 +1,6 @@
 //! Which text goes into which file of a group, for a box's limits.
 
-use super::control::{CgroupVersion, Control};
+use super::control::{CgroupControl, CgroupVersion};
 use cofferdam_core::Limits;
 
 /// Our init lives in the box's group but is not the tenant's.
@@ -37,30 +37,30 @@ impl LimitFile {
 /// 0: one process dies, the program sees it) is not written.
 pub(super) fn limit_files(
     version: CgroupVersion,
-    control: Control,
+    control: CgroupControl,
     limits: &Limits,
 ) -> Vec<LimitFile> {
     let memory = limits.memory_bytes_max.to_string();
     match (control, version) {
         // Memory and swap together may not be less than memory: it comes second.
-        (Control::Memory, CgroupVersion::V1) => vec![
+        (CgroupControl::Memory, CgroupVersion::V1) => vec![
             LimitFile::required("memory.limit_in_bytes", memory.clone()),
             LimitFile::optional(V1_SWAP_FILE, memory),
             LimitFile::optional(V1_SOCKETS_FILE, socket_bytes(limits).to_string()),
         ],
-        (Control::Memory, CgroupVersion::V2) => vec![
+        (CgroupControl::Memory, CgroupVersion::V2) => vec![
             LimitFile::required("memory.max", memory),
             LimitFile::optional(V2_SWAP_FILE, "0".to_owned()),
         ],
-        (Control::Processes, _) => {
+        (CgroupControl::Processes, _) => {
             vec![LimitFile::required("pids.max", processes(limits.processes_max))]
         }
-        (Control::Cpu, _) => {
-            let mut files = vec![cpu_weight(version, Age::Unborn)];
+        (CgroupControl::Cpu, _) => {
+            let mut files = vec![cpu_weight(version, CpuClass::Setup)];
             files.extend(limits.cpus_milli_max.map_or_else(Vec::new, |m| cpu_quota(version, m)));
             files
         }
-        (Control::CpuTime | Control::Kill, _) => Vec::new(),
+        (CgroupControl::CpuTime | CgroupControl::Kill, _) => Vec::new(),
     }
 }
 
@@ -74,13 +74,13 @@ pub(super) fn all_cpus(version: CgroupVersion) -> LimitFile {
 
 /// How far a box is, as far as its weight on busy CPUs goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Age {
+pub enum CpuClass {
     /// Being made, by our own code: what others wait for.
-    Unborn,
+    Setup,
     /// Its program has begun.
-    Young,
+    Short,
     /// Its program has used what most are content with.
-    Old,
+    Long,
     /// Killed: others wait for what it holds.
     Dying,
     /// Killed, and not dead in the time it had: as old as any.
@@ -89,11 +89,11 @@ pub enum Age {
 
 /// The write that gives a box its weight: all of one age weigh the same, one
 /// that is young four times as much as one that is old.
-pub(super) fn cpu_weight(version: CgroupVersion, age: Age) -> LimitFile {
-    let percent = match age {
-        Age::Unborn | Age::Dying => 1000,
-        Age::Young => 100,
-        Age::Old | Age::Undying => 25,
+pub(super) fn cpu_weight(version: CgroupVersion, class: CpuClass) -> LimitFile {
+    let percent = match class {
+        CpuClass::Setup | CpuClass::Dying => 1000,
+        CpuClass::Short => 100,
+        CpuClass::Long | CpuClass::Undying => 25,
     };
     match version {
         CgroupVersion::V1 => {
@@ -153,7 +153,11 @@ fn quota_and_period_us(cpus_milli: u64) -> (u64, u64) {
 mod tests {
     use super::*;
 
-    fn written(version: CgroupVersion, control: Control, limits: &Limits) -> Vec<(&str, String)> {
+    fn written(
+        version: CgroupVersion,
+        control: CgroupControl,
+        limits: &Limits,
+    ) -> Vec<(&str, String)> {
         limit_files(version, control, limits).into_iter().map(|w| (w.file, w.text)).collect()
     }
 
@@ -161,7 +165,7 @@ mod tests {
     fn memory_bounds_exclude_swap_and_cover_sockets() {
         let limits = Limits { memory_bytes_max: 65_536, ..Limits::default() };
         assert_eq!(
-            written(CgroupVersion::V1, Control::Memory, &limits),
+            written(CgroupVersion::V1, CgroupControl::Memory, &limits),
             [
                 ("memory.limit_in_bytes", "65536".into()),
                 ("memory.memsw.limit_in_bytes", "65536".into()),
@@ -169,7 +173,7 @@ mod tests {
             ]
         );
         assert_eq!(
-            written(CgroupVersion::V2, Control::Memory, &limits),
+            written(CgroupVersion::V2, CgroupControl::Memory, &limits),
             [("memory.max", "65536".into()), ("memory.swap.max", "0".into())]
         );
     }
@@ -182,7 +186,7 @@ mod tests {
             let limits = Limits { processes_max: tenant_max, ..Limits::default() };
             for version in [CgroupVersion::V1, CgroupVersion::V2] {
                 assert_eq!(
-                    written(version, Control::Processes, &limits),
+                    written(version, CgroupControl::Processes, &limits),
                     [("pids.max", text.to_owned())]
                 );
             }
@@ -201,11 +205,11 @@ mod tests {
         for (milli, quota, period) in table {
             let limits = Limits { cpus_milli_max: Some(milli), ..Limits::default() };
             assert_eq!(
-                written(CgroupVersion::V2, Control::Cpu, &limits),
+                written(CgroupVersion::V2, CgroupControl::Cpu, &limits),
                 [("cpu.weight", "1000".into()), ("cpu.max", format!("{quota} {period}"))]
             );
             assert_eq!(
-                written(CgroupVersion::V1, Control::Cpu, &limits),
+                written(CgroupVersion::V1, CgroupControl::Cpu, &limits),
                 [
                     ("cpu.shares", "10240".into()),
                     ("cpu.cfs_period_us", period.to_string()),
@@ -221,7 +225,7 @@ mod tests {
             [(CgroupVersion::V1, "cpu.shares", "10240"), (CgroupVersion::V2, "cpu.weight", "1000")]
         {
             let limits = Limits::default();
-            let written = written(version, Control::Cpu, &limits);
+            let written = written(version, CgroupControl::Cpu, &limits);
             assert_eq!(written, [(file, weight.to_owned())]);
         }
     }
@@ -229,15 +233,15 @@ mod tests {
     #[test]
     fn a_weight_goes_down_with_age() {
         let text = |version, age| cpu_weight(version, age).text;
-        assert_eq!(text(CgroupVersion::V1, Age::Young), "1024");
-        assert_eq!(text(CgroupVersion::V1, Age::Old), "256");
-        assert_eq!(text(CgroupVersion::V2, Age::Young), "100");
-        assert_eq!(text(CgroupVersion::V2, Age::Old), "25");
+        assert_eq!(text(CgroupVersion::V1, CpuClass::Short), "1024");
+        assert_eq!(text(CgroupVersion::V1, CpuClass::Long), "256");
+        assert_eq!(text(CgroupVersion::V2, CpuClass::Short), "100");
+        assert_eq!(text(CgroupVersion::V2, CpuClass::Long), "25");
     }
 
     #[test]
     fn one_that_dies_weighs_more_than_any_that_runs_but_not_for_ever() {
         let text = |age| cpu_weight(CgroupVersion::V2, age).text;
-        assert_eq!([text(Age::Dying), text(Age::Undying)], ["1000", "25"]);
+        assert_eq!([text(CpuClass::Dying), text(CpuClass::Undying)], ["1000", "25"]);
     }
 }

@@ -1,4 +1,4 @@
-//! Control groups: a box's limits, what it used, and how all of it is killed.
+//! CgroupControl groups: a box's limits, what it used, and how all of it is killed.
 //!
 //! Version 1, version 2 and hosts that have both are served through the
 //! files alone. Where both are there, version 2 kills, counts CPU time and
@@ -13,7 +13,6 @@
 //! our own work: on version 1 it stays out of the box's CPU group, on version 2
 //! the box weighs more until its program begins.
 
-mod box_group;
 mod control;
 mod delegation;
 mod directory;
@@ -21,17 +20,17 @@ mod hierarchy;
 mod layout;
 mod limit_files;
 mod reclaim;
+mod sandbox_group;
 mod sweep;
 mod termination;
 #[cfg(test)]
 mod tests;
 mod tree;
 mod usage;
-mod waiting;
 
-pub use box_group::BoxGroup;
 pub use control::{CgroupVersion, ControlSupport};
-pub use limit_files::Age;
+pub use limit_files::CpuClass;
+pub use sandbox_group::SandboxGroup;
 pub use sweep::sweep;
-pub use tree::{BOX_PREFIX, CgroupTree};
+pub use tree::{CgroupTree, SANDBOX_PREFIX};
 pub use usage::GroupUsage;

@@ -12,8 +12,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use nix::errno::Errno;
 
 use super::control::CgroupVersion;
-use super::directory::Directory;
-use super::tree::read_text;
+use super::directory::CgroupDirectory;
+use super::layout::read_text;
 use super::usage::{keyed, value_of};
 
 /// With as many removed groups kept, what the next ones have cached is dropped.
@@ -33,7 +33,7 @@ pub(super) fn note_groups() {
 
 /// Drops what is cached on the account of `group`, which is about to be removed from `top`, if that
 /// would keep it beside too many others.
-pub(super) fn drop_cached(top: &Directory, group: &Directory) {
+pub(super) fn drop_cached(top: &CgroupDirectory, group: &CgroupDirectory) {
     let removals = REMOVALS.fetch_add(1, Ordering::Relaxed) + 1;
     if removals.is_multiple_of(REMOVALS_A_COUNT) {
         CROWDED.store(dying_groups(top) >= DYING_GROUPS_MAX, Ordering::Relaxed);
@@ -45,7 +45,7 @@ pub(super) fn drop_cached(top: &Directory, group: &Directory) {
 
 /// How many removed groups the kernel keeps; of version 1, by how many groups there are more than
 /// at the start, live ones among them: it tells of no others.
-fn dying_groups(top: &Directory) -> u64 {
+fn dying_groups(top: &CgroupDirectory) -> u64 {
     match top.version() {
         CgroupVersion::V1 => v1_groups().unwrap_or(0).saturating_sub(*GROUPS_AT_OPEN),
         CgroupVersion::V2 => keyed(top, "cgroup.stat", "nr_dying_descendants").unwrap_or(0),
@@ -59,7 +59,7 @@ fn v1_groups() -> Option<u64> {
     row.split('\t').nth(1)?.parse().ok()
 }
 
-fn drop_all_cached(group: &Directory) {
+fn drop_all_cached(group: &CgroupDirectory) {
     let bytes = file_bytes(group);
     if bytes == 0 {
         return;
@@ -79,7 +79,7 @@ fn drop_all_cached(group: &Directory) {
 }
 
 /// Bytes of files on its account, those in memory not counted: these went with the box.
-fn file_bytes(group: &Directory) -> u64 {
+fn file_bytes(group: &CgroupDirectory) -> u64 {
     let text = group.read("memory.stat").unwrap_or_default();
     let sizes = ["inactive_file", "active_file"].map(|key| value_of(&text, key).unwrap_or(0));
     sizes.into_iter().fold(0, u64::saturating_add)
@@ -89,7 +89,7 @@ fn file_bytes(group: &Directory) -> u64 {
 mod tests {
     use std::sync::Arc;
 
-    use super::super::directory::Calls;
+    use super::super::directory::CgroupFs;
     use super::*;
     use crate::cgroup::tests::fake_kernel::FakeKernel;
 
@@ -98,8 +98,9 @@ mod tests {
         for (version, means) in [("v1", "memory.force_empty=0"), ("v2", "memory.reclaim=12288")] {
             let kernel = FakeKernel::new("memory");
             kernel.foreign_group(&format!("{version}/g"), "memory");
-            let calls: Arc<dyn Calls> = Arc::clone(&kernel) as Arc<dyn Calls>;
-            let group = Directory::open(calls, &kernel.path(&format!("{version}/g"))).unwrap();
+            let calls: Arc<dyn CgroupFs> = Arc::clone(&kernel) as Arc<dyn CgroupFs>;
+            let group =
+                CgroupDirectory::open(calls, &kernel.path(&format!("{version}/g"))).unwrap();
             drop_all_cached(&group);
             let stat = format!("{version}/g/memory.stat");
             kernel.put(&stat, "anon 7\ninactive_file 0\nactive_file 0\n");

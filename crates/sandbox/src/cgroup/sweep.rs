@@ -9,10 +9,9 @@ use std::thread::sleep;
 
 use nix::errno::Errno;
 
-use super::directory::{Calls, CgroupError, Directory, Kernel};
+use super::directory::{CgroupDirectory, CgroupError, CgroupFs, KernelCgroupFs, RETRY_INTERVAL};
 use super::termination::{kill_all, kill_listed};
-use super::tree::{BOX_PREFIX, NAME_PREFIX};
-use super::waiting::RETRY_INTERVAL;
+use super::tree::{NAME_PREFIX, SANDBOX_PREFIX};
 use cofferdam_core::values::deadline::Deadline;
 
 /// More directories than this below one top directory are not ours.
@@ -20,7 +19,7 @@ const DIRECTORIES_MAX: usize = 65_536;
 
 /// What a sweep found.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Swept {
+pub struct SweepReport {
     /// Boxes that were there, by their names.
     pub boxes: usize,
     /// Processes that were there and had to be killed.
@@ -36,15 +35,15 @@ pub struct Swept {
 /// `cofferdam-` (`EINVAL`), one that is not on a cgroup file system
 /// (`EOPNOTSUPP`), one that holds this very process (`EDEADLK`). `EBUSY` when
 /// something would not die before the deadline.
-pub fn sweep(directory: &Path, deadline: Deadline) -> Result<Swept, CgroupError> {
-    sweep_with(&(Arc::new(Kernel) as Arc<dyn Calls>), directory, deadline)
+pub fn sweep(directory: &Path, deadline: Deadline) -> Result<SweepReport, CgroupError> {
+    sweep_with(&(Arc::new(KernelCgroupFs) as Arc<dyn CgroupFs>), directory, deadline)
 }
 
 pub(super) fn sweep_with(
-    calls: &Arc<dyn Calls>,
+    calls: &Arc<dyn CgroupFs>,
     directory: &Path,
     deadline: Deadline,
-) -> Result<Swept, CgroupError> {
+) -> Result<SweepReport, CgroupError> {
     let fail = |errno| CgroupError { path: directory.to_owned(), errno };
     let name = directory.file_name().and_then(|name| name.to_str());
     if !name.is_some_and(|name| name.starts_with(NAME_PREFIX)) {
@@ -57,7 +56,7 @@ pub(super) fn sweep_with(
             Err(error) if error.errno == Errno::ENOENT => break,
             tree => tree?,
         };
-        let names = tree.iter().map(Directory::name);
+        let names = tree.iter().map(CgroupDirectory::name);
         boxes.extend(names.filter(|name| is_box(name)).map(ToOwned::to_owned));
         let processes = processes_of(&tree)?;
         if processes.contains(&nix::unistd::getpid().as_raw()) {
@@ -75,12 +74,12 @@ pub(super) fn sweep_with(
             Ok(()) => break,
         }
     }
-    Ok(Swept { boxes: boxes.len(), processes_killed: killed.len(), directories_removed })
+    Ok(SweepReport { boxes: boxes.len(), processes_killed: killed.len(), directories_removed })
 }
 
 /// The directory and all below it, parents before their children.
-fn tree_below(calls: &Arc<dyn Calls>, top: &Path) -> Result<Vec<Directory>, CgroupError> {
-    let mut tree = vec![Directory::open(Arc::clone(calls), top)?];
+fn tree_below(calls: &Arc<dyn CgroupFs>, top: &Path) -> Result<Vec<CgroupDirectory>, CgroupError> {
+    let mut tree = vec![CgroupDirectory::open(Arc::clone(calls), top)?];
     let mut listed = 0;
     while let Some(path) = tree.get(listed).map(|directory| directory.path().to_owned()) {
         listed += 1;
@@ -88,7 +87,7 @@ fn tree_below(calls: &Arc<dyn Calls>, top: &Path) -> Result<Vec<Directory>, Cgro
             if tree.len() == DIRECTORIES_MAX {
                 return Err(CgroupError { path: child, errno: Errno::E2BIG });
             }
-            match Directory::open(Arc::clone(calls), &child) {
+            match CgroupDirectory::open(Arc::clone(calls), &child) {
                 Ok(child) => tree.push(child),
                 Err(error) if error.errno == Errno::ENOENT => {}
                 Err(error) => return Err(error),
@@ -99,7 +98,7 @@ fn tree_below(calls: &Arc<dyn Calls>, top: &Path) -> Result<Vec<Directory>, Cgro
 }
 
 fn is_box(name: &str) -> bool {
-    name.starts_with(BOX_PREFIX)
+    name.starts_with(SANDBOX_PREFIX)
 }
 
 fn subdirectories(path: &Path) -> Result<Vec<PathBuf>, CgroupError> {
@@ -119,7 +118,7 @@ fn subdirectories(path: &Path) -> Result<Vec<PathBuf>, CgroupError> {
     })
 }
 
-fn processes_of(tree: &[Directory]) -> Result<BTreeSet<i32>, CgroupError> {
+fn processes_of(tree: &[CgroupDirectory]) -> Result<BTreeSet<i32>, CgroupError> {
     let mut processes = BTreeSet::new();
     for directory in tree {
         processes.extend(directory.processes()?);
@@ -129,7 +128,7 @@ fn processes_of(tree: &[Directory]) -> Result<BTreeSet<i32>, CgroupError> {
 
 /// One round; the caller repeats it until nothing is left. A box that its dead
 /// owner left frozen is thawed by the same writes.
-fn kill_tree(tree: &[Directory]) {
+fn kill_tree(tree: &[CgroupDirectory]) {
     for directory in tree {
         if !kill_all(directory).unwrap_or(false)
             && let Err(error) = kill_listed(directory)
@@ -140,13 +139,13 @@ fn kill_tree(tree: &[Directory]) {
 }
 
 fn remove_tree(
-    calls: &Arc<dyn Calls>,
-    tree: &[Directory],
+    calls: &Arc<dyn CgroupFs>,
+    tree: &[CgroupDirectory],
     removed: &mut usize,
 ) -> Result<(), CgroupError> {
     for directory in tree.iter().rev() {
         if let Some(parent) = directory.path().parent() {
-            Directory::open(Arc::clone(calls), parent)?.remove_child(directory.name())?;
+            CgroupDirectory::open(Arc::clone(calls), parent)?.remove_child(directory.name())?;
             *removed += 1;
         }
     }

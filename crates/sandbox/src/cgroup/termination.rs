@@ -8,8 +8,7 @@ use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use super::control::CgroupVersion;
-use super::directory::{CgroupError, Directory};
-use super::waiting::wait_for_line;
+use super::directory::{CgroupDirectory, CgroupError};
 use crate::sys::{pidfd_of, schedule_ordinarily, signal_process};
 use cofferdam_core::values::deadline::Deadline;
 
@@ -48,7 +47,7 @@ const V2_FREEZER: Freezer = Freezer {
 
 /// Sends SIGKILL to every process of the group; false when the group has no
 /// means to do so at once. They die soon after, not before this returns.
-pub(super) fn kill_all(directory: &Directory) -> Result<bool, CgroupError> {
+pub(super) fn kill_all(directory: &CgroupDirectory) -> Result<bool, CgroupError> {
     match directory.version() {
         CgroupVersion::V1 => kill_frozen(directory, &V1_FREEZER),
         CgroupVersion::V2 => match directory.write("cgroup.kill", "1") {
@@ -60,14 +59,14 @@ pub(super) fn kill_all(directory: &Directory) -> Result<bool, CgroupError> {
 }
 
 /// Frozen, no process of the group can fork, so that the list of them is whole.
-fn kill_frozen(directory: &Directory, freezer: &Freezer) -> Result<bool, CgroupError> {
+fn kill_frozen(directory: &CgroupDirectory, freezer: &Freezer) -> Result<bool, CgroupError> {
     match directory.write(freezer.file, freezer.freeze) {
         Ok(()) => {}
         Err(error) if error.errno == Errno::ENOENT => return Ok(false),
         Err(error) => return Err(error),
     }
     let deadline = Deadline::after(FREEZE_WAIT_MAX);
-    let frozen = wait_for_line(directory, freezer.state_file, freezer.frozen_line, deadline);
+    let frozen = directory.wait_for_line(freezer.state_file, freezer.frozen_line, deadline);
     let killed = kill_listed(directory);
     if frozen && directory.version() == CgroupVersion::V1 {
         hasten_frozen(directory);
@@ -81,7 +80,7 @@ fn kill_frozen(directory: &Directory, freezer: &Freezer) -> Result<bool, CgroupE
 /// wait for everybody else before they get the moment of CPU time that dying takes. There is no
 /// call for this that takes a descriptor. In a frozen group of version 1 the ids are proven: no
 /// thread ends there before the group is thawed, of SIGKILL neither, so none is another's by now.
-fn hasten_frozen(directory: &Directory) {
+fn hasten_frozen(directory: &CgroupDirectory) {
     for thread in directory.threads().unwrap_or_default() {
         // ESRCH is success; without the right to it they die all the same, only later.
         if let Err(error) = schedule_ordinarily(thread)
@@ -94,7 +93,7 @@ fn hasten_frozen(directory: &Directory) {
 
 /// Sends SIGKILL to every process that the group lists, and to no other, whatever becomes of their
 /// ids meanwhile. Where the group is not frozen, what forks may escape.
-pub(super) fn kill_listed(directory: &Directory) -> Result<(), CgroupError> {
+pub(super) fn kill_listed(directory: &CgroupDirectory) -> Result<(), CgroupError> {
     for ids in directory.processes()?.chunks(PIDFDS_AT_ONCE_MAX) {
         // ESRCH: it is gone already, as was wanted.
         let open = |id: &i32| Some((*id, pidfd_of(*id).ok()?));

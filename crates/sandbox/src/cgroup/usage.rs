@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use nix::fcntl::OFlag;
 
-use super::control::{CgroupVersion, Control};
-use super::directory::Directory;
+use super::control::{CgroupControl, CgroupVersion};
+use super::directory::CgroupDirectory;
 
 /// The most that is read of a usage file. The values that are needed come first.
 const TEXT_BYTES_MAX: usize = 512;
@@ -24,7 +24,7 @@ pub struct GroupUsage {
     pub processes_peak: Option<u64>,
     /// Processes killed because the memory limit left nothing else; version 1 tells since Linux 4.13.
     pub oom_kills: Option<u64>,
-    /// Calls refused at the memory limit, with nobody left to kill. Version 1
+    /// CgroupFs refused at the memory limit, with nobody left to kill. Version 1
     /// does not tell.
     pub memory_refused: u64,
     /// Forks refused at the limit of processes.
@@ -52,20 +52,20 @@ pub(super) struct UsageFiles {
 
 impl UsageFiles {
     /// Opens those of `control` in `directory`; what the kernel does not have is left out.
-    pub(super) fn open(&mut self, control: Control, directory: &Directory) {
+    pub(super) fn open(&mut self, control: CgroupControl, directory: &CgroupDirectory) {
         match control {
-            Control::CpuTime => {
+            CgroupControl::CpuTime => {
                 self.cpu_time = UsageFile::open(directory, "cpuacct.usage", "cpu.stat");
             }
-            Control::Memory => {
+            CgroupControl::Memory => {
                 let (peak, events) = (&mut self.memory_peak, &mut self.memory_events);
                 *peak = UsageFile::open(directory, "memory.max_usage_in_bytes", "memory.peak");
                 *events = UsageFile::open(directory, "memory.oom_control", "memory.events");
             }
-            Control::Processes => {
+            CgroupControl::Processes => {
                 self.processes_peak = UsageFile::open(directory, "pids.peak", "pids.peak");
             }
-            Control::Cpu | Control::Kill => {}
+            CgroupControl::Cpu | CgroupControl::Kill => {}
         }
     }
 
@@ -107,7 +107,7 @@ struct UsageFile {
 }
 
 impl UsageFile {
-    fn open(directory: &Directory, v1: &str, v2: &str) -> Option<Self> {
+    fn open(directory: &CgroupDirectory, v1: &str, v2: &str) -> Option<Self> {
         let version = directory.version();
         let name = match version {
             CgroupVersion::V1 => v1,
@@ -133,11 +133,11 @@ impl UsageFile {
 }
 
 /// Forks refused.
-pub(super) fn processes_refused(directory: &Directory) -> u64 {
+pub(super) fn processes_refused(directory: &CgroupDirectory) -> u64 {
     keyed(directory, "pids.events", "max").unwrap_or(0)
 }
 
-pub(super) fn keyed(directory: &Directory, file: &str, key: &str) -> Option<u64> {
+pub(super) fn keyed(directory: &CgroupDirectory, file: &str, key: &str) -> Option<u64> {
     value_of(&directory.read(file).ok()?, key)
 }
 

@@ -11,7 +11,7 @@ use crate::launch::unprivileged;
 
 /// What kind of place a process runs in, as far as it decides what to change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Environment {
+pub enum HostKind {
     /// A machine of its own, real or virtual.
     Host,
     /// A unit of systemd's on such a machine.
@@ -32,16 +32,16 @@ pub enum Environment {
 
 /// Where a process runs, and under what.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place {
+pub struct HostInfo {
     /// The kind.
-    pub environment: Environment,
+    pub environment: HostKind,
     /// What may stand in the way.
-    pub walls: Walls,
+    pub walls: Obstacles,
 }
 
 /// What is around this process that can keep it from making boxes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Walls {
+pub struct Obstacles {
     /// The user is not root.
     pub not_root: bool,
     /// CAP_SYS_ADMIN is not among our capabilities.
@@ -62,16 +62,16 @@ pub struct Walls {
     pub apparmor_user_namespaces: bool,
 }
 
-impl Place {
+impl HostInfo {
     /// Looks around.
     pub fn look() -> Self {
-        Self { environment: Environment::detect(), walls: Walls::read() }
+        Self { environment: HostKind::detect(), walls: Obstacles::read() }
     }
 }
 
 /// The marks that engines and kernels leave.
 #[derive(Debug, Clone, Default)]
-struct Marks {
+struct HostMarks {
     /// `KUBERNETES_SERVICE_HOST` is set, or a pod's secrets are mounted.
     kubernetes: bool,
     /// `/run/.containerenv`.
@@ -88,7 +88,7 @@ struct Marks {
     invocation: bool,
 }
 
-impl Marks {
+impl HostMarks {
     fn read() -> Self {
         let first = fs::read("/proc/1/environ").unwrap_or_default();
         let of_first = first.split(|byte| *byte == 0).find_map(|v| v.strip_prefix(b"container="));
@@ -107,13 +107,13 @@ impl Marks {
     }
 }
 
-impl Environment {
+impl HostKind {
     /// By the marks that are here.
     pub fn detect() -> Self {
-        Self::of(&Marks::read())
+        Self::of(&HostMarks::read())
     }
 
-    fn of(marks: &Marks) -> Self {
+    fn of(marks: &HostMarks) -> Self {
         let container = marks.container.as_str();
         if marks.kubernetes {
             Self::Kubernetes
@@ -160,7 +160,7 @@ fn is_in_unit(cgroup: &str) -> bool {
     })
 }
 
-impl Walls {
+impl Obstacles {
     fn read() -> Self {
         let is_zero = |path: &str| text_of(path).trim() == "0";
         let status = text_of("/proc/self/status");
@@ -225,40 +225,40 @@ mod tests {
 
     #[test]
     fn each_kind_of_place_is_known_by_its_marks() {
-        let marks = |change: fn(&mut Marks)| {
-            let mut marks = Marks { kernel: "6.12.0-amd64".to_owned(), ..Marks::default() };
+        let marks = |change: fn(&mut HostMarks)| {
+            let mut marks = HostMarks { kernel: "6.12.0-amd64".to_owned(), ..HostMarks::default() };
             change(&mut marks);
             marks
         };
         for (marks, environment) in [
-            (marks(|_| {}), Environment::Host),
-            (marks(|m| m.kubernetes = true), Environment::Kubernetes),
+            (marks(|_| {}), HostKind::Host),
+            (marks(|m| m.kubernetes = true), HostKind::Kubernetes),
             (
                 marks(|m| {
                     m.kubernetes = true;
                     m.dockerenv = true;
                 }),
-                Environment::Kubernetes,
+                HostKind::Kubernetes,
             ),
-            (marks(|m| m.containerenv = true), Environment::Podman),
-            (marks(|m| m.container = "podman".into()), Environment::Podman),
-            (marks(|m| m.dockerenv = true), Environment::Docker),
-            (marks(|m| m.container = "lxc".into()), Environment::Lxc),
-            (marks(|m| m.container = "systemd-nspawn".into()), Environment::Container),
-            (marks(|m| m.kernel = "5.15.90.1-Microsoft-standard-WSL2".into()), Environment::Wsl2),
+            (marks(|m| m.containerenv = true), HostKind::Podman),
+            (marks(|m| m.container = "podman".into()), HostKind::Podman),
+            (marks(|m| m.dockerenv = true), HostKind::Docker),
+            (marks(|m| m.container = "lxc".into()), HostKind::Lxc),
+            (marks(|m| m.container = "systemd-nspawn".into()), HostKind::Container),
+            (marks(|m| m.kernel = "5.15.90.1-Microsoft-standard-WSL2".into()), HostKind::Wsl2),
             (
                 marks(|m| {
                     m.kernel = "6.6.36.6-microsoft-standard-WSL2".into();
                     m.container = "wsl".into();
                 }),
-                Environment::Wsl2,
+                HostKind::Wsl2,
             ),
             (
                 marks(|m| {
                     m.invocation = true;
                     m.cgroup = "0::/system.slice/cofferdam.service\n".into();
                 }),
-                Environment::Systemd,
+                HostKind::Systemd,
             ),
             // A shell somebody logged in to, of whose manager it inherits the mark.
             (
@@ -266,11 +266,11 @@ mod tests {
                     m.invocation = true;
                     m.cgroup = "0::/user.slice/user-0.slice/session-3.scope\n".into();
                 }),
-                Environment::Host,
+                HostKind::Host,
             ),
-            (marks(|m| m.cgroup = "0::/system.slice/cron.service".into()), Environment::Host),
+            (marks(|m| m.cgroup = "0::/system.slice/cron.service".into()), HostKind::Host),
         ] {
-            assert_eq!(Environment::of(&marks), environment, "{marks:?}");
+            assert_eq!(HostKind::of(&marks), environment, "{marks:?}");
         }
     }
 

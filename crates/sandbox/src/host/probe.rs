@@ -6,7 +6,7 @@ use super::remedy::{Remedy, remedy};
 use super::state::StateDirectory;
 use crate::cgroup::{CgroupTree, ControlSupport};
 use crate::files::box_fs::BoxFs;
-use crate::host::host_kind::{Environment, Place};
+use crate::host::host_kind::{HostInfo, HostKind};
 use crate::host::root_source::{HardLimits, SWEEP_WAIT, last_capability, mountpoint};
 use crate::landlock::Landlock;
 use crate::landlock::steps::obey_steps;
@@ -29,7 +29,7 @@ const WHOLE_BOX: &str = "whole box";
 
 /// How well a control is held here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Status {
+pub enum Enforcement {
     /// As asked for.
     Enforced,
     /// In a weaker way, which the reason names.
@@ -38,7 +38,7 @@ pub enum Status {
     Missing,
 }
 
-impl Status {
+impl Enforcement {
     /// The word of a report.
     pub fn word(self) -> &'static str {
         match self {
@@ -51,11 +51,11 @@ impl Status {
 
 /// One control and what came of trying it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Control {
+pub struct ProbedControl {
     /// Its name: `pid namespace`, `seccomp`, `memory`.
     pub name: &'static str,
     /// How well it is held.
-    pub status: Status,
+    pub status: Enforcement,
     /// Why, or by what.
     pub reason: String,
     /// What to change, where something should be.
@@ -64,41 +64,42 @@ pub struct Control {
 
 /// What `doctor` tells.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Report {
+pub struct ProbeReport {
     /// Every control, in the order a box is made.
-    pub controls: Vec<Control>,
+    pub controls: Vec<ProbedControl>,
     /// What kind of place this is.
-    pub environment: Environment,
+    pub environment: HostKind,
 }
 
-impl Report {
+impl ProbeReport {
     /// Whether everything is enforced.
     pub fn is_whole(&self) -> bool {
-        self.controls.iter().all(|control| control.status == Status::Enforced)
+        self.controls.iter().all(|control| control.status == Enforcement::Enforced)
     }
 
     /// What is told where nothing could be tried.
     pub fn untried(failure: &SetupFailure) -> Self {
-        let place = Place::look();
-        let found = tried("trials", Status::Missing, Err(failure.clone()));
+        let place = HostInfo::look();
+        let found = tried("trials", Enforcement::Missing, Err(failure.clone()));
         Self { controls: vec![found.with_fix(&place)], environment: place.environment }
     }
 
     /// Adds what came of making a whole box, all controls at once.
     pub fn add_whole_box(&mut self, made: Result<(), SetupFailure>) {
-        self.controls.push(tried(WHOLE_BOX, Status::Missing, made).with_fix(&Place::look()));
+        self.controls
+            .push(tried(WHOLE_BOX, Enforcement::Missing, made).with_fix(&HostInfo::look()));
     }
 
     /// Whether a box can be made here at all. Without one no service starts.
     pub fn makes_boxes(&self) -> bool {
         let whole = self.controls.iter().find(|control| control.name == WHOLE_BOX);
-        whole.is_some_and(|control| control.status == Status::Enforced)
+        whole.is_some_and(|control| control.status == Enforcement::Enforced)
     }
 }
 
 /// Tries every control of a box with `profile`'s filter.
-pub fn examine(profile: &Profile) -> Result<Report, SetupFailure> {
-    let place = Place::look();
+pub fn examine(profile: &Profile) -> Result<ProbeReport, SetupFailure> {
+    let place = HostInfo::look();
     let failed =
         |step: &'static str| move |error: std::io::Error| SetupFailure::from_io(step, &error);
     let state = StateDirectory::open().map_err(failed("state directory"))?;
@@ -124,36 +125,40 @@ pub fn examine(profile: &Profile) -> Result<Report, SetupFailure> {
     closed.map_err(|error| SetupFailure::from_words("cgroup", error.to_string()))?;
     instance.unregister().map_err(failed("state directory"))?;
     let controls = found.into_iter().map(|found| found.with_fix(&place)).collect();
-    Ok(Report { controls, environment: place.environment })
+    Ok(ProbeReport { controls, environment: place.environment })
 }
 
 /// A control before somebody says what to do about it.
-struct Found {
+struct ProbeResult {
     name: &'static str,
-    status: Status,
+    status: Enforcement,
     reason: String,
 }
 
-impl Found {
-    fn with_fix(self, place: &Place) -> Control {
+impl ProbeResult {
+    fn with_fix(self, place: &HostInfo) -> ProbedControl {
         let Self { name, status, reason } = self;
-        if status == Status::Enforced {
-            return Control { name, status, reason, fix: String::new() };
+        if status == Enforcement::Enforced {
+            return ProbedControl { name, status, reason, fix: String::new() };
         }
         let Remedy { reasons, fix } = remedy(name, place);
         let reason = [vec![reason.as_str()], reasons].concat().join("; ");
-        Control { name, status, reason, fix }
+        ProbedControl { name, status, reason, fix }
     }
 }
 
 /// A control that is there if its steps succeed, and `otherwise` if not.
-fn tried(name: &'static str, otherwise: Status, result: Result<(), SetupFailure>) -> Found {
+fn tried(
+    name: &'static str,
+    otherwise: Enforcement,
+    result: Result<(), SetupFailure>,
+) -> ProbeResult {
     match result {
-        Ok(()) => Found { name, status: Status::Enforced, reason: "tried".to_owned() },
+        Ok(()) => ProbeResult { name, status: Enforcement::Enforced, reason: "tried".to_owned() },
         Err(failure) => {
             let lacking = lacking_capabilities(&failure);
             let reason = format!("{}: {}{lacking}", failure.step, failure.reason);
-            Found { name, status: otherwise, reason }
+            ProbeResult { name, status: otherwise, reason }
         }
     }
 }
@@ -187,41 +192,41 @@ struct Trial {
 }
 
 impl Trial {
-    fn namespaces(&self) -> Vec<Found> {
+    fn namespaces(&self) -> Vec<ProbeResult> {
         let alone = |flag, setup| attempt(flag, setup, Vec::new());
         let hostname = Step::SetHostname { name: HOSTNAME.to_owned() };
         let mut become_tenant = self.drop_uid();
         become_tenant.extend(user_namespace_steps(self.host_id.id()));
         let user = attempt(libc::CLONE_NEWPID | libc::CLONE_NEWNS, own_proc(), become_tenant);
         vec![
-            tried("pid namespace", Status::Missing, alone(libc::CLONE_NEWPID, Vec::new())),
+            tried("pid namespace", Enforcement::Missing, alone(libc::CLONE_NEWPID, Vec::new())),
             tried(
                 "mount namespace",
-                Status::Missing,
+                Enforcement::Missing,
                 alone(libc::CLONE_NEWNS, vec![Step::MakeMountsPrivate]),
             ),
-            tried("ipc namespace", Status::Missing, alone(libc::CLONE_NEWIPC, Vec::new())),
-            tried("uts namespace", Status::Missing, alone(libc::CLONE_NEWUTS, vec![hostname])),
+            tried("ipc namespace", Enforcement::Missing, alone(libc::CLONE_NEWIPC, Vec::new())),
+            tried("uts namespace", Enforcement::Missing, alone(libc::CLONE_NEWUTS, vec![hostname])),
             tried(
                 "net namespace",
-                Status::Missing,
+                Enforcement::Missing,
                 alone(libc::CLONE_NEWNET, vec![Step::RaiseLoopback]),
             ),
-            tried("cgroup namespace", Status::Missing, alone(0, vec![Step::UnshareCgroup])),
+            tried("cgroup namespace", Enforcement::Missing, alone(0, vec![Step::UnshareCgroup])),
             // Without it a program sees its host uid, which is still its own.
-            tried("user namespace", Status::Degraded, user),
+            tried("user namespace", Enforcement::Degraded, user),
         ]
     }
 
-    fn root(&self) -> Vec<Found> {
+    fn root(&self) -> Vec<ProbeResult> {
         let root = self
             .box_fs()
             .and_then(|fs| launch(launch::namespaces(false), enter_box()?, Vec::new(), Some(fs)));
         let proc = attempt(libc::CLONE_NEWPID | libc::CLONE_NEWNS, own_proc(), Vec::new());
         vec![
-            tried("disk quota", Status::Missing, self.box_fs().map(drop)),
-            tried("private root", Status::Missing, root),
-            tried("private /proc", Status::Missing, proc),
+            tried("disk quota", Enforcement::Missing, self.box_fs().map(drop)),
+            tried("private root", Enforcement::Missing, root),
+            tried("private /proc", Enforcement::Missing, proc),
         ]
     }
 
@@ -234,18 +239,18 @@ impl Trial {
         }
     }
 
-    fn uid(&self) -> Found {
+    fn uid(&self) -> ProbeResult {
         match (unprivileged::is_settled(), self.unprivileged) {
-            (Err(failure), _) => tried("uid", Status::Missing, Err(failure)),
+            (Err(failure), _) => tried("uid", Enforcement::Missing, Err(failure)),
             (_, true) => {
                 let reason = unprivileged::NOT_ENFORCED.trim_start_matches("uid: ").to_owned();
-                Found { name: "uid", status: Status::Degraded, reason }
+                ProbeResult { name: "uid", status: Enforcement::Degraded, reason }
             }
-            _ => tried("uid", Status::Missing, attempt(0, Vec::new(), self.drop_uid())),
+            _ => tried("uid", Enforcement::Missing, attempt(0, Vec::new(), self.drop_uid())),
         }
     }
 
-    fn privileges(&self, profile: &Profile) -> Vec<Found> {
+    fn privileges(&self, profile: &Profile) -> Vec<ProbeResult> {
         let program = |steps| attempt(0, Vec::new(), steps);
         let drop_capabilities = vec![
             Step::DropBoundingSet { last_capability: self.last_capability },
@@ -256,18 +261,18 @@ impl Trial {
             Step::InstallFilter { name: profile.name.clone(), program: profile.filter.bytes() };
         vec![
             self.uid(),
-            tried("capabilities", Status::Missing, program(drop_capabilities)),
-            tried("no_new_privs", Status::Missing, program(vec![Step::NoNewPrivileges])),
-            tried("seccomp", Status::Missing, program(vec![Step::NoNewPrivileges, filter])),
+            tried("capabilities", Enforcement::Missing, program(drop_capabilities)),
+            tried("no_new_privs", Enforcement::Missing, program(vec![Step::NoNewPrivileges])),
+            tried("seccomp", Enforcement::Missing, program(vec![Step::NoNewPrivileges, filter])),
         ]
     }
 
     /// The rules in a box's root of their own, and what only they refuse there.
-    fn landlock(&self) -> Found {
+    fn landlock(&self) -> ProbeResult {
         let name = "landlock";
         let landlock = match Landlock::from_answer(sys::landlock_abi()) {
             Ok(landlock) => landlock,
-            Err(reason) => return Found { name, status: Status::Missing, reason },
+            Err(reason) => return ProbeResult { name, status: Enforcement::Missing, reason },
         };
         let result = self.box_fs().and_then(|fs| {
             let mut setup = enter_box()?;
@@ -279,10 +284,10 @@ impl Trial {
             program.extend(obey_steps(landlock, c"/.refused"));
             launch(launch::namespaces(false), setup, program, Some(fs))
         });
-        let found = tried(name, Status::Missing, result);
-        let is_enforced = found.status == Status::Enforced;
+        let found = tried(name, Enforcement::Missing, result);
+        let is_enforced = found.status == Enforcement::Enforced;
         let reason = if is_enforced { format!("ABI {}", landlock.abi()) } else { found.reason };
-        Found { reason, ..found }
+        ProbeResult { reason, ..found }
     }
 
     fn box_fs(&self) -> Result<BoxFs, SetupFailure> {
@@ -291,48 +296,52 @@ impl Trial {
 }
 
 /// Whether the default limits fit under the hard limits this process inherited.
-fn process_limits() -> std::io::Result<Found> {
+fn process_limits() -> std::io::Result<ProbeResult> {
     let mut lowered = Vec::new();
     HardLimits::read()?.clamp(&mut Limits::default(), &mut lowered);
-    let status = if lowered.is_empty() { Status::Enforced } else { Status::Degraded };
+    let status = if lowered.is_empty() { Enforcement::Enforced } else { Enforcement::Degraded };
     let reason = if lowered.is_empty() { "tried".to_owned() } else { lowered.join("; ") };
-    Ok(Found { name: "process limits", status, reason })
+    Ok(ProbeResult { name: "process limits", status, reason })
 }
 
 /// Whether a crash stays in the box. No process limit keeps one from a program or
 /// a socket of the host's: the kernel skips those for a limit of 1 byte, which
 /// any program may lower to 0.
-fn core_dumps(pattern: &str) -> Found {
+fn core_dumps(pattern: &str) -> ProbeResult {
     let (status, reason) = match pattern.as_bytes().first() {
         Some(b'|' | b'@') => (
-            Status::Degraded,
+            Enforcement::Degraded,
             format!("a crashed program is handed to the host's {}", pattern.trim()),
         ),
-        _ => (Status::Enforced, "to files, which no box writes".to_owned()),
+        _ => (Enforcement::Enforced, "to files, which no box writes".to_owned()),
     };
-    Found { name: "core dumps", status, reason }
+    ProbeResult { name: "core dumps", status, reason }
 }
 
-fn cgroup_controls(tree: &CgroupTree) -> Vec<Found> {
+fn cgroup_controls(tree: &CgroupTree) -> Vec<ProbeResult> {
     let support = tree.support();
     let found = |name, control: &ControlSupport, otherwise| {
         let reason = control.reason.clone();
         match (control.by, reason) {
-            (Some(version), None) => {
-                Found { name, status: Status::Enforced, reason: version.word().to_owned() }
+            (Some(version), None) => ProbeResult {
+                name,
+                status: Enforcement::Enforced,
+                reason: version.word().to_owned(),
+            },
+            (Some(_), Some(reason)) => ProbeResult { name, status: Enforcement::Degraded, reason },
+            (None, reason) => {
+                ProbeResult { name, status: otherwise, reason: reason.unwrap_or_default() }
             }
-            (Some(_), Some(reason)) => Found { name, status: Status::Degraded, reason },
-            (None, reason) => Found { name, status: otherwise, reason: reason.unwrap_or_default() },
         }
     };
     vec![
-        found("memory", &support.memory, Status::Missing),
+        found("memory", &support.memory, Enforcement::Missing),
         // The process limit still bounds what one host uid has.
-        found("processes", &support.processes, Status::Degraded),
-        found("cpu", &support.cpu, Status::Missing),
+        found("processes", &support.processes, Enforcement::Degraded),
+        found("cpu", &support.cpu, Enforcement::Missing),
         // Counted from what was reaped, and killed through the init, where there is no cgroup.
-        found("cpu time", &support.cpu_time, Status::Degraded),
-        found("cgroup kill", &support.kill, Status::Degraded),
+        found("cpu time", &support.cpu_time, Enforcement::Degraded),
+        found("cgroup kill", &support.kill, Enforcement::Degraded),
     ]
 }
 
@@ -370,7 +379,7 @@ fn launch(
         limits: &Limits::default(),
         prepare_began: Instant::now(),
         retained: Retained::default(),
-        disposal: cleanup::Sender::default(),
+        cleanup: cleanup::CleanupHandle::default(),
     };
     trial.clone_box()?.try_out()
 }
@@ -382,11 +391,11 @@ mod tests {
     #[test]
     fn a_core_pattern_that_leaves_the_box_is_told() {
         for (pattern, status) in [
-            ("core\n", Status::Enforced),
-            ("/var/crash/%e.%p\n", Status::Enforced),
-            ("\n", Status::Enforced),
-            ("|/usr/lib/systemd/systemd-coredump %P %u\n", Status::Degraded),
-            ("@/run/coredump.socket\n", Status::Degraded),
+            ("core\n", Enforcement::Enforced),
+            ("/var/crash/%e.%p\n", Enforcement::Enforced),
+            ("\n", Enforcement::Enforced),
+            ("|/usr/lib/systemd/systemd-coredump %P %u\n", Enforcement::Degraded),
+            ("@/run/coredump.socket\n", Enforcement::Degraded),
         ] {
             assert_eq!(core_dumps(pattern).status, status, "{pattern:?}");
         }
@@ -413,7 +422,7 @@ mod tests {
                 limits: &Limits::default(),
                 prepare_began: Instant::now(),
                 retained: Retained::default(),
-                disposal: cleanup::Sender::default(),
+                cleanup: cleanup::CleanupHandle::default(),
             };
             let failure = trial.clone_box().unwrap().try_out().unwrap_err();
             assert_eq!(failure.to_string(), "sandbox: join cgroup: EBADF");

@@ -1,6 +1,6 @@
 //! What to change in a place where a control is missing, and what of the place is the reason.
 
-use crate::host::host_kind::{Environment, Place, Walls};
+use crate::host::host_kind::{HostInfo, HostKind, Obstacles};
 
 /// What to do about a control that is not enforced.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -13,7 +13,7 @@ pub struct Remedy {
 
 /// Controls that one change brings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum ControlKind {
     /// Namespaces, mounts, ids: what a box is made of.
     Box,
     /// What has one uid inside stand for another outside.
@@ -30,7 +30,7 @@ enum Kind {
     Filter,
 }
 
-impl Kind {
+impl ControlKind {
     fn of(control: &str) -> Self {
         match control {
             "memory" | "processes" | "cpu" | "cpu time" | "cgroup kill" => Self::Cgroup,
@@ -60,21 +60,21 @@ const DOCKER_USER: &str = "--user 10001:10001 --cap-drop ALL --security-opt secc
 
 /// What lets the service start in such a container where it cannot make boxes; none where there is
 /// no engine to ask.
-pub fn to_start(environment: Environment) -> Option<String> {
+pub fn to_start(environment: HostKind) -> Option<String> {
     match environment {
-        Environment::Podman => Some(container(PODMAN_ROOT, PODMAN_USER)),
-        Environment::Docker => Some(container(DOCKER_ROOT, DOCKER_USER)),
-        Environment::Kubernetes => Some(
+        HostKind::Podman => Some(container(PODMAN_ROOT, PODMAN_USER)),
+        HostKind::Docker => Some(container(DOCKER_ROOT, DOCKER_USER)),
+        HostKind::Kubernetes => Some(
             "securityContext: privileged: true; or capabilities.add: [SYS_ADMIN, NET_ADMIN], \
              seccompProfile.type: Unconfined and procMount: Unmasked; or, with less enforced, the \
              same without capabilities and with runAsUser: 10001 and runAsGroup: 10001"
                 .to_owned(),
         ),
-        Environment::Host
-        | Environment::Systemd
-        | Environment::Wsl2
-        | Environment::Lxc
-        | Environment::Container => None,
+        HostKind::Host
+        | HostKind::Systemd
+        | HostKind::Wsl2
+        | HostKind::Lxc
+        | HostKind::Container => None,
     }
 }
 
@@ -83,16 +83,16 @@ fn container(root: &str, user: &str) -> String {
 }
 
 /// What would bring `control` to `place`.
-pub fn remedy(control: &str, place: &Place) -> Remedy {
-    let (kind, Place { environment, walls }) = (Kind::of(control), place);
+pub fn remedy(control: &str, place: &HostInfo) -> Remedy {
+    let (kind, HostInfo { environment, walls }) = (ControlKind::of(control), place);
     if let Some((reason, fix)) = switched_off(kind, walls) {
         return Remedy { reasons: vec![reason], fix: on_machine(*environment, fix) };
     }
-    if matches!(kind, Kind::ProcessLimits | Kind::CoreDumps) {
+    if matches!(kind, ControlKind::ProcessLimits | ControlKind::CoreDumps) {
         return Remedy { reasons: Vec::new(), fix: usual(kind, *environment).to_owned() };
     }
     // Anybody may have a filter who wants no new privileges.
-    if walls.not_root && kind != Kind::Filter {
+    if walls.not_root && kind != ControlKind::Filter {
         let fix = as_root(*environment).to_owned();
         return Remedy { reasons: vec!["not started as root"], fix };
     }
@@ -113,8 +113,8 @@ pub fn remedy(control: &str, place: &Place) -> Remedy {
 }
 
 /// A setting of the kernel's that alone is the reason.
-fn switched_off(kind: Kind, walls: &Walls) -> Option<(&'static str, &'static str)> {
-    if kind != Kind::UserNamespace {
+fn switched_off(kind: ControlKind, walls: &Obstacles) -> Option<(&'static str, &'static str)> {
+    if kind != ControlKind::UserNamespace {
         return None;
     }
     if walls.no_user_namespaces {
@@ -135,49 +135,49 @@ fn switched_off(kind: Kind, walls: &Walls) -> Option<(&'static str, &'static str
 }
 
 /// A setting of the kernel's is not made in a container.
-fn on_machine(environment: Environment, fix: &str) -> String {
+fn on_machine(environment: HostKind, fix: &str) -> String {
     match environment {
-        Environment::Host | Environment::Systemd | Environment::Wsl2 => fix.to_owned(),
-        Environment::Kubernetes => format!("on the node: {fix}"),
-        Environment::Lxc | Environment::Docker | Environment::Podman | Environment::Container => {
+        HostKind::Host | HostKind::Systemd | HostKind::Wsl2 => fix.to_owned(),
+        HostKind::Kubernetes => format!("on the node: {fix}"),
+        HostKind::Lxc | HostKind::Docker | HostKind::Podman | HostKind::Container => {
             format!("on the host, outside of the container: {fix}")
         }
     }
 }
 
-fn as_root(environment: Environment) -> &'static str {
+fn as_root(environment: HostKind) -> &'static str {
     match environment {
-        Environment::Host => "start it as root: sudo cofferdam ...",
-        Environment::Systemd => "User=root in the unit, and no DynamicUser=",
-        Environment::Wsl2 => "start it as root: wsl -u root",
-        Environment::Lxc | Environment::Container => "start it as root in the container",
-        Environment::Docker => "docker run --user 0 --privileged",
-        Environment::Podman => "sudo podman run --user 0 --privileged",
-        Environment::Kubernetes => "securityContext: runAsUser: 0 and privileged: true",
+        HostKind::Host => "start it as root: sudo cofferdam ...",
+        HostKind::Systemd => "User=root in the unit, and no DynamicUser=",
+        HostKind::Wsl2 => "start it as root: wsl -u root",
+        HostKind::Lxc | HostKind::Container => "start it as root in the container",
+        HostKind::Docker => "docker run --user 0 --privileged",
+        HostKind::Podman => "sudo podman run --user 0 --privileged",
+        HostKind::Kubernetes => "securityContext: runAsUser: 0 and privileged: true",
     }
 }
 
-fn as_machines_root(environment: Environment) -> &'static str {
+fn as_machines_root(environment: HostKind) -> &'static str {
     match environment {
-        Environment::Host => "start it outside of the user namespace (unshare, a rootless engine)",
-        Environment::Systemd => "no PrivateUsers= in the unit, which has to be the system's",
-        Environment::Wsl2 => "start it as root: wsl -u root",
-        Environment::Lxc => {
+        HostKind::Host => "start it outside of the user namespace (unshare, a rootless engine)",
+        HostKind::Systemd => "no PrivateUsers= in the unit, which has to be the system's",
+        HostKind::Wsl2 => "start it as root: wsl -u root",
+        HostKind::Lxc => {
             "a privileged container: security.privileged=true (Proxmox: unprivileged: 0)"
         }
-        Environment::Docker => {
+        HostKind::Docker => {
             "docker run --userns=host --privileged, of an engine that is not rootless"
         }
-        Environment::Podman => "sudo podman run --privileged: rootless podman cannot",
-        Environment::Kubernetes => "hostUsers: true in the pod, and privileged: true",
-        Environment::Container => "a container whose root is the host's, as privileged ones have",
+        HostKind::Podman => "sudo podman run --privileged: rootless podman cannot",
+        HostKind::Kubernetes => "hostUsers: true in the pod, and privileged: true",
+        HostKind::Container => "a container whose root is the host's, as privileged ones have",
     }
 }
 
 /// Exactly what this container lacks, in the words of its engine.
-fn engine_flags(environment: Environment, walls: &Walls) -> Option<String> {
+fn engine_flags(environment: HostKind, walls: &Obstacles) -> Option<String> {
     let (command, divider, words) = match environment {
-        Environment::Docker => (
+        HostKind::Docker => (
             "docker run",
             " ",
             [
@@ -187,7 +187,7 @@ fn engine_flags(environment: Environment, walls: &Walls) -> Option<String> {
                 "--security-opt systempaths=unconfined",
             ],
         ),
-        Environment::Podman => (
+        HostKind::Podman => (
             "podman run",
             " ",
             [
@@ -197,7 +197,7 @@ fn engine_flags(environment: Environment, walls: &Walls) -> Option<String> {
                 "--security-opt unmask=ALL",
             ],
         ),
-        Environment::Kubernetes => (
+        HostKind::Kubernetes => (
             "securityContext:",
             ", ",
             [
@@ -213,145 +213,145 @@ fn engine_flags(environment: Environment, walls: &Walls) -> Option<String> {
     let lacking: Vec<&str> =
         words.into_iter().zip(up).filter_map(|(word, up)| up.then_some(word)).collect();
     let whole =
-        if environment == Environment::Kubernetes { "privileged: true" } else { "--privileged" };
+        if environment == HostKind::Kubernetes { "privileged: true" } else { "--privileged" };
     (!lacking.is_empty()).then(|| format!("{command} {}; or {whole}", lacking.join(divider)))
 }
 
 /// What helps there where nothing more is known.
-fn usual(kind: Kind, environment: Environment) -> &'static str {
+fn usual(kind: ControlKind, environment: HostKind) -> &'static str {
     match kind {
-        Kind::Box => usual_for_boxes(environment),
-        Kind::UserNamespace => usual_for_user_namespaces(environment),
-        Kind::Cgroup => usual_for_cgroups(environment),
-        Kind::ProcessLimits => usual_for_limits(environment),
-        Kind::CoreDumps => usual_for_core_dumps(environment),
-        Kind::Landlock => usual_for_landlock(environment),
-        Kind::Filter => usual_for_filters(environment),
+        ControlKind::Box => usual_for_boxes(environment),
+        ControlKind::UserNamespace => usual_for_user_namespaces(environment),
+        ControlKind::Cgroup => usual_for_cgroups(environment),
+        ControlKind::ProcessLimits => usual_for_limits(environment),
+        ControlKind::CoreDumps => usual_for_core_dumps(environment),
+        ControlKind::Landlock => usual_for_landlock(environment),
+        ControlKind::Filter => usual_for_filters(environment),
     }
 }
 
-fn usual_for_boxes(environment: Environment) -> &'static str {
+fn usual_for_boxes(environment: HostKind) -> &'static str {
     match environment {
-        Environment::Host => "run as root on Linux 5.12 or newer",
-        Environment::Systemd => {
+        HostKind::Host => "run as root on Linux 5.12 or newer",
+        HostKind::Systemd => {
             "in the unit CAP_SYS_ADMIN in CapabilityBoundingSet=, and no RestrictNamespaces=, SystemCallFilter= or ProcSubset=; Linux 5.12 or newer"
         }
-        Environment::Wsl2 => "wsl --update, for Linux 5.15 or newer, and wsl -u root",
-        Environment::Lxc => {
+        HostKind::Wsl2 => "wsl --update, for Linux 5.15 or newer, and wsl -u root",
+        HostKind::Lxc => {
             "security.nesting=true and security.privileged=true (Proxmox: features: nesting=1)"
         }
-        Environment::Docker => "docker run --privileged, on Linux 5.12 or newer",
-        Environment::Podman => "sudo podman run --privileged, on Linux 5.12 or newer",
-        Environment::Kubernetes => {
+        HostKind::Docker => "docker run --privileged, on Linux 5.12 or newer",
+        HostKind::Podman => "sudo podman run --privileged, on Linux 5.12 or newer",
+        HostKind::Kubernetes => {
             "securityContext: privileged: true, on nodes with Linux 5.12 or newer"
         }
-        Environment::Container => {
+        HostKind::Container => {
             "CAP_SYS_ADMIN, no seccomp filter, no AppArmor profile and a whole /proc: what engines call privileged"
         }
     }
 }
 
-fn usual_for_user_namespaces(environment: Environment) -> &'static str {
+fn usual_for_user_namespaces(environment: HostKind) -> &'static str {
     match environment {
-        Environment::Host => "a kernel with CONFIG_USER_NS, and run as root",
-        Environment::Systemd => "no RestrictNamespaces= and no SystemCallFilter= in the unit",
-        Environment::Wsl2 => "wsl --update: its usual kernel has user namespaces",
-        Environment::Lxc => "security.nesting=true (Proxmox: features: nesting=1)",
-        Environment::Docker => {
+        HostKind::Host => "a kernel with CONFIG_USER_NS, and run as root",
+        HostKind::Systemd => "no RestrictNamespaces= and no SystemCallFilter= in the unit",
+        HostKind::Wsl2 => "wsl --update: its usual kernel has user namespaces",
+        HostKind::Lxc => "security.nesting=true (Proxmox: features: nesting=1)",
+        HostKind::Docker => {
             "docker run --security-opt seccomp=unconfined --security-opt systempaths=unconfined"
         }
-        Environment::Podman => {
+        HostKind::Podman => {
             "podman run --security-opt seccomp=unconfined --security-opt unmask=ALL"
         }
-        Environment::Kubernetes => {
+        HostKind::Kubernetes => {
             "securityContext: seccompProfile.type: Unconfined, procMount: Unmasked"
         }
-        Environment::Container => "no seccomp filter and a whole /proc in the container",
+        HostKind::Container => "no seccomp filter and a whole /proc in the container",
     }
 }
 
-fn usual_for_cgroups(environment: Environment) -> &'static str {
+fn usual_for_cgroups(environment: HostKind) -> &'static str {
     match environment {
-        Environment::Host => {
+        HostKind::Host => {
             "run as root, alone in a group of a writable cgroup tree: systemd-run --scope -p Delegate=yes cofferdam ..."
         }
-        Environment::Systemd => {
+        HostKind::Systemd => {
             "Delegate=yes in the unit's [Service], and no ProtectControlGroups=; then systemctl daemon-reload and restart"
         }
-        Environment::Wsl2 => {
+        HostKind::Wsl2 => {
             "kernelCommandLine=cgroup_no_v1=all below [wsl2] in .wslconfig, then wsl --shutdown; run as root"
         }
-        Environment::Lxc => "security.nesting=true, which makes /sys/fs/cgroup writable",
-        Environment::Docker => {
+        HostKind::Lxc => "security.nesting=true, which makes /sys/fs/cgroup writable",
+        HostKind::Docker => {
             "docker run --privileged --cgroupns=private, and cofferdam as the container's only process (no --init, exec in entrypoints)"
         }
-        Environment::Podman => {
+        HostKind::Podman => {
             "sudo podman run --privileged --cgroupns=private, and cofferdam as the container's only process (no --init, exec in entrypoints)"
         }
-        Environment::Kubernetes => {
+        HostKind::Kubernetes => {
             "securityContext: privileged: true, and cofferdam as the container's only process (no shareProcessNamespace, exec in entrypoints)"
         }
-        Environment::Container => {
+        HostKind::Container => {
             "a writable /sys/fs/cgroup of the container's own, and cofferdam as its only process"
         }
     }
 }
 
-fn usual_for_limits(environment: Environment) -> &'static str {
+fn usual_for_limits(environment: HostKind) -> &'static str {
     match environment {
-        Environment::Host | Environment::Wsl2 => {
+        HostKind::Host | HostKind::Wsl2 => {
             "raise the hard limits of what starts it: ulimit -Hn 1024; ulimit -Hu 4096"
         }
-        Environment::Systemd => "LimitNOFILE=1024 and LimitNPROC=4096 or more in the unit",
-        Environment::Lxc => {
+        HostKind::Systemd => "LimitNOFILE=1024 and LimitNPROC=4096 or more in the unit",
+        HostKind::Lxc => {
             "limits.kernel.nofile=1024 and limits.kernel.nproc=4096 or more (lxc.prlimit.*)"
         }
-        Environment::Docker => "docker run --ulimit nofile=1024:1024 --ulimit nproc=4096:4096",
-        Environment::Podman => "podman run --ulimit nofile=1024:1024 --ulimit nproc=4096:4096",
-        Environment::Kubernetes => {
+        HostKind::Docker => "docker run --ulimit nofile=1024:1024 --ulimit nproc=4096:4096",
+        HostKind::Podman => "podman run --ulimit nofile=1024:1024 --ulimit nproc=4096:4096",
+        HostKind::Kubernetes => {
             "on the node LimitNOFILE= and LimitNPROC= in the unit of the container runtime"
         }
-        Environment::Container => "raise the hard limits of what starts the container",
+        HostKind::Container => "raise the hard limits of what starts the container",
     }
 }
 
-fn usual_for_core_dumps(environment: Environment) -> &'static str {
+fn usual_for_core_dumps(environment: HostKind) -> &'static str {
     match environment {
-        Environment::Host | Environment::Systemd | Environment::Wsl2 => {
+        HostKind::Host | HostKind::Systemd | HostKind::Wsl2 => {
             "sysctl -w kernel.core_pattern=core, and no service that sets it back"
         }
-        Environment::Kubernetes => {
+        HostKind::Kubernetes => {
             "on the node: sysctl -w kernel.core_pattern=core, and no service that sets it back"
         }
-        Environment::Lxc | Environment::Docker | Environment::Podman | Environment::Container => {
+        HostKind::Lxc | HostKind::Docker | HostKind::Podman | HostKind::Container => {
             "on the host, outside of the container: sysctl -w kernel.core_pattern=core, and no service that sets it back"
         }
     }
 }
 
-fn usual_for_landlock(environment: Environment) -> &'static str {
+fn usual_for_landlock(environment: HostKind) -> &'static str {
     match environment {
-        Environment::Host | Environment::Systemd => {
+        HostKind::Host | HostKind::Systemd => {
             "Linux 5.19 or newer with CONFIG_SECURITY_LANDLOCK, and landlock in the lsm= of the kernel's command line"
         }
-        Environment::Wsl2 => {
+        HostKind::Wsl2 => {
             "a kernel with CONFIG_SECURITY_LANDLOCK (kernel= in .wslconfig), and kernelCommandLine=lsm=landlock"
         }
-        Environment::Kubernetes => {
+        HostKind::Kubernetes => {
             "a node with Linux 5.19 or newer, CONFIG_SECURITY_LANDLOCK and landlock in lsm="
         }
-        Environment::Lxc | Environment::Docker | Environment::Podman | Environment::Container => {
+        HostKind::Lxc | HostKind::Docker | HostKind::Podman | HostKind::Container => {
             "a host with Linux 5.19 or newer, CONFIG_SECURITY_LANDLOCK and landlock in lsm="
         }
     }
 }
 
-fn usual_for_filters(environment: Environment) -> &'static str {
+fn usual_for_filters(environment: HostKind) -> &'static str {
     match environment {
-        Environment::Host | Environment::Systemd => "a kernel with CONFIG_SECCOMP_FILTER",
-        Environment::Wsl2 => "a kernel with CONFIG_SECCOMP_FILTER (wsl --update)",
-        Environment::Kubernetes => "a node whose kernel has CONFIG_SECCOMP_FILTER",
-        Environment::Lxc | Environment::Docker | Environment::Podman | Environment::Container => {
+        HostKind::Host | HostKind::Systemd => "a kernel with CONFIG_SECCOMP_FILTER",
+        HostKind::Wsl2 => "a kernel with CONFIG_SECCOMP_FILTER (wsl --update)",
+        HostKind::Kubernetes => "a node whose kernel has CONFIG_SECCOMP_FILTER",
+        HostKind::Lxc | HostKind::Docker | HostKind::Podman | HostKind::Container => {
             "a host whose kernel has CONFIG_SECCOMP_FILTER"
         }
     }

@@ -33,9 +33,9 @@ impl LockCall {
 
 /// The answer to a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Answer {
+pub enum LockDecision {
     /// The kernel carries it out.
-    GoOn,
+    Continue,
     /// It fails with `ENOLCK`.
     Refuse,
     /// The locks are to be counted first, no sooner than this.
@@ -44,29 +44,29 @@ pub enum Answer {
 
 /// The locks of one sandbox: as many as were counted, and as many as could be taken since.
 #[derive(Debug)]
-pub struct Budget {
+pub struct LockBudget {
     locks: usize,
     refused_until: Option<Instant>,
     next_count: Instant,
 }
 
-impl Budget {
+impl LockBudget {
     /// Of a sandbox that has no lock.
     pub fn new(now: Instant) -> Self {
         Self { locks: 0, refused_until: None, next_count: now }
     }
 
     /// The answer to `call`.
-    pub fn ask(&mut self, call: LockCall, now: Instant) -> Answer {
+    pub fn ask(&mut self, call: LockCall, now: Instant) -> LockDecision {
         if self.refused_until.is_some_and(|until| now < until) {
-            return Answer::Refuse;
+            return LockDecision::Refuse;
         }
         let with_call = self.locks + call.adds_max();
         if self.refused_until.is_none() && with_call <= LOCKS_MAX {
             self.locks = with_call;
-            return Answer::GoOn;
+            return LockDecision::Continue;
         }
-        Answer::Count(self.next_count)
+        LockDecision::Count(self.next_count)
     }
 
     /// Takes a count that began and ended then; none is one that could not be made.
@@ -89,17 +89,17 @@ mod tests {
 
     const MS: Duration = Duration::from_millis(1);
 
-    fn granted(budget: &mut Budget, call: LockCall, now: Instant) -> usize {
-        (0..2 * LOCKS_MAX).take_while(|_| budget.ask(call, now) == Answer::GoOn).count()
+    fn granted(budget: &mut LockBudget, call: LockCall, now: Instant) -> usize {
+        (0..2 * LOCKS_MAX).take_while(|_| budget.ask(call, now) == LockDecision::Continue).count()
     }
 
     #[test]
     fn no_more_calls_go_on_uncounted_than_could_take_all_locks() {
         let now = Instant::now();
-        assert_eq!(granted(&mut Budget::new(now), LockCall::Flock, now), LOCKS_MAX);
-        let mut budget = Budget::new(now);
+        assert_eq!(granted(&mut LockBudget::new(now), LockCall::Flock, now), LOCKS_MAX);
+        let mut budget = LockBudget::new(now);
         assert_eq!(granted(&mut budget, LockCall::Record, now), LOCKS_MAX / 2);
-        assert_eq!(budget.ask(LockCall::Record, now), Answer::Count(now));
+        assert_eq!(budget.ask(LockCall::Record, now), LockDecision::Count(now));
         // What is held still is taken off what may come.
         budget.counted(Some(100), now, now);
         assert_eq!(granted(&mut budget, LockCall::Flock, now), LOCKS_MAX - 100);
@@ -109,24 +109,27 @@ mod tests {
     fn a_sandbox_that_holds_many_or_cannot_be_counted_is_refused_until_the_next_count() {
         let now = Instant::now();
         for held in [None, Some(HELD_MAX), Some(usize::MAX)] {
-            let mut budget = Budget::new(now);
+            let mut budget = LockBudget::new(now);
             granted(&mut budget, LockCall::Flock, now);
             budget.counted(held, now, now + MS);
-            assert_eq!(budget.ask(LockCall::Flock, now + 100 * MS), Answer::Refuse);
+            assert_eq!(budget.ask(LockCall::Flock, now + 100 * MS), LockDecision::Refuse);
             // Not one call goes on between the refusals and the count.
-            let count = Answer::Count(now + 10 * MS);
+            let count = LockDecision::Count(now + 10 * MS);
             assert_eq!(budget.ask(LockCall::Flock, now + 101 * MS), count);
             budget.counted(Some(3), now + 101 * MS, now + 102 * MS);
-            assert_eq!(budget.ask(LockCall::Flock, now + 102 * MS), Answer::GoOn);
+            assert_eq!(budget.ask(LockCall::Flock, now + 102 * MS), LockDecision::Continue);
         }
     }
 
     #[test]
     fn a_long_count_is_followed_by_a_long_rest() {
         let now = Instant::now();
-        let mut budget = Budget::new(now);
+        let mut budget = LockBudget::new(now);
         budget.counted(None, now, now + 40 * MS);
-        assert_eq!(budget.ask(LockCall::Flock, now + 399 * MS), Answer::Refuse);
-        assert_eq!(budget.ask(LockCall::Flock, now + 400 * MS), Answer::Count(now + 400 * MS));
+        assert_eq!(budget.ask(LockCall::Flock, now + 399 * MS), LockDecision::Refuse);
+        assert_eq!(
+            budget.ask(LockCall::Flock, now + 400 * MS),
+            LockDecision::Count(now + 400 * MS)
+        );
     }
 }

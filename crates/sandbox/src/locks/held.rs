@@ -35,7 +35,7 @@ pub struct Uncountable;
 
 /// What one count found.
 #[derive(Debug, Default)]
-struct Count {
+struct LockCount {
     entries: usize,
     locks: usize,
     mappings: usize,
@@ -54,7 +54,7 @@ pub fn proc_of(thread: u32) -> Option<OwnedFd> {
 /// How many locks there are, at most twice as many being overlooked; `with_mappings` where `flock`
 /// was called.
 pub fn count(proc: BorrowedFd<'_>, with_mappings: bool) -> Result<usize, Uncountable> {
-    let mut count = Count::default();
+    let mut count = LockCount::default();
     let mut processes = numbers(proc, ".", &mut count)?.ok_or(Uncountable)?;
     processes.retain(|process| process != INIT);
     let order = RandomState::new();
@@ -67,7 +67,7 @@ pub fn count(proc: BorrowedFd<'_>, with_mappings: bool) -> Result<usize, Uncount
     Ok(count.locks.max(most_mapped / 2))
 }
 
-impl Count {
+impl LockCount {
     fn add_process(
         &mut self,
         proc: BorrowedFd<'_>,
@@ -158,7 +158,7 @@ fn locks_in(text: &[u8]) -> usize {
 fn numbers(
     proc: BorrowedFd<'_>,
     path: &str,
-    count: &mut Count,
+    count: &mut LockCount,
 ) -> Result<Option<Vec<String>>, Uncountable> {
     let Some(directory) = open(proc, path, OFlag::O_DIRECTORY)? else { return Ok(None) };
     let mut directory = Dir::from_fd(directory.into()).map_err(|_| Uncountable)?;
@@ -204,7 +204,7 @@ mod tests {
     /// The locks of this process alone, in the host's `/proc`.
     fn own(with_mappings: bool) -> usize {
         let proc = File::open("/proc").unwrap();
-        let mut count = Count::default();
+        let mut count = LockCount::default();
         let process = std::process::id().to_string();
         count.add_process(proc.as_fd(), &process, with_mappings).unwrap();
         assert_eq!(count.mappings > 0, with_mappings);

@@ -10,12 +10,12 @@ const BURST_CALLS_MAX: u32 = 2_000;
 
 /// A bucket of [`BURST_CALLS_MAX`] that fills with [`CALLS_PER_SECOND_MAX`].
 #[derive(Debug)]
-pub struct Pace {
+pub struct CallRateLimit {
     /// When all calls so far will have been earned.
     earned_at: Instant,
 }
 
-impl Pace {
+impl CallRateLimit {
     /// With a full bucket.
     pub fn new(now: Instant) -> Self {
         Self { earned_at: now }
@@ -36,7 +36,7 @@ mod tests {
     #[test]
     fn calls_beyond_a_burst_come_at_their_rate() {
         let start = Instant::now();
-        let mut pace = Pace::new(start);
+        let mut pace = CallRateLimit::new(start);
         for _ in 0..BURST_CALLS_MAX {
             assert_eq!(pace.spend(start), Duration::ZERO);
         }

@@ -13,9 +13,9 @@ use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::time::TimeSpec;
 
-use super::budget::{Answer, Budget, LockCall};
+use super::budget::{LockBudget, LockCall, LockDecision};
 use super::held;
-use super::pace::Pace;
+use super::pace::CallRateLimit;
 use crate::sys;
 use cofferdam_core::sync::cancel::CancelToken;
 
@@ -71,11 +71,11 @@ impl<'socket> LockWatch<'socket> {
         let Some(listener) = self.listener.take() else { return Ok(()) };
         self.unused = false;
         let (tenant, now) = (self.tenant, Instant::now());
-        let watch = Watch {
+        let watch = LockThread {
             listener,
             dead,
-            budget: Budget::new(now),
-            pace: Pace::new(now),
+            budget: LockBudget::new(now),
+            pace: CallRateLimit::new(now),
             proc: None,
             has_flocks: false,
         };
@@ -90,11 +90,11 @@ impl<'socket> LockWatch<'socket> {
     }
 }
 
-struct Watch<'env> {
+struct LockThread<'env> {
     listener: OwnedFd,
     dead: &'env CancelToken,
-    budget: Budget,
-    pace: Pace,
+    budget: LockBudget,
+    pace: CallRateLimit,
     /// The sandbox's `/proc`, once something was to be counted.
     proc: Option<OwnedFd>,
     /// Whether `flock` was ever called.
@@ -103,13 +103,13 @@ struct Watch<'env> {
 
 /// Why a wait is over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Woken {
+enum WakeReason {
     Call,
     Time,
     End,
 }
 
-impl Watch<'_> {
+impl LockThread<'_> {
     fn run(mut self, tenant: Option<u32>) -> io::Result<()> {
         // The tables and mappings of a process are shown to its own uid, and to the maker of its
         // user namespace, who has that uid too.
@@ -118,7 +118,7 @@ impl Watch<'_> {
         }
         sys::take_turns_with_callers(self.listener.as_fd());
         let mut began_refusing = false;
-        while self.wait(None)? == Woken::Call {
+        while self.wait(None)? == WakeReason::Call {
             let Some(call) = sys::next_notification(self.listener.as_fd())? else { continue };
             let Some(go_on) = self.decide(&call)? else { return Ok(()) };
             if !go_on && !std::mem::replace(&mut began_refusing, true) {
@@ -145,9 +145,9 @@ impl Watch<'_> {
         self.has_flocks |= kind == LockCall::Flock;
         loop {
             match self.budget.ask(kind, Instant::now()) {
-                Answer::GoOn => return Ok(Some(true)),
-                Answer::Refuse => return Ok(Some(false)),
-                Answer::Count(no_sooner) => {
+                LockDecision::Continue => return Ok(Some(true)),
+                LockDecision::Refuse => return Ok(Some(false)),
+                LockDecision::Count(no_sooner) => {
                     let wait = no_sooner.saturating_duration_since(Instant::now());
                     if !self.rest(wait)? {
                         return Ok(None);
@@ -179,14 +179,14 @@ impl Watch<'_> {
             if left.is_zero() {
                 return Ok(true);
             }
-            if self.wait(Some(left))? == Woken::End {
+            if self.wait(Some(left))? == WakeReason::End {
                 return Ok(false);
             }
         }
     }
 
     /// Waits for a call, or, with a time, for that alone.
-    fn wait(&self, time: Option<Duration>) -> io::Result<Woken> {
+    fn wait(&self, time: Option<Duration>) -> io::Result<WakeReason> {
         let dead = PollFd::new(self.dead.as_fd(), PollFlags::POLLIN);
         let listener = PollFd::new(self.listener.as_fd(), PollFlags::POLLIN);
         let mut fds = vec![dead];
@@ -194,17 +194,17 @@ impl Watch<'_> {
             fds.push(listener);
         }
         match ppoll(&mut fds, time.map(TimeSpec::from_duration), None) {
-            Ok(0) => return Ok(Woken::Time),
+            Ok(0) => return Ok(WakeReason::Time),
             Ok(_) => {}
             Err(Errno::EINTR) => return self.wait(time),
             Err(errno) => return Err(errno.into()),
         }
         let happened = |index: usize| fds.get(index).and_then(PollFd::revents);
         if happened(0).is_some_and(|flags| !flags.is_empty()) {
-            return Ok(Woken::End);
+            return Ok(WakeReason::End);
         }
         // A hang-up without a call: the last process with the filter has ended.
         let called = happened(1).is_some_and(|flags| flags.contains(PollFlags::POLLIN));
-        Ok(if called { Woken::Call } else { Woken::End })
+        Ok(if called { WakeReason::Call } else { WakeReason::End })
     }
 }

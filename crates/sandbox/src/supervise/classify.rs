@@ -1,4 +1,4 @@
-//! Facts about a dead box, turned into its outcome.
+//! OutcomeInput about a dead box, turned into its outcome.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use cofferdam_core::{LimitKind, Outcome};
 
 /// Why the supervisor ended a box that was still running.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Cut {
+pub enum KillReason {
     /// Its wall-clock time was up.
     WallTime,
     /// The box's CPU time was up.
@@ -20,12 +20,12 @@ pub enum Cut {
 
 /// What is known when nothing of the box is left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Facts {
+pub struct OutcomeInput {
     /// How the program ended by itself; none when it was cut short, or died
     /// together with the init.
     pub status: Option<ProgramStatus>,
     /// Why we ended it, if we did.
-    pub cut: Option<Cut>,
+    pub cut: Option<KillReason>,
     /// Processes the kernel killed for want of memory.
     pub oom_kills: u64,
     /// Whether the box once had as many processes as it may.
@@ -40,12 +40,12 @@ pub struct Facts {
 
 /// The outcome. What we did outweighs what the program did; a program that
 /// ended well hit no limit that mattered to it.
-pub fn classify(facts: &Facts) -> Outcome {
+pub fn classify(facts: &OutcomeInput) -> Outcome {
     match facts.cut {
-        Some(Cut::Cancelled) => return Outcome::Cancelled,
-        Some(Cut::WallTime) => return limit(LimitKind::WallTime, None),
-        Some(Cut::CpuTime) => return limit(LimitKind::CpuTime, None),
-        Some(Cut::Output) => return limit(LimitKind::Output, None),
+        Some(KillReason::Cancelled) => return Outcome::Cancelled,
+        Some(KillReason::WallTime) => return limit(LimitKind::WallTime, None),
+        Some(KillReason::CpuTime) => return limit(LimitKind::CpuTime, None),
+        Some(KillReason::Output) => return limit(LimitKind::Output, None),
         None => {}
     }
     // Without a status the init died too, which only a SIGKILL can do to it.
@@ -64,7 +64,7 @@ pub fn classify(facts: &Facts) -> Outcome {
 }
 
 /// The limit that explains a program that ended badly, if one does.
-fn cause(facts: &Facts, status: ProgramStatus) -> Option<LimitKind> {
+fn cause(facts: &OutcomeInput, status: ProgramStatus) -> Option<LimitKind> {
     if facts.oom_kills > 0 {
         return Some(LimitKind::Memory);
     }
@@ -97,7 +97,7 @@ mod tests {
     use super::ProgramStatus::{Exited, Signaled};
     use super::*;
 
-    const QUIET: Facts = Facts {
+    const QUIET: OutcomeInput = OutcomeInput {
         status: None,
         cut: None,
         oom_kills: 0,
@@ -115,20 +115,20 @@ mod tests {
             (Signaled(11), Outcome::Signaled { signal: 11 }),
             (Signaled(9), Outcome::Signaled { signal: 9 }),
         ] {
-            assert_eq!(classify(&Facts { status: Some(status), ..QUIET }), outcome);
+            assert_eq!(classify(&OutcomeInput { status: Some(status), ..QUIET }), outcome);
         }
     }
 
     #[test]
     fn what_the_supervisor_did_outweighs_everything() {
         let table = [
-            (Cut::WallTime, "timed_out"),
-            (Cut::CpuTime, "cpu_limit"),
-            (Cut::Output, "output_limit"),
-            (Cut::Cancelled, "cancelled"),
+            (KillReason::WallTime, "timed_out"),
+            (KillReason::CpuTime, "cpu_limit"),
+            (KillReason::Output, "output_limit"),
+            (KillReason::Cancelled, "cancelled"),
         ];
         for (cut, word) in table {
-            let facts = Facts {
+            let facts = OutcomeInput {
                 cut: Some(cut),
                 status: Some(Exited(1)),
                 oom_kills: 1,
@@ -144,15 +144,19 @@ mod tests {
     fn a_limit_explains_a_bad_end_and_keeps_its_code() {
         let two_seconds = Duration::from_secs(2);
         let table = [
-            (Facts { status: Some(Exited(1)), oom_kills: 1, ..QUIET }, "memory_limit", 1),
-            (Facts { status: None, oom_kills: 1, ..QUIET }, "memory_limit", 137),
-            (Facts { status: Some(Signaled(libc::SIGXCPU)), ..QUIET }, "cpu_limit", 152),
-            (Facts { status: Some(Exited(152)), ..QUIET }, "cpu_limit", 152),
-            (Facts { status: Some(Exited(137)), cpu: two_seconds, ..QUIET }, "cpu_limit", 137),
-            (Facts { status: Some(Signaled(libc::SIGXFSZ)), ..QUIET }, "disk_limit", 153),
-            (Facts { status: Some(Exited(1)), disk_full: true, ..QUIET }, "disk_limit", 1),
+            (OutcomeInput { status: Some(Exited(1)), oom_kills: 1, ..QUIET }, "memory_limit", 1),
+            (OutcomeInput { status: None, oom_kills: 1, ..QUIET }, "memory_limit", 137),
+            (OutcomeInput { status: Some(Signaled(libc::SIGXCPU)), ..QUIET }, "cpu_limit", 152),
+            (OutcomeInput { status: Some(Exited(152)), ..QUIET }, "cpu_limit", 152),
             (
-                Facts { status: Some(Exited(2)), processes_at_limit: true, ..QUIET },
+                OutcomeInput { status: Some(Exited(137)), cpu: two_seconds, ..QUIET },
+                "cpu_limit",
+                137,
+            ),
+            (OutcomeInput { status: Some(Signaled(libc::SIGXFSZ)), ..QUIET }, "disk_limit", 153),
+            (OutcomeInput { status: Some(Exited(1)), disk_full: true, ..QUIET }, "disk_limit", 1),
+            (
+                OutcomeInput { status: Some(Exited(2)), processes_at_limit: true, ..QUIET },
                 "process_limit",
                 2,
             ),
@@ -165,7 +169,7 @@ mod tests {
 
     #[test]
     fn a_good_end_hit_no_limit() {
-        let facts = Facts {
+        let facts = OutcomeInput {
             status: Some(Exited(0)),
             oom_kills: 3,
             processes_at_limit: true,

@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 use std::thread::available_parallelism;
 use std::time::Duration;
 
-use crate::cgroup::{Age, BoxGroup};
+use crate::cgroup::{CpuClass, SandboxGroup};
 use cofferdam_core::values::deadline::Deadline;
 
 /// The CPU time within which most runs are over. A box that has used more
@@ -38,11 +38,11 @@ impl CpuWatch {
     }
 
     /// From now on the box has the tenant's weight, no longer ours.
-    pub fn program_began(&mut self, group: Option<&BoxGroup>) {
+    pub fn program_began(&mut self, group: Option<&SandboxGroup>) {
         if !std::mem::replace(&mut self.born, true)
             && let Some(group) = group
         {
-            group.weigh(Age::Young);
+            group.set_cpu_class(CpuClass::Short);
         }
     }
 
@@ -52,7 +52,7 @@ impl CpuWatch {
     }
 
     /// Looks, if it is time; true once the limit is reached.
-    pub fn limit_reached(&mut self, group: Option<&BoxGroup>) -> bool {
+    pub fn limit_reached(&mut self, group: Option<&SandboxGroup>) -> bool {
         if self.next_look.is_none_or(|look| !look.passed()) {
             return false;
         }
@@ -63,7 +63,7 @@ impl CpuWatch {
         };
         if self.young && used >= YOUNG_CPU_MAX {
             self.young = false;
-            group.weigh(Age::Old);
+            group.set_cpu_class(CpuClass::Long);
         }
         if self.cpu_max.is_some_and(|max| used >= max) {
             return true;

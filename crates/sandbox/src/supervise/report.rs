@@ -2,11 +2,11 @@
 
 use std::time::{Duration, Instant};
 
-use super::classify::{Cut, Facts, classify};
+use super::classify::{KillReason, OutcomeInput, classify};
 use crate::cgroup::GroupUsage;
 use crate::plan::ChildPlan;
 use crate::plan::step::Step;
-use crate::supervise::Observed;
+use crate::supervise::observation::Observation;
 use crate::sys::Rusage;
 use cofferdam_core::{
     CapturedStream, Enforced, Limits, NotStarted, RunReport, SetupFailure, Timings, Usage,
@@ -24,9 +24,9 @@ const NOT_DEAD: &str =
 
 /// What is left to know of a dead box.
 #[derive(Debug)]
-pub struct Remains {
+pub struct FinishedRun {
     /// What its loop learned.
-    pub observed: Observed,
+    pub observed: Observation,
     /// What its cgroup says it used.
     pub group: GroupUsage,
     /// What its init and all that was reaped used.
@@ -45,7 +45,7 @@ pub struct Remains {
     pub looked: Duration,
 }
 
-impl Remains {
+impl FinishedRun {
     /// The report, or why there is none: the program never started.
     pub fn into_report(
         self,
@@ -90,7 +90,7 @@ impl Remains {
                 _ => SetupFailure::from_errno(plan.step_name(step), errno).into(),
             });
         }
-        if let (None, Some((Cut::Cancelled, at))) = (observed.started, observed.cut) {
+        if let (None, Some((KillReason::Cancelled, at))) = (observed.started, observed.cut) {
             // Whoever asked for the end gets one, not a fault of the box.
             return Ok(at);
         }
@@ -110,11 +110,11 @@ impl Remains {
         by_itself.or(self.observed.cut.map(|(_, at)| at)).unwrap_or(self.dead_at)
     }
 
-    fn facts(&self, limits: &Limits) -> Facts {
+    fn facts(&self, limits: &Limits) -> OutcomeInput {
         let Self { observed, group, .. } = self;
         let processes_at_limit = group.processes_refused > 0
             || group.processes_peak.is_some_and(|peak| peak >= limits.processes_max);
-        Facts {
+        OutcomeInput {
             status: observed.ended.map(|(status, _)| status),
             cut: observed.cut.map(|(cut, _)| cut),
             oom_kills: group.oom_kills.unwrap_or(0),

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex};
 use nix::errno::Errno;
 
 use crate::cgroup::control::CgroupVersion;
-use crate::cgroup::directory::{Calls, Directory};
+use crate::cgroup::directory::{CgroupDirectory, CgroupFs};
 
 /// The line of `cgroup.procs` that is the process under test.
 pub(crate) fn ourselves() -> String {
@@ -183,7 +183,7 @@ impl FakeKernel {
     }
 }
 
-impl Calls for FakeKernel {
+impl CgroupFs for FakeKernel {
     fn version(&self, _: BorrowedFd<'_>, path: &Path) -> Result<Option<CgroupVersion>, Errno> {
         let relative = self.relative(path);
         Ok(match relative.split('/').next() {
@@ -193,7 +193,7 @@ impl Calls for FakeKernel {
         })
     }
 
-    fn make(&self, parent: &Directory, name: &str) -> Result<(), Errno> {
+    fn make(&self, parent: &CgroupDirectory, name: &str) -> Result<(), Errno> {
         let group = parent.path().join(name);
         self.note(format!("mkdir {}", self.relative(&group)));
         self.check(&group)?;
@@ -209,7 +209,7 @@ impl Calls for FakeKernel {
         Ok(())
     }
 
-    fn write(&self, directory: &Directory, file: &str, text: &str) -> Result<(), Errno> {
+    fn write(&self, directory: &CgroupDirectory, file: &str, text: &str) -> Result<(), Errno> {
         let path = directory.path().join(file);
         self.note(format!("{}={text}", self.relative(&path)));
         self.check(&path)?;
@@ -228,7 +228,7 @@ impl Calls for FakeKernel {
         }
     }
 
-    fn remove(&self, parent: &Directory, name: &str) -> Result<(), Errno> {
+    fn remove(&self, parent: &CgroupDirectory, name: &str) -> Result<(), Errno> {
         let group = parent.path().join(name);
         self.note(format!("rmdir {}", self.relative(&group)));
         self.check(&group)?;

@@ -13,10 +13,9 @@ use std::time::Duration;
 
 use nix::errno::Errno;
 
-use crate::cgroup::directory::{Calls, Directory, Kernel};
-use crate::cgroup::layout::Layout;
-use crate::cgroup::waiting::wait_for_line;
-use crate::cgroup::{BoxGroup, CgroupTree, sweep};
+use crate::cgroup::directory::{CgroupDirectory, CgroupFs, KernelCgroupFs};
+use crate::cgroup::layout::CgroupLayout;
+use crate::cgroup::{CgroupTree, SandboxGroup, sweep};
 use cofferdam_core::Limits;
 use cofferdam_core::values::deadline::Deadline;
 
@@ -40,14 +39,14 @@ pub(crate) fn trees(test: &str) -> Vec<CgroupTree> {
 }
 
 pub(crate) fn open_v1_only(test: &str) -> CgroupTree {
-    let layout = Layout { v2: Err("not mounted"), ..own_layout() };
-    let kernel: Arc<dyn Calls> = Arc::new(Kernel);
+    let layout = CgroupLayout { v2: Err("not mounted"), ..own_layout() };
+    let kernel: Arc<dyn CgroupFs> = Arc::new(KernelCgroupFs);
     CgroupTree::open_on(&layout, false, &kernel, &format!("{test}-{}", std::process::id())).unwrap()
 }
 
-fn own_layout() -> Layout {
+fn own_layout() -> CgroupLayout {
     let text = |path| fs::read_to_string(path).unwrap();
-    Layout::parse(&text("/proc/self/mountinfo"), &text("/proc/self/cgroup"))
+    CgroupLayout::parse(&text("/proc/self/mountinfo"), &text("/proc/self/cgroup"))
 }
 
 fn path_of(handle: BorrowedFd<'_>) -> PathBuf {
@@ -55,7 +54,7 @@ fn path_of(handle: BorrowedFd<'_>) -> PathBuf {
 }
 
 /// A shell that enters the box, says so, and goes on with `script`.
-pub(crate) fn spawn_in(made: &BoxGroup, script: &str) -> Child {
+pub(crate) fn spawn_in(made: &SandboxGroup, script: &str) -> Child {
     let files = made.task_files().iter().chain(made.program_task_files());
     let tasks = files.map(|file| path_of(file.as_fd()));
     let unified = made.clone_into().map(|directory| path_of(directory).join("cgroup.procs"));
@@ -73,7 +72,7 @@ pub(crate) fn spawn_in(made: &BoxGroup, script: &str) -> Child {
 }
 
 /// Removes the box and its tree, and looks that nothing is left.
-pub(crate) fn close(mut tree: CgroupTree, mut made: BoxGroup) {
+pub(crate) fn close(mut tree: CgroupTree, mut made: SandboxGroup) {
     let directories = tree.directories();
     made.remove(soon()).unwrap();
     drop(made);
@@ -103,7 +102,7 @@ fn this_host_gives_every_control_and_says_who_does() {
     for directory in tree.directories() {
         assert!(directory.is_dir());
     }
-    close(tree, BoxGroup::default());
+    close(tree, SandboxGroup::default());
 }
 
 #[test]
@@ -197,10 +196,10 @@ fn a_group_announces_that_it_got_empty() {
     let tree = open("empty");
     let made = tree.create("b", &Limits::default()).unwrap();
     let path = path_of(made.clone_into().unwrap());
-    let directory = Directory::open(Arc::new(Kernel), &path).unwrap();
+    let directory = CgroupDirectory::open(Arc::new(KernelCgroupFs), &path).unwrap();
     let mut child = spawn_in(&made, "echo in; exec sleep 600");
     wait_for_output(&mut child);
-    let empty = |deadline| wait_for_line(&directory, "cgroup.events", "populated 0", deadline);
+    let empty = |deadline| directory.wait_for_line("cgroup.events", "populated 0", deadline);
     assert!(!empty(Deadline::after(Duration::from_millis(5))));
     assert!(made.kill().unwrap());
     assert!(empty(soon()));
@@ -217,7 +216,7 @@ fn a_limit_the_kernel_refuses_leaves_no_directory() {
     for directory in tree.directories() {
         assert!(!directory.join("b").exists());
     }
-    close(tree, BoxGroup::default());
+    close(tree, SandboxGroup::default());
 }
 
 #[test]
@@ -288,5 +287,5 @@ fn a_sweep_never_touches_a_directory_that_is_not_ours_by_name_and_file_system() 
     fs::create_dir(&other).unwrap();
     assert_eq!(sweep(&other, soon()).unwrap_err().errno, Errno::EINVAL);
     fs::remove_dir(other).unwrap();
-    close(tree, BoxGroup::default());
+    close(tree, SandboxGroup::default());
 }

@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::unistd::Pid;
 
-use crate::cgroup::BoxGroup;
+use crate::cgroup::SandboxGroup;
 use crate::cgroup::control::CgroupVersion;
-use crate::cgroup::limit_files::Age;
+use crate::cgroup::limit_files::CpuClass;
 use crate::cgroup::tests::host::{close, soon, spawn_in, trees};
 use cofferdam_core::Limits;
 
@@ -44,10 +44,10 @@ fn boxes_of_one_age_weigh_the_same_and_old_ones_less() {
         let quota = Limits { cpus_milli_max: Some(500), ..Limits::default() };
         let bounded = tree.create("c", &quota).unwrap();
         assert_eq!(weight_of("b"), weight_of("c"));
-        made.weigh(Age::Young);
-        bounded.weigh(Age::Young);
+        made.set_cpu_class(CpuClass::Short);
+        bounded.set_cpu_class(CpuClass::Short);
         assert_eq!((weight_of("b").trim(), weight_of("c").trim()), (young, young));
-        bounded.weigh(Age::Old);
+        bounded.set_cpu_class(CpuClass::Long);
         assert_eq!((weight_of("b").trim(), weight_of("c").trim()), (young, old));
         drop(bounded);
         close(tree, made);
@@ -56,7 +56,7 @@ fn boxes_of_one_age_weigh_the_same_and_old_ones_less() {
 
 /// How much CPU time two boxes got of one CPU they kept busy, once both
 /// together had some: the first with one process, the second with `processes`.
-fn shares_of_one_cpu(first: &BoxGroup, second: &BoxGroup, processes: u32) -> (f64, f64) {
+fn shares_of_one_cpu(first: &SandboxGroup, second: &SandboxGroup, processes: u32) -> (f64, f64) {
     let spin = |count: u32| format!("{}wait", "(while :; do :; done) & ".repeat(count as usize));
     let mut children = std::thread::scope(|scope| {
         let pinned = scope.spawn(|| {
@@ -94,11 +94,11 @@ fn shares_of_one_cpu(first: &BoxGroup, second: &BoxGroup, processes: u32) -> (f6
 #[test]
 fn a_busy_cpu_is_divided_by_weight_and_not_by_the_number_of_processes() {
     for tree in trees("divide") {
-        for (age, least, most) in [(Age::Young, 0.6, 1.7), (Age::Old, 2.5, 6.0)] {
+        for (age, least, most) in [(CpuClass::Short, 0.6, 1.7), (CpuClass::Long, 2.5, 6.0)] {
             let old = tree.create("b", &Limits::default()).unwrap();
             let young = tree.create("c", &Limits::default()).unwrap();
-            old.weigh(age);
-            young.weigh(Age::Young);
+            old.set_cpu_class(age);
+            young.set_cpu_class(CpuClass::Short);
             let (of_old, of_young) = shares_of_one_cpu(&old, &young, 4);
             let times = of_young / of_old;
             assert!((least..most).contains(&times), "{age:?}: {of_young} s and {of_old} s");
@@ -106,7 +106,7 @@ fn a_busy_cpu_is_divided_by_weight_and_not_by_the_number_of_processes() {
                 made.remove(soon()).unwrap();
             }
         }
-        close(tree, BoxGroup::default());
+        close(tree, SandboxGroup::default());
     }
 }
 
@@ -115,7 +115,7 @@ fn a_kill_ends_the_share_of_the_cpus_and_raises_the_weight_so_that_dying_is_quic
     for tree in trees("lift") {
         let limits = Limits { cpus_milli_max: Some(20), ..Limits::default() };
         let made = tree.create("b", &limits).unwrap();
-        made.weigh(Age::Old);
+        made.set_cpu_class(CpuClass::Long);
         assert!(made.kill().unwrap());
         let (file, unbounded) = match tree.support().cpu.by {
             Some(CgroupVersion::V2) => ("cpu.max", "max 100000"),

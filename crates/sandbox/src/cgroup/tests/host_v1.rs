@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
 
-use crate::cgroup::control::{CgroupVersion, Control};
+use crate::cgroup::control::{CgroupControl, CgroupVersion};
 use crate::cgroup::limit_files::{V1_SOCKETS_FILE, V1_SWAP_FILE};
 use crate::cgroup::sweep;
 use crate::cgroup::tests::host::{MIB, close, open_v1_only, soon, spawn_in, wait_for_output};
@@ -43,7 +43,7 @@ fn a_box_left_frozen_is_swept_too() {
 fn version_1_alone_serves_every_control() {
     let tree = open_v1_only("v1only");
     let mut support = tree.support().clone();
-    for control in Control::ALL {
+    for control in CgroupControl::ALL {
         assert_eq!(support.of_mut(control).by, Some(CgroupVersion::V1), "{control:?}");
     }
     let made = tree.create("b", &Limits::default()).unwrap();

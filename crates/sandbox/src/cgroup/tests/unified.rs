@@ -8,9 +8,9 @@ use nix::errno::Errno;
 
 use super::fake_kernel::{FakeKernel, ourselves};
 use crate::cgroup::control::{CgroupVersion, ControlSupport};
-use crate::cgroup::directory::Calls;
-use crate::cgroup::layout::Layout;
-use crate::cgroup::limit_files::Age;
+use crate::cgroup::directory::CgroupFs;
+use crate::cgroup::layout::CgroupLayout;
+use crate::cgroup::limit_files::CpuClass;
 use crate::cgroup::sweep::sweep_with;
 use crate::cgroup::tree::CgroupTree;
 use crate::cgroup::usage::MemoryPeak;
@@ -19,12 +19,12 @@ use cofferdam_core::{Limits, SetupFailure};
 
 const ALL: &str = "cpuset cpu io memory hugetlb pids";
 
-fn layout_at(own: &Path) -> Layout {
-    Layout { v1: Vec::new(), v2: Ok(own.to_owned()) }
+fn layout_at(own: &Path) -> CgroupLayout {
+    CgroupLayout { v1: Vec::new(), v2: Ok(own.to_owned()) }
 }
 
 fn open(kernel: &Arc<FakeKernel>, own: &str) -> Result<CgroupTree, SetupFailure> {
-    let calls: Arc<dyn Calls> = Arc::clone(kernel) as Arc<dyn Calls>;
+    let calls: Arc<dyn CgroupFs> = Arc::clone(kernel) as Arc<dyn CgroupFs>;
     CgroupTree::open_on(&layout_at(&kernel.path(own)), false, &calls, "t")
 }
 
@@ -238,7 +238,7 @@ fn a_boxs_limits_are_exactly_these_writes() {
     assert_eq!(usage.cpu, Some(Duration::from_micros(1_500)));
     assert_eq!((usage.processes_peak, usage.processes_refused), (Some(7), 3));
     assert_eq!((usage.oom_kills, usage.memory_refused), (Some(1), 1));
-    made.weigh(Age::Old);
+    made.set_cpu_class(CpuClass::Long);
     assert!(made.kill().unwrap());
     made.remove(now()).unwrap();
     assert_eq!(
@@ -289,7 +289,7 @@ fn swap_that_cannot_be_bounded_is_said_only_where_there_is_swap() {
         let kernel = FakeKernel::new(ALL);
         kernel.without("memory.swap.max");
         let layout = layout_at(&kernel.path("v2"));
-        let calls: Arc<dyn Calls> = Arc::clone(&kernel) as Arc<dyn Calls>;
+        let calls: Arc<dyn CgroupFs> = Arc::clone(&kernel) as Arc<dyn CgroupFs>;
         let tree = CgroupTree::open_on(&layout, swap_is_on, &calls, "t").unwrap();
         let memory = &tree.support().memory;
         assert_eq!(memory.by, Some(CgroupVersion::V2));
@@ -364,7 +364,7 @@ fn controllers_stay_on_while_a_box_lives() {
 #[test]
 fn a_sweep_takes_the_deepest_directory_first_and_nothing_that_is_not_ours() {
     let kernel = FakeKernel::new(ALL);
-    let calls: Arc<dyn Calls> = Arc::clone(&kernel) as Arc<dyn Calls>;
+    let calls: Arc<dyn CgroupFs> = Arc::clone(&kernel) as Arc<dyn CgroupFs>;
     for group in ["v2/cofferdam-dead/b1", "v2/cofferdam-dead", "v2/other"] {
         kernel.foreign_group(group, "");
     }

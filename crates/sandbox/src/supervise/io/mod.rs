@@ -5,6 +5,10 @@
 //! So the thread that ends a box at its time, and whose death ends it, never
 //! touches one.
 
+pub(crate) mod output_capture;
+pub(crate) mod pipe;
+pub(crate) mod stdin_feed;
+
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::thread::{Builder, Scope, ScopedJoinHandle};
@@ -12,31 +16,32 @@ use std::thread::{Builder, Scope, ScopedJoinHandle};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
-use crate::supervise::pipe::{Capture, Feed, Progress};
+use crate::supervise::io::output_capture::{CaptureState, OutputCapture};
+use crate::supervise::io::stdin_feed::StdinFeed;
 use cofferdam_core::OutputSink;
 use cofferdam_core::sync::cancel::CancelToken;
 
 /// A program's three standard streams.
 #[derive(Debug)]
-pub struct Streams {
+pub struct StdioPipes {
     /// Standard output.
-    pub stdout: Capture,
+    pub stdout: OutputCapture,
     /// Standard error.
-    pub stderr: Capture,
+    pub stderr: OutputCapture,
     /// Standard input.
-    pub feed: Option<Feed>,
+    pub feed: Option<StdinFeed>,
 }
 
 /// What the thread and the one that started it tell each other.
 #[derive(Debug)]
-pub struct Tokens {
+pub struct IoTokens {
     /// Raised by the thread: a stream crossed its limit, or could not be read.
     pub overflowed: CancelToken,
     /// Raised for the thread: nothing of the box is alive.
     dead: CancelToken,
 }
 
-impl Tokens {
+impl IoTokens {
     /// Neither raised.
     pub fn new() -> io::Result<Self> {
         Ok(Self { overflowed: CancelToken::new()?, dead: CancelToken::new()? })
@@ -44,44 +49,44 @@ impl Tokens {
 }
 
 /// The streams while they are the thread's, or on their way there.
-pub struct Pumping<'scope, 'env> {
+pub struct IoThread<'scope, 'env> {
     scope: &'scope Scope<'scope, 'env>,
-    tokens: &'env Tokens,
-    idle: Option<Pump<'env>>,
+    tokens: &'env IoTokens,
+    idle: Option<IoLoop<'env>>,
     thread: Option<ScopedJoinHandle<'scope, io::Result<bool>>>,
 }
 
-impl<'scope, 'env> Pumping<'scope, 'env> {
+impl<'scope, 'env> IoThread<'scope, 'env> {
     /// Not started yet: nothing is taken from a source for a program that may
     /// never start, and nothing comes from one.
     pub fn new(
         scope: &'scope Scope<'scope, 'env>,
-        tokens: &'env Tokens,
-        streams: &'env mut Streams,
+        tokens: &'env IoTokens,
+        streams: &'env mut StdioPipes,
         sink: &'env mut Option<Box<dyn OutputSink>>,
     ) -> Self {
-        let idle = Some(Pump { streams, sink, tokens, overflowed: false });
+        let idle = Some(IoLoop { streams, sink, tokens, overflowed: false });
         Self { scope, tokens, idle, thread: None }
     }
 
     /// Whether the thread has something to do whatever the program does.
     pub fn is_due(&self) -> bool {
-        self.idle.as_ref().is_some_and(|pump| pump.streams.feed.is_some())
+        self.idle.as_ref().is_some_and(|io_loop| io_loop.streams.feed.is_some())
     }
 
     /// The pipes that nobody reads yet: the first output on one is a reason to
     /// start. A program that prints nothing, or that is over at once, needs no
     /// thread; and asking whether there is any takes no lock.
     pub fn unread(&self) -> [Option<BorrowedFd<'_>>; 2] {
-        let streams = self.idle.as_ref().map(|pump| &*pump.streams);
+        let streams = self.idle.as_ref().map(|io_loop| &*io_loop.streams);
         [streams.and_then(|s| s.stdout.pipe()), streams.and_then(|s| s.stderr.pipe())]
     }
 
     /// Starts the thread, unless it was.
     pub fn start(&mut self) -> io::Result<()> {
-        if let Some(pump) = self.idle.take() {
-            let named = Builder::new().name("pump".to_owned());
-            self.thread = Some(named.spawn_scoped(self.scope, || pump.run_beside())?);
+        if let Some(io_loop) = self.idle.take() {
+            let named = Builder::new().name("io".to_owned());
+            self.thread = Some(named.spawn_scoped(self.scope, || io_loop.run_beside())?);
         }
         Ok(())
     }
@@ -100,9 +105,9 @@ impl<'scope, 'env> Pumping<'scope, 'env> {
         self.tokens.dead.cancel();
         match (self.thread, self.idle) {
             (Some(thread), _) => {
-                thread.join().unwrap_or_else(|_| Err(io::Error::other("the pump panicked")))
+                thread.join().unwrap_or_else(|_| Err(io::Error::other("the io thread panicked")))
             }
-            (None, Some(pump)) => pump.run(),
+            (None, Some(io_loop)) => io_loop.run(),
             (None, None) => Ok(false),
         }
     }
@@ -110,7 +115,7 @@ impl<'scope, 'env> Pumping<'scope, 'env> {
 
 /// What a poll entry stands for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Source {
+enum IoEvent {
     Dead,
     Stdout,
     Stderr,
@@ -119,14 +124,14 @@ enum Source {
     Room,
 }
 
-struct Pump<'env> {
-    streams: &'env mut Streams,
+struct IoLoop<'env> {
+    streams: &'env mut StdioPipes,
     sink: &'env mut Option<Box<dyn OutputSink>>,
-    tokens: &'env Tokens,
+    tokens: &'env IoTokens,
     overflowed: bool,
 }
 
-impl Pump<'_> {
+impl IoLoop<'_> {
     /// Beside a program that goes on printing.
     fn run_beside(self) -> io::Result<bool> {
         self.streams.stdout.widen();
@@ -145,7 +150,7 @@ impl Pump<'_> {
     fn until_dead(&mut self) -> io::Result<()> {
         loop {
             let ready = self.wait()?;
-            if ready.contains(&Source::Dead) {
+            if ready.contains(&IoEvent::Dead) {
                 return self.last_words();
             }
             for source in ready {
@@ -154,7 +159,7 @@ impl Pump<'_> {
         }
     }
 
-    fn wait(&self) -> io::Result<Vec<Source>> {
+    fn wait(&self) -> io::Result<Vec<IoEvent>> {
         let (sources, mut fds) = self.interests();
         match poll(&mut fds, PollTimeout::NONE) {
             Ok(_) => {}
@@ -165,48 +170,48 @@ impl Pump<'_> {
         Ok(ready.map(|(source, _)| source).collect())
     }
 
-    fn interests(&self) -> (Vec<Source>, Vec<PollFd<'_>>) {
-        let Streams { stdout, stderr, feed } = &*self.streams;
-        let mut wanted = vec![(Source::Dead, Some(self.tokens.dead.as_fd()), PollFlags::POLLIN)];
+    fn interests(&self) -> (Vec<IoEvent>, Vec<PollFd<'_>>) {
+        let StdioPipes { stdout, stderr, feed } = &*self.streams;
+        let mut wanted = vec![(IoEvent::Dead, Some(self.tokens.dead.as_fd()), PollFlags::POLLIN)];
         if !self.overflowed {
             match self.sink.as_ref() {
                 Some(sink) if !sink.has_room() => {
-                    wanted.push((Source::Room, sink.room_fd(), PollFlags::POLLIN));
+                    wanted.push((IoEvent::Room, sink.room_fd(), PollFlags::POLLIN));
                 }
                 _ => wanted.extend([
-                    (Source::Stdout, stdout.pipe(), PollFlags::POLLIN),
-                    (Source::Stderr, stderr.pipe(), PollFlags::POLLIN),
+                    (IoEvent::Stdout, stdout.pipe(), PollFlags::POLLIN),
+                    (IoEvent::Stderr, stderr.pipe(), PollFlags::POLLIN),
                 ]),
             }
             wanted.extend([
-                (Source::Stdin, feed.as_ref().and_then(Feed::pipe), PollFlags::POLLOUT),
-                (Source::Input, feed.as_ref().and_then(Feed::source), PollFlags::POLLIN),
+                (IoEvent::Stdin, feed.as_ref().and_then(StdinFeed::pipe), PollFlags::POLLOUT),
+                (IoEvent::Input, feed.as_ref().and_then(StdinFeed::source), PollFlags::POLLIN),
             ]);
         }
         let open = wanted.into_iter().filter_map(|(source, fd, flags)| Some((source, fd?, flags)));
         open.map(|(source, fd, flags)| (source, PollFd::new(fd, flags))).unzip()
     }
 
-    fn serve(&mut self, source: Source) -> io::Result<()> {
+    fn serve(&mut self, source: IoEvent) -> io::Result<()> {
         match source {
-            Source::Stdout => {
-                let progress = self.streams.stdout.turn(self.sink)?;
+            IoEvent::Stdout => {
+                let progress = self.streams.stdout.read_available(self.sink)?;
                 self.captured(progress);
             }
-            Source::Stderr => {
-                let progress = self.streams.stderr.turn(self.sink)?;
+            IoEvent::Stderr => {
+                let progress = self.streams.stderr.read_available(self.sink)?;
                 self.captured(progress);
             }
-            Source::Stdin => self.streams.feed.iter_mut().for_each(Feed::write),
-            Source::Input => self.streams.feed.iter_mut().for_each(Feed::read),
+            IoEvent::Stdin => self.streams.feed.iter_mut().for_each(StdinFeed::write),
+            IoEvent::Input => self.streams.feed.iter_mut().for_each(StdinFeed::read),
             // Room is asked for anew.
-            Source::Room | Source::Dead => {}
+            IoEvent::Room | IoEvent::Dead => {}
         }
         Ok(())
     }
 
-    fn captured(&mut self, progress: Progress) {
-        if progress == Progress::Overflowed {
+    fn captured(&mut self, progress: CaptureState) {
+        if progress == CaptureState::Overflowed {
             self.overflowed = true;
             self.tokens.overflowed.cancel();
         }
@@ -215,7 +220,7 @@ impl Pump<'_> {
     /// What was still in the pipes when the last writer died.
     fn last_words(&mut self) -> io::Result<()> {
         for capture in [&mut self.streams.stdout, &mut self.streams.stderr] {
-            self.overflowed |= capture.drain(self.sink)? == Progress::Overflowed;
+            self.overflowed |= capture.drain(self.sink)? == CaptureState::Overflowed;
         }
         Ok(())
     }

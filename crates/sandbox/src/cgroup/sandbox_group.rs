@@ -8,21 +8,20 @@ use std::time::Duration;
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
 
-use super::control::{CgroupVersion, Control};
-use super::directory::{CgroupError, Directory};
+use super::control::{CgroupControl, CgroupVersion};
+use super::directory::{CgroupDirectory, CgroupError, RETRY_INTERVAL};
 use super::hierarchy::Hierarchy;
-use super::limit_files::{Age, INIT_PROCESSES, LimitFile, all_cpus, cpu_weight, limit_files};
+use super::limit_files::{CpuClass, INIT_PROCESSES, LimitFile, all_cpus, cpu_weight, limit_files};
 use super::reclaim;
 use super::termination::kill_all;
 use super::usage::{self, GroupUsage, UsageFiles};
-use super::waiting::{RETRY_INTERVAL, wait_for_line};
 use cofferdam_core::values::deadline::Deadline;
 use cofferdam_core::{Limits, SetupFailure};
 
 /// One box's directory in each hierarchy it needs. Dropping it removes them as
-/// far as they are empty; [`BoxGroup::remove`] tells whether they went.
+/// far as they are empty; [`SandboxGroup::remove`] tells whether they went.
 #[derive(Debug, Default)]
-pub struct BoxGroup {
+pub struct SandboxGroup {
     groups: Vec<Group>,
     task_files: Vec<OwnedFd>,
     program_task_files: Vec<OwnedFd>,
@@ -33,14 +32,14 @@ pub struct BoxGroup {
 
 #[derive(Debug)]
 struct Group {
-    top: Arc<Directory>,
-    directory: Directory,
-    controls: Vec<Control>,
+    top: Arc<CgroupDirectory>,
+    directory: CgroupDirectory,
+    controls: Vec<CgroupControl>,
 }
 
-impl BoxGroup {
+impl SandboxGroup {
     /// Makes the directories and sets the limits. On failure nothing is left.
-    pub(super) fn make(
+    pub(super) fn create(
         hierarchies: &[Hierarchy],
         name: &str,
         limits: &Limits,
@@ -60,9 +59,9 @@ impl BoxGroup {
 
     fn add(
         &mut self,
-        top: &Arc<Directory>,
+        top: &Arc<CgroupDirectory>,
         name: &str,
-        controls: Vec<Control>,
+        controls: Vec<CgroupControl>,
     ) -> Result<(), CgroupError> {
         let directory = top.make_child(name)?;
         let group = Group { top: Arc::clone(top), directory, controls };
@@ -123,7 +122,7 @@ impl BoxGroup {
         self.program_task_files.clear();
     }
 
-    /// Closes the usage files. [`BoxGroup::usage`] has no peaks or CPU time from then on.
+    /// Closes the usage files. [`SandboxGroup::usage`] has no peaks or CPU time from then on.
     pub fn close_usage_files(&mut self) {
         self.usage_files = UsageFiles::default();
     }
@@ -133,7 +132,7 @@ impl BoxGroup {
     pub fn usage(&self, met_limits: bool) -> GroupUsage {
         let files = &self.usage_files;
         let (oom_kills, memory_refused) = files.memory_events();
-        let limited = self.directory_for(Control::Processes).filter(|_| met_limits);
+        let limited = self.directory_for(CgroupControl::Processes).filter(|_| met_limits);
         GroupUsage {
             cpu: files.cpu_time(),
             memory_peak: files.memory_peak(),
@@ -151,18 +150,18 @@ impl BoxGroup {
 
     /// Sends SIGKILL to every process of the box; false when this host's
     /// groups have no means to reach all of them at once. Its share of the CPUs
-    /// ends with it, and until [`BoxGroup::weigh`] it weighs more than any that runs.
+    /// ends with it, and until [`SandboxGroup::set_cpu_class`] it weighs more than any that runs.
     pub fn kill(&self) -> Result<bool, CgroupError> {
         self.lift_cpu_share();
-        self.weigh(Age::Dying);
-        let Some(directory) = self.directory_for(Control::Kill) else { return Ok(false) };
+        self.set_cpu_class(CpuClass::Dying);
+        let Some(directory) = self.directory_for(CgroupControl::Kill) else { return Ok(false) };
         kill_all(directory)
     }
 
     /// Gives the box the weight of its age where CPUs are short: a run of
     /// milliseconds need not wait for one of minutes.
-    pub fn weigh(&self, age: Age) {
-        self.set_cpu(|version| cpu_weight(version, age));
+    pub fn set_cpu_class(&self, class: CpuClass) {
+        self.set_cpu(|version| cpu_weight(version, class));
     }
 
     /// Dying takes CPU time too, on a busy host among all that run: a hundred processes that share a fiftieth of
@@ -174,7 +173,7 @@ impl BoxGroup {
     }
 
     fn set_cpu(&self, file: impl FnOnce(CgroupVersion) -> LimitFile) {
-        let Some(directory) = self.directory_for(Control::Cpu) else { return };
+        let Some(directory) = self.directory_for(CgroupControl::Cpu) else { return };
         let LimitFile { file, text, .. } = file(directory.version());
         if let Err(error) = directory.write(file, &text) {
             // The box goes on, or dies, all the same: only its share is another.
@@ -185,16 +184,16 @@ impl BoxGroup {
     /// The processes in the box, as numbered in our own process namespace.
     #[cfg(test)]
     pub(crate) fn processes(&self) -> Result<Vec<i32>, CgroupError> {
-        let directory = self.directory_for(Control::Kill);
+        let directory = self.directory_for(CgroupControl::Kill);
         let directory = directory.or_else(|| Some(&self.groups.first()?.directory));
-        directory.map_or_else(|| Ok(Vec::new()), Directory::processes)
+        directory.map_or_else(|| Ok(Vec::new()), CgroupDirectory::processes)
     }
 
     /// Removes the directories, waiting until the deadline for the box's last
     /// process to be gone. An error names a directory that stays; it may be
     /// tried again.
     pub fn remove(&mut self, deadline: Deadline) -> Result<(), CgroupError> {
-        if let Some(group) = self.group_for(Control::Memory) {
+        if let Some(group) = self.group_for(CgroupControl::Memory) {
             reclaim::drop_cached(&group.top, &group.directory);
         }
         loop {
@@ -224,23 +223,23 @@ impl BoxGroup {
     fn wait_until_empty(&self, deadline: Deadline) {
         if let Some(group) = self.groups.iter().find(|g| g.directory.version() == CgroupVersion::V2)
         {
-            wait_for_line(&group.directory, "cgroup.events", "populated 0", deadline);
+            group.directory.wait_for_line("cgroup.events", "populated 0", deadline);
         }
         // Version 1 announces nothing, and a group may stay busy for a moment
         // after it got empty.
         sleep(RETRY_INTERVAL);
     }
 
-    fn directory_for(&self, control: Control) -> Option<&Directory> {
+    fn directory_for(&self, control: CgroupControl) -> Option<&CgroupDirectory> {
         self.group_for(control).map(|group| &group.directory)
     }
 
-    fn group_for(&self, control: Control) -> Option<&Group> {
+    fn group_for(&self, control: CgroupControl) -> Option<&Group> {
         self.groups.iter().find(|group| group.controls.contains(&control))
     }
 }
 
-impl Drop for BoxGroup {
+impl Drop for SandboxGroup {
     fn drop(&mut self) {
         // A last attempt; `remove` is for those who want to know.
         let _ = self.try_remove();

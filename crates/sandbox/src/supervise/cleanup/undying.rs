@@ -9,41 +9,73 @@ use std::time::Duration;
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
-use super::holdings::Killed;
-use crate::cgroup::Age;
+use super::queue::{CleanupQueue, SandboxResources};
+use crate::cgroup::{CpuClass, SandboxGroup};
+use crate::launch::clone::Cloned;
+use cofferdam_core::sync::retained::Retained;
 use cofferdam_core::values::deadline::Deadline;
 
-/// With as many of them no new sandbox is made.
+/// At this number no new sandbox is created.
 pub const UNDYING_MAX: usize = 64;
-/// How long one that has just come may wait to be looked after.
+/// How long a newly added sandbox may wait until the thread polls it.
 const ARRIVAL_WAIT: Duration = Duration::from_millis(50);
 
-/// Keeps them, on a thread that lives as long as there are any. Clones share them.
+/// Everything of a sandbox that was killed.
+#[derive(Debug)]
+pub struct KilledSandbox {
+    /// The init.
+    pub process: Arc<Cloned>,
+    /// File system, cgroup and namespaces.
+    pub resources: SandboxResources,
+    /// What the caller has it retain until it is dead.
+    pub retained: Retained,
+    /// Cleans up the resources.
+    pub queue: CleanupQueue,
+}
+
+impl KilledSandbox {
+    /// Reaps the init and gives everything back. Call it only when the init is dead.
+    pub fn clean_up(self) {
+        let Self { process, mut resources, retained, queue } = self;
+        if !process.is_reaped()
+            && let Err(error) = process.reap()
+        {
+            // It is dead; only its usage is lost.
+            log::error!("reap box {}: {error}", process.pid);
+        }
+        resources.group.iter_mut().for_each(SandboxGroup::close_usage_files);
+        queue.push(resources);
+        drop(retained);
+    }
+}
+
+/// Keeps killed sandboxes until they are dead, on a thread that runs while there are any. Clones
+/// share them.
 #[derive(Debug, Clone, Default)]
-pub struct Undying(Arc<Shared>);
+pub struct UndyingSandboxes(Arc<UndyingShared>);
 
 #[derive(Debug, Default)]
-struct Shared {
-    state: Mutex<State>,
-    /// One of them died.
+struct UndyingShared {
+    state: Mutex<UndyingState>,
+    /// Notified when one of them dies.
     died: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct State {
-    /// Those that the thread has yet to look at.
-    arrived: Vec<Killed>,
-    /// All of them.
+struct UndyingState {
+    /// Added since the thread last looked.
+    arrived: Vec<KilledSandbox>,
+    /// The number of all of them.
     count: usize,
     has_thread: bool,
 }
 
-impl Undying {
-    /// Keeps everything that `killed` holds until it is dead, then gives it back.
-    pub fn keep(&self, killed: Killed) {
-        // No longer before all others: it may take all the time there is.
-        if let Some(group) = &killed.remnants.group {
-            group.weigh(Age::Undying);
+impl UndyingSandboxes {
+    /// Keeps everything that `killed` holds until it is dead, then cleans it up.
+    pub fn keep(&self, killed: KilledSandbox) {
+        // It no longer has the CPU weight of a dying sandbox: it may never die.
+        if let Some(group) = &killed.resources.group {
+            group.set_cpu_class(CpuClass::Undying);
         }
         log::error!(
             "box {} is not dead: what it holds stays taken until it is",
@@ -82,7 +114,7 @@ impl Undying {
         waited.unwrap_or_else(PoisonError::into_inner).0.count == 0
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, UndyingState> {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -100,7 +132,7 @@ impl Undying {
             }
             for dead in take_dead(&mut all, ARRIVAL_WAIT) {
                 log::warn!("box {} is dead at last", dead.process.pid);
-                dead.give_back();
+                dead.clean_up();
                 // After that: whoever waits for none waits for what they hold.
                 self.lock().count -= 1;
                 self.0.died.notify_all();
@@ -110,7 +142,7 @@ impl Undying {
 }
 
 /// Waits for at most so long until some of `all` are dead, and takes these.
-fn take_dead(all: &mut Vec<Killed>, at_most: Duration) -> Vec<Killed> {
+fn take_dead(all: &mut Vec<KilledSandbox>, at_most: Duration) -> Vec<KilledSandbox> {
     let pidfds = all.iter().map(|killed| killed.process.pidfd.as_fd());
     let mut fds: Vec<PollFd<'_>> = pidfds.map(|fd| PollFd::new(fd, PollFlags::POLLIN)).collect();
     let timeout = PollTimeout::try_from(at_most).unwrap_or(PollTimeout::ZERO);
@@ -128,26 +160,23 @@ fn take_dead(all: &mut Vec<Killed>, at_most: Duration) -> Vec<Killed> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::launch::clone::Cloned;
-    use crate::supervise::cleanup::{Remnants, Sender};
     use crate::supervise::kill;
-    use cofferdam_core::sync::retained::Retained;
 
     const PATIENCE: Duration = Duration::from_secs(60);
 
     /// One that was killed in vain: nobody has killed it.
-    fn killed(permit: &Arc<String>) -> Killed {
-        Killed {
+    fn killed(permit: &Arc<String>) -> KilledSandbox {
+        KilledSandbox {
             process: Arc::new(Cloned::sleeping()),
-            remnants: Remnants::default(),
+            resources: SandboxResources::default(),
             retained: Retained::of(permit.clone()),
-            disposal: Sender::default(),
+            queue: CleanupQueue::default(),
         }
     }
 
     #[test]
     fn what_an_undying_box_holds_is_given_back_when_it_is_dead_and_no_sooner() {
-        let undying = Undying::default();
+        let undying = UndyingSandboxes::default();
         let permits = ["first", "second"].map(|name| Arc::new(name.to_owned()));
         let all = permits.each_ref().map(killed);
         let processes = all.each_ref().map(|killed| Arc::clone(&killed.process));

@@ -1,59 +1,21 @@
 //! Bytes between the program's pipes and us, bounded and never blocking.
 
-use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use nix::fcntl::{FcntlArg, OFlag, fcntl};
-use nix::unistd::pipe2;
+use nix::fcntl::{FcntlArg, fcntl};
 
-use cofferdam_core::{CapturedStream, OutputSink, StdinSource, Stream};
+use super::pipe::{CHUNK_BYTES, PipeEnd};
+use cofferdam_core::{CapturedStream, OutputSink, Stream};
 
-/// One read or write at most.
-const CHUNK_BYTES: usize = 64 << 10;
 /// What a pipe of a program that prints holds; as much as the kernel gives anybody.
 const PIPE_BYTES: i32 = 1 << 20;
 /// Reads of one stream before the loop looks at everything else again.
 const READS_PER_TURN_MAX: usize = 8;
 
-/// Our end of a pipe; reading and writing never block.
-#[derive(Debug)]
-pub struct PipeEnd(File);
-
-impl PipeEnd {
-    fn new(end: OwnedFd) -> io::Result<Self> {
-        fcntl(&end, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
-        Ok(Self(File::from(end)))
-    }
-}
-
-impl Read for PipeEnd {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        self.0.read(buffer)
-    }
-}
-
-impl AsFd for PipeEnd {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
-    }
-}
-
-/// A pipe we read from: our end, and the end the box writes to.
-pub fn pipe_from_box() -> io::Result<(PipeEnd, OwnedFd)> {
-    let (read, write) = pipe2(OFlag::O_CLOEXEC)?;
-    Ok((PipeEnd::new(read)?, write))
-}
-
-/// A pipe we write to: our end, and the end the box reads from.
-pub fn pipe_into_box() -> io::Result<(PipeEnd, OwnedFd)> {
-    let (read, write) = pipe2(OFlag::O_CLOEXEC)?;
-    Ok((PipeEnd::new(write)?, read))
-}
-
 /// What a turn of reading found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Progress {
+pub enum CaptureState {
     /// More may come.
     Open,
     /// Every writer is gone.
@@ -64,7 +26,7 @@ pub enum Progress {
 
 /// One output stream being captured.
 #[derive(Debug)]
-pub struct Capture {
+pub struct OutputCapture {
     stream: Stream,
     pipe: Option<PipeEnd>,
     /// The end of the box, as long as somebody in it may write: that nobody does any more would
@@ -74,7 +36,7 @@ pub struct Capture {
     bytes_max: Option<u64>,
 }
 
-impl Capture {
+impl OutputCapture {
     /// Captures at most `bytes_max` from `pipe`, whose other end is `box_end`.
     pub fn new(stream: Stream, pipe: PipeEnd, box_end: OwnedFd, bytes_max: Option<u64>) -> Self {
         Self {
@@ -101,8 +63,11 @@ impl Capture {
     }
 
     /// Reads what is there, a bounded amount, and passes it on to `sink`.
-    pub fn turn(&mut self, sink: &mut Option<Box<dyn OutputSink>>) -> io::Result<Progress> {
-        let Some(pipe) = &mut self.pipe else { return Ok(Progress::Closed) };
+    pub fn read_available(
+        &mut self,
+        sink: &mut Option<Box<dyn OutputSink>>,
+    ) -> io::Result<CaptureState> {
+        let Some(pipe) = &mut self.pipe else { return Ok(CaptureState::Closed) };
         let mut chunk = [0; CHUNK_BYTES];
         for _ in 0..READS_PER_TURN_MAX {
             if sink.as_ref().is_some_and(|sink| !sink.has_room()) {
@@ -111,7 +76,7 @@ impl Capture {
             match pipe.read(&mut chunk) {
                 Ok(0) => {
                     self.pipe = None;
-                    return Ok(Progress::Closed);
+                    return Ok(CaptureState::Closed);
                 }
                 Ok(count) => {
                     let bytes = chunk.get(..count).unwrap_or_default();
@@ -123,7 +88,7 @@ impl Capture {
                         sink.take(self.stream, within);
                     }
                     if self.captured.truncated {
-                        return Ok(Progress::Overflowed);
+                        return Ok(CaptureState::Overflowed);
                     }
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
@@ -131,18 +96,18 @@ impl Capture {
                 Err(error) => return Err(error),
             }
         }
-        Ok(Progress::Open)
+        Ok(CaptureState::Open)
     }
 
     /// Takes what is still in the pipe once nobody writes any more: at most
     /// what a pipe holds. The sink is asked no longer.
-    pub fn drain(&mut self, sink: &mut Option<Box<dyn OutputSink>>) -> io::Result<Progress> {
+    pub fn drain(&mut self, sink: &mut Option<Box<dyn OutputSink>>) -> io::Result<CaptureState> {
         self.kept_open = None;
         let mut tireless =
-            sink.take().map(|inner| Box::new(Tireless(inner)) as Box<dyn OutputSink>);
+            sink.take().map(|inner| Box::new(UnthrottledSink(inner)) as Box<dyn OutputSink>);
         let progress = loop {
-            match self.turn(&mut tireless)? {
-                Progress::Open if !self.is_drained()? => {}
+            match self.read_available(&mut tireless)? {
+                CaptureState::Open if !self.is_drained()? => {}
                 progress => break progress,
             }
         };
@@ -164,9 +129,9 @@ impl Capture {
 
 /// A sink that takes what is left in a pipe even when it said it has no room:
 /// the amount is bounded by the pipe, and nobody will ask again.
-struct Tireless(Box<dyn OutputSink>);
+struct UnthrottledSink(Box<dyn OutputSink>);
 
-impl OutputSink for Tireless {
+impl OutputSink for UnthrottledSink {
     fn take(&mut self, stream: Stream, bytes: &[u8]) {
         self.0.take(stream, bytes);
     }
@@ -185,97 +150,17 @@ fn tally<'a>(captured: &mut CapturedStream, bytes: &'a [u8], bytes_max: Option<u
     within
 }
 
-/// Standard input on its way into the box.
-#[derive(Debug)]
-pub struct Feed {
-    pipe: Option<PipeEnd>,
-    pending: Vec<u8>,
-    written: usize,
-    source: Option<File>,
-}
-
-impl Feed {
-    /// Feeds `pipe` from `source`; nothing for `/dev/null`.
-    pub fn new(source: StdinSource, pipe: PipeEnd) -> Self {
-        let (pending, source) = match source {
-            StdinSource::Null => (Vec::new(), None),
-            StdinSource::Bytes(bytes) => (bytes, None),
-            StdinSource::Copied(fd) => (Vec::new(), Some(File::from(fd))),
-        };
-        let mut feed = Self { pipe: Some(pipe), pending, written: 0, source };
-        feed.close_when_done();
-        feed
-    }
-
-    /// The pipe, while there is something to write into it. Polled even with
-    /// nothing pending, so that a program that stops reading is noticed.
-    pub fn pipe(&self) -> Option<BorrowedFd<'_>> {
-        self.pipe.as_ref().filter(|_| self.has_pending()).map(AsFd::as_fd)
-    }
-
-    /// The source, while there is room for what it yields.
-    pub fn source(&self) -> Option<BorrowedFd<'_>> {
-        self.source.as_ref().filter(|_| !self.has_pending() && self.pipe.is_some()).map(AsFd::as_fd)
-    }
-
-    /// Writes what is pending as far as the pipe takes it.
-    pub fn write(&mut self) {
-        let Some(pipe) = &mut self.pipe else { return };
-        let rest = self.pending.get(self.written..).unwrap_or_default();
-        match pipe.0.write(rest) {
-            Ok(count) => self.written += count,
-            Err(error)
-                if matches!(
-                    error.kind(),
-                    io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
-                ) => {}
-            // The program closed its stdin: its right.
-            Err(_) => self.pipe = None,
-        }
-        self.close_when_done();
-    }
-
-    /// Reads once from the source, which has something or is at its end.
-    pub fn read(&mut self) {
-        let Some(source) = &mut self.source else { return };
-        self.pending.resize(CHUNK_BYTES, 0);
-        self.written = 0;
-        match source.read(&mut self.pending) {
-            Ok(count) => {
-                self.pending.truncate(count);
-                if count == 0 {
-                    self.source = None;
-                }
-            }
-            Err(error) => {
-                self.pending.clear();
-                if !matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) {
-                    self.source = None;
-                }
-            }
-        }
-        self.close_when_done();
-    }
-
-    fn has_pending(&self) -> bool {
-        self.written < self.pending.len()
-    }
-
-    fn close_when_done(&mut self) {
-        if !self.has_pending() && self.source.is_none() {
-            self.pipe = None;
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::fs::File;
+    use std::io::Write;
     use std::sync::{Arc, Mutex};
 
     use proptest::collection::vec;
     use proptest::prelude::*;
 
     use super::*;
+    use crate::supervise::io::pipe::pipe_from_sandbox;
 
     /// Keeps what it is given, with or without the report holding the bytes too.
     struct Kept {
@@ -320,40 +205,16 @@ mod tests {
 
     #[test]
     fn a_capture_reads_to_the_end_of_the_pipe() {
-        let (ours, theirs) = pipe_from_box().unwrap();
+        let (ours, theirs) = pipe_from_sandbox().unwrap();
         let mut writer = File::from(theirs.try_clone().unwrap());
-        let mut capture = Capture::new(Stream::Stdout, ours, theirs, Some(100));
-        assert_eq!(capture.turn(&mut None).unwrap(), Progress::Open);
+        let mut capture = OutputCapture::new(Stream::Stdout, ours, theirs, Some(100));
+        assert_eq!(capture.read_available(&mut None).unwrap(), CaptureState::Open);
         writer.write_all(b"hello").unwrap();
         drop(writer);
         // That all its writers are gone tells nobody anything.
-        assert_eq!(capture.turn(&mut None).unwrap(), Progress::Open);
-        assert_eq!(capture.drain(&mut None).unwrap(), Progress::Closed);
+        assert_eq!(capture.read_available(&mut None).unwrap(), CaptureState::Open);
+        assert_eq!(capture.drain(&mut None).unwrap(), CaptureState::Closed);
         assert_eq!(capture.finish().bytes, b"hello");
-    }
-
-    #[test]
-    fn a_feed_writes_everything_and_then_closes() {
-        let (ours, theirs) = pipe_into_box().unwrap();
-        let text = vec![b'x'; 300_000];
-        let mut feed = Feed::new(StdinSource::Bytes(text.clone()), ours);
-        let reader = std::thread::spawn(move || {
-            let mut read = Vec::new();
-            File::from(theirs).read_to_end(&mut read).map(|_| read)
-        });
-        while feed.pipe().is_some() {
-            feed.write();
-        }
-        assert_eq!(reader.join().unwrap().unwrap(), text);
-    }
-
-    #[test]
-    fn a_program_that_closes_its_stdin_ends_the_feed() {
-        let (ours, theirs) = pipe_into_box().unwrap();
-        let mut feed = Feed::new(StdinSource::Bytes(b"unread".to_vec()), ours);
-        drop(theirs);
-        feed.write();
-        assert!(feed.pipe().is_none());
     }
 
     proptest! {
@@ -370,22 +231,22 @@ mod tests {
             let all: Vec<u8> = chunks.iter().flat_map(|(chunk, _)| chunk).copied().collect();
             let length = all.len() as u64;
             let bytes_max = from_length.map(|from| (length + 1).saturating_sub(from)).or(limit);
-            let (ours, theirs) = pipe_from_box().unwrap();
+            let (ours, theirs) = pipe_from_sandbox().unwrap();
             let mut writer = File::from(theirs.try_clone().unwrap());
             let taken = Arc::new(Mutex::new(Vec::new()));
             let kept = Kept { bytes: Arc::clone(&taken), only_reader };
             let mut sink: Option<Box<dyn OutputSink>> = Some(Box::new(kept));
-            let mut capture = Capture::new(Stream::Stdout, ours, theirs, bytes_max);
+            let mut capture = OutputCapture::new(Stream::Stdout, ours, theirs, bytes_max);
             let mut overflowed = false;
             for (chunk, read_now) in &chunks {
                 writer.write_all(chunk).unwrap();
                 // As the pump does: one that crossed its limit is read no more.
                 if *read_now && !overflowed {
-                    overflowed = capture.turn(&mut sink).unwrap() == Progress::Overflowed;
+                    overflowed = capture.read_available(&mut sink).unwrap() == CaptureState::Overflowed;
                 }
             }
             drop(writer);
-            overflowed |= capture.drain(&mut sink).unwrap() == Progress::Overflowed;
+            overflowed |= capture.drain(&mut sink).unwrap() == CaptureState::Overflowed;
 
             let captured = capture.finish();
             let within = usize::try_from(bytes_max.unwrap_or(length).min(length)).unwrap();

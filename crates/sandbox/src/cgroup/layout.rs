@@ -1,34 +1,43 @@
 //! Where this process's groups are, from the texts the kernel gives.
 
+use std::fs::File;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
+
+/// A mount table longer than this (100,000 mounts) is read only in part.
+const TEXT_BYTES_MAX: u64 = 16 << 20;
+
+/// More than most texts have: a small buffer takes a call for each few lines.
+const TEXT_BYTES: usize = 16 << 10;
 
 /// The groups this process is in, one for each mounted hierarchy.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Layout {
+pub(super) struct CgroupLayout {
     /// Version 1 hierarchies that have controllers.
     pub(super) v1: Vec<V1Hierarchy>,
     /// The unified hierarchy.
-    pub(super) v2: Place,
+    pub(super) v2: GroupPath,
 }
 
 /// A version 1 hierarchy.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct V1Hierarchy {
     pub(super) controllers: Vec<String>,
-    pub(super) place: Place,
+    pub(super) place: GroupPath,
 }
 
 /// The directory of our own group, or in words why there is no way to it.
-pub(super) type Place = Result<PathBuf, &'static str>;
+pub(super) type GroupPath = Result<PathBuf, &'static str>;
 
-const NOT_MOUNTED: &str = "not mounted";
-const OUT_OF_SIGHT: &str = "our own group is outside what is mounted here";
+pub(super) const NOT_MOUNTED: &str = "not mounted";
+pub(super) const OUT_OF_SIGHT: &str = "our own group is outside what is mounted here";
 
-impl Layout {
+impl CgroupLayout {
     /// From the text of `/proc/self/mountinfo` and of `/proc/self/cgroup`.
     /// Lines that do not have the kernel's form are passed over.
     pub(super) fn parse(mountinfo: &str, own_groups: &str) -> Self {
-        let mounts: Vec<Mount<'_>> = mountinfo.lines().filter_map(Mount::parse).collect();
+        let mounts: Vec<CgroupMount<'_>> =
+            mountinfo.lines().filter_map(CgroupMount::parse).collect();
         let mut layout = Self { v1: Vec::new(), v2: Err(NOT_MOUNTED) };
         for line in own_groups.lines() {
             let mut fields = line.splitn(3, ':');
@@ -58,7 +67,7 @@ impl Layout {
 }
 
 /// A cgroup line of mountinfo.
-struct Mount<'a> {
+struct CgroupMount<'a> {
     root: PathBuf,
     mountpoint: PathBuf,
     writable: bool,
@@ -66,7 +75,7 @@ struct Mount<'a> {
     super_options: Vec<&'a str>,
 }
 
-impl<'a> Mount<'a> {
+impl<'a> CgroupMount<'a> {
     fn parse(line: &'a str) -> Option<Self> {
         let (before, after) = line.split_once(" - ")?;
         let mut before = before.split(' ').skip(3);
@@ -99,8 +108,8 @@ impl<'a> Mount<'a> {
 /// Our group's directory in the hierarchy of this kind and these controllers.
 /// A writable mount is taken before a read-only one, a later before an
 /// earlier, which it may cover.
-fn locate(mounts: &[Mount<'_>], kind: &str, controllers: &[&str], own: &str) -> Place {
-    let same: Vec<&Mount<'_>> = mounts
+fn locate(mounts: &[CgroupMount<'_>], kind: &str, controllers: &[&str], own: &str) -> GroupPath {
+    let same: Vec<&CgroupMount<'_>> = mounts
         .iter()
         .filter(|m| m.kind == kind && controllers.iter().all(|c| m.super_options.contains(c)))
         .collect();
@@ -112,7 +121,7 @@ fn locate(mounts: &[Mount<'_>], kind: &str, controllers: &[&str], own: &str) -> 
 }
 
 /// Undoes mountinfo's octal escapes of space, tab, newline and backslash.
-fn unescape(field: &str) -> PathBuf {
+pub(super) fn unescape(field: &str) -> PathBuf {
     let mut plain = String::with_capacity(field.len());
     let mut rest = field;
     while let Some((before, after)) = rest.split_once('\\') {
@@ -133,5 +142,10 @@ fn unescape(field: &str) -> PathBuf {
     PathBuf::from(plain)
 }
 
-#[cfg(test)]
-mod tests;
+/// The text of a file of `/proc`. CgroupMount points need not be UTF-8; the ones that
+/// are not, we cannot use but read past.
+pub(super) fn read_text(path: &str) -> io::Result<String> {
+    let mut bytes = Vec::with_capacity(TEXT_BYTES);
+    File::open(path)?.take(TEXT_BYTES_MAX).read_to_end(&mut bytes)?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}

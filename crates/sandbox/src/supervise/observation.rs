@@ -1,0 +1,88 @@
+//! What the supervise loop learns about one sandbox.
+
+use std::time::{Duration, Instant};
+
+use nix::time::{ClockId, clock_gettime};
+
+use super::classify::KillReason;
+use crate::launch::handshake::{Message, ProgramStatus};
+
+/// What the loop learned.
+#[derive(Debug, Default)]
+pub struct Observation {
+    /// When the program was about to exec.
+    pub started: Option<Instant>,
+    /// How the program ended by itself, and when.
+    pub ended: Option<(ProgramStatus, Instant)>,
+    /// Why we ended the box.
+    pub cut: Option<(KillReason, Instant)>,
+    /// The first step that failed, and its errno.
+    pub failed: Option<(u32, i32)>,
+    /// Whether the box took longer to make than it may.
+    pub setup_timed_out: bool,
+    /// Whether nothing of the box is alive.
+    pub dead: bool,
+}
+
+impl Observation {
+    /// Takes the init's word. The first of its kind stands: a second `READY` must not move the
+    /// time limit. PID 1 and the program's process may speak at the same time, so one may still
+    /// come after a failure, and nothing starts then; nothing comes after an end.
+    pub fn hear(&mut self, message: Message) {
+        if self.ended.is_some() {
+            return;
+        }
+        match message {
+            // Of those who make it ahead.
+            Message::Standing => {}
+            Message::Ready { at_ns } => {
+                if self.failed.is_none() {
+                    self.started.get_or_insert_with(|| instant_of(at_ns));
+                }
+            }
+            Message::Failed { step, errno } => {
+                self.failed.get_or_insert((step, errno));
+            }
+            Message::Ended { status, at_ns } => {
+                self.ended.get_or_insert((status, instant_of(at_ns)));
+            }
+        }
+    }
+
+    /// Whether the program ended by itself, with 0.
+    pub fn ended_well(&self) -> bool {
+        self.cut.is_none()
+            && self.ended.is_some_and(|(status, _)| status == ProgramStatus::Exited(0))
+    }
+
+    /// Whether the program ran, and nothing of it does any more.
+    pub fn has_run(&self) -> bool {
+        self.started.is_some() && self.failed.is_none() && self.dead
+    }
+
+    pub(super) fn must_die(&self) -> bool {
+        self.cut.is_some() || self.failed.is_some() || self.setup_timed_out
+    }
+
+    pub(super) fn cut(&mut self, cut: KillReason) {
+        // The first reason stands, and none does once the program has ended.
+        if self.cut.is_none() && self.ended.is_none() {
+            self.cut = Some((cut, Instant::now()));
+        }
+    }
+
+    /// Even a program that has ended by now wrote more than it may.
+    pub(super) fn overflowed(&mut self) {
+        if self.cut.is_none() {
+            self.cut = Some((KillReason::Output, Instant::now()));
+        }
+    }
+}
+
+/// The instant at which `CLOCK_MONOTONIC` read `at_ns`, the clock instants are of.
+fn instant_of(at_ns: u64) -> Instant {
+    let now = Instant::now();
+    let Ok(clock) = clock_gettime(ClockId::CLOCK_MONOTONIC) else { return now };
+    let ago = Duration::from(clock).saturating_sub(Duration::from_nanos(at_ns));
+    now.checked_sub(ago).unwrap_or(now)
+}
