@@ -97,7 +97,7 @@ impl From<&probe::ProbeReport> for Examined {
             fix: control.fix.clone(),
         };
         Self {
-            environment: report.environment.word(),
+            environment: report.host_kind.word(),
             controls: report.controls.iter().map(told).collect(),
         }
     }

@@ -107,7 +107,7 @@ fn lines(report: &ProbeReport) -> String {
         let start = format!("{name:width$}  {:8}  ", status.word());
         wrap(&mut text, &start, width + 12, reason);
     }
-    let environment = report.environment.word();
+    let environment = report.host_kind.word();
     let fixes = fixes(&report.controls);
     if !fixes.is_empty() {
         text.push_str("\nto mend:\n");
@@ -182,7 +182,7 @@ mod tests {
                 control("cpu", Enforcement::Missing, "no controller", "mount one"),
                 control("whole box", whole_box, "tried", ""),
             ],
-            environment: HostKind::Docker,
+            host_kind: HostKind::Docker,
         }
     }
 

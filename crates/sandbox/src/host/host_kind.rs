@@ -34,9 +34,9 @@ pub enum HostKind {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HostInfo {
     /// The kind.
-    pub environment: HostKind,
+    pub kind: HostKind,
     /// What may stand in the way.
-    pub walls: Obstacles,
+    pub obstacles: Obstacles,
 }
 
 /// What is around this process that can keep it from making boxes.
@@ -64,8 +64,8 @@ pub struct Obstacles {
 
 impl HostInfo {
     /// Looks around.
-    pub fn look() -> Self {
-        Self { environment: HostKind::detect(), walls: Obstacles::read() }
+    pub fn read() -> Self {
+        Self { kind: HostKind::detect(), obstacles: Obstacles::read() }
     }
 }
 

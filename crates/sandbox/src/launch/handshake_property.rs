@@ -46,7 +46,7 @@ pub fn check(input: &[u8]) {
 fn listen(pipe: &mut StatusPipe, observed: &mut Observation) -> std::io::Result<()> {
     let mut messages = 0;
     while let Some(message) = pipe.next()? {
-        observed.hear(message);
+        observed.record(message);
         messages += 1;
         assert!(messages <= RECORDS_MAX, "the loop listens and does nothing else");
     }

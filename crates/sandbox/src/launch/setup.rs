@@ -16,9 +16,11 @@ use crate::files::layers::Layer;
 use crate::files::masked_paths::Covers;
 use crate::files::root_directory::RootDirectory;
 use crate::files::unowned::Finding;
+use crate::host::abandoned::{SWEEP_WAIT, sweep_abandoned};
+use crate::host::hard_limits::HardLimits;
 use crate::host::root_source::{
-    HardLimits, RootSource, SWEEP_WAIT, has_message_queues, init_filter, last_capability,
-    layout_of, lock_filter, mountpoint, sweep_abandoned, user_namespaces_are_doubtful,
+    RootSource, has_message_queues, init_filter, last_capability, layout_of, lock_filter,
+    mountpoint, user_namespaces_are_doubtful,
 };
 use crate::host::state::{Instance, StateDirectory};
 use crate::host::weakened;

@@ -10,7 +10,7 @@
 
 mod budget;
 mod held;
-mod pace;
+mod rate_limit;
 mod watch;
 
 use std::thread;

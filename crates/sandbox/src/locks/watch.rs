@@ -15,7 +15,7 @@ use nix::sys::time::TimeSpec;
 
 use super::budget::{LockBudget, LockCall, LockDecision};
 use super::held;
-use super::pace::CallRateLimit;
+use super::rate_limit::CallRateLimit;
 use crate::sys;
 use cofferdam_core::sync::cancel::CancelToken;
 
@@ -75,7 +75,7 @@ impl<'socket> LockWatch<'socket> {
             listener,
             dead,
             budget: LockBudget::new(now),
-            pace: CallRateLimit::new(now),
+            rate_limit: CallRateLimit::new(now),
             proc: None,
             has_flocks: false,
         };
@@ -94,7 +94,7 @@ struct LockThread<'env> {
     listener: OwnedFd,
     dead: &'env CancelToken,
     budget: LockBudget,
-    pace: CallRateLimit,
+    rate_limit: CallRateLimit,
     /// The sandbox's `/proc`, once something was to be counted.
     proc: Option<OwnedFd>,
     /// Whether `flock` was ever called.
@@ -126,7 +126,7 @@ impl LockThread<'_> {
             }
             let errno = if go_on { None } else { Some(libc::ENOLCK) };
             sys::answer_notification(self.listener.as_fd(), call.id, errno)?;
-            let rest = self.pace.spend(Instant::now());
+            let rest = self.rate_limit.spend(Instant::now());
             if !self.rest(rest)? {
                 return Ok(());
             }

@@ -25,7 +25,7 @@ pub struct OutcomeInput {
     /// together with the init.
     pub status: Option<ProgramStatus>,
     /// Why we ended it, if we did.
-    pub cut: Option<KillReason>,
+    pub killed: Option<KillReason>,
     /// Processes the kernel killed for want of memory.
     pub oom_kills: u64,
     /// Whether the box once had as many processes as it may.
@@ -40,8 +40,8 @@ pub struct OutcomeInput {
 
 /// The outcome. What we did outweighs what the program did; a program that
 /// ended well hit no limit that mattered to it.
-pub fn classify(facts: &OutcomeInput) -> Outcome {
-    match facts.cut {
+pub fn classify(input: &OutcomeInput) -> Outcome {
+    match input.killed {
         Some(KillReason::Cancelled) => return Outcome::Cancelled,
         Some(KillReason::WallTime) => return limit(LimitKind::WallTime, None),
         Some(KillReason::CpuTime) => return limit(LimitKind::CpuTime, None),
@@ -49,7 +49,7 @@ pub fn classify(facts: &OutcomeInput) -> Outcome {
         None => {}
     }
     // Without a status the init died too, which only a SIGKILL can do to it.
-    let status = facts.status.unwrap_or(ProgramStatus::Signaled(libc::SIGKILL));
+    let status = input.status.unwrap_or(ProgramStatus::Signaled(libc::SIGKILL));
     let own = match status {
         ProgramStatus::Exited(code) => Outcome::Exited { code },
         ProgramStatus::Signaled(signal) => Outcome::Signaled { signal },
@@ -57,27 +57,27 @@ pub fn classify(facts: &OutcomeInput) -> Outcome {
     if status == ProgramStatus::Exited(0) {
         return own;
     }
-    match cause(facts, status) {
+    match cause(input, status) {
         Some(kind) => limit(kind, own.shell_code()),
         None => own,
     }
 }
 
 /// The limit that explains a program that ended badly, if one does.
-fn cause(facts: &OutcomeInput, status: ProgramStatus) -> Option<LimitKind> {
-    if facts.oom_kills > 0 {
+fn cause(input: &OutcomeInput, status: ProgramStatus) -> Option<LimitKind> {
+    if input.oom_kills > 0 {
         return Some(LimitKind::Memory);
     }
     // Whoever ignores SIGXCPU is killed a second later, which needs the clock's word too. The
     // kernel counts ticks there and time here: up to a fifth apart.
-    let cpu_is_up = facts.cpu * 5 >= Duration::from_secs(facts.cpu_seconds_max) * 4;
+    let cpu_is_up = input.cpu * 5 >= Duration::from_secs(input.cpu_seconds_max) * 4;
     if ended_by(status, libc::SIGXCPU) || (ended_by(status, libc::SIGKILL) && cpu_is_up) {
         return Some(LimitKind::CpuTime);
     }
-    if ended_by(status, libc::SIGXFSZ) || facts.disk_full {
+    if ended_by(status, libc::SIGXFSZ) || input.disk_full {
         return Some(LimitKind::Disk);
     }
-    facts.processes_at_limit.then_some(LimitKind::Processes)
+    input.processes_at_limit.then_some(LimitKind::Processes)
 }
 
 /// Whether `signal` ended the program, or a child whose end its shell passed on.
@@ -99,7 +99,7 @@ mod tests {
 
     const QUIET: OutcomeInput = OutcomeInput {
         status: None,
-        cut: None,
+        killed: None,
         oom_kills: 0,
         processes_at_limit: false,
         disk_full: false,
@@ -127,15 +127,15 @@ mod tests {
             (KillReason::Output, "output_limit"),
             (KillReason::Cancelled, "cancelled"),
         ];
-        for (cut, word) in table {
-            let facts = OutcomeInput {
-                cut: Some(cut),
+        for (reason, word) in table {
+            let input = OutcomeInput {
+                killed: Some(reason),
                 status: Some(Exited(1)),
                 oom_kills: 1,
                 disk_full: true,
                 ..QUIET
             };
-            let outcome = classify(&facts);
+            let outcome = classify(&input);
             assert_eq!((outcome.word(), outcome.shell_code()), (word, None));
         }
     }
@@ -161,15 +161,15 @@ mod tests {
                 2,
             ),
         ];
-        for (facts, word, code) in table {
-            let outcome = classify(&facts);
-            assert_eq!((outcome.word(), outcome.shell_code()), (word, Some(code)), "{facts:?}");
+        for (input, word, code) in table {
+            let outcome = classify(&input);
+            assert_eq!((outcome.word(), outcome.shell_code()), (word, Some(code)), "{input:?}");
         }
     }
 
     #[test]
     fn a_good_end_hit_no_limit() {
-        let facts = OutcomeInput {
+        let input = OutcomeInput {
             status: Some(Exited(0)),
             oom_kills: 3,
             processes_at_limit: true,
@@ -177,7 +177,7 @@ mod tests {
             cpu: Duration::from_secs(100),
             ..QUIET
         };
-        assert_eq!(classify(&facts), Outcome::Exited { code: 0 });
+        assert_eq!(classify(&input), Outcome::Exited { code: 0 });
     }
 
     #[test]

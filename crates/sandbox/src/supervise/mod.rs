@@ -60,7 +60,7 @@ pub fn supervise(
     sink: &mut Option<Box<dyn OutputSink>>,
 ) -> std::io::Result<Observation> {
     let tokens = IoTokens::new()?;
-    let mut turn = SuperviseLoop {
+    let mut state = SuperviseLoop {
         observed: Observation::default(),
         setup: Deadline::after(SETUP_WAIT),
         client: ClientState::of(watch),
@@ -68,24 +68,24 @@ pub fn supervise(
     };
     let overflowed = thread::scope(|scope| {
         let mut io_thread = IoThread::new(scope, &tokens, streams, sink);
-        let result = turn.run(parts, watch, &tokens.overflowed, &mut io_thread);
+        let result = state.run(parts, watch, &tokens.overflowed, &mut io_thread);
         // A box with a share of a CPU would take its time to die of its init's end; a kill lifts it.
-        if result.is_err() || turn.observed.must_die() || parts.limits.cpus_milli_max.is_some() {
+        if result.is_err() || state.observed.must_die() || parts.limits.cpus_milli_max.is_some() {
             kill::end(parts.process, parts.group);
         } else if !kill::dies_within(parts.process, LINGERING_MAX) {
             // What its end leaves is dying, but on a busy host as slowly as it ran.
             kill::end(parts.process, parts.group);
         }
         // One that does not die is counted there, and keeps what it holds (`live.rs`).
-        turn.observed.dead = kill::wait_dead(parts.process, kill::KILL_WAIT);
+        state.observed.dead = kill::wait_dead(parts.process, kill::KILL_WAIT);
         let overflowed = io_thread.finish();
         result.and(overflowed)
     })?;
-    turn.listen(parts)?;
+    state.listen(parts)?;
     if overflowed {
-        turn.observed.overflowed();
+        state.observed.note_overflow();
     }
-    Ok(turn.observed)
+    Ok(state.observed)
 }
 
 /// The client's socket as far as its going away concerns us.
@@ -157,10 +157,10 @@ impl SuperviseLoop {
                 }
             }
             if ready.contains(&SuperviseEvent::Overflow) {
-                self.observed.overflowed();
+                self.observed.note_overflow();
             }
             if ready.contains(&SuperviseEvent::Cancel) {
-                self.observed.cut(KillReason::Cancelled);
+                self.observed.note_kill(KillReason::Cancelled);
             }
             if let Some(flags) = hangup {
                 self.client_moved(flags);
@@ -252,7 +252,7 @@ impl SuperviseLoop {
     /// Takes every message that has arrived.
     fn listen(&mut self, parts: &mut Supervised<'_>) -> std::io::Result<()> {
         while let Some(message) = parts.status.next()? {
-            self.observed.hear(message);
+            self.observed.record(message);
         }
         Ok(())
     }
@@ -260,7 +260,7 @@ impl SuperviseLoop {
     fn client_moved(&mut self, flags: PollFlags) {
         if flags.intersects(PollFlags::POLLERR | PollFlags::POLLHUP | PollFlags::POLLNVAL) {
             self.client = ClientState::Unwatched;
-            self.observed.cut(KillReason::Cancelled);
+            self.observed.note_kill(KillReason::Cancelled);
         } else if matches!(self.client, ClientState::Open) {
             self.client = ClientState::HalfClosed(Deadline::after(HANGUP_GRACE));
         }
@@ -276,14 +276,14 @@ impl SuperviseLoop {
             return;
         };
         if Deadline::at(started, parts.limits.wall).passed() {
-            self.observed.cut(KillReason::WallTime);
+            self.observed.note_kill(KillReason::WallTime);
         }
         if matches!(self.client, ClientState::HalfClosed(gone) if gone.passed()) {
             self.client = ClientState::Unwatched;
-            self.observed.cut(KillReason::Cancelled);
+            self.observed.note_kill(KillReason::Cancelled);
         }
         if self.cpu.limit_reached(parts.group) {
-            self.observed.cut(KillReason::CpuTime);
+            self.observed.note_kill(KillReason::CpuTime);
         }
     }
 

@@ -15,7 +15,7 @@ pub struct Observation {
     /// How the program ended by itself, and when.
     pub ended: Option<(ProgramStatus, Instant)>,
     /// Why we ended the box.
-    pub cut: Option<(KillReason, Instant)>,
+    pub killed: Option<(KillReason, Instant)>,
     /// The first step that failed, and its errno.
     pub failed: Option<(u32, i32)>,
     /// Whether the box took longer to make than it may.
@@ -28,7 +28,7 @@ impl Observation {
     /// Takes the init's word. The first of its kind stands: a second `READY` must not move the
     /// time limit. PID 1 and the program's process may speak at the same time, so one may still
     /// come after a failure, and nothing starts then; nothing comes after an end.
-    pub fn hear(&mut self, message: Message) {
+    pub fn record(&mut self, message: Message) {
         if self.ended.is_some() {
             return;
         }
@@ -51,7 +51,7 @@ impl Observation {
 
     /// Whether the program ended by itself, with 0.
     pub fn ended_well(&self) -> bool {
-        self.cut.is_none()
+        self.killed.is_none()
             && self.ended.is_some_and(|(status, _)| status == ProgramStatus::Exited(0))
     }
 
@@ -61,20 +61,20 @@ impl Observation {
     }
 
     pub(super) fn must_die(&self) -> bool {
-        self.cut.is_some() || self.failed.is_some() || self.setup_timed_out
+        self.killed.is_some() || self.failed.is_some() || self.setup_timed_out
     }
 
-    pub(super) fn cut(&mut self, cut: KillReason) {
+    pub(super) fn note_kill(&mut self, reason: KillReason) {
         // The first reason stands, and none does once the program has ended.
-        if self.cut.is_none() && self.ended.is_none() {
-            self.cut = Some((cut, Instant::now()));
+        if self.killed.is_none() && self.ended.is_none() {
+            self.killed = Some((reason, Instant::now()));
         }
     }
 
     /// Even a program that has ended by now wrote more than it may.
-    pub(super) fn overflowed(&mut self) {
-        if self.cut.is_none() {
-            self.cut = Some((KillReason::Output, Instant::now()));
+    pub(super) fn note_overflow(&mut self) {
+        if self.killed.is_none() {
+            self.killed = Some((KillReason::Output, Instant::now()));
         }
     }
 }

@@ -62,7 +62,7 @@ impl FinishedRun {
             run,
             cleanup: ended.elapsed().saturating_sub(self.looked),
         };
-        let outcome = classify(&self.facts(limits));
+        let outcome = classify(&self.input(limits));
         let usage = self.usage(run);
         let mut not_enforced = not_enforced;
         if !self.observed.dead {
@@ -90,7 +90,7 @@ impl FinishedRun {
                 _ => SetupFailure::from_errno(plan.step_name(step), errno).into(),
             });
         }
-        if let (None, Some((KillReason::Cancelled, at))) = (observed.started, observed.cut) {
+        if let (None, Some((KillReason::Cancelled, at))) = (observed.started, observed.killed) {
             // Whoever asked for the end gets one, not a fault of the box.
             return Ok(at);
         }
@@ -107,16 +107,16 @@ impl FinishedRun {
     /// When the program ended, by itself, by us, or with its init.
     fn ended(&self) -> Instant {
         let by_itself = self.observed.ended.map(|(_, at)| at);
-        by_itself.or(self.observed.cut.map(|(_, at)| at)).unwrap_or(self.dead_at)
+        by_itself.or(self.observed.killed.map(|(_, at)| at)).unwrap_or(self.dead_at)
     }
 
-    fn facts(&self, limits: &Limits) -> OutcomeInput {
+    fn input(&self, limits: &Limits) -> OutcomeInput {
         let Self { observed, group, .. } = self;
         let processes_at_limit = group.processes_refused > 0
             || group.processes_peak.is_some_and(|peak| peak >= limits.processes_max);
         OutcomeInput {
             status: observed.ended.map(|(status, _)| status),
-            cut: observed.cut.map(|(cut, _)| cut),
+            killed: observed.killed.map(|(reason, _)| reason),
             oom_kills: group.oom_kills.unwrap_or(0),
             processes_at_limit,
             disk_full: self.disk_full,

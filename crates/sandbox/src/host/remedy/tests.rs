@@ -2,7 +2,7 @@
 
 use super::*;
 
-const ENVIRONMENTS: [HostKind; 8] = [
+const HOST_KINDS: [HostKind; 8] = [
     HostKind::Host,
     HostKind::Systemd,
     HostKind::Wsl2,
@@ -43,24 +43,24 @@ const WORDS_OF_ONE: [(&str, &[HostKind]); 8] = [
     ),
 ];
 
-fn fix(control: &str, environment: HostKind, walls: &Obstacles) -> Remedy {
-    remedy(control, &HostInfo { environment, walls: walls.clone() })
+fn fix(control: &str, host: HostKind, obstacles: &Obstacles) -> Remedy {
+    remedy(control, &HostInfo { kind: host, obstacles: obstacles.clone() })
 }
 
 /// No wall, each alone, and all at once.
-fn every_walls() -> Vec<Obstacles> {
+fn every_obstacles() -> Vec<Obstacles> {
     let mut all = Obstacles::default();
     let mut every = vec![Obstacles::default()];
     let raise: [fn(&mut Obstacles); 9] = [
-        |walls| walls.not_root = true,
-        |walls| walls.no_sys_admin = true,
-        |walls| walls.in_user_namespace = true,
-        |walls| walls.seccomp = true,
-        |walls| walls.apparmor = true,
-        |walls| walls.masked_proc = true,
-        |walls| walls.no_user_namespaces = true,
-        |walls| walls.no_unprivileged_clone = true,
-        |walls| walls.apparmor_user_namespaces = true,
+        |obstacles| obstacles.not_root = true,
+        |obstacles| obstacles.no_sys_admin = true,
+        |obstacles| obstacles.in_user_namespace = true,
+        |obstacles| obstacles.seccomp = true,
+        |obstacles| obstacles.apparmor = true,
+        |obstacles| obstacles.masked_proc = true,
+        |obstacles| obstacles.no_user_namespaces = true,
+        |obstacles| obstacles.no_unprivileged_clone = true,
+        |obstacles| obstacles.apparmor_user_namespaces = true,
     ];
     for raise in raise {
         let mut one = Obstacles::default();
@@ -75,13 +75,13 @@ fn every_walls() -> Vec<Obstacles> {
 #[test]
 fn every_control_has_a_fix_in_every_place_and_for_no_other() {
     for control in CONTROLS {
-        for environment in ENVIRONMENTS {
-            for walls in every_walls() {
-                let fix = fix(control, environment, &walls).fix;
-                assert!(fix.len() > 10 && !fix.contains('\n'), "{control} {environment:?}: {fix}");
+        for host in HOST_KINDS {
+            for obstacles in every_obstacles() {
+                let fix = fix(control, host, &obstacles).fix;
+                assert!(fix.len() > 10 && !fix.contains('\n'), "{control} {host:?}: {fix}");
                 for (word, places) in WORDS_OF_ONE {
-                    let is_its_own = !fix.contains(word) || places.contains(&environment);
-                    assert!(is_its_own, "{control} in {environment:?}: {fix}");
+                    let is_its_own = !fix.contains(word) || places.contains(&host);
+                    assert!(is_its_own, "{control} in {host:?}: {fix}");
                 }
             }
         }
@@ -90,7 +90,7 @@ fn every_control_has_a_fix_in_every_place_and_for_no_other() {
 
 #[test]
 fn a_setting_that_forbids_user_namespaces_is_the_reason_and_the_fix() {
-    for (walls, setting) in [
+    for (obstacles, setting) in [
         (
             Obstacles { no_user_namespaces: true, ..Obstacles::default() },
             "user.max_user_namespaces",
@@ -104,11 +104,11 @@ fn a_setting_that_forbids_user_namespaces_is_the_reason_and_the_fix() {
             "kernel.apparmor_restrict_unprivileged_userns",
         ),
     ] {
-        for environment in ENVIRONMENTS {
-            let Remedy { reasons, fix } = fix("user namespace", environment, &walls);
+        for host in HOST_KINDS {
+            let Remedy { reasons, fix } = fix("user namespace", host, &obstacles);
             assert!(reasons[0].starts_with(setting), "{reasons:?}");
             assert!(fix.contains(&format!("sysctl -w {setting}=")), "{fix}");
-            let other = remedy("memory", &HostInfo { environment, walls: walls.clone() });
+            let other = remedy("memory", &HostInfo { kind: host, obstacles: obstacles.clone() });
             assert!(other.reasons.is_empty() && !other.fix.contains(setting), "{other:?}");
         }
     }
@@ -118,7 +118,7 @@ fn a_setting_that_forbids_user_namespaces_is_the_reason_and_the_fix() {
 fn a_container_is_told_the_flags_it_lacks_and_no_others() {
     let by_default =
         Obstacles { no_sys_admin: true, seccomp: true, masked_proc: true, ..Obstacles::default() };
-    for (environment, flags) in [
+    for (host, flags) in [
         (
             HostKind::Docker,
             "docker run --cap-add SYS_ADMIN --cap-add NET_ADMIN --security-opt seccomp=unconfined --security-opt systempaths=unconfined; or --privileged",
@@ -132,7 +132,7 @@ fn a_container_is_told_the_flags_it_lacks_and_no_others() {
             "securityContext: capabilities.add: [SYS_ADMIN, NET_ADMIN], seccompProfile.type: Unconfined, procMount: Unmasked; or privileged: true",
         ),
     ] {
-        assert_eq!(fix("pid namespace", environment, &by_default).fix, flags);
+        assert_eq!(fix("pid namespace", host, &by_default).fix, flags);
     }
     let only_masked = Obstacles { masked_proc: true, ..Obstacles::default() };
     assert_eq!(
@@ -143,15 +143,15 @@ fn a_container_is_told_the_flags_it_lacks_and_no_others() {
 
 #[test]
 fn who_starts_it_comes_before_how() {
-    let walls =
+    let obstacles =
         Obstacles { not_root: true, no_sys_admin: true, seccomp: true, ..Obstacles::default() };
-    let Remedy { reasons, fix } = fix("pid namespace", HostKind::Host, &walls);
+    let Remedy { reasons, fix } = fix("pid namespace", HostKind::Host, &obstacles);
     assert_eq!(
         (reasons, fix.as_str()),
         (vec!["not started as root"], "start it as root: sudo cofferdam ...")
     );
-    let Remedy { reasons, .. } = self::fix("seccomp", HostKind::Host, &walls);
+    let Remedy { reasons, .. } = self::fix("seccomp", HostKind::Host, &obstacles);
     assert_eq!(reasons, ["under a seccomp filter of what started this"]);
     // What is no question of rights stays one of its own.
-    assert!(self::fix("core dumps", HostKind::Host, &walls).fix.contains("core_pattern"));
+    assert!(self::fix("core dumps", HostKind::Host, &obstacles).fix.contains("core_pattern"));
 }

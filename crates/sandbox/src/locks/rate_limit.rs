@@ -36,17 +36,17 @@ mod tests {
     #[test]
     fn calls_beyond_a_burst_come_at_their_rate() {
         let start = Instant::now();
-        let mut pace = CallRateLimit::new(start);
+        let mut limit = CallRateLimit::new(start);
         for _ in 0..BURST_CALLS_MAX {
-            assert_eq!(pace.spend(start), Duration::ZERO);
+            assert_eq!(limit.spend(start), Duration::ZERO);
         }
         for _ in 1..CALLS_PER_SECOND_MAX {
-            pace.spend(start);
+            limit.spend(start);
         }
-        assert_eq!(pace.spend(start), Duration::from_secs(1));
+        assert_eq!(limit.spend(start), Duration::from_secs(1));
         // A silence earns no more than a burst.
         let later = start + Duration::from_secs(3600);
-        (0..BURST_CALLS_MAX).for_each(|_| assert_eq!(pace.spend(later), Duration::ZERO));
-        assert!(pace.spend(later) > Duration::ZERO);
+        (0..BURST_CALLS_MAX).for_each(|_| assert_eq!(limit.spend(later), Duration::ZERO));
+        assert!(limit.spend(later) > Duration::ZERO);
     }
 }
