@@ -1,4 +1,4 @@
-//! A cgroup directory held open: its files, its children, and errors that name them.
+//! An open cgroup directory: its files, its children, and errors that name them.
 
 use std::fmt;
 use std::fs::File;
@@ -20,26 +20,27 @@ use cofferdam_core::values::deadline::Deadline;
 
 /// How often a file of version 1 is read again: version 1 sends no events.
 pub(super) const RETRY_INTERVAL: Duration = Duration::from_millis(1);
-/// More of a file is not read; it holds 130,000 process ids.
+/// The largest part of a file that is read; it holds 130,000 process ids.
 const READ_BYTES_MAX: usize = 1 << 20;
-/// More than most files have.
+/// More than most files contain.
 const READ_BYTES_AT_ONCE: usize = 512;
 
-/// A call on one file or directory of a cgroup tree that failed.
+/// A failed call on a file or directory of a cgroup tree.
 #[derive(Debug, thiserror::Error)]
 #[error("{}: {errno:?}", path.display())]
 pub struct CgroupError {
     /// The file or directory.
     pub path: PathBuf,
-    /// What the kernel said.
+    /// The error of the kernel.
     #[source]
     pub errno: Errno,
 }
 
-/// The calls whose answers only a cgroup file system gives; everything else is
-/// plain reading. The kernel in production, a scripted tree in tests.
+/// The calls that behave differently on a cgroup file system; everything else is plain reading.
+/// Implemented by the kernel in production and by a scripted tree in tests.
 pub(super) trait CgroupFs: fmt::Debug + Send + Sync {
-    /// Which cgroup file system the directory is on, if on one.
+    /// The cgroup version of the file system that the directory is on, if it is a cgroup file
+    /// system.
     fn version(
         &self,
         directory: BorrowedFd<'_>,
@@ -50,7 +51,7 @@ pub(super) trait CgroupFs: fmt::Debug + Send + Sync {
     fn remove(&self, parent: &CgroupDirectory, name: &str) -> Result<(), Errno>;
 }
 
-/// The real thing.
+/// The kernel.
 #[derive(Debug)]
 pub(super) struct KernelCgroupFs;
 
@@ -92,7 +93,7 @@ pub(super) struct CgroupDirectory {
 }
 
 impl CgroupDirectory {
-    /// Opens a directory; `EOPNOTSUPP` when it is not on a cgroup file system.
+    /// Opens a directory; `EOPNOTSUPP` if it is not on a cgroup file system.
     pub(super) fn open(calls: Arc<dyn CgroupFs>, path: &Path) -> Result<Self, CgroupError> {
         let fail = |errno| CgroupError { path: path.to_owned(), errno };
         let handle = open(path, directory_flags(), Mode::empty()).map_err(fail)?;
@@ -101,11 +102,11 @@ impl CgroupDirectory {
         Ok(Self { path: path.to_owned(), handle, version, calls })
     }
 
-    /// Makes a child group and opens it.
+    /// Creates a child group and opens it.
     pub(super) fn make_child(&self, name: &str) -> Result<Self, CgroupError> {
         self.calls.make(self, name).map_err(|errno| self.fail(name, errno))?;
         self.open_child(name).inspect_err(|_| {
-            // The error that matters is the one being returned.
+            // The error that matters is the one returned.
             let _ = self.remove_child(name);
         })
     }
@@ -117,7 +118,7 @@ impl CgroupDirectory {
         Ok(Self { path, handle, version: self.version, calls: Arc::clone(&self.calls) })
     }
 
-    /// Removes a child group; one that is gone already is no error.
+    /// Removes a child group. It is no error if the group is gone already.
     pub(super) fn remove_child(&self, name: &str) -> Result<(), CgroupError> {
         match self.calls.remove(self, name) {
             Ok(()) | Err(Errno::ENOENT) => Ok(()),
@@ -129,21 +130,21 @@ impl CgroupDirectory {
         self.calls.write(self, file, text).map_err(|errno| self.fail(file, errno))
     }
 
-    /// The file's text, whole lines only when there is more than we read.
+    /// The text of the file; whole lines only if the file is longer than what is read.
     pub(super) fn read(&self, file: &str) -> Result<String, CgroupError> {
         let mut opened = File::from(self.open_file(file, OFlag::O_RDONLY)?);
         let fail = |error: &io::Error| self.fail(file, errno_of(error));
         let mut text = vec![0; READ_BYTES_AT_ONCE];
         let count = opened.read(&mut text).map_err(|error| fail(&error))?;
         text.truncate(count);
-        // What is shorter comes whole in one call, and most files are.
+        // A shorter file comes whole in one call, as most do.
         if count == READ_BYTES_AT_ONCE {
             let rest = READ_BYTES_MAX - READ_BYTES_AT_ONCE;
             opened.take(rest as u64).read_to_end(&mut text).map_err(|error| fail(&error))?;
         }
         let mut text = String::from_utf8_lossy(&text).into_owned();
         if text.len() == READ_BYTES_MAX {
-            // Half a process id would be another process's id.
+            // Half a process id would be the id of another process.
             text.truncate(text.rfind('\n').unwrap_or(0));
         }
         Ok(text)
@@ -154,19 +155,19 @@ impl CgroupDirectory {
             .map_err(|errno| self.fail(file, errno))
     }
 
-    /// Whether the file is there.
+    /// Whether the file exists.
     pub(super) fn has(&self, file: &str) -> bool {
         self.open_file(file, OFlag::O_PATH).is_ok()
     }
 
-    /// The processes of this group, as seen from our process namespace; those
-    /// it does not show are left out.
+    /// The processes of this group, as numbered in this process's PID namespace. Processes outside
+    /// of it are left out.
     pub(super) fn processes(&self) -> Result<Vec<i32>, CgroupError> {
         let text = self.read("cgroup.procs")?;
         Ok(text.lines().filter_map(|line| line.parse().ok()).filter(|id| *id > 0).collect())
     }
 
-    /// The threads of this group, seen in the same way.
+    /// The threads of this group, numbered in the same way.
     pub(super) fn threads(&self) -> Result<Vec<i32>, CgroupError> {
         let file = match self.version {
             CgroupVersion::V1 => "tasks",
@@ -176,14 +177,14 @@ impl CgroupDirectory {
         Ok(text.lines().filter_map(|line| line.parse().ok()).filter(|id| *id > 0).collect())
     }
 
-    /// Waits until the file contains the line; false if the deadline passes first or the file cannot
-    /// be read.
+    /// Waits until the file contains the line. False if the deadline passes first or the file
+    /// cannot be read.
     pub(super) fn wait_for_line(&self, file: &str, line: &str, deadline: Deadline) -> bool {
         let Ok(opened) = self.open_file(file, OFlag::O_RDONLY) else { return false };
         let mut opened = File::from(opened);
         loop {
             let mut text = String::new();
-            // Reading from the start also arms the announcement of the next change.
+            // Reading from the start also arms the event for the next change.
             if opened.rewind().is_err() || opened.read_to_string(&mut text).is_err() {
                 return false;
             }
@@ -197,10 +198,10 @@ impl CgroupDirectory {
                 CgroupVersion::V1 => deadline.remaining().min(RETRY_INTERVAL),
                 CgroupVersion::V2 => deadline.remaining(),
             };
-            // Rounded up: a wait of no time at all would spin.
+            // Rounded up: a wait of zero would spin.
             let at_most = at_most.saturating_add(Duration::from_micros(999));
             let at_most = PollTimeout::try_from(at_most).unwrap_or(PollTimeout::MAX);
-            // An interrupted or failed wait only means that we look again.
+            // After an interrupted or failed wait the loop reads again.
             let _ = poll(&mut [PollFd::new(opened.as_fd(), PollFlags::POLLPRI)], at_most);
         }
     }
@@ -242,7 +243,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_directory_of_another_file_system_is_refused_by_the_kernels_own_word() {
+    fn a_directory_of_another_file_system_is_refused() {
         let elsewhere = tempfile::tempdir().unwrap();
         let error = CgroupDirectory::open(Arc::new(KernelCgroupFs), elsewhere.path()).unwrap_err();
         assert_eq!(error.errno, Errno::EOPNOTSUPP);

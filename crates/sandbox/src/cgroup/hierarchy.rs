@@ -1,4 +1,4 @@
-//! One cgroup hierarchy, our own group in it, and the top directory we make there.
+//! One cgroup hierarchy: the group of this process in it, and the top directory created there.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -11,21 +11,21 @@ use super::delegation::Delegation;
 use super::directory::{CgroupDirectory, CgroupError, CgroupFs, RETRY_INTERVAL};
 use cofferdam_core::values::deadline::Deadline;
 
-/// A hierarchy that boxes use. It removes its top directory with itself.
+/// A hierarchy that sandboxes use. Drop removes its top directory.
 #[derive(Debug)]
 pub(super) struct Hierarchy {
-    /// The group that this process was born in.
+    /// The group that this process was started in.
     own: CgroupDirectory,
-    /// Our directory below it; boxes hold it too.
+    /// Our directory below it; sandboxes hold it too.
     top: Arc<CgroupDirectory>,
-    /// What boxes get from here.
+    /// The controls that sandboxes get from here.
     controls: Vec<CgroupControl>,
     delegation: Delegation,
     closed: bool,
 }
 
 impl Hierarchy {
-    /// Makes our top directory in a version 1 hierarchy.
+    /// Creates the top directory in a version 1 hierarchy.
     pub(super) fn v1(
         calls: Arc<dyn CgroupFs>,
         own: &Path,
@@ -34,9 +34,8 @@ impl Hierarchy {
         Self::make(calls, own, name)
     }
 
-    /// Makes our top directory in the unified hierarchy and takes there every
-    /// control it can give. `EOPNOTSUPP` below a threaded group, where no new
-    /// group can hold a process.
+    /// Creates the top directory in the unified hierarchy and enables every control it can provide.
+    /// `EOPNOTSUPP` below a threaded group, where no new group can hold a process.
     pub(super) fn v2(
         calls: Arc<dyn CgroupFs>,
         own: &Path,
@@ -64,7 +63,7 @@ impl Hierarchy {
         Ok(Self { own, top, controls: Vec::new(), delegation, closed: false })
     }
 
-    /// Has boxes take `control` from here too.
+    /// Makes sandboxes take `control` from here too.
     pub(super) fn take(&mut self, control: CgroupControl) {
         self.controls.push(control);
     }
@@ -73,7 +72,7 @@ impl Hierarchy {
         self.controls.contains(&control)
     }
 
-    /// Why the unified hierarchy does not give the control.
+    /// Why the unified hierarchy does not provide the control.
     pub(super) fn refusal(&self, control: CgroupControl) -> &str {
         let refusal = control.v2_controller().and_then(|c| self.delegation.refusal(c));
         refusal.unwrap_or("the kernel is too old for it")
@@ -96,8 +95,7 @@ impl Hierarchy {
         self.own.path() == own
     }
 
-    /// Removes what [`Hierarchy::v1`] or [`Hierarchy::v2`] made; `EBUSY` while
-    /// a box is there.
+    /// Removes what [`Hierarchy::v1`] or [`Hierarchy::v2`] created; `EBUSY` while a sandbox exists.
     pub(super) fn close(&mut self, deadline: Deadline) -> Result<(), CgroupError> {
         loop {
             match self.try_close() {
@@ -114,7 +112,7 @@ impl Hierarchy {
             return Ok(());
         }
         if Arc::strong_count(&self.top) > 1 {
-            // Handing controllers back would lift a living box's limits.
+            // Disabling controllers would lift the limits of a live sandbox.
             return Err(CgroupError { path: self.top.path().to_owned(), errno: Errno::EBUSY });
         }
         self.delegation.give_back(&self.own, &self.top)?;
@@ -126,7 +124,7 @@ impl Hierarchy {
 
 impl Drop for Hierarchy {
     fn drop(&mut self) {
-        // A last attempt; `close` is for those who want to know.
+        // A last attempt; `close` reports errors.
         let _ = self.try_close();
     }
 }

@@ -1,4 +1,4 @@
-//! Where this process's groups are, from the texts the kernel gives.
+//! Locates the cgroups of this process, from the texts of the kernel.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 /// A mount table longer than this (100,000 mounts) is read only in part.
 const TEXT_BYTES_MAX: u64 = 16 << 20;
 
-/// More than most texts have: a small buffer takes a call for each few lines.
+/// More than most texts contain: a small buffer takes one call per few lines.
 const TEXT_BYTES: usize = 16 << 10;
 
-/// The groups this process is in, one for each mounted hierarchy.
+/// The groups of this process, one per mounted hierarchy.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct CgroupLayout {
     /// Version 1 hierarchies that have controllers.
@@ -26,15 +26,15 @@ pub(super) struct V1Hierarchy {
     pub(super) place: GroupPath,
 }
 
-/// The directory of our own group, or in words why there is no way to it.
+/// The directory of this process's group, or why it is not reachable.
 pub(super) type GroupPath = Result<PathBuf, &'static str>;
 
 pub(super) const NOT_MOUNTED: &str = "not mounted";
 pub(super) const OUT_OF_SIGHT: &str = "our own group is outside what is mounted here";
 
 impl CgroupLayout {
-    /// From the text of `/proc/self/mountinfo` and of `/proc/self/cgroup`.
-    /// Lines that do not have the kernel's form are passed over.
+    /// Parses the text of `/proc/self/mountinfo` and of `/proc/self/cgroup`. Lines not in the
+    /// kernel's format are skipped.
     pub(super) fn parse(mountinfo: &str, own_groups: &str) -> Self {
         let mounts: Vec<CgroupMount<'_>> =
             mountinfo.lines().filter_map(CgroupMount::parse).collect();
@@ -58,7 +58,7 @@ impl CgroupLayout {
         layout
     }
 
-    /// Our group in the version 1 hierarchy of `controller`.
+    /// The group of this process in the version 1 hierarchy of `controller`.
     pub(super) fn v1_place(&self, controller: &str) -> Result<&Path, &'static str> {
         let has = |hierarchy: &&V1Hierarchy| hierarchy.controllers.iter().any(|c| c == controller);
         let hierarchy = self.v1.iter().find(has).ok_or(NOT_MOUNTED)?;
@@ -93,8 +93,8 @@ impl<'a> CgroupMount<'a> {
         })
     }
 
-    /// The directory of the group `own`, where this mount shows it. A path
-    /// through `..` lies outside our cgroup namespace.
+    /// The directory of the group `own`, if this mount shows it. A path through `..` is outside of
+    /// our cgroup namespace.
     fn directory_of(&self, own: &Path) -> Option<PathBuf> {
         let below = own.strip_prefix(&self.root).ok()?;
         let leaves = |path: &Path| path.components().any(|part| part.as_os_str() == "..");
@@ -105,9 +105,8 @@ impl<'a> CgroupMount<'a> {
     }
 }
 
-/// Our group's directory in the hierarchy of this kind and these controllers.
-/// A writable mount is taken before a read-only one, a later before an
-/// earlier, which it may cover.
+/// The directory of group `own` in the hierarchy of this kind with these controllers. A writable
+/// mount is preferred to a read-only one, and a later mount to an earlier one, which it may cover.
 fn locate(mounts: &[CgroupMount<'_>], kind: &str, controllers: &[&str], own: &str) -> GroupPath {
     let same: Vec<&CgroupMount<'_>> = mounts
         .iter()
@@ -142,8 +141,7 @@ pub(super) fn unescape(field: &str) -> PathBuf {
     PathBuf::from(plain)
 }
 
-/// The text of a file of `/proc`. CgroupMount points need not be UTF-8; the ones that
-/// are not, we cannot use but read past.
+/// Reads a file of `/proc`. Mount points that are not UTF-8 cannot be used and are skipped.
 pub(super) fn read_text(path: &str) -> io::Result<String> {
     let mut bytes = Vec::with_capacity(TEXT_BYTES);
     File::open(path)?.take(TEXT_BYTES_MAX).read_to_end(&mut bytes)?;

@@ -1,4 +1,4 @@
-//! Clears what a dead process of ours left in a hierarchy.
+//! Removes what a killed service left in a hierarchy.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -14,27 +14,26 @@ use super::termination::{kill_all, kill_listed};
 use super::tree::{NAME_PREFIX, SANDBOX_PREFIX};
 use cofferdam_core::values::deadline::Deadline;
 
-/// More directories than this below one top directory are not ours.
+/// A tree of ours never has more directories than this.
 const DIRECTORIES_MAX: usize = 65_536;
 
-/// What a sweep found.
+/// What a sweep removed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct SweepReport {
-    /// Boxes that were there, by their names.
+    /// The number of sandboxes, by their names.
     pub boxes: usize,
-    /// Processes that were there and had to be killed.
+    /// The number of processes killed.
     pub processes_killed: usize,
-    /// Directories removed, the top one included.
+    /// The number of directories removed, the top one included.
     pub directories_removed: usize,
 }
 
-/// Kills everything below one of our top directories and removes it, deepest
-/// directory first. A directory that is gone already is a sweep of nothing.
+/// Kills every process below one of our top directories and removes the directory, deepest level
+/// first. It is no error if the directory is gone already.
 ///
-/// Refused, with nothing touched: a directory whose name does not start with
-/// `cofferdam-` (`EINVAL`), one that is not on a cgroup file system
-/// (`EOPNOTSUPP`), one that holds this very process (`EDEADLK`). `EBUSY` when
-/// something would not die before the deadline.
+/// Refuses without any change: a directory whose name does not start with `cofferdam-` (`EINVAL`),
+/// one that is not on a cgroup file system (`EOPNOTSUPP`), one that holds this process (`EDEADLK`).
+/// `EBUSY` if something does not die before the deadline.
 pub fn sweep(directory: &Path, deadline: Deadline) -> Result<SweepReport, CgroupError> {
     sweep_with(&(Arc::new(KernelCgroupFs) as Arc<dyn CgroupFs>), directory, deadline)
 }
@@ -57,7 +56,7 @@ pub(super) fn sweep_with(
             tree => tree?,
         };
         let names = tree.iter().map(CgroupDirectory::name);
-        boxes.extend(names.filter(|name| is_box(name)).map(ToOwned::to_owned));
+        boxes.extend(names.filter(|name| is_sandbox(name)).map(ToOwned::to_owned));
         let processes = processes_of(&tree)?;
         if processes.contains(&nix::unistd::getpid().as_raw()) {
             return Err(fail(Errno::EDEADLK));
@@ -77,7 +76,7 @@ pub(super) fn sweep_with(
     Ok(SweepReport { boxes: boxes.len(), processes_killed: killed.len(), directories_removed })
 }
 
-/// The directory and all below it, parents before their children.
+/// The directory and all directories below it, parents before children.
 fn tree_below(calls: &Arc<dyn CgroupFs>, top: &Path) -> Result<Vec<CgroupDirectory>, CgroupError> {
     let mut tree = vec![CgroupDirectory::open(Arc::clone(calls), top)?];
     let mut listed = 0;
@@ -97,7 +96,7 @@ fn tree_below(calls: &Arc<dyn CgroupFs>, top: &Path) -> Result<Vec<CgroupDirecto
     Ok(tree)
 }
 
-fn is_box(name: &str) -> bool {
+fn is_sandbox(name: &str) -> bool {
     name.starts_with(SANDBOX_PREFIX)
 }
 
@@ -126,8 +125,8 @@ fn processes_of(tree: &[CgroupDirectory]) -> Result<BTreeSet<i32>, CgroupError> 
     Ok(processes)
 }
 
-/// One round; the caller repeats it until nothing is left. A box that its dead
-/// owner left frozen is thawed by the same writes.
+/// One round; the caller repeats it until no process is left. A group that its killed owner left
+/// frozen is thawed by the same writes.
 fn kill_tree(tree: &[CgroupDirectory]) {
     for directory in tree {
         if !kill_all(directory).unwrap_or(false)

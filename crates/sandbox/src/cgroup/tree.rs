@@ -18,30 +18,29 @@ use crate::host::weakened::Wall;
 use cofferdam_core::values::deadline::Deadline;
 use cofferdam_core::{Limits, SetupFailure};
 
-/// What the name of every top directory of ours starts with.
+/// The prefix of the name of every top directory.
 pub(super) const NAME_PREFIX: &str = "cofferdam-";
-/// How the name of a box's directory begins.
+/// The prefix of the name of a sandbox's directory.
 pub const SANDBOX_PREFIX: &str = "box-";
 
 const NAME_BYTES_MAX: usize = 64;
 
-/// Our top directories, one in each hierarchy that gives boxes something.
-/// Made once; it outlives the boxes made below it.
+/// The top directories of this process, one in each hierarchy that provides a control. Created
+/// once; it outlives the sandboxes below it.
 #[derive(Debug)]
 pub struct CgroupTree {
-    /// The one that kills first: it empties the others.
+    /// The hierarchy that kills comes first: it empties the others.
     hierarchies: Vec<Hierarchy>,
     support: CgroupSupport,
 }
 
 impl CgroupTree {
-    /// Makes the top directories, `cofferdam-<instance>`, below the groups
-    /// this process is in. Where version 2 hands its controllers down only
-    /// from an empty group, this process moves into a leaf of its own.
+    /// Creates the top directories, `cofferdam-<instance>`, below the groups this process is in. If
+    /// version 2 enables its controllers only in an empty group, this process moves into a leaf of
+    /// its own.
     ///
-    /// What the host refuses is no failure but a reason in
-    /// [`CgroupTree::support`]. Failures are an instance name that is not 1 to
-    /// 64 letters, digits, `-` and `_`, or is in use.
+    /// A control that the host refuses is not an error but a reason in [`CgroupTree::support`]. It
+    /// is an error if the instance name is not 1 to 64 letters, digits, `-` and `_`, or is in use.
     pub fn open(instance: &str) -> Result<Self, SetupFailure> {
         let read = |path: &str| {
             read_text(path).map_err(|e| SetupFailure::from_io(format!("read {path}"), &e))
@@ -52,7 +51,7 @@ impl CgroupTree {
             }
             true => CgroupLayout::parse("", ""),
         };
-        // A kernel without swap has no such file; the first line is a heading.
+        // A kernel without swap has no such file. The first line is a heading.
         let swaps = read_text("/proc/swaps").unwrap_or_default();
         let kernel: Arc<dyn CgroupFs> = Arc::new(KernelCgroupFs);
         Self::open_on(&layout, swaps.lines().count() > 1, &kernel, instance)
@@ -94,14 +93,14 @@ impl CgroupTree {
         Ok(tree)
     }
 
-    /// Says so where memory is bounded but may go to swap, or to sockets, unbounded.
+    /// Notes it if memory is limited but swap or socket memory is not.
     fn note_unbounded_memory(&mut self, swap_is_on: bool) {
         let Some(memory) = self.hierarchies.iter().find(|h| h.gives(CgroupControl::Memory)) else {
             return;
         };
         let (swap_file, sockets_file) = match memory.version() {
             CgroupVersion::V1 => (V1_SWAP_FILE, Some(V1_SOCKETS_FILE)),
-            // Sockets are on the one account there is.
+            // Version 2 accounts socket memory as memory.
             CgroupVersion::V2 => (V2_SWAP_FILE, None),
         };
         let mut reasons = Vec::new();
@@ -116,34 +115,33 @@ impl CgroupTree {
         }
     }
 
-    /// Which controls boxes get, from whom, and why not the others.
+    /// The controls that sandboxes get, which version provides each, and why others are missing.
     pub fn support(&self) -> &CgroupSupport {
         &self.support
     }
 
-    /// Makes the groups of one box and sets its limits, as far as
-    /// [`CgroupTree::support`] has them. `name` is 1 to 64 letters, digits,
-    /// `-` and `_`, not `supervisor`, and not in use.
+    /// Creates the groups of one sandbox and sets its limits, as far as [`CgroupTree::support`] has
+    /// them. `name` is 1 to 64 letters, digits, `-` and `_`, not `supervisor`, and not in use.
     pub fn create(&self, name: &str, limits: &Limits) -> Result<SandboxGroup, SetupFailure> {
-        check_name("cgroup box", name)?;
+        check_name("cgroup sandbox", name)?;
         SandboxGroup::create(&self.hierarchies, name, limits)
     }
 
-    /// Our top directories, the one to sweep first at the front. Recorded, they
-    /// let a later process [`sweep`](fn@super::sweep) what this one left.
+    /// The top directories, in the order in which to sweep them. Recorded, they let a later process
+    /// [`sweep`](fn@super::sweep) what this one left.
     pub fn directories(&self) -> Vec<PathBuf> {
         self.hierarchies.iter().map(|hierarchy| hierarchy.top().path().to_owned()).collect()
     }
 
-    /// Removes the top directories, after the last box; where this process
-    /// moved, it goes back. All are tried; the first error is returned.
+    /// Removes the top directories, after the last sandbox. If this process moved, it moves back.
+    /// All are tried; returns the first error.
     pub fn close(&mut self, deadline: Deadline) -> Result<(), CgroupError> {
         let results: Vec<_> = self.hierarchies.iter_mut().map(|h| h.close(deadline)).collect();
         results.into_iter().collect()
     }
 }
 
-/// Has boxes take `control` from version 1; the inner error says why not.
+/// Makes sandboxes take `control` from version 1. The inner error says why that is not possible.
 fn take_from_v1(
     taken: &mut Vec<Hierarchy>,
     layout: &CgroupLayout,
@@ -164,8 +162,7 @@ fn take_from_v1(
     }))
 }
 
-/// A hierarchy or, in words, why the host refuses it; but a name in use is the
-/// caller's mistake.
+/// Returns a hierarchy, or why the host refuses it. A name in use is an error of the caller.
 fn attempt<P: AsRef<Path>>(
     place: Result<P, &&'static str>,
     make: impl FnOnce(&Path) -> Result<Hierarchy, CgroupError>,

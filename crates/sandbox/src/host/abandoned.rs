@@ -7,10 +7,10 @@ use crate::cgroup;
 use cofferdam_core::Swept;
 use cofferdam_core::values::deadline::Deadline;
 
-/// How long the boxes of a dead server may take to be cleared away at start.
+/// How long the cleanup of a killed service's sandboxes may take at start.
 pub const SWEEP_WAIT: Duration = Duration::from_secs(10);
-/// Ends and removes whatever servers that are dead by now left behind. One whose groups do not go
-/// stays registered: the next start tries again.
+/// Kills and removes what killed services left. An instance whose cgroups cannot be removed stays
+/// registered: the next start tries again.
 pub fn sweep_abandoned(state: &StateDirectory) -> std::io::Result<Swept> {
     let mut all = Swept::default();
     for dead in state.abandoned()? {
@@ -23,9 +23,10 @@ pub fn sweep_abandoned(state: &StateDirectory) -> std::io::Result<Swept> {
     Ok(all)
 }
 
-/// Clears what one dead server left, and says so in one line; nothing where some of it stays.
+/// Removes what one killed service left and logs it in one line. `None` if some of it stays.
 fn sweep_instance(dead: &Instance) -> Option<Swept> {
-    // A box has a directory in every hierarchy: the one with most of them has them all.
+    // A sandbox has a directory in every hierarchy: the hierarchy with the most directories has all
+    // sandboxes.
     let (mut boxes, mut processes, mut directories) = (0, 0, 0);
     let mut is_clear = true;
     for directory in dead.recorded_cgroups() {
@@ -63,7 +64,7 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let state = StateDirectory::open_at(&place.path().join("state")).unwrap();
         let dead = state.register().unwrap();
-        // By its name a group of ours, which cannot be swept: it is on no cgroup file system.
+        // Named like one of our groups, but it cannot be swept: it is on no cgroup file system.
         let group = place.path().join(format!("cofferdam-{}", dead.id()));
         fs::create_dir(&group).unwrap();
         dead.record_cgroups(std::slice::from_ref(&group)).unwrap();

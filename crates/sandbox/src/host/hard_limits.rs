@@ -5,8 +5,8 @@ use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit};
 use crate::plan::step::Rlimit;
 use cofferdam_core::Limits;
 
-/// What of a process would otherwise be the server's: no priority above the
-/// ordinary, and of the kernel's own memory what its defaults allow.
+/// Limits that a program would otherwise inherit from the service: no raised priority, and the
+/// default amounts of kernel memory.
 const FIXED_LIMITS: [(Rlimit, Resource, u64); 6] = [
     (Rlimit::Nice, Resource::RLIMIT_NICE, 0),
     (Rlimit::RealtimePriority, Resource::RLIMIT_RTPRIO, 0),
@@ -16,7 +16,7 @@ const FIXED_LIMITS: [(Rlimit, Resource, u64); 6] = [
     (Rlimit::PendingSignals, Resource::RLIMIT_SIGPENDING, 4096),
 ];
 
-/// The hard process limits this process inherited: nothing can go above them.
+/// The hard limits that this process inherited. No limit of a run can exceed them.
 #[derive(Debug, Clone, Copy)]
 pub struct HardLimits {
     open_files: u64,
@@ -27,7 +27,7 @@ pub struct HardLimits {
 }
 
 impl HardLimits {
-    /// Those of this process.
+    /// Reads the limits of this process.
     pub fn read() -> std::io::Result<Self> {
         let mut fixed = FIXED_LIMITS.map(|(limit, _, value)| (limit, value));
         for ((_, value), (_, resource, _)) in fixed.iter_mut().zip(FIXED_LIMITS) {
@@ -40,7 +40,7 @@ impl HardLimits {
             file_bytes: getrlimit(Resource::RLIMIT_FSIZE)?.1,
             cpu_seconds: match getrlimit(Resource::RLIMIT_CPU)?.1 {
                 RLIM_INFINITY => RLIM_INFINITY,
-                // The hard limit is one above the soft, for SIGXCPU to come before SIGKILL.
+                // The hard limit is one above the soft limit, so that SIGXCPU comes before SIGKILL.
                 seconds => seconds.saturating_sub(1),
             },
         })
@@ -51,7 +51,7 @@ impl HardLimits {
         &self.fixed
     }
 
-    /// Brings limits down to what can be set, and says so.
+    /// Lowers `limits` to what can be set, and notes each change.
     pub fn clamp(self, limits: &mut Limits, notes: &mut Vec<String>) {
         for (name, wanted, hard) in [
             ("open files", &mut limits.open_files_max, self.open_files),

@@ -1,4 +1,4 @@
-//! What kind of place this is, and what in it may stand in the way of a box.
+//! The kind of this host, and what on it can prevent sandboxes.
 
 use std::env;
 use std::fs;
@@ -9,48 +9,48 @@ use nix::unistd::geteuid;
 
 use crate::launch::unprivileged;
 
-/// What kind of place a process runs in, as far as it decides what to change.
+/// The kind of host, as far as it decides what to change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HostKind {
-    /// A machine of its own, real or virtual.
+    /// A physical or virtual machine.
     Host,
-    /// A unit of systemd's on such a machine.
+    /// A systemd unit on such a machine.
     Systemd,
-    /// Windows' Linux.
+    /// Windows Subsystem for Linux.
     Wsl2,
     /// A container of LXC, LXD, Incus or Proxmox.
     Lxc,
-    /// A container of Docker's engine.
+    /// A container of Docker.
     Docker,
-    /// A container of podman's.
+    /// A container of podman.
     Podman,
-    /// A pod.
+    /// A pod of Kubernetes.
     Kubernetes,
-    /// A container of an engine not known here.
+    /// A container of another engine.
     Container,
 }
 
-/// Where a process runs, and under what.
+/// The kind of this host and the obstacles on it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HostInfo {
-    /// The kind.
+    /// What kind of host it is.
     pub kind: HostKind,
-    /// What may stand in the way.
+    /// What may prevent sandboxes.
     pub obstacles: Obstacles,
 }
 
-/// What is around this process that can keep it from making boxes.
+/// What can keep this process from creating sandboxes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Obstacles {
     /// The user is not root.
     pub not_root: bool,
-    /// CAP_SYS_ADMIN is not among our capabilities.
+    /// This process has no CAP_SYS_ADMIN.
     pub no_sys_admin: bool,
-    /// Root is not the machine's: ours is another user namespace.
+    /// This process is in a user namespace, so its root is not the machine's root.
     pub in_user_namespace: bool,
-    /// A seccomp filter of whatever started us.
+    /// The parent process installed a seccomp filter.
     pub seccomp: bool,
-    /// An AppArmor profile that holds us.
+    /// An AppArmor profile is enforced.
     pub apparmor: bool,
     /// Something is mounted over parts of `/proc`.
     pub masked_proc: bool,
@@ -63,13 +63,13 @@ pub struct Obstacles {
 }
 
 impl HostInfo {
-    /// Looks around.
+    /// Reads both.
     pub fn read() -> Self {
         Self { kind: HostKind::detect(), obstacles: Obstacles::read() }
     }
 }
 
-/// The marks that engines and kernels leave.
+/// Evidence that engines and kernels leave.
 #[derive(Debug, Clone, Default)]
 struct HostMarks {
     /// `KUBERNETES_SERVICE_HOST` is set, or a pod's secrets are mounted.
@@ -78,13 +78,13 @@ struct HostMarks {
     containerenv: bool,
     /// `/.dockerenv`.
     dockerenv: bool,
-    /// The variable `container`, ours or of the first process.
+    /// The variable `container` of this process or of the first one.
     container: String,
-    /// The kernel's release.
+    /// The release of the kernel.
     kernel: String,
     /// `/proc/self/cgroup`.
     cgroup: String,
-    /// `INVOCATION_ID`, which a unit's processes inherit.
+    /// `INVOCATION_ID` is set, which the processes of a unit inherit.
     invocation: bool,
 }
 
@@ -108,7 +108,7 @@ impl HostMarks {
 }
 
 impl HostKind {
-    /// By the marks that are here.
+    /// Detects the kind of this host.
     pub fn detect() -> Self {
         Self::of(&HostMarks::read())
     }
@@ -124,7 +124,7 @@ impl HostKind {
         } else if container == "lxc" {
             Self::Lxc
         } else if marks.kernel.to_ascii_lowercase().contains("microsoft") {
-            // Its first process says so of itself too.
+            // Before `container`: the first process of WSL sets that variable too.
             Self::Wsl2
         } else if !container.is_empty() {
             Self::Container
@@ -135,7 +135,7 @@ impl HostKind {
         }
     }
 
-    /// The word of a report.
+    /// The word in reports.
     pub fn word(self) -> &'static str {
         match self {
             Self::Host => "host",
@@ -150,8 +150,8 @@ impl HostKind {
     }
 }
 
-/// Whether the last unit on the way to one of our groups is a service. A login's shell is in a
-/// scope, below a service that is the user's whole manager.
+/// Whether the last unit in the path of one of our groups is a service. A login shell is in a
+/// scope, below the service of the user's manager.
 fn is_in_unit(cgroup: &str) -> bool {
     cgroup.lines().any(|line| {
         let path = line.splitn(3, ':').nth(2).unwrap_or_default();
@@ -165,7 +165,8 @@ impl Obstacles {
         let is_zero = |path: &str| text_of(path).trim() == "0";
         let status = text_of("/proc/self/status");
         let profile = text_of("/proc/self/attr/current");
-        // Of a namespace of our own we are root; what matters is who made it.
+        // In a user namespace entered by this process it is root; the user who created the
+        // namespace counts.
         let settled = unprivileged::is_settled().unwrap_or(false);
         let has_sys_admin = has_cap(None, CapSet::Effective, Capability::CAP_SYS_ADMIN);
         Self {
@@ -186,7 +187,7 @@ impl Obstacles {
     }
 }
 
-/// Whether a map of users leaves any out, as none but the machine's own does.
+/// Whether a uid map is partial. Only the map of the initial user namespace is not.
 fn is_partial(uid_map: &str) -> bool {
     let words: Vec<&str> = uid_map.split_whitespace().collect();
     !words.is_empty() && words != ["0", "0", "4294967295"]
@@ -196,8 +197,8 @@ fn is_filtered(status_line: &str) -> bool {
     status_line.strip_prefix("Seccomp:").is_some_and(|mode| mode.trim() == "2")
 }
 
-/// Whether `/proc/self/attr/current` names an AppArmor profile that holds us. SELinux writes
-/// contexts there, in four parts.
+/// Whether `/proc/self/attr/current` names an enforced AppArmor profile. SELinux writes contexts of
+/// four parts there.
 fn is_profile(current: &str) -> bool {
     let is_context = current.split(':').count() >= 4;
     !current.is_empty() && !is_context && current.ends_with("(enforce)")
@@ -205,16 +206,16 @@ fn is_profile(current: &str) -> bool {
 
 fn is_masked(mountinfo: &str) -> bool {
     let points = mountinfo.lines().filter_map(|line| line.split(' ').nth(4));
-    // Where formats of programs are registered there is a mount of the kernel's own kind.
+    // The kernel mounts binfmt_misc there itself.
     points.filter(|point| !point.ends_with("/binfmt_misc")).any(|point| point.starts_with("/proc/"))
 }
 
-/// What is in a small file; nothing where it cannot be read.
+/// The text of a small file; empty if it cannot be read.
 fn text_of(path: &str) -> String {
     fs::read(path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default()
 }
 
-/// Whether there is something at `path`; what cannot be looked at counts as not there.
+/// Whether `path` exists. False if it cannot be checked.
 fn exists(path: &str) -> bool {
     fs::symlink_metadata(Path::new(path)).is_ok()
 }
@@ -224,7 +225,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_kind_of_place_is_known_by_its_marks() {
+    fn each_kind_of_host_is_detected() {
         let marks = |change: fn(&mut HostMarks)| {
             let mut marks = HostMarks { kernel: "6.12.0-amd64".to_owned(), ..HostMarks::default() };
             change(&mut marks);
@@ -260,7 +261,7 @@ mod tests {
                 }),
                 HostKind::Systemd,
             ),
-            // A shell somebody logged in to, of whose manager it inherits the mark.
+            // A login shell inherits the variable from the user's manager.
             (
                 marks(|m| {
                     m.invocation = true;
@@ -275,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn a_unit_is_known_by_the_last_part_that_is_one() {
+    fn the_last_unit_in_a_cgroup_path_decides() {
         for (cgroup, is_unit) in [
             ("0::/system.slice/a.service", true),
             ("0::/system.slice/a.service/supervisor", true),
@@ -289,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn walls_are_read_from_what_the_kernel_writes() {
+    fn obstacles_are_read_from_the_texts_of_the_kernel() {
         assert!(is_filtered("Seccomp:\t2"));
         assert!(!is_filtered("Seccomp:\t0") && !is_filtered("Seccomp_filters:\t2"));
         assert!(!is_partial("         0          0 4294967295\n") && !is_partial(""));

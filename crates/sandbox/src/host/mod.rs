@@ -1,4 +1,4 @@
-//! The host: its kind, what it can enforce, and how to mend what it cannot.
+//! The host: its kind, the controls it can enforce, and what to change for the others.
 
 pub(crate) mod abandoned;
 pub(crate) mod hard_limits;

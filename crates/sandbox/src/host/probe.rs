@@ -1,4 +1,4 @@
-//! What this host can enforce: every control tried in a child, never inferred.
+//! Probes what this host can enforce. Every control is tried in a child, never inferred.
 
 use super::remedy::{Remedy, remedy};
 use super::state::StateDirectory;
@@ -14,26 +14,26 @@ use cofferdam_core::SetupFailure;
 use cofferdam_core::values::deadline::Deadline;
 use cofferdam_seccomp::profile::Profile;
 
-/// The row of a box with everything in it.
+/// The control that stands for a complete sandbox.
 const WHOLE_BOX: &str = "whole box";
 
-/// One control and what came of trying it.
+/// One control and the result of its trial.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProbedControl {
     /// Its name: `pid namespace`, `seccomp`, `memory`.
     pub name: &'static str,
-    /// How well it is held.
+    /// How well it is enforced.
     pub status: Enforcement,
-    /// Why, or by what.
+    /// The reason, or what enforces it.
     pub reason: String,
-    /// What to change, where something should be.
+    /// What to change, if it is not enforced.
     pub fix: String,
 }
 
-/// What `doctor` tells.
+/// The report of `doctor`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProbeReport {
-    /// Every control, in the order a box is made.
+    /// Every control, in the order in which a sandbox gets them.
     pub controls: Vec<ProbedControl>,
     /// What kind of host this is.
     pub host_kind: HostKind,
@@ -53,38 +53,39 @@ impl ProbedControl {
 }
 
 impl ProbeReport {
-    /// Whether everything is enforced.
+    /// Whether every control is enforced.
     pub fn is_whole(&self) -> bool {
         self.controls.iter().all(|control| control.status == Enforcement::Enforced)
     }
 
-    /// What is told where nothing could be tried.
+    /// The report if no trial was possible.
     pub fn untried(failure: &SetupFailure) -> Self {
         let host = HostInfo::read();
         let found = tried("trials", Enforcement::Missing, Err(failure.clone()));
         Self { controls: vec![ProbedControl::new(found, &host)], host_kind: host.kind }
     }
 
-    /// Adds what came of making a whole box, all controls at once.
+    /// Adds the result of creating a complete sandbox with all controls.
     pub fn add_whole_box(&mut self, made: Result<(), SetupFailure>) {
         let whole_box = tried(WHOLE_BOX, Enforcement::Missing, made);
         self.controls.push(ProbedControl::new(whole_box, &HostInfo::read()));
     }
 
-    /// Whether a box can be made here at all. Without one no service starts.
+    /// Whether a sandbox can be created here. Otherwise no service starts.
     pub fn makes_boxes(&self) -> bool {
         let whole = self.controls.iter().find(|control| control.name == WHOLE_BOX);
         whole.is_some_and(|control| control.status == Enforcement::Enforced)
     }
 }
 
-/// Tries every control of a box with `profile`'s filter.
+/// Tries every control of a sandbox with `profile`'s filter.
 pub fn examine(profile: &Profile) -> Result<ProbeReport, SetupFailure> {
     let host = HostInfo::read();
     let failed =
         |step: &'static str| move |error: std::io::Error| SetupFailure::from_io(step, &error);
     let state = StateDirectory::open().map_err(failed("state directory"))?;
-    // Where it could have no namespace of its own, it is as it is elsewhere, and says what fails.
+    // If the process could not enter a user namespace, the trials run as it is and report what
+    // fails.
     let unprivileged = unprivileged::is_settled().unwrap_or(false);
     let host_id = match unprivileged {
         true => HostId::shared(),

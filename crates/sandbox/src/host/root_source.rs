@@ -1,4 +1,4 @@
-//! What is looked up on the host once, before any box.
+//! The root of sandboxes, and what is read from the host once, before the first sandbox.
 
 use std::ffi::CString;
 use std::path::{Path, PathBuf};
@@ -13,20 +13,21 @@ use cofferdam_core::SetupFailure;
 use cofferdam_seccomp::filter::Filter;
 use cofferdam_seccomp::profile::Profile;
 
-/// Directories every root has one of, for the box's root to be put on until it is the root.
+/// Every root has one of these directories. The root of the sandbox is mounted on it until it
+/// becomes the root.
 const MOUNTPOINTS: [&str; 4] = ["/tmp", "/mnt", "/run", "/var"];
 
-/// Whose root file system boxes see.
+/// The root file system that sandboxes see.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RootSource {
-    /// The host's, read-only and masked.
+    /// That of the host, read-only and masked.
     Host,
-    /// This directory's; nothing of the host is visible.
+    /// This directory; nothing of the host is visible.
     Directory(PathBuf),
 }
 
 impl RootSource {
-    /// Where it is on the host.
+    /// Its path on the host.
     pub fn path(&self) -> &Path {
         match self {
             Self::Host => Path::new("/"),
@@ -35,8 +36,8 @@ impl RootSource {
     }
 }
 
-/// Whether a sysctl hints that user namespaces may be refused here. A hint only:
-/// it decides whether to try, and the trial decides the rest.
+/// Whether a sysctl suggests that user namespaces may be refused here. It only decides whether to
+/// try; the trial decides the rest.
 pub fn user_namespaces_are_doubtful() -> bool {
     let reads = |path: &str, text: &str| {
         std::fs::read_to_string(path).is_ok_and(|value| value.trim() == text)
@@ -45,20 +46,20 @@ pub fn user_namespaces_are_doubtful() -> bool {
         || reads("/proc/sys/kernel/apparmor_restrict_unprivileged_userns", "1")
 }
 
-/// The layout of boxes with that root, and what has to be covered in it.
+/// The layout of sandboxes with this root, and the masked paths in it.
 pub fn layout_of(
     root: &RootSource,
     directory: &RootDirectory,
     profile: &Profile,
     private: &[PathBuf],
 ) -> std::io::Result<(RootLayout, Covers)> {
-    // By its real name too, which is what trees that are shown are compared with.
+    // The real path too: shown trees are compared with it.
     let real = private.iter().filter_map(|path| path.canonicalize().ok());
     let private: Vec<PathBuf> = private.iter().cloned().chain(real).collect();
     let (base, entries) = (directory.path(), directory.entries()?);
     let kind_of = |path: &Path| rootfs::kind_at(&base.join(rootfs::strip_root(path)));
     let mut layout = rootfs::layout(base, &entries, &profile.root, &private, &kind_of);
-    // A root given on purpose hides nothing.
+    // A root directory that the operator chose hides nothing.
     let hide = if *root == RootSource::Host { &profile.root.hide[..] } else { &[] };
     let hidden: Vec<PathBuf> = hide.iter().map(PathBuf::from).collect();
     let covers = Covers::new(&layout, &hidden, &private)?;
@@ -68,14 +69,14 @@ pub fn layout_of(
     Ok((layout, covers))
 }
 
-/// The filter of every box's init, part of this program.
+/// The filter of the init, part of this program.
 pub fn init_filter() -> Result<Filter, SetupFailure> {
     let profile = builtin_profile("init")
         .map_err(|error| SetupFailure::from_words("seccomp init", error.to_string()))?;
     Ok(profile.filter)
 }
 
-/// The filter for file locks that this host lets sandboxes have.
+/// The filter for file locks that this host supports.
 pub fn lock_filter() -> Result<LockFilter, SetupFailure> {
     LockFilter::for_this_host()
         .map_err(|error| SetupFailure::from_words("seccomp locks", error.to_string()))
@@ -86,13 +87,13 @@ pub fn has_message_queues() -> bool {
     Path::new("/proc/sys/fs/mqueue").exists()
 }
 
-/// A directory to put a box's root on.
+/// A directory to mount the root of a sandbox on.
 pub fn mountpoint() -> std::io::Result<CString> {
     let found = MOUNTPOINTS.into_iter().find(|path| Path::new(path).is_dir());
     found.map(|path| c_string(path.as_ref())).ok_or_else(|| std::io::ErrorKind::NotFound.into())
 }
 
-/// The highest capability this kernel knows.
+/// The highest capability that this kernel knows.
 pub fn last_capability() -> std::io::Result<u32> {
     let text = std::fs::read_to_string("/proc/sys/kernel/cap_last_cap")?;
     text.trim().parse().map_err(|_| std::io::ErrorKind::InvalidData.into())

@@ -1,4 +1,4 @@
-//! The trials of the single controls, each in a child process.
+//! The trial of each control, in a child process.
 
 use std::time::Instant;
 
@@ -21,19 +21,19 @@ use cofferdam_core::sync::retained::Retained;
 use cofferdam_core::{Limits, SetupFailure, StdinSource};
 use cofferdam_seccomp::profile::Profile;
 
-/// How well a control is held here.
+/// How well this host enforces a control.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Enforcement {
-    /// As asked for.
+    /// As required.
     Enforced,
-    /// In a weaker way, which the reason names.
+    /// In a weaker way, named by the reason.
     Degraded,
     /// Not at all.
     Missing,
 }
 
 impl Enforcement {
-    /// The word of a report.
+    /// The word in reports.
     pub fn word(self) -> &'static str {
         match self {
             Self::Enforced => "enforced",
@@ -50,7 +50,7 @@ pub(super) struct ProbeResult {
     pub(super) reason: String,
 }
 
-/// A control that is there if its steps succeed, and `otherwise` if not.
+/// The result of a trial: enforced if it succeeded, `otherwise` if not.
 pub(super) fn tried(
     name: &'static str,
     otherwise: Enforcement,
@@ -66,7 +66,7 @@ pub(super) fn tried(
     }
 }
 
-/// Where something was not permitted, the capabilities that may be why.
+/// After EPERM, the missing capabilities that may be the cause.
 fn lacking_capabilities(failure: &SetupFailure) -> String {
     use caps::{CapSet, Capability, has_cap};
     const WANTED: [Capability; 6] = [
@@ -87,7 +87,7 @@ fn lacking_capabilities(failure: &SetupFailure) -> String {
     if lacking.is_empty() { String::new() } else { format!(" (without {})", lacking.join(", ")) }
 }
 
-/// What the trials share.
+/// What all trials share.
 pub(super) struct Trial {
     pub(super) host_id: HostId,
     pub(super) unprivileged: bool,
@@ -116,7 +116,7 @@ impl Trial {
                 alone(libc::CLONE_NEWNET, vec![Step::RaiseLoopback]),
             ),
             tried("cgroup namespace", Enforcement::Missing, alone(0, vec![Step::UnshareCgroup])),
-            // Without it a program sees its host uid, which is still its own.
+            // Without it a program sees its host uid, which no other sandbox has.
             tried("user namespace", Enforcement::Degraded, user),
         ]
     }
@@ -133,7 +133,7 @@ impl Trial {
         ]
     }
 
-    /// The steps that give a program its host uid, if that is not the service's own.
+    /// The steps that give a program its host uid, if it differs from the service's uid.
     fn drop_uid(&self) -> Vec<Step> {
         let id = self.host_id.id();
         match self.unprivileged {
@@ -170,7 +170,7 @@ impl Trial {
         ]
     }
 
-    /// The rules in a box's root of their own, and what only they refuse there.
+    /// Tries the rules in a private root, with an access that only they refuse.
     pub(super) fn landlock(&self) -> ProbeResult {
         let name = "landlock";
         let landlock = match Landlock::from_answer(sys::landlock_abi()) {
@@ -198,7 +198,7 @@ impl Trial {
     }
 }
 
-/// Whether the default limits fit under the hard limits this process inherited.
+/// Whether the default limits are within the inherited hard limits.
 pub(super) fn process_limits() -> std::io::Result<ProbeResult> {
     let mut lowered = Vec::new();
     HardLimits::read()?.clamp(&mut Limits::default(), &mut lowered);
@@ -207,16 +207,16 @@ pub(super) fn process_limits() -> std::io::Result<ProbeResult> {
     Ok(ProbeResult { name: "process limits", status, reason })
 }
 
-/// Whether a crash stays in the box. No process limit keeps one from a program or
-/// a socket of the host's: the kernel skips those for a limit of 1 byte, which
-/// any program may lower to 0.
+/// Whether a crash stays in the sandbox. No process limit keeps the crash from a program or socket
+/// of the host: the kernel skips those only for a limit of 1 byte, which any program may lower to
+/// 0.
 pub(super) fn core_dumps(pattern: &str) -> ProbeResult {
     let (status, reason) = match pattern.as_bytes().first() {
         Some(b'|' | b'@') => (
             Enforcement::Degraded,
             format!("a crashed program is handed to the host's {}", pattern.trim()),
         ),
-        _ => (Enforcement::Enforced, "to files, which no box writes".to_owned()),
+        _ => (Enforcement::Enforced, "to files, which no sandbox writes".to_owned()),
     };
     ProbeResult { name: "core dumps", status, reason }
 }
@@ -239,22 +239,23 @@ pub(super) fn cgroup_controls(tree: &CgroupTree) -> Vec<ProbeResult> {
     };
     vec![
         found("memory", &support.memory, Enforcement::Missing),
-        // The process limit still bounds what one host uid has.
+        // The process limit still limits the processes of one host uid.
         found("processes", &support.processes, Enforcement::Degraded),
         found("cpu", &support.cpu, Enforcement::Missing),
-        // Counted from what was reaped, and killed through the init, where there is no cgroup.
+        // Without a cgroup, CPU time comes from reaped processes, and the kill goes through the
+        // init.
         found("cpu time", &support.cpu_time, Enforcement::Degraded),
         found("cgroup kill", &support.kill, Enforcement::Degraded),
     ]
 }
 
-/// The steps that make the box's file system the root.
+/// The steps that make the sandbox's file system the root.
 fn enter_box() -> Result<Vec<Step>, SetupFailure> {
     let mountpoint = mountpoint().map_err(|error| SetupFailure::from_io("mount point", &error))?;
     Ok(vec![Step::MakeMountsPrivate, Step::EnterBox { fd: BOX_FD, mountpoint }, Step::PivotRoot])
 }
 
-/// The steps that mount `/proc` over the host's, in a mount namespace of one's own.
+/// The steps that mount `/proc` over the host's, in a private mount namespace.
 fn own_proc() -> Vec<Step> {
     vec![Step::MakeMountsPrivate, Step::EnterDirectory { path: c"/".to_owned() }, Step::MountProc]
 }
@@ -263,7 +264,7 @@ fn attempt(namespaces: i32, setup: Vec<Step>, program: Vec<Step>) -> Result<(), 
     launch(namespaces, setup, program, None)
 }
 
-/// Walks the steps in a child that ends where a program would be executed.
+/// Takes the steps in a child that ends where a program would be executed.
 fn launch(
     namespaces: i32,
     setup: Vec<Step>,
@@ -292,7 +293,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_core_pattern_that_leaves_the_box_is_told() {
+    fn a_core_pattern_that_leaves_the_sandbox_is_reported() {
         for (pattern, status) in [
             ("core\n", Enforcement::Enforced),
             ("/var/crash/%e.%p\n", Enforcement::Enforced),
@@ -304,16 +305,16 @@ mod tests {
         }
     }
 
-    /// One that did not wait would fail first, now and then.
+    /// A program that did not wait would sometimes fail first.
     #[test]
-    fn no_program_goes_on_before_its_init_has_let_go_of_it() {
+    fn a_program_waits_until_its_init_releases_it() {
         for _ in 0..20 {
             let elsewhere = Step::EnterDirectory { path: c"/absent".to_owned() };
             let trial = Launch {
                 plan: ChildPlan {
                     setup: vec![Step::HoldProgram],
                     program: vec![Step::AwaitGuard, elsewhere, Step::ReportReady],
-                    // Fails: the init dies with the lock, and its program with it.
+                    // Fails: the init dies with the lock, and the program dies with it.
                     guard: vec![Step::JoinCgroup { fd: 99 }],
                 },
                 namespaces: libc::CLONE_NEWPID,
@@ -332,9 +333,9 @@ mod tests {
         }
     }
 
-    /// The proof that every run's plan holds, where there is nothing to prove.
+    /// The proof that is in the plan of every run must fail without rules.
     #[test]
-    fn the_landlock_proof_fails_where_no_rules_are_obeyed() {
+    fn the_landlock_proof_fails_without_rules() {
         let fs = BoxFs::create(&RootLayout::default(), &Limits::default(), 0).unwrap();
         let proof = Step::ProveRules { path: c"/.refused".to_owned() };
         let failure =

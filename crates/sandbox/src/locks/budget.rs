@@ -1,28 +1,29 @@
-//! Whether a sandbox may take one more lock. Pure: times are given.
+//! Decides whether a sandbox may take another lock. Pure: the caller passes the time.
 
 use std::time::{Duration, Instant};
 
-/// The most locks of a sandbox, those not yet counted included. Nothing that compilers, package
-/// managers and databases do comes near it: they hold a few for each open database, package or file.
+/// The most locks of a sandbox, uncounted ones included. Compilers, package managers and databases
+/// hold far fewer: a few for each open database, package or file.
 pub const LOCKS_MAX: usize = 1024;
-/// A sandbox that holds so many locks at a count gets no more, so that counts are worth their cost.
+/// A sandbox that holds this many locks at a count gets no more, so that each count allows enough
+/// calls to be worth its cost.
 const HELD_MAX: usize = LOCKS_MAX / 2;
-/// How long locks are refused before they are counted again.
+/// How long locks are refused before the next count.
 const REFUSED_FOR: Duration = Duration::from_millis(100);
-/// A count that takes so long is followed by so many times that without one.
+/// After a count, no count follows for this many times its duration.
 const REST_PER_COUNT: u32 = 9;
 
 /// A call that may take locks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LockCall {
-    /// `flock`: at most one for each open file description.
+    /// `flock`: at most one lock per open file description.
     Flock,
-    /// `fcntl`: a lock in the middle of another one divides it in two and takes its place.
+    /// `fcntl`: a lock in the middle of another one splits it in two and takes its place.
     Record,
 }
 
 impl LockCall {
-    /// By how many locks the call may raise their number.
+    /// The most locks that the call can add.
     fn adds_max(self) -> usize {
         match self {
             Self::Flock => 1,
@@ -31,18 +32,18 @@ impl LockCall {
     }
 }
 
-/// The answer to a call.
+/// The decision about a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LockDecision {
-    /// The kernel carries it out.
+    /// The kernel executes it.
     Continue,
     /// It fails with `ENOLCK`.
     Refuse,
-    /// The locks are to be counted first, no sooner than this.
+    /// The locks must be counted first, at this time or later.
     Count(Instant),
 }
 
-/// The locks of one sandbox: as many as were counted, and as many as could be taken since.
+/// The locks of one sandbox: the last count, plus the locks that may have been taken since.
 #[derive(Debug)]
 pub struct LockBudget {
     locks: usize,
@@ -51,12 +52,12 @@ pub struct LockBudget {
 }
 
 impl LockBudget {
-    /// Of a sandbox that has no lock.
+    /// For a sandbox without locks.
     pub fn new(now: Instant) -> Self {
         Self { locks: 0, refused_until: None, next_count: now }
     }
 
-    /// The answer to `call`.
+    /// Decides about `call`.
     pub fn ask(&mut self, call: LockCall, now: Instant) -> LockDecision {
         if self.refused_until.is_some_and(|until| now < until) {
             return LockDecision::Refuse;
@@ -69,7 +70,7 @@ impl LockBudget {
         LockDecision::Count(self.next_count)
     }
 
-    /// Takes a count that began and ended then; none is one that could not be made.
+    /// Records a count and its duration. `None` if the locks could not be counted.
     pub fn counted(&mut self, held: Option<usize>, began: Instant, ended: Instant) {
         let rest = ended.saturating_duration_since(began) * REST_PER_COUNT;
         self.next_count = ended + rest;
@@ -94,13 +95,13 @@ mod tests {
     }
 
     #[test]
-    fn no_more_calls_go_on_uncounted_than_could_take_all_locks() {
+    fn uncounted_calls_can_take_at_most_all_locks() {
         let now = Instant::now();
         assert_eq!(granted(&mut LockBudget::new(now), LockCall::Flock, now), LOCKS_MAX);
         let mut budget = LockBudget::new(now);
         assert_eq!(granted(&mut budget, LockCall::Record, now), LOCKS_MAX / 2);
         assert_eq!(budget.ask(LockCall::Record, now), LockDecision::Count(now));
-        // What is held still is taken off what may come.
+        // Locks still held reduce the number of calls allowed.
         budget.counted(Some(100), now, now);
         assert_eq!(granted(&mut budget, LockCall::Flock, now), LOCKS_MAX - 100);
     }
@@ -113,7 +114,7 @@ mod tests {
             granted(&mut budget, LockCall::Flock, now);
             budget.counted(held, now, now + MS);
             assert_eq!(budget.ask(LockCall::Flock, now + 100 * MS), LockDecision::Refuse);
-            // Not one call goes on between the refusals and the count.
+            // No call continues between the refusals and the count.
             let count = LockDecision::Count(now + 10 * MS);
             assert_eq!(budget.ask(LockCall::Flock, now + 101 * MS), count);
             budget.counted(Some(3), now + 101 * MS, now + 102 * MS);
@@ -122,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_count_is_followed_by_a_long_rest() {
+    fn a_long_count_is_followed_by_a_long_pause() {
         let now = Instant::now();
         let mut budget = LockBudget::new(now);
         budget.counted(None, now, now + 40 * MS);

@@ -1,27 +1,26 @@
-//! How fast the lock calls of one sandbox are answered.
+//! Limits the rate of answers to the lock calls of one sandbox.
 
 use std::time::{Duration, Instant};
 
-/// What answers may cost the supervisor for as long as the sandbox likes: no control group of the
-/// sandbox pays for them.
+/// Bounds what the answers cost the supervisor: no cgroup of the sandbox pays for them.
 const CALLS_PER_SECOND_MAX: u32 = 50_000;
-/// How many calls may come at once after a silence.
+/// The number of calls that may come at once after a pause.
 const BURST_CALLS_MAX: u32 = 2_000;
 
-/// A bucket of [`BURST_CALLS_MAX`] that fills with [`CALLS_PER_SECOND_MAX`].
+/// A token bucket of [`BURST_CALLS_MAX`] that fills with [`CALLS_PER_SECOND_MAX`].
 #[derive(Debug)]
 pub struct CallRateLimit {
-    /// When all calls so far will have been earned.
+    /// The time at which the rate covers all calls so far.
     earned_at: Instant,
 }
 
 impl CallRateLimit {
-    /// With a full bucket.
+    /// Starts with a full bucket.
     pub fn new(now: Instant) -> Self {
         Self { earned_at: now }
     }
 
-    /// Adds a call; the time for which the next one has to wait.
+    /// Counts a call. Returns how long the next call must wait.
     pub fn spend(&mut self, now: Instant) -> Duration {
         let call = Duration::from_secs(1) / CALLS_PER_SECOND_MAX;
         self.earned_at = self.earned_at.max(now) + call;
@@ -44,7 +43,7 @@ mod tests {
             limit.spend(start);
         }
         assert_eq!(limit.spend(start), Duration::from_secs(1));
-        // A silence earns no more than a burst.
+        // A pause fills the bucket once, not more.
         let later = start + Duration::from_secs(3600);
         (0..BURST_CALLS_MAX).for_each(|_| assert_eq!(limit.spend(later), Duration::ZERO));
         assert!(limit.spend(later) > Duration::ZERO);

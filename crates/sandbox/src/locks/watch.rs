@@ -1,8 +1,7 @@
-//! The thread that answers the reported calls of one sandbox: those for locks and sockets.
+//! The thread that answers the reported calls of one sandbox: calls for locks and sockets.
 //!
-//! It is started by the first call: a program that takes no locks needs none. What it waits for is
-//! in the hands of the tenant as little as with the thread that moves output: a tenant that keeps it
-//! busy keeps its own calls waiting.
+//! The first call starts it: a program without locks needs no thread. A tenant that keeps the
+//! thread busy delays only its own calls.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -19,25 +18,25 @@ use super::rate_limit::CallRateLimit;
 use crate::sys;
 use cofferdam_core::sync::cancel::CancelToken;
 
-/// The listener of a sandbox until a thread has it.
+/// The listener of a sandbox, until the thread takes it.
 #[derive(Debug)]
 pub struct LockWatch<'socket> {
-    /// The socket on which the listener comes, until it has come.
+    /// The socket that delivers the listener, until it has.
     socket: Option<BorrowedFd<'socket>>,
     listener: Option<OwnedFd>,
-    /// Whether the listener has been received and no call has been reported on it.
+    /// Whether the listener was received and no call was reported on it.
     unused: bool,
-    /// Whose locks are counted: the uid and gid of the program.
+    /// The uid and gid of the program, whose locks are counted.
     tenant: Option<u32>,
 }
 
 impl<'socket> LockWatch<'socket> {
-    /// Expects the listener on `socket`, if one is to come.
+    /// Expects the listener on `socket`, if one comes.
     pub fn new(socket: Option<BorrowedFd<'socket>>, tenant: Option<u32>) -> Self {
         Self { socket, listener: None, unused: false, tenant }
     }
 
-    /// Takes the listener of a program that has begun: it was sent before.
+    /// Receives the listener once the program has begun; the init sends it before.
     pub fn program_began(&mut self) -> io::Result<()> {
         if let Some(socket) = self.socket.take() {
             self.listener = Some(sys::receive_descriptor(socket)?);
@@ -46,7 +45,7 @@ impl<'socket> LockWatch<'socket> {
         Ok(())
     }
 
-    /// What becomes readable with the first call.
+    /// The listener, which becomes readable with the first call.
     pub fn listener(&self) -> Option<BorrowedFd<'_>> {
         self.listener.as_ref().map(AsFd::as_fd)
     }
@@ -57,12 +56,12 @@ impl<'socket> LockWatch<'socket> {
         self.unused
     }
 
-    /// Does without the listener: there is no process left that could call.
+    /// Drops the listener: no process is left that could call.
     pub fn end(&mut self) {
         self.listener = None;
     }
 
-    /// Starts the thread, which lives until `dead` is raised or the last process has ended.
+    /// Starts the thread. It ends when `dead` is set or the last process has ended.
     pub fn start<'scope, 'env>(
         &mut self,
         scope: &'scope Scope<'scope, 'env>,
@@ -82,7 +81,7 @@ impl<'socket> LockWatch<'socket> {
         let named = Builder::new().name("locks".to_owned());
         named.spawn_scoped(scope, move || {
             if let Err(error) = watch.run(tenant) {
-                // The listener is closed: from now on every lock call fails, with ENOSYS.
+                // The listener is closed: from now on every lock call fails with ENOSYS.
                 log::error!("watch file locks: {error}");
             }
         })?;
@@ -95,13 +94,13 @@ struct LockThread<'env> {
     dead: &'env CancelToken,
     budget: LockBudget,
     rate_limit: CallRateLimit,
-    /// The sandbox's `/proc`, once something was to be counted.
+    /// The sandbox's `/proc`, opened at the first count.
     proc: Option<OwnedFd>,
-    /// Whether `flock` was ever called.
+    /// Whether `flock` was called.
     has_flocks: bool,
 }
 
-/// Why a wait is over.
+/// Why a wait ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum WakeReason {
     Call,
@@ -111,8 +110,8 @@ enum WakeReason {
 
 impl LockThread<'_> {
     fn run(mut self, tenant: Option<u32>) -> io::Result<()> {
-        // The tables and mappings of a process are shown to its own uid, and to the maker of its
-        // user namespace, who has that uid too.
+        // The kernel shows the descriptors and mappings of a process to its own uid, and to the
+        // creator of its user namespace, who has that uid too.
         if let Some(tenant) = tenant {
             sys::take_effective_ids(tenant)?;
         }
@@ -134,12 +133,12 @@ impl LockThread<'_> {
         Ok(())
     }
 
-    /// Whether the call goes on; none at the end of the sandbox.
+    /// Whether the call continues; `None` if the sandbox has ended.
     fn decide(&mut self, call: &sys::Notification) -> io::Result<Option<bool>> {
         let kind = match call.number {
             libc::SYS_flock => LockCall::Flock,
             libc::SYS_fcntl => LockCall::Record,
-            // What makes sockets: that it was reported is all there is to it.
+            // A call that creates a socket: it only has to be noticed.
             _ => return Ok(Some(true)),
         };
         self.has_flocks |= kind == LockCall::Flock;
@@ -162,7 +161,7 @@ impl LockThread<'_> {
         let began = Instant::now();
         if self.proc.is_none() {
             let proc = held::proc_of(call.thread);
-            // A caller that is still waiting is who had that number when it was looked up.
+            // If the caller is still waiting, the thread id was its own when it was looked up.
             let is_caller = sys::is_waiting(self.listener.as_fd(), call.id);
             self.proc = proc.filter(|_| is_caller);
         }
@@ -171,7 +170,7 @@ impl LockThread<'_> {
         self.budget.counted(held, began, Instant::now());
     }
 
-    /// Waits so long; false at the end of the sandbox.
+    /// Waits for `time`. False if the sandbox ends.
     fn rest(&self, time: Duration) -> io::Result<bool> {
         let until = Instant::now() + time;
         loop {
@@ -185,7 +184,7 @@ impl LockThread<'_> {
         }
     }
 
-    /// Waits for a call, or, with a time, for that alone.
+    /// Waits for a call. With a time, waits only for that time.
     fn wait(&self, time: Option<Duration>) -> io::Result<WakeReason> {
         let dead = PollFd::new(self.dead.as_fd(), PollFlags::POLLIN);
         let listener = PollFd::new(self.listener.as_fd(), PollFlags::POLLIN);

@@ -1,45 +1,44 @@
-//! OutcomeInput about a dead box, turned into its outcome.
+//! Classifies the outcome of a run (pure).
 
 use std::time::Duration;
 
 use crate::launch::handshake::ProgramStatus;
 use cofferdam_core::{LimitKind, Outcome};
 
-/// Why the supervisor ended a box that was still running.
+/// Why the supervisor killed a sandbox.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KillReason {
-    /// Its wall-clock time was up.
+    /// The wall-clock time limit passed.
     WallTime,
-    /// The box's CPU time was up.
+    /// The sandbox used all of its CPU time.
     CpuTime,
-    /// A stream crossed its limit.
+    /// An output stream crossed its limit.
     Output,
-    /// Somebody asked for it.
+    /// The run was cancelled.
     Cancelled,
 }
 
-/// What is known when nothing of the box is left.
+/// What is known about a dead sandbox.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OutcomeInput {
-    /// How the program ended by itself; none when it was cut short, or died
-    /// together with the init.
+    /// How the program ended by itself. `None` if it was killed, or died together with the init.
     pub status: Option<ProgramStatus>,
-    /// Why we ended it, if we did.
+    /// Why the supervisor killed it, if it did.
     pub killed: Option<KillReason>,
-    /// Processes the kernel killed for want of memory.
+    /// Processes that the OOM killer ended.
     pub oom_kills: u64,
-    /// Whether the box once had as many processes as it may.
+    /// Whether the sandbox reached its limit of processes.
     pub processes_at_limit: bool,
     /// Whether its writable file system was full at the end.
     pub disk_full: bool,
-    /// CPU time it used.
+    /// CPU time of all its processes.
     pub cpu: Duration,
-    /// The CPU seconds any one process was allowed.
+    /// The CPU seconds each process may use.
     pub cpu_seconds_max: u64,
 }
 
-/// The outcome. What we did outweighs what the program did; a program that
-/// ended well hit no limit that mattered to it.
+/// Returns the outcome. An action of the supervisor outweighs what the program did. A program that
+/// exits with 0 has met no limit.
 pub fn classify(input: &OutcomeInput) -> Outcome {
     match input.killed {
         Some(KillReason::Cancelled) => return Outcome::Cancelled,
@@ -48,7 +47,7 @@ pub fn classify(input: &OutcomeInput) -> Outcome {
         Some(KillReason::Output) => return limit(LimitKind::Output, None),
         None => {}
     }
-    // Without a status the init died too, which only a SIGKILL can do to it.
+    // Without a status the init died too. Only SIGKILL ends it.
     let status = input.status.unwrap_or(ProgramStatus::Signaled(libc::SIGKILL));
     let own = match status {
         ProgramStatus::Exited(code) => Outcome::Exited { code },
@@ -63,13 +62,13 @@ pub fn classify(input: &OutcomeInput) -> Outcome {
     }
 }
 
-/// The limit that explains a program that ended badly, if one does.
+/// The limit that explains why a program failed, if there is one.
 fn cause(input: &OutcomeInput, status: ProgramStatus) -> Option<LimitKind> {
     if input.oom_kills > 0 {
         return Some(LimitKind::Memory);
     }
-    // Whoever ignores SIGXCPU is killed a second later, which needs the clock's word too. The
-    // kernel counts ticks there and time here: up to a fifth apart.
+    // A process that ignores SIGXCPU is killed one second later, so the CPU time used must confirm
+    // it. The kernel counts ticks for that limit and time here: the two differ by up to a fifth.
     let cpu_is_up = input.cpu * 5 >= Duration::from_secs(input.cpu_seconds_max) * 4;
     if ended_by(status, libc::SIGXCPU) || (ended_by(status, libc::SIGKILL) && cpu_is_up) {
         return Some(LimitKind::CpuTime);
@@ -80,7 +79,7 @@ fn cause(input: &OutcomeInput, status: ProgramStatus) -> Option<LimitKind> {
     input.processes_at_limit.then_some(LimitKind::Processes)
 }
 
-/// Whether `signal` ended the program, or a child whose end its shell passed on.
+/// Whether `signal` ended the program, or a child whose status its shell passed on.
 fn ended_by(status: ProgramStatus, signal: i32) -> bool {
     match status {
         ProgramStatus::Signaled(by) => by == signal,
@@ -120,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_supervisor_did_outweighs_everything() {
+    fn a_kill_by_the_supervisor_outweighs_everything() {
         let table = [
             (KillReason::WallTime, "timed_out"),
             (KillReason::CpuTime, "cpu_limit"),
@@ -141,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_explains_a_bad_end_and_keeps_its_code() {
+    fn a_limit_explains_a_failure_and_keeps_its_code() {
         let two_seconds = Duration::from_secs(2);
         let table = [
             (OutcomeInput { status: Some(Exited(1)), oom_kills: 1, ..QUIET }, "memory_limit", 1),
@@ -168,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn a_good_end_hit_no_limit() {
+    fn a_program_that_exits_with_0_has_met_no_limit() {
         let input = OutcomeInput {
             status: Some(Exited(0)),
             oom_kills: 3,

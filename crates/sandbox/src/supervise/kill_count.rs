@@ -5,18 +5,18 @@ use std::sync::{Arc, OnceLock};
 
 use cofferdam_core::sync::counter::Counter;
 
-/// Boxes of one sandbox that did not die in the time they had.
+/// The number of sandboxes of one [`Sandbox`](crate::Sandbox) that did not die in time.
 #[derive(Debug, Clone, Default)]
 pub struct KillFailures(Arc<Counter>);
 
 impl KillFailures {
-    /// How many there were so far.
+    /// The number so far.
     pub fn count(&self) -> u64 {
         self.0.get()
     }
 }
 
-/// Where a box is counted that would not die, once however often it is waited for.
+/// Counts one sandbox that did not die, once however often it is waited for.
 #[derive(Debug, Default)]
 pub struct KillCount {
     failures: OnceLock<KillFailures>,
@@ -24,7 +24,7 @@ pub struct KillCount {
 }
 
 impl KillCount {
-    /// Has it counted among `failures`, and nowhere else from now on.
+    /// Sets the counter. Later calls have no effect.
     pub fn count_among(&self, failures: &KillFailures) {
         self.failures.get_or_init(|| failures.clone());
     }

@@ -1,4 +1,4 @@
-//! One poll loop from a cloned box to a dead one.
+//! Supervises one sandbox with one poll loop, from its clone to its death.
 
 pub(crate) mod classify;
 pub(crate) mod cleanup;
@@ -29,30 +29,30 @@ use cofferdam_core::sync::cancel::CancelToken;
 use cofferdam_core::values::deadline::Deadline;
 use cofferdam_core::{Limits, OutputSink, Watch};
 
-/// How long a box may take to be made, from clone to exec.
+/// How long the creation of a sandbox may take, from clone to exec.
 pub const SETUP_WAIT: Duration = Duration::from_secs(10);
-/// How long a box whose program has ended may take to die by itself before it is killed.
+/// How long a sandbox whose program has ended may take to die by itself before it is killed.
 const LINGERING_MAX: Duration = Duration::from_millis(20);
-/// How long a client may have closed its sending side before that counts as
-/// gone: one that only half-closed still reads a short run's answer.
+/// How long a client may have closed its sending side before it counts as gone. A client that
+/// half-closes its connection still reads the response of a short run.
 const HANGUP_GRACE: Duration = Duration::from_millis(100);
 
-/// The live parts of a box that the loop looks after.
+/// The parts of a live sandbox that the loop works with.
 #[derive(Debug)]
 pub struct Supervised<'a> {
     /// The init.
     pub process: &'a Cloned,
     /// The cgroup, where there is one.
     pub group: Option<&'a SandboxGroup>,
-    /// What the init says.
+    /// The status pipe of the init.
     pub status: StatusPipe,
-    /// The calls for file locks.
+    /// The listener for file lock calls.
     pub locks: LockWatch<'a>,
-    /// The bounds.
+    /// The limits of the run.
     pub limits: &'a Limits,
 }
 
-/// Looks after the box until nothing in it is alive.
+/// Supervises the sandbox until no process in it is alive.
 pub fn supervise(
     parts: &mut Supervised<'_>,
     streams: &mut StdioPipes,
@@ -69,14 +69,15 @@ pub fn supervise(
     let overflowed = thread::scope(|scope| {
         let mut io_thread = IoThread::new(scope, &tokens, streams, sink);
         let result = state.run(parts, watch, &tokens.overflowed, &mut io_thread);
-        // A box with a share of a CPU would take its time to die of its init's end; a kill lifts it.
+        // With a CPU quota the sandbox dies slowly when only its init ends. A kill lifts the quota.
         if result.is_err() || state.observed.must_die() || parts.limits.cpus_milli_max.is_some() {
             kill::end(parts.process, parts.group);
         } else if !kill::dies_within(parts.process, LINGERING_MAX) {
-            // What its end leaves is dying, but on a busy host as slowly as it ran.
+            // The remaining processes are dying, but on a busy host as slowly as they ran.
             kill::end(parts.process, parts.group);
         }
-        // One that does not die is counted there, and keeps what it holds (`live.rs`).
+        // A sandbox that does not die is counted in `wait_dead` and keeps its resources (see
+        // `cleanup`).
         state.observed.dead = kill::wait_dead(parts.process, kill::KILL_WAIT);
         let overflowed = io_thread.finish();
         result.and(overflowed)
@@ -88,14 +89,14 @@ pub fn supervise(
     Ok(state.observed)
 }
 
-/// The client's socket as far as its going away concerns us.
+/// Whether the client of the run is still there.
 #[derive(Debug)]
 enum ClientState {
-    /// Not watched, or already known to be gone.
+    /// Not watched, or known to be gone.
     Unwatched,
-    /// Both sides open.
+    /// Both sides are open.
     Open,
-    /// Its sending side is closed; at the deadline it counts as gone.
+    /// Its sending side is closed. It counts as gone at the deadline.
     HalfClosed(Deadline),
 }
 
@@ -105,7 +106,7 @@ impl ClientState {
     }
 }
 
-/// What a poll entry stands for.
+/// The event that a poll entry reports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum SuperviseEvent {
     Process,
@@ -113,11 +114,11 @@ enum SuperviseEvent {
     Overflow,
     Cancel,
     Client,
-    /// The listener for file locks, which no thread has yet.
+    /// A call on the listener for file locks, before its thread is started.
     Locks,
-    /// The same, when the last process that could call has ended.
+    /// The listener closed: the last process that could call has ended.
     LocksEnded,
-    /// Standard output or standard error, which nobody reads yet.
+    /// Output on stdout or stderr, before the io thread is started.
     Output,
 }
 
@@ -129,7 +130,7 @@ struct SuperviseLoop {
 }
 
 impl SuperviseLoop {
-    /// Turns until the init is dead or has to be.
+    /// Runs until the init is dead or must be killed.
     fn run(
         &mut self,
         parts: &mut Supervised<'_>,
@@ -139,7 +140,7 @@ impl SuperviseLoop {
     ) -> std::io::Result<()> {
         loop {
             let (ready, hangup) = self.wait(parts, watch, overflow, io_thread)?;
-            // What the init said comes first: a status outranks a deadline met in the same turn.
+            // Read the status first: it outranks a deadline that passes in the same turn.
             if ready.contains(&SuperviseEvent::Status) {
                 self.listen(parts)?;
             }
@@ -166,8 +167,8 @@ impl SuperviseLoop {
                 self.client_moved(flags);
             }
             self.look_at_clocks(parts);
-            // Once the program has ended what it left has to go, and to be waited for no longer
-            // than anything that is killed.
+            // Once the program has ended, its remaining processes must die within the time a killed
+            // sandbox has.
             let ended = self.observed.ended.is_some();
             if ready.contains(&SuperviseEvent::Process) || self.observed.must_die() || ended {
                 return Ok(());
@@ -175,7 +176,8 @@ impl SuperviseLoop {
         }
     }
 
-    /// Waits for the next event; the client's flags come apart, they mean more than "ready".
+    /// Waits for the next events. The flags of the client's socket are returned apart because they
+    /// say more than "ready".
     fn wait(
         &mut self,
         parts: &Supervised<'_>,
@@ -190,7 +192,7 @@ impl SuperviseLoop {
             Err(Errno::EINTR) => return Ok((Vec::new(), None)),
             Err(errno) => return Err(errno.into()),
         }
-        // The wrapper gives none for POLLRDHUP, which it has no name for: something did happen.
+        // nix has no name for POLLRDHUP and returns `None` for it: an event did happen.
         let happened = fds.iter().map(|fd| fd.revents().unwrap_or(PollFlags::POLLIN));
         let mut hangup = None;
         let mut ready = Vec::with_capacity(sources.len());
@@ -238,18 +240,18 @@ impl SuperviseLoop {
             ClientState::Open => {
                 add(SuperviseEvent::Client, client, PollFlags::from_bits_retain(libc::POLLRDHUP));
             }
-            // Errors and full hang-ups are told unasked; the half-close is known.
+            // The kernel always reports errors and full hang-ups; the half-close is known already.
             ClientState::HalfClosed(_) => add(SuperviseEvent::Client, client, PollFlags::empty()),
         }
         (sources, fds)
     }
 
-    /// Whether there is something to read, and a program to go on writing.
+    /// Whether there is output to read while the program is still running.
     fn has_output(&self, ready: &[SuperviseEvent]) -> bool {
         ready.contains(&SuperviseEvent::Output) && self.observed.ended.is_none()
     }
 
-    /// Takes every message that has arrived.
+    /// Records every message that has arrived.
     fn listen(&mut self, parts: &mut Supervised<'_>) -> std::io::Result<()> {
         while let Some(message) = parts.status.next()? {
             self.observed.record(message);
@@ -266,7 +268,7 @@ impl SuperviseLoop {
         }
     }
 
-    /// Ends the box when one of its times is up.
+    /// Notes which time limit has passed, if any.
     fn look_at_clocks(&mut self, parts: &Supervised<'_>) {
         if self.observed.ended.is_some() {
             return;
@@ -287,18 +289,18 @@ impl SuperviseLoop {
         }
     }
 
-    /// How long nothing can become due.
+    /// How long to wait at most: until then no time limit can pass.
     fn next_wake(&self, limits: &Limits) -> Duration {
         let Some(started) = self.observed.started else { return self.setup.remaining() };
         if self.observed.ended.is_some() {
-            // Only the init's own end is missing.
+            // Only the end of the init is missing.
             return kill::KILL_WAIT;
         }
         let mut wake = Deadline::at(started, limits.wall).remaining();
         if let ClientState::HalfClosed(gone) = self.client {
             wake = wake.min(gone.remaining());
         }
-        if let Some(look) = self.cpu.next_look() {
+        if let Some(look) = self.cpu.next_check() {
             wake = wake.min(look.remaining());
         }
         wake

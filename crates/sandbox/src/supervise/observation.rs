@@ -7,33 +7,33 @@ use nix::time::{ClockId, clock_gettime};
 use super::classify::KillReason;
 use crate::launch::handshake::{Message, ProgramStatus};
 
-/// What the loop learned.
+/// What the supervise loop learned.
 #[derive(Debug, Default)]
 pub struct Observation {
     /// When the program was about to exec.
     pub started: Option<Instant>,
     /// How the program ended by itself, and when.
     pub ended: Option<(ProgramStatus, Instant)>,
-    /// Why we ended the box.
+    /// Why the supervisor kills the sandbox, and since when.
     pub killed: Option<(KillReason, Instant)>,
     /// The first step that failed, and its errno.
     pub failed: Option<(u32, i32)>,
-    /// Whether the box took longer to make than it may.
+    /// Whether the creation of the sandbox took too long.
     pub setup_timed_out: bool,
-    /// Whether nothing of the box is alive.
+    /// Whether every process of the sandbox is dead.
     pub dead: bool,
 }
 
 impl Observation {
-    /// Takes the init's word. The first of its kind stands: a second `READY` must not move the
-    /// time limit. PID 1 and the program's process may speak at the same time, so one may still
-    /// come after a failure, and nothing starts then; nothing comes after an end.
+    /// Records a message of the init. The first message of a kind counts: a second `READY` must not
+    /// move the time limit. PID 1 and the program's process can send at the same time, so a message
+    /// may follow a failure; the program does not start then. After the end nothing counts.
     pub fn record(&mut self, message: Message) {
         if self.ended.is_some() {
             return;
         }
         match message {
-            // Of those who make it ahead.
+            // Only read while a sandbox is prepared.
             Message::Standing => {}
             Message::Ready { at_ns } => {
                 if self.failed.is_none() {
@@ -49,13 +49,13 @@ impl Observation {
         }
     }
 
-    /// Whether the program ended by itself, with 0.
+    /// Whether the program exited by itself with status 0.
     pub fn ended_well(&self) -> bool {
         self.killed.is_none()
             && self.ended.is_some_and(|(status, _)| status == ProgramStatus::Exited(0))
     }
 
-    /// Whether the program ran, and nothing of it does any more.
+    /// Whether the program ran and every process of the sandbox is dead.
     pub fn has_run(&self) -> bool {
         self.started.is_some() && self.failed.is_none() && self.dead
     }
@@ -65,13 +65,13 @@ impl Observation {
     }
 
     pub(super) fn note_kill(&mut self, reason: KillReason) {
-        // The first reason stands, and none does once the program has ended.
+        // The first reason counts, and no reason counts once the program has ended.
         if self.killed.is_none() && self.ended.is_none() {
             self.killed = Some((reason, Instant::now()));
         }
     }
 
-    /// Even a program that has ended by now wrote more than it may.
+    /// Too much output counts even if the program has ended.
     pub(super) fn note_overflow(&mut self) {
         if self.killed.is_none() {
             self.killed = Some((KillReason::Output, Instant::now()));
@@ -79,7 +79,7 @@ impl Observation {
     }
 }
 
-/// The instant at which `CLOCK_MONOTONIC` read `at_ns`, the clock instants are of.
+/// The instant at which `CLOCK_MONOTONIC` read `at_ns`. [`Instant`] uses the same clock.
 fn instant_of(at_ns: u64) -> Instant {
     let now = Instant::now();
     let Ok(clock) = clock_gettime(ClockId::CLOCK_MONOTONIC) else { return now };

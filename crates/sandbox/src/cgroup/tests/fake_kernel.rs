@@ -1,7 +1,7 @@
-//! A cgroup file system played by a temporary directory, for what this host cannot show.
+//! A fake cgroup file system in a temporary directory, for what this host cannot show.
 //!
-//! It keeps the kernel's rules that our code has to live with: which files a
-//! group has, the no-internal-process rule, and when a group can be removed.
+//! It follows the rules of the kernel that matter here: which files a group has, the
+//! no-internal-process rule, and when a group can be removed.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -23,7 +23,7 @@ pub(crate) fn ourselves() -> String {
 pub(crate) struct FakeKernel {
     host: tempfile::TempDir,
     log: Mutex<Vec<String>>,
-    /// What is refused, and how many more times.
+    /// The refused calls, and how many more times each is refused.
     refusals: Mutex<BTreeMap<String, (Errno, u32)>>,
     missing: Mutex<Vec<&'static str>>,
 }
@@ -46,12 +46,12 @@ impl FakeKernel {
         self.host.path().join(relative)
     }
 
-    /// Makes a group by another's hand.
+    /// Creates a group as another process would.
     pub(crate) fn foreign_group(&self, relative: &str, controllers: &str) {
         self.populate(&self.path(relative), controllers);
     }
 
-    /// Puts text into a file, by another's hand.
+    /// Writes a file as another process would.
     pub(crate) fn put(&self, file: &str, text: &str) {
         fs::write(self.path(file), text).unwrap();
     }
@@ -60,12 +60,12 @@ impl FakeKernel {
         fs::read_to_string(self.path(file)).unwrap()
     }
 
-    /// Has every later call on `what` (a file or directory) fail.
+    /// Makes every later call on `what` (a file or directory) fail.
     pub(crate) fn refuse(&self, what: &str, errno: Errno) {
         self.refuse_times(what, errno, u32::MAX);
     }
 
-    /// Has so many of the next calls on `what` fail.
+    /// Makes the next `times` calls on `what` fail.
     pub(crate) fn refuse_times(&self, what: &str, errno: Errno, times: u32) {
         self.refusals.lock().unwrap().insert(what.to_owned(), (errno, times));
     }
@@ -75,7 +75,7 @@ impl FakeKernel {
         self.missing.lock().unwrap().push(file);
     }
 
-    /// The calls so far, `mkdir v2/a`, `v2/a/pids.max=5`, `rmdir v2/a`; it is emptied.
+    /// Takes the calls so far: `mkdir v2/a`, `v2/a/pids.max=5`, `rmdir v2/a`.
     pub(crate) fn calls(&self) -> Vec<String> {
         std::mem::take(&mut *self.log.lock().unwrap())
     }

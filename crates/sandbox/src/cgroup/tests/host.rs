@@ -1,6 +1,6 @@
-//! The real thing, on the host that the tests run on, as root.
+//! Cgroups on the host that runs the tests, as root.
 //!
-//! Children enter their box as runs do: by writing `0` themselves.
+//! Children enter their sandbox as runs do: they write `0` themselves.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -25,13 +25,12 @@ pub(crate) fn soon() -> Deadline {
     Deadline::after(Duration::from_secs(20))
 }
 
-/// A tree of this test's own.
+/// A tree for one test.
 fn open(test: &str) -> CgroupTree {
     CgroupTree::open(&format!("{test}-{}", std::process::id())).unwrap()
 }
 
-/// This host as it is and, where it has version 1 at all, as one that has
-/// nothing else.
+/// This host as it is and, if it has version 1, as a host with version 1 alone.
 pub(crate) fn trees(test: &str) -> Vec<CgroupTree> {
     let has_v1 = own_layout().v1_place("memory").is_ok();
     let v1_only = has_v1.then(|| open_v1_only(&format!("{test}-v1")));
@@ -53,7 +52,7 @@ fn path_of(handle: BorrowedFd<'_>) -> PathBuf {
     fs::read_link(format!("/proc/self/fd/{}", handle.as_raw_fd())).unwrap()
 }
 
-/// A shell that enters the box, says so, and goes on with `script`.
+/// A shell that enters the sandbox and runs `script`.
 pub(crate) fn spawn_in(made: &SandboxGroup, script: &str) -> Child {
     let files = made.task_files().iter().chain(made.program_task_files());
     let tasks = files.map(|file| path_of(file.as_fd()));
@@ -71,7 +70,7 @@ pub(crate) fn spawn_in(made: &SandboxGroup, script: &str) -> Child {
         .unwrap()
 }
 
-/// Removes the box and its tree, and looks that nothing is left.
+/// Removes the sandbox and its tree, and checks that nothing is left.
 pub(crate) fn close(mut tree: CgroupTree, mut made: SandboxGroup) {
     let directories = tree.directories();
     made.remove(soon()).unwrap();
@@ -90,7 +89,7 @@ pub(crate) fn wait_for_output(child: &mut Child) {
 }
 
 #[test]
-fn this_host_gives_every_control_and_says_who_does() {
+fn this_host_provides_every_control_and_names_the_version() {
     let tree = open("support");
     let support = tree.support();
     for control in
@@ -136,7 +135,7 @@ fn processes_over_the_limit_are_refused_and_counted() {
     for tree in trees("pids") {
         let limits = Limits { processes_max: 4, ..Limits::default() };
         let made = tree.create("b", &limits).unwrap();
-        // The shell stands where our init will: it is not one of the four.
+        // The shell takes the place of the init: it is not one of the four.
         let mut child = spawn_in(&made, "while :; do sleep 600 & done");
         assert_eq!(child.wait().unwrap().code(), Some(2), "the shell could fork for ever");
         let usage = made.usage(true);
@@ -149,7 +148,7 @@ fn processes_over_the_limit_are_refused_and_counted() {
 }
 
 #[test]
-fn a_kill_reaches_what_has_left_its_session_and_what_keeps_forking() {
+fn a_kill_reaches_processes_that_left_their_session_or_keep_forking() {
     for tree in trees("kill") {
         let limits = Limits { processes_max: 40, ..Limits::default() };
         let mut made = tree.create("b", &limits).unwrap();
@@ -157,7 +156,7 @@ fn a_kill_reaches_what_has_left_its_session_and_what_keeps_forking() {
         let mut child = spawn_in(&made, &format!("sleep 600 & {forks}"));
         wait_for_output(&mut child);
         assert!(made.processes().unwrap().len() >= 2);
-        // The shell gives up when a fork is refused; either way all must go.
+        // The shell ends when a fork is refused. Either way all processes must die.
         assert!(made.kill().unwrap());
         let _ = child.wait().unwrap();
         made.remove(soon()).unwrap();
@@ -166,7 +165,7 @@ fn a_kill_reaches_what_has_left_its_session_and_what_keeps_forking() {
 }
 
 #[test]
-fn a_process_in_the_box_dies_of_sigkill_even_when_stopped() {
+fn a_stopped_process_in_the_sandbox_dies_of_sigkill() {
     for tree in trees("stop") {
         let made = tree.create("b", &Limits::default()).unwrap();
         let mut child = spawn_in(&made, "echo in; kill -STOP $$; sleep 600");
@@ -178,7 +177,7 @@ fn a_process_in_the_box_dies_of_sigkill_even_when_stopped() {
 }
 
 #[test]
-fn a_box_that_is_not_empty_stays_and_is_named() {
+fn a_group_that_is_not_empty_stays_and_is_named() {
     let tree = open("busy");
     let mut made = tree.create("b", &Limits::default()).unwrap();
     let mut child = spawn_in(&made, "echo in; exec sleep 600");
@@ -192,7 +191,7 @@ fn a_box_that_is_not_empty_stays_and_is_named() {
 }
 
 #[test]
-fn a_group_announces_that_it_got_empty() {
+fn a_group_reports_that_it_became_empty() {
     let tree = open("empty");
     let made = tree.create("b", &Limits::default()).unwrap();
     let path = path_of(made.clone_into().unwrap());
@@ -220,13 +219,13 @@ fn a_limit_the_kernel_refuses_leaves_no_directory() {
 }
 
 #[test]
-fn a_sweep_clears_what_a_dead_owner_left_alive() {
+fn a_sweep_kills_what_a_killed_owner_left_alive() {
     for tree in trees("sweep") {
         let directories = tree.directories();
         let made = tree.create("b", &Limits::default()).unwrap();
         let mut child = spawn_in(&made, "sleep 600 & sleep 600 & echo in; wait");
         wait_for_output(&mut child);
-        // What a SIGKILL of the owner leaves: nobody runs a destructor.
+        // As after a SIGKILL of the owner: no destructor runs.
         std::mem::forget(made);
         std::mem::forget(tree);
         let aside = Aside::step(&directories);
@@ -245,8 +244,8 @@ fn a_sweep_clears_what_a_dead_owner_left_alive() {
     }
 }
 
-/// Out of a tree that holds us because our own group was delegated to us: who
-/// sweeps is never the dead owner. Goes back on drop, to where trees can be made.
+/// Moves this process out of a tree that holds it because its own group was delegated: a sweep
+/// never runs in the killed owner. Drop moves it back, to where trees can be created.
 struct Aside(Option<PathBuf>);
 
 impl Aside {

@@ -1,4 +1,4 @@
-//! Layouts of real hosts, from texts as their kernels give them.
+//! Layouts of real hosts, from the texts of their kernels.
 
 use std::path::PathBuf;
 
@@ -100,16 +100,16 @@ fn a_hybrid_systemd_host() {
 }
 
 #[test]
-fn a_group_that_no_mount_shows_is_never_guessed_at() {
+fn a_group_that_no_mount_shows_is_not_located() {
     let table = [
         // Another container's directory, bind-mounted here.
         ("/docker/other", "/docker/5f3c8d"),
-        // Alike by letters, not by path.
+        // The same letters, not the same path.
         ("/docker/5f", "/docker/5f3c8d"),
         // A mount from outside our cgroup namespace.
         ("/..", "/"),
         ("/../..", "/"),
-        // We stand outside our cgroup namespace.
+        // This process is outside of its cgroup namespace.
         ("/", "/../sibling"),
     ];
     for (root, own) in table {

@@ -1,4 +1,4 @@
-//! Groups on a fake kernel, and on this host's.
+//! Cgroups on a fake kernel and on this host.
 
 pub mod fake_kernel;
 mod host;

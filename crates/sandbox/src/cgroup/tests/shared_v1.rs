@@ -1,4 +1,4 @@
-//! Version 1 as distributions mount it, controllers sharing hierarchies, played.
+//! Version 1 as distributions mount it, with controllers sharing hierarchies, on a fake kernel.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -60,7 +60,7 @@ fn a_shared_hierarchy_gets_one_directory_and_every_limit_its_writes() {
 }
 
 #[test]
-fn what_is_missing_is_said_and_a_kill_does_not_pretend() {
+fn missing_controls_are_reported_and_a_kill_without_one_returns_false() {
     let kernel = FakeKernel::new("");
     let tree = open(&kernel);
     let support = tree.support();
@@ -75,7 +75,7 @@ fn what_is_missing_is_said_and_a_kill_does_not_pretend() {
 }
 
 #[test]
-fn a_kernel_that_cannot_count_it_all_bounds_memory_and_says_what_it_lacks() {
+fn a_kernel_without_swap_or_socket_accounting_limits_memory_and_reports_the_gap() {
     for missing in ["memory.memsw.limit_in_bytes", "memory.kmem.tcp.limit_in_bytes"] {
         let kernel = FakeKernel::new("");
         kernel.without(missing);

@@ -1,21 +1,21 @@
-//! The change that usually brings a control to each kind of host.
+//! The default fix for each control and each kind of host.
 
 use crate::host::host_kind::HostKind;
 
-/// Controls that one change brings.
+/// Controls that share a fix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ControlKind {
-    /// Namespaces, mounts, ids: what a box is made of.
+    /// Namespaces, mounts, ids: the sandbox itself.
     Box,
-    /// What has one uid inside stand for another outside.
+    /// The mapping of uids.
     UserNamespace,
     /// Memory, processes, CPU.
     Cgroup,
-    /// Limits of processes under those we inherited.
+    /// Process limits below the inherited ones.
     ProcessLimits,
-    /// Crashes that stay in the box.
+    /// Core dumps that stay in the sandbox.
     CoreDumps,
-    /// A second set of rules for files.
+    /// Landlock rules for files.
     Landlock,
     /// Filters of system calls.
     Filter,
@@ -34,13 +34,13 @@ impl ControlKind {
         }
     }
 
-    /// Whether a container's engine has to be asked for it.
+    /// Whether a flag of the container engine enables it.
     pub(super) fn is_up_to_engine(self) -> bool {
         matches!(self, Self::Box | Self::UserNamespace | Self::Landlock | Self::Filter)
     }
 }
 
-/// What helps there where nothing more is known.
+/// The fix if nothing more specific is known.
 pub(super) fn default_fix(control: ControlKind, host: HostKind) -> &'static str {
     match control {
         ControlKind::Box => for_boxes(host),

@@ -1,4 +1,4 @@
-//! What to change in a place where a control is missing, and what of the place is the reason.
+//! What to change on a host where a control is missing, and why it is missing.
 
 mod defaults;
 
@@ -8,23 +8,23 @@ use crate::host::host_kind::{HostInfo, HostKind, Obstacles};
 /// What to do about a control that is not enforced.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Remedy {
-    /// What stands in the way, as far as it is known.
+    /// The known reasons.
     pub reasons: Vec<&'static str>,
     /// What to change.
     pub fix: String,
 }
 
-/// Flags with which each engine lets the service make its boxes as root; tried row by row by
-/// `make test-containers`.
+/// Flags with which each engine lets the service create sandboxes as root. `make test-containers`
+/// tries them row by row.
 const PODMAN_ROOT: &str = "--cap-add SYS_ADMIN --cap-add NET_ADMIN --security-opt seccomp=unconfined --security-opt unmask=ALL";
 const DOCKER_ROOT: &str = "--cap-add SYS_ADMIN --cap-add NET_ADMIN --security-opt seccomp=unconfined --security-opt apparmor=unconfined --security-opt systempaths=unconfined";
-/// And without any privilege, in user namespaces alone.
+/// Flags without any privilege, for user namespaces alone.
 const PODMAN_USER: &str =
     "--user 10001:10001 --cap-drop ALL --security-opt seccomp=unconfined --security-opt unmask=ALL";
 const DOCKER_USER: &str = "--user 10001:10001 --cap-drop ALL --security-opt seccomp=unconfined --security-opt apparmor=unconfined --security-opt systempaths=unconfined";
 
-/// What lets the service start in such a container where it cannot make boxes; none where there is
-/// no engine to ask.
+/// What lets the service start in a container where it cannot create sandboxes; `None` if there is
+/// no known engine.
 pub fn to_start(host: HostKind) -> Option<String> {
     match host {
         HostKind::Podman => Some(container(PODMAN_ROOT, PODMAN_USER)),
@@ -47,7 +47,7 @@ fn container(root: &str, user: &str) -> String {
     format!("add --privileged; or {root}; or, with less enforced, {user}")
 }
 
-/// What would bring `control` to `place`.
+/// What to change so that `control` is enforced.
 pub fn remedy(control: &str, info: &HostInfo) -> Remedy {
     let HostInfo { kind: host, obstacles } = info;
     let control = ControlKind::of(control);
@@ -57,7 +57,7 @@ pub fn remedy(control: &str, info: &HostInfo) -> Remedy {
     if matches!(control, ControlKind::ProcessLimits | ControlKind::CoreDumps) {
         return Remedy { reasons: Vec::new(), fix: default_fix(control, *host).to_owned() };
     }
-    // Anybody may have a filter who wants no new privileges.
+    // A filter needs no root, only no_new_privs.
     if obstacles.not_root && control != ControlKind::Filter {
         let fix = as_root(*host).to_owned();
         return Remedy { reasons: vec!["not started as root"], fix };
@@ -78,7 +78,7 @@ pub fn remedy(control: &str, info: &HostInfo) -> Remedy {
     Remedy { reasons, fix }
 }
 
-/// A setting of the kernel's that alone is the reason.
+/// A kernel setting that alone is the reason.
 fn switched_off(
     control: ControlKind,
     obstacles: &Obstacles,
@@ -103,7 +103,7 @@ fn switched_off(
     }
 }
 
-/// A setting of the kernel's is not made in a container.
+/// A kernel setting cannot be changed in a container.
 fn on_machine(host: HostKind, fix: &str) -> String {
     match host {
         HostKind::Host | HostKind::Systemd | HostKind::Wsl2 => fix.to_owned(),
@@ -143,7 +143,7 @@ fn as_machines_root(host: HostKind) -> &'static str {
     }
 }
 
-/// Exactly what this container lacks, in the words of its engine.
+/// The flags that this container lacks, in the syntax of its engine.
 fn engine_flags(host: HostKind, obstacles: &Obstacles) -> Option<String> {
     let (command, divider, words) = match host {
         HostKind::Docker => (

@@ -1,4 +1,4 @@
-//! A fix in every place for every control, and the reason where there is one to name.
+//! Every control has a fix on every kind of host, and a reason where there is one to name.
 
 use super::*;
 
@@ -22,7 +22,7 @@ const CONTROLS: [&str; 8] = [
     "seccomp",
     "whole box",
 ];
-/// Words that speak of one kind of place, and no other place's fix may say.
+/// Words about one kind of host, which no fix for another kind may contain.
 const WORDS_OF_ONE: [(&str, &[HostKind]); 8] = [
     ("docker run", &[HostKind::Docker]),
     ("podman run", &[HostKind::Podman]),
@@ -47,7 +47,7 @@ fn fix(control: &str, host: HostKind, obstacles: &Obstacles) -> Remedy {
     remedy(control, &HostInfo { kind: host, obstacles: obstacles.clone() })
 }
 
-/// No wall, each alone, and all at once.
+/// No obstacle, each alone, and all at once.
 fn every_obstacles() -> Vec<Obstacles> {
     let mut all = Obstacles::default();
     let mut every = vec![Obstacles::default()];
@@ -73,7 +73,7 @@ fn every_obstacles() -> Vec<Obstacles> {
 }
 
 #[test]
-fn every_control_has_a_fix_in_every_place_and_for_no_other() {
+fn every_control_has_a_fix_on_every_kind_of_host_and_for_no_other() {
     for control in CONTROLS {
         for host in HOST_KINDS {
             for obstacles in every_obstacles() {
@@ -115,7 +115,7 @@ fn a_setting_that_forbids_user_namespaces_is_the_reason_and_the_fix() {
 }
 
 #[test]
-fn a_container_is_told_the_flags_it_lacks_and_no_others() {
+fn the_fix_for_a_container_names_only_the_flags_it_lacks() {
     let by_default =
         Obstacles { no_sys_admin: true, seccomp: true, masked_proc: true, ..Obstacles::default() };
     for (host, flags) in [
@@ -142,7 +142,7 @@ fn a_container_is_told_the_flags_it_lacks_and_no_others() {
 }
 
 #[test]
-fn who_starts_it_comes_before_how() {
+fn a_missing_root_comes_before_engine_flags() {
     let obstacles =
         Obstacles { not_root: true, no_sys_admin: true, seccomp: true, ..Obstacles::default() };
     let Remedy { reasons, fix } = fix("pid namespace", HostKind::Host, &obstacles);
@@ -152,6 +152,6 @@ fn who_starts_it_comes_before_how() {
     );
     let Remedy { reasons, .. } = self::fix("seccomp", HostKind::Host, &obstacles);
     assert_eq!(reasons, ["under a seccomp filter of what started this"]);
-    // What is no question of rights stays one of its own.
+    // A control that needs no privilege keeps its own fix.
     assert!(self::fix("core dumps", HostKind::Host, &obstacles).fix.contains("core_pattern"));
 }

@@ -10,8 +10,8 @@ use crate::launch::clone::Cloned;
 use crate::supervise::kill;
 use cofferdam_core::sync::retained::Retained;
 
-/// Owns everything of a sandbox. On drop it kills the sandbox and waits for its death, once and for a
-/// bounded time. A dead sandbox is cleaned up; one that is not dead by then goes to
+/// Owns everything of a sandbox. On drop it kills the sandbox and waits for its death, once and for
+/// a bounded time. A dead sandbox is cleaned up; a sandbox that is not dead by then goes to
 /// [`UndyingSandboxes`](super::undying::UndyingSandboxes) and keeps its resources.
 #[derive(Debug)]
 pub struct LiveSandbox {

@@ -1,7 +1,8 @@
 //! Cleanup of dead sandboxes: their file systems, cgroups and namespaces.
 //!
-//! `queue` frees what a dead sandbox held, on a thread behind the response. `undying` keeps sandboxes
-//! that were killed and have not died. `live_sandbox` holds everything of a sandbox that is alive.
+//! `queue` frees what a dead sandbox held, on a thread behind the response. `undying` keeps
+//! sandboxes that were killed and have not died. `live_sandbox` owns everything of a sandbox that
+//! is alive.
 
 pub(crate) mod live_sandbox;
 pub(crate) mod queue;
@@ -67,8 +68,8 @@ impl Cleanup {
         CleanupHandle { queue, undying: self.undying.clone() }
     }
 
-    /// Waits until everything is cleaned up, at most until the deadline. Sandboxes that are not dead
-    /// by then keep their resources.
+    /// Waits until everything is cleaned up, at most until the deadline. Sandboxes that are not
+    /// dead by then keep their resources.
     pub fn close(mut self, deadline: Deadline) {
         if !self.undying.wait_none(deadline) {
             log::error!("{} sandboxes are not dead", self.undying.count());

@@ -1,7 +1,7 @@
 //! Frees what dead sandboxes held, on a thread behind the response.
 //!
-//! The kernel frees the files of a tenant one by one: 250 ms for as many files as a sandbox may have.
-//! The response does not wait for that, nor for the removal of cgroups.
+//! The kernel frees the files of a tenant one by one: 250 ms for as many files as a sandbox may
+//! have. The response does not wait for that, nor for the removal of cgroups.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -23,10 +23,10 @@ const SMALL_BYTES_MAX: u64 = 16 << 20;
 /// The same limit for the number of files and directories.
 const SMALL_INODES_MAX: u64 = 512;
 /// The number of large file systems freed at once, each with up to the disk limit of a sandbox. The
-/// thread that drops the next one frees it itself.
+/// thread that cleans up the next one frees it itself.
 const IN_PROGRESS_MAX: usize = 8;
-/// The number of dead sandboxes that may wait for cleanup. The thread that drops the next one cleans
-/// it up itself, before its response.
+/// The number of dead sandboxes that may wait for cleanup. The thread that drops the next one
+/// cleans it up itself, before its response.
 pub const BACKLOG_MAX: usize = 64;
 /// Delays cleanup until the response is sent.
 const RESPONSE_WAIT: Duration = Duration::from_millis(1);
@@ -125,8 +125,9 @@ fn remove_group(group: Option<SandboxGroup>) {
     }
 }
 
-/// Makes the kernel free files that only sockets of dead processes hold, in messages from one to the
-/// other. The kernel collects them when any socket is closed; on a quiet host that can take long.
+/// Makes the kernel free files that only sockets of dead processes hold, in messages from one to
+/// the other. The kernel collects them when any socket is closed; on a quiet host that can take
+/// long.
 fn collect_files_in_sockets() {
     drop(UnixStream::pair());
 }

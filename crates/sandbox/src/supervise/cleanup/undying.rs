@@ -1,6 +1,6 @@
-//! Sandboxes that do not die although they were killed: a process may hang in the kernel, or have
-//! much to undo there. What such a sandbox holds stays taken until its init's pidfd says that all
-//! of it is dead, however long that takes.
+//! Killed sandboxes that have not died: a process may hang in the kernel, or have much to release
+//! there. Their resources stay taken until the pidfd of the init reports that all processes are
+//! dead, however long that takes.
 
 use std::os::fd::AsFd;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -41,7 +41,7 @@ impl KilledSandbox {
             && let Err(error) = process.reap()
         {
             // It is dead; only its usage is lost.
-            log::error!("reap box {}: {error}", process.pid);
+            log::error!("reap sandbox {}: {error}", process.pid);
         }
         resources.group.iter_mut().for_each(SandboxGroup::close_usage_files);
         queue.push(resources);
@@ -78,7 +78,7 @@ impl UndyingSandboxes {
             group.set_cpu_class(CpuClass::Undying);
         }
         log::error!(
-            "box {} is not dead: what it holds stays taken until it is",
+            "sandbox {} is not dead: what it holds stays taken until it is",
             killed.process.pid
         );
         let mut state = self.lock();
@@ -90,22 +90,22 @@ impl UndyingSandboxes {
         let keeper = self.clone();
         match Builder::new().name("undying".to_owned()).spawn(move || keeper.look_after_all()) {
             Ok(_) => state.has_thread = true,
-            // They stay taken, and the next one's thread looks after them too.
+            // They stay taken. The thread of the next one keeps them too.
             Err(error) => log::error!("undying thread: {error}"),
         }
     }
 
-    /// How many there are.
+    /// The number of them.
     pub fn count(&self) -> usize {
         self.lock().count
     }
 
-    /// Whether there are too many to make another sandbox.
+    /// Whether there are too many to create another sandbox.
     pub fn is_full(&self) -> bool {
         self.count() >= UNDYING_MAX
     }
 
-    /// Waits until there are none; false when the deadline came first.
+    /// Waits until there are none. False if the deadline passes first.
     pub fn wait_none(&self, deadline: Deadline) -> bool {
         let waited = self
             .0
@@ -118,7 +118,7 @@ impl UndyingSandboxes {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What the thread does, until there are none.
+    /// The thread: runs until there are none.
     fn look_after_all(&self) {
         let mut all = Vec::new();
         loop {
@@ -131,9 +131,9 @@ impl UndyingSandboxes {
                 }
             }
             for dead in take_dead(&mut all, ARRIVAL_WAIT) {
-                log::warn!("box {} is dead at last", dead.process.pid);
+                log::warn!("sandbox {} is dead at last", dead.process.pid);
                 dead.clean_up();
-                // After that: whoever waits for none waits for what they hold.
+                // Only now: callers of `wait_none` wait for the resources too.
                 self.lock().count -= 1;
                 self.0.died.notify_all();
             }
@@ -141,13 +141,13 @@ impl UndyingSandboxes {
     }
 }
 
-/// Waits for at most so long until some of `all` are dead, and takes these.
+/// Waits at most `at_most` until some of `all` are dead, and takes these.
 fn take_dead(all: &mut Vec<KilledSandbox>, at_most: Duration) -> Vec<KilledSandbox> {
     let pidfds = all.iter().map(|killed| killed.process.pidfd.as_fd());
     let mut fds: Vec<PollFd<'_>> = pidfds.map(|fd| PollFd::new(fd, PollFlags::POLLIN)).collect();
     let timeout = PollTimeout::try_from(at_most).unwrap_or(PollTimeout::ZERO);
     if poll(&mut fds, timeout).is_err() {
-        // Interrupted, or without memory for it: looked at again, but not at once.
+        // Interrupted, or out of memory: try again, but not at once.
         sleep(at_most);
         return Vec::new();
     }
@@ -164,7 +164,7 @@ mod tests {
 
     const PATIENCE: Duration = Duration::from_secs(60);
 
-    /// One that was killed in vain: nobody has killed it.
+    /// A sandbox that counts as killed while its process lives.
     fn killed(permit: &Arc<String>) -> KilledSandbox {
         KilledSandbox {
             process: Arc::new(Cloned::sleeping()),
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_undying_box_holds_is_given_back_when_it_is_dead_and_no_sooner() {
+    fn the_resources_of_an_undying_sandbox_are_released_only_when_it_is_dead() {
         let undying = UndyingSandboxes::default();
         let permits = ["first", "second"].map(|name| Arc::new(name.to_owned()));
         let all = permits.each_ref().map(killed);
@@ -193,7 +193,7 @@ mod tests {
         assert!(undying.wait_none(Deadline::after(PATIENCE)));
         assert_eq!(permits.each_ref().map(Arc::strong_count), [1, 1]);
         assert!(processes[0].is_reaped());
-        // The thread has ended, or ends; the next one is looked after all the same.
+        // The thread has ended or is ending. The next sandbox is kept all the same.
         let next = killed(&permits[0]);
         let process = Arc::clone(&next.process);
         undying.keep(next);

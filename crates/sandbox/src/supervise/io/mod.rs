@@ -1,9 +1,8 @@
-//! The thread that moves bytes between a program's pipes and us.
+//! The thread that moves bytes between a program's pipes and the supervisor.
 //!
-//! Whoever touches a pipe waits for its lock, which may be in the hands of a
-//! thread of the tenant's that is hardly ever scheduled among all its others.
-//! So the thread that ends a box at its time, and whose death ends it, never
-//! touches one.
+//! A pipe operation can block on the pipe lock while a starved thread of the tenant holds it. So
+//! the supervising thread, which enforces the time limit and with whose death the sandbox dies,
+//! never touches a pipe.
 
 pub(crate) mod output_capture;
 pub(crate) mod pipe;
@@ -32,23 +31,23 @@ pub struct StdioPipes {
     pub feed: Option<StdinFeed>,
 }
 
-/// What the thread and the one that started it tell each other.
+/// Signals between the io thread and the thread that started it.
 #[derive(Debug)]
 pub struct IoTokens {
-    /// Raised by the thread: a stream crossed its limit, or could not be read.
+    /// Set by the io thread: a stream crossed its limit, or could not be read.
     pub overflowed: CancelToken,
-    /// Raised for the thread: nothing of the box is alive.
+    /// Set for the io thread: every process of the sandbox is dead.
     dead: CancelToken,
 }
 
 impl IoTokens {
-    /// Neither raised.
+    /// Neither is set.
     pub fn new() -> io::Result<Self> {
         Ok(Self { overflowed: CancelToken::new()?, dead: CancelToken::new()? })
     }
 }
 
-/// The streams while they are the thread's, or on their way there.
+/// The streams of a program, and the thread that serves them once it is started.
 pub struct IoThread<'scope, 'env> {
     scope: &'scope Scope<'scope, 'env>,
     tokens: &'env IoTokens,
@@ -57,8 +56,7 @@ pub struct IoThread<'scope, 'env> {
 }
 
 impl<'scope, 'env> IoThread<'scope, 'env> {
-    /// Not started yet: nothing is taken from a source for a program that may
-    /// never start, and nothing comes from one.
+    /// Does not start the thread: no byte is read for a program that may never start.
     pub fn new(
         scope: &'scope Scope<'scope, 'env>,
         tokens: &'env IoTokens,
@@ -69,20 +67,20 @@ impl<'scope, 'env> IoThread<'scope, 'env> {
         Self { scope, tokens, idle, thread: None }
     }
 
-    /// Whether the thread has something to do whatever the program does.
+    /// Whether the thread is needed even if the program prints nothing: it has stdin to write.
     pub fn is_due(&self) -> bool {
         self.idle.as_ref().is_some_and(|io_loop| io_loop.streams.feed.is_some())
     }
 
-    /// The pipes that nobody reads yet: the first output on one is a reason to
-    /// start. A program that prints nothing, or that is over at once, needs no
-    /// thread; and asking whether there is any takes no lock.
+    /// The output pipes, until the thread is started. The first output on one of them starts it. A
+    /// program that prints nothing, or ends at once, needs no thread, and polling these pipes takes
+    /// no lock.
     pub fn unread(&self) -> [Option<BorrowedFd<'_>>; 2] {
         let streams = self.idle.as_ref().map(|io_loop| &*io_loop.streams);
         [streams.and_then(|s| s.stdout.pipe()), streams.and_then(|s| s.stderr.pipe())]
     }
 
-    /// Starts the thread, unless it was.
+    /// Starts the thread, unless it is running.
     pub fn start(&mut self) -> io::Result<()> {
         if let Some(io_loop) = self.idle.take() {
             let named = Builder::new().name("io".to_owned());
@@ -91,7 +89,8 @@ impl<'scope, 'env> IoThread<'scope, 'env> {
         Ok(())
     }
 
-    /// Starts another thread beside the program, which ends when nothing of it is alive.
+    /// Starts another thread in the same scope. It must end when the token is set: every process is
+    /// dead.
     pub fn beside<T>(
         &self,
         start: impl FnOnce(&'scope Scope<'scope, 'env>, &'env CancelToken) -> T,
@@ -99,8 +98,8 @@ impl<'scope, 'env> IoThread<'scope, 'env> {
         start(self.scope, &self.tokens.dead)
     }
 
-    /// Takes what is still in the pipes of a box that is dead. Says whether a
-    /// stream crossed its limit.
+    /// Reads the rest of the pipes after every process has died. Returns whether a stream crossed
+    /// its limit.
     pub fn finish(self) -> io::Result<bool> {
         self.tokens.dead.cancel();
         match (self.thread, self.idle) {
@@ -113,7 +112,7 @@ impl<'scope, 'env> IoThread<'scope, 'env> {
     }
 }
 
-/// What a poll entry stands for.
+/// The event that a poll entry reports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum IoEvent {
     Dead,
@@ -132,7 +131,7 @@ struct IoLoop<'env> {
 }
 
 impl IoLoop<'_> {
-    /// Beside a program that goes on printing.
+    /// Runs while the program prints.
     fn run_beside(self) -> io::Result<bool> {
         self.streams.stdout.widen();
         self.streams.stderr.widen();
@@ -204,7 +203,7 @@ impl IoLoop<'_> {
             }
             IoEvent::Stdin => self.streams.feed.iter_mut().for_each(StdinFeed::write),
             IoEvent::Input => self.streams.feed.iter_mut().for_each(StdinFeed::read),
-            // Room is asked for anew.
+            // The next poll asks for room again.
             IoEvent::Room | IoEvent::Dead => {}
         }
         Ok(())
@@ -217,7 +216,7 @@ impl IoLoop<'_> {
         }
     }
 
-    /// What was still in the pipes when the last writer died.
+    /// Reads what the pipes still held when the last writer died.
     fn last_words(&mut self) -> io::Result<()> {
         for capture in [&mut self.streams.stdout, &mut self.streams.stderr] {
             self.overflowed |= capture.drain(self.sink)? == CaptureState::Overflowed;

@@ -1,4 +1,4 @@
-//! Bytes between the program's pipes and us, bounded and never blocking.
+//! Captures an output stream, bounded and never blocking.
 
 use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -8,41 +8,47 @@ use nix::fcntl::{FcntlArg, fcntl};
 use super::pipe::{CHUNK_BYTES, PipeEnd};
 use cofferdam_core::{CapturedStream, OutputSink, Stream};
 
-/// What a pipe of a program that prints holds; as much as the kernel gives anybody.
+/// The size of the pipes of a program that prints: the most that the kernel gives an unprivileged
+/// process.
 const PIPE_BYTES: i32 = 1 << 20;
-/// Reads of one stream before the loop looks at everything else again.
+/// The number of reads of one stream before the thread polls everything again.
 const READS_PER_TURN_MAX: usize = 8;
 
-/// What a turn of reading found.
+/// The state of a stream after reading from it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CaptureState {
-    /// More may come.
+    /// More output may come.
     Open,
-    /// Every writer is gone.
+    /// Every writer closed the stream.
     Closed,
-    /// The stream crossed its limit; what is kept is the limit's worth.
+    /// The stream crossed its limit. The capture holds as many bytes as the limit allows.
     Overflowed,
 }
 
-/// One output stream being captured.
+/// Captures one output stream.
 #[derive(Debug)]
 pub struct OutputCapture {
     stream: Stream,
     pipe: Option<PipeEnd>,
-    /// The end of the box, as long as somebody in it may write: that nobody does any more would
-    /// wake us, and is of no interest until everybody is dead.
+    /// The sandbox's end, open while processes may write. Without it the pipe reports a hang-up
+    /// when the last writer closes, which would wake the thread for nothing.
     kept_open: Option<OwnedFd>,
     captured: CapturedStream,
     bytes_max: Option<u64>,
 }
 
 impl OutputCapture {
-    /// Captures at most `bytes_max` from `pipe`, whose other end is `box_end`.
-    pub fn new(stream: Stream, pipe: PipeEnd, box_end: OwnedFd, bytes_max: Option<u64>) -> Self {
+    /// Captures at most `bytes_max` from `pipe`, whose other end is `sandbox_end`.
+    pub fn new(
+        stream: Stream,
+        pipe: PipeEnd,
+        sandbox_end: OwnedFd,
+        bytes_max: Option<u64>,
+    ) -> Self {
         Self {
             stream,
             pipe: Some(pipe),
-            kept_open: Some(box_end),
+            kept_open: Some(sandbox_end),
             captured: CapturedStream::default(),
             bytes_max,
         }
@@ -53,16 +59,15 @@ impl OutputCapture {
         self.pipe.as_ref().map(AsFd::as_fd)
     }
 
-    /// Gives the pipe more room, where the kernel has it: a program that prints
-    /// much then waits less often for us.
+    /// Enlarges the pipe if the kernel permits: a program that prints much then waits less often.
     pub fn widen(&self) {
         if let Some(pipe) = &self.pipe {
-            // It has enough as it is; there is only more waiting.
+            // The default size works too; the program only waits more often.
             let _ = fcntl(pipe.as_fd(), FcntlArg::F_SETPIPE_SZ(PIPE_BYTES));
         }
     }
 
-    /// Reads what is there, a bounded amount, and passes it on to `sink`.
+    /// Reads available bytes, a bounded amount, and passes them to `sink`.
     pub fn read_available(
         &mut self,
         sink: &mut Option<Box<dyn OutputSink>>,
@@ -99,8 +104,8 @@ impl OutputCapture {
         Ok(CaptureState::Open)
     }
 
-    /// Takes what is still in the pipe once nobody writes any more: at most
-    /// what a pipe holds. The sink is asked no longer.
+    /// Reads the rest of the pipe after the last writer died: at most what a pipe holds. The sink
+    /// gets it even without room.
     pub fn drain(&mut self, sink: &mut Option<Box<dyn OutputSink>>) -> io::Result<CaptureState> {
         self.kept_open = None;
         let mut tireless =
@@ -121,14 +126,14 @@ impl OutputCapture {
         Ok(poll(&mut [PollFd::new(pipe.as_fd(), PollFlags::POLLIN)], PollTimeout::ZERO)? == 0)
     }
 
-    /// What was captured.
+    /// Returns the captured bytes.
     pub fn finish(self) -> CapturedStream {
         self.captured
     }
 }
 
-/// A sink that takes what is left in a pipe even when it said it has no room:
-/// the amount is bounded by the pipe, and nobody will ask again.
+/// Passes bytes to a sink without asking for room: a pipe holds a bounded amount, and there is no
+/// later read.
 struct UnthrottledSink(Box<dyn OutputSink>);
 
 impl OutputSink for UnthrottledSink {
@@ -141,7 +146,7 @@ impl OutputSink for UnthrottledSink {
     }
 }
 
-/// Counts `bytes`; gives the part of them that is within the limit.
+/// Counts `bytes` and returns the part within the limit.
 fn tally<'a>(captured: &mut CapturedStream, bytes: &'a [u8], bytes_max: Option<u64>) -> &'a [u8] {
     let room = bytes_max.map_or(u64::MAX, |max| max.saturating_sub(captured.bytes_total));
     let within = bytes.get(..usize::try_from(room).unwrap_or(usize::MAX)).unwrap_or(bytes);
@@ -162,7 +167,7 @@ mod tests {
     use super::*;
     use crate::supervise::io::pipe::pipe_from_sandbox;
 
-    /// Keeps what it is given, with or without the report holding the bytes too.
+    /// Collects bytes, with or without the report holding them too.
     struct Kept {
         bytes: Arc<Mutex<Vec<u8>>>,
         only_reader: bool,
@@ -211,7 +216,7 @@ mod tests {
         assert_eq!(capture.read_available(&mut None).unwrap(), CaptureState::Open);
         writer.write_all(b"hello").unwrap();
         drop(writer);
-        // That all its writers are gone tells nobody anything.
+        // The end of all writers is not reported.
         assert_eq!(capture.read_available(&mut None).unwrap(), CaptureState::Open);
         assert_eq!(capture.drain(&mut None).unwrap(), CaptureState::Closed);
         assert_eq!(capture.finish().bytes, b"hello");
@@ -221,10 +226,10 @@ mod tests {
         #![proptest_config(ProptestConfig { cases: 96, failure_persistence: None, ..Default::default() })]
 
         #[test]
-        fn what_is_kept_and_counted_is_the_same_however_it_was_written(
+        fn kept_and_counted_bytes_do_not_depend_on_the_writes(
             chunks in vec((vec(any::<u8>(), 0..3_000), any::<bool>()), 0..16),
             limit in prop_oneof![Just(None), (0..30_000_u64).prop_map(Some)],
-            // As often as not the limit is met exactly, or missed by one.
+            // Half of the cases have a limit within one byte of the length.
             from_length in prop_oneof![Just(None), (0..3_u64).prop_map(Some)],
             only_reader in any::<bool>(),
         ) {
@@ -240,7 +245,7 @@ mod tests {
             let mut overflowed = false;
             for (chunk, read_now) in &chunks {
                 writer.write_all(chunk).unwrap();
-                // As the pump does: one that crossed its limit is read no more.
+                // As the io thread does: a stream that crossed its limit is not read again.
                 if *read_now && !overflowed {
                     overflowed = capture.read_available(&mut sink).unwrap() == CaptureState::Overflowed;
                 }

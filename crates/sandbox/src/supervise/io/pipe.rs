@@ -7,10 +7,10 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::unistd::pipe2;
 
-/// One read or write at most.
+/// The size of one read or write.
 pub(super) const CHUNK_BYTES: usize = 64 << 10;
 
-/// Our end of a pipe; reading and writing never block.
+/// The supervisor's end of a pipe. Reading and writing never block.
 #[derive(Debug)]
 pub struct PipeEnd(File);
 
@@ -43,13 +43,13 @@ impl AsFd for PipeEnd {
     }
 }
 
-/// A pipe we read from: our end, and the end the box writes to.
+/// A pipe to read from: our end, and the end the sandbox writes to.
 pub fn pipe_from_sandbox() -> io::Result<(PipeEnd, OwnedFd)> {
     let (read, write) = pipe2(OFlag::O_CLOEXEC)?;
     Ok((PipeEnd::new(read)?, write))
 }
 
-/// A pipe we write to: our end, and the end the box reads from.
+/// A pipe to write to: our end, and the end the sandbox reads from.
 pub fn pipe_into_sandbox() -> io::Result<(PipeEnd, OwnedFd)> {
     let (read, write) = pipe2(OFlag::O_CLOEXEC)?;
     Ok((PipeEnd::new(write)?, read))

@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use super::pipe::{CHUNK_BYTES, PipeEnd};
 use cofferdam_core::StdinSource;
 
-/// Standard input on its way into the box.
+/// Writes standard input into the sandbox.
 #[derive(Debug)]
 pub struct StdinFeed {
     pipe: Option<PipeEnd>,
@@ -17,7 +17,7 @@ pub struct StdinFeed {
 }
 
 impl StdinFeed {
-    /// Feeds `pipe` from `source`; nothing for `/dev/null`.
+    /// Feeds `pipe` from `source`.
     pub fn new(source: StdinSource, pipe: PipeEnd) -> Self {
         let (pending, source) = match source {
             StdinSource::Null => (Vec::new(), None),
@@ -29,18 +29,17 @@ impl StdinFeed {
         feed
     }
 
-    /// The pipe, while there is something to write into it. Polled even with
-    /// nothing pending, so that a program that stops reading is noticed.
+    /// The pipe, while there is something to write into it.
     pub fn pipe(&self) -> Option<BorrowedFd<'_>> {
         self.pipe.as_ref().filter(|_| self.has_pending()).map(AsFd::as_fd)
     }
 
-    /// The source, while there is room for what it yields.
+    /// The source, while there is room for its bytes.
     pub fn source(&self) -> Option<BorrowedFd<'_>> {
         self.source.as_ref().filter(|_| !self.has_pending() && self.pipe.is_some()).map(AsFd::as_fd)
     }
 
-    /// Writes what is pending as far as the pipe takes it.
+    /// Writes pending bytes as far as the pipe takes them.
     pub fn write(&mut self) {
         let Some(pipe) = &mut self.pipe else { return };
         let rest = self.pending.get(self.written..).unwrap_or_default();
@@ -51,13 +50,13 @@ impl StdinFeed {
                     error.kind(),
                     io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
                 ) => {}
-            // The program closed its stdin: its right.
+            // The program closed its stdin, as it may.
             Err(_) => self.pipe = None,
         }
         self.close_when_done();
     }
 
-    /// Reads once from the source, which has something or is at its end.
+    /// Reads once from the source, which is readable or at its end.
     pub fn read(&mut self) {
         let Some(source) = &mut self.source else { return };
         self.pending.resize(CHUNK_BYTES, 0);
