@@ -12,19 +12,21 @@ use axum::routing::{get, post};
 use serde::Serialize;
 use serde_json::json;
 
-use super::accept::accepts;
-use super::authorization;
 use super::checks::Checks;
-use super::host::{self, Names};
+use super::error::{Api, Refusal};
 use super::jobs::{self, JobsFront};
-use super::log_lines::{self, Asked};
 use super::metrics::{self, Metrics};
-use super::origin;
-use super::refusal::{Api, Refusal};
-use super::reply;
-use super::request_body::BodyReading;
-use super::run_threads::RunThreads;
-use super::shutdown::ShutdownHandle;
+use super::request::accepts;
+use super::request::authorization;
+use super::request::body::BodyReading;
+use super::request::host;
+use super::request::host::Names;
+use super::request::origin;
+use super::request_log;
+use super::request_log::Asked;
+use super::response;
+use super::run::threads::RunThreads;
+use super::server::shutdown::ShutdownHandle;
 use crate::check::status::ServiceStatus;
 use crate::config::{OnDisconnect, Tokens};
 use crate::job::JobsStatus;
@@ -117,9 +119,9 @@ async fn health(State(front): State<Arc<Front>>, headers: HeaderMap) -> Response
         (StatusCode::OK, "ok", "ok\n")
     };
     if accepts(&headers, "application/json") {
-        reply::json(status, &json!({ "status": word }))
+        response::json(status, &json!({ "status": word }))
     } else {
-        reply::text(status, line)
+        response::text(status, line)
     }
 }
 
@@ -133,12 +135,12 @@ async fn status(State(front): State<Arc<Front>>) -> Response {
         jobs: Option<JobsStatus>,
     }
     let jobs = front.metrics.jobs().as_ref().map(JobsStatus::from);
-    reply::json(StatusCode::OK, &Told { service: front.checks.status(), jobs })
+    response::json(StatusCode::OK, &Told { service: front.checks.status(), jobs })
 }
 
 async fn shutdown(State(front): State<Arc<Front>>) -> Response {
     front.shutdown.drain();
-    reply::text(StatusCode::OK, "shutdown\n")
+    response::text(StatusCode::OK, "shutdown\n")
 }
 
 async fn check_origin(State(front): State<Arc<Front>>, request: Request, next: Next) -> Response {
@@ -162,6 +164,6 @@ async fn check_token(State(front): State<Arc<Front>>, request: Request, next: Ne
 }
 
 async fn log_request(request: Request, next: Next) -> Response {
-    log_lines::request(&Asked::of(request.method(), request.uri()), request.headers());
+    request_log::request(&Asked::of(request.method(), request.uri()), request.headers());
     next.run(request).await
 }

@@ -15,11 +15,11 @@ use axum::http::{HeaderName, HeaderValue, Method, StatusCode};
 use axum::response::Response;
 use hyper::body::{Body as HttpBody, Frame};
 
+use super::byte_range::{Wanted, has_already, wants_another};
+use super::file_pieces::FilePart;
 use super::{JobsFront, answered, artifact_path, job_id, place_of};
-use crate::http::byte_range::{Wanted, has_already, wants_another};
-use crate::http::connection::InPieces;
-use crate::http::file_pieces::FilePart;
-use crate::http::refusal::Refusal;
+use crate::http::error::Refusal;
+use crate::http::server::connection::InPieces;
 use crate::job::OpenArtifact;
 use cofferdam_core::job::{ErrorCode, JobError};
 

@@ -22,14 +22,14 @@ use serde_json::json;
 use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::time::{Duration, Instant, sleep, sleep_until, timeout};
 
+use super::file_pieces::{PIECE_BYTES_MAX, read_piece};
 use super::offsets::Offsets;
 use super::output_text::{OutputText, cut};
 use super::{JobsFront, answered, job_id, place_of};
-use crate::http::connection::ClientSocket;
-use crate::http::event_text::event;
-use crate::http::file_pieces::{PIECE_BYTES_MAX, read_piece};
-use crate::http::log_lines::output_unreadable;
-use crate::http::refusal::Refusal;
+use crate::http::error::Refusal;
+use crate::http::request_log::output_unreadable;
+use crate::http::server::connection::ClientSocket;
+use crate::http::sse::event;
 use crate::job::{Feed, JobView, Jobs, Progress};
 use cofferdam_core::job::{ErrorCode, JobError, JobId, JobStatus};
 

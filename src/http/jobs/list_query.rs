@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::http::percent;
+use crate::http::request::percent;
 use crate::job::ListAsked;
 use cofferdam_core::job::{ErrorCode, JobError, JobStatus};
 

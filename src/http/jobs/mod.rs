@@ -3,6 +3,9 @@
 //! Whatever may wait for a disk is asked on threads of its own ([`ask`]), so that two threads go
 //! on serving all connections.
 
+mod byte_range;
+mod file_pieces;
+
 mod download;
 mod events;
 mod list_query;
@@ -24,10 +27,10 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
-use super::percent;
-use super::refusal::{Api, Refusal};
-use super::reply;
-use super::request_body::BodyReading;
+use super::error::{Api, Refusal};
+use super::request::body::BodyReading;
+use super::request::percent;
+use super::response;
 use crate::job::Jobs;
 use cofferdam_core::job::{Artifact, ErrorCode, JobError, JobId};
 use cofferdam_core::sync::request_id::{RequestId, on_behalf_of};
@@ -162,7 +165,7 @@ async fn cancel(State(front): State<Arc<JobsFront>>, request: Request) -> Respon
         Ok(id) => front.ask(move |jobs| jobs.cancel(&id)).await,
         Err(refusal) => Err(refusal),
     };
-    answered(canceled.map(|submitted| reply::json(StatusCode::ACCEPTED, &submitted)))
+    answered(canceled.map(|submitted| response::json(StatusCode::ACCEPTED, &submitted)))
 }
 
 /// The answer, or the refusal as jobs tell it.
@@ -171,7 +174,7 @@ fn answered(answer: Result<Response, Refusal>) -> Response {
 }
 
 fn ok(value: &impl Serialize) -> Response {
-    reply::json(StatusCode::OK, value)
+    response::json(StatusCode::OK, value)
 }
 
 /// The job that a path names; what is no name is nobody's.

@@ -8,9 +8,9 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use axum::response::Response;
 
 use super::{JobsFront, PREFIX, answered};
-use crate::http::refusal::Refusal;
-use crate::http::reply;
-use crate::http::request_body::check_encoding;
+use crate::http::error::Refusal;
+use crate::http::request::body::check_encoding;
+use crate::http::response;
 use crate::job::{Jobs, Submitted};
 use cofferdam_core::job::{ErrorCode, Idempotency, JobError, RequestFault, Sha256, parse_request};
 use cofferdam_core::values::digest::sha256_of;
@@ -42,7 +42,7 @@ async fn try_submit(front: &JobsFront, request: Request) -> Result<Response, Ref
     // A megabyte of JSON and of patterns takes its time to be read, too.
     let asked = front.ask(move |jobs| Ok(take(jobs, &body, key))).await?;
     let submitted = asked?;
-    let mut response = reply::json(StatusCode::ACCEPTED, &submitted);
+    let mut response = response::json(StatusCode::ACCEPTED, &submitted);
     let location = HeaderValue::try_from(format!("{PREFIX}{}", submitted.job_id));
     response.headers_mut().extend(location.ok().map(|location| (LOCATION, location)));
     Ok(response)

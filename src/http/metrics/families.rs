@@ -9,10 +9,10 @@ use prometheus_client::encoding::{
 };
 use prometheus_client::metrics::MetricType;
 
+use super::counts::FrontCounts;
 use super::process::Process;
 use crate::check::metrics::Figures;
 use crate::http::checks::Checks;
-use crate::http::counts::FrontCounts;
 use crate::job::{JobFigures, Jobs};
 use cofferdam_core::job::JobStatus;
 use cofferdam_core::sync::counter::{Counter, DurationCounts};

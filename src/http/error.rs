@@ -4,9 +4,9 @@ use axum::http::header::{CONNECTION, CONTENT_RANGE, RETRY_AFTER, WWW_AUTHENTICAT
 use axum::http::{HeaderValue, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 
-use super::head::HeadFault;
-use super::host::HostFault;
-use super::reply;
+use super::request::host::HostFault;
+use super::response;
+use super::server::head::HeadFault;
 use crate::check::request::RequestFault;
 use crate::check::run::CheckError;
 use cofferdam_core::job::{ErrorCode, JobError};
@@ -267,12 +267,12 @@ impl Refusal {
         let (closes, is_over_soon) = (self.closes(), self.is_over_soon());
         let range = if let Self::Range(bytes) = self { Some(bytes) } else { None };
         let mut response = match (api, &self) {
-            (Api::Jobs, _) => reply::json(status, &self.into_job_error()),
+            (Api::Jobs, _) => response::json(status, &self.into_job_error()),
             // Why it is unavailable is the operator's to know.
             (Api::Runs, Self::Check(CheckError::LanguageUnavailable(_))) => {
-                reply::error(status, "language unavailable")
+                response::error(status, "language unavailable")
             }
-            (Api::Runs, _) => reply::error(status, &self.to_string()),
+            (Api::Runs, _) => response::error(status, &self.to_string()),
         };
         let headers = response.headers_mut();
         if closes {

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-use super::checks::Checks;
+use crate::http::checks::Checks;
 use crate::job::Jobs;
 
 /// Stops a server: cloned freely, usable from a signal's thread as from a request.
@@ -24,7 +24,7 @@ impl fmt::Debug for ShutdownHandle {
 }
 
 impl ShutdownHandle {
-    pub(super) fn new(checks: Arc<dyn Checks>, jobs: Option<Arc<dyn Jobs>>) -> Self {
+    pub(crate) fn new(checks: Arc<dyn Checks>, jobs: Option<Arc<dyn Jobs>>) -> Self {
         Self(Arc::new(Inner { checks, jobs, draining: Mutex::new(false), began: Condvar::new() }))
     }
 
@@ -51,7 +51,7 @@ impl ShutdownHandle {
     }
 
     /// Waits for the drain to begin.
-    pub(super) fn wait(&self) {
+    pub(crate) fn wait(&self) {
         let draining = self.0.began.wait_while(self.lock(), |draining| !*draining);
         drop(draining.unwrap_or_else(PoisonError::into_inner));
     }

@@ -1,5 +1,11 @@
 //! Which form of an answer the client asked for.
 
+pub(crate) mod authorization;
+pub(crate) mod body;
+pub(crate) mod host;
+pub(crate) mod origin;
+pub(crate) mod percent;
+
 use axum::http::HeaderMap;
 use axum::http::header::ACCEPT;
 

@@ -11,7 +11,7 @@ use axum::middleware::Next;
 use axum::response::Response;
 
 use super::authorization::OPEN_PATH;
-use super::refusal::{Api, Refusal};
+use crate::http::error::{Api, Refusal};
 use cofferdam_core::values::host_name::Host;
 
 /// Why a `Host` header is none.

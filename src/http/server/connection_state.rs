@@ -7,7 +7,7 @@ use std::time::Instant;
 use super::head::HeadFault;
 use super::in_flight::InFlightGuard;
 use super::limits::HttpLimits;
-use super::unread::UnreadAnswer;
+use super::response_budget::UnreadAnswer;
 
 /// Whether the client owes us bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -213,8 +213,8 @@ impl Exchange {
 mod tests {
     use std::time::Duration;
 
-    use super::super::in_flight::InFlight;
     use super::*;
+    use crate::http::in_flight::InFlight;
 
     const HEAD: Duration = Duration::from_secs(10);
     const IDLE: Duration = Duration::from_secs(60);

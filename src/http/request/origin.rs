@@ -10,7 +10,7 @@ use axum::http::{HeaderMap, Method};
 use axum::middleware::Next;
 use axum::response::Response;
 
-use super::refusal::{Api, Refusal};
+use crate::http::error::{Api, Refusal};
 
 /// Refuses what a page of an origin outside `allowed` asks, its body unread.
 /// What changes nothing is answered, but for what jobs have left: no page of another origin may

@@ -10,8 +10,8 @@ use http_body_util::BodyExt;
 use hyper::body::Body as _;
 use tokio::time::timeout;
 
-use super::body_room::{BodyRoom, BodyRooms};
-use super::refusal::Refusal;
+use crate::http::error::Refusal;
+use crate::http::server::body_budget::{BodyRoom, BodyRooms};
 
 /// The room made for the first bytes of a body, unless it announced less.
 const ROOM_BYTES_LEAST: u64 = 16 * 1024;

@@ -6,12 +6,12 @@ use std::task::{Context, Poll};
 
 use tokio::sync::oneshot;
 
-use super::checks::RunCheck;
-use super::connection::ClientSocket;
-use super::refusal::Refusal;
-use super::run_threads::RunThreads;
+use super::threads::RunThreads;
 use crate::check::run::{CheckError, CheckReport};
 use crate::config::OnDisconnect;
+use crate::http::checks::RunCheck;
+use crate::http::error::Refusal;
+use crate::http::server::connection::ClientSocket;
 use cofferdam_core::sync::cancel::CancelToken;
 use cofferdam_core::{OutputSink, SetupFailure, Watch};
 

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::exchange::{Exchange, WeakExchange};
+use super::connection_state::{Exchange, WeakExchange};
 
 /// The answers of all connections that are not with the kernel yet.
 #[derive(Clone)]

@@ -20,15 +20,15 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use tokio::net::TcpStream;
 use tokio::time::{Sleep, sleep, sleep_until, timeout};
 
-use super::counts::FrontCounts;
-use super::exchange::Exchange;
+use super::connection_state::Exchange;
+use super::framing::{MessageGate, shutdown_write};
 use super::head::HEAD_BYTES_MAX;
 use super::in_flight::InFlight;
 use super::limits::HttpLimits;
-use super::log_lines::{Asked, RefusalLines};
-use super::message_gate::{MessageGate, shutdown_write};
-use super::refusal::{Api, Refusal};
-use super::unread::UnreadAnswers;
+use super::response_budget::UnreadAnswers;
+use crate::http::error::{Api, Refusal};
+use crate::http::metrics::counts::FrontCounts;
+use crate::http::request_log::{Asked, RefusalLines};
 use cofferdam_core::sync::request_id::RequestId;
 
 /// The most header lines in a head.

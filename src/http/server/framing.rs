@@ -12,7 +12,7 @@ use nix::sys::socket::{Shutdown, shutdown};
 use tokio::net::TcpStream;
 
 use super::chunk_scan::ChunkScan;
-use super::exchange::Exchange;
+use super::connection_state::Exchange;
 use super::head::{self, Framing, HEAD_BYTES_MAX};
 
 /// How many bytes are asked of the socket at a time.

@@ -1,5 +1,17 @@
 //! The listening socket, the accept loop and the way down.
 
+pub(crate) mod body_budget;
+mod chunk_scan;
+pub(crate) mod connection;
+mod connection_state;
+mod framing;
+pub(crate) mod head;
+pub(crate) mod in_flight;
+pub(crate) mod limits;
+pub(crate) mod rate_limit;
+pub(crate) mod response_budget;
+pub(crate) mod shutdown;
+
 use std::fmt;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -12,20 +24,19 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::sync::Semaphore;
 use tokio::time::sleep;
 
-use super::body_room::BodyRooms;
+use self::body_budget::BodyRooms;
+use self::in_flight::InFlight;
+use self::limits::{Boxes, HttpLimits, Shortage, connections_affordable, raise_descriptors};
+use self::response_budget::UnreadAnswers;
+use self::shutdown::ShutdownHandle;
 use super::checks::Checks;
-use super::connection;
-use super::counts::FrontCounts;
-use super::in_flight::InFlight;
 use super::jobs::{ASKING_THREADS_MAX, JobsFront, JobsLimits};
-use super::limits::{Boxes, HttpLimits, Shortage, connections_affordable, raise_descriptors};
-use super::log_lines::RefusalLines;
 use super::metrics::Metrics;
-use super::request_body::BodyReading;
+use super::metrics::counts::FrontCounts;
+use super::request::body::BodyReading;
+use super::request_log::RefusalLines;
 use super::router::{Front, Routes, router};
-use super::run_threads::RunThreads;
-use super::shutdown::ShutdownHandle;
-use super::unread::UnreadAnswers;
+use super::run::threads::RunThreads;
 use crate::config::{Config, MetricsPlace, OnDisconnect, Tokens};
 use crate::job::Jobs;
 use cofferdam_core::sync::counter::Counter;

@@ -1,5 +1,10 @@
 //! `POST /run`.
 
+mod event_stream;
+mod output_queue;
+pub(crate) mod running;
+pub(crate) mod threads;
+
 use std::sync::Arc;
 
 use axum::Extension;
@@ -7,17 +12,16 @@ use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
 use tokio::time::Instant;
 
-use super::accept::accepts;
-use super::connection::ClientSocket;
-use super::event_stream;
-use super::log_lines;
-use super::output_queue::{QUEUED_BYTES_MAX, output_queue};
-use super::pace::Pace;
-use super::refusal::Refusal;
-use super::reply;
-use super::request_body::check_encoding;
+use self::output_queue::{QUEUED_BYTES_MAX, output_queue};
+use self::running::RunningCheck;
+use super::error::Refusal;
+use super::request::accepts;
+use super::request::body::check_encoding;
+use super::request_log;
+use super::response;
 use super::router::Front;
-use super::run_thread::RunningCheck;
+use super::server::connection::ClientSocket;
+use super::server::rate_limit::Pace;
 use crate::check::request::CheckRequest;
 use crate::check::run::{CheckError, CheckReport};
 use cofferdam_core::{OutputSink, SetupFailure};
@@ -44,10 +48,10 @@ async fn try_run(
     let asked = CheckRequest::from_json(&body, front.timeout_default, front.timeout_max)?;
     drop(body);
     let (checks, slug) = (Arc::clone(&front.checks), asked.lang_slug.clone());
-    let admit = log_lines::told(slug, move || checks.admit(asked));
+    let admit = request_log::told(slug, move || checks.admit(asked));
     let (threads, on_disconnect) = (&front.run_threads, front.on_disconnect);
     if !accepts(&head.headers, "text/event-stream") {
-        let make = |report: CheckReport| reply::from_report(&report);
+        let make = |report: CheckReport| response::from_report(&report);
         let running = RunningCheck::start(threads, admit, client, on_disconnect, None, make)?;
         return running.report().await;
     }

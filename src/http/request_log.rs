@@ -9,7 +9,7 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Uri};
 use axum::response::Response;
 
 use super::checks::RunCheck;
-use super::refusal::Refused;
+use super::error::Refused;
 use crate::check::run::{CheckError, CheckReport};
 use cofferdam_core::job::JobId;
 use cofferdam_core::sync::request_id::{RequestId, on_behalf_of};

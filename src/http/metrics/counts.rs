@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use axum::response::Response;
 
-use super::refusal::Refused;
+use crate::http::error::Refused;
 use cofferdam_core::sync::counter::Counter;
 
 /// Why a request was refused, in one word each.

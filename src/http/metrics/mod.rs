@@ -1,5 +1,7 @@
 //! `GET /metrics`: the figures of the service, of the front and of this process, as scrapers read them.
 
+pub(crate) mod counts;
+
 mod families;
 mod plain_text;
 mod process;
@@ -14,13 +16,13 @@ use axum::response::{IntoResponse, Response};
 use prometheus_client::encoding::text::encode;
 use prometheus_client::registry::Registry;
 
+use self::counts::FrontCounts;
 use self::families::Exposed;
 use self::process::Process;
-use super::accept::accepts;
 use super::checks::Checks;
-use super::counts::FrontCounts;
-use super::origin;
-use super::refusal::Refusal;
+use super::error::Refusal;
+use super::request::accepts;
+use super::request::origin;
 use super::router::Front;
 use crate::job::{JobFigures, Jobs};
 use cofferdam_core::sync::counter::Counter;

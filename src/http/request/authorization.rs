@@ -6,9 +6,9 @@ use axum::http::header::AUTHORIZATION;
 use axum::middleware::Next;
 use axum::response::Response;
 
-use super::log_lines;
-use super::refusal::{Api, Refusal};
 use crate::config::Tokens;
+use crate::http::error::{Api, Refusal};
+use crate::http::request_log;
 
 /// What anybody may ask for: whether the service is there.
 pub const OPEN_PATH: &str = "/health";
@@ -21,7 +21,7 @@ pub async fn check(tokens: &Tokens, request: Request, next: Next) -> Response {
     }
     match shown(request.headers()).and_then(|token| tokens.holder(token)) {
         Some(client) => {
-            log_lines::authorized(client);
+            request_log::authorized(client);
             next.run(request).await
         }
         None => Refusal::Unauthorized.answer(Api::of(request.uri())),

@@ -15,13 +15,13 @@ use hyper::body::{Body as HttpBody, Frame};
 use serde_json::json;
 use tokio::time::{Instant, Interval, Sleep, interval_at, sleep_until, timeout};
 
-use super::event_text::{TextCutter, event};
 use super::output_queue::OutputQueue;
-use super::pace::Pace;
-use super::refusal::Refusal;
-use super::reply::RunBody;
-use super::run_thread::RunningCheck;
+use super::running::RunningCheck;
 use crate::check::run::CheckReport;
+use crate::http::error::Refusal;
+use crate::http::response::RunBody;
+use crate::http::server::rate_limit::Pace;
+use crate::http::sse::{TextCutter, event};
 use cofferdam_core::Stream;
 
 /// How long the answer's head waits for a sign that the run has started, so
