@@ -28,7 +28,7 @@ pub struct CheckRequest {
 
 /// Why a body is not a [`CheckRequest`].
 #[derive(Debug, thiserror::Error)]
-pub enum RequestFault {
+pub enum CheckRequestError {
     /// Nothing but white space.
     #[error("empty body")]
     Empty,
@@ -68,29 +68,33 @@ impl CheckRequest {
         body: &[u8],
         timeout_default: Duration,
         timeout_max: Duration,
-    ) -> Result<Self, RequestFault> {
+    ) -> Result<Self, CheckRequestError> {
         // JSON's parser checks only the strings it keeps; the whole body is text or refused.
-        let text = std::str::from_utf8(body).map_err(|_| RequestFault::NotUtf8)?;
+        let text = std::str::from_utf8(body).map_err(|_| CheckRequestError::NotUtf8)?;
         if text.starts_with('\u{FEFF}') {
-            return Err(RequestFault::ByteOrderMark);
+            return Err(CheckRequestError::ByteOrderMark);
         }
         if text.trim_ascii().is_empty() {
-            return Err(RequestFault::Empty);
+            return Err(CheckRequestError::Empty);
         }
         let fields: Fields = serde_json::from_str(text).map_err(|error| {
             // The parser's own words would repeat a text of any length.
             let is_object = text.trim_ascii_start().starts_with('{');
-            if error.is_data() && !is_object { RequestFault::NotAnObject } else { error.into() }
+            if error.is_data() && !is_object {
+                CheckRequestError::NotAnObject
+            } else {
+                error.into()
+            }
         })?;
         if has_lone_surrogate(text) {
-            return Err(RequestFault::LoneSurrogate);
+            return Err(CheckRequestError::LoneSurrogate);
         }
         let timeout = match fields.timeout.optional("timeout")? {
             None => timeout_default.min(timeout_max),
-            Some(text) => parse_timeout(&text).map_err(|_| RequestFault::Timeout)?,
+            Some(text) => parse_timeout(&text).map_err(|_| CheckRequestError::Timeout)?,
         };
         if timeout > timeout_max {
-            return Err(RequestFault::TimeoutAboveMaximum(timeout_max));
+            return Err(CheckRequestError::TimeoutAboveMaximum(timeout_max));
         }
         Ok(Self {
             lang_slug: fields.lang_slug.required("lang_slug")?,
@@ -181,15 +185,15 @@ enum Field {
 }
 
 impl Field {
-    fn required(self, name: &'static str) -> Result<String, RequestFault> {
-        self.optional(name)?.ok_or(RequestFault::Missing(name))
+    fn required(self, name: &'static str) -> Result<String, CheckRequestError> {
+        self.optional(name)?.ok_or(CheckRequestError::Missing(name))
     }
 
-    fn optional(self, name: &'static str) -> Result<Option<String>, RequestFault> {
+    fn optional(self, name: &'static str) -> Result<Option<String>, CheckRequestError> {
         match self {
             Self::Absent => Ok(None),
             Self::Text(text) => Ok(Some(text)),
-            Self::Other => Err(RequestFault::NotAString(name)),
+            Self::Other => Err(CheckRequestError::NotAString(name)),
         }
     }
 }

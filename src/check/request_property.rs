@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::{Value, json};
 
-use crate::check::request::{CheckRequest, RequestFault};
+use crate::check::request::{CheckRequest, CheckRequestError};
 use cofferdam_core::values::duration::parse_timeout;
 
 const TIMEOUT_DEFAULT: Duration = Duration::from_secs(30);
@@ -24,16 +24,16 @@ pub fn check(input: &[u8]) {
         Err(fault) => names_what_is_wrong(fault),
     }
     let Ok(text) = std::str::from_utf8(input) else {
-        assert!(matches!(read, Err(RequestFault::NotUtf8)), "{read:?}");
+        assert!(matches!(read, Err(CheckRequestError::NotUtf8)), "{read:?}");
         return;
     };
     let is_json = serde_json::from_str::<IgnoredAny>(text).is_ok();
     let is_refused_as_text = matches!(
         read,
-        Err(RequestFault::Empty
-            | RequestFault::ByteOrderMark
-            | RequestFault::Json(_)
-            | RequestFault::NotAnObject)
+        Err(CheckRequestError::Empty
+            | CheckRequestError::ByteOrderMark
+            | CheckRequestError::Json(_)
+            | CheckRequestError::NotAnObject)
     );
     assert!(is_json || is_refused_as_text, "no JSON, and it is {read:?}");
     match serde_json::from_str::<Value>(text) {
@@ -63,21 +63,21 @@ fn says_the_same_again(request: &CheckRequest) {
     assert_eq!(again.ok().as_ref(), Some(request));
 }
 
-fn names_what_is_wrong(fault: &RequestFault) {
+fn names_what_is_wrong(fault: &CheckRequestError) {
     let words = fault.to_string();
     assert!(words.len() <= WORDS_BYTES_MAX, "an answer of {} bytes", words.len());
     assert!(!words.contains(['\n', '\r']), "{words:?} is not one line");
     let named = match fault {
-        RequestFault::Missing(field) | RequestFault::NotAString(field) => *field,
-        RequestFault::Timeout | RequestFault::TimeoutAboveMaximum(_) => "timeout",
-        RequestFault::Empty | RequestFault::NotUtf8 => "body",
+        CheckRequestError::Missing(field) | CheckRequestError::NotAString(field) => *field,
+        CheckRequestError::Timeout | CheckRequestError::TimeoutAboveMaximum(_) => "timeout",
+        CheckRequestError::Empty | CheckRequestError::NotUtf8 => "body",
         _ => "JSON",
     };
     assert!(words.contains(named), "{words:?} does not name {named}");
 }
 
 /// Whether `read` is what follows from `value`, which is all of the body.
-fn agrees(text: &str, value: &Value, read: Result<CheckRequest, RequestFault>) {
+fn agrees(text: &str, value: &Value, read: Result<CheckRequest, CheckRequestError>) {
     let Some(object) = value.as_object() else {
         let Err(fault) = read else { panic!("{value} was accepted") };
         assert!(fault.to_string().contains("expected an object"), "{fault}");
@@ -85,7 +85,9 @@ fn agrees(text: &str, value: &Value, read: Result<CheckRequest, RequestFault>) {
     };
     let repeats = serde_json::from_str::<Repeats>(text).is_ok_and(|Repeats(repeats)| repeats);
     if repeats {
-        let Err(RequestFault::Json(error)) = read else { panic!("a key sent twice: {read:?}") };
+        let Err(CheckRequestError::Json(error)) = read else {
+            panic!("a key sent twice: {read:?}")
+        };
         assert!(error.to_string().contains("duplicate key"), "{error}");
         return;
     }

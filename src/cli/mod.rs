@@ -116,7 +116,7 @@ fn prepare_process() {
 fn serve_in_queue(serve: serve::Serve) -> ExitCode {
     prepare_process();
     bound_heaps();
-    let mut log = match log_format::begin_queued("info") {
+    let mut log = match log_format::init_queued("info") {
         Ok(log) => log,
         Err(error) => {
             let failure = Failure::Serve(error);
@@ -135,7 +135,7 @@ fn serve_in_queue(serve: serve::Serve) -> ExitCode {
 impl Command {
     fn run(self) -> Result<u8, Failure> {
         prepare_process();
-        log_format::begin("error");
+        log_format::init("error");
         match self {
             // Its log is another, in `serve_in_queue`.
             Self::Serve(serve) => serve.run(Arc::default()),

@@ -12,7 +12,7 @@ use super::file_size_limit::check_file_size;
 use super::memory::return_after_bursts;
 use super::served_jobs::ServedJobs;
 use super::signals::Signals;
-use crate::http::{HttpSettings, NotBound, Server, Shortage};
+use crate::http::{BindError, DescriptorShortage, HttpSettings, Server};
 use crate::job::Jobs;
 use cofferdam_core::sync::counter::Counter;
 use cofferdam_sandbox::{Sandbox, ask_for_short_turns};
@@ -51,7 +51,7 @@ impl Serve {
         found.has_command()?;
         let settings = HttpSettings { log_dropped, ..HttpSettings::from(&config) };
         let shortage = settings.raise_descriptors().map_err(Failure::Serve)?;
-        if let Some(fatal) = shortage.as_ref().and_then(Shortage::refusal) {
+        if let Some(fatal) = shortage.as_ref().and_then(DescriptorShortage::refusal) {
             return Err(Failure::Limits(fatal));
         }
         check_file_size(&config)?;
@@ -74,7 +74,7 @@ impl Serve {
             .map_err(Failure::Refused)?;
         let jobs = jobs.start(&config, executor)?.map(|jobs| jobs as Arc<dyn Jobs>);
         let server = Server::bind(config.address, runner, jobs, settings)
-            .map_err(|NotBound { address, source }| Failure::Listen { address, source })?;
+            .map_err(|BindError { address, source }| Failure::Listen { address, source })?;
         let shutdown = server.shutdown_handle();
         let _signals = Signals::on_each(move || shutdown.request()).map_err(Failure::Serve)?;
         return_after_bursts().map_err(Failure::Serve)?;

@@ -4,23 +4,22 @@ use axum::http::header::{CONNECTION, CONTENT_RANGE, RETRY_AFTER, WWW_AUTHENTICAT
 use axum::http::{HeaderValue, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 
-use super::request::host::HostFault;
 use super::response;
-use super::server::head::HeadFault;
-use crate::check::request::RequestFault;
+use super::server::head::HeadError;
+use crate::check::request::CheckRequestError;
 use crate::check::run::CheckError;
 use cofferdam_core::job::{ErrorCode, JobError};
 
 /// Whose shape an error has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Api {
+pub enum HttpApi {
     /// `{"error": …}`, that of `/run` and of everything beside it.
     Runs,
     /// A [`JobError`], that of everything below `/v1/`.
     Jobs,
 }
 
-impl Api {
+impl HttpApi {
     /// The API that `uri` is part of, whether there is anything there or not.
     pub fn of(uri: &Uri) -> Self {
         if uri.path().starts_with("/v1/") { Self::Jobs } else { Self::Runs }
@@ -29,7 +28,7 @@ impl Api {
 
 /// Why a request does not get what it asks for.
 #[derive(Debug, thiserror::Error)]
-pub enum Refusal {
+pub enum ApiError {
     /// No such path.
     #[error("not found")]
     NotFound,
@@ -47,10 +46,10 @@ pub enum Refusal {
     HostNotAllowed,
     /// There is not one good `Host`.
     #[error("{0}")]
-    Host(HostFault),
+    Host(HostError),
     /// The head does not say beyond doubt where the message ends.
     #[error("{0}")]
-    Framing(HeadFault),
+    Framing(HeadError),
     /// The body is compressed.
     #[error("content-encoding not supported")]
     ContentEncoding,
@@ -68,7 +67,7 @@ pub enum Refusal {
     BodyIncomplete,
     /// The body is not a request.
     #[error(transparent)]
-    Request(#[from] RequestFault),
+    Request(#[from] CheckRequestError),
     /// The service gave no report.
     #[error(transparent)]
     Check(#[from] CheckError),
@@ -89,9 +88,23 @@ pub enum Refusal {
     Internal,
 }
 
+/// Why a `Host` header is none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum HostError {
+    /// HTTP/1.1 requires one.
+    #[error("no Host header")]
+    Missing,
+    /// Of two it is not known which is meant.
+    #[error("more than one Host header")]
+    Repeated,
+    /// Not `host` or `host:port`.
+    #[error("malformed Host header")]
+    Malformed,
+}
+
 /// Among an answer's extensions until it is sent: why it is a refusal.
 #[derive(Debug, Clone)]
-pub struct Refused {
+pub struct ErrorContext {
     /// In one word, of those that are counted.
     pub word: &'static str,
     /// For the log, without a word of the tenant's.
@@ -134,7 +147,7 @@ fn status_of(code: ErrorCode) -> (StatusCode, &'static str) {
     }
 }
 
-impl Refusal {
+impl ApiError {
     fn status(&self) -> StatusCode {
         match self {
             Self::NotFound => StatusCode::NOT_FOUND,
@@ -193,9 +206,9 @@ impl Refusal {
     }
 
     /// Of bad JSON and of a job's request not what it says: those words may be the tenant's.
-    fn told(&self) -> Refused {
+    fn told(&self) -> ErrorContext {
         let reason = match self {
-            Self::Request(RequestFault::Json(fault)) => {
+            Self::Request(CheckRequestError::Json(fault)) => {
                 format!("bad JSON: line {} column {}", fault.line(), fault.column())
             }
             Self::Job(error) => error.code.word().to_owned(),
@@ -203,7 +216,7 @@ impl Refusal {
         };
         let is_expected = self.is_over_soon();
         let is_our_fault = self.status().is_server_error() && !is_expected;
-        Refused { word: self.word(), reason, is_our_fault }
+        ErrorContext { word: self.word(), reason, is_our_fault }
     }
 
     /// Whether the connection cannot be trusted with another request.
@@ -262,17 +275,17 @@ impl Refusal {
     }
 
     /// The answer, in the shape of `api`.
-    pub fn answer(self, api: Api) -> Response {
+    pub fn answer(self, api: HttpApi) -> Response {
         let (status, told) = (self.status(), self.told());
         let (closes, is_over_soon) = (self.closes(), self.is_over_soon());
         let range = if let Self::Range(bytes) = self { Some(bytes) } else { None };
         let mut response = match (api, &self) {
-            (Api::Jobs, _) => response::json(status, &self.into_job_error()),
+            (HttpApi::Jobs, _) => response::json(status, &self.into_job_error()),
             // Why it is unavailable is the operator's to know.
-            (Api::Runs, Self::Check(CheckError::LanguageUnavailable(_))) => {
+            (HttpApi::Runs, Self::Check(CheckError::LanguageUnavailable(_))) => {
                 response::error(status, "language unavailable")
             }
-            (Api::Runs, _) => response::error(status, &self.to_string()),
+            (HttpApi::Runs, _) => response::error(status, &self.to_string()),
         };
         let headers = response.headers_mut();
         if closes {
@@ -294,8 +307,8 @@ impl Refusal {
     }
 }
 
-impl IntoResponse for Refusal {
+impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
-        self.answer(Api::Runs)
+        self.answer(HttpApi::Runs)
     }
 }

@@ -1,19 +1,21 @@
 //! The HTTP front: bytes of strangers in, service values through, bytes out.
 
+mod app_state;
+mod checks;
 mod error;
+mod jobs;
+mod metrics;
 mod request;
 mod request_log;
 mod response;
-mod sse;
-
-mod checks;
-mod jobs;
-mod metrics;
 mod router;
 mod run;
 mod server;
+mod sse;
+mod status;
 
-pub use self::server::limits::{Boxes, HttpLimits, Shortage};
+pub use self::checks::{Checks, RunCheck};
+pub use self::server::limits::{DescriptorShortage, HttpLimits, SandboxCounts};
+pub use self::server::settings::HttpSettings;
 pub use self::server::shutdown::ShutdownHandle;
-pub use checks::{Checks, RunCheck};
-pub use server::{HttpSettings, NotBound, Server};
+pub use self::server::{BindError, Server};

@@ -9,7 +9,7 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Uri};
 use axum::response::Response;
 
 use super::checks::RunCheck;
-use super::error::Refused;
+use super::error::ErrorContext;
 use crate::check::run::{CheckError, CheckReport};
 use cofferdam_core::job::JobId;
 use cofferdam_core::sync::request_id::{RequestId, on_behalf_of};
@@ -19,14 +19,14 @@ const TARGET: &str = "cofferdam::http";
 /// What a header's name holds whose value is a secret, or may be.
 const SECRET_WORDS: [&str; 8] =
     ["auth", "cookie", "credential", "key", "password", "secret", "signature", "token"];
-/// How much of a path is told, bytes.
+/// How much of a path is with_log_context, bytes.
 const PATH_BYTES_MAX: usize = 256;
 /// Lines about refusals in one second. Clients cost nothing to be refused, a full disk does.
 const REFUSALS_PER_SECOND_MAX: u32 = 100;
 
 /// `admit`, and the check it gives, in the name of the request that is being
 /// served now, whichever thread does them; the check tells its end.
-pub fn told(
+pub fn with_log_context(
     slug: String,
     admit: impl FnOnce() -> Result<RunCheck, CheckError> + Send + 'static,
 ) -> impl FnOnce() -> Result<RunCheck, CheckError> + Send + 'static {
@@ -74,12 +74,12 @@ fn milliseconds(duration: Duration) -> f64 {
 
 /// What was asked for, as far as a line tells it.
 #[derive(Debug)]
-pub struct Asked {
+pub struct LoggedRequest {
     method: Method,
     uri: Uri,
 }
 
-impl Asked {
+impl LoggedRequest {
     /// By this method, at that place.
     pub fn of(method: &Method, uri: &Uri) -> Self {
         Self { method: method.clone(), uri: uri.clone() }
@@ -94,20 +94,21 @@ impl Asked {
 
 /// Tells of refusals, so many in a second.
 #[derive(Debug, Default)]
-pub struct RefusalLines(Mutex<Window>);
+pub struct ErrorLog(Mutex<LogWindow>);
 
 /// The second that lines are counted in.
 #[derive(Debug, Default)]
-struct Window {
+struct LogWindow {
     began: Option<Instant>,
     lines: u32,
     left_out: u64,
 }
 
-impl RefusalLines {
+impl ErrorLog {
     /// A line if `response` refuses what was `asked`.
-    pub fn tell(&self, asked: &Asked, response: &mut Response) {
-        let Some(Refused { reason, is_our_fault, .. }) = response.extensions_mut().remove() else {
+    pub fn record(&self, asked: &LoggedRequest, response: &mut Response) {
+        let Some(ErrorContext { reason, is_our_fault, .. }) = response.extensions_mut().remove()
+        else {
             return;
         };
         if !self.admit(Instant::now()) {
@@ -126,7 +127,7 @@ impl RefusalLines {
     }
 
     /// A line about bytes that the parser made no request of, and has answered itself.
-    pub fn tell_unparsed(&self, error: &hyper::Error) {
+    pub fn record_parse_error(&self, error: &hyper::Error) {
         if error.is_parse() && self.admit(Instant::now()) {
             log::info!(target: TARGET, reason = error.to_string(); "refused: no request");
         }
@@ -139,8 +140,10 @@ impl RefusalLines {
         let mut window = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let is_over = |began| now.saturating_duration_since(began) >= Duration::from_secs(1);
         if window.began.is_none_or(is_over) {
-            let before =
-                std::mem::replace(&mut *window, Window { began: Some(now), lines: 0, left_out: 0 });
+            let before = std::mem::replace(
+                &mut *window,
+                LogWindow { began: Some(now), lines: 0, left_out: 0 },
+            );
             if before.left_out > 0 {
                 log::warn!(target: TARGET, count = before.left_out; "refusals left out of the log");
             }
@@ -160,13 +163,13 @@ pub fn authorized(client: &str) {
     log::debug!(target: TARGET, client = client; "authorized");
 }
 
-/// What a job's followers are not told, and why.
+/// What a job's followers are not with_log_context, and why.
 pub fn output_unreadable(job: &JobId, error: &io::Error) {
     log::error!(target: TARGET, job_id = job.as_str(), reason = error.to_string(); "output unreadable");
 }
 
 /// The line of `DEBUG`: what was asked for, with its headers.
-pub fn request(asked: &Asked, headers: &HeaderMap) {
+pub fn request(asked: &LoggedRequest, headers: &HeaderMap) {
     let query = if asked.uri.query().is_some() { "?(redacted)" } else { "" };
     log::info!(
         target: TARGET,
@@ -224,17 +227,17 @@ mod tests {
 
     #[test]
     fn a_path_is_told_without_its_query_and_no_longer_than_it_may_be() {
-        for (target, told) in [("/run?token=x", "/run"), ("/%0a", "/%0a"), ("*", "*")] {
-            let asked = Asked::of(&Method::GET, &target.parse().unwrap());
-            assert_eq!(asked.path(), told);
+        for (target, with_log_context) in [("/run?token=x", "/run"), ("/%0a", "/%0a"), ("*", "*")] {
+            let asked = LoggedRequest::of(&Method::GET, &target.parse().unwrap());
+            assert_eq!(asked.path(), with_log_context);
         }
         let long = format!("/{}", "x".repeat(5000)).parse().unwrap();
-        assert_eq!(Asked::of(&Method::GET, &long).path().len(), PATH_BYTES_MAX);
+        assert_eq!(LoggedRequest::of(&Method::GET, &long).path().len(), PATH_BYTES_MAX);
     }
 
     #[test]
     fn a_second_has_its_lines_and_the_next_one_has_as_many() {
-        let lines = RefusalLines::default();
+        let lines = ErrorLog::default();
         let start = Instant::now();
         let admitted = |at: Instant| (0..300).filter(|_| lines.admit(at)).count();
         let max = REFUSALS_PER_SECOND_MAX as usize;

@@ -18,7 +18,7 @@ use cofferdam_core::values::utc;
 /// Has log lines of `level` and above written to stderr, unless `RUST_LOG`
 /// says otherwise, in the form `LOG_FORMAT` asks for. Of a word that is no
 /// form the configuration complains.
-pub fn begin(level: &str) {
+pub fn init(level: &str) {
     let format = asked_format();
     if format == LogFormat::Json {
         // The usual words of a panic are no JSON.
@@ -28,9 +28,9 @@ pub fn begin(level: &str) {
     let _ = builder(level, format).try_init();
 }
 
-/// As [`begin`] for a service: nothing that is logged waits for the reader of stderr, the words
+/// As [`init`] for a service: nothing that is logged waits for the reader of stderr, the words
 /// of a panic included.
-pub fn begin_queued(level: &str) -> io::Result<LogQueue> {
+pub fn init_queued(level: &str) -> io::Result<LogQueue> {
     let format = asked_format();
     let told = Box::new(move |count| dropped_line(format, count));
     let queue = LogQueue::start(io::stderr(), told)?;
@@ -90,7 +90,7 @@ fn write_text(out: &mut impl io::Write, record: &Record<'_>) -> io::Result<()> {
 
 fn text_line(line: &mut String, record: &Record<'_>) -> fmt::Result {
     write!(line, "[{:<5} {}] ", record.level(), record.target())?;
-    write!(Guarded(line), "{}", record.args())?;
+    write!(EscapedText(line), "{}", record.args())?;
     if let Some(id) = RequestId::current() {
         write!(line, " request_id={id}")?;
     }
@@ -102,13 +102,13 @@ fn text_line(line: &mut String, record: &Record<'_>) -> fmt::Result {
 /// request's name where there is one, and the fields.
 fn write_json(out: &mut impl io::Write, record: &Record<'_>, now: SystemTime) -> io::Result<()> {
     let mut line = Vec::new();
-    let mut serializer = serde_json::Serializer::with_formatter(&mut line, GuardedJson);
+    let mut serializer = serde_json::Serializer::with_formatter(&mut line, EscapedJson);
     JsonLine { record, now }.serialize(&mut serializer)?;
     line.push(b'\n');
     out.write_all(&line)
 }
 
-/// Whether `character` could begin another line, or have a terminal show
+/// Whether `character` could init another line, or have a terminal show
 /// something else than is there.
 fn is_forging(character: char) -> bool {
     let is_line_end = matches!(character, '\u{2028}' | '\u{2029}');
@@ -118,9 +118,9 @@ fn is_forging(character: char) -> bool {
 }
 
 /// Text with what could forge a line written out.
-struct Guarded<'a>(&'a mut String);
+struct EscapedText<'a>(&'a mut String);
 
-impl fmt::Write for Guarded<'_> {
+impl fmt::Write for EscapedText<'_> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         for character in text.chars() {
             match character {
@@ -137,7 +137,7 @@ impl fmt::Write for Guarded<'_> {
 /// A field's value, as both formats tell it.
 #[derive(Debug, serde::Serialize)]
 #[serde(untagged)]
-enum Plain {
+enum FieldValue {
     Null,
     Bool(bool),
     Unsigned(u64),
@@ -146,45 +146,45 @@ enum Plain {
     Text(String),
 }
 
-impl Plain {
+impl FieldValue {
     fn of(value: &Value<'_>) -> Self {
-        let mut taken = Taken(Self::Null);
+        let mut taken = FieldValueVisitor(Self::Null);
         // A visitor that refuses nothing has nothing to complain of.
         let _ = value.visit(&mut taken);
         taken.0
     }
 }
 
-struct Taken(Plain);
+struct FieldValueVisitor(FieldValue);
 
-impl<'v> VisitValue<'v> for Taken {
+impl<'v> VisitValue<'v> for FieldValueVisitor {
     fn visit_any(&mut self, value: Value<'_>) -> Result<(), Error> {
-        self.0 = Plain::Text(value.to_string());
+        self.0 = FieldValue::Text(value.to_string());
         Ok(())
     }
 
     fn visit_null(&mut self) -> Result<(), Error> {
-        self.0 = Plain::Null;
+        self.0 = FieldValue::Null;
         Ok(())
     }
 
     fn visit_bool(&mut self, value: bool) -> Result<(), Error> {
-        self.0 = Plain::Bool(value);
+        self.0 = FieldValue::Bool(value);
         Ok(())
     }
 
     fn visit_u64(&mut self, value: u64) -> Result<(), Error> {
-        self.0 = Plain::Unsigned(value);
+        self.0 = FieldValue::Unsigned(value);
         Ok(())
     }
 
     fn visit_i64(&mut self, value: i64) -> Result<(), Error> {
-        self.0 = Plain::Signed(value);
+        self.0 = FieldValue::Signed(value);
         Ok(())
     }
 
     fn visit_f64(&mut self, value: f64) -> Result<(), Error> {
-        self.0 = Plain::Float(value);
+        self.0 = FieldValue::Float(value);
         Ok(())
     }
 }
@@ -195,17 +195,17 @@ struct TextFields<'a>(&'a mut String);
 impl<'kvs> VisitSource<'kvs> for TextFields<'_> {
     fn visit_pair(&mut self, key: Key<'kvs>, value: Value<'kvs>) -> Result<(), Error> {
         let line = &mut *self.0;
-        let written = match Plain::of(&value) {
-            Plain::Null => write!(line, " {key}=-"),
-            Plain::Bool(value) => write!(line, " {key}={value}"),
-            Plain::Unsigned(value) => write!(line, " {key}={value}"),
-            Plain::Signed(value) => write!(line, " {key}={value}"),
-            Plain::Float(value) => write!(line, " {key}={value}"),
-            Plain::Text(text) if is_word(&text) => write!(line, " {key}={text}"),
-            Plain::Text(text) => {
+        let written = match FieldValue::of(&value) {
+            FieldValue::Null => write!(line, " {key}=-"),
+            FieldValue::Bool(value) => write!(line, " {key}={value}"),
+            FieldValue::Unsigned(value) => write!(line, " {key}={value}"),
+            FieldValue::Signed(value) => write!(line, " {key}={value}"),
+            FieldValue::Float(value) => write!(line, " {key}={value}"),
+            FieldValue::Text(text) if is_word(&text) => write!(line, " {key}={text}"),
+            FieldValue::Text(text) => {
                 let text = text.replace('\\', "\\\\").replace('"', "\\\"");
                 write!(line, " {key}=\"")
-                    .and_then(|()| write!(Guarded(line), "{text}"))
+                    .and_then(|()| write!(EscapedText(line), "{text}"))
                     .and_then(|()| line.write_char('"'))
             }
         };
@@ -244,15 +244,15 @@ struct JsonFields<'a, M>(&'a mut M);
 
 impl<'kvs, M: SerializeMap> VisitSource<'kvs> for JsonFields<'_, M> {
     fn visit_pair(&mut self, key: Key<'kvs>, value: Value<'kvs>) -> Result<(), Error> {
-        let written = self.0.serialize_entry(key.as_str(), &Plain::of(&value));
+        let written = self.0.serialize_entry(key.as_str(), &FieldValue::of(&value));
         written.map_err(|_| Error::msg("a field that is no JSON"))
     }
 }
 
 /// Compact JSON that escapes more than JSON asks for.
-struct GuardedJson;
+struct EscapedJson;
 
-impl Formatter for GuardedJson {
+impl Formatter for EscapedJson {
     fn write_string_fragment<W: io::Write + ?Sized>(
         &mut self,
         writer: &mut W,

@@ -23,21 +23,21 @@ const WAITING_BYTES_MAX: usize = 1 << 20;
 const FLUSH_WITHIN: Duration = Duration::from_secs(1);
 
 /// Makes the line that says how many were dropped.
-type Told = Box<dyn Fn(u64) -> Vec<u8> + Send>;
+type DropMessage = Box<dyn Fn(u64) -> Vec<u8> + Send>;
 
 /// The queue's end for those who log. Cloned freely; it never waits for the reader.
 #[derive(Debug, Clone)]
-pub struct LogQueue(Arc<Shared>);
+pub struct LogQueue(Arc<LogQueueShared>);
 
 #[derive(Debug, Default)]
-struct Shared {
-    state: Mutex<State>,
+struct LogQueueShared {
+    state: Mutex<LogQueueState>,
     changed: Condvar,
     dropped: Arc<Counter>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct LogQueueState {
     lines: VecDeque<Vec<u8>>,
     bytes: usize,
     /// Dropped since the writer last said so.
@@ -48,8 +48,8 @@ struct State {
 
 impl LogQueue {
     /// A queue whose thread writes to `out`, and says by `told` how many lines were dropped.
-    pub fn start(out: impl Write + AsFd + Send + 'static, told: Told) -> io::Result<Self> {
-        let shared = Arc::<Shared>::default();
+    pub fn start(out: impl Write + AsFd + Send + 'static, told: DropMessage) -> io::Result<Self> {
+        let shared = Arc::<LogQueueShared>::default();
         let writer = Arc::clone(&shared);
         let thread = thread::Builder::new().name("log".to_owned());
         thread.spawn(move || writer.write_lines(out, &told))?;
@@ -79,7 +79,7 @@ impl LogQueue {
 
     /// Waits until all lines are written, for a second at most.
     pub fn flush(&self) {
-        let is_busy = |state: &mut State| state.writing || !state.lines.is_empty();
+        let is_busy = |state: &mut LogQueueState| state.writing || !state.lines.is_empty();
         let left = Deadline::after(FLUSH_WITHIN).remaining();
         // What is not written by then is lost, as it would be by waiting.
         let _ = self.0.changed.wait_timeout_while(self.0.lock(), left, is_busy);
@@ -98,9 +98,9 @@ impl Write for LogQueue {
     }
 }
 
-impl Shared {
+impl LogQueueShared {
     /// Writes one line after the other, for as long as the process lives.
-    fn write_lines(&self, mut out: impl Write + AsFd, told: &Told) {
+    fn write_lines(&self, mut out: impl Write + AsFd, told: &DropMessage) {
         loop {
             let (line, dropped) = self.next();
             let lost = dropped.is_some_and(|count| write_whole(&mut out, &told(count)).is_err());
@@ -127,7 +127,7 @@ impl Shared {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, LogQueueState> {
         // No change of it panics half-way.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

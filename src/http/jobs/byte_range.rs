@@ -5,7 +5,7 @@ use axum::http::header::{IF_MATCH, IF_NONE_MATCH, IF_RANGE, RANGE};
 
 /// What of a file is to be sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Wanted {
+pub enum ByteRange {
     /// All of it.
     Whole,
     /// So many bytes, at least one, from there on.
@@ -16,10 +16,10 @@ pub enum Wanted {
         bytes: u64,
     },
     /// A part that it does not have.
-    Beyond,
+    Unsatisfiable,
 }
 
-impl Wanted {
+impl ByteRange {
     /// What `headers` want of a file of `bytes`, whose tag is `etag`. A `Range` that is malformed,
     /// of several parts or of another unit is as good as none, and so is one for another file.
     pub fn of(headers: &HeaderMap, etag: &str, bytes: u64) -> Self {
@@ -56,7 +56,7 @@ impl Wanted {
             }
             (from, last.saturating_add(1).min(bytes))
         };
-        Some(if from < end { Self::Part { from, bytes: end - from } } else { Self::Beyond })
+        Some(if from < end { Self::Part { from, bytes: end - from } } else { Self::Unsatisfiable })
     }
 }
 
@@ -67,7 +67,7 @@ fn number(text: &str) -> Option<u64> {
 }
 
 /// Whether the client says that it has what `etag` stands for.
-pub fn has_already(headers: &HeaderMap, etag: &str) -> bool {
+pub fn is_not_modified(headers: &HeaderMap, etag: &str) -> bool {
     let values = headers.get_all(IF_NONE_MATCH).iter().filter_map(|value| value.to_str().ok());
     let mut tags = values.flat_map(|value| value.split(',')).map(str::trim);
     tags.any(|tag| tag == "*" || tag.strip_prefix("W/").unwrap_or(tag) == etag)
@@ -75,7 +75,7 @@ pub fn has_already(headers: &HeaderMap, etag: &str) -> bool {
 
 /// Whether the client wants another file than the one `etag` stands for. Only a strong tag says
 /// that a file is the same to the byte.
-pub fn wants_another(headers: &HeaderMap, etag: &str) -> bool {
+pub fn fails_if_match(headers: &HeaderMap, etag: &str) -> bool {
     let mut values = headers.get_all(IF_MATCH).iter().peekable();
     let is_this = |tag: &str| tag.trim() == "*" || tag.trim() == etag;
     values.peek().is_some()
@@ -100,7 +100,7 @@ mod tests {
 
     #[test]
     fn a_range_is_a_part_that_is_there_or_none() {
-        let part = |from, bytes| Wanted::Part { from, bytes };
+        let part = |from, bytes| ByteRange::Part { from, bytes };
         for (range, bytes, wanted) in [
             ("bytes=0-0", 10, part(0, 1)),
             ("bytes=0-9", 10, part(0, 10)),
@@ -114,32 +114,32 @@ mod tests {
             ("bytes=-99", 10, part(0, 10)),
             ("Bytes=1-1", 10, part(1, 1)),
             ("bytes= 1-1 ", 10, part(1, 1)),
-            ("bytes=10-", 10, Wanted::Beyond),
-            ("bytes=10-12", 10, Wanted::Beyond),
-            ("bytes=99999999999999999999999-", 10, Wanted::Beyond),
-            ("bytes=18446744073709551615-18446744073709551615", u64::MAX, Wanted::Beyond),
-            ("bytes=-0", 10, Wanted::Beyond),
-            ("bytes=0-", 0, Wanted::Beyond),
-            ("bytes=-0", 0, Wanted::Beyond),
-            ("bytes=-1", 0, Wanted::Whole),
-            ("bytes=4-2", 10, Wanted::Whole),
-            ("bytes=0-1,3-4", 10, Wanted::Whole),
-            ("bytes=0-1,", 10, Wanted::Whole),
-            ("bytes=-", 10, Wanted::Whole),
-            ("bytes=", 10, Wanted::Whole),
-            ("bytes", 10, Wanted::Whole),
-            ("bytes=a-b", 10, Wanted::Whole),
-            ("bytes=+1-2", 10, Wanted::Whole),
-            ("bytes=1--2", 10, Wanted::Whole),
-            ("bytes=0x1-2", 10, Wanted::Whole),
-            ("lines=1-2", 10, Wanted::Whole),
-            ("", 10, Wanted::Whole),
+            ("bytes=10-", 10, ByteRange::Unsatisfiable),
+            ("bytes=10-12", 10, ByteRange::Unsatisfiable),
+            ("bytes=99999999999999999999999-", 10, ByteRange::Unsatisfiable),
+            ("bytes=18446744073709551615-18446744073709551615", u64::MAX, ByteRange::Unsatisfiable),
+            ("bytes=-0", 10, ByteRange::Unsatisfiable),
+            ("bytes=0-", 0, ByteRange::Unsatisfiable),
+            ("bytes=-0", 0, ByteRange::Unsatisfiable),
+            ("bytes=-1", 0, ByteRange::Whole),
+            ("bytes=4-2", 10, ByteRange::Whole),
+            ("bytes=0-1,3-4", 10, ByteRange::Whole),
+            ("bytes=0-1,", 10, ByteRange::Whole),
+            ("bytes=-", 10, ByteRange::Whole),
+            ("bytes=", 10, ByteRange::Whole),
+            ("bytes", 10, ByteRange::Whole),
+            ("bytes=a-b", 10, ByteRange::Whole),
+            ("bytes=+1-2", 10, ByteRange::Whole),
+            ("bytes=1--2", 10, ByteRange::Whole),
+            ("bytes=0x1-2", 10, ByteRange::Whole),
+            ("lines=1-2", 10, ByteRange::Whole),
+            ("", 10, ByteRange::Whole),
         ] {
-            assert_eq!(Wanted::of(&headers(&RANGE, &[range]), TAG, bytes), wanted, "{range:?}");
+            assert_eq!(ByteRange::of(&headers(&RANGE, &[range]), TAG, bytes), wanted, "{range:?}");
         }
         let twice = headers(&RANGE, &["bytes=0-0", "bytes=1-1"]);
-        assert_eq!(Wanted::of(&twice, TAG, 10), Wanted::Whole);
-        assert_eq!(Wanted::of(&HeaderMap::new(), TAG, 10), Wanted::Whole);
+        assert_eq!(ByteRange::of(&twice, TAG, 10), ByteRange::Whole);
+        assert_eq!(ByteRange::of(&HeaderMap::new(), TAG, 10), ByteRange::Whole);
     }
 
     #[test]
@@ -154,8 +154,8 @@ mod tests {
         ] {
             let mut asked = headers(&IF_RANGE, conditions);
             asked.insert(RANGE, HeaderValue::from_static("bytes=1-2"));
-            let wanted = Wanted::of(&asked, TAG, 10);
-            assert_eq!(wanted == Wanted::Part { from: 1, bytes: 2 }, is_part, "{conditions:?}");
+            let wanted = ByteRange::of(&asked, TAG, 10);
+            assert_eq!(wanted == ByteRange::Part { from: 1, bytes: 2 }, is_part, "{conditions:?}");
         }
     }
 
@@ -172,7 +172,7 @@ mod tests {
             (&[""], true),
             (&[], false),
         ] {
-            assert_eq!(wants_another(&headers(&IF_MATCH, values), TAG), other, "{values:?}");
+            assert_eq!(fails_if_match(&headers(&IF_MATCH, values), TAG), other, "{values:?}");
         }
     }
 
@@ -189,7 +189,7 @@ mod tests {
             (&[""], false),
             (&[], false),
         ] {
-            assert_eq!(has_already(&headers(&IF_NONE_MATCH, values), TAG), has, "{values:?}");
+            assert_eq!(is_not_modified(&headers(&IF_NONE_MATCH, values), TAG), has, "{values:?}");
         }
     }
 }

@@ -25,8 +25,9 @@ use tokio::time::{Duration, Instant, sleep, sleep_until, timeout};
 use super::file_pieces::{PIECE_BYTES_MAX, read_piece};
 use super::offsets::Offsets;
 use super::output_text::{OutputText, cut};
-use super::{JobsFront, answered, job_id, place_of};
-use crate::http::error::Refusal;
+use super::path::job_id;
+use super::state::{JobsState, acquire, respond};
+use crate::http::error::ApiError;
 use crate::http::request_log::output_unreadable;
 use crate::http::server::connection::ClientSocket;
 use crate::http::sse::event;
@@ -42,29 +43,29 @@ const GATHERED_FOR: Duration = Duration::from_millis(10);
 
 /// Follows one job to its end.
 pub async fn events(
-    State(front): State<Arc<JobsFront>>,
+    State(state): State<Arc<JobsState>>,
     Extension(client): Extension<ClientSocket>,
     request: Request,
 ) -> Response {
     let (head, _) = request.into_parts();
     let followed = match job_id(&head.uri) {
-        Ok(id) => follow(&front, client, id, Offsets::left_off(&head.headers)).await,
+        Ok(id) => follow(&state, client, id, Offsets::left_off(&head.headers)).await,
         Err(refusal) => Err(refusal),
     };
-    answered(followed)
+    respond(followed)
 }
 
 async fn follow(
-    front: &Arc<JobsFront>,
+    state: &Arc<JobsState>,
     client: ClientSocket,
     id: JobId,
     told: Offsets,
-) -> Result<Response, Refusal> {
-    let place = place_of(&front.streams, "event streams")?;
+) -> Result<Response, ApiError> {
+    let place = acquire(&state.streams, "event streams")?;
     let asked = id.clone();
-    let feed = front.ask(move |jobs| jobs.follow(&asked)).await?;
-    let following = Following::new(Arc::clone(front), id, feed, told, place);
-    let mut response = Response::new(Body::new(EventBody::new(following, client)));
+    let feed = state.run_blocking(move |jobs| jobs.follow(&asked)).await?;
+    let following = Follower::new(Arc::clone(state), id, feed, told, place);
+    let mut response = Response::new(Body::new(JobEventStream::new(following, client)));
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
@@ -72,7 +73,7 @@ async fn follow(
 }
 
 /// One output stream of a job.
-struct Output {
+struct OutputFollower {
     name: &'static str,
     file: Arc<File>,
     /// How much of it was told, bytes.
@@ -81,7 +82,7 @@ struct Output {
     seen: u64,
 }
 
-impl Output {
+impl OutputFollower {
     fn new(name: &'static str, file: File, told: u64) -> Self {
         Self { name, file: Arc::new(file), told, seen: told }
     }
@@ -109,11 +110,11 @@ impl Output {
 }
 
 /// A job that is followed.
-struct Following {
-    front: Arc<JobsFront>,
+struct Follower {
+    state: Arc<JobsState>,
     id: JobId,
     progress: watch::Receiver<Progress>,
-    outputs: [Output; 2],
+    outputs: [OutputFollower; 2],
     /// The state that was told last.
     told: Option<JobStatus>,
     /// Until when less than a piece of a live job's output waits for more.
@@ -122,9 +123,9 @@ struct Following {
     _place: OwnedSemaphorePermit,
 }
 
-impl Following {
+impl Follower {
     fn new(
-        front: Arc<JobsFront>,
+        state: Arc<JobsState>,
         id: JobId,
         feed: Feed,
         told: Offsets,
@@ -133,11 +134,11 @@ impl Following {
         let Feed { stdout, stderr, progress } = feed;
         let now = *progress.borrow();
         let outputs = [
-            Output::new("stdout", stdout, told.stdout.min(now.stdout_bytes)),
-            Output::new("stderr", stderr, told.stderr.min(now.stderr_bytes)),
+            OutputFollower::new("stdout", stdout, told.stdout.min(now.stdout_bytes)),
+            OutputFollower::new("stderr", stderr, told.stderr.min(now.stderr_bytes)),
         ];
         Self {
-            front,
+            state,
             id,
             progress,
             outputs,
@@ -175,7 +176,7 @@ impl Following {
             if is_all {
                 return Some(self.end().await);
             }
-            let changed = timeout(self.front.ping_every, self.progress.changed()).await;
+            let changed = timeout(self.state.ping_every, self.progress.changed()).await;
             if changed.is_err() {
                 return Some(event("ping", None, &json!({})));
             }
@@ -185,7 +186,9 @@ impl Following {
     /// Whether there is so little to tell that more may come before it is told.
     fn gathers(&self, now: &Progress) -> bool {
         let ends = [now.stdout_bytes, now.stderr_bytes];
-        let left = |(output, end): (&Output, u64)| end.saturating_sub(output.told.max(output.seen));
+        let left = |(output, end): (&OutputFollower, u64)| {
+            end.saturating_sub(output.told.max(output.seen))
+        };
         let mut left = self.outputs.iter().zip(ends).map(left).filter(|left| *left > 0).peekable();
         left.peek().is_some()
             && left.all(|left| left < PIECE_BYTES_MAX)
@@ -228,7 +231,7 @@ impl Following {
                 JobView::Live(_) => None,
             })
         };
-        match self.front.ask(view).await {
+        match self.state.run_blocking(view).await {
             Ok(Some((status, result))) => {
                 let before = (self.told != Some(status)).then(|| self.status(status));
                 before.unwrap_or_default() + &result
@@ -250,16 +253,16 @@ fn error_event(error: &JobError) -> String {
 }
 
 /// The next event in the making, and what makes the one after it.
-type Next = Pin<Box<dyn Future<Output = (Option<String>, Following)> + Send>>;
+type NextEvent = Pin<Box<dyn Future<Output = (Option<String>, Follower)> + Send>>;
 
 /// The events as an answer's body, which ends when the client has gone.
-struct EventBody {
-    next: Option<Next>,
+struct JobEventStream {
+    next: Option<NextEvent>,
     left: Pin<Box<dyn Future<Output = ()> + Send>>,
 }
 
-impl EventBody {
-    fn new(following: Following, client: ClientSocket) -> Self {
+impl JobEventStream {
+    fn new(following: Follower, client: ClientSocket) -> Self {
         let left = Box::pin(async move {
             client.left().await;
             sleep(LEFT_FOR).await;
@@ -268,11 +271,11 @@ impl EventBody {
     }
 }
 
-fn next_of(mut following: Following) -> Next {
+fn next_of(mut following: Follower) -> NextEvent {
     Box::pin(async move { (following.next().await, following) })
 }
 
-impl HttpBody for EventBody {
+impl HttpBody for JobEventStream {
     type Data = Bytes;
     type Error = Infallible;
 

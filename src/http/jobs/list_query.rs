@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::http::request::percent;
+use crate::http::request::percent_decode;
 use crate::job::ListAsked;
 use cofferdam_core::job::{ErrorCode, JobError, JobStatus};
 
@@ -19,8 +19,8 @@ pub fn parse(query: &str) -> Result<ListAsked, JobError> {
     let mut seen = BTreeSet::new();
     for pair in query.split('&').filter(|pair| !pair.is_empty()) {
         let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
-        let key = percent::decode(key).ok_or_else(|| invalid("", "malformed"))?;
-        let value = percent::decode(value).ok_or_else(|| invalid(&key, "malformed"))?;
+        let key = percent_decode(key).ok_or_else(|| invalid("", "malformed"))?;
+        let value = percent_decode(value).ok_or_else(|| invalid(&key, "malformed"))?;
         if !seen.insert(key.clone()) {
             return Err(invalid(&key, "there twice"));
         }

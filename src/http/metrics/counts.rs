@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use axum::response::Response;
 
-use crate::http::error::Refused;
+use crate::http::error::ErrorContext;
 use cofferdam_core::sync::counter::Counter;
 
 /// Why a request was refused, in one word each.
@@ -33,16 +33,16 @@ pub const REASONS: [&str; 19] = [
 
 /// The counters of one listener.
 #[derive(Debug, Default)]
-pub struct FrontCounts {
+pub struct HttpCounts {
     refusals: [Counter; REASONS.len()],
     connections: AtomicUsize,
 }
 
 /// One connection; dropping it counts it out.
 #[derive(Debug)]
-pub struct OpenConnection(Arc<FrontCounts>);
+pub struct OpenConnection(Arc<HttpCounts>);
 
-impl FrontCounts {
+impl HttpCounts {
     /// Counts a connection in.
     pub fn enter(self: &Arc<Self>) -> OpenConnection {
         self.connections.fetch_add(1, Ordering::Relaxed);
@@ -56,7 +56,7 @@ impl FrontCounts {
 
     /// Counts an answer, if it is a refusal.
     pub fn answered(&self, response: &Response) {
-        let Some(Refused { word, .. }) = response.extensions().get() else { return };
+        let Some(ErrorContext { word, .. }) = response.extensions().get() else { return };
         if let Some((counter, _)) = self.refusals.iter().zip(REASONS).find(|(_, is)| is == word) {
             counter.increment();
         }

@@ -13,13 +13,13 @@ const START_AFTER_NAME: usize = 22 - 3;
 
 /// What does not change while the process lives.
 #[derive(Debug)]
-pub struct Process {
+pub struct ProcessMetrics {
     started_seconds: Option<u64>,
 }
 
 /// What does; each figure is there where the kernel tells it.
 #[derive(Debug)]
-pub struct Now {
+pub struct ProcessSample {
     /// CPU time of all threads.
     pub cpu: Option<Duration>,
     /// Memory that is in RAM.
@@ -34,7 +34,7 @@ pub struct Now {
     pub max_fds: Option<u64>,
 }
 
-impl Process {
+impl ProcessMetrics {
     /// Looks at this process.
     pub fn look() -> Self {
         Self { started_seconds: started_seconds() }
@@ -46,14 +46,14 @@ impl Process {
     }
 
     /// The rest, now.
-    pub fn now(&self) -> Now {
+    pub fn now(&self) -> ProcessSample {
         let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
         let field = |name: &str| -> Option<u64> {
             let value = |line: &str| line.strip_prefix(name)?.strip_prefix(':').map(str::to_owned);
             status.lines().find_map(value)?.split_whitespace().next()?.parse().ok()
         };
         let bytes = |name: &str| field(name).map(|kibibytes| kibibytes * 1024);
-        Now {
+        ProcessSample {
             cpu: cpu(),
             resident_bytes: bytes("VmRSS"),
             virtual_bytes: bytes("VmSize"),
@@ -91,7 +91,7 @@ mod tests {
 
     #[test]
     fn a_process_has_started_lately_and_uses_something() {
-        let process = Process::look();
+        let process = ProcessMetrics::look();
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
         let age = now - process.started_seconds().unwrap();
         assert!(age < 3600, "{age} s");

@@ -10,26 +10,26 @@ use http_body_util::BodyExt;
 use hyper::body::Body as _;
 use tokio::time::timeout;
 
-use crate::http::error::Refusal;
-use crate::http::server::body_budget::{BodyRoom, BodyRooms};
+use crate::http::error::ApiError;
+use crate::http::server::body_budget::{BodyBudget, BodyReservation};
 
-/// The room made for the first bytes of a body, unless it announced less.
+/// The reservation made for the first bytes of a body, unless it announced less.
 const ROOM_BYTES_LEAST: u64 = 16 * 1024;
 
 /// How bodies are read: for every request the same.
 #[derive(Debug, Clone)]
-pub struct BodyReading {
+pub struct BodyReader {
     /// From the end of a head to the end of its body.
     pub within: Duration,
-    /// What all of them may hold.
-    pub rooms: BodyRooms,
+    /// What all of them may reserve.
+    pub budget: BodyBudget,
 }
 
-/// A whole body, which holds its room until it is dropped.
+/// A whole body, which holds its reservation until it is dropped.
 #[derive(Debug)]
 pub struct WholeBody {
     bytes: Vec<u8>,
-    _room: BodyRoom,
+    _reservation: BodyReservation,
 }
 
 impl Deref for WholeBody {
@@ -41,27 +41,27 @@ impl Deref for WholeBody {
 }
 
 /// Refuses every coding but `identity`, which is none.
-pub fn check_encoding(headers: &HeaderMap) -> Result<(), Refusal> {
+pub fn check_encoding(headers: &HeaderMap) -> Result<(), ApiError> {
     let mut codings = headers.get_all(CONTENT_ENCODING).iter();
     let plain = codings.all(|coding| coding.as_bytes().eq_ignore_ascii_case(b"identity"));
-    if plain { Ok(()) } else { Err(Refusal::ContentEncoding) }
+    if plain { Ok(()) } else { Err(ApiError::ContentEncoding) }
 }
 
-impl BodyReading {
+impl BodyReader {
     /// The whole body. One that announces more than `bytes_max` is refused unread,
     /// so that a client waiting for `100 Continue` sends none of it.
-    pub async fn read(&self, body: Body, bytes_max: Option<u64>) -> Result<WholeBody, Refusal> {
+    pub async fn read(&self, body: Body, bytes_max: Option<u64>) -> Result<WholeBody, ApiError> {
         let bytes_max = bytes_max.unwrap_or(u64::MAX);
         let announced = body.size_hint().lower();
         if announced > bytes_max {
-            return Err(Refusal::PayloadTooLarge);
+            return Err(ApiError::PayloadTooLarge);
         }
-        let room = self.rooms.enter(Instant::now());
-        let collecting = collect(body, announced, bytes_max, &room);
-        let whole = timeout(self.within, room.unless_given_up(collecting)).await;
-        let bytes = whole.map_err(|_| Refusal::BodyLate)?.ok_or(Refusal::NoRoomForBody)??;
-        room.is_whole();
-        Ok(WholeBody { bytes, _room: room })
+        let reservation = self.budget.enter(Instant::now());
+        let collecting = collect(body, announced, bytes_max, &reservation);
+        let whole = timeout(self.within, reservation.unless_evicted(collecting)).await;
+        let bytes = whole.map_err(|_| ApiError::BodyLate)?.ok_or(ApiError::NoRoomForBody)??;
+        reservation.is_whole();
+        Ok(WholeBody { bytes, _reservation: reservation })
     }
 }
 
@@ -69,19 +69,19 @@ async fn collect(
     mut body: Body,
     announced: u64,
     bytes_max: u64,
-    room: &BodyRoom,
-) -> Result<Vec<u8>, Refusal> {
+    reservation: &BodyReservation,
+) -> Result<Vec<u8>, ApiError> {
     let mut whole = Vec::new();
     while let Some(frame) = body.frame().await {
-        let frame = frame.map_err(|_| Refusal::BodyIncomplete)?;
+        let frame = frame.map_err(|_| ApiError::BodyIncomplete)?;
         let data: Bytes = frame.into_data().unwrap_or_default();
         let length = (whole.len() as u64).saturating_add(data.len() as u64);
         if length > bytes_max {
-            return Err(Refusal::PayloadTooLarge);
+            return Err(ApiError::PayloadTooLarge);
         }
         if length > whole.capacity() as u64 {
             let capacity = grown(whole.capacity(), length, announced);
-            room.hold(capacity).await;
+            reservation.reserve(capacity).await;
             whole.reserve_exact(capacity.saturating_sub(whole.len()));
         }
         whole.extend_from_slice(&data);
@@ -89,10 +89,10 @@ async fn collect(
     Ok(whole)
 }
 
-/// The room for `length` bytes where there was some: twice that, and not beyond what was
+/// The reservation for `length` bytes where there was some: twice that, and not beyond what was
 /// `announced`.
-fn grown(room: usize, length: u64, announced: u64) -> usize {
-    let twice = (room as u64).saturating_mul(2).max(ROOM_BYTES_LEAST);
+fn grown(reservation: usize, length: u64, announced: u64) -> usize {
+    let twice = (reservation as u64).saturating_mul(2).max(ROOM_BYTES_LEAST);
     let most = if length <= announced { twice.min(announced) } else { twice };
     usize::try_from(most.max(length)).unwrap_or(usize::MAX)
 }

@@ -1,10 +1,7 @@
 //! Which form of an answer the client asked for.
 
-pub(crate) mod authorization;
+pub(crate) mod access;
 pub(crate) mod body;
-pub(crate) mod host;
-pub(crate) mod origin;
-pub(crate) mod percent;
 
 use axum::http::HeaderMap;
 use axum::http::header::ACCEPT;
@@ -17,6 +14,27 @@ pub fn accepts(headers: &HeaderMap, media_type: &str) -> bool {
         let name = range.split(';').next().unwrap_or_default();
         name.trim().eq_ignore_ascii_case(media_type)
     })
+}
+
+/// The text that `encoded` stands for; none where it is malformed or no UTF-8. A `+` is a plus.
+pub fn percent_decode(encoded: &str) -> Option<String> {
+    let mut bytes = Vec::with_capacity(encoded.len());
+    let mut rest = encoded.as_bytes();
+    while let Some((byte, behind)) = rest.split_first() {
+        rest = behind;
+        if *byte != b'%' {
+            bytes.push(*byte);
+            continue;
+        }
+        let ([high, low], behind) = rest.split_first_chunk()?;
+        bytes.push(digit(*high)? << 4 | digit(*low)?);
+        rest = behind;
+    }
+    String::from_utf8(bytes).ok()
+}
+
+fn digit(byte: u8) -> Option<u8> {
+    char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok())
 }
 
 #[cfg(test)]
@@ -38,6 +56,27 @@ mod tests {
             let mut headers = HeaderMap::new();
             headers.insert(ACCEPT, HeaderValue::from_static(value));
             assert_eq!(accepts(&headers, "application/json"), accepted, "{value:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_malformed_or_no_text_is_nothing() {
+        for (encoded, text) in [
+            ("", Some("")),
+            ("a/b+c", Some("a/b+c")),
+            ("a%20b", Some("a b")),
+            ("%2E%2e%2F", Some("../")),
+            ("%c3%A9", Some("é")),
+            ("%2541", Some("%41")),
+            ("%00", Some("\0")),
+            ("%", None),
+            ("%4", None),
+            ("%4g", None),
+            ("%+1", None),
+            ("%ff", None),
+            ("%c3", None),
+        ] {
+            assert_eq!(percent_decode(encoded).as_deref(), text, "{encoded:?}");
         }
     }
 }

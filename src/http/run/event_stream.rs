@@ -16,11 +16,11 @@ use serde_json::json;
 use tokio::time::{Instant, Interval, Sleep, interval_at, sleep_until, timeout};
 
 use super::output_queue::OutputQueue;
+use super::reply::RunBody;
 use super::running::RunningCheck;
 use crate::check::run::CheckReport;
-use crate::http::error::Refusal;
-use crate::http::response::RunBody;
-use crate::http::server::rate_limit::Pace;
+use crate::http::error::ApiError;
+use crate::http::server::rate_limit::RateLimit;
 use crate::http::sse::{TextCutter, event};
 use cofferdam_core::Stream;
 
@@ -33,7 +33,7 @@ struct EventStream {
     queue: OutputQueue,
     running: RunningCheck<String>,
     /// Where no limit ends the output.
-    pace: Option<Pace>,
+    pace: Option<RateLimit>,
     /// Until when nothing more of it is taken.
     pause: Option<Pin<Box<Sleep>>>,
     ping: Interval,
@@ -51,9 +51,9 @@ struct EventStream {
 pub async fn respond(
     running: RunningCheck<String>,
     queue: OutputQueue,
-    pace: Option<Pace>,
+    pace: Option<RateLimit>,
     ping_every: Duration,
-) -> Result<Response, Refusal> {
+) -> Result<Response, ApiError> {
     let mut stream = EventStream {
         queue,
         running,
@@ -90,7 +90,7 @@ pub fn result(report: &CheckReport) -> String {
 
 impl EventStream {
     /// Waits for the run's next piece of output, or its end, and makes the events of it.
-    fn poll_step(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Refusal>> {
+    fn poll_step(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ApiError>> {
         if let Some(pause) = &mut self.pause {
             ready!(pause.as_mut().poll(cx));
             self.pause = None;

@@ -2,6 +2,7 @@
 
 mod event_stream;
 mod output_queue;
+mod reply;
 pub(crate) mod running;
 pub(crate) mod threads;
 
@@ -14,56 +15,55 @@ use tokio::time::Instant;
 
 use self::output_queue::{QUEUED_BYTES_MAX, output_queue};
 use self::running::RunningCheck;
-use super::error::Refusal;
+use super::app_state::AppState;
+use super::error::ApiError;
 use super::request::accepts;
 use super::request::body::check_encoding;
 use super::request_log;
-use super::response;
-use super::router::Front;
 use super::server::connection::ClientSocket;
-use super::server::rate_limit::Pace;
+use super::server::rate_limit::RateLimit;
 use crate::check::request::CheckRequest;
 use crate::check::run::{CheckError, CheckReport};
 use cofferdam_core::{OutputSink, SetupFailure};
 
 /// Answers one request for a run.
 pub async fn run(
-    State(front): State<Arc<Front>>,
+    State(state): State<Arc<AppState>>,
     Extension(client): Extension<ClientSocket>,
     request: Request,
 ) -> Response {
-    try_run(&front, &client, request).await.unwrap_or_else(IntoResponse::into_response)
+    try_run(&state, &client, request).await.unwrap_or_else(IntoResponse::into_response)
 }
 
 /// The steps in the order of the contract: what the head decides, the body,
 /// the request, the slot.
 async fn try_run(
-    front: &Front,
+    state: &AppState,
     client: &ClientSocket,
     request: Request,
-) -> Result<Response, Refusal> {
+) -> Result<Response, ApiError> {
     let (head, body) = request.into_parts();
     check_encoding(&head.headers)?;
-    let body = front.bodies.read(body, front.input_bytes_max).await?;
-    let asked = CheckRequest::from_json(&body, front.timeout_default, front.timeout_max)?;
+    let body = state.bodies.read(body, state.input_bytes_max).await?;
+    let asked = CheckRequest::from_json(&body, state.timeout_default, state.timeout_max)?;
     drop(body);
-    let (checks, slug) = (Arc::clone(&front.checks), asked.lang_slug.clone());
-    let admit = request_log::told(slug, move || checks.admit(asked));
-    let (threads, on_disconnect) = (&front.run_threads, front.on_disconnect);
+    let (checks, slug) = (Arc::clone(&state.checks), asked.lang_slug.clone());
+    let admit = request_log::with_log_context(slug, move || checks.admit(asked));
+    let (threads, on_disconnect) = (&state.run_threads, state.on_disconnect);
     if !accepts(&head.headers, "text/event-stream") {
-        let make = |report: CheckReport| response::from_report(&report);
+        let make = |report: CheckReport| reply::from_report(&report);
         let running = RunningCheck::start(threads, admit, client, on_disconnect, None, make)?;
         return running.report().await;
     }
     // An output limit bounds the queue by itself, and the program need not wait for its reader.
-    let (queued_bytes_max, pace) = match front.output_bounded {
+    let (queued_bytes_max, pace) = match state.output_bounded {
         true => (usize::MAX, None),
-        false => (QUEUED_BYTES_MAX, Some(Pace::new(Instant::now()))),
+        false => (QUEUED_BYTES_MAX, Some(RateLimit::new(Instant::now()))),
     };
     let (sink, queue) = output_queue(queued_bytes_max)
         .map_err(|error| CheckError::Sandbox(SetupFailure::from_io("eventfd", &error)))?;
     let make = |report: CheckReport| event_stream::result(&report);
     let sink: Option<Box<dyn OutputSink>> = Some(Box::new(sink));
     let running = RunningCheck::start(threads, admit, client, on_disconnect, sink, make)?;
-    event_stream::respond(running, queue, pace, front.ping_every).await
+    event_stream::respond(running, queue, pace, state.ping_every).await
 }

@@ -45,7 +45,7 @@ impl OutputSink for QueueSink {
     }
 
     fn has_room(&self) -> bool {
-        // Asked again behind the level, which may have swallowed what the closing told.
+        // LoggedRequest again behind the level, which may have swallowed what the closing told.
         self.pieces.is_closed() || self.level.has_room() || self.pieces.is_closed()
     }
 

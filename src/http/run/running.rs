@@ -10,7 +10,7 @@ use super::threads::RunThreads;
 use crate::check::run::{CheckError, CheckReport};
 use crate::config::OnDisconnect;
 use crate::http::checks::RunCheck;
-use crate::http::error::Refusal;
+use crate::http::error::ApiError;
 use crate::http::server::connection::ClientSocket;
 use cofferdam_core::sync::cancel::CancelToken;
 use cofferdam_core::{OutputSink, SetupFailure, Watch};
@@ -55,19 +55,19 @@ impl<T: Send + 'static> RunningCheck<T> {
     }
 
     /// Waits for the end of the run.
-    pub async fn report(mut self) -> Result<T, Refusal> {
+    pub async fn report(mut self) -> Result<T, ApiError> {
         poll_fn(|cx| self.poll_report(cx)).await
     }
 
     /// As [`RunningCheck::report`], for a caller that polls.
-    pub fn poll_report(&mut self, cx: &mut Context<'_>) -> Poll<Result<T, Refusal>> {
+    pub fn poll_report(&mut self, cx: &mut Context<'_>) -> Poll<Result<T, ApiError>> {
         Pin::new(&mut self.report).poll(cx).map(|ended| {
             self.cancel_on_drop = None;
             match ended {
-                Ok(report) => report.map_err(Refusal::Check),
+                Ok(report) => report.map_err(ApiError::Check),
                 Err(_) => {
                     log::error!("a run's thread ended without a report");
-                    Err(Refusal::Internal)
+                    Err(ApiError::Internal)
                 }
             }
         })

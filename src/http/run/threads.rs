@@ -11,23 +11,23 @@ use std::time::Duration;
 /// How long a thread waits for more to do.
 const IDLE_MAX: Duration = Duration::from_secs(10);
 
-type Job = Box<dyn FnOnce() + Send>;
+type RunTask = Box<dyn FnOnce() + Send>;
 
 /// The threads. Dropped, the idle ones end, and the others when they have nothing to do.
 pub struct RunThreads {
-    shared: Arc<Shared>,
+    shared: Arc<RunThreadsShared>,
     threads_max: usize,
 }
 
 #[derive(Default)]
-struct Shared {
-    state: Mutex<State>,
+struct RunThreadsShared {
+    state: Mutex<RunThreadsState>,
     work: Condvar,
 }
 
 #[derive(Default)]
-struct State {
-    waiting: VecDeque<Job>,
+struct RunThreadsState {
+    waiting: VecDeque<RunTask>,
     threads: usize,
     idle: usize,
     closed: bool,
@@ -43,7 +43,7 @@ impl RunThreads {
     /// many as there may be, on the first that is done. An error is that of a thread that cannot
     /// be had, with `job` dropped.
     pub fn start(&self, job: impl FnOnce() + Send + 'static) -> io::Result<()> {
-        let job: Job = Box::new(job);
+        let job: RunTask = Box::new(job);
         let mut state = self.shared.lock();
         if state.idle > state.waiting.len() || state.threads >= self.threads_max {
             state.waiting.push_back(job);
@@ -72,13 +72,13 @@ impl fmt::Debug for RunThreads {
     }
 }
 
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
+impl RunThreadsShared {
+    fn lock(&self) -> MutexGuard<'_, RunThreadsState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What one of the threads does.
-    fn work_from(&self, first: Job) {
+    fn work_from(&self, first: RunTask) {
         first();
         while let Some(job) = self.next() {
             job();
@@ -86,10 +86,10 @@ impl Shared {
     }
 
     /// The next job; none once the thread is to end, and is no longer counted.
-    fn next(&self) -> Option<Job> {
+    fn next(&self) -> Option<RunTask> {
         let mut state = self.lock();
         state.idle += 1;
-        let idle = |state: &mut State| state.waiting.is_empty() && !state.closed;
+        let idle = |state: &mut RunThreadsState| state.waiting.is_empty() && !state.closed;
         let waited = self.work.wait_timeout_while(state, IDLE_MAX, idle);
         (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
         state.idle -= 1;

@@ -1,4 +1,4 @@
-//! How much memory all request bodies may hold that are being read.
+//! How much memory all request bodies may reserve that are being read.
 //!
 //! A body that never ends stays until its deadline, so that a client with many connections could
 //! have as many bodies here as connections. Where there is no room for a body to grow, those are
@@ -23,103 +23,103 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// The bodies of all connections.
 #[derive(Clone)]
-pub struct BodyRooms(Arc<Inner>);
+pub struct BodyBudget(Arc<SharedBodies>);
 
-struct Inner {
+struct SharedBodies {
     bytes_max: u64,
-    held: Mutex<Held>,
+    held: Mutex<BodyTable>,
 }
 
 #[derive(Default)]
-struct Held {
+struct BodyTable {
     bytes: u64,
-    bodies: BTreeMap<u64, Body>,
+    bodies: BTreeMap<u64, OpenBody>,
     /// Those that wait for room, the first to begin first.
     waiting: BTreeSet<u64>,
     next: u64,
 }
 
-struct Body {
+struct OpenBody {
     bytes: u64,
     /// When it last grew.
     grew: Instant,
     /// Whole: it holds its room until it is parsed, and is not given up any more.
     is_whole: bool,
-    given_up: bool,
+    evicted: bool,
     reader: Option<Waker>,
     /// Told when there may be room and it is this body's turn.
     turn: Arc<Notify>,
 }
 
 /// One body's room; dropping it gives it back.
-pub struct BodyRoom {
-    all: BodyRooms,
+pub struct BodyReservation {
+    all: BodyBudget,
     number: u64,
     turn: Arc<Notify>,
 }
 
-impl fmt::Debug for BodyRooms {
+impl fmt::Debug for BodyBudget {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.debug_struct("BodyRooms").field("bytes_max", &self.0.bytes_max).finish_non_exhaustive()
+        out.debug_struct("BodyBudget").field("bytes_max", &self.0.bytes_max).finish_non_exhaustive()
     }
 }
 
-impl fmt::Debug for BodyRoom {
+impl fmt::Debug for BodyReservation {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.debug_struct("BodyRoom").field("number", &self.number).finish_non_exhaustive()
+        out.debug_struct("BodyReservation").field("number", &self.number).finish_non_exhaustive()
     }
 }
 
-impl BodyRooms {
-    /// Bodies that may hold about `bytes_max` bytes together: half as much more where they are
+impl BodyBudget {
+    /// Bodies that may reserve about `bytes_max` bytes together: half as much more where they are
     /// all small, and one that is alone may be of any size.
     pub fn new(bytes_max: u64) -> Self {
-        Self(Arc::new(Inner { bytes_max, held: Mutex::default() }))
+        Self(Arc::new(SharedBodies { bytes_max, held: Mutex::default() }))
     }
 
     /// The room of a body that begins at `now`.
-    pub fn enter(&self, now: Instant) -> BodyRoom {
+    pub fn enter(&self, now: Instant) -> BodyReservation {
         let mut held = self.lock();
         held.next += 1;
         let number = held.next;
         let turn = Arc::<Notify>::default();
-        let body = Body {
+        let body = OpenBody {
             bytes: 0,
             grew: now,
             is_whole: false,
-            given_up: false,
+            evicted: false,
             reader: None,
             turn: Arc::clone(&turn),
         };
         held.bodies.insert(number, body);
-        BodyRoom { all: self.clone(), number, turn }
+        BodyReservation { all: self.clone(), number, turn }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Held> {
+    fn lock(&self) -> MutexGuard<'_, BodyTable> {
         // No change of it panics half-way.
         self.0.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Held {
+impl BodyTable {
     fn set(&mut self, number: u64, bytes: u64) {
         let Some(body) = self.bodies.get_mut(&number) else { return };
         self.bytes = self.bytes.saturating_sub(body.bytes).saturating_add(bytes);
         body.bytes = bytes;
     }
 
-    /// What a body may hold whatever others do, bytes.
+    /// What a body may reserve whatever others do, bytes.
     fn small_bytes_max(&self, bytes_max: u64) -> u64 {
         bytes_max / 2 / (self.bodies.len() as u64).max(1)
     }
 
-    /// What all bodies but `number` hold, bytes.
+    /// What all bodies but `number` reserve, bytes.
     fn bytes_beside(&self, number: u64) -> u64 {
         let own = self.bodies.get(&number).map_or(0, |body| body.bytes);
         self.bytes.saturating_sub(own)
     }
 
-    /// Lets `number` hold `bytes`, or has it wait for its turn.
+    /// Lets `number` reserve `bytes`, or has it wait for its turn.
     fn grow(&mut self, number: u64, bytes: u64, bytes_max: u64, now: Instant) -> bool {
         let may_grow = bytes <= self.small_bytes_max(bytes_max)
             || (self.is_turn_of(number) && self.has_room_for(number, bytes_max));
@@ -149,10 +149,10 @@ impl Held {
     /// comes to its end and others after it; and it has to where all others wait for it.
     fn has_room_for(&self, number: u64, bytes_max: u64) -> bool {
         let small_bytes_max = self.small_bytes_max(bytes_max);
-        let goes_on = |(other, body): (&u64, &Body)| {
+        let goes_on = |(other, body): (&u64, &OpenBody)| {
             *other != number
                 && body.bytes > small_bytes_max
-                && !body.given_up
+                && !body.evicted
                 && !self.waiting.contains(other)
         };
         self.bytes_beside(number) <= bytes_max || !self.bodies.iter().any(goes_on)
@@ -160,18 +160,18 @@ impl Held {
 
     /// Gives up the body that has not grown for the longest, if that is long and it is not
     /// `growing`, and takes its reader.
-    fn give_up_slowest(
+    fn evict_slowest(
         &mut self,
         growing: u64,
         bytes_max: u64,
         now: Instant,
     ) -> Option<Option<Waker>> {
         let small_bytes_max = self.small_bytes_max(bytes_max);
-        let is_slow = |number: &u64, body: &Body| {
+        let is_slow = |number: &u64, body: &OpenBody| {
             *number != growing
                 && body.bytes > small_bytes_max
                 && !body.is_whole
-                && !body.given_up
+                && !body.evicted
                 && !self.waiting.contains(number)
                 && now.saturating_duration_since(body.grew) >= SLOW_AFTER
         };
@@ -179,16 +179,16 @@ impl Held {
         let number = slow.min_by_key(|(_, body)| body.grew).map(|(number, _)| *number)?;
         self.set(number, 0);
         let body = self.bodies.get_mut(&number)?;
-        body.given_up = true;
+        body.evicted = true;
         Some(body.reader.take())
     }
 }
 
-impl BodyRoom {
-    /// Waits until the body may hold so many bytes.
-    pub async fn hold(&self, bytes: usize) {
+impl BodyReservation {
+    /// Waits until the body may reserve so many bytes.
+    pub async fn reserve(&self, bytes: usize) {
         loop {
-            if self.try_hold(bytes as u64, Instant::now()) {
+            if self.try_reserve(bytes as u64, Instant::now()) {
                 return;
             }
             let turn = self.turn.notified();
@@ -201,14 +201,14 @@ impl BodyRoom {
         }
     }
 
-    fn try_hold(&self, bytes: u64, now: Instant) -> bool {
+    fn try_reserve(&self, bytes: u64, now: Instant) -> bool {
         let (bytes_max, mut held) = (self.all.0.bytes_max, self.all.lock());
         let mut readers = Vec::new();
         // Each body at most once. Those that wait for others look in vain.
         while held.is_turn_of(self.number)
             && held.bytes_beside(self.number).saturating_add(bytes) > bytes_max
         {
-            match held.give_up_slowest(self.number, bytes_max, now) {
+            match held.evict_slowest(self.number, bytes_max, now) {
                 Some(reader) => readers.extend(reader),
                 None => break,
             }
@@ -231,10 +231,10 @@ impl BodyRoom {
     }
 
     /// What `reading` comes to; none where the body is given up before.
-    pub async fn unless_given_up<T>(&self, reading: impl Future<Output = T>) -> Option<T> {
+    pub async fn unless_evicted<T>(&self, reading: impl Future<Output = T>) -> Option<T> {
         let mut reading = pin!(reading);
         poll_fn(|cx| {
-            if self.is_given_up(cx.waker()) {
+            if self.is_evicted(cx.waker()) {
                 return Poll::Ready(None);
             }
             reading.as_mut().poll(cx).map(Some)
@@ -243,17 +243,17 @@ impl BodyRoom {
     }
 
     /// Whether the body is given up; `reader` is woken when that changes.
-    fn is_given_up(&self, reader: &Waker) -> bool {
+    fn is_evicted(&self, reader: &Waker) -> bool {
         let mut held = self.all.lock();
         let Some(body) = held.bodies.get_mut(&self.number) else { return true };
         if !body.reader.as_ref().is_some_and(|known| known.will_wake(reader)) {
             body.reader = Some(reader.clone());
         }
-        body.given_up
+        body.evicted
     }
 }
 
-impl Drop for BodyRoom {
+impl Drop for BodyReservation {
     fn drop(&mut self) {
         let mut held = self.all.lock();
         held.set(self.number, 0);
@@ -269,70 +269,77 @@ impl Drop for BodyRoom {
 mod tests {
     use super::*;
 
-    fn given_up(rooms: &[&BodyRoom]) -> Vec<bool> {
-        rooms.iter().map(|room| room.is_given_up(Waker::noop())).collect()
+    fn evicted(rooms: &[&BodyReservation]) -> Vec<bool> {
+        rooms.iter().map(|room| room.is_evicted(Waker::noop())).collect()
     }
 
     #[test]
     fn the_slowest_of_the_large_ones_goes_and_small_ones_stay() {
-        let (all, start) = (BodyRooms::new(100), Instant::now());
+        let (all, start) = (BodyBudget::new(100), Instant::now());
         let second = |n| start + Duration::from_secs(n);
         let [small, first, slow, next] = [(); 4].map(|()| all.enter(start));
-        assert!(small.try_hold(10, start) && first.try_hold(40, start));
-        assert!(slow.try_hold(40, start) && first.try_hold(50, second(1)), "100 are not 101");
-        assert!(next.try_hold(12, second(1)), "small enough, whatever others hold");
+        assert!(small.try_reserve(10, start) && first.try_reserve(40, start));
+        assert!(slow.try_reserve(40, start) && first.try_reserve(50, second(1)), "100 are not 101");
+        assert!(next.try_reserve(12, second(1)), "small enough, whatever others hold");
         // There is room for no more, and nobody has been slow for long enough but one.
-        assert!(next.try_hold(50, second(1)));
-        assert_eq!(given_up(&[&small, &first, &slow, &next]), [false, false, true, false]);
+        assert!(next.try_reserve(50, second(1)));
+        assert_eq!(evicted(&[&small, &first, &slow, &next]), [false, false, true, false]);
     }
 
     #[test]
     fn where_nobody_is_slow_the_first_to_begin_is_the_first_to_grow() {
-        let (all, now) = (BodyRooms::new(100), Instant::now());
+        let (all, now) = (BodyBudget::new(100), Instant::now());
         let [first, second, third, fourth] = [(); 4].map(|()| all.enter(now));
-        assert!(first.try_hold(60, now) && second.try_hold(60, now), "beyond the limit by one");
-        assert!(!third.try_hold(60, now) && !fourth.try_hold(60, now));
+        assert!(
+            first.try_reserve(60, now) && second.try_reserve(60, now),
+            "beyond the limit by one"
+        );
+        assert!(!third.try_reserve(60, now) && !fourth.try_reserve(60, now));
         drop(first);
-        assert!(!fourth.try_hold(60, now), "another one began before it");
-        assert!(third.try_hold(60, now) && !fourth.try_hold(60, now));
+        assert!(!fourth.try_reserve(60, now), "another one began before it");
+        assert!(third.try_reserve(60, now) && !fourth.try_reserve(60, now));
         drop(second);
-        assert!(fourth.try_hold(60, now));
-        assert_eq!(given_up(&[&third, &fourth]), [false, false]);
+        assert!(fourth.try_reserve(60, now));
+        assert_eq!(evicted(&[&third, &fourth]), [false, false]);
     }
 
     #[test]
     fn bodies_that_all_wait_do_not_wait_for_ever() {
-        let (all, now) = (BodyRooms::new(100), Instant::now());
+        let (all, now) = (BodyBudget::new(100), Instant::now());
         let [first, second, third] = [(); 3].map(|()| all.enter(now));
-        assert!(first.try_hold(40, now) && second.try_hold(60, now) && third.try_hold(200, now));
-        assert!(!first.try_hold(50, now), "others go on");
-        assert!(!third.try_hold(300, now) && !second.try_hold(70, now));
-        assert!(first.try_hold(50, now), "there is nobody else left to go on");
-        assert!(!second.try_hold(70, now) && first.try_hold(60, now));
+        assert!(
+            first.try_reserve(40, now)
+                && second.try_reserve(60, now)
+                && third.try_reserve(200, now)
+        );
+        assert!(!first.try_reserve(50, now), "others go on");
+        assert!(!third.try_reserve(300, now) && !second.try_reserve(70, now));
+        assert!(first.try_reserve(50, now), "there is nobody else left to go on");
+        assert!(!second.try_reserve(70, now) && first.try_reserve(60, now));
         drop(first);
-        assert!(second.try_hold(70, now));
+        assert!(second.try_reserve(70, now));
     }
 
     #[test]
     fn one_that_waits_for_room_is_not_slow() {
-        let (all, start) = (BodyRooms::new(100), Instant::now());
+        let (all, start) = (BodyBudget::new(100), Instant::now());
         let [one, other] = [(); 2].map(|()| all.enter(start));
-        assert!(one.try_hold(101, start) && !other.try_hold(60, start));
-        assert!(other.try_hold(60, start + SLOW_AFTER));
-        assert_eq!(given_up(&[&one, &other]), [true, false]);
+        assert!(one.try_reserve(101, start) && !other.try_reserve(60, start));
+        assert!(other.try_reserve(60, start + SLOW_AFTER));
+        assert_eq!(evicted(&[&one, &other]), [true, false]);
     }
 
     #[test]
     fn a_whole_body_holds_its_room_and_stays() {
-        let (all, start) = (BodyRooms::new(100), Instant::now());
+        let (all, start) = (BodyBudget::new(100), Instant::now());
         let (whole, next) = (all.enter(start), all.enter(start));
-        assert!(whole.try_hold(101, start));
+        assert!(whole.try_reserve(101, start));
         whole.is_whole();
-        assert!(!next.try_hold(60, start + SLOW_AFTER));
-        assert_eq!(given_up(&[&whole, &next]), [false, false]);
+        assert!(!next.try_reserve(60, start + SLOW_AFTER));
+        assert_eq!(evicted(&[&whole, &next]), [false, false]);
         drop((whole, next));
         let alone = all.enter(start);
-        assert!(alone.try_hold(1000, start) && alone.try_hold(2000, start), "of any size");
+        assert!(alone.try_reserve(1000, start) && alone.try_reserve(2000, start), "of any size");
         drop(alone);
         let held = all.lock();
         assert_eq!((held.bytes, held.bodies.len(), held.waiting.len()), (0, 0, 0));

@@ -5,7 +5,7 @@ const LINE_BYTES_MAX: usize = 4096;
 
 /// What comes next in a chunked body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-enum Expect {
+enum ChunkPart {
     #[default]
     SizeLine,
     Data {
@@ -22,19 +22,19 @@ enum Expect {
 /// whether it is malformed. hyper forgives more than the grammar has.
 #[derive(Debug, Default)]
 pub struct ChunkScan {
-    expect: Expect,
+    expect: ChunkPart,
     line: Vec<u8>,
 }
 
 impl ChunkScan {
     /// Whether the last chunk and its trailers have gone by.
     pub fn is_over(&self) -> bool {
-        self.expect == Expect::End
+        self.expect == ChunkPart::End
     }
 
     /// Whether a line that went by is none of a chunked body.
     pub fn is_malformed(&self) -> bool {
-        self.expect == Expect::Malformed
+        self.expect == ChunkPart::Malformed
     }
 
     /// How many bytes at the start of `bytes` belong to the body; all of them
@@ -43,17 +43,17 @@ impl ChunkScan {
         let mut rest = bytes;
         while !rest.is_empty() {
             match self.expect {
-                Expect::End => break,
-                Expect::Malformed => rest = &[],
-                Expect::Data { left } => {
+                ChunkPart::End => break,
+                ChunkPart::Malformed => rest = &[],
+                ChunkPart::Data { left } => {
                     let here = rest.len().min(usize::try_from(left).unwrap_or(usize::MAX));
                     rest = rest.get(here..).unwrap_or_default();
                     self.expect = match left - here as u64 {
-                        0 => Expect::DataLineEnd,
-                        left => Expect::Data { left },
+                        0 => ChunkPart::DataLineEnd,
+                        left => ChunkPart::Data { left },
                     };
                 }
-                Expect::SizeLine | Expect::DataLineEnd | Expect::TrailerLine => {
+                ChunkPart::SizeLine | ChunkPart::DataLineEnd | ChunkPart::TrailerLine => {
                     rest = self.take_line(rest);
                 }
             }
@@ -66,7 +66,7 @@ impl ChunkScan {
         let newline = bytes.iter().position(|byte| *byte == b'\n');
         let (of_line, rest) = bytes.split_at(newline.map_or(bytes.len(), |at| at + 1));
         if self.line.len() + of_line.len() > LINE_BYTES_MAX {
-            self.expect = Expect::Malformed;
+            self.expect = ChunkPart::Malformed;
             return rest;
         }
         self.line.extend_from_slice(of_line);
@@ -78,18 +78,18 @@ impl ChunkScan {
     }
 
     /// What follows the whole line that was collected.
-    fn behind_line(&self) -> Expect {
-        let Some(line) = self.line.strip_suffix(b"\r\n") else { return Expect::Malformed };
+    fn behind_line(&self) -> ChunkPart {
+        let Some(line) = self.line.strip_suffix(b"\r\n") else { return ChunkPart::Malformed };
         match (self.expect, line) {
-            (Expect::SizeLine, line) => match chunk_size(line) {
-                None => Expect::Malformed,
-                Some(0) => Expect::TrailerLine,
-                Some(left) => Expect::Data { left },
+            (ChunkPart::SizeLine, line) => match chunk_size(line) {
+                None => ChunkPart::Malformed,
+                Some(0) => ChunkPart::TrailerLine,
+                Some(left) => ChunkPart::Data { left },
             },
-            (Expect::DataLineEnd, []) => Expect::SizeLine,
-            (Expect::TrailerLine, []) => Expect::End,
-            (Expect::TrailerLine, line) if is_field(line) => Expect::TrailerLine,
-            _ => Expect::Malformed,
+            (ChunkPart::DataLineEnd, []) => ChunkPart::SizeLine,
+            (ChunkPart::TrailerLine, []) => ChunkPart::End,
+            (ChunkPart::TrailerLine, line) if is_field(line) => ChunkPart::TrailerLine,
+            _ => ChunkPart::Malformed,
         }
     }
 }

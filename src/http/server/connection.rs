@@ -20,15 +20,15 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use tokio::net::TcpStream;
 use tokio::time::{Sleep, sleep, sleep_until, timeout};
 
-use super::connection_state::Exchange;
-use super::framing::{MessageGate, shutdown_write};
+use super::connection_state::ConnectionState;
+use super::framing::{FramedSocket, shutdown_write};
 use super::head::HEAD_BYTES_MAX;
 use super::in_flight::InFlight;
 use super::limits::HttpLimits;
-use super::response_budget::UnreadAnswers;
-use crate::http::error::{Api, Refusal};
-use crate::http::metrics::counts::FrontCounts;
-use crate::http::request_log::{Asked, RefusalLines};
+use super::response_budget::ResponseBudget;
+use crate::http::error::{ApiError, HttpApi};
+use crate::http::metrics::counts::HttpCounts;
+use crate::http::request_log::{ErrorLog, LoggedRequest};
 use cofferdam_core::sync::request_id::RequestId;
 
 /// The most header lines in a head.
@@ -53,7 +53,7 @@ impl ClientSocket {
     }
 
     /// Waits until the client has closed its side, or the connection is broken. What it may have
-    /// sent meanwhile stays unread.
+    /// sent meanwhile stays responses.
     pub async fn left(self) {
         while let Ok(1..) = self.0.peek(&mut [0]).await {
             if self.is_closed() {
@@ -73,7 +73,7 @@ impl ClientSocket {
 /// Among an answer's extensions until it is sent: its body is made while it is sent, though its
 /// length is known.
 #[derive(Debug, Clone)]
-pub struct InPieces;
+pub struct LazyBody;
 
 /// Serves `socket` until the client has left, or a deadline or a refusal ends it.
 pub async fn serve(
@@ -81,24 +81,24 @@ pub async fn serve(
     router: Router,
     limits: Arc<HttpLimits>,
     flight: InFlight,
-    unread: UnreadAnswers,
-    counts: Arc<FrontCounts>,
-    refusals: Arc<RefusalLines>,
+    responses: ResponseBudget,
+    counts: Arc<HttpCounts>,
+    error_log: Arc<ErrorLog>,
 ) {
     // Small answers go out at once; a kernel that cannot do it costs only time.
     let _ = socket.set_nodelay(true);
     let socket = Arc::new(socket);
-    let exchange = Exchange::new(Instant::now());
-    let gate = MessageGate::new(Arc::clone(&socket), exchange.clone());
+    let state = ConnectionState::new(Instant::now());
+    let gate = FramedSocket::new(Arc::clone(&socket), state.clone());
     let service = service_fn({
-        let serving = Serving {
+        let serving = ConnectionService {
             routes: TowerToHyperService::new(router),
             client: ClientSocket(Arc::clone(&socket)),
-            exchange: exchange.clone(),
+            state: state.clone(),
             flight,
-            unread,
+            responses,
             counts,
-            refusals: Arc::clone(&refusals),
+            error_log: Arc::clone(&error_log),
         };
         move |request| serving.clone().answer(request)
     });
@@ -109,27 +109,28 @@ pub async fn serve(
             .max_headers(HEADERS_MAX)
             .serve_connection(gate, service);
         let connection = pin!(connection);
-        Watched { connection, sleep: None, exchange, limits: &limits, refusals: &refusals }.await
+        TimedConnection { connection, sleep: None, state, limits: &limits, error_log: &error_log }
+            .await
     };
-    if ended == Ended::ByHttp {
-        // Closing over unread bytes would reset the connection under the answer.
+    if ended == ConnectionEnd::ByHttp {
+        // Closing over responses bytes would reset the connection under the answer.
         let _ = timeout(limits.linger_max, linger(&socket)).await;
     }
 }
 
 /// What answering a connection's requests takes.
 #[derive(Clone)]
-struct Serving {
+struct ConnectionService {
     routes: TowerToHyperService<Router>,
     client: ClientSocket,
-    exchange: Exchange,
+    state: ConnectionState,
     flight: InFlight,
-    unread: UnreadAnswers,
-    counts: Arc<FrontCounts>,
-    refusals: Arc<RefusalLines>,
+    responses: ResponseBudget,
+    counts: Arc<HttpCounts>,
+    error_log: Arc<ErrorLog>,
 }
 
-impl Serving {
+impl ConnectionService {
     /// Answers one request by its name.
     async fn answer(self, request: Request<Incoming>) -> Result<Response<Body>, Infallible> {
         let id = request_id(request.headers());
@@ -142,27 +143,27 @@ impl Serving {
         id: &RequestId,
         mut request: Request<Incoming>,
     ) -> Result<Response<Body>, Infallible> {
-        let Self { routes, client, exchange, flight, unread, counts, refusals } = self;
-        let asked = Asked::of(request.method(), request.uri());
-        let mut response = match exchange.request_began(flight.enter()) {
-            Err(fault) => Refusal::Framing(fault).answer(Api::of(request.uri())),
+        let Self { routes, client, state, flight, responses, counts, error_log } = self;
+        let asked = LoggedRequest::of(request.method(), request.uri());
+        let mut response = match state.request_began(flight.enter()) {
+            Err(fault) => ApiError::Framing(fault).answer(HttpApi::of(request.uri())),
             Ok(()) => {
                 request.extensions_mut().insert(client);
                 routes.call(request).await?
             }
         };
         counts.answered(&response);
-        refusals.tell(&asked, &mut response);
+        error_log.record(&asked, &mut response);
         if let Ok(id) = HeaderValue::from_str(id.as_str()) {
             response.headers_mut().insert(REQUEST_ID, id);
         }
-        let in_pieces = response.extensions_mut().remove::<InPieces>().is_some();
+        let in_pieces = response.extensions_mut().remove::<LazyBody>().is_some();
         let bytes = response.body().size_hint().exact().filter(|_| !in_pieces);
-        exchange.answered(Instant::now(), bytes.is_none());
-        exchange.answer_held(unread.enter(bytes.unwrap_or(STREAM_BYTES), &exchange));
+        state.answered(Instant::now(), bytes.is_none());
+        state.answer_held(responses.enter(bytes.unwrap_or(STREAM_BYTES), state.writer()));
         Ok(if bytes.is_none() {
             let id = id.clone();
-            response.map(|body| Body::new(Streamed { body, exchange, id }))
+            response.map(|body| Body::new(StreamedBody { body, state, id }))
         } else {
             response
         })
@@ -178,13 +179,13 @@ fn request_id(headers: &HeaderMap) -> RequestId {
 }
 
 /// A body that is made while it is sent. hyper drops it once it has taken the last of it.
-struct Streamed {
+struct StreamedBody {
     body: Body,
-    exchange: Exchange,
+    state: ConnectionState,
     id: RequestId,
 }
 
-impl hyper::body::Body for Streamed {
+impl hyper::body::Body for StreamedBody {
     type Data = Bytes;
     type Error = axum::Error;
 
@@ -205,51 +206,51 @@ impl hyper::body::Body for Streamed {
     }
 }
 
-impl Drop for Streamed {
+impl Drop for StreamedBody {
     fn drop(&mut self) {
-        self.exchange.stream_ended();
+        self.state.stream_ended();
     }
 }
 
 /// How a connection's service came to its end.
 #[derive(Debug, PartialEq, Eq)]
-enum Ended {
+enum ConnectionEnd {
     /// hyper is done with it.
     ByHttp,
-    /// The client let a deadline pass, or its unread answer had to make room.
+    /// The client let a deadline pass, or its responses answer had to make room.
     ByUs,
 }
 
 /// hyper's connection with our deadlines around it.
-struct Watched<'a, C> {
+struct TimedConnection<'a, C> {
     connection: Pin<&'a mut C>,
     sleep: Option<Pin<Box<Sleep>>>,
-    exchange: Exchange,
+    state: ConnectionState,
     limits: &'a HttpLimits,
-    refusals: &'a RefusalLines,
+    error_log: &'a ErrorLog,
 }
 
-impl<C: Future<Output = hyper::Result<()>>> Future for Watched<'_, C> {
-    type Output = Ended;
+impl<C: Future<Output = hyper::Result<()>>> Future for TimedConnection<'_, C> {
+    type Output = ConnectionEnd;
 
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Ended> {
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<ConnectionEnd> {
         let watched = self.get_mut();
         if let Poll::Ready(ended) = watched.connection.as_mut().poll(cx) {
             if let Err(error) = ended {
-                watched.refusals.tell_unparsed(&error);
+                watched.error_log.record_parse_error(&error);
                 log::debug!("connection: {error}");
             }
-            return Poll::Ready(Ended::ByHttp);
+            return Poll::Ready(ConnectionEnd::ByHttp);
         }
-        if watched.exchange.is_given_up(cx.waker()) {
-            return Poll::Ready(Ended::ByUs);
+        if watched.state.is_evicted(cx.waker()) {
+            return Poll::Ready(ConnectionEnd::ByUs);
         }
-        let Some(due) = watched.exchange.due(watched.limits) else { return Poll::Pending };
+        let Some(due) = watched.state.due(watched.limits) else { return Poll::Pending };
         let sleep = watched.sleep.get_or_insert_with(|| Box::pin(sleep_until(due.into())));
         if sleep.deadline() != due.into() {
             sleep.as_mut().reset(due.into());
         }
-        sleep.as_mut().poll(cx).map(|()| Ended::ByUs)
+        sleep.as_mut().poll(cx).map(|()| ConnectionEnd::ByUs)
     }
 }
 

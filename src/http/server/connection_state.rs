@@ -4,28 +4,28 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::Waker;
 use std::time::Instant;
 
-use super::head::HeadFault;
+use super::head::HeadError;
 use super::in_flight::InFlightGuard;
 use super::limits::HttpLimits;
-use super::response_budget::UnreadAnswer;
+use super::response_budget::{ResponseReservation, ResponseWriter};
 
 /// Whether the client owes us bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Turn {
+enum ConnectionPhase {
     /// Nobody's, since then.
     Idle(Instant),
     /// The client's, who began a head then.
     Head(Instant),
-    /// Ours: a request is being served. Its body's deadline is the body reader's.
-    Ours,
+    /// Serving: a request is being served. Its body's deadline is the body reader's.
+    Serving,
 }
 
 /// The state, with every change of it a named event.
 #[derive(Debug)]
-struct State {
-    turn: Turn,
+struct StateFields {
+    turn: ConnectionPhase,
     /// What was found of a head that hyper was shown and has not yet announced.
-    shown: Option<Result<(), HeadFault>>,
+    shown: Option<Result<(), HeadError>>,
     /// Whether bytes were written since the last flush.
     written: bool,
     /// Since when the socket has had no room for the answer.
@@ -36,81 +36,97 @@ struct State {
     /// Held until the answer is with the kernel.
     unanswered: Option<InFlightGuard>,
     /// Held until the answer is with the kernel: its share of what unread answers may hold.
-    unread: Option<UnreadAnswer>,
+    unread: Option<ResponseReservation>,
     /// Whether this answer has to make room for others.
-    given_up: bool,
+    evicted: bool,
     /// Wakes whoever closes the connection.
     closer: Option<Waker>,
 }
 
 /// A connection's shared state. Cloned into each of its parts.
 #[derive(Debug, Clone)]
-pub struct Exchange(Arc<Mutex<State>>);
+pub struct ConnectionState(Arc<SharedConnection>);
 
-/// The state of a connection that may have ended.
-#[derive(Debug, Clone)]
-pub struct WeakExchange(Weak<Mutex<State>>);
+#[derive(Debug)]
+struct SharedConnection(Mutex<StateFields>);
 
-impl WeakExchange {
-    /// The state, while the connection is there.
-    pub fn upgrade(&self) -> Option<Exchange> {
-        self.0.upgrade().map(Exchange)
+impl SharedConnection {
+    fn lock(&self) -> MutexGuard<'_, StateFields> {
+        // No change of the state panics half-way.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Exchange {
+impl ResponseWriter for SharedConnection {
+    fn blocked_since(&self) -> Option<Instant> {
+        self.lock().blocked_since
+    }
+
+    fn evict(&self) {
+        let mut state = self.lock();
+        state.evicted = true;
+        let closer = state.closer.take();
+        drop(state);
+        if let Some(closer) = closer {
+            closer.wake();
+        }
+    }
+}
+
+impl ConnectionState {
     /// A connection that was accepted at `now`.
     pub fn new(now: Instant) -> Self {
-        Self(Arc::new(Mutex::new(State {
-            turn: Turn::Idle(now),
+        Self(Arc::new(SharedConnection(Mutex::new(StateFields {
+            turn: ConnectionPhase::Idle(now),
             shown: None,
             written: false,
             blocked_since: None,
             streaming: false,
             unanswered: None,
             unread: None,
-            given_up: false,
+            evicted: false,
             closer: None,
-        })))
+        }))))
     }
 
-    /// The same without keeping it.
-    pub fn downgrade(&self) -> WeakExchange {
-        WeakExchange(Arc::downgrade(&self.0))
+    /// The connection as the response budget sees it.
+    pub fn writer(&self) -> Weak<dyn ResponseWriter> {
+        let writer: Arc<dyn ResponseWriter> = Arc::<SharedConnection>::clone(&self.0);
+        Arc::downgrade(&writer)
     }
 
     /// The first byte of a head has come.
     pub fn head_began(&self, now: Instant) {
         let mut state = self.lock();
-        if !matches!(state.turn, Turn::Head(_)) {
-            state.turn = Turn::Head(now);
+        if !matches!(state.turn, ConnectionPhase::Head(_)) {
+            state.turn = ConnectionPhase::Head(now);
         }
     }
 
     /// A whole head was judged and goes to hyper.
-    pub fn head_shown(&self, judged: Result<(), HeadFault>) {
+    pub fn head_shown(&self, judged: Result<(), HeadError>) {
         self.lock().shown = Some(judged);
     }
 
     /// hyper has announced a request: whether it may be served.
-    pub fn request_began(&self, guard: InFlightGuard) -> Result<(), HeadFault> {
+    pub fn request_began(&self, guard: InFlightGuard) -> Result<(), HeadError> {
         let mut state = self.lock();
-        state.turn = Turn::Ours;
+        state.turn = ConnectionPhase::Serving;
         state.unanswered = Some(guard);
-        state.shown.take().unwrap_or(Err(HeadFault::Ambiguous))
+        state.shown.take().unwrap_or(Err(HeadError::Ambiguous))
     }
 
     /// The answer's head, and a body that follows by itself, are hyper's to write.
     pub fn answered(&self, now: Instant, streaming: bool) {
         let mut state = self.lock();
         state.streaming = streaming;
-        if state.turn == Turn::Ours {
-            state.turn = Turn::Idle(now);
+        if state.turn == ConnectionPhase::Serving {
+            state.turn = ConnectionPhase::Idle(now);
         }
     }
 
     /// The answer that is being written counts among the unread ones.
-    pub fn answer_held(&self, answer: UnreadAnswer) {
+    pub fn answer_held(&self, answer: ResponseReservation) {
         let before = self.lock().unread.replace(answer);
         // Counted out beyond the lock: others' states are looked at there.
         drop(before);
@@ -137,36 +153,20 @@ impl Exchange {
             return;
         }
         state.blocked_since = Some(now);
-        let stalled = state.unread.as_ref().map(UnreadAnswer::stalled);
+        let stalled = state.unread.as_ref().map(ResponseReservation::stalled);
         drop(state);
         if let Some(stalled) = stalled {
             stalled();
         }
     }
 
-    /// Since when the socket has had no room for the answer, if it has none.
-    pub fn blocked_since(&self) -> Option<Instant> {
-        self.lock().blocked_since
-    }
-
-    /// Has the connection closed under its answer.
-    pub fn give_up(&self) {
-        let mut state = self.lock();
-        state.given_up = true;
-        let closer = state.closer.take();
-        drop(state);
-        if let Some(closer) = closer {
-            closer.wake();
-        }
-    }
-
     /// Whether the connection is to be closed at once; `closer` is woken when that changes.
-    pub fn is_given_up(&self, closer: &Waker) -> bool {
+    pub fn is_evicted(&self, closer: &Waker) -> bool {
         let mut state = self.lock();
         if !state.closer.as_ref().is_some_and(|known| known.will_wake(closer)) {
             state.closer = Some(closer.clone());
         }
-        state.given_up
+        state.evicted
     }
 
     /// Everything hyper had to write is with the kernel. hyper says so again
@@ -177,10 +177,10 @@ impl Exchange {
             return;
         }
         state.blocked_since = None;
-        if let Turn::Idle(since) = &mut state.turn {
+        if let ConnectionPhase::Idle(since) = &mut state.turn {
             *since = now;
         }
-        if state.turn != Turn::Ours && !state.streaming {
+        if state.turn != ConnectionPhase::Serving && !state.streaming {
             state.unanswered = None;
             let read = state.unread.take();
             drop(state);
@@ -193,19 +193,18 @@ impl Exchange {
         let state = self.lock();
         let turn_due = match state.turn {
             // What is being written has its own limit.
-            Turn::Idle(_) if state.blocked_since.is_some() => None,
-            Turn::Idle(since) => since.checked_add(limits.idle_max),
-            Turn::Head(since) => since.checked_add(limits.head_within),
-            Turn::Ours => None,
+            ConnectionPhase::Idle(_) if state.blocked_since.is_some() => None,
+            ConnectionPhase::Idle(since) => since.checked_add(limits.idle_max),
+            ConnectionPhase::Head(since) => since.checked_add(limits.head_within),
+            ConnectionPhase::Serving => None,
         };
         let answer_due =
             state.blocked_since.and_then(|since| since.checked_add(limits.answer_within));
         turn_due.into_iter().chain(answer_due).min()
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
-        // No change of the state panics half-way.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, StateFields> {
+        self.0.lock()
     }
 }
 
@@ -223,71 +222,71 @@ mod tests {
     #[test]
     fn each_turn_has_its_own_deadline() {
         let (limits, start) = (HttpLimits::default(), Instant::now());
-        let (exchange, in_flight) = (Exchange::new(start), InFlight::default());
+        let (state, in_flight) = (ConnectionState::new(start), InFlight::default());
         let second = |n| start + Duration::from_secs(n);
-        assert_eq!(exchange.due(&limits), Some(start + IDLE));
-        exchange.head_began(second(1));
-        exchange.head_began(second(5));
-        assert_eq!(exchange.due(&limits), Some(second(1) + HEAD), "a drip does not renew it");
-        exchange.head_shown(Ok(()));
-        assert_eq!(exchange.request_began(in_flight.enter()), Ok(()));
-        assert_eq!(exchange.due(&limits), None);
-        exchange.answered(second(20), false);
-        exchange.blocked(second(21));
-        exchange.wrote();
-        exchange.blocked(second(25));
-        assert_eq!(exchange.due(&limits), Some(second(21) + ANSWER));
-        exchange.flushed(second(30));
-        exchange.flushed(second(40));
-        assert_eq!(exchange.due(&limits), Some(second(30) + IDLE), "nothing was written since");
+        assert_eq!(state.due(&limits), Some(start + IDLE));
+        state.head_began(second(1));
+        state.head_began(second(5));
+        assert_eq!(state.due(&limits), Some(second(1) + HEAD), "a drip does not renew it");
+        state.head_shown(Ok(()));
+        assert_eq!(state.request_began(in_flight.enter()), Ok(()));
+        assert_eq!(state.due(&limits), None);
+        state.answered(second(20), false);
+        state.blocked(second(21));
+        state.wrote();
+        state.blocked(second(25));
+        assert_eq!(state.due(&limits), Some(second(21) + ANSWER));
+        state.flushed(second(30));
+        state.flushed(second(40));
+        assert_eq!(state.due(&limits), Some(second(30) + IDLE), "nothing was written since");
     }
 
     #[test]
     fn any_progress_of_a_stream_renews_its_deadline() {
         let (limits, start) = (HttpLimits::default(), Instant::now());
-        let exchange = Exchange::new(start);
-        exchange.answered(start, true);
-        exchange.blocked(start);
-        exchange.wrote();
-        exchange.blocked(start + HEAD);
-        assert_eq!(exchange.due(&limits), Some(start + HEAD + ANSWER));
+        let state = ConnectionState::new(start);
+        state.answered(start, true);
+        state.blocked(start);
+        state.wrote();
+        state.blocked(start + HEAD);
+        assert_eq!(state.due(&limits), Some(start + HEAD + ANSWER));
     }
 
     #[test]
     fn a_request_out_of_a_head_never_seen_is_refused() {
-        let (exchange, in_flight) = (Exchange::new(Instant::now()), InFlight::default());
-        assert_eq!(exchange.request_began(in_flight.enter()), Err(HeadFault::Ambiguous));
-        exchange.head_shown(Err(HeadFault::Lengths));
-        assert_eq!(exchange.request_began(in_flight.enter()), Err(HeadFault::Lengths));
+        let (state, in_flight) = (ConnectionState::new(Instant::now()), InFlight::default());
+        assert_eq!(state.request_began(in_flight.enter()), Err(HeadError::Ambiguous));
+        state.head_shown(Err(HeadError::Lengths));
+        assert_eq!(state.request_began(in_flight.enter()), Err(HeadError::Lengths));
     }
 
     #[test]
     fn a_request_is_in_flight_until_its_answer_is_flushed() {
-        let (exchange, in_flight) = (Exchange::new(Instant::now()), InFlight::default());
-        let _ = exchange.request_began(in_flight.enter());
-        exchange.wrote();
-        exchange.flushed(Instant::now());
+        let (state, in_flight) = (ConnectionState::new(Instant::now()), InFlight::default());
+        let _ = state.request_began(in_flight.enter());
+        state.wrote();
+        state.flushed(Instant::now());
         assert_eq!(in_flight.count(), 1, "a flushed 100 Continue is no answer");
-        exchange.answered(Instant::now(), false);
-        exchange.flushed(Instant::now());
+        state.answered(Instant::now(), false);
+        state.flushed(Instant::now());
         assert_eq!(in_flight.count(), 1, "nothing of the answer was written");
-        exchange.wrote();
-        exchange.flushed(Instant::now());
+        state.wrote();
+        state.flushed(Instant::now());
         assert_eq!(in_flight.count(), 0);
     }
     #[test]
     fn a_stream_is_in_flight_until_its_end_is_flushed() {
-        let (exchange, in_flight) = (Exchange::new(Instant::now()), InFlight::default());
-        let _ = exchange.request_began(in_flight.enter());
-        exchange.answered(Instant::now(), true);
-        exchange.wrote();
-        exchange.flushed(Instant::now());
+        let (state, in_flight) = (ConnectionState::new(Instant::now()), InFlight::default());
+        let _ = state.request_began(in_flight.enter());
+        state.answered(Instant::now(), true);
+        state.wrote();
+        state.flushed(Instant::now());
         assert_eq!(in_flight.count(), 1, "more of it may come");
-        exchange.stream_ended();
-        exchange.flushed(Instant::now());
+        state.stream_ended();
+        state.flushed(Instant::now());
         assert_eq!(in_flight.count(), 1, "its end was not written");
-        exchange.wrote();
-        exchange.flushed(Instant::now());
+        state.wrote();
+        state.flushed(Instant::now());
         assert_eq!(in_flight.count(), 0);
     }
 }

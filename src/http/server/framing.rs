@@ -12,7 +12,7 @@ use nix::sys::socket::{Shutdown, shutdown};
 use tokio::net::TcpStream;
 
 use super::chunk_scan::ChunkScan;
-use super::connection_state::Exchange;
+use super::connection_state::ConnectionState;
 use super::head::{self, Framing, HEAD_BYTES_MAX};
 
 /// How many bytes are asked of the socket at a time.
@@ -20,7 +20,7 @@ const READ_BYTES: usize = HEAD_BYTES_MAX;
 
 /// Which part of a message the next buffered byte belongs to.
 #[derive(Debug)]
-enum Part {
+enum MessagePart {
     /// A head, looked at this far and not whole yet.
     Head { scanned: usize },
     /// A whole head, so much of it not shown yet, and the body behind it.
@@ -30,26 +30,26 @@ enum Part {
     /// A chunked body.
     Chunks(ChunkScan),
     /// Nothing hyper may act on: a head too long or cut short, shown to be refused.
-    Refused,
+    ErrorContext,
 }
 
 /// Reads and writes a connection on hyper's behalf.
 #[derive(Debug)]
-pub struct MessageGate {
+pub struct FramedSocket {
     socket: Arc<TcpStream>,
-    exchange: Exchange,
+    state: ConnectionState,
     buffer: Vec<u8>,
-    part: Part,
+    part: MessagePart,
     /// Nothing more is read: the client has ended, or behind a refused head
     /// there is no next message.
     ended: bool,
 }
 
-impl MessageGate {
-    /// The gate of a fresh connection.
-    pub fn new(socket: Arc<TcpStream>, exchange: Exchange) -> Self {
-        let part = Part::Head { scanned: 0 };
-        Self { socket, exchange, buffer: Vec::new(), part, ended: false }
+impl FramedSocket {
+    /// The socket of a fresh connection.
+    pub fn new(socket: Arc<TcpStream>, state: ConnectionState) -> Self {
+        let part = MessagePart::Head { scanned: 0 };
+        Self { socket, state, buffer: Vec::new(), part, ended: false }
     }
 
     /// How many bytes at the buffer's start hyper may see now, after moving on
@@ -57,55 +57,55 @@ impl MessageGate {
     fn showable(&mut self) -> usize {
         loop {
             let next = match &mut self.part {
-                Part::Head { scanned } => {
+                MessagePart::Head { scanned } => {
                     let scanned = *scanned;
                     match self.judge_head(scanned) {
                         Some(part) => part,
                         None => return 0,
                     }
                 }
-                Part::ShownHead { left: 0, body: Framing::Chunked } => {
-                    Part::Chunks(ChunkScan::default())
+                MessagePart::ShownHead { left: 0, body: Framing::Chunked } => {
+                    MessagePart::Chunks(ChunkScan::default())
                 }
-                Part::ShownHead { left: 0, body: Framing::Length(left) } => {
-                    Part::Length { left: *left }
+                MessagePart::ShownHead { left: 0, body: Framing::Length(left) } => {
+                    MessagePart::Length { left: *left }
                 }
-                Part::ShownHead { left, .. } => return *left,
-                Part::Length { left: 0 } => Part::Head { scanned: 0 },
-                Part::Length { left } => {
+                MessagePart::ShownHead { left, .. } => return *left,
+                MessagePart::Length { left: 0 } => MessagePart::Head { scanned: 0 },
+                MessagePart::Length { left } => {
                     return self.buffer.len().min(usize::try_from(*left).unwrap_or(usize::MAX));
                 }
-                Part::Chunks(scan) if scan.is_over() => Part::Head { scanned: 0 },
-                Part::Chunks(_) | Part::Refused => return self.buffer.len(),
+                MessagePart::Chunks(scan) if scan.is_over() => MessagePart::Head { scanned: 0 },
+                MessagePart::Chunks(_) | MessagePart::ErrorContext => return self.buffer.len(),
             };
             self.part = next;
         }
     }
 
     /// Looks for a whole head in the buffer; none while more must come.
-    fn judge_head(&mut self, scanned: usize) -> Option<Part> {
+    fn judge_head(&mut self, scanned: usize) -> Option<MessagePart> {
         if self.buffer.is_empty() {
             // A connection that lies idle holds no buffer.
             self.buffer = Vec::new();
         } else {
-            self.exchange.head_began(Instant::now());
+            self.state.head_began(Instant::now());
         }
         let within = self.buffer.get(..HEAD_BYTES_MAX).unwrap_or(&self.buffer);
         if let Some(length) = head::end(within, scanned) {
             let framing = head::framing(within.get(..length)?);
-            self.exchange.head_shown(framing.map(drop));
+            self.state.head_shown(framing.map(drop));
             // A refused head is shown all the same: hyper is who writes answers.
             let body = framing.unwrap_or(Framing::Length(0));
             if framing.is_err() {
                 self.buffer.truncate(length);
                 self.ended = true;
             }
-            return Some(Part::ShownHead { left: length, body });
+            return Some(MessagePart::ShownHead { left: length, body });
         }
         if within.len() == HEAD_BYTES_MAX || self.ended {
-            return Some(Part::Refused);
+            return Some(MessagePart::ErrorContext);
         }
-        self.part = Part::Head { scanned: within.len() };
+        self.part = MessagePart::Head { scanned: within.len() };
         None
     }
 
@@ -114,7 +114,7 @@ impl MessageGate {
     fn show(&mut self, showable: usize, out: &mut ReadBufCursor<'_>) -> io::Result<()> {
         let offered = self.buffer.get(..showable.min(out.remaining())).unwrap_or_default();
         let shown = match &mut self.part {
-            Part::Chunks(scan) => {
+            MessagePart::Chunks(scan) => {
                 let shown = scan.advance(offered);
                 if scan.is_malformed() {
                     return Err(io::Error::new(io::ErrorKind::InvalidData, "malformed chunks"));
@@ -125,9 +125,9 @@ impl MessageGate {
         };
         out.put_slice(offered.get(..shown).unwrap_or_default());
         match &mut self.part {
-            Part::ShownHead { left, .. } => *left -= shown,
-            Part::Length { left } => *left -= shown as u64,
-            Part::Head { .. } | Part::Chunks(_) | Part::Refused => {}
+            MessagePart::ShownHead { left, .. } => *left -= shown,
+            MessagePart::Length { left } => *left -= shown as u64,
+            MessagePart::Head { .. } | MessagePart::Chunks(_) | MessagePart::ErrorContext => {}
         }
         self.buffer.drain(..shown);
         Ok(())
@@ -149,7 +149,7 @@ impl MessageGate {
         }
     }
 
-    /// Runs `write` once the socket has room and tells the exchange of either.
+    /// Runs `write` once the socket has room and tells the state of either.
     fn poll_socket_write(
         &self,
         cx: &mut Context<'_>,
@@ -157,14 +157,14 @@ impl MessageGate {
     ) -> Poll<io::Result<usize>> {
         loop {
             let Poll::Ready(room) = self.socket.poll_write_ready(cx) else {
-                self.exchange.blocked(Instant::now());
+                self.state.blocked(Instant::now());
                 return Poll::Pending;
             };
             room?;
             match write(&self.socket) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 written => {
-                    self.exchange.wrote();
+                    self.state.wrote();
                     return Poll::Ready(written);
                 }
             }
@@ -172,27 +172,27 @@ impl MessageGate {
     }
 }
 
-impl Read for MessageGate {
+impl Read for FramedSocket {
     fn poll_read(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         mut out: ReadBufCursor<'_>,
     ) -> Poll<io::Result<()>> {
-        let gate = self.get_mut();
+        let socket = self.get_mut();
         loop {
-            let showable = gate.showable();
+            let showable = socket.showable();
             if showable > 0 {
-                return Poll::Ready(gate.show(showable, &mut out));
+                return Poll::Ready(socket.show(showable, &mut out));
             }
-            if gate.ended {
+            if socket.ended {
                 return Poll::Ready(Ok(()));
             }
-            ready!(gate.poll_fill(cx))?;
+            ready!(socket.poll_fill(cx))?;
         }
     }
 }
 
-impl Write for MessageGate {
+impl Write for FramedSocket {
     fn poll_write(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -214,7 +214,7 @@ impl Write for MessageGate {
     }
 
     fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.exchange.flushed(Instant::now());
+        self.state.flushed(Instant::now());
         Poll::Ready(Ok(()))
     }
 

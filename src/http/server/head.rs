@@ -12,7 +12,7 @@ const LENGTH_DIGITS_MAX: usize = 18;
 
 /// Why a head is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum HeadFault {
+pub enum HeadError {
     /// A byte no head may hold.
     #[error("NUL or bare CR in the head")]
     ControlByte,
@@ -64,48 +64,48 @@ pub fn end(bytes: &[u8], scanned: usize) -> Option<usize> {
 }
 
 /// How the body behind `head` is framed, or why the head is refused.
-pub fn framing(head: &[u8]) -> Result<Framing, HeadFault> {
+pub fn framing(head: &[u8]) -> Result<Framing, HeadError> {
     let bare_cr = head.windows(2).any(|pair| matches!(pair, [b'\r', next] if *next != b'\n'));
     if bare_cr || head.contains(&0) {
-        return Err(HeadFault::ControlByte);
+        return Err(HeadError::ControlByte);
     }
     let lines = head.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii_end);
     let (mut length, mut chunked) = (None, false);
     for line in lines.skip_while(|line| line.is_empty()).skip(1).take_while(|l| !l.is_empty()) {
         if matches!(line, [b' ' | b'\t', ..]) {
-            return Err(HeadFault::Folded);
+            return Err(HeadError::Folded);
         }
         let Some(colon) = line.iter().position(|byte| *byte == b':') else { continue };
         let (name, value) = (&line[..colon], line[colon + 1..].trim_ascii());
         if name.ends_with(b" ") || name.ends_with(b"\t") {
-            return Err(HeadFault::SpaceBeforeColon);
+            return Err(HeadError::SpaceBeforeColon);
         }
         if name.eq_ignore_ascii_case(b"content-length") {
             let again = length.replace(parse_length(value)?).is_some();
             if again {
-                return Err(HeadFault::Lengths);
+                return Err(HeadError::Lengths);
             }
         } else if name.eq_ignore_ascii_case(b"transfer-encoding") {
             if chunked || !value.eq_ignore_ascii_case(b"chunked") {
-                return Err(HeadFault::Coding);
+                return Err(HeadError::Coding);
             }
             chunked = true;
         }
     }
     match (length, chunked) {
-        (Some(_), true) => Err(HeadFault::LengthAndCoding),
+        (Some(_), true) => Err(HeadError::LengthAndCoding),
         (None, true) => Ok(Framing::Chunked),
         (length, false) => Ok(Framing::Length(length.unwrap_or(0))),
     }
 }
 
-fn parse_length(value: &[u8]) -> Result<u64, HeadFault> {
-    let digits = std::str::from_utf8(value).map_err(|_| HeadFault::Length)?;
+fn parse_length(value: &[u8]) -> Result<u64, HeadError> {
+    let digits = std::str::from_utf8(value).map_err(|_| HeadError::Length)?;
     let plain = digits.bytes().all(|byte| byte.is_ascii_digit());
     if !plain || digits.len() > LENGTH_DIGITS_MAX {
-        return Err(HeadFault::Length);
+        return Err(HeadError::Length);
     }
-    digits.parse().map_err(|_| HeadFault::Length)
+    digits.parse().map_err(|_| HeadError::Length)
 }
 
 #[cfg(test)]
@@ -142,7 +142,7 @@ mod tests {
         }
     }
 
-    fn of(headers: &str) -> Result<Framing, HeadFault> {
+    fn of(headers: &str) -> Result<Framing, HeadError> {
         framing(format!("POST /run HTTP/1.1\r\nhost: x\r\n{headers}\r\n").as_bytes())
     }
 
@@ -162,33 +162,33 @@ mod tests {
     #[test]
     fn every_ambiguous_framing_is_refused() {
         for (headers, fault) in [
-            ("content-length: 1\r\ncontent-length: 2\r\n", HeadFault::Lengths),
-            ("content-length: 1\r\nContent-Length: 1\r\n", HeadFault::Lengths),
-            ("content-length: 1, 1\r\n", HeadFault::Length),
-            ("content-length: +1\r\n", HeadFault::Length),
-            ("content-length: -1\r\n", HeadFault::Length),
-            ("content-length: 0x1\r\n", HeadFault::Length),
-            ("content-length: 1a\r\n", HeadFault::Length),
-            ("content-length: 1 1\r\n", HeadFault::Length),
-            ("content-length:\r\n", HeadFault::Length),
-            ("content-length: 0000000000000000001\r\n", HeadFault::Length),
-            ("transfer-encoding: gzip\r\n", HeadFault::Coding),
-            ("transfer-encoding: gzip, chunked\r\n", HeadFault::Coding),
-            ("transfer-encoding: chunked, gzip\r\n", HeadFault::Coding),
-            ("transfer-encoding: chunked, chunked\r\n", HeadFault::Coding),
-            ("transfer-encoding: \"chunked\"\r\n", HeadFault::Coding),
-            ("transfer-encoding: x\x0bchunked\r\n", HeadFault::Coding),
-            ("transfer-encoding:\r\n", HeadFault::Coding),
-            ("transfer-encoding: chunked\r\ntransfer-encoding: chunked\r\n", HeadFault::Coding),
-            ("transfer-encoding: chunked\r\ncontent-length: 1\r\n", HeadFault::LengthAndCoding),
-            ("content-length: 1\r\ntransfer-encoding: chunked\r\n", HeadFault::LengthAndCoding),
-            ("a: b\r\n c\r\n", HeadFault::Folded),
-            ("a: b\r\n\tc\r\n", HeadFault::Folded),
-            ("content-length : 1\r\n", HeadFault::SpaceBeforeColon),
-            ("a\t: 1\r\n", HeadFault::SpaceBeforeColon),
-            ("a: b\0\r\n", HeadFault::ControlByte),
-            ("a: b\rc: d\r\n", HeadFault::ControlByte),
-            ("a: b\r\r\n", HeadFault::ControlByte),
+            ("content-length: 1\r\ncontent-length: 2\r\n", HeadError::Lengths),
+            ("content-length: 1\r\nContent-Length: 1\r\n", HeadError::Lengths),
+            ("content-length: 1, 1\r\n", HeadError::Length),
+            ("content-length: +1\r\n", HeadError::Length),
+            ("content-length: -1\r\n", HeadError::Length),
+            ("content-length: 0x1\r\n", HeadError::Length),
+            ("content-length: 1a\r\n", HeadError::Length),
+            ("content-length: 1 1\r\n", HeadError::Length),
+            ("content-length:\r\n", HeadError::Length),
+            ("content-length: 0000000000000000001\r\n", HeadError::Length),
+            ("transfer-encoding: gzip\r\n", HeadError::Coding),
+            ("transfer-encoding: gzip, chunked\r\n", HeadError::Coding),
+            ("transfer-encoding: chunked, gzip\r\n", HeadError::Coding),
+            ("transfer-encoding: chunked, chunked\r\n", HeadError::Coding),
+            ("transfer-encoding: \"chunked\"\r\n", HeadError::Coding),
+            ("transfer-encoding: x\x0bchunked\r\n", HeadError::Coding),
+            ("transfer-encoding:\r\n", HeadError::Coding),
+            ("transfer-encoding: chunked\r\ntransfer-encoding: chunked\r\n", HeadError::Coding),
+            ("transfer-encoding: chunked\r\ncontent-length: 1\r\n", HeadError::LengthAndCoding),
+            ("content-length: 1\r\ntransfer-encoding: chunked\r\n", HeadError::LengthAndCoding),
+            ("a: b\r\n c\r\n", HeadError::Folded),
+            ("a: b\r\n\tc\r\n", HeadError::Folded),
+            ("content-length : 1\r\n", HeadError::SpaceBeforeColon),
+            ("a\t: 1\r\n", HeadError::SpaceBeforeColon),
+            ("a: b\0\r\n", HeadError::ControlByte),
+            ("a: b\rc: d\r\n", HeadError::ControlByte),
+            ("a: b\r\r\n", HeadError::ControlByte),
         ] {
             assert_eq!(of(headers), Err(fault), "{headers:?}");
         }

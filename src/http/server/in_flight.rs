@@ -6,17 +6,17 @@ use cofferdam_core::values::deadline::Deadline;
 
 /// A count that a thread can wait on.
 #[derive(Debug, Clone, Default)]
-pub struct InFlight(Arc<Inner>);
+pub struct InFlight(Arc<RequestCount>);
 
 #[derive(Debug, Default)]
-struct Inner {
+struct RequestCount {
     count: Mutex<usize>,
     fell: Condvar,
 }
 
 /// One request; dropping it counts it out.
 #[derive(Debug)]
-pub struct InFlightGuard(Arc<Inner>);
+pub struct InFlightGuard(Arc<RequestCount>);
 
 impl InFlight {
     /// Counts a request in.
@@ -38,7 +38,7 @@ impl InFlight {
     }
 }
 
-impl Inner {
+impl RequestCount {
     fn lock(&self) -> MutexGuard<'_, usize> {
         // A count cannot be left half-written.
         self.count.lock().unwrap_or_else(PoisonError::into_inner)

@@ -65,7 +65,7 @@ impl Default for HttpLimits {
 
 /// How many boxes there may be at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Boxes {
+pub struct SandboxCounts {
     /// With a run in them.
     pub runs: usize,
     /// With a job in them; 0 where there are no jobs.
@@ -78,18 +78,18 @@ pub struct Boxes {
 
 /// How many connections this process can hold: `wanted`, or fewer where its
 /// descriptors would not suffice for them beside `boxes`; at least one.
-pub fn connections_affordable(wanted: usize, boxes: Boxes) -> usize {
+pub fn connections_affordable(wanted: usize, boxes: SandboxCounts) -> usize {
     let descriptors_max = getrlimit(Resource::RLIMIT_NOFILE).map_or(u64::MAX, |(soft, _)| soft);
     affordable(wanted, boxes, descriptors_max)
 }
 
-fn affordable(wanted: usize, boxes: Boxes, descriptors_max: u64) -> usize {
+fn affordable(wanted: usize, boxes: SandboxCounts, descriptors_max: u64) -> usize {
     let left = descriptors_max.saturating_sub(beside_connections(boxes));
     wanted.min(usize::try_from(left).unwrap_or(usize::MAX)).max(1)
 }
 
 /// The descriptors that are for no connection.
-fn beside_connections(boxes: Boxes) -> u64 {
+fn beside_connections(boxes: SandboxCounts) -> u64 {
     let live = (boxes.runs as u64).saturating_add(boxes.jobs as u64);
     let for_runs = DESCRIPTORS_PER_RUN.saturating_mul(live);
     let for_followers = DESCRIPTORS_PER_FOLLOWER.saturating_mul(boxes.followers as u64);
@@ -108,18 +108,18 @@ fn beside_connections(boxes: Boxes) -> u64 {
     "open files: {needed} are needed for {wanted} connections beside the boxes, and the hard limit \
      is {hard}: {served} connections are served at once"
 )]
-pub struct Shortage {
+pub struct DescriptorShortage {
     needed: u64,
     hard: u64,
     wanted: usize,
     served: usize,
-    boxes: Boxes,
+    boxes: SandboxCounts,
 }
 
-impl Shortage {
+impl DescriptorShortage {
     /// Why the service cannot start, where not even one connection is left beside the sandboxes.
     pub fn refusal(&self) -> Option<String> {
-        let Self { hard, boxes: Boxes { runs, jobs, standby, followers }, .. } = *self;
+        let Self { hard, boxes: SandboxCounts { runs, jobs, standby, followers }, .. } = *self;
         let least = beside_connections(self.boxes).saturating_add(1);
         (hard < least).then(|| {
             format!(
@@ -134,15 +134,18 @@ impl Shortage {
 
 /// Raises this process's soft limit of descriptors as far as `wanted`
 /// connections and `boxes` need it: what a shell or a service manager sets is
-/// meant for programs that may use `select`. Boxes have a limit of their own.
-pub fn raise_descriptors(wanted: usize, boxes: Boxes) -> io::Result<Option<Shortage>> {
+/// meant for programs that may use `select`. SandboxCounts have a limit of their own.
+pub fn raise_descriptors(
+    wanted: usize,
+    boxes: SandboxCounts,
+) -> io::Result<Option<DescriptorShortage>> {
     let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE)?;
     let needed = beside_connections(boxes).saturating_add(wanted as u64);
     if needed > soft {
         setrlimit(Resource::RLIMIT_NOFILE, needed.min(hard), hard)?;
     }
     let served = affordable(wanted, boxes, hard);
-    Ok((needed > hard).then_some(Shortage { needed, hard, wanted, served, boxes }))
+    Ok((needed > hard).then_some(DescriptorShortage { needed, hard, wanted, served, boxes }))
 }
 
 #[cfg(test)]
@@ -161,7 +164,7 @@ mod tests {
             (1024, usize::MAX, usize::MAX, usize::MAX, u64::MAX, 1),
             (7, 1, 0, 1, 1024, 7),
         ] {
-            let boxes = Boxes { runs, jobs, standby, followers: 64 };
+            let boxes = SandboxCounts { runs, jobs, standby, followers: 64 };
             assert_eq!(affordable(wanted, boxes, descriptors_max), expected);
         }
     }

@@ -10,12 +10,12 @@ const BURST_BYTES_MAX: u32 = 1 << 20;
 
 /// A bucket of [`BURST_BYTES_MAX`] that fills with [`STREAMED_BYTES_PER_SECOND_MAX`].
 #[derive(Debug)]
-pub struct Pace {
+pub struct RateLimit {
     /// When all that was passed on will have been earned.
     earned_at: Instant,
 }
 
-impl Pace {
+impl RateLimit {
     /// With a full bucket.
     pub fn new(now: Instant) -> Self {
         Self { earned_at: now }
@@ -42,7 +42,7 @@ mod tests {
     #[test]
     fn a_burst_waits_for_nothing_and_the_rest_for_its_share_of_a_second() {
         let start = Instant::now();
-        let mut pace = Pace::new(start);
+        let mut pace = RateLimit::new(start);
         assert_eq!(pace.spend(MIB, start), None);
         assert_eq!(pace.spend(16 * MIB, start), Some(start + Duration::from_secs(1)));
         let later = start + Duration::from_secs(1);
@@ -52,7 +52,7 @@ mod tests {
     #[test]
     fn silence_earns_no_more_than_a_burst() {
         let start = Instant::now();
-        let mut pace = Pace::new(start);
+        let mut pace = RateLimit::new(start);
         let later = start + Duration::from_secs(3600);
         assert_eq!(pace.spend(MIB, later), None);
         assert_eq!(pace.spend(16 * MIB, later), Some(later + Duration::from_secs(1)));

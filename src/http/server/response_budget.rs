@@ -7,27 +7,34 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Instant;
 
-use super::connection_state::{Exchange, WeakExchange};
+/// A connection that writes a response.
+pub trait ResponseWriter: Send + Sync {
+    /// Since when the socket has had no room for the response, if it has none.
+    fn blocked_since(&self) -> Option<Instant>;
+    /// Closes the connection before the response is written.
+    fn evict(&self);
+}
 
 /// The answers of all connections that are not with the kernel yet.
 #[derive(Clone)]
-pub struct UnreadAnswers(Arc<Inner>);
+pub struct ResponseBudget(Arc<SharedResponses>);
 
-struct Inner {
+struct SharedResponses {
     bytes_max: u64,
-    held: Mutex<Held>,
+    held: Mutex<ResponseTable>,
 }
 
 #[derive(Default)]
-struct Held {
+struct ResponseTable {
     bytes: u64,
-    answers: BTreeMap<u64, (u64, WeakExchange)>,
+    answers: BTreeMap<u64, (u64, Weak<dyn ResponseWriter>)>,
     next: u64,
 }
 
-impl Held {
+impl ResponseTable {
     fn remove(&mut self, number: u64) {
         if let Some((bytes, _)) = self.answers.remove(&number) {
             self.bytes -= bytes;
@@ -36,78 +43,82 @@ impl Held {
 }
 
 /// One answer; dropping it counts it out.
-pub struct UnreadAnswer {
-    all: UnreadAnswers,
+pub struct ResponseReservation {
+    all: ResponseBudget,
     number: u64,
 }
 
-impl fmt::Debug for UnreadAnswer {
+impl fmt::Debug for ResponseReservation {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.debug_struct("UnreadAnswer").field("number", &self.number).finish_non_exhaustive()
+        out.debug_struct("ResponseReservation")
+            .field("number", &self.number)
+            .finish_non_exhaustive()
     }
 }
 
-impl UnreadAnswers {
+impl ResponseBudget {
     /// Answers that may hold so many bytes together, as long as there is more than one.
     pub fn new(bytes_max: u64) -> Self {
-        Self(Arc::new(Inner { bytes_max, held: Mutex::default() }))
+        Self(Arc::new(SharedResponses { bytes_max, held: Mutex::default() }))
     }
 
-    /// Counts in an answer of so many bytes on the connection of `exchange`.
-    pub fn enter(&self, bytes: u64, exchange: &Exchange) -> UnreadAnswer {
+    /// Counts in an answer of so many bytes that `writer` writes.
+    pub fn enter(&self, bytes: u64, writer: Weak<dyn ResponseWriter>) -> ResponseReservation {
         let number = {
             let mut held = self.lock();
             held.bytes = held.bytes.saturating_add(bytes);
             held.next += 1;
             let number = held.next;
-            held.answers.insert(number, (bytes, exchange.downgrade()));
+            held.answers.insert(number, (bytes, writer));
             number
         };
-        self.give_up_some();
-        UnreadAnswer { all: self.clone(), number }
+        self.evict_some();
+        ResponseReservation { all: self.clone(), number }
     }
 
     /// Gives up answers until the rest may stay: those first whose clients
     /// have not read for the longest. Who reads is never given up.
-    fn give_up_some(&self) {
+    fn evict_some(&self) {
         while let Some(candidates) = self.candidates() {
             // Out of the lock: a connection that ends just now may count its answer out here.
-            let waiting = candidates.into_iter().filter_map(|(number, exchange)| {
-                let exchange = exchange.upgrade()?;
-                Some((exchange.blocked_since()?, number, exchange))
+            let waiting = candidates.into_iter().filter_map(|(number, writer)| {
+                let writer = writer.upgrade()?;
+                Some((writer.blocked_since()?, number, writer))
             });
-            let Some((_, number, exchange)) = waiting.min_by_key(|(since, ..)| *since) else {
+            let Some((_, number, writer)) = waiting.min_by_key(|(since, ..)| *since) else {
                 return;
             };
             self.lock().remove(number);
-            exchange.give_up();
+            writer.evict();
         }
     }
 
     /// Every answer, where they hold too much.
-    fn candidates(&self) -> Option<Vec<(u64, WeakExchange)>> {
+    fn candidates(&self) -> Option<Vec<(u64, Weak<dyn ResponseWriter>)>> {
         let held = self.lock();
         let too_much = held.bytes > self.0.bytes_max && held.answers.len() > 1;
-        let copy =
-            |(number, (_, exchange)): (&u64, &(u64, WeakExchange))| (*number, exchange.clone());
-        too_much.then(|| held.answers.iter().map(copy).collect())
+        too_much.then(|| {
+            let writers =
+                held.answers.iter().map(|(number, (_, writer))| (*number, writer.clone()));
+            writers.collect()
+        })
     }
 
-    fn lock(&self) -> MutexGuard<'_, Held> {
+    fn lock(&self) -> MutexGuard<'_, ResponseTable> {
         // No change of it panics half-way.
         self.0.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl UnreadAnswer {
+impl ResponseReservation {
     /// All answers, to give some up now that this one's client does not read.
     pub fn stalled(&self) -> impl FnOnce() + use<> {
         let all = self.all.clone();
-        move || all.give_up_some()
+        move || all.evict_some()
     }
 }
 
-impl Drop for UnreadAnswer {
+impl Drop for ResponseReservation {
     fn drop(&mut self) {
         self.all.lock().remove(self.number);
     }
@@ -116,44 +127,45 @@ impl Drop for UnreadAnswer {
 #[cfg(test)]
 mod tests {
     use std::task::Waker;
-    use std::time::{Duration, Instant};
+    use std::time::Duration;
 
+    use super::super::connection_state::ConnectionState;
     use super::*;
 
-    fn answering(all: &UnreadAnswers, bytes: u64) -> Exchange {
-        let exchange = Exchange::new(Instant::now());
-        exchange.answer_held(all.enter(bytes, &exchange));
-        exchange
+    fn answering(all: &ResponseBudget, bytes: u64) -> ConnectionState {
+        let state = ConnectionState::new(Instant::now());
+        state.answer_held(all.enter(bytes, state.writer()));
+        state
     }
 
-    fn given_up(exchanges: &[&Exchange]) -> Vec<bool> {
-        exchanges.iter().map(|exchange| exchange.is_given_up(Waker::noop())).collect()
+    fn evicted(states: &[&ConnectionState]) -> Vec<bool> {
+        states.iter().map(|state| state.is_evicted(Waker::noop())).collect()
     }
 
     #[test]
     fn the_longest_unread_goes_first_and_who_reads_stays() {
-        let all = UnreadAnswers::new(100);
+        let all = ResponseBudget::new(100);
         let start = Instant::now();
         let [reading, newer, older] = [(); 3].map(|()| answering(&all, 30));
         newer.blocked(start + Duration::from_secs(2));
         older.blocked(start + Duration::from_secs(1));
-        assert_eq!(given_up(&[&reading, &newer, &older]), [false, false, false], "90 are not 101");
+        assert_eq!(evicted(&[&reading, &newer, &older]), [false, false, false], "90 are not 101");
         let last = answering(&all, 30);
-        assert_eq!(given_up(&[&reading, &newer, &older, &last]), [false, false, true, false]);
+        assert_eq!(evicted(&[&reading, &newer, &older, &last]), [false, false, true, false]);
         let large = answering(&all, 1000);
-        assert_eq!(given_up(&[&reading, &newer, &last, &large]), [false, true, false, false]);
+        assert_eq!(evicted(&[&reading, &newer, &last, &large]), [false, true, false, false]);
         // Nobody else was waiting then; now somebody is.
         last.blocked(start + Duration::from_secs(3));
-        assert_eq!(given_up(&[&reading, &last, &large]), [false, true, false]);
+        assert_eq!(evicted(&[&reading, &last, &large]), [false, true, false]);
     }
 
     #[test]
     fn one_answer_alone_may_be_of_any_size_and_an_ended_one_counts_no_more() {
-        let all = UnreadAnswers::new(100);
+        let all = ResponseBudget::new(100);
         drop(answering(&all, 90));
         let alone = answering(&all, 1000);
         alone.blocked(Instant::now());
-        assert_eq!(given_up(&[&alone]), [false]);
+        assert_eq!(evicted(&[&alone]), [false]);
         drop(alone);
         let held = all.lock();
         assert_eq!((held.bytes, held.answers.len()), (0, 0));

@@ -8,9 +8,9 @@ use crate::job::Jobs;
 
 /// Stops a server: cloned freely, usable from a signal's thread as from a request.
 #[derive(Clone)]
-pub struct ShutdownHandle(Arc<Inner>);
+pub struct ShutdownHandle(Arc<ShutdownState>);
 
-struct Inner {
+struct ShutdownState {
     checks: Arc<dyn Checks>,
     jobs: Option<Arc<dyn Jobs>>,
     draining: Mutex<bool>,
@@ -25,7 +25,12 @@ impl fmt::Debug for ShutdownHandle {
 
 impl ShutdownHandle {
     pub(crate) fn new(checks: Arc<dyn Checks>, jobs: Option<Arc<dyn Jobs>>) -> Self {
-        Self(Arc::new(Inner { checks, jobs, draining: Mutex::new(false), began: Condvar::new() }))
+        Self(Arc::new(ShutdownState {
+            checks,
+            jobs,
+            draining: Mutex::new(false),
+            began: Condvar::new(),
+        }))
     }
 
     /// The first call begins the drain; every later one kills the live runs and jobs at once.

@@ -1,0 +1,119 @@
+//! The metrics of one server.
+
+use std::fmt;
+use std::sync::Arc;
+
+use axum::http::HeaderMap;
+use prometheus_client::encoding::text::encode;
+use prometheus_client::registry::Registry;
+
+use super::counts::HttpCounts;
+use super::families::ServiceCollector;
+use super::process::ProcessMetrics;
+use crate::http::checks::Checks;
+use crate::http::request::accepts;
+use crate::job::{JobFigures, Jobs};
+use cofferdam_core::sync::counter::Counter;
+
+const OPEN_METRICS: &str = "application/openmetrics-text";
+const OPEN_METRICS_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+/// What every scraper reads, and a person too.
+const PLAIN_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// All that one server exposes.
+pub struct Metrics {
+    registry: Registry,
+    jobs: Option<Arc<dyn Jobs>>,
+}
+
+impl fmt::Debug for Metrics {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("Metrics").finish_non_exhaustive()
+    }
+}
+
+impl Metrics {
+    /// The figures of `checks`, of `jobs` where there are any, and of a front that counts in
+    /// `counts` and serves at most `connections_max` connections; `log_dropped` counts
+    /// lines of the log.
+    pub fn new(
+        checks: Arc<dyn Checks>,
+        jobs: Option<Arc<dyn Jobs>>,
+        counts: Arc<HttpCounts>,
+        connections_max: usize,
+        log_dropped: Arc<Counter>,
+    ) -> Self {
+        let process = ProcessMetrics::look();
+        let jobs_exposed = jobs.clone();
+        let exposed = ServiceCollector {
+            checks,
+            jobs: jobs_exposed,
+            counts,
+            connections_max,
+            log_dropped,
+            process,
+        };
+        let mut registry = Registry::default();
+        registry.register_collector(Box::new(exposed));
+        Self { registry, jobs }
+    }
+
+    /// The figures of the jobs, where there are any.
+    pub fn jobs(&self) -> Option<JobFigures> {
+        self.jobs.as_ref().map(|jobs| jobs.figures())
+    }
+
+    /// All of them as text, in the form that `headers` ask for.
+    pub fn text(&self, headers: &HeaderMap) -> Result<(String, &'static str), fmt::Error> {
+        let mut text = String::new();
+        encode(&mut text, &self.registry)?;
+        Ok(match accepts(headers, OPEN_METRICS) {
+            true => (text, OPEN_METRICS_TYPE),
+            false => (from_open_metrics(&text), PLAIN_TYPE),
+        })
+    }
+}
+
+/// `text` in the older format: a counter's family has the name of its samples,
+/// and there is no mark at the end.
+fn from_open_metrics(text: &str) -> String {
+    let mut plain = String::with_capacity(text.len());
+    let mut lines = text.lines().peekable();
+    while let Some(line) = lines.next() {
+        if line == "# EOF" || line.starts_with("# UNIT ") {
+            continue;
+        }
+        // The help of a family comes before its type.
+        let typed = match line.starts_with("# HELP ") {
+            true => lines.peek().copied().unwrap_or_default(),
+            false => line,
+        };
+        let is_counter = typed.starts_with("# TYPE ") && typed.ends_with(" counter");
+        match line.splitn(4, ' ').collect::<Vec<_>>()[..] {
+            ["#", word, name, rest] if is_counter => {
+                plain.extend(["# ", word, " ", name, "_total ", rest]);
+            }
+            _ => plain.push_str(line),
+        }
+        plain.push('\n');
+    }
+    plain
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_counter_has_the_name_of_its_samples_and_all_else_stays() {
+        let open = "# HELP runs How many counter\n# TYPE runs counter\nruns_total{a=\"# TYPE x counter\"} 1\n\
+                    # HELP open Now.\n# TYPE open gauge\nopen 2\n\
+                    # HELP took_seconds So long.\n# TYPE took_seconds histogram\n# UNIT took_seconds seconds\n\
+                    took_seconds_sum 0.5\n# EOF\n";
+        let plain = "# HELP runs_total How many counter\n# TYPE runs_total counter\nruns_total{a=\"# TYPE x counter\"} 1\n\
+                     # HELP open Now.\n# TYPE open gauge\nopen 2\n\
+                     # HELP took_seconds So long.\n# TYPE took_seconds histogram\n\
+                     took_seconds_sum 0.5\n";
+        assert_eq!(from_open_metrics(open), plain);
+    }
+}
