@@ -1,4 +1,9 @@
-//! The body of `POST /run` as a checked value.
+//! Parses and validates the body of `POST /run`.
+//!
+//! The parser is written by hand because derived ones give other answers: a syntax error anywhere
+//! takes precedence over a wrong type, and a key sent twice is refused even if it is unknown. An
+//! untagged enum or `Value` would also build skipped values in memory, about 16 times the size of
+//! the body.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -8,28 +13,28 @@ use serde::de::{Deserialize, Deserializer, Error as _, IgnoredAny, MapAccess, Se
 
 use cofferdam_core::values::duration::parse_timeout;
 
-/// The most of a tenant's key that an answer repeats, in characters.
+/// How many characters of a tenant's key an error message repeats.
 const KEY_CHARS_SHOWN_MAX: usize = 64;
 
-/// One code-battle run as asked for. The language is looked up later.
+/// A request to check one solution. The language is looked up later.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CheckRequest {
     /// The language's slug, as sent.
     pub lang_slug: String,
-    /// The solution's text, written as it is.
+    /// The solution, written unchanged.
     pub solution_text: String,
-    /// The checker's text, if one was sent.
+    /// The checker, if present.
     pub checker_text: Option<String>,
-    /// The text of `asserts.json`; the workspace's own stays where absent.
+    /// The text of `asserts.json`; without it the workspace's own file is used.
     pub asserts: Option<String>,
     /// The wall-clock limit.
     pub timeout: Duration,
 }
 
-/// Why a body is not a [`CheckRequest`].
+/// Why a body is not a valid [`CheckRequest`].
 #[derive(Debug, thiserror::Error)]
 pub enum CheckRequestError {
-    /// Nothing but white space.
+    /// Only white space.
     #[error("empty body")]
     Empty,
     /// A byte order mark, which JSON does not allow.
@@ -38,38 +43,38 @@ pub enum CheckRequestError {
     /// Bytes that are not UTF-8.
     #[error("body is not UTF-8")]
     NotUtf8,
-    /// Not one JSON object: syntax, trailing bytes, a key sent twice.
+    /// Not one JSON object: a syntax error, trailing bytes or a key sent twice.
     #[error("bad JSON: {0}")]
     Json(#[from] serde_json::Error),
-    /// JSON, but a list or a single value.
+    /// JSON, but not an object.
     #[error("bad JSON: expected an object")]
     NotAnObject,
-    /// An escape that stands for half a character.
+    /// An escape for half of a character.
     #[error("bad JSON: lone surrogate")]
     LoneSurrogate,
-    /// A field that must be there is absent or null.
+    /// A required field is absent or null.
     #[error("{0} is required")]
     Missing(&'static str),
-    /// A field of another type than string.
+    /// A field that is not a string.
     #[error("{0} must be a string")]
     NotAString(&'static str),
-    /// A timeout outside the grammar, or too large a number.
+    /// A malformed timeout, or a number that is too large.
     #[error("invalid timeout")]
     Timeout,
-    /// A timeout above the operator's figure.
+    /// A timeout above the operator's limit.
     #[error("timeout is above the limit of {0:?}")]
     TimeoutAboveMaximum(Duration),
 }
 
 impl CheckRequest {
-    /// Reads the JSON object of a request. An absent `timeout` is
-    /// `timeout_default`, or `timeout_max` where that is shorter.
+    /// Parses a request. Without `timeout`, uses `timeout_default`, or `timeout_max` if that is
+    /// shorter.
     pub fn from_json(
         body: &[u8],
         timeout_default: Duration,
         timeout_max: Duration,
     ) -> Result<Self, CheckRequestError> {
-        // JSON's parser checks only the strings it keeps; the whole body is text or refused.
+        // serde_json checks only the strings that it keeps, so the whole body is checked here.
         let text = std::str::from_utf8(body).map_err(|_| CheckRequestError::NotUtf8)?;
         if text.starts_with('\u{FEFF}') {
             return Err(CheckRequestError::ByteOrderMark);
@@ -78,7 +83,7 @@ impl CheckRequest {
             return Err(CheckRequestError::Empty);
         }
         let fields: Fields = serde_json::from_str(text).map_err(|error| {
-            // The parser's own words would repeat a text of any length.
+            // serde_json's message would repeat a text of any length.
             let is_object = text.trim_ascii_start().starts_with('{');
             if error.is_data() && !is_object {
                 CheckRequestError::NotAnObject
@@ -106,12 +111,12 @@ impl CheckRequest {
     }
 }
 
-/// Whether an escape in `json`, which is valid otherwise, stands for half a
-/// character: the parser lets it pass in strings it does not keep.
+/// Returns whether an escape in `json`, which is otherwise valid, stands for half of a character.
+/// serde_json accepts it in strings that it skips.
 fn has_lone_surrogate(json: &str) -> bool {
     let mut rest = json;
     let mut after_high = false;
-    // Outside of strings JSON has no backslash.
+    // JSON has backslashes only in strings.
     while let Some((before, escape)) = rest.split_once('\\') {
         let hex = escape.strip_prefix('u').and_then(|digits| digits.get(..4));
         let unit = hex.and_then(|digits| u16::from_str_radix(digits, 16).ok());
@@ -125,7 +130,7 @@ fn has_lone_surrogate(json: &str) -> bool {
     after_high
 }
 
-/// The object's known fields, as they came.
+/// The known fields of the object.
 #[derive(Default)]
 struct Fields {
     lang_slug: Field,
@@ -175,7 +180,7 @@ impl<'de> Visitor<'de> for FieldsVisitor {
     }
 }
 
-/// One value where a string is wanted; what else it may be decides the answer's words.
+/// The value of a field that must be a string. The other cases decide the error message.
 #[derive(Default)]
 enum Field {
     #[default]
@@ -265,7 +270,7 @@ mod tests {
         CheckRequest::from_json(body, DEFAULT, MAX).map_err(|fault| fault.to_string())
     }
 
-    /// A valid body with `extra` members behind it.
+    /// Returns a valid body with `extra` members at the end.
     fn with(extra: &str) -> Vec<u8> {
         format!(r#"{{"solution_text":"s","lang_slug":"python"{extra}}}"#).into_bytes()
     }

@@ -1,4 +1,4 @@
-//! The body of `POST /run`, against what `serde_json` makes of the same bytes as a plain value.
+//! Compares the parser of `POST /run` with what `serde_json` parses from the same bytes.
 
 #![expect(clippy::panic, reason = "how a property says that it does not hold")]
 
@@ -13,10 +13,10 @@ use cofferdam_core::values::duration::parse_timeout;
 
 const TIMEOUT_DEFAULT: Duration = Duration::from_secs(30);
 const TIMEOUT_MAX: Duration = Duration::from_secs(300);
-/// The longest answer to a bad request, in bytes: a client's own text is not sent back to it.
+/// The maximum length of an error message in bytes: it must not repeat the client's text.
 const WORDS_BYTES_MAX: usize = 400;
 
-/// Any bytes.
+/// Checks any bytes.
 pub fn check(input: &[u8]) {
     let read = CheckRequest::from_json(input, TIMEOUT_DEFAULT, TIMEOUT_MAX);
     match &read {
@@ -37,9 +37,9 @@ pub fn check(input: &[u8]) {
     );
     assert!(is_json || is_refused_as_text, "no JSON, and it is {read:?}");
     match serde_json::from_str::<Value>(text) {
-        // No half characters and no number that is too large, not even in what is passed over.
+        // Half characters and numbers that are too large are refused even in skipped values.
         Ok(value) => agrees(text, &value, read),
-        // A plain value has bounds that what is passed over has not: of depth and of numbers.
+        // `Value` limits depth and numbers; skipped values have no such limits.
         Err(error) if is_json && !is_surrogate(&error) => {}
         Err(error) => assert!(read.is_err(), "{error}, and it is {read:?}"),
     }
@@ -50,7 +50,7 @@ fn is_surrogate(error: &serde_json::Error) -> bool {
     words.contains("surrogate") || words.contains("hex escape")
 }
 
-/// What was accepted, written down as a client would, is accepted as the same.
+/// Checks that an accepted request, serialized again, is accepted as the same request.
 fn says_the_same_again(request: &CheckRequest) {
     let body = json!({
         "lang_slug": request.lang_slug,
@@ -76,7 +76,7 @@ fn names_what_is_wrong(fault: &CheckRequestError) {
     assert!(words.contains(named), "{words:?} does not name {named}");
 }
 
-/// Whether `read` is what follows from `value`, which is all of the body.
+/// Checks that `read` follows from `value`, the whole body.
 fn agrees(text: &str, value: &Value, read: Result<CheckRequest, CheckRequestError>) {
     let Some(object) = value.as_object() else {
         let Err(fault) = read else { panic!("{value} was accepted") };

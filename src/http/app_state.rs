@@ -1,4 +1,4 @@
-//! The state that every handler shares.
+//! The state that all handlers share.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,36 +11,37 @@ use super::run::threads::RunThreads;
 use super::server::shutdown::ShutdownHandle;
 use crate::config::{OnDisconnect, Tokens};
 
-/// What every handler may use.
+/// The state that all handlers share.
 pub struct AppState {
     /// The check service.
     pub checks: Arc<dyn Checks>,
-    /// The threads that runs have.
+    /// The threads that runs are admitted and supervised on.
     pub run_threads: RunThreads,
-    /// What is exposed, wherever that is.
+    /// The metrics, whichever listener serves them.
     pub metrics: Metrics,
     /// Stops the server.
     pub shutdown: ShutdownHandle,
-    /// The longest body, bytes; none for no limit.
+    /// The maximum size of a request body in bytes; `None` for no limit.
     pub input_bytes_max: Option<u64>,
-    /// Whether some figure bounds a run's output.
+    /// Whether a limit bounds a run's output.
     pub output_bounded: bool,
     /// The timeout of a request that names none.
     pub timeout_default: Duration,
-    /// The longest timeout a request may ask for.
+    /// The longest timeout that a request may ask for.
     pub timeout_max: Duration,
-    /// How bodies are read.
+    /// Reads request bodies.
     pub bodies: BodyReader,
-    /// Between two signs of life on an event stream.
+    /// The interval between pings on an event stream.
     pub ping_every: Duration,
-    /// What becomes of a run whose client has gone.
+    /// What happens to a run when its client disconnects.
     pub on_disconnect: OnDisconnect,
-    /// Origins whose pages may post.
+    /// The origins whose pages may post.
     pub origins_allow: Vec<String>,
-    /// Names that the service answers to without a token, beside those that are always good.
+    /// The host names that are accepted without a token, in addition to those that are always
+    /// trusted.
     pub hosts_allow: Vec<String>,
-    /// Who may ask.
+    /// The tokens that clients present.
     pub tokens: Tokens,
-    /// Agents' jobs, where there are any.
+    /// The state of the job routes, if jobs are enabled.
     pub jobs: Option<Arc<JobsState>>,
 }

@@ -1,4 +1,4 @@
-//! Refusals to HTTP answers: the status, the body and the headers of every one are decided here.
+//! Errors as HTTP responses: the status, body and headers of every error are decided here.
 
 use axum::http::header::{CONNECTION, CONTENT_RANGE, RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::http::{HeaderValue, StatusCode, Uri};
@@ -10,91 +10,91 @@ use crate::check::request::CheckRequestError;
 use crate::check::run::CheckError;
 use cofferdam_core::job::{ErrorCode, JobError};
 
-/// Whose shape an error has.
+/// The API that an error belongs to, which decides the shape of its body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HttpApi {
-    /// `{"error": …}`, that of `/run` and of everything beside it.
+    /// `/run` and all other routes outside `/v1/`: `{"error": …}`.
     Runs,
-    /// A [`JobError`], that of everything below `/v1/`.
+    /// Everything below `/v1/`: a [`JobError`].
     Jobs,
 }
 
 impl HttpApi {
-    /// The API that `uri` is part of, whether there is anything there or not.
+    /// Returns the API that `uri` belongs to, whether or not the route exists.
     pub fn of(uri: &Uri) -> Self {
         if uri.path().starts_with("/v1/") { Self::Jobs } else { Self::Runs }
     }
 }
 
-/// Why a request does not get what it asks for.
+/// Why a request is refused.
 #[derive(Debug, thiserror::Error)]
 pub enum ApiError {
-    /// No such path.
+    /// The path does not exist.
     #[error("not found")]
     NotFound,
-    /// The path exists, with other methods.
+    /// The path exists, but not with this method.
     #[error("method not allowed")]
     MethodNotAllowed,
-    /// No token of ours.
+    /// The request has no valid token.
     #[error("unauthorized")]
     Unauthorized,
-    /// A page of an origin that is not allowed asked.
+    /// A page from an origin that is not allowed sent the request.
     #[error("cross-origin request")]
     CrossOrigin,
-    /// Without a token: the name in `Host` may be anybody's.
+    /// `Host` names a host that is not trusted, and no token is required.
     #[error("Host is no address, no local name and not in HTTP_HOSTS_ALLOW")]
     HostNotAllowed,
-    /// There is not one good `Host`.
+    /// `Host` is missing, repeated or malformed.
     #[error("{0}")]
     Host(HostError),
-    /// The head does not say beyond doubt where the message ends.
+    /// The head does not say unambiguously where the message ends.
     #[error("{0}")]
     Framing(HeadError),
     /// The body is compressed.
     #[error("content-encoding not supported")]
     ContentEncoding,
-    /// The body is, or says it will be, above the limit.
+    /// The body is longer than the limit, or announces that it is.
     #[error("payload too large")]
     PayloadTooLarge,
-    /// The body did not come in time.
+    /// The body did not arrive in time.
     #[error("body not received in time")]
     BodyLate,
-    /// The body took too long and too much room while others needed it.
+    /// The body grew too slowly and held memory that others needed.
     #[error("too many unfinished request bodies")]
     NoRoomForBody,
-    /// The body ended before its end, or is malformed.
+    /// The body ended early or is malformed.
     #[error("body incomplete")]
     BodyIncomplete,
-    /// The body is not a request.
+    /// The body is not a valid check request.
     #[error(transparent)]
     Request(#[from] CheckRequestError),
-    /// The service gave no report.
+    /// The check service returned an error instead of a report.
     #[error(transparent)]
     Check(#[from] CheckError),
-    /// The body of a job's request is no JSON.
+    /// The body of a job request is not JSON.
     #[error(transparent)]
     NotJson(JobError),
-    /// The jobs refuse it.
+    /// The job service refused the request.
     #[error(transparent)]
     Job(#[from] JobError),
-    /// Nothing of an artifact of so many bytes is in the range that was asked for.
+    /// No byte of an artifact of this size is in the requested range.
     #[error("no such range")]
     Range(u64),
-    /// `If-Match` names another file than the artifact is.
+    /// `If-Match` does not match the artifact.
     #[error("the artifact is not the one of If-Match")]
     AnotherFile,
-    /// A thread of ours ended without a word; it has been logged.
+    /// One of our threads ended without a result, which has been logged.
     #[error("internal")]
     Internal,
 }
 
-/// Why a `Host` header is none.
+/// Why a `Host` header is not accepted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum HostError {
     /// HTTP/1.1 requires one.
     #[error("no Host header")]
     Missing,
-    /// Of two it is not known which is meant.
+    /// With two, it is unclear which one counts.
     #[error("more than one Host header")]
     Repeated,
     /// Not `host` or `host:port`.
@@ -102,18 +102,19 @@ pub enum HostError {
     Malformed,
 }
 
-/// Among an answer's extensions until it is sent: why it is a refusal.
+/// Why a request was refused, for the log and the metrics. Travels in the response's extensions
+/// until the response is sent.
 #[derive(Debug, Clone)]
 pub struct ErrorContext {
-    /// In one word, of those that are counted.
+    /// The label of the metric.
     pub word: &'static str,
-    /// For the log, without a word of the tenant's.
+    /// The message for the log, without any text of the tenant's.
     pub reason: String,
-    /// Whether the service is to blame.
+    /// Whether the service is at fault.
     pub is_our_fault: bool,
 }
 
-/// The status of a request that is refused for `code`, and the word it is counted by.
+/// Returns the status for `code` and the label of the metric.
 fn status_of(code: ErrorCode) -> (StatusCode, &'static str) {
     match code {
         ErrorCode::InvalidRequest | ErrorCode::PathEscape => {
@@ -126,15 +127,15 @@ fn status_of(code: ErrorCode) -> (StatusCode, &'static str) {
         ErrorCode::QueueClosed => (StatusCode::SERVICE_UNAVAILABLE, "draining"),
         ErrorCode::AuthRequired => (StatusCode::UNAUTHORIZED, "unauthorized"),
         ErrorCode::BackendUnavailable => (StatusCode::SERVICE_UNAVAILABLE, "unavailable"),
-        // What the policy says is in a job's result. A request that is refused for it all the
-        // same is nobody's failure.
+        // A job's result reports what the policy denied. A request that is refused for it is not a
+        // failure of the service.
         ErrorCode::CommandDenied
         | ErrorCode::ShellDenied
         | ErrorCode::EnvDenied
         | ErrorCode::ArtifactDenied
         | ErrorCode::WorkspaceDenied
         | ErrorCode::NetworkDenied => (StatusCode::FORBIDDEN, "invalid"),
-        // Of these, too, results tell; as a request's end they are a failure of ours.
+        // These belong in results; as the outcome of a request they are failures of the service.
         ErrorCode::BackendSetupFailed
         | ErrorCode::TimedOut
         | ErrorCode::SpawnFailed
@@ -205,7 +206,8 @@ impl ApiError {
         }
     }
 
-    /// Of bad JSON and of a job's request not what it says: those words may be the tenant's.
+    /// Returns what is logged. Leaves out the details of bad JSON and of a job's error, which can
+    /// contain the tenant's text.
     fn told(&self) -> ErrorContext {
         let reason = match self {
             Self::Request(CheckRequestError::Json(fault)) => {
@@ -219,7 +221,7 @@ impl ApiError {
         ErrorContext { word: self.word(), reason, is_our_fault }
     }
 
-    /// Whether the connection cannot be trusted with another request.
+    /// Returns whether the connection must close because a next request could not be trusted.
     fn closes(&self) -> bool {
         match self {
             Self::Framing(_)
@@ -233,7 +235,8 @@ impl ApiError {
         }
     }
 
-    /// Whether there is room soon, or another instance behind the same address.
+    /// Returns whether a retry may succeed soon, here or on another instance behind the same
+    /// address.
     fn is_over_soon(&self) -> bool {
         match self {
             Self::NoRoomForBody | Self::Check(CheckError::Busy | CheckError::Draining) => true,
@@ -244,7 +247,7 @@ impl ApiError {
         }
     }
 
-    /// The same as the jobs tell it.
+    /// Returns the error in the shape of the jobs API.
     pub fn into_job_error(self) -> JobError {
         let code = match self {
             Self::Job(error) | Self::NotJson(error) => return error,
@@ -274,14 +277,14 @@ impl ApiError {
         JobError::new(code, self.to_string())
     }
 
-    /// The answer, in the shape of `api`.
+    /// Returns the response, in the shape of `api`.
     pub fn answer(self, api: HttpApi) -> Response {
         let (status, told) = (self.status(), self.told());
         let (closes, is_over_soon) = (self.closes(), self.is_over_soon());
         let range = if let Self::Range(bytes) = self { Some(bytes) } else { None };
         let mut response = match (api, &self) {
             (HttpApi::Jobs, _) => response::json(status, &self.into_job_error()),
-            // Why it is unavailable is the operator's to know.
+            // The reason is for the operator only.
             (HttpApi::Runs, Self::Check(CheckError::LanguageUnavailable(_))) => {
                 response::error(status, "language unavailable")
             }

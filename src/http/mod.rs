@@ -1,4 +1,4 @@
-//! The HTTP front: bytes of strangers in, service values through, bytes out.
+//! The HTTP server: parses requests, calls the services and writes responses.
 
 mod app_state;
 mod checks;

@@ -1,5 +1,6 @@
-//! What the front says of requests: one line for each run's end and each refusal. Nothing of a
-//! tenant's, nothing of a query, no header's value but under `DEBUG`, and no secret even then.
+//! Log lines about requests: one for the end of each run and one for each refused request. They
+//! contain no text of a tenant's, no query and no secret; header values are logged only under
+//! `DEBUG`.
 
 use std::io;
 use std::sync::{Mutex, PoisonError};
@@ -14,18 +15,19 @@ use crate::check::run::{CheckError, CheckReport};
 use cofferdam_core::job::JobId;
 use cofferdam_core::sync::request_id::{RequestId, on_behalf_of};
 
-/// Where these lines come from, for `RUST_LOG`.
+/// The target of these lines, for `RUST_LOG`.
 const TARGET: &str = "cofferdam::http";
-/// What a header's name holds whose value is a secret, or may be.
+/// Parts of the names of headers whose values are or may be secret.
 const SECRET_WORDS: [&str; 8] =
     ["auth", "cookie", "credential", "key", "password", "secret", "signature", "token"];
-/// How much of a path is with_log_context, bytes.
+/// How much of a path is logged, in bytes.
 const PATH_BYTES_MAX: usize = 256;
-/// Lines about refusals in one second. Clients cost nothing to be refused, a full disk does.
+/// Refused requests logged per second. Being refused costs a client nothing, but a full disk costs
+/// us.
 const REFUSALS_PER_SECOND_MAX: u32 = 100;
 
-/// `admit`, and the check it gives, in the name of the request that is being
-/// served now, whichever thread does them; the check tells its end.
+/// Wraps `admit`, and the check that it returns, so that both run under the id of the current
+/// request on any thread, and the end of the check is logged.
 pub fn with_log_context(
     slug: String,
     admit: impl FnOnce() -> Result<RunCheck, CheckError> + Send + 'static,
@@ -67,12 +69,12 @@ fn run_failed(slug: &str, error: &CheckError) {
     log::error!(target: TARGET, slug = slug, reason = error.to_string(); "run failed");
 }
 
-/// To the microsecond.
+/// Rounds to the microsecond.
 fn milliseconds(duration: Duration) -> f64 {
     (duration.as_secs_f64() * 1e6).round() / 1e3
 }
 
-/// What was asked for, as far as a line tells it.
+/// The part of a request that is logged.
 #[derive(Debug)]
 pub struct LoggedRequest {
     method: Method,
@@ -80,23 +82,23 @@ pub struct LoggedRequest {
 }
 
 impl LoggedRequest {
-    /// By this method, at that place.
+    /// Takes the method and the URI of a request.
     pub fn of(method: &Method, uri: &Uri) -> Self {
         Self { method: method.clone(), uri: uri.clone() }
     }
 
-    /// The path, its beginning where it is long, without the query.
+    /// Returns the path without its query, truncated to [`PATH_BYTES_MAX`].
     fn path(&self) -> &str {
         let path = self.uri.path();
         path.get(..path.floor_char_boundary(PATH_BYTES_MAX)).unwrap_or_default()
     }
 }
 
-/// Tells of refusals, so many in a second.
+/// Logs refused requests at a limited rate.
 #[derive(Debug, Default)]
 pub struct ErrorLog(Mutex<LogWindow>);
 
-/// The second that lines are counted in.
+/// The second in which lines are counted.
 #[derive(Debug, Default)]
 struct LogWindow {
     began: Option<Instant>,
@@ -105,7 +107,7 @@ struct LogWindow {
 }
 
 impl ErrorLog {
-    /// A line if `response` refuses what was `asked`.
+    /// Logs `response` if it refuses the request.
     pub fn record(&self, asked: &LoggedRequest, response: &mut Response) {
         let Some(ErrorContext { reason, is_our_fault, .. }) = response.extensions_mut().remove()
         else {
@@ -126,17 +128,17 @@ impl ErrorLog {
         );
     }
 
-    /// A line about bytes that the parser made no request of, and has answered itself.
+    /// Logs a request that hyper could not parse and has answered itself.
     pub fn record_parse_error(&self, error: &hyper::Error) {
         if error.is_parse() && self.admit(Instant::now()) {
             log::info!(target: TARGET, reason = error.to_string(); "refused: no request");
         }
     }
 
-    /// Whether there may be a line at `now`. The first of a second says how
-    /// many there might have been before.
+    /// Returns whether a line may be logged at `now`. The first call in a new second logs how many
+    /// lines were left out before.
     fn admit(&self, now: Instant) -> bool {
-        // A count cannot be left half-written.
+        // A count is always consistent.
         let mut window = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let is_over = |began| now.saturating_duration_since(began) >= Duration::from_secs(1);
         if window.began.is_none_or(is_over) {
@@ -158,17 +160,17 @@ impl ErrorLog {
     }
 }
 
-/// Whose token a request showed.
+/// Logs which client's token authorized the current request.
 pub fn authorized(client: &str) {
     log::debug!(target: TARGET, client = client; "authorized");
 }
 
-/// What a job's followers are not with_log_context, and why.
+/// Logs why a job's output could not be read for its followers.
 pub fn output_unreadable(job: &JobId, error: &io::Error) {
     log::error!(target: TARGET, job_id = job.as_str(), reason = error.to_string(); "output unreadable");
 }
 
-/// The line of `DEBUG`: what was asked for, with its headers.
+/// Logs a request with its headers, for `DEBUG`.
 pub fn request(asked: &LoggedRequest, headers: &HeaderMap) {
     let query = if asked.uri.query().is_some() { "?(redacted)" } else { "" };
     log::info!(
@@ -180,11 +182,11 @@ pub fn request(asked: &LoggedRequest, headers: &HeaderMap) {
     );
 }
 
-/// Every header, secrets left out.
+/// Formats all headers, with secrets redacted.
 fn shown(headers: &HeaderMap) -> String {
     let show = |(name, value): (&HeaderName, &HeaderValue)| {
         let value = value.as_bytes();
-        // Of an address, its query may hold what its path does not.
+        // A header that holds a URL can have a secret in the query.
         let (value, cut) = match value.iter().position(|byte| *byte == b'?') {
             Some(at) => (value.get(..=at).unwrap_or_default(), "(redacted)"),
             None => (value, ""),

@@ -1,4 +1,4 @@
-//! Values as the bodies of responses.
+//! Builds responses from values.
 
 use axum::body::Body;
 use axum::http::header::CONTENT_TYPE;
@@ -6,12 +6,12 @@ use axum::http::{HeaderValue, StatusCode};
 use axum::response::Response;
 use serde::Serialize;
 
-/// A text answer.
+/// Returns a text response.
 pub fn text(status: StatusCode, body: &'static str) -> Response {
     with_type(status, "text/plain", body)
 }
 
-/// A JSON answer. What cannot be written as JSON does not exist among our types.
+/// Returns a JSON response. All of our types serialize.
 pub fn json(status: StatusCode, body: &impl Serialize) -> Response {
     match serde_json::to_vec(body) {
         Ok(bytes) => with_type(status, "application/json", bytes),
@@ -26,7 +26,7 @@ fn with_type(status: StatusCode, mime: &'static str, body: impl Into<Body>) -> R
     response
 }
 
-/// An error in the shape of `/run`.
+/// Returns an error in the shape of `/run`.
 pub fn error(status: StatusCode, words: &str) -> Response {
     #[derive(Serialize)]
     struct ErrorBody<'a> {

@@ -1,4 +1,4 @@
-//! Paths and methods to handlers.
+//! Maps paths and methods to handlers.
 
 use std::sync::Arc;
 
@@ -16,19 +16,19 @@ use super::request_log::{self, LoggedRequest};
 use super::status::{health, shutdown, status};
 use super::{jobs, metrics, run};
 
-/// Which routes there are beside `/health`.
+/// Which routes a listener serves in addition to `/health`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Routes {
-    /// `/run` and what belongs to it, and `/v1/jobs`. All that such a listener serves but `/health`
-    /// needs a token where there are any; a listener for metrics alone serves who reaches it.
+    /// `/run`, `/status` and `/v1/jobs`. If tokens are configured, such a listener requires one for
+    /// every route except `/health`; a listener for metrics alone requires none.
     pub clients: bool,
-    /// `/shutdown`, only where the operator allows it.
+    /// `/shutdown`, if the operator allows it.
     pub shutdown: bool,
     /// `/metrics`.
     pub metrics: bool,
 }
 
-/// The routes.
+/// Builds the router.
 pub fn router(state: Arc<AppState>, routes: Routes, log_headers: bool) -> Router {
     let Routes { clients, shutdown: may_shut_down, metrics } = routes;
     let mut routes = Router::new().route("/health", get(health));

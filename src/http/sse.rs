@@ -1,28 +1,28 @@
-//! The text of server-sent events, and output bytes as text that splits no character.
+//! Formats server-sent events and splits output into text at character boundaries.
 
 use std::fmt::Display;
 
 use serde::Serialize;
 
-/// One output stream on its way to becoming events.
+/// Splits one output stream into text.
 #[derive(Debug, Default)]
 pub struct TextCutter {
-    /// An incomplete character that waits for its rest: at most three bytes between calls.
+    /// An incomplete character at the end: at most three bytes between calls.
     held: Vec<u8>,
-    /// Where in the stream `held` begins, bytes.
+    /// The offset in the stream at which `held` begins, in bytes.
     offset: u64,
 }
 
 impl TextCutter {
-    /// Adds `bytes` and takes the whole characters so far, with the offset of
-    /// the first; none where there is no whole one. U+FFFD stands for what is no text.
+    /// Adds `bytes` and returns all complete characters with the offset of the first, or `None` if
+    /// there are none. Invalid bytes become U+FFFD.
     pub fn cut(&mut self, bytes: &[u8]) -> Option<(u64, String)> {
         self.held.extend_from_slice(bytes);
         let whole = self.held.len() - incomplete_bytes(&self.held);
         self.take(whole)
     }
 
-    /// What is held when no more will come.
+    /// Returns the held bytes at the end of the stream.
     pub fn finish(&mut self) -> Option<(u64, String)> {
         self.take(self.held.len())
     }
@@ -38,7 +38,7 @@ impl TextCutter {
     }
 }
 
-/// How many bytes at the end are the beginning of a character.
+/// Returns how many bytes at the end are an incomplete character.
 fn incomplete_bytes(bytes: &[u8]) -> usize {
     let tail = bytes.utf8_chunks().last().map_or(&[][..], |chunk| chunk.invalid());
     match std::str::from_utf8(tail) {
@@ -47,7 +47,8 @@ fn incomplete_bytes(bytes: &[u8]) -> usize {
     }
 }
 
-/// One event, with an `id` of one line. JSON holds no raw line end, so its text is one `data` line.
+/// Formats one event. `id` must not contain a line end. JSON contains no raw line end, so the data
+/// fits in one `data` line.
 pub fn event(name: &str, id: Option<&dyn Display>, data: &impl Serialize) -> String {
     let id = id.map(|id| format!("id: {id}\n")).unwrap_or_default();
     let data = serde_json::to_string(data).unwrap_or_default();

@@ -28,7 +28,7 @@ pub async fn health(State(state): State<Arc<AppState>>, headers: HeaderMap) -> R
 }
 
 pub async fn status(State(state): State<Arc<AppState>>) -> Response {
-    /// One object, the jobs last.
+    /// The status as one object, with the jobs last.
     #[derive(Serialize)]
     struct StatusBody<'a> {
         #[serde(flatten)]

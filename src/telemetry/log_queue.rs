@@ -1,7 +1,7 @@
 //! The service's log on its way to stderr: a bounded queue and a thread that writes.
 //!
-//! A pipe whose reader has stopped takes nothing more, and a write to it never returns. Only the
-//! writer's thread waits there. Where the queue is full lines are dropped and counted.
+//! A write to a pipe blocks while the reader does not read. Only the writer thread blocks. If the
+//! queue is full, lines are dropped and counted.
 
 use std::collections::VecDeque;
 use std::io::{self, Write};
@@ -15,17 +15,17 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use cofferdam_core::sync::counter::Counter;
 use cofferdam_core::values::deadline::Deadline;
 
-/// Lines that may wait.
+/// The maximum number of queued lines.
 const WAITING_LINES_MAX: usize = 8192;
-/// What they may hold together, bytes. One line may be a request's whole head.
+/// The maximum size of the queue in bytes. One line can contain a request's whole head.
 const WAITING_BYTES_MAX: usize = 1 << 20;
 /// How long the end of the process waits for the last lines.
 const FLUSH_WITHIN: Duration = Duration::from_secs(1);
 
-/// Makes the line that says how many were dropped.
+/// Makes the line that reports how many lines were dropped.
 type DropMessage = Box<dyn Fn(u64) -> Vec<u8> + Send>;
 
-/// The queue's end for those who log. Cloned freely; it never waits for the reader.
+/// The sending end, cloned freely. Never waits for the reader.
 #[derive(Debug, Clone)]
 pub struct LogQueue(Arc<LogQueueShared>);
 
@@ -40,14 +40,14 @@ struct LogQueueShared {
 struct LogQueueState {
     lines: VecDeque<Vec<u8>>,
     bytes: usize,
-    /// Dropped since the writer last said so.
+    /// Lines dropped since the writer last reported them.
     dropped: u64,
-    /// Whether the writer has lines that are not written yet.
+    /// Whether the writer holds a line that is not written yet.
     writing: bool,
 }
 
 impl LogQueue {
-    /// A queue whose thread writes to `out`, and says by `told` how many lines were dropped.
+    /// Starts a thread that writes to `out` and reports dropped lines by `told`.
     pub fn start(out: impl Write + AsFd + Send + 'static, told: DropMessage) -> io::Result<Self> {
         let shared = Arc::<LogQueueShared>::default();
         let writer = Arc::clone(&shared);
@@ -56,12 +56,12 @@ impl LogQueue {
         Ok(Self(shared))
     }
 
-    /// How many lines were dropped.
+    /// Returns the counter of dropped lines.
     pub fn dropped(&self) -> Arc<Counter> {
         Arc::clone(&self.0.dropped)
     }
 
-    /// Adds a whole line, or drops it where there is no room.
+    /// Adds a complete line, or drops it if the queue is full.
     pub fn push(&self, line: &[u8]) {
         let mut state = self.0.lock();
         let is_full = state.lines.len() >= WAITING_LINES_MAX
@@ -77,16 +77,16 @@ impl LogQueue {
         self.0.changed.notify_all();
     }
 
-    /// Waits until all lines are written, for a second at most.
+    /// Waits until all lines are written, at most [`FLUSH_WITHIN`].
     pub fn flush(&self) {
         let is_busy = |state: &mut LogQueueState| state.writing || !state.lines.is_empty();
         let left = Deadline::after(FLUSH_WITHIN).remaining();
-        // What is not written by then is lost, as it would be by waiting.
+        // Lines that are not written by then are lost.
         let _ = self.0.changed.wait_timeout_while(self.0.lock(), left, is_busy);
     }
 }
 
-/// What a logger writes to. Each call is one whole line.
+/// The logger's target. Each write is one complete line.
 impl Write for LogQueue {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         self.push(line);
@@ -99,19 +99,19 @@ impl Write for LogQueue {
 }
 
 impl LogQueueShared {
-    /// Writes one line after the other, for as long as the process lives.
+    /// Writes line after line for as long as the process lives.
     fn write_lines(&self, mut out: impl Write + AsFd, told: &DropMessage) {
         loop {
             let (line, dropped) = self.next();
             let lost = dropped.is_some_and(|count| write_whole(&mut out, &told(count)).is_err());
             if write_whole(&mut out, &line).is_err() || lost {
-                // The reader has gone, or the disk is full. The next line is tried again.
+                // The reader is gone or the disk is full. The next line is tried again.
                 self.dropped.increment();
             }
         }
     }
 
-    /// The next line, and how many were dropped before it.
+    /// Waits for the next line, and returns it with the number of lines dropped before it.
     fn next(&self) -> (Vec<u8>, Option<u64>) {
         let mut state = self.lock();
         state.writing = false;
@@ -128,12 +128,12 @@ impl LogQueueShared {
     }
 
     fn lock(&self) -> MutexGuard<'_, LogQueueState> {
-        // No change of it panics half-way.
+        // No update panics halfway.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Writes all of `bytes`, and waits for room where `out` is a pipe that does not wait by itself.
+/// Writes all of `bytes`, and waits for room if `out` is a non-blocking pipe.
 fn write_whole(out: &mut (impl Write + AsFd), mut bytes: &[u8]) -> io::Result<()> {
     while !bytes.is_empty() {
         match out.write(bytes) {
@@ -163,7 +163,7 @@ mod tests {
         format!("dropped {count}\n").into_bytes()
     }
 
-    /// A queue before a pipe, and the pipe's other end.
+    /// Returns a queue that writes to a pipe, and the pipe's reading end.
     fn queue() -> (LogQueue, io::PipeReader) {
         let (reader, writer) = io::pipe().unwrap();
         (LogQueue::start(writer, Box::new(told)).unwrap(), reader)
@@ -192,7 +192,7 @@ mod tests {
         let state = queue.0.lock();
         assert!(state.bytes <= WAITING_BYTES_MAX && state.lines.len() <= WAITING_LINES_MAX);
         drop(state);
-        // Returns, though nothing was read.
+        // Returns although nothing was read.
         queue.flush();
         let (mut read, mut piece) = (Vec::new(), vec![0; 1 << 16]);
         let lines_of = |read: &[u8], first: u8| {

@@ -1,32 +1,33 @@
-//! Which part of a file a request wants, whether it has it already, and whether it wants this one.
+//! Evaluates `Range`, `If-Range`, `If-None-Match` and `If-Match`.
 
 use axum::http::HeaderMap;
 use axum::http::header::{IF_MATCH, IF_NONE_MATCH, IF_RANGE, RANGE};
 
-/// What of a file is to be sent.
+/// The part of a file to send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ByteRange {
-    /// All of it.
+    /// The whole file.
     Whole,
-    /// So many bytes, at least one, from there on.
+    /// At least one byte.
     Part {
-        /// The first of them.
+        /// The offset of the first byte.
         from: u64,
-        /// How many.
+        /// The number of bytes.
         bytes: u64,
     },
-    /// A part that it does not have.
+    /// A range outside the file.
     Unsatisfiable,
 }
 
 impl ByteRange {
-    /// What `headers` want of a file of `bytes`, whose tag is `etag`. A `Range` that is malformed,
-    /// of several parts or of another unit is as good as none, and so is one for another file.
+    /// Evaluates the `Range` in `headers` for a file of `bytes` bytes whose entity tag is `etag`. A
+    /// `Range` that is malformed, has several parts or another unit, or is for another version is
+    /// ignored.
     pub fn of(headers: &HeaderMap, etag: &str, bytes: u64) -> Self {
         let mut ranges = headers.get_all(RANGE).iter();
         let range = ranges.next().and_then(|range| range.to_str().ok());
         let Some(range) = range.filter(|_| ranges.next().is_none()) else { return Self::Whole };
-        // Only a strong tag says that it is the same to the byte; a date is none.
+        // Only a strong tag identifies the exact bytes; a date does not.
         let mut conditions = headers.get_all(IF_RANGE).iter();
         if !conditions.all(|condition| condition.as_bytes() == etag.as_bytes()) {
             return Self::Whole;
@@ -42,7 +43,7 @@ impl ByteRange {
         }
         let (first, last) = (first.trim_start(), last.trim_end());
         let (from, end) = if first.is_empty() {
-            // The last so many; of an empty file they are all there is.
+            // The last `count` bytes; of an empty file, that is the whole file.
             let count = number(last)?;
             if count > 0 && bytes == 0 {
                 return Some(Self::Whole);
@@ -60,21 +61,21 @@ impl ByteRange {
     }
 }
 
-/// Digits alone; more of them than a number has are a very large one.
+/// Parses decimal digits. A number that is too large becomes `u64::MAX`.
 fn number(text: &str) -> Option<u64> {
     let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     is_number.then(|| text.parse().unwrap_or(u64::MAX))
 }
 
-/// Whether the client says that it has what `etag` stands for.
+/// Returns whether the client already has the version `etag`.
 pub fn is_not_modified(headers: &HeaderMap, etag: &str) -> bool {
     let values = headers.get_all(IF_NONE_MATCH).iter().filter_map(|value| value.to_str().ok());
     let mut tags = values.flat_map(|value| value.split(',')).map(str::trim);
     tags.any(|tag| tag == "*" || tag.strip_prefix("W/").unwrap_or(tag) == etag)
 }
 
-/// Whether the client wants another file than the one `etag` stands for. Only a strong tag says
-/// that a file is the same to the byte.
+/// Returns whether `If-Match` excludes the version `etag`. Only a strong tag identifies the exact
+/// bytes.
 pub fn fails_if_match(headers: &HeaderMap, etag: &str) -> bool {
     let mut values = headers.get_all(IF_MATCH).iter().peekable();
     let is_this = |tag: &str| tag.trim() == "*" || tag.trim() == etag;

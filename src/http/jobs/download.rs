@@ -24,7 +24,7 @@ use crate::http::server::connection::LazyBody;
 use crate::job::OpenArtifact;
 use cofferdam_core::job::{ErrorCode, JobError};
 
-/// Sends one artifact, or a part of it.
+/// Sends an artifact or a part of it.
 pub async fn download(State(state): State<Arc<JobsState>>, request: Request) -> Response {
     respond(try_download(&state, &request.into_parts().0).await)
 }
@@ -41,7 +41,7 @@ async fn try_download(state: &JobsState, head: &Parts) -> Result<Response, ApiEr
     if is_not_modified(&head.headers, &etag) {
         return Ok(with_headers(StatusCode::NOT_MODIFIED, Body::new(UnsizedBody), &etag, &[]));
     }
-    // A range is a part of what GET sends, and HEAD tells of the whole.
+    // `Range` applies to GET only; HEAD describes the whole file.
     let wanted = match head.method {
         Method::HEAD => ByteRange::Whole,
         _ => ByteRange::of(&head.headers, &etag, bytes),
@@ -59,14 +59,15 @@ async fn try_download(state: &JobsState, head: &Parts) -> Result<Response, ApiEr
     Ok(response)
 }
 
-/// Told while an answer can still say so: later it could only break off.
+/// Checks the file's length while the response can still be an error; later it could only be cut
+/// off.
 fn whole(open: OpenArtifact) -> Result<OpenArtifact, JobError> {
     let is_whole = open.file.metadata().is_ok_and(|file| file.len() >= open.bytes);
     let broken = || JobError::new(ErrorCode::IoFailed, "the artifact is not whole any more");
     if is_whole { Ok(open) } else { Err(broken()) }
 }
 
-/// Whatever a browser is made to open here, it keeps and does not look into.
+/// Builds a response that makes browsers save the file instead of displaying it.
 fn with_headers(
     status: StatusCode,
     body: Body,
@@ -87,7 +88,7 @@ fn with_headers(
     response
 }
 
-/// No body, of a length that is not told: a 304 may tell that of the file alone.
+/// An empty body of unknown length: the `Content-Length` of a 304 would have to be the file's.
 struct UnsizedBody;
 
 impl HttpBody for UnsizedBody {

@@ -1,8 +1,7 @@
-//! `GET /v1/jobs/{id}/events`: what a job writes and becomes, as server-sent events.
+//! `GET /v1/jobs/{id}/events`: a job's output and state as server-sent events.
 //!
-//! Each event is made when the client has taken the one before, from the files that the job's
-//! output is kept in: a client that reads slowly, or not at all, holds nobody up and costs one
-//! piece of output in memory.
+//! Each event is made from the job's output files after the client has taken the previous one. A
+//! client that reads slowly or not at all delays nothing and holds one piece of output in memory.
 
 use std::convert::Infallible;
 use std::fs::File;
@@ -34,14 +33,14 @@ use crate::http::sse::event;
 use crate::job::{Feed, JobView, Jobs, Progress};
 use cofferdam_core::job::{ErrorCode, JobError, JobId, JobStatus};
 
-/// How long a client is told more that has closed its side: one that only has nothing more to
-/// send reads what there is, as it does of a run.
+/// How long events are still sent after the client has closed its side. A client that only
+/// half-closes can read what is there, as with a run.
 const LEFT_FOR: Duration = Duration::from_millis(100);
-/// How long what is written in small pieces is gathered for the next event, so that a program that
-/// writes byte by byte costs its followers, and us, no event for each.
+/// How long small writes are gathered into one event, so that a program that writes byte by byte
+/// does not cause one event per byte.
 const GATHERED_FOR: Duration = Duration::from_millis(10);
 
-/// Follows one job to its end.
+/// Follows a job to its end.
 pub async fn events(
     State(state): State<Arc<JobsState>>,
     Extension(client): Extension<ClientSocket>,
@@ -76,9 +75,9 @@ async fn follow(
 struct OutputFollower {
     name: &'static str,
     file: Arc<File>,
-    /// How much of it was told, bytes.
+    /// How many bytes were sent.
     told: u64,
-    /// How far it was looked at in vain: a character's rest is missing there.
+    /// How far the output was read without a complete character.
     seen: u64,
 }
 
@@ -87,10 +86,10 @@ impl OutputFollower {
         Self { name, file: Arc::new(file), told, seen: told }
     }
 
-    /// The data of the next event, of the first `end` bytes; none where they were told.
+    /// Returns the data of the next event from the first `end` bytes, or `None` if they were sent.
     async fn next(&mut self, end: u64, is_all: bool) -> io::Result<Option<OutputText>> {
         let left = end.saturating_sub(self.told);
-        // Once there is no more to come, what was looked at in vain is told as it is.
+        // If no more will come, the incomplete character is sent as it is.
         if left == 0 || (end <= self.seen && !is_all) {
             return Ok(None);
         }
@@ -109,15 +108,15 @@ impl OutputFollower {
     }
 }
 
-/// A job that is followed.
+/// A job that a client follows.
 struct Follower {
     state: Arc<JobsState>,
     id: JobId,
     progress: watch::Receiver<Progress>,
     outputs: [OutputFollower; 2],
-    /// The state that was told last.
+    /// The state that was sent last.
     told: Option<JobStatus>,
-    /// Until when less than a piece of a live job's output waits for more.
+    /// Until when less than a full piece of a live job's output is held back.
     gathers_until: Instant,
     is_over: bool,
     _place: OwnedSemaphorePermit,
@@ -149,13 +148,13 @@ impl Follower {
         }
     }
 
-    /// Waits for the next event, or for the time to give a sign of life; none at the end.
+    /// Waits for the next event or the next ping. Returns `None` at the end.
     async fn next(&mut self) -> Option<String> {
         if self.is_over {
             return None;
         }
         loop {
-            // In this order: when the sender has gone, what is there is the last word.
+            // In this order: if the sender is gone, the value read after it is final.
             let is_all = self.progress.has_changed().is_err();
             let now = *self.progress.borrow_and_update();
             if !now.status.is_terminal() && self.told != Some(now.status) {
@@ -183,7 +182,7 @@ impl Follower {
         }
     }
 
-    /// Whether there is so little to tell that more may come before it is told.
+    /// Returns whether so little output is new that it waits for more.
     fn gathers(&self, now: &Progress) -> bool {
         let ends = [now.stdout_bytes, now.stderr_bytes];
         let left = |(output, end): (&OutputFollower, u64)| {
@@ -219,7 +218,7 @@ impl Follower {
         Ok(None)
     }
 
-    /// The last state and the result, together.
+    /// Returns the last state and the result.
     async fn end(&mut self) -> String {
         self.is_over = true;
         let (id, told) = (self.id.clone(), self.told_so_far());
@@ -247,15 +246,15 @@ impl Follower {
     }
 }
 
-/// In the place of a result.
+/// Returns the event that replaces a result.
 fn error_event(error: &JobError) -> String {
     event("error", None, error)
 }
 
-/// The next event in the making, and what makes the one after it.
+/// The pending next event, and the follower that makes the one after it.
 type NextEvent = Pin<Box<dyn Future<Output = (Option<String>, Follower)> + Send>>;
 
-/// The events as an answer's body, which ends when the client has gone.
+/// The events as a response body. Ends after the client has left.
 struct JobEventStream {
     next: Option<NextEvent>,
     left: Pin<Box<dyn Future<Output = ()> + Send>>,
@@ -287,7 +286,7 @@ impl HttpBody for JobEventStream {
         let Some(next) = &mut body.next else { return Poll::Ready(None) };
         let Poll::Ready((event, following)) = next.as_mut().poll(cx) else {
             ready!(body.left.as_mut().poll(cx));
-            // Its place is free from here on.
+            // Frees the permit now.
             body.next = None;
             return Poll::Ready(None);
         };

@@ -1,4 +1,4 @@
-//! A file, read piece by piece on threads that may wait for a disk.
+//! Reads a file piece by piece on threads that may block on a disk.
 
 use std::fs::File;
 use std::io;
@@ -12,11 +12,11 @@ use hyper::body::{Body, Frame, SizeHint};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::{JoinHandle, spawn_blocking};
 
-/// The most that is read at a time, and so what a reader holds, bytes.
+/// The maximum size of a piece, and so the memory of a reader, in bytes.
 pub const PIECE_BYTES_MAX: u64 = 64 * 1024;
 
-/// Begins to read what `file` has from `offset` on: up to `bytes`, at most a piece, and none only
-/// at its end.
+/// Starts reading `file` at `offset`: up to `bytes` bytes, but at most one piece. The result is
+/// empty only at the end of the file.
 pub fn read_piece(file: &Arc<File>, offset: u64, bytes: u64) -> JoinHandle<io::Result<Vec<u8>>> {
     let file = Arc::clone(file);
     spawn_blocking(move || {
@@ -35,7 +35,7 @@ pub fn read_piece(file: &Arc<File>, offset: u64, bytes: u64) -> JoinHandle<io::R
     })
 }
 
-/// A part of a file as an answer's body, of which one piece at a time is in memory.
+/// A part of a file as a response body, with one piece in memory at a time.
 pub struct FilePart {
     file: Arc<File>,
     offset: u64,
@@ -46,7 +46,8 @@ pub struct FilePart {
 }
 
 impl FilePart {
-    /// The `bytes` of `file` from `offset` on; the answer breaks off where the file ends before.
+    /// Sends `bytes` bytes of `file` from `offset`. The response is cut off if the file ends
+    /// earlier.
     pub fn new(file: File, offset: u64, bytes: u64, place: OwnedSemaphorePermit) -> Self {
         Self { file: Arc::new(file), offset, left: bytes, reading: None, _place: place }
     }

@@ -1,4 +1,4 @@
-//! What a list is asked for.
+//! Parses the query of a list request.
 
 use std::collections::BTreeSet;
 
@@ -6,14 +6,14 @@ use crate::http::request::percent_decode;
 use crate::job::ListAsked;
 use cofferdam_core::job::{ErrorCode, JobError, JobStatus};
 
-/// How many jobs a part of a list has where nothing is said.
+/// The default number of jobs per page.
 const LIMIT: usize = 100;
-/// How many it may have.
+/// The maximum number of jobs per page.
 const LIMIT_MAX: usize = 1000;
-/// The longest cursor, bytes: ours are short.
+/// The maximum length of a cursor in bytes; ours are short.
 const CURSOR_BYTES_MAX: usize = 512;
 
-/// The list that `query`, without its question mark, asks for.
+/// Parses `query`, without its question mark.
 pub fn parse(query: &str) -> Result<ListAsked, JobError> {
     let mut asked = ListAsked { limit: LIMIT, ..ListAsked::default() };
     let mut seen = BTreeSet::new();

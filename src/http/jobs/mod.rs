@@ -1,7 +1,7 @@
-//! `/v1/jobs`: agents' jobs for HTTP clients.
+//! `/v1/jobs`: jobs for HTTP clients.
 //!
-//! Whatever may wait for a disk is asked on threads of its own ([`run_blocking`]), so that two threads go
-//! on serving all connections.
+//! Calls that may block on a disk run on their own threads ([`JobsState::run_blocking`]), so that
+//! the two worker threads keep serving connections.
 
 mod byte_range;
 mod download;
@@ -29,7 +29,7 @@ use super::response;
 use crate::job::Jobs;
 use cofferdam_core::job::Artifact;
 
-/// The routes.
+/// Builds the routes.
 pub fn routes<S>(state: Arc<JobsState>) -> Router<S> {
     Router::new()
         .route("/v1/jobs", get(list).post(submit::submit))

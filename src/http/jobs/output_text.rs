@@ -1,5 +1,5 @@
-//! Output bytes as an event's data: text where they are UTF-8, base64 where they are not. Nothing
-//! is lost or replaced, wherever a stream begins.
+//! Output bytes as the data of an event: text if they are UTF-8, base64 otherwise. No byte is lost
+//! or replaced, wherever the stream begins.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -9,16 +9,17 @@ use serde::Serialize;
 #[derive(Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum OutputText {
-    /// As it is.
+    /// UTF-8 text.
     Text(String),
-    /// Of the bytes.
+    /// Bytes in base64.
     Base64(String),
 }
 
-/// What the beginning of `bytes` becomes, and how many bytes of them that is. None where there
-/// are none but the beginning of a character whose rest may come; `is_all` says that none will.
+/// Converts the beginning of `bytes`, and returns how many bytes that covers. Returns `None` if
+/// there are only the first bytes of a character and the rest may come; `is_all` means that no more
+/// will.
 pub fn cut(bytes: &[u8], is_all: bool) -> Option<(usize, OutputText)> {
-    // Of a character that began before, as after a resumption in the midst of it.
+    // The rest of a character that began earlier, as after resuming inside it.
     let rest_of_one = bytes.iter().take(3).take_while(|byte| **byte & 0xC0 == 0x80).count();
     let behind = bytes.get(rest_of_one..).unwrap_or_default();
     let text = text_at_start(behind);
@@ -33,7 +34,7 @@ pub fn cut(bytes: &[u8], is_all: bool) -> Option<(usize, OutputText)> {
     }
 }
 
-/// All of `bytes` but an incomplete character at their end, where that is text.
+/// Returns `bytes` without an incomplete character at the end, if that is text.
 fn text_at_start(bytes: &[u8]) -> Option<&str> {
     match std::str::from_utf8(bytes) {
         Ok(text) => Some(text),
@@ -70,16 +71,16 @@ mod tests {
             (b"", true, None),
             (b"plain", false, text("plain")),
             ("é€".as_bytes(), false, text("é€")),
-            // A character that is not whole waits for its rest, and where none comes, is no text.
+            // An incomplete character waits for its rest; if none comes, it is not text.
             (b"a\xE2\x82", false, text("a")),
             (b"a\xE2\x82", true, text("a")),
             (b"\xE2\x82", false, None),
             (b"\xE2\x82", true, base64(b"\xE2\x82")),
-            // The rest of one that began before.
+            // The rest of a character that began earlier.
             (b"\x82\xACa", false, base64(b"\x82\xAC")),
             (b"\xAC", false, base64(b"\xAC")),
             (b"\xAC\xE2\x82", false, base64(b"\xAC")),
-            // What is no text at all.
+            // Bytes that are not text.
             (b"a\xFFb", false, base64(b"a\xFFb")),
             (b"\xFF\xE2\x82", false, base64(b"\xFF\xE2\x82")),
             (b"\x80\x80\x80\x80", false, base64(b"\x80\x80\x80\x80")),

@@ -1,4 +1,4 @@
-//! What the path of a request for jobs names.
+//! Parses the path of a job request.
 
 use axum::http::Uri;
 
@@ -6,10 +6,10 @@ use crate::http::error::ApiError;
 use crate::http::request::percent_decode;
 use cofferdam_core::job::{ErrorCode, JobError, JobId};
 
-/// Where jobs are.
+/// The prefix of all paths that name a job.
 pub const PREFIX: &str = "/v1/jobs/";
 
-/// The job that a path names; what is no name is nobody's.
+/// Returns the job that a path names. An invalid id is reported as an unknown job.
 pub fn job_id(uri: &Uri) -> Result<JobId, ApiError> {
     let behind = uri.path().strip_prefix(PREFIX).unwrap_or_default();
     let name = behind.split('/').next().and_then(percent_decode);
@@ -17,7 +17,7 @@ pub fn job_id(uri: &Uri) -> Result<JobId, ApiError> {
     id.ok_or_else(|| JobError::not_found().into())
 }
 
-/// The artifact that a path names. Which there are is the service's to know.
+/// Returns the artifact that a path names. The service knows whether it exists.
 pub fn artifact_path(uri: &Uri) -> Result<String, ApiError> {
     let behind = uri.path().strip_prefix(PREFIX).unwrap_or_default();
     let path = behind.split_once("/artifacts/").and_then(|(_, path)| percent_decode(path));

@@ -1,4 +1,4 @@
-//! What the handlers of jobs share.
+//! The state that the job handlers share.
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,23 +15,23 @@ use crate::job::Jobs;
 use cofferdam_core::job::{ErrorCode, JobError};
 use cofferdam_core::sync::request_id::{RequestId, on_behalf_of};
 
-/// Threads that run_blocking the jobs on requests' behalf: they wait for disks, not for runs.
+/// Threads for calls to the job service. They wait for disks, not for runs.
 pub const BLOCKING_THREADS_MAX: usize = 16;
-/// How long the store may take for anything.
+/// How long a call may take.
 const BLOCKING_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// What the routes of jobs may use.
+/// The state that the job handlers share.
 pub struct JobsState {
     jobs: Arc<dyn Jobs>,
-    /// The longest request, bytes.
+    /// The maximum size of a request in bytes.
     pub input_bytes_max: u64,
-    /// How bodies are read.
+    /// Reads request bodies.
     pub bodies: BodyReader,
-    /// Between two signs of life on an event stream.
+    /// The interval between pings on an event stream.
     pub ping_every: Duration,
-    /// A place for each event stream there may be.
+    /// One permit per event stream.
     pub streams: Arc<Semaphore>,
-    /// A place for each artifact that may be sent at once.
+    /// One permit per download.
     pub downloads: Arc<Semaphore>,
 }
 
@@ -43,23 +43,23 @@ impl fmt::Debug for JobsState {
     }
 }
 
-/// How much the routes may run_blocking of the front.
+/// Limits of the job routes.
 #[derive(Debug, Clone)]
 pub struct JobsLimits {
-    /// The longest request, bytes.
+    /// The maximum size of a request in bytes.
     pub input_bytes_max: u64,
-    /// How bodies are read.
+    /// Reads request bodies.
     pub bodies: BodyReader,
-    /// Between two signs of life on an event stream.
+    /// The interval between pings on an event stream.
     pub ping_every: Duration,
-    /// Event streams there may be at once.
+    /// Event streams at once.
     pub event_streams_max: usize,
-    /// Artifacts that may be sent at once.
+    /// Downloads at once.
     pub downloads_max: usize,
 }
 
 impl JobsState {
-    /// The front of `jobs`.
+    /// Creates the state for `jobs`.
     pub fn new(jobs: Arc<dyn Jobs>, limits: JobsLimits) -> Self {
         Self {
             jobs,
@@ -71,7 +71,7 @@ impl JobsState {
         }
     }
 
-    /// Asks the jobs something, on a thread that may wait for it, in the name of this request.
+    /// Calls the job service on a thread that may block, under the id of the current request.
     pub async fn run_blocking<T: Send + 'static>(
         &self,
         question: impl FnOnce(&dyn Jobs) -> Result<T, JobError> + Send + 'static,
@@ -92,12 +92,12 @@ impl JobsState {
     }
 }
 
-/// The answer, or the refusal as jobs tell it.
+/// Returns the response, or the error in the shape of the jobs API.
 pub fn respond(answer: Result<Response, ApiError>) -> Response {
     answer.unwrap_or_else(|refusal| refusal.answer(HttpApi::Jobs))
 }
 
-/// One of `places` at once.
+/// Takes one of `places`, or refuses the request.
 pub fn acquire(places: &Arc<Semaphore>, what: &str) -> Result<OwnedSemaphorePermit, ApiError> {
     let place = Arc::clone(places).try_acquire_owned();
     let words = || format!("as many {what} as there may be at once");

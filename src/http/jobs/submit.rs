@@ -16,17 +16,17 @@ use crate::job::{Jobs, Submitted};
 use cofferdam_core::job::{ErrorCode, Idempotency, JobError, RequestFault, Sha256, parse_request};
 use cofferdam_core::values::digest::sha256_of;
 
-/// The client's own name for its request.
+/// The header with the client's own name for its request.
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
-/// The longest, bytes.
+/// The maximum length of the key in bytes.
 const KEY_BYTES_MAX: usize = 255;
 
-/// Takes a job.
+/// Submits a job.
 pub async fn submit(State(state): State<Arc<JobsState>>, request: Request) -> Response {
     respond(try_submit(&state, request).await)
 }
 
-/// The head decides first, then the body, then the service.
+/// Checks the head first, then the body, then calls the service.
 async fn try_submit(state: &JobsState, request: Request) -> Result<Response, ApiError> {
     let (head, body) = request.into_parts();
     check_encoding(&head.headers)?;
@@ -40,7 +40,7 @@ async fn try_submit(state: &JobsState, request: Request) -> Result<Response, Api
         }
         other => other,
     })?;
-    // A megabyte of JSON and of patterns takes its time to be read, too.
+    // Parsed off the worker threads too: a megabyte of JSON and patterns takes time.
     let asked = state.run_blocking(move |jobs| Ok(take(jobs, &body, key))).await?;
     let submitted = asked?;
     let mut response = response::json(StatusCode::ACCEPTED, &submitted);
@@ -60,7 +60,7 @@ fn take(jobs: &dyn Jobs, body: &[u8], key: Option<String>) -> Result<Submitted, 
     jobs.submit(request, idempotency).map_err(ApiError::Job)
 }
 
-/// The name, if there is one: it has to be one, and a good one.
+/// Returns the Idempotency-Key, if present and valid.
 fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, JobError> {
     let mut values = headers.get_all(IDEMPOTENCY_KEY).iter();
     let Some(value) = values.next() else { return Ok(None) };

@@ -1,4 +1,4 @@
-//! What the front counts: refusals by reason, and the connections there are.
+//! Counts refused requests by reason, and open connections.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -8,7 +8,7 @@ use axum::response::Response;
 use crate::http::error::ErrorContext;
 use cofferdam_core::sync::counter::Counter;
 
-/// Why a request was refused, in one word each.
+/// The reasons for refusing a request.
 pub const REASONS: [&str; 19] = [
     "body_incomplete",
     "body_late",
@@ -38,23 +38,23 @@ pub struct HttpCounts {
     connections: AtomicUsize,
 }
 
-/// One connection; dropping it counts it out.
+/// An open connection. Dropping it decrements the count.
 #[derive(Debug)]
 pub struct OpenConnection(Arc<HttpCounts>);
 
 impl HttpCounts {
-    /// Counts a connection in.
+    /// Increments the count of connections.
     pub fn enter(self: &Arc<Self>) -> OpenConnection {
         self.connections.fetch_add(1, Ordering::Relaxed);
         OpenConnection(Arc::clone(self))
     }
 
-    /// How many connections there are now.
+    /// Returns the number of open connections.
     pub fn connections(&self) -> usize {
         self.connections.load(Ordering::Relaxed)
     }
 
-    /// Counts an answer, if it is a refusal.
+    /// Counts `response` if it refuses the request.
     pub fn answered(&self, response: &Response) {
         let Some(ErrorContext { word, .. }) = response.extensions().get() else { return };
         if let Some((counter, _)) = self.refusals.iter().zip(REASONS).find(|(_, is)| is == word) {
@@ -62,7 +62,7 @@ impl HttpCounts {
         }
     }
 
-    /// How often each reason was given.
+    /// Returns how often each reason occurred.
     pub fn refusals(&self) -> impl Iterator<Item = (&'static str, u64)> {
         REASONS.into_iter().zip(self.refusals.iter().map(Counter::get))
     }

@@ -1,4 +1,4 @@
-//! Every family: its name, what it means, and its figures at the time it is asked for.
+//! The metric families: names, help texts and current values.
 
 use std::fmt;
 use std::sync::Arc;
@@ -18,10 +18,10 @@ use cofferdam_core::job::JobStatus;
 use cofferdam_core::sync::counter::{Counter, DurationCounts};
 use cofferdam_core::{SandboxFigures, StandbyFigures};
 
-/// Where the figures come from.
+/// Collects the metrics of the service on each scrape.
 pub struct ServiceCollector {
     pub checks: Arc<dyn Checks>,
-    /// None where the server has no jobs: then there is nothing of them, not even zeros.
+    /// `None` if the server has no jobs: then the job metrics are absent, not zero.
     pub jobs: Option<Arc<dyn Jobs>>,
     pub counts: Arc<HttpCounts>,
     pub connections_max: usize,
@@ -53,7 +53,7 @@ impl Collector for ServiceCollector {
     }
 }
 
-/// The labels of one figure.
+/// The labels of one metric.
 type Labels<'a> = Vec<(&'static str, &'a str)>;
 
 struct FamilyEncoder<'a>(DescriptorEncoder<'a>);
@@ -82,7 +82,7 @@ impl FamilyEncoder<'_> {
     }
 
     fn jobs(&mut self, figures: &JobFigures) -> fmt::Result {
-        // Those that count nothing yet are told at zero.
+        // States without any job yet are exposed as zero.
         let count = |status: JobStatus| {
             let counted = figures.ended.iter().find(|(known, _)| *known == status);
             counted.map_or(0, |(_, count)| *count)

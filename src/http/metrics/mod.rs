@@ -1,4 +1,4 @@
-//! `GET /metrics`: the figures of the service, of the state and of this process, as scrapers read them.
+//! `GET /metrics`: metrics of the service, of the HTTP server and of this process.
 
 pub(crate) mod counts;
 mod families;
@@ -16,7 +16,7 @@ use super::app_state::AppState;
 use super::error::ApiError;
 use super::request::access;
 
-/// Answers a scraper. A page of another origin is no scraper, whatever its method.
+/// Answers a scrape. Refuses pages of other origins, whatever the method.
 pub async fn answer(State(state): State<Arc<AppState>>, headers: HeaderMap) -> Response {
     if !access::is_origin_allowed(&headers, &state.origins_allow) {
         return ApiError::CrossOrigin.into_response();

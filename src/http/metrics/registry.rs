@@ -17,10 +17,10 @@ use cofferdam_core::sync::counter::Counter;
 
 const OPEN_METRICS: &str = "application/openmetrics-text";
 const OPEN_METRICS_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-/// What every scraper reads, and a person too.
+/// The type that every scraper reads, and browsers display.
 const PLAIN_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// All that one server exposes.
+/// The metrics of one server.
 pub struct Metrics {
     registry: Registry,
     jobs: Option<Arc<dyn Jobs>>,
@@ -33,9 +33,9 @@ impl fmt::Debug for Metrics {
 }
 
 impl Metrics {
-    /// The figures of `checks`, of `jobs` where there are any, and of a front that counts in
-    /// `counts` and serves at most `connections_max` connections; `log_dropped` counts
-    /// lines of the log.
+    /// Registers the metrics of `checks`, of `jobs` if there are any, and of a server that counts
+    /// in `counts` and serves at most `connections_max` connections. `log_dropped` counts dropped
+    /// log lines.
     pub fn new(
         checks: Arc<dyn Checks>,
         jobs: Option<Arc<dyn Jobs>>,
@@ -58,12 +58,12 @@ impl Metrics {
         Self { registry, jobs }
     }
 
-    /// The figures of the jobs, where there are any.
+    /// Returns the metrics of the jobs, if there are any.
     pub fn jobs(&self) -> Option<JobFigures> {
         self.jobs.as_ref().map(|jobs| jobs.figures())
     }
 
-    /// All of them as text, in the form that `headers` ask for.
+    /// Returns all metrics as text, in the format that `headers` ask for, and its media type.
     pub fn text(&self, headers: &HeaderMap) -> Result<(String, &'static str), fmt::Error> {
         let mut text = String::new();
         encode(&mut text, &self.registry)?;
@@ -74,8 +74,8 @@ impl Metrics {
     }
 }
 
-/// `text` in the older format: a counter's family has the name of its samples,
-/// and there is no mark at the end.
+/// Converts OpenMetrics text to the older text format 0.0.4: a counter's family takes the name of
+/// its samples, and there is no end mark.
 fn from_open_metrics(text: &str) -> String {
     let mut plain = String::with_capacity(text.len());
     let mut lines = text.lines().peekable();
@@ -83,7 +83,7 @@ fn from_open_metrics(text: &str) -> String {
         if line == "# EOF" || line.starts_with("# UNIT ") {
             continue;
         }
-        // The help of a family comes before its type.
+        // The `HELP` line of a family precedes its `TYPE` line.
         let typed = match line.starts_with("# HELP ") {
             true => lines.peek().copied().unwrap_or_default(),
             false => line,

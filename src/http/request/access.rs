@@ -1,4 +1,4 @@
-//! Which requests are let through, by their token, their `Host` and their `Origin`.
+//! Decides which requests are allowed, by their token, `Host` and `Origin`.
 
 use axum::extract::Request;
 use axum::http::header::{AUTHORIZATION, HOST, ORIGIN};
@@ -11,11 +11,11 @@ use crate::http::error::{ApiError, HostError, HttpApi};
 use crate::http::request_log;
 use cofferdam_core::values::host_name::Host;
 
-/// What anybody may ask for: whether the service is there.
+/// The path that is open to everyone.
 pub const OPEN_PATH: &str = "/health";
 
-/// Refuses what shows none of `tokens`, its body unread, whether there is such a path or not.
-/// Without tokens nothing is refused.
+/// Refuses a request without one of `tokens` before reading its body, even if the path does not
+/// exist. Allows every request if there are no tokens.
 pub async fn check_token(tokens: &Tokens, request: Request, next: Next) -> Response {
     if tokens.is_empty() || request.uri().path() == OPEN_PATH {
         return next.run(request).await;
@@ -29,7 +29,8 @@ pub async fn check_token(tokens: &Tokens, request: Request, next: Next) -> Respo
     }
 }
 
-/// The token that is shown. Of two it is not known which is meant.
+/// Returns the token in the `Authorization` header. With two headers, it is unclear which one
+/// counts.
 fn shown(headers: &HeaderMap) -> Option<&[u8]> {
     let mut values = headers.get_all(AUTHORIZATION).iter();
     let value = values.next().filter(|_| values.next().is_none())?.as_bytes();
@@ -37,17 +38,21 @@ fn shown(headers: &HeaderMap) -> Option<&[u8]> {
     scheme.eq_ignore_ascii_case(b"Bearer ").then(|| token.trim_ascii_start())
 }
 
-/// Which names a listener answers to.
+/// Which host names a listener accepts.
 #[derive(Debug, Clone, Copy)]
 pub enum HostRule<'a> {
-    /// Any: a token is asked for, which no stranger's page has.
+    /// All: a token is required, which a foreign page does not have.
     Any,
-    /// Those that no stranger can own, and these.
+    /// Those that nobody else can own, and the given ones.
     Trusted(&'a [String]),
 }
 
-/// Refuses a request without one good `Host`, and one whose host is not among `names`, its body
-/// unread. `/health` is answered under every name.
+/// Refuses a request that has no valid `Host` or names a host that `names` does not accept, before
+/// reading its body. `/health` is answered under every name.
+///
+/// This stops DNS rebinding: a page whose own name was rebound to this service's address is
+/// same-origin to its browser, which sends no `Origin` with a GET and lets the page read the
+/// response. `Host` still holds the page's name.
 pub async fn check_host(names: HostRule<'_>, request: Request, next: Next) -> Response {
     match judge_host(names, &request) {
         Ok(()) => next.run(request).await,
@@ -58,7 +63,7 @@ pub async fn check_host(names: HostRule<'_>, request: Request, next: Next) -> Re
 fn judge_host(names: HostRule<'_>, request: &Request) -> Result<(), ApiError> {
     let named = host(request.headers(), request.version()).map_err(ApiError::Host)?;
     let HostRule::Trusted(allowed) = names else { return Ok(()) };
-    // A request line with a whole URL names a host as well. Both have to be good.
+    // A request line with a full URL names a host too. Both must be accepted.
     let of_line = request.uri().host().map(|host| Host::parse(host.as_bytes()));
     let of_line = match of_line {
         Some(None) => return Err(ApiError::Host(HostError::Malformed)),
@@ -70,7 +75,7 @@ fn judge_host(names: HostRule<'_>, request: &Request) -> Result<(), ApiError> {
     if is_trusted || is_open { Ok(()) } else { Err(ApiError::HostNotAllowed) }
 }
 
-/// The one host of `headers`. HTTP/1.0 has no such header, though clients send it.
+/// Returns the host of `headers`. HTTP/1.0 does not require the header, but clients may send it.
 fn host(headers: &HeaderMap, version: Version) -> Result<Option<Host>, HostError> {
     let mut values = headers.get_all(HOST).iter();
     match (values.next(), values.next()) {
@@ -81,9 +86,11 @@ fn host(headers: &HeaderMap, version: Version) -> Result<Option<Host>, HostError
     }
 }
 
-/// Refuses what a page of an origin outside `allowed` asks, its body unread.
-/// What changes nothing is answered, but for what jobs have left: no page of another origin may
-/// read it, and what it is not given it cannot find a way to read.
+/// Refuses a request from a page whose origin is not in `allowed`, before reading its body.
+///
+/// A page of any origin can make its reader's browser post to an address that only the reader
+/// reaches; the browser sends the page's origin. Requests that change nothing are allowed, except
+/// below `/v1/`: no foreign page may read what jobs produced.
 pub async fn check_origin(allowed: &[String], request: Request, next: Next) -> Response {
     let api = HttpApi::of(request.uri());
     let harmless = matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS)
@@ -95,7 +102,7 @@ pub async fn check_origin(allowed: &[String], request: Request, next: Next) -> R
     }
 }
 
-/// Every `Origin` there is has to be one of `allowed`, to the byte.
+/// Returns whether every `Origin` header equals one of `allowed`.
 pub fn is_origin_allowed(headers: &HeaderMap, allowed: &[String]) -> bool {
     let mut origins = headers.get_all(ORIGIN).iter();
     origins.all(|origin| allowed.iter().any(|allowed| allowed.as_bytes() == origin.as_bytes()))

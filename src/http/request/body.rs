@@ -1,4 +1,4 @@
-//! A request's body: bounded in bytes and in time, and whole or refused.
+//! Reads request bodies within limits on size and time.
 
 use std::ops::Deref;
 use std::time::{Duration, Instant};
@@ -13,19 +13,19 @@ use tokio::time::timeout;
 use crate::http::error::ApiError;
 use crate::http::server::body_budget::{BodyBudget, BodyReservation};
 
-/// The reservation made for the first bytes of a body, unless it announced less.
+/// The least reserved for the first bytes of a body, unless it announces less.
 const ROOM_BYTES_LEAST: u64 = 16 * 1024;
 
-/// How bodies are read: for every request the same.
+/// Reads request bodies.
 #[derive(Debug, Clone)]
 pub struct BodyReader {
-    /// From the end of a head to the end of its body.
+    /// The time limit, from the end of the head to the end of the body.
     pub within: Duration,
-    /// What all of them may reserve.
+    /// The memory that all bodies share.
     pub budget: BodyBudget,
 }
 
-/// A whole body, which holds its reservation until it is dropped.
+/// A complete body. Holds its reservation until it is dropped.
 #[derive(Debug)]
 pub struct WholeBody {
     bytes: Vec<u8>,
@@ -40,7 +40,7 @@ impl Deref for WholeBody {
     }
 }
 
-/// Refuses every coding but `identity`, which is none.
+/// Refuses every content coding except `identity`.
 pub fn check_encoding(headers: &HeaderMap) -> Result<(), ApiError> {
     let mut codings = headers.get_all(CONTENT_ENCODING).iter();
     let plain = codings.all(|coding| coding.as_bytes().eq_ignore_ascii_case(b"identity"));
@@ -48,8 +48,8 @@ pub fn check_encoding(headers: &HeaderMap) -> Result<(), ApiError> {
 }
 
 impl BodyReader {
-    /// The whole body. One that announces more than `bytes_max` is refused unread,
-    /// so that a client waiting for `100 Continue` sends none of it.
+    /// Reads the whole body. Refuses a body that announces more than `bytes_max` unread, so that a
+    /// client waiting for `100 Continue` sends none of it.
     pub async fn read(&self, body: Body, bytes_max: Option<u64>) -> Result<WholeBody, ApiError> {
         let bytes_max = bytes_max.unwrap_or(u64::MAX);
         let announced = body.size_hint().lower();
@@ -89,8 +89,7 @@ async fn collect(
     Ok(whole)
 }
 
-/// The reservation for `length` bytes where there was some: twice that, and not beyond what was
-/// `announced`.
+/// Returns the capacity for `length` bytes: twice `reservation`, but not more than `announced`.
 fn grown(reservation: usize, length: u64, announced: u64) -> usize {
     let twice = (reservation as u64).saturating_mul(2).max(ROOM_BYTES_LEAST);
     let most = if length <= announced { twice.min(announced) } else { twice };

@@ -1,4 +1,4 @@
-//! Which form of an answer the client asked for.
+//! Parses and checks the parts of a request.
 
 pub(crate) mod access;
 pub(crate) mod body;
@@ -6,7 +6,7 @@ pub(crate) mod body;
 use axum::http::HeaderMap;
 use axum::http::header::ACCEPT;
 
-/// Whether `Accept` names `media_type` itself, not merely a pattern it fits.
+/// Returns whether `Accept` names `media_type` itself; wildcards do not count.
 pub fn accepts(headers: &HeaderMap, media_type: &str) -> bool {
     let values = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
     let mut ranges = values.flat_map(|value| value.split(','));
@@ -16,7 +16,8 @@ pub fn accepts(headers: &HeaderMap, media_type: &str) -> bool {
     })
 }
 
-/// The text that `encoded` stands for; none where it is malformed or no UTF-8. A `+` is a plus.
+/// Decodes percent-encoding. Returns `None` if `encoded` is malformed or not UTF-8. A `+` stays a
+/// plus.
 pub fn percent_decode(encoded: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(encoded.len());
     let mut rest = encoded.as_bytes();

@@ -1,4 +1,4 @@
-//! A run's answer as server-sent events.
+//! Streams a run as server-sent events.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -24,30 +24,30 @@ use crate::http::server::rate_limit::RateLimit;
 use crate::http::sse::{TextCutter, event};
 use cofferdam_core::Stream;
 
-/// How long the answer's head waits for a sign that the run has started, so
-/// that a failure before it is an ordinary HTTP error.
+/// How long the response head waits for a sign that the run has started, so that an earlier failure
+/// is an ordinary HTTP error.
 const START_WITHIN: Duration = Duration::from_secs(1);
 
 /// The events of one run, made as the client reads them.
 struct EventStream {
     queue: OutputQueue,
     running: RunningCheck<String>,
-    /// Where no limit ends the output.
+    /// Set if no limit bounds the output.
     pace: Option<RateLimit>,
-    /// Until when nothing more of it is taken.
+    /// Until when no more output is taken.
     pause: Option<Pin<Box<Sleep>>>,
     ping: Interval,
     stdout: TextCutter,
     stderr: TextCutter,
-    /// Events that are made and not yet taken.
+    /// Events that are ready to be sent.
     ready: VecDeque<String>,
     over: bool,
-    /// Whether the other connections have their turn before the next piece of output.
+    /// Whether other connections get a turn before the next piece of output.
     yields: bool,
 }
 
-/// Answers with the events of `running`, whose output comes by `queue`, at a `pace` where no
-/// limit ends it, or refuses where it failed before its start.
+/// Responds with the events of `running`, whose output arrives through `queue`. `pace` limits the
+/// rate of output that has no size limit. Returns an error if the run failed before its start.
 pub async fn respond(
     running: RunningCheck<String>,
     queue: OutputQueue,
@@ -76,7 +76,7 @@ pub async fn respond(
     Ok(response)
 }
 
-/// The last events of a run's stream: what no program wrote to its stderr, and its result.
+/// Returns the last events of a stream: the text that the service adds to stderr, and the result.
 pub fn result(report: &CheckReport) -> String {
     let result = event("result", None, &RunBody::with_outcome(&report.run));
     match &report.last_words {
@@ -89,7 +89,7 @@ pub fn result(report: &CheckReport) -> String {
 }
 
 impl EventStream {
-    /// Waits for the run's next piece of output, or its end, and makes the events of it.
+    /// Waits for the run's next piece of output, or its end, and makes the events for it.
     fn poll_step(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ApiError>> {
         if let Some(pause) = &mut self.pause {
             ready!(pause.as_mut().poll(cx));

@@ -26,7 +26,7 @@ use crate::check::request::CheckRequest;
 use crate::check::run::{CheckError, CheckReport};
 use cofferdam_core::{OutputSink, SetupFailure};
 
-/// Answers one request for a run.
+/// Handles one run request.
 pub async fn run(
     State(state): State<Arc<AppState>>,
     Extension(client): Extension<ClientSocket>,
@@ -35,8 +35,7 @@ pub async fn run(
     try_run(&state, &client, request).await.unwrap_or_else(IntoResponse::into_response)
 }
 
-/// The steps in the order of the contract: what the head decides, the body,
-/// the request, the slot.
+/// Applies the steps in the order of the contract: the head, the body, the request, the permit.
 async fn try_run(
     state: &AppState,
     client: &ClientSocket,
@@ -55,7 +54,7 @@ async fn try_run(
         let running = RunningCheck::start(threads, admit, client, on_disconnect, None, make)?;
         return running.report().await;
     }
-    // An output limit bounds the queue by itself, and the program need not wait for its reader.
+    // An output limit already bounds the queue, so the program need not wait for its reader.
     let (queued_bytes_max, pace) = match state.output_bounded {
         true => (usize::MAX, None),
         false => (QUEUED_BYTES_MAX, Some(RateLimit::new(Instant::now()))),

@@ -1,4 +1,4 @@
-//! Output on its way from a run's supervising thread to its client's stream.
+//! Carries output from the thread that supervises a run to the client's stream.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -10,24 +10,25 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use cofferdam_core::sync::watermark::ByteLevel;
 use cofferdam_core::{OutputSink, Stream};
 
-/// How much may wait where no output limit bounds it, bytes.
+/// How many bytes may be queued if no output limit bounds them.
 pub const QUEUED_BYTES_MAX: usize = 1 << 20;
 
-/// The end on the supervising thread.
+/// The sending end, on the supervising thread.
 #[derive(Debug)]
 pub struct QueueSink {
     pieces: UnboundedSender<(Stream, Vec<u8>)>,
     level: Arc<ByteLevel>,
 }
 
-/// The end on the client's stream. Dropped, it lets the run write into the void.
+/// The receiving end, on the client's stream. After it is dropped, the output of the run is
+/// discarded.
 #[derive(Debug)]
 pub struct OutputQueue {
     pieces: UnboundedReceiver<(Stream, Vec<u8>)>,
     level: Arc<ByteLevel>,
 }
 
-/// A queue that has room while fewer than `bytes_max` bytes wait in it.
+/// Creates a queue that has room while fewer than `bytes_max` bytes are in it.
 pub fn output_queue(bytes_max: usize) -> io::Result<(QueueSink, OutputQueue)> {
     let level = Arc::new(ByteLevel::new(bytes_max)?);
     let (sender, receiver) = unbounded_channel();
@@ -40,12 +41,12 @@ pub fn output_queue(bytes_max: usize) -> io::Result<(QueueSink, OutputQueue)> {
 impl OutputSink for QueueSink {
     fn take(&mut self, stream: Stream, bytes: &[u8]) {
         self.level.rise(bytes.len());
-        // A reader that has gone wants nothing more; its going ends the run, or is to be ignored.
+        // A closed receiver discards output: the disconnect either cancels the run or is ignored.
         let _ = self.pieces.send((stream, bytes.to_vec()));
     }
 
     fn has_room(&self) -> bool {
-        // LoggedRequest again behind the level, which may have swallowed what the closing told.
+        // Checked again after the level, whose update can hide a concurrent close.
         self.pieces.is_closed() || self.level.has_room() || self.pieces.is_closed()
     }
 
@@ -55,7 +56,7 @@ impl OutputSink for QueueSink {
 }
 
 impl OutputQueue {
-    /// The next piece; none once the sink is gone and everything was taken.
+    /// Returns the next piece, or `None` once the sink is dropped and the queue is empty.
     pub fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<(Stream, Vec<u8>)>> {
         self.pieces
             .poll_recv(cx)

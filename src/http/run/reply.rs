@@ -1,4 +1,4 @@
-//! A report as the response of `POST /run`.
+//! Responses of `POST /run`.
 
 use std::time::Duration;
 
@@ -17,13 +17,13 @@ const MEMORY_PEAK_BYTES: HeaderName = HeaderName::from_static("x-run-memory-peak
 const OOM_KILLS: HeaderName = HeaderName::from_static("x-run-oom-kills");
 const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
 
-/// The body of a finished run, keys in the order of the wire.
+/// The body of a finished run, with keys in the order of the contract.
 #[derive(Debug, Serialize)]
 pub struct RunBody {
     exit_code: Option<u8>,
     stdout: String,
     stderr: String,
-    /// Only on an event stream, which has no headers left to say it in.
+    /// Only on an event stream, which cannot add headers any more.
     #[serde(skip_serializing_if = "Option::is_none")]
     outcome: Option<&'static str>,
 }
@@ -38,13 +38,13 @@ impl RunBody {
         }
     }
 
-    /// The body of a stream's last event.
+    /// Returns the body of a stream's last event.
     pub fn with_outcome(run: &RunReport) -> Self {
         Self { outcome: Some(run.outcome.word()), ..Self::of(run) }
     }
 }
 
-/// The answer of a finished run.
+/// Returns the response for a finished run.
 pub fn from_report(report: &CheckReport) -> Response {
     let run = &report.run;
     let mut response = match run.outcome.limit() {
@@ -67,7 +67,7 @@ pub fn from_report(report: &CheckReport) -> Response {
     response
 }
 
-/// The box's peak; the largest single process, which `rusage` tells, is another thing.
+/// Returns the sandbox's peak. `rusage` reports another value: that of the largest process.
 fn memory_peak_bytes(usage: &Usage) -> Option<u64> {
     usage.memory_peak_source.starts_with("cgroup").then_some(usage.memory_peak_bytes)
 }

@@ -1,4 +1,4 @@
-//! A run on a thread of its own, as a request waits for it.
+//! A run on its own thread, and how a request waits for it.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -15,8 +15,7 @@ use crate::http::server::connection::ClientSocket;
 use cofferdam_core::sync::cancel::CancelToken;
 use cofferdam_core::{OutputSink, SetupFailure, Watch};
 
-/// A run that goes on. Dropped before its end, it asks the run to end too,
-/// unless runs are to outlive their clients.
+/// A live run. Dropping it early cancels the run, unless runs outlive their clients.
 #[derive(Debug)]
 pub struct RunningCheck<T> {
     report: oneshot::Receiver<Result<T, CheckError>>,
@@ -24,9 +23,9 @@ pub struct RunningCheck<T> {
 }
 
 impl<T: Send + 'static> RunningCheck<T> {
-    /// Has a run admitted and run for the client at the other end of `client`, on a thread of
-    /// `threads`: admission may read a workspace anew, and keeps off those that answer probes.
-    /// The report becomes what `make` makes of it on that thread too: large ones take their time.
+    /// Admits and runs a check for `client` on a thread of `threads`. Admission can read a
+    /// workspace again, so it stays off the threads that answer probes. `make` converts the report
+    /// on the same thread, because large reports take time.
     pub fn start(
         threads: &RunThreads,
         admit: impl FnOnce() -> Result<RunCheck, CheckError> + Send + 'static,
@@ -49,7 +48,7 @@ impl<T: Send + 'static> RunningCheck<T> {
         let watch = Watch { cancel, client: watched };
         let (sender, report) = oneshot::channel();
         let run = move || admit().and_then(|check| check(watch, sink)).map(make);
-        // The client may have gone; then nobody is left to tell.
+        // The receiver is gone if the client has disconnected.
         threads.start(move || drop(sender.send(run()))).map_err(failed("thread"))?;
         Ok(Self { report, cancel_on_drop })
     }
@@ -59,7 +58,7 @@ impl<T: Send + 'static> RunningCheck<T> {
         poll_fn(|cx| self.poll_report(cx)).await
     }
 
-    /// As [`RunningCheck::report`], for a caller that polls.
+    /// Polls for the report; see [`RunningCheck::report`].
     pub fn poll_report(&mut self, cx: &mut Context<'_>) -> Poll<Result<T, ApiError>> {
         Pin::new(&mut self.report).poll(cx).map(|ended| {
             self.cancel_on_drop = None;

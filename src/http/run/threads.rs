@@ -1,5 +1,5 @@
-//! Threads that admit and supervise runs: each run has one to itself, and an idle one is kept for
-//! the next, which then need not wait for a new one.
+//! Threads that admit and supervise runs. Each run has its own thread; an idle thread is kept for
+//! the next run, which then starts faster.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -8,12 +8,12 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::Builder;
 use std::time::Duration;
 
-/// How long a thread waits for more to do.
+/// How long an idle thread is kept.
 const IDLE_MAX: Duration = Duration::from_secs(10);
 
 type RunTask = Box<dyn FnOnce() + Send>;
 
-/// The threads. Dropped, the idle ones end, and the others when they have nothing to do.
+/// The threads. Dropping this ends the idle threads now and the busy ones when they finish.
 pub struct RunThreads {
     shared: Arc<RunThreadsShared>,
     threads_max: usize,
@@ -34,14 +34,13 @@ struct RunThreadsState {
 }
 
 impl RunThreads {
-    /// At most `threads_max` of them, none so far.
+    /// Allows at most `threads_max` threads and starts none.
     pub fn new(threads_max: usize) -> Self {
         Self { shared: Arc::default(), threads_max }
     }
 
-    /// Has `job` done on a thread that has nothing else to do, or, with all of them busy and as
-    /// many as there may be, on the first that is done. An error is that of a thread that cannot
-    /// be had, with `job` dropped.
+    /// Runs `job` on an idle thread, on a new one, or, if all `threads_max` are busy, on the first
+    /// that becomes idle. Returns an error, and drops `job`, if a thread cannot be created.
     pub fn start(&self, job: impl FnOnce() + Send + 'static) -> io::Result<()> {
         let job: RunTask = Box::new(job);
         let mut state = self.shared.lock();
@@ -77,7 +76,7 @@ impl RunThreadsShared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What one of the threads does.
+    /// Runs `first`, then further jobs.
     fn work_from(&self, first: RunTask) {
         first();
         while let Some(job) = self.next() {
@@ -85,7 +84,8 @@ impl RunThreadsShared {
         }
     }
 
-    /// The next job; none once the thread is to end, and is no longer counted.
+    /// Waits for the next job. Returns `None` if the thread must end, after it is no longer
+    /// counted.
     fn next(&self) -> Option<RunTask> {
         let mut state = self.lock();
         state.idle += 1;
@@ -111,7 +111,7 @@ mod tests {
 
     const SOON: Duration = Duration::from_secs(10);
 
-    /// Starts a job that says which thread has it, and lasts until the sender is dropped.
+    /// Starts a job that sends its thread's id and lasts until the sender is dropped.
     fn begin(threads: &RunThreads) -> (Receiver<ThreadId>, std::sync::mpsc::Sender<()>) {
         let (tell, told) = channel();
         let (hold, held) = channel::<()>();

@@ -1,4 +1,4 @@
-//! Listener sockets and their accept loops.
+//! Listening sockets and their accept loops.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -18,20 +18,20 @@ use super::response_budget::ResponseBudget;
 use crate::http::metrics::counts::HttpCounts;
 use crate::http::request_log::ErrorLog;
 
-/// Connections the kernel keeps for us until we accept them.
+/// The kernel's queue of connections that are not accepted yet.
 const BACKLOG_CONNECTIONS: i32 = 1024;
-/// How long accepting rests after a failure such as descriptor exhaustion.
+/// The pause after a failed accept, for example when descriptors run out.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-/// Between two log lines about failing accepts.
+/// The interval between log lines about failed accepts.
 const ACCEPT_LOG_EVERY: Duration = Duration::from_secs(5);
 
-/// An address that cannot be listened on.
+/// Listening on an address failed.
 #[derive(Debug, thiserror::Error)]
 #[error("{address}: {source}")]
 pub struct BindError {
     /// The address.
     pub address: SocketAddr,
-    /// Why not.
+    /// The cause.
     pub source: io::Error,
 }
 
@@ -45,13 +45,13 @@ pub fn bound(address: SocketAddr) -> Result<TcpListener, BindError> {
     bind().map_err(|source| BindError { address, source })
 }
 
-/// The same listener for `runtime`: a socket joins the one it is made in.
+/// Clones `listener` into `runtime`, which a socket joins when it is created.
 pub fn joining(runtime: &Runtime, listener: &TcpListener) -> io::Result<tokio::net::TcpListener> {
     let _entered = runtime.enter();
     tokio::net::TcpListener::from_std(listener.try_clone()?)
 }
 
-/// What a listener serves.
+/// What an accept loop needs.
 pub struct Listener {
     pub router: Router,
     pub connections_max: usize,
@@ -60,19 +60,19 @@ pub struct Listener {
     pub counts: Arc<HttpCounts>,
 }
 
-/// Accepts for ever. No failure ends it: a client that has gone again costs
-/// nothing, and want of descriptors passes.
+/// Accepts connections for as long as the process lives. A client that has already left costs
+/// nothing, and running out of descriptors is temporary.
 pub async fn accept(listener: tokio::net::TcpListener, serves: Listener) {
     let Listener { router, connections_max, limits, in_flight, counts } = serves;
     let responses = ResponseBudget::new(limits.unread_bytes_max);
     let error_log = Arc::new(ErrorLog::default());
     let places = Arc::new(Semaphore::new(connections_max.min(Semaphore::MAX_PERMITS)));
     let mut logged: Option<Instant> = None;
-    // The semaphore is never closed, so this loop never ends.
+    // The semaphore is never closed, so the loop does not end.
     while let Ok(place) = Arc::clone(&places).acquire_owned().await {
         match listener.accept().await {
             Ok((socket, _)) => {
-                // Here and not in its own task, which begins some time.
+                // Counted here because the connection's task starts later.
                 let counted = counts.enter();
                 let serving = connection::serve(
                     socket,

@@ -1,9 +1,9 @@
-//! How much memory all request bodies may reserve that are being read.
+//! Limits the memory that all request bodies hold while they are read.
 //!
-//! A body that never ends stays until its deadline, so that a client with many connections could
-//! have as many bodies here as connections. Where there is no room for a body to grow, those are
-//! given up that have not grown for a while, the longest of them first, and it waits for its turn:
-//! the first to begin is the first to grow. A small body always has room, and makes none.
+//! A body that never ends stays until its deadline, so a client with many connections could hold
+//! one body per connection. If a body cannot grow, bodies that have not grown for a while are
+//! evicted, the slowest first, and the body waits for its turn: bodies grow in the order in which
+//! they began. A small body can always grow and evicts no other.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -16,12 +16,12 @@ use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
-/// How long a body has to grow before it may have to go.
+/// How long a body may pause before it can be evicted.
 const SLOW_AFTER: Duration = Duration::from_secs(1);
-/// How often a body that waits for room looks whether another one is slow by now.
+/// How often a waiting body checks whether another one has become slow.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// The bodies of all connections.
+/// The memory shared by the bodies of all connections.
 #[derive(Clone)]
 pub struct BodyBudget(Arc<SharedBodies>);
 
@@ -34,7 +34,7 @@ struct SharedBodies {
 struct BodyTable {
     bytes: u64,
     bodies: BTreeMap<u64, OpenBody>,
-    /// Those that wait for room, the first to begin first.
+    /// Bodies that wait for memory, the oldest first.
     waiting: BTreeSet<u64>,
     next: u64,
 }
@@ -43,15 +43,15 @@ struct OpenBody {
     bytes: u64,
     /// When it last grew.
     grew: Instant,
-    /// Whole: it holds its room until it is parsed, and is not given up any more.
+    /// Whether the body is complete. It keeps its memory until it is parsed and is not evicted.
     is_whole: bool,
     evicted: bool,
     reader: Option<Waker>,
-    /// Told when there may be room and it is this body's turn.
+    /// Notified when memory may be free and it is this body's turn.
     turn: Arc<Notify>,
 }
 
-/// One body's room; dropping it gives it back.
+/// The memory of one body. Dropping it frees the memory.
 pub struct BodyReservation {
     all: BodyBudget,
     number: u64,
@@ -71,13 +71,13 @@ impl fmt::Debug for BodyReservation {
 }
 
 impl BodyBudget {
-    /// Bodies that may reserve about `bytes_max` bytes together: half as much more where they are
-    /// all small, and one that is alone may be of any size.
+    /// Allows about `bytes_max` bytes for all bodies: up to half more if all are small. A single
+    /// body may have any size.
     pub fn new(bytes_max: u64) -> Self {
         Self(Arc::new(SharedBodies { bytes_max, held: Mutex::default() }))
     }
 
-    /// The room of a body that begins at `now`.
+    /// Adds a body that begins at `now`.
     pub fn enter(&self, now: Instant) -> BodyReservation {
         let mut held = self.lock();
         held.next += 1;
@@ -96,7 +96,7 @@ impl BodyBudget {
     }
 
     fn lock(&self) -> MutexGuard<'_, BodyTable> {
-        // No change of it panics half-way.
+        // No update panics halfway.
         self.0.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -108,18 +108,18 @@ impl BodyTable {
         body.bytes = bytes;
     }
 
-    /// What a body may reserve whatever others do, bytes.
+    /// Returns how many bytes a body may always reserve.
     fn small_bytes_max(&self, bytes_max: u64) -> u64 {
         bytes_max / 2 / (self.bodies.len() as u64).max(1)
     }
 
-    /// What all bodies but `number` reserve, bytes.
+    /// Returns how many bytes the bodies other than `number` reserve.
     fn bytes_beside(&self, number: u64) -> u64 {
         let own = self.bodies.get(&number).map_or(0, |body| body.bytes);
         self.bytes.saturating_sub(own)
     }
 
-    /// Lets `number` reserve `bytes`, or has it wait for its turn.
+    /// Grows `number` to `bytes`, or makes it wait for its turn.
     fn grow(&mut self, number: u64, bytes: u64, bytes_max: u64, now: Instant) -> bool {
         let may_grow = bytes <= self.small_bytes_max(bytes_max)
             || (self.is_turn_of(number) && self.has_room_for(number, bytes_max));
@@ -135,7 +135,7 @@ impl BodyTable {
         may_grow
     }
 
-    /// What tells the first of those that wait. The others need not wake for it.
+    /// Returns the handle that wakes the first waiting body. The others need not wake.
     fn first_waiting(&self) -> Option<Arc<Notify>> {
         let body = self.bodies.get(self.waiting.first()?)?;
         Some(Arc::clone(&body.turn))
@@ -145,8 +145,8 @@ impl BodyTable {
         self.waiting.first().is_none_or(|first| *first >= number)
     }
 
-    /// Whether `number` may grow once it is its turn. It may go beyond the limit, so that it
-    /// comes to its end and others after it; and it has to where all others wait for it.
+    /// Returns whether `number` may grow when it is its turn. It may exceed the limit so that it
+    /// finishes and lets others go on, and it must if all others wait for it.
     fn has_room_for(&self, number: u64, bytes_max: u64) -> bool {
         let small_bytes_max = self.small_bytes_max(bytes_max);
         let goes_on = |(other, body): (&u64, &OpenBody)| {
@@ -158,8 +158,8 @@ impl BodyTable {
         self.bytes_beside(number) <= bytes_max || !self.bodies.iter().any(goes_on)
     }
 
-    /// Gives up the body that has not grown for the longest, if that is long and it is not
-    /// `growing`, and takes its reader.
+    /// Evicts the body that has not grown for the longest time, if it is slow and not `growing`,
+    /// and returns its reader's waker.
     fn evict_slowest(
         &mut self,
         growing: u64,
@@ -185,7 +185,7 @@ impl BodyTable {
 }
 
 impl BodyReservation {
-    /// Waits until the body may reserve so many bytes.
+    /// Waits until the body may hold `bytes` bytes.
     pub async fn reserve(&self, bytes: usize) {
         loop {
             if self.try_reserve(bytes as u64, Instant::now()) {
@@ -193,7 +193,7 @@ impl BodyReservation {
             }
             let turn = self.turn.notified();
             if self.all.lock().is_turn_of(self.number) {
-                // Looked at again in any case: others become slow without a word.
+                // Times out because nothing signals that another body has become slow.
                 let _ = timeout(LOOK_EVERY, turn).await;
             } else {
                 turn.await;
@@ -204,7 +204,7 @@ impl BodyReservation {
     fn try_reserve(&self, bytes: u64, now: Instant) -> bool {
         let (bytes_max, mut held) = (self.all.0.bytes_max, self.all.lock());
         let mut readers = Vec::new();
-        // Each body at most once. Those that wait for others look in vain.
+        // Evicts each body at most once. Bodies that wait are never slow.
         while held.is_turn_of(self.number)
             && held.bytes_beside(self.number).saturating_add(bytes) > bytes_max
         {
@@ -222,7 +222,7 @@ impl BodyReservation {
         may_grow
     }
 
-    /// All of the body is there.
+    /// Marks the body as complete.
     pub fn is_whole(&self) {
         if let Some(body) = self.all.lock().bodies.get_mut(&self.number) {
             body.is_whole = true;
@@ -230,7 +230,7 @@ impl BodyReservation {
         }
     }
 
-    /// What `reading` comes to; none where the body is given up before.
+    /// Runs `reading`. Returns `None` if the body is evicted first.
     pub async fn unless_evicted<T>(&self, reading: impl Future<Output = T>) -> Option<T> {
         let mut reading = pin!(reading);
         poll_fn(|cx| {
@@ -242,7 +242,7 @@ impl BodyReservation {
         .await
     }
 
-    /// Whether the body is given up; `reader` is woken when that changes.
+    /// Returns whether the body is evicted; `reader` is woken when that changes.
     fn is_evicted(&self, reader: &Waker) -> bool {
         let mut held = self.all.lock();
         let Some(body) = held.bodies.get_mut(&self.number) else { return true };
@@ -281,7 +281,7 @@ mod tests {
         assert!(small.try_reserve(10, start) && first.try_reserve(40, start));
         assert!(slow.try_reserve(40, start) && first.try_reserve(50, second(1)), "100 are not 101");
         assert!(next.try_reserve(12, second(1)), "small enough, whatever others hold");
-        // There is room for no more, and nobody has been slow for long enough but one.
+        // The memory is full, and only one body has been slow for long enough.
         assert!(next.try_reserve(50, second(1)));
         assert_eq!(evicted(&[&small, &first, &slow, &next]), [false, false, true, false]);
     }

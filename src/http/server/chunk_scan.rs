@@ -1,6 +1,6 @@
-//! Where a chunked body ends in the bytes of a connection.
+//! Finds where a chunked body ends in the bytes of a connection.
 
-/// The longest chunk-size line or trailer line followed, in bytes.
+/// The maximum length of a chunk-size or trailer line in bytes.
 const LINE_BYTES_MAX: usize = 4096;
 
 /// What comes next in a chunked body.
@@ -14,12 +14,12 @@ enum ChunkPart {
     DataLineEnd,
     TrailerLine,
     End,
-    /// These are no chunks by the letter of RFC 9112, and nothing behind them is a request.
+    /// The bytes violate the grammar of RFC 9112. Nothing after them is parsed as a request.
     Malformed,
 }
 
-/// Follows a chunked body without decoding it, which hyper does: says where the message ends, and
-/// whether it is malformed. hyper forgives more than the grammar has.
+/// Follows a chunked body without decoding it, which hyper does. Finds the end of the message and
+/// detects malformed bodies, because hyper accepts more than the grammar allows.
 #[derive(Debug, Default)]
 pub struct ChunkScan {
     expect: ChunkPart,
@@ -27,18 +27,18 @@ pub struct ChunkScan {
 }
 
 impl ChunkScan {
-    /// Whether the last chunk and its trailers have gone by.
+    /// Returns whether the last chunk and its trailers have been scanned.
     pub fn is_over(&self) -> bool {
         self.expect == ChunkPart::End
     }
 
-    /// Whether a line that went by is none of a chunked body.
+    /// Returns whether the body is malformed.
     pub fn is_malformed(&self) -> bool {
         self.expect == ChunkPart::Malformed
     }
 
-    /// How many bytes at the start of `bytes` belong to the body; all of them
-    /// unless the body ends among them.
+    /// Returns how many bytes at the start of `bytes` belong to the body: all of them, unless the
+    /// body ends among them.
     pub fn advance(&mut self, bytes: &[u8]) -> usize {
         let mut rest = bytes;
         while !rest.is_empty() {
@@ -61,7 +61,7 @@ impl ChunkScan {
         bytes.len() - rest.len()
     }
 
-    /// Adds to the current line what `bytes` holds of it and returns what is behind.
+    /// Adds the bytes of the current line and returns the rest.
     fn take_line<'a>(&mut self, bytes: &'a [u8]) -> &'a [u8] {
         let newline = bytes.iter().position(|byte| *byte == b'\n');
         let (of_line, rest) = bytes.split_at(newline.map_or(bytes.len(), |at| at + 1));
@@ -77,7 +77,7 @@ impl ChunkScan {
         rest
     }
 
-    /// What follows the whole line that was collected.
+    /// Returns what follows the complete line.
     fn behind_line(&self) -> ChunkPart {
         let Some(line) = self.line.strip_suffix(b"\r\n") else { return ChunkPart::Malformed };
         match (self.expect, line) {
@@ -94,7 +94,7 @@ impl ChunkScan {
     }
 }
 
-/// The size that a chunk's line begins with; extensions behind it have to be some.
+/// Parses the size at the start of a chunk's line. Anything after it must be valid extensions.
 fn chunk_size(line: &[u8]) -> Option<u64> {
     let digits = line.iter().take_while(|byte| byte.is_ascii_hexdigit()).count();
     let (digits, mut rest) = line.split_at_checked(digits)?;
@@ -104,8 +104,8 @@ fn chunk_size(line: &[u8]) -> Option<u64> {
     u64::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()
 }
 
-/// What is behind the extension that `line` begins with: `;name`, `;name=value` or
-/// `;name="value"`. White space around them, which RFC 9112 calls bad, is refused.
+/// Skips the extension at the start of `line`: `;name`, `;name=value` or `;name="value"`. White
+/// space around it, which RFC 9112 calls bad, is refused.
 fn behind_extension(line: &[u8]) -> Option<&[u8]> {
     let rest = behind_token(line.strip_prefix(b";")?)?;
     let Some(value) = rest.strip_prefix(b"=") else { return Some(rest) };
@@ -115,13 +115,13 @@ fn behind_extension(line: &[u8]) -> Option<&[u8]> {
     }
 }
 
-/// What is behind the token that `line` begins with.
+/// Skips the token at the start of `line`.
 fn behind_token(line: &[u8]) -> Option<&[u8]> {
     let length = line.iter().take_while(|byte| is_token_byte(**byte)).count();
     line.get(length..).filter(|_| length > 0)
 }
 
-/// What is behind the quoted text whose first quote is before `line`.
+/// Skips quoted text whose opening quote precedes `line`.
 fn behind_quoted(line: &[u8]) -> Option<&[u8]> {
     let mut rest = line;
     loop {
@@ -133,7 +133,8 @@ fn behind_quoted(line: &[u8]) -> Option<&[u8]> {
     }
 }
 
-/// Whether `line` is a header field: a name, a colon at once, and a value without control bytes.
+/// Returns whether `line` is a header field: a name, a colon directly after it, and a value without
+/// control bytes.
 fn is_field(line: &[u8]) -> bool {
     let value = behind_token(line).and_then(|rest| rest.strip_prefix(b":"));
     value.is_some_and(|value| value.iter().all(|byte| is_text_byte(*byte)))
@@ -143,7 +144,7 @@ fn is_token_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }
 
-/// A tab, or what is no control byte.
+/// Returns whether `byte` is a tab or not a control byte.
 fn is_text_byte(byte: u8) -> bool {
     byte == b'\t' || !byte.is_ascii_control()
 }

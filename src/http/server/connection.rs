@@ -1,4 +1,4 @@
-//! One client's connection, from its accept to its last byte.
+//! Serves one client's connection.
 
 use std::convert::Infallible;
 use std::io;
@@ -31,35 +31,35 @@ use crate::http::metrics::counts::HttpCounts;
 use crate::http::request_log::{ErrorLog, LoggedRequest};
 use cofferdam_core::sync::request_id::RequestId;
 
-/// The most header lines in a head.
+/// The maximum number of header lines in a head.
 const HEADERS_MAX: usize = 100;
-/// What an answer that is made while it is sent may hold, about, in bytes.
+/// How many bytes a response that is made while it is sent is assumed to hold.
 const STREAM_BYTES: u64 = 2 << 20;
-/// The name of a request, ours or its client's, in the request and in the answer.
+/// The id of a request, chosen by the client or by us, in the request and the response.
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
-/// How often a client is looked at that sends behind the request it waits for.
+/// How often a client that sends more bytes while it waits is checked for a disconnect.
 const LEFT_LOOK_EVERY: Duration = Duration::from_millis(100);
-/// How much of what a refused client still sends is thrown away at a time.
+/// The buffer for discarding what a refused client still sends.
 const LINGER_READ_BYTES: usize = 16 * 1024;
 
-/// The connection a request came over, among the request's extensions.
+/// The connection that a request came over. Travels in the request's extensions.
 #[derive(Debug, Clone)]
 pub struct ClientSocket(Arc<TcpStream>);
 
 impl ClientSocket {
-    /// A descriptor of the same socket, for whoever watches the client leave.
+    /// Duplicates the descriptor, for a thread that watches for a disconnect.
     pub fn duplicate(&self) -> io::Result<OwnedFd> {
         self.0.as_fd().try_clone_to_owned()
     }
 
-    /// Waits until the client has closed its side, or the connection is broken. What it may have
-    /// sent meanwhile stays responses.
+    /// Waits until the client has closed its side or the connection is broken. Bytes sent meanwhile
+    /// stay unread.
     pub async fn left(self) {
         while let Ok(1..) = self.0.peek(&mut [0]).await {
             if self.is_closed() {
                 return;
             }
-            // Those bytes keep the socket readable, so that an end behind them wakes nobody.
+            // The unread bytes keep the socket readable, so a close after them wakes no task.
             sleep(LEFT_LOOK_EVERY).await;
         }
     }
@@ -70,12 +70,12 @@ impl ClientSocket {
     }
 }
 
-/// Among an answer's extensions until it is sent: its body is made while it is sent, though its
-/// length is known.
+/// Marks a response, in its extensions, whose body is made while it is sent although its length is
+/// known.
 #[derive(Debug, Clone)]
 pub struct LazyBody;
 
-/// Serves `socket` until the client has left, or a deadline or a refusal ends it.
+/// Serves `socket` until the client leaves, a deadline passes or a request is refused.
 pub async fn serve(
     socket: TcpStream,
     router: Router,
@@ -85,7 +85,7 @@ pub async fn serve(
     counts: Arc<HttpCounts>,
     error_log: Arc<ErrorLog>,
 ) {
-    // Small answers go out at once; a kernel that cannot do it costs only time.
+    // Sends small responses at once. If the kernel cannot, that only costs time.
     let _ = socket.set_nodelay(true);
     let socket = Arc::new(socket);
     let state = ConnectionState::new(Instant::now());
@@ -113,12 +113,13 @@ pub async fn serve(
             .await
     };
     if ended == ConnectionEnd::ByHttp {
-        // Closing over responses bytes would reset the connection under the answer.
+        // Closing with unread bytes would reset the connection before the client has read the
+        // response.
         let _ = timeout(limits.linger_max, linger(&socket)).await;
     }
 }
 
-/// What answering a connection's requests takes.
+/// What serving a connection's requests needs.
 #[derive(Clone)]
 struct ConnectionService {
     routes: TowerToHyperService<Router>,
@@ -131,13 +132,13 @@ struct ConnectionService {
 }
 
 impl ConnectionService {
-    /// Answers one request by its name.
+    /// Answers one request under its id.
     async fn answer(self, request: Request<Incoming>) -> Result<Response<Body>, Infallible> {
         let id = request_id(request.headers());
         id.throughout(self.answer_as(&id, request)).await
     }
 
-    /// Answers one request, or refuses one whose framing is doubtful.
+    /// Answers one request, or refuses it if its framing is ambiguous.
     async fn answer_as(
         self,
         id: &RequestId,
@@ -170,15 +171,15 @@ impl ConnectionService {
     }
 }
 
-/// The client's own name for its request where it is a good one, else one of ours.
+/// Returns the client's id for the request if it is valid, or a new one.
 fn request_id(headers: &HeaderMap) -> RequestId {
     let mut given = headers.get_all(REQUEST_ID).iter();
     let parsed = given.next().and_then(|value| RequestId::parse(value.as_bytes()));
-    // Of two it is not known which is meant.
+    // With two headers, it is unclear which one counts.
     parsed.filter(|_| given.next().is_none()).unwrap_or_else(RequestId::make)
 }
 
-/// A body that is made while it is sent. hyper drops it once it has taken the last of it.
+/// A body that is made while it is sent. hyper drops it after taking the last frame.
 struct StreamedBody {
     body: Body,
     state: ConnectionState,
@@ -212,16 +213,18 @@ impl Drop for StreamedBody {
     }
 }
 
-/// How a connection's service came to its end.
+/// How serving a connection ended.
 #[derive(Debug, PartialEq, Eq)]
 enum ConnectionEnd {
-    /// hyper is done with it.
+    /// hyper is done.
     ByHttp,
-    /// The client let a deadline pass, or its responses answer had to make room.
+    /// A deadline passed, or an unread response was evicted.
     ByUs,
 }
 
-/// hyper's connection with our deadlines around it.
+/// hyper's connection with our deadlines. hyper's `header_read_timeout` is a single timer from the
+/// end of the last message, so it cannot tell an idle connection from a slow head, and hyper has
+/// none for a response that is not read.
 struct TimedConnection<'a, C> {
     connection: Pin<&'a mut C>,
     sleep: Option<Pin<Box<Sleep>>>,
@@ -254,7 +257,7 @@ impl<C: Future<Output = hyper::Result<()>>> Future for TimedConnection<'_, C> {
     }
 }
 
-/// Throws away what the client still sends until it closes its side.
+/// Discards what the client still sends until it closes its side.
 async fn linger(socket: &TcpStream) {
     if shutdown_write(socket).is_err() {
         return;

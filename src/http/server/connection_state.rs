@@ -1,4 +1,4 @@
-//! What a connection's reader, writer and service know of each other: whose turn it is, and until when.
+//! The state that a connection's reader, writer and service share: its phase and its deadlines.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::Waker;
@@ -9,41 +9,41 @@ use super::in_flight::InFlightGuard;
 use super::limits::HttpLimits;
 use super::response_budget::{ResponseReservation, ResponseWriter};
 
-/// Whether the client owes us bytes.
+/// What the connection waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ConnectionPhase {
-    /// Nobody's, since then.
+    /// The next request, since then.
     Idle(Instant),
-    /// The client's, who began a head then.
+    /// The rest of a head that began then.
     Head(Instant),
-    /// Serving: a request is being served. Its body's deadline is the body reader's.
+    /// The service. The body reader enforces the body's deadline.
     Serving,
 }
 
-/// The state, with every change of it a named event.
+/// The fields. Each change is a named method.
 #[derive(Debug)]
 struct StateFields {
     turn: ConnectionPhase,
-    /// What was found of a head that hyper was shown and has not yet announced.
+    /// The verdict on a head that hyper has received but not yet reported.
     shown: Option<Result<(), HeadError>>,
     /// Whether bytes were written since the last flush.
     written: bool,
-    /// Since when the socket has had no room for the answer.
+    /// Since when the socket has had no room for the response.
     blocked_since: Option<Instant>,
-    /// Whether the answer is still being made while it is sent: any progress
-    /// of it counts, and what is flushed is not its end.
+    /// Whether the response is made while it is sent. Then any progress renews its deadline, and a
+    /// flush is not its end.
     streaming: bool,
-    /// Held until the answer is with the kernel.
+    /// Held until the kernel has the whole response.
     unanswered: Option<InFlightGuard>,
-    /// Held until the answer is with the kernel: its share of what unread answers may hold.
+    /// Held until the kernel has the whole response: its share of the response budget.
     unread: Option<ResponseReservation>,
-    /// Whether this answer has to make room for others.
+    /// Whether the response is evicted to make room for others.
     evicted: bool,
-    /// Wakes whoever closes the connection.
+    /// Wakes the task that closes the connection.
     closer: Option<Waker>,
 }
 
-/// A connection's shared state. Cloned into each of its parts.
+/// The state of a connection, cloned into each of its parts.
 #[derive(Debug, Clone)]
 pub struct ConnectionState(Arc<SharedConnection>);
 
@@ -52,7 +52,7 @@ struct SharedConnection(Mutex<StateFields>);
 
 impl SharedConnection {
     fn lock(&self) -> MutexGuard<'_, StateFields> {
-        // No change of the state panics half-way.
+        // No update panics halfway.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -74,7 +74,7 @@ impl ResponseWriter for SharedConnection {
 }
 
 impl ConnectionState {
-    /// A connection that was accepted at `now`.
+    /// Creates the state of a connection accepted at `now`.
     pub fn new(now: Instant) -> Self {
         Self(Arc::new(SharedConnection(Mutex::new(StateFields {
             turn: ConnectionPhase::Idle(now),
@@ -89,13 +89,13 @@ impl ConnectionState {
         }))))
     }
 
-    /// The connection as the response budget sees it.
+    /// Returns the connection as the response budget sees it.
     pub fn writer(&self) -> Weak<dyn ResponseWriter> {
         let writer: Arc<dyn ResponseWriter> = Arc::<SharedConnection>::clone(&self.0);
         Arc::downgrade(&writer)
     }
 
-    /// The first byte of a head has come.
+    /// Records that the first byte of a head has arrived.
     pub fn head_began(&self, now: Instant) {
         let mut state = self.lock();
         if !matches!(state.turn, ConnectionPhase::Head(_)) {
@@ -103,12 +103,12 @@ impl ConnectionState {
         }
     }
 
-    /// A whole head was judged and goes to hyper.
+    /// Records the verdict on a complete head that goes to hyper.
     pub fn head_shown(&self, judged: Result<(), HeadError>) {
         self.lock().shown = Some(judged);
     }
 
-    /// hyper has announced a request: whether it may be served.
+    /// Records that hyper has reported a request, and returns whether it may be served.
     pub fn request_began(&self, guard: InFlightGuard) -> Result<(), HeadError> {
         let mut state = self.lock();
         state.turn = ConnectionPhase::Serving;
@@ -116,7 +116,7 @@ impl ConnectionState {
         state.shown.take().unwrap_or(Err(HeadError::Ambiguous))
     }
 
-    /// The answer's head, and a body that follows by itself, are hyper's to write.
+    /// Records that hyper has the response's head, and the body unless it is streamed.
     pub fn answered(&self, now: Instant, streaming: bool) {
         let mut state = self.lock();
         state.streaming = streaming;
@@ -125,19 +125,19 @@ impl ConnectionState {
         }
     }
 
-    /// The answer that is being written counts among the unread ones.
+    /// Counts the response that is being written against the budget.
     pub fn answer_held(&self, answer: ResponseReservation) {
         let before = self.lock().unread.replace(answer);
-        // Counted out beyond the lock: others' states are looked at there.
+        // Dropped without the lock: freeing budget locks other connections' states.
         drop(before);
     }
 
-    /// The last of a streaming answer is hyper's to write.
+    /// Records that hyper has the last frame of a streamed response.
     pub fn stream_ended(&self) {
         self.lock().streaming = false;
     }
 
-    /// The socket took some bytes.
+    /// Records that the socket accepted bytes.
     pub fn wrote(&self) {
         let mut state = self.lock();
         state.written = true;
@@ -146,7 +146,7 @@ impl ConnectionState {
         }
     }
 
-    /// The socket had no room.
+    /// Records that the socket had no room.
     pub fn blocked(&self, now: Instant) {
         let mut state = self.lock();
         if state.blocked_since.is_some() {
@@ -160,7 +160,7 @@ impl ConnectionState {
         }
     }
 
-    /// Whether the connection is to be closed at once; `closer` is woken when that changes.
+    /// Returns whether the connection must close now; `closer` is woken when that changes.
     pub fn is_evicted(&self, closer: &Waker) -> bool {
         let mut state = self.lock();
         if !state.closer.as_ref().is_some_and(|known| known.will_wake(closer)) {
@@ -169,8 +169,8 @@ impl ConnectionState {
         state.evicted
     }
 
-    /// Everything hyper had to write is with the kernel. hyper says so again
-    /// whenever it is polled, which is no sign of life.
+    /// Records that the kernel has everything that hyper had to write. hyper flushes whenever it is
+    /// polled, which is not progress by itself.
     pub fn flushed(&self, now: Instant) {
         let mut state = self.lock();
         if !std::mem::take(&mut state.written) {
@@ -188,11 +188,11 @@ impl ConnectionState {
         }
     }
 
-    /// When the connection is to be closed unless something happens before.
+    /// Returns when the connection must close unless its state changes.
     pub fn due(&self, limits: &HttpLimits) -> Option<Instant> {
         let state = self.lock();
         let turn_due = match state.turn {
-            // What is being written has its own limit.
+            // A response that is being written has its own deadline.
             ConnectionPhase::Idle(_) if state.blocked_since.is_some() => None,
             ConnectionPhase::Idle(since) => since.checked_add(limits.idle_max),
             ConnectionPhase::Head(since) => since.checked_add(limits.head_within),

@@ -1,4 +1,8 @@
-//! The socket as hyper sees it: one message at a time, each head judged before it is shown.
+//! Gives hyper the socket's bytes one message at a time and checks each head first.
+//!
+//! hyper has no hook between reading bytes and parsing them, so this is where the deadline of a
+//! head starts, a head's length is limited exactly, and `head` and `chunk_scan` refuse what hyper
+//! accepts.
 
 use std::io;
 use std::os::fd::AsRawFd;
@@ -15,45 +19,45 @@ use super::chunk_scan::ChunkScan;
 use super::connection_state::ConnectionState;
 use super::head::{self, Framing, HEAD_BYTES_MAX};
 
-/// How many bytes are asked of the socket at a time.
+/// How many bytes are read from the socket at a time.
 const READ_BYTES: usize = HEAD_BYTES_MAX;
 
-/// Which part of a message the next buffered byte belongs to.
+/// The part of a message that the next buffered byte belongs to.
 #[derive(Debug)]
 enum MessagePart {
-    /// A head, looked at this far and not whole yet.
+    /// An incomplete head, of which `scanned` bytes are checked.
     Head { scanned: usize },
-    /// A whole head, so much of it not shown yet, and the body behind it.
+    /// A complete head, of which `left` bytes are still to be shown, and the body after it.
     ShownHead { left: usize, body: Framing },
-    /// A body of so many more bytes.
+    /// A body, of which `left` bytes are still to come.
     Length { left: u64 },
     /// A chunked body.
     Chunks(ChunkScan),
-    /// Nothing hyper may act on: a head too long or cut short, shown to be refused.
-    ErrorContext,
+    /// A head that is too long or truncated, shown to hyper only to be refused.
+    Refused,
 }
 
-/// Reads and writes a connection on hyper's behalf.
+/// Reads and writes a connection for hyper.
 #[derive(Debug)]
 pub struct FramedSocket {
     socket: Arc<TcpStream>,
     state: ConnectionState,
     buffer: Vec<u8>,
     part: MessagePart,
-    /// Nothing more is read: the client has ended, or behind a refused head
-    /// there is no next message.
+    /// Whether reading is over: the client has closed its side, or a refused head ends the
+    /// connection.
     ended: bool,
 }
 
 impl FramedSocket {
-    /// The socket of a fresh connection.
+    /// Wraps the socket of a new connection.
     pub fn new(socket: Arc<TcpStream>, state: ConnectionState) -> Self {
         let part = MessagePart::Head { scanned: 0 };
         Self { socket, state, buffer: Vec::new(), part, ended: false }
     }
 
-    /// How many bytes at the buffer's start hyper may see now, after moving on
-    /// to the next part where one is over.
+    /// Returns how many bytes at the buffer's start hyper may see now, after moving to the next
+    /// part if one is complete.
     fn showable(&mut self) -> usize {
         loop {
             let next = match &mut self.part {
@@ -76,16 +80,16 @@ impl FramedSocket {
                     return self.buffer.len().min(usize::try_from(*left).unwrap_or(usize::MAX));
                 }
                 MessagePart::Chunks(scan) if scan.is_over() => MessagePart::Head { scanned: 0 },
-                MessagePart::Chunks(_) | MessagePart::ErrorContext => return self.buffer.len(),
+                MessagePart::Chunks(_) | MessagePart::Refused => return self.buffer.len(),
             };
             self.part = next;
         }
     }
 
-    /// Looks for a whole head in the buffer; none while more must come.
+    /// Looks for a complete head in the buffer. Returns `None` if more bytes must arrive.
     fn judge_head(&mut self, scanned: usize) -> Option<MessagePart> {
         if self.buffer.is_empty() {
-            // A connection that lies idle holds no buffer.
+            // An idle connection holds no buffer.
             self.buffer = Vec::new();
         } else {
             self.state.head_began(Instant::now());
@@ -94,7 +98,7 @@ impl FramedSocket {
         if let Some(length) = head::end(within, scanned) {
             let framing = head::framing(within.get(..length)?);
             self.state.head_shown(framing.map(drop));
-            // A refused head is shown all the same: hyper is who writes answers.
+            // A refused head is shown too, because hyper writes the response.
             let body = framing.unwrap_or(Framing::Length(0));
             if framing.is_err() {
                 self.buffer.truncate(length);
@@ -103,14 +107,14 @@ impl FramedSocket {
             return Some(MessagePart::ShownHead { left: length, body });
         }
         if within.len() == HEAD_BYTES_MAX || self.ended {
-            return Some(MessagePart::ErrorContext);
+            return Some(MessagePart::Refused);
         }
         self.part = MessagePart::Head { scanned: within.len() };
         None
     }
 
-    /// Copies up to `showable` bytes to hyper, but none of what ends in a malformed line of
-    /// chunks: that is an error, which hyper answers with 400 as it does its own.
+    /// Copies up to `showable` bytes to hyper. Returns an error, which hyper answers with 400, if
+    /// they end in a malformed chunk line; then hyper sees none of them.
     fn show(&mut self, showable: usize, out: &mut ReadBufCursor<'_>) -> io::Result<()> {
         let offered = self.buffer.get(..showable.min(out.remaining())).unwrap_or_default();
         let shown = match &mut self.part {
@@ -127,13 +131,13 @@ impl FramedSocket {
         match &mut self.part {
             MessagePart::ShownHead { left, .. } => *left -= shown,
             MessagePart::Length { left } => *left -= shown as u64,
-            MessagePart::Head { .. } | MessagePart::Chunks(_) | MessagePart::ErrorContext => {}
+            MessagePart::Head { .. } | MessagePart::Chunks(_) | MessagePart::Refused => {}
         }
         self.buffer.drain(..shown);
         Ok(())
     }
 
-    /// Reads what the socket has, at most [`READ_BYTES`].
+    /// Reads up to [`READ_BYTES`] from the socket.
     fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         loop {
             ready!(self.socket.poll_read_ready(cx))?;
@@ -149,7 +153,7 @@ impl FramedSocket {
         }
     }
 
-    /// Runs `write` once the socket has room and tells the state of either.
+    /// Runs `write` once the socket has room, and records the outcome.
     fn poll_socket_write(
         &self,
         cx: &mut Context<'_>,
@@ -219,13 +223,13 @@ impl Write for FramedSocket {
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        // A client that has already gone is no failure of ours.
+        // It is no error if the client has already left.
         let _ = shutdown_write(&self.socket);
         Poll::Ready(Ok(()))
     }
 }
 
-/// Tells the client that no more will come.
+/// Closes our side of the connection.
 pub fn shutdown_write(socket: &TcpStream) -> nix::Result<()> {
     shutdown(socket.as_raw_fd(), Shutdown::Write)
 }

@@ -1,25 +1,24 @@
-//! Where a request's head ends in the bytes of a connection, and how its body is framed.
+//! Finds where a request's head ends and how its body is framed.
 //!
-//! hyper parses the head; this module looks at the same bytes first for what
-//! hyper forgives without a trace (a length sent twice, a length beside a
-//! transfer coding), since two readers of one message who disagree on where it
-//! ends are how a request is smuggled.
+//! hyper parses the head. This module checks the same bytes first for what hyper accepts silently:
+//! a length sent twice, a length together with a transfer coding, a coding before `chunked`. Two
+//! readers that disagree on where a message ends make request smuggling possible.
 
-/// The longest head taken, in bytes, request line and empty line counted in.
+/// The maximum length of a head in bytes, including the request line and the empty line.
 pub const HEAD_BYTES_MAX: usize = 16 * 1024;
-/// The most digits of a length; 10^18 bytes is beyond any body and within `u64`.
+/// The maximum number of digits in a length. 10^18 bytes is more than any body and fits in `u64`.
 const LENGTH_DIGITS_MAX: usize = 18;
 
 /// Why a head is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum HeadError {
-    /// A byte no head may hold.
+    /// A NUL, or a CR without LF.
     #[error("NUL or bare CR in the head")]
     ControlByte,
     /// A line that begins with white space.
     #[error("folded header line")]
     Folded,
-    /// White space between a header's name and its colon.
+    /// White space between a header's name and the colon.
     #[error("white space before a header's colon")]
     SpaceBeforeColon,
     /// A length that is not 1 to 18 decimal digits.
@@ -28,18 +27,18 @@ pub enum HeadError {
     /// More than one length.
     #[error("more than one content-length")]
     Lengths,
-    /// A coding other than exactly `chunked`.
+    /// A coding other than `chunked` alone.
     #[error("transfer coding not supported")]
     Coding,
-    /// Both ways of framing at once.
+    /// A length and a transfer coding.
     #[error("content-length beside transfer-encoding")]
     LengthAndCoding,
-    /// The HTTP parser saw a head where this module saw none.
+    /// hyper found a head where this module found none.
     #[error("ambiguous end of message")]
     Ambiguous,
 }
 
-/// How a body's end is found.
+/// How the end of a body is found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Framing {
     /// After this many bytes.
@@ -48,12 +47,13 @@ pub enum Framing {
     Chunked,
 }
 
-/// The bytes of the head at the start of `bytes`, its empty line counted in;
-/// none while it is not whole. `scanned` is how far an earlier call has looked.
+/// Returns the length of the head at the start of `bytes`, including its empty line, or `None` if
+/// it is incomplete. `scanned` is how many bytes an earlier call has checked.
 pub fn end(bytes: &[u8], scanned: usize) -> Option<usize> {
-    // Empty lines before the request line belong to the head, as the parser has it.
+    // Empty lines before the request line belong to the head, as in hyper.
     let start = bytes.iter().position(|byte| !matches!(byte, b'\r' | b'\n'))?;
-    // The end is up to three bytes: some of them may have been seen before.
+    // The end of a head is up to three bytes long, and an earlier call may have checked some of
+    // them.
     let from = start.max(scanned.saturating_sub(3));
     let mut lines = bytes.iter().enumerate().skip(from).filter(|(_, byte)| **byte == b'\n');
     lines.find_map(|(at, _)| match bytes.get(at + 1..)? {
@@ -63,7 +63,7 @@ pub fn end(bytes: &[u8], scanned: usize) -> Option<usize> {
     })
 }
 
-/// How the body behind `head` is framed, or why the head is refused.
+/// Returns how the body after `head` is framed, or why the head is refused.
 pub fn framing(head: &[u8]) -> Result<Framing, HeadError> {
     let bare_cr = head.windows(2).any(|pair| matches!(pair, [b'\r', next] if *next != b'\n'));
     if bare_cr || head.contains(&0) {

@@ -1,4 +1,4 @@
-//! How many requests have been begun and not yet been answered.
+//! Counts requests that have begun and are not answered yet.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
@@ -14,23 +14,23 @@ struct RequestCount {
     fell: Condvar,
 }
 
-/// One request; dropping it counts it out.
+/// One request. Dropping it decrements the count.
 #[derive(Debug)]
 pub struct InFlightGuard(Arc<RequestCount>);
 
 impl InFlight {
-    /// Counts a request in.
+    /// Increments the count.
     pub fn enter(&self) -> InFlightGuard {
         *self.0.lock() += 1;
         InFlightGuard(Arc::clone(&self.0))
     }
 
-    /// How many requests there are now.
+    /// Returns the count.
     pub fn count(&self) -> usize {
         *self.0.lock()
     }
 
-    /// Waits until there is none; false when the deadline came first.
+    /// Waits until the count is zero. Returns false if the deadline passes first.
     pub fn wait_none(&self, deadline: Deadline) -> bool {
         let wait =
             self.0.fell.wait_timeout_while(self.0.lock(), deadline.remaining(), |count| *count > 0);
@@ -40,7 +40,7 @@ impl InFlight {
 
 impl RequestCount {
     fn lock(&self) -> MutexGuard<'_, usize> {
-        // A count cannot be left half-written.
+        // A count is always consistent.
         self.count.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

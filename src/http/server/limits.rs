@@ -1,47 +1,49 @@
-//! How much and how long a client may ask of the front.
+//! Limits of the HTTP server, and the descriptors that its connections need.
 
 use std::io;
 use std::time::Duration;
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
-/// Descriptors kept for what is no connection of a client: listeners, scrapers, logs, event loops.
+/// Descriptors for everything but clients' connections: listeners, scrapers, logs, event loops.
 const DESCRIPTORS_RESERVED: u64 = 64;
-/// Descriptors one run may need at once: pipes, namespaces, cgroup files, its client's socket.
+/// Descriptors that one run may need at once: pipes, namespaces, cgroup files, the client's socket.
 const DESCRIPTORS_PER_RUN: u64 = 32;
-/// And of one whose box stands and waits for it.
+/// Descriptors of one prepared sandbox.
 const DESCRIPTORS_PER_STANDBY: u64 = 24;
 
-/// Descriptors of what jobs' clients download, and of their store.
+/// Descriptors for downloads from jobs and for their store.
 const DESCRIPTORS_OF_JOBS: u64 = 128;
-/// And of each client that follows one: both of its output files.
+/// Descriptors for each client that follows a job: both of its output files.
 const DESCRIPTORS_PER_FOLLOWER: u64 = 2;
 
-/// The front's limits.
+/// The limits of the HTTP server.
 #[derive(Debug, Clone)]
 pub struct HttpLimits {
     /// Connections served at once; more wait in the kernel's queue.
     pub connections_max: usize,
-    /// From the first byte of a head to its last.
+    /// Time limit from the first byte of a head to its last.
     pub head_within: Duration,
-    /// From the end of a head to the end of its body.
+    /// Time limit from the end of a head to the end of the body.
     pub body_within: Duration,
-    /// What bodies that are being read may hold together, bytes; beyond it large ones wait
-    /// for their turn, and those go that do not grow.
+    /// Memory for all bodies that are being read, in bytes. If it is used up, large bodies wait for
+    /// their turn, and slow ones are evicted.
     pub bodies_bytes_max: u64,
-    /// From the first byte of an answer that finds no room to the last one written.
+    /// Time limit for writing a response once the socket has no room for it.
     pub answer_within: Duration,
-    /// What answers that are not read may hold together, bytes; beyond it the longest unread goes.
+    /// Memory for all unread responses, in bytes. If it is used up, the response that has been
+    /// unread for the longest time is evicted.
     pub unread_bytes_max: u64,
-    /// How long a connection may lie between two requests.
+    /// How long a connection may be idle between two requests.
     pub idle_max: Duration,
-    /// How long what a refused client still sends is thrown away, so that it reads the answer.
+    /// How long the remaining bytes of a refused client are discarded, so that it reads the
+    /// response.
     pub linger_max: Duration,
-    /// Between two signs of life on an event stream.
+    /// The interval between pings on an event stream.
     pub ping_every: Duration,
-    /// Streams of jobs' events at once; one more is refused. They take at most half of the connections.
+    /// Event streams of jobs at once; more are refused. They use at most half of the connections.
     pub event_streams_max: usize,
-    /// Artifacts sent at once; one more is refused. They take at most half of the connections.
+    /// Artifact downloads at once; more are refused. They use at most half of the connections.
     pub downloads_max: usize,
 }
 
@@ -63,21 +65,21 @@ impl Default for HttpLimits {
     }
 }
 
-/// How many boxes there may be at once.
+/// How many sandboxes there may be at once, by purpose.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SandboxCounts {
-    /// With a run in them.
+    /// For runs.
     pub runs: usize,
-    /// With a job in them; 0 where there are no jobs.
+    /// For jobs; 0 if jobs are disabled.
     pub jobs: usize,
-    /// Made ahead.
+    /// Prepared.
     pub standby: usize,
     /// Clients that may follow jobs.
     pub followers: usize,
 }
 
-/// How many connections this process can hold: `wanted`, or fewer where its
-/// descriptors would not suffice for them beside `boxes`; at least one.
+/// Returns how many connections this process can hold: `wanted`, or fewer if its descriptors do not
+/// suffice for them and `boxes`, but at least one.
 pub fn connections_affordable(wanted: usize, boxes: SandboxCounts) -> usize {
     let descriptors_max = getrlimit(Resource::RLIMIT_NOFILE).map_or(u64::MAX, |(soft, _)| soft);
     affordable(wanted, boxes, descriptors_max)
@@ -88,7 +90,7 @@ fn affordable(wanted: usize, boxes: SandboxCounts, descriptors_max: u64) -> usiz
     wanted.min(usize::try_from(left).unwrap_or(usize::MAX)).max(1)
 }
 
-/// The descriptors that are for no connection.
+/// Returns how many descriptors are not for connections.
 fn beside_connections(boxes: SandboxCounts) -> u64 {
     let live = (boxes.runs as u64).saturating_add(boxes.jobs as u64);
     let for_runs = DESCRIPTORS_PER_RUN.saturating_mul(live);
@@ -102,7 +104,7 @@ fn beside_connections(boxes: SandboxCounts) -> u64 {
         .saturating_add(for_jobs)
 }
 
-/// More descriptors are needed than this process may ever have.
+/// The process needs more descriptors than its hard limit.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "open files: {needed} are needed for {wanted} connections beside the boxes, and the hard limit \
@@ -117,7 +119,7 @@ pub struct DescriptorShortage {
 }
 
 impl DescriptorShortage {
-    /// Why the service cannot start, where not even one connection is left beside the sandboxes.
+    /// Returns why the service cannot start, if no descriptor is left for even one connection.
     pub fn refusal(&self) -> Option<String> {
         let Self { hard, boxes: SandboxCounts { runs, jobs, standby, followers }, .. } = *self;
         let least = beside_connections(self.boxes).saturating_add(1);
@@ -132,9 +134,9 @@ impl DescriptorShortage {
     }
 }
 
-/// Raises this process's soft limit of descriptors as far as `wanted`
-/// connections and `boxes` need it: what a shell or a service manager sets is
-/// meant for programs that may use `select`. SandboxCounts have a limit of their own.
+/// Raises the soft limit of descriptors to what `wanted` connections and `boxes` need. The default
+/// of shells and service managers is meant for programs that use `select`. Sandboxes have their own
+/// limit.
 pub fn raise_descriptors(
     wanted: usize,
     boxes: SandboxCounts,

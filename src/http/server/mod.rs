@@ -1,4 +1,4 @@
-//! The listening socket, the accept loop and the way down.
+//! The HTTP server: listeners, runtime and graceful shutdown.
 
 mod accept;
 pub(crate) mod body_budget;
@@ -42,17 +42,17 @@ use crate::config::MetricsPlace;
 use crate::job::Jobs;
 use cofferdam_core::values::deadline::Deadline;
 
-/// Threads that serve all connections together. Runs have their own.
+/// Threads that serve all connections. Runs have their own threads.
 const WORKER_THREADS: usize = 2;
-/// Threads that are there to refuse runs while every slot has one.
+/// Threads that refuse runs while every permit is taken.
 const ADMISSION_THREADS: usize = 4;
-/// Turns of connections between two looks at what the sockets have.
+/// Tasks polled between two checks of the sockets.
 const TURNS_PER_LOOK: u32 = 4;
-/// Connections to the listener for metrics alone: a scraper or two, and who looks what is wrong.
+/// Connections to the separate metrics listener, for a few scrapers and an operator.
 const METRICS_CONNECTIONS_MAX: usize = 16;
-/// How long killed runs may take to be gone.
+/// How long killed runs may take to end.
 const KILLED_WITHIN: Duration = Duration::from_secs(5);
-/// How long the last answers may take to reach the kernel.
+/// How long the last responses may take to reach the kernel.
 const LAST_ANSWERS_WITHIN: Duration = Duration::from_secs(1);
 
 /// A bound server.
@@ -73,8 +73,8 @@ impl fmt::Debug for Server {
 }
 
 impl Server {
-    /// Listens on `address`, and for metrics where they have an address of their own. Clients may connect from here on, and are served by [`Server::run`].
-    /// Without `jobs` there is no `/v1/jobs`.
+    /// Listens on `address`, and on the metrics address if there is a separate one. Clients can
+    /// connect from now on; [`Server::run`] serves them. Without `jobs`, `/v1/jobs` does not exist.
     pub fn bind(
         address: SocketAddr,
         checks: Arc<dyn Checks>,
@@ -90,24 +90,24 @@ impl Server {
         Ok(Self { listener, metrics_listener, checks, jobs, settings, shutdown })
     }
 
-    /// Where it listens, with the port the kernel chose if none was asked for.
+    /// Returns the listening address, with the port that the kernel chose if it was 0.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         self.listener.local_addr()
     }
 
-    /// Where metrics are, if they have an address of their own.
+    /// Returns the separate metrics address, if there is one.
     pub fn metrics_addr(&self) -> io::Result<Option<SocketAddr>> {
         self.metrics_listener.as_ref().map(TcpListener::local_addr).transpose()
     }
 
-    /// Stops this server.
+    /// Returns a handle that stops this server.
     pub fn shutdown_handle(&self) -> ShutdownHandle {
         self.shutdown.clone()
     }
 
-    /// Serves until the shutdown handle is used and the drain is over: no live
-    /// run, and their answers written. The listener stays open meanwhile, so
-    /// that a probe reads `draining` rather than nothing.
+    /// Serves until the shutdown handle is used and the drain is over: no run is live, and all
+    /// responses are written. The listener stays open meanwhile, so that probes read `draining`
+    /// instead of failing to connect.
     pub fn run(self) -> io::Result<()> {
         let runtime = self.runtime()?;
         let in_flight = InFlight::default();
@@ -130,7 +130,7 @@ impl Server {
         runtime.spawn(accept(joining(&runtime, &self.listener)?, clients));
         if let Some(listener) = &self.metrics_listener {
             let routes = Routes { clients: false, shutdown: false, metrics: true };
-            // What its own connections do is in no figure.
+            // The metrics do not count the metrics listener's own connections.
             let scrapers = serving(routes, METRICS_CONNECTIONS_MAX, Arc::default());
             runtime.spawn(accept(joining(&runtime, listener)?, scrapers));
         }
@@ -183,7 +183,8 @@ impl Server {
         }
     }
 
-    /// Neither those who follow jobs nor those who download have all connections to themselves.
+    /// Returns the limits of the job routes. Event streams and downloads each use at most half of
+    /// the connections.
     fn jobs_limits(&self, connections_max: usize, bodies: BodyReader) -> JobsLimits {
         let HttpSettings { limits, jobs_input_bytes_max, .. } = &self.settings;
         let at_most = (connections_max / 2).clamp(1, Semaphore::MAX_PERMITS);
@@ -196,8 +197,8 @@ impl Server {
         }
     }
 
-    /// Waits for the live runs and jobs, kills those that outlast the grace, ends the jobs that
-    /// have not begun, and lets the last answers out.
+    /// Waits for live runs and jobs, kills those that outlast the grace period, ends queued jobs,
+    /// and waits for the last responses.
     fn drain(&self, in_flight: &InFlight) {
         log::info!("draining: no new runs");
         if !self.wait_idle(Deadline::after(self.settings.shutdown_grace)) {
@@ -215,7 +216,7 @@ impl Server {
         }
     }
 
-    /// Waits until neither a run nor a job is live; false when the deadline came first.
+    /// Waits until no run and no job is live. Returns false if the deadline passes first.
     fn wait_idle(&self, deadline: Deadline) -> bool {
         self.checks.wait_idle(deadline)
             && self.jobs.as_ref().is_none_or(|jobs| jobs.wait_idle(deadline))

@@ -1,27 +1,27 @@
-//! How fast the output of one run is passed on where no limit ends it.
+//! Limits the rate at which the output of a run without an output limit is streamed.
 
 use tokio::time::{Duration, Instant};
 
-/// What a run's output may cost us for as long as the run likes: the kernel divides CPUs among
-/// boxes, and what we do for one of them is not in that bill.
+/// The rate. The kernel divides CPU time among sandboxes but does not charge them for what the
+/// service does with their output.
 pub const STREAMED_BYTES_PER_SECOND_MAX: u32 = 16 << 20;
-/// How much may come at once after a silence: it delays nobody who prints little.
+/// How many bytes may pass at once after a pause, so that small outputs are not delayed.
 const BURST_BYTES_MAX: u32 = 1 << 20;
 
-/// A bucket of [`BURST_BYTES_MAX`] that fills with [`STREAMED_BYTES_PER_SECOND_MAX`].
+/// A token bucket of [`BURST_BYTES_MAX`] that refills at [`STREAMED_BYTES_PER_SECOND_MAX`].
 #[derive(Debug)]
 pub struct RateLimit {
-    /// When all that was passed on will have been earned.
+    /// When the bucket will be full again.
     earned_at: Instant,
 }
 
 impl RateLimit {
-    /// With a full bucket.
+    /// Starts with a full bucket.
     pub fn new(now: Instant) -> Self {
         Self { earned_at: now }
     }
 
-    /// Adds what was passed on. Gives the time until which nothing more is to be.
+    /// Takes `bytes` from the bucket. Returns the time until which no more may pass, if any.
     pub fn spend(&mut self, bytes: usize, now: Instant) -> Option<Instant> {
         self.earned_at = self.earned_at.max(now) + time_of(bytes as f64);
         let next = self.earned_at - time_of(f64::from(BURST_BYTES_MAX));

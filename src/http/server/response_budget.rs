@@ -1,9 +1,8 @@
-//! Answers whose clients do not read them, and how much memory all of them may hold.
+//! Limits the memory of responses that clients do not read.
 //!
-//! A run's slot is free before its answer is read, so that a client could
-//! have one answer made after the other and read none. Each would lie here
-//! until its deadline; where they hold too much together, the one that has
-//! waited longest is given up before.
+//! A run frees its permit before its response is read, so a client could request one response after
+//! another and read none. Each would stay until its deadline. If they exceed the budget together,
+//! the response that has been unread for the longest time is evicted.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,13 +11,13 @@ use std::time::Instant;
 
 /// A connection that writes a response.
 pub trait ResponseWriter: Send + Sync {
-    /// Since when the socket has had no room for the response, if it has none.
+    /// Returns since when the socket has had no room for the response, if it has none.
     fn blocked_since(&self) -> Option<Instant>;
     /// Closes the connection before the response is written.
     fn evict(&self);
 }
 
-/// The answers of all connections that are not with the kernel yet.
+/// The memory shared by all responses that the kernel does not have yet.
 #[derive(Clone)]
 pub struct ResponseBudget(Arc<SharedResponses>);
 
@@ -42,7 +41,7 @@ impl ResponseTable {
     }
 }
 
-/// One answer; dropping it counts it out.
+/// The memory of one response. Dropping it frees the memory.
 pub struct ResponseReservation {
     all: ResponseBudget,
     number: u64,
@@ -57,12 +56,12 @@ impl fmt::Debug for ResponseReservation {
 }
 
 impl ResponseBudget {
-    /// Answers that may hold so many bytes together, as long as there is more than one.
+    /// Allows `bytes_max` bytes for all responses. A single response may have any size.
     pub fn new(bytes_max: u64) -> Self {
         Self(Arc::new(SharedResponses { bytes_max, held: Mutex::default() }))
     }
 
-    /// Counts in an answer of so many bytes that `writer` writes.
+    /// Adds a response of `bytes` bytes that `writer` writes.
     pub fn enter(&self, bytes: u64, writer: Weak<dyn ResponseWriter>) -> ResponseReservation {
         let number = {
             let mut held = self.lock();
@@ -76,11 +75,11 @@ impl ResponseBudget {
         ResponseReservation { all: self.clone(), number }
     }
 
-    /// Gives up answers until the rest may stay: those first whose clients
-    /// have not read for the longest. Who reads is never given up.
+    /// Evicts responses until the rest fit, those unread for the longest time first. A response
+    /// that is being read is never evicted.
     fn evict_some(&self) {
         while let Some(candidates) = self.candidates() {
-            // Out of the lock: a connection that ends just now may count its answer out here.
+            // Without the lock: a connection that ends now may free its memory here.
             let waiting = candidates.into_iter().filter_map(|(number, writer)| {
                 let writer = writer.upgrade()?;
                 Some((writer.blocked_since()?, number, writer))
@@ -93,7 +92,7 @@ impl ResponseBudget {
         }
     }
 
-    /// Every answer, where they hold too much.
+    /// Returns all responses if they exceed the budget.
     fn candidates(&self) -> Option<Vec<(u64, Weak<dyn ResponseWriter>)>> {
         let held = self.lock();
         let too_much = held.bytes > self.0.bytes_max && held.answers.len() > 1;
@@ -105,13 +104,13 @@ impl ResponseBudget {
     }
 
     fn lock(&self) -> MutexGuard<'_, ResponseTable> {
-        // No change of it panics half-way.
+        // No update panics halfway.
         self.0.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl ResponseReservation {
-    /// All answers, to give some up now that this one's client does not read.
+    /// Returns a closure that enforces the budget after this response's client has stopped reading.
     pub fn stalled(&self) -> impl FnOnce() + use<> {
         let all = self.all.clone();
         move || all.evict_some()
@@ -154,7 +153,7 @@ mod tests {
         assert_eq!(evicted(&[&reading, &newer, &older, &last]), [false, false, true, false]);
         let large = answering(&all, 1000);
         assert_eq!(evicted(&[&reading, &newer, &last, &large]), [false, true, false, false]);
-        // Nobody else was waiting then; now somebody is.
+        // When `large` was added no other response was blocked; now one is.
         last.blocked(start + Duration::from_secs(3));
         assert_eq!(evicted(&[&reading, &last, &large]), [false, true, false]);
     }

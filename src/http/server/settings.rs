@@ -1,4 +1,4 @@
-//! How a server is set up.
+//! Settings of the HTTP server.
 
 use std::io;
 use std::sync::Arc;
@@ -8,41 +8,42 @@ use super::limits::{DescriptorShortage, HttpLimits, SandboxCounts, raise_descrip
 use crate::config::{Config, MetricsPlace, OnDisconnect, Tokens};
 use cofferdam_core::sync::counter::Counter;
 
-/// How the front is to behave.
+/// Settings of the HTTP server.
 #[derive(Debug, Clone)]
 pub struct HttpSettings {
-    /// What a client may ask of the front itself.
+    /// Limits for clients.
     pub limits: HttpLimits,
-    /// The boxes there may be beside them, which need descriptors too.
+    /// The sandboxes, which need descriptors too.
     pub boxes: SandboxCounts,
-    /// The longest body, bytes; none for no limit.
+    /// The maximum size of a request body in bytes; `None` for no limit.
     pub input_bytes_max: Option<u64>,
-    /// The longest request for a job, bytes.
+    /// The maximum size of a job request in bytes.
     pub jobs_input_bytes_max: u64,
-    /// The longest output, bytes; none for no limit.
+    /// The maximum size of the output in bytes; `None` for no limit.
     pub output_bytes_max: Option<u64>,
     /// The timeout of a request that names none.
     pub timeout_default: Duration,
-    /// The longest timeout a request may ask for.
+    /// The longest timeout that a request may ask for.
     pub timeout_max: Duration,
-    /// What becomes of a run whose client has gone.
+    /// What happens to a run when its client disconnects.
     pub on_disconnect: OnDisconnect,
     /// Whether `POST /shutdown` exists.
     pub allow_shutdown: bool,
-    /// How long a drain may take before the live runs are killed.
+    /// How long a drain may take before live runs are killed.
     pub shutdown_grace: Duration,
-    /// Where `GET /metrics` is.
+    /// Where `GET /metrics` is served.
     pub metrics: MetricsPlace,
-    /// Origins whose pages may post.
+    /// The origins whose pages may post.
     pub origins_allow: Vec<String>,
-    /// Names that the service answers to without a token, beside those that are always good.
+    /// The host names that are accepted without a token, in addition to those that are always
+    /// trusted.
     pub hosts_allow: Vec<String>,
     /// Whether request headers are logged.
     pub log_headers: bool,
-    /// Lines of the log that were dropped, for the metrics.
+    /// Counts dropped log lines, for the metrics.
     pub log_dropped: Arc<Counter>,
-    /// Who may ask for anything but `/health`; everybody where there is none. Metrics that have a
-    /// listener of their own are whoever's who reaches it.
+    /// The tokens that every route except `/health` requires; everyone has access if there are
+    /// none. A separate metrics listener requires none.
     pub tokens: Tokens,
 }
 
@@ -81,7 +82,8 @@ impl From<&Config> for HttpSettings {
 }
 
 impl HttpSettings {
-    /// Has this process open as many descriptors as it may need, or says what it lacks.
+    /// Raises the soft limit of descriptors to what the server may need, or returns what is
+    /// missing.
     pub fn raise_descriptors(&self) -> io::Result<Option<DescriptorShortage>> {
         raise_descriptors(self.limits.connections_max, self.boxes)
     }

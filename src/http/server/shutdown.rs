@@ -1,4 +1,4 @@
-//! Asking the server to stop, from any thread.
+//! Stops the server from any thread.
 
 use std::fmt;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -6,7 +6,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use crate::http::checks::Checks;
 use crate::job::Jobs;
 
-/// Stops a server: cloned freely, usable from a signal's thread as from a request.
+/// Stops a server. Can be cloned, and used from a signal thread or a request.
 #[derive(Clone)]
 pub struct ShutdownHandle(Arc<ShutdownState>);
 
@@ -33,7 +33,7 @@ impl ShutdownHandle {
         }))
     }
 
-    /// The first call begins the drain; every later one kills the live runs and jobs at once.
+    /// Begins the drain at the first call; kills live runs and jobs at every later one.
     pub fn request(&self) {
         if !self.drain() {
             self.0.checks.cancel_all();
@@ -43,8 +43,8 @@ impl ShutdownHandle {
         }
     }
 
-    /// Begins the drain, and says whether this call did: from its return on no
-    /// run is admitted and no job is taken.
+    /// Begins the drain, and returns whether this call began it. Once it returns, no run and no job
+    /// is admitted.
     pub fn drain(&self) -> bool {
         self.0.checks.start_draining();
         if let Some(jobs) = &self.0.jobs {
@@ -62,7 +62,7 @@ impl ShutdownHandle {
     }
 
     fn lock(&self) -> MutexGuard<'_, bool> {
-        // A bool cannot be left half-written.
+        // A bool is always consistent.
         self.0.draining.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
