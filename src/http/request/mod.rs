@@ -3,8 +3,11 @@
 pub(crate) mod access;
 pub(crate) mod body;
 
+use std::borrow::Cow;
+
 use axum::http::HeaderMap;
 use axum::http::header::ACCEPT;
+use percent_encoding::percent_decode_str;
 
 /// Returns whether `Accept` names `media_type` itself; wildcards do not count.
 pub fn accepts(headers: &HeaderMap, media_type: &str) -> bool {
@@ -19,23 +22,12 @@ pub fn accepts(headers: &HeaderMap, media_type: &str) -> bool {
 /// Decodes percent-encoding. Returns `None` if `encoded` is malformed or not UTF-8. A `+` stays a
 /// plus.
 pub fn percent_decode(encoded: &str) -> Option<String> {
-    let mut bytes = Vec::with_capacity(encoded.len());
-    let mut rest = encoded.as_bytes();
-    while let Some((byte, behind)) = rest.split_first() {
-        rest = behind;
-        if *byte != b'%' {
-            bytes.push(*byte);
-            continue;
-        }
-        let ([high, low], behind) = rest.split_first_chunk()?;
-        bytes.push(digit(*high)? << 4 | digit(*low)?);
-        rest = behind;
+    // The crate passes malformed escapes through.
+    let is_escape = |rest: &str| matches!(rest.as_bytes(), [a, b, ..] if a.is_ascii_hexdigit() && b.is_ascii_hexdigit());
+    if !encoded.split('%').skip(1).all(is_escape) {
+        return None;
     }
-    String::from_utf8(bytes).ok()
-}
-
-fn digit(byte: u8) -> Option<u8> {
-    char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok())
+    percent_decode_str(encoded).decode_utf8().ok().map(Cow::into_owned)
 }
 
 #[cfg(test)]
@@ -61,7 +53,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_malformed_or_no_text_is_nothing() {
+    fn malformed_escapes_and_invalid_utf8_are_refused() {
         for (encoded, text) in [
             ("", Some("")),
             ("a/b+c", Some("a/b+c")),
