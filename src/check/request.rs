@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn a_whole_request_is_taken_as_sent() {
+    fn a_complete_request_is_accepted_unchanged() {
         let request = read(
             br#"{"timeout":"2m","asserts":"[]","checker_text":"","lang_slug":"cpp","solution_text":"\u0000\ud83d\ude00"}"#,
         );
@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn a_null_option_is_an_absent_one_and_unknown_keys_are_ignored() {
+    fn null_means_absent_and_unknown_keys_are_ignored() {
         let bare = read(&with("")).unwrap();
         assert_eq!((bare.timeout, &bare.asserts, &bare.checker_text), (DEFAULT, &None, &None));
         for extra in [
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn each_fault_of_the_text_is_named() {
+    fn every_text_error_is_named() {
         let table: [(&[u8], &str); 13] = [
             (b"", "empty body"),
             (b" \r\n\t", "empty body"),
@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fault_never_repeats_a_long_text() {
+    fn an_error_never_repeats_a_long_text() {
         let long = "x".repeat(100_000);
         for body in [format!("\"{long}\""), format!(" \n\"{long}\"")] {
             assert_eq!(read(body.as_bytes()).unwrap_err(), "bad JSON: expected an object");
@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lone_surrogate_is_refused_wherever_it_stands() {
+    fn a_lone_surrogate_is_refused_everywhere() {
         for text in [
             r"\ud800",
             r"\uD800",
@@ -368,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_sent_twice_is_refused_known_or_not() {
+    fn a_duplicate_key_is_refused_known_or_not() {
         for extra in
             [r#","lang_slug":"ruby""#, r#","x":1,"x":1"#, r#","timeout":null,"timeout":null"#]
         {
@@ -381,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn a_field_that_is_no_string_is_named() {
+    fn a_field_that_is_not_a_string_is_named() {
         for value in ["5", "-5", "5.5", "true", "[]", "[1,[2]]", "{}", r#"{"a":{"b":1}}"#] {
             for name in ["asserts", "timeout", "checker_text"] {
                 let fault = read(&with(&format!(r#","{name}":{value}"#))).unwrap_err();
@@ -401,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn a_timeout_is_within_grammar_and_maximum() {
+    fn a_timeout_obeys_the_grammar_and_the_maximum() {
         for (text, seconds) in [("1000ms", 1), ("1s", 1), ("1m", 60), ("0s", 0), ("300s", 300)] {
             let request = read(&with(&format!(r#","timeout":"{text}""#))).unwrap();
             assert_eq!(request.timeout, Duration::from_secs(seconds), "{text}");

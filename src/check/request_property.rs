@@ -20,8 +20,8 @@ const WORDS_BYTES_MAX: usize = 400;
 pub fn check(input: &[u8]) {
     let read = CheckRequest::from_json(input, TIMEOUT_DEFAULT, TIMEOUT_MAX);
     match &read {
-        Ok(request) => says_the_same_again(request),
-        Err(fault) => names_what_is_wrong(fault),
+        Ok(request) => round_trips(request),
+        Err(fault) => error_names_the_fault(fault),
     }
     let Ok(text) = std::str::from_utf8(input) else {
         assert!(matches!(read, Err(CheckRequestError::NotUtf8)), "{read:?}");
@@ -38,7 +38,7 @@ pub fn check(input: &[u8]) {
     assert!(is_json || is_refused_as_text, "no JSON, and it is {read:?}");
     match serde_json::from_str::<Value>(text) {
         // Half characters and numbers that are too large are refused even in skipped values.
-        Ok(value) => agrees(text, &value, read),
+        Ok(value) => matches_value(text, &value, read),
         // `Value` limits depth and numbers; skipped values have no such limits.
         Err(error) if is_json && !is_surrogate(&error) => {}
         Err(error) => assert!(read.is_err(), "{error}, and it is {read:?}"),
@@ -51,7 +51,7 @@ fn is_surrogate(error: &serde_json::Error) -> bool {
 }
 
 /// Checks that an accepted request, serialized again, is accepted as the same request.
-fn says_the_same_again(request: &CheckRequest) {
+fn round_trips(request: &CheckRequest) {
     let body = json!({
         "lang_slug": request.lang_slug,
         "solution_text": request.solution_text,
@@ -63,7 +63,7 @@ fn says_the_same_again(request: &CheckRequest) {
     assert_eq!(again.ok().as_ref(), Some(request));
 }
 
-fn names_what_is_wrong(fault: &CheckRequestError) {
+fn error_names_the_fault(fault: &CheckRequestError) {
     let words = fault.to_string();
     assert!(words.len() <= WORDS_BYTES_MAX, "an answer of {} bytes", words.len());
     assert!(!words.contains(['\n', '\r']), "{words:?} is not one line");
@@ -77,7 +77,7 @@ fn names_what_is_wrong(fault: &CheckRequestError) {
 }
 
 /// Checks that `read` follows from `value`, the whole body.
-fn agrees(text: &str, value: &Value, read: Result<CheckRequest, CheckRequestError>) {
+fn matches_value(text: &str, value: &Value, read: Result<CheckRequest, CheckRequestError>) {
     let Some(object) = value.as_object() else {
         let Err(fault) = read else { panic!("{value} was accepted") };
         assert!(fault.to_string().contains("expected an object"), "{fault}");

@@ -51,7 +51,7 @@ impl Serve {
         found.has_command()?;
         let settings = HttpSettings { log_dropped, ..HttpSettings::from(&config) };
         let shortage = settings.raise_descriptors().map_err(Failure::Serve)?;
-        if let Some(fatal) = shortage.as_ref().and_then(DescriptorShortage::refusal) {
+        if let Some(fatal) = shortage.as_ref().and_then(DescriptorShortage::fatal) {
             return Err(Failure::Limits(fatal));
         }
         check_file_size(&config)?;

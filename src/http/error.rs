@@ -107,11 +107,11 @@ pub enum HostError {
 #[derive(Debug, Clone)]
 pub struct ErrorContext {
     /// The label of the metric.
-    pub word: &'static str,
+    pub reason: &'static str,
     /// The message for the log, without any text of the tenant's.
-    pub reason: String,
+    pub message: String,
     /// Whether the service is at fault.
-    pub is_our_fault: bool,
+    pub is_server_fault: bool,
 }
 
 /// Returns the status for `code` and the label of the metric.
@@ -179,7 +179,7 @@ impl ApiError {
         }
     }
 
-    fn word(&self) -> &'static str {
+    fn reason(&self) -> &'static str {
         match self {
             Self::NotFound => "not_found",
             Self::MethodNotAllowed => "method_not_allowed",
@@ -208,21 +208,20 @@ impl ApiError {
 
     /// Returns what is logged. Leaves out the details of bad JSON and of a job's error, which can
     /// contain the tenant's text.
-    fn told(&self) -> ErrorContext {
-        let reason = match self {
+    fn context(&self) -> ErrorContext {
+        let message = match self {
             Self::Request(CheckRequestError::Json(fault)) => {
                 format!("bad JSON: line {} column {}", fault.line(), fault.column())
             }
             Self::Job(error) => error.code.word().to_owned(),
             _ => self.to_string(),
         };
-        let is_expected = self.is_over_soon();
-        let is_our_fault = self.status().is_server_error() && !is_expected;
-        ErrorContext { word: self.word(), reason, is_our_fault }
+        let is_server_fault = self.status().is_server_error() && !self.is_temporary();
+        ErrorContext { reason: self.reason(), message, is_server_fault }
     }
 
     /// Returns whether the connection must close because a next request could not be trusted.
-    fn closes(&self) -> bool {
+    fn closes_connection(&self) -> bool {
         match self {
             Self::Framing(_)
             | Self::Host(_)
@@ -237,7 +236,7 @@ impl ApiError {
 
     /// Returns whether a retry may succeed soon, here or on another instance behind the same
     /// address.
-    fn is_over_soon(&self) -> bool {
+    fn is_temporary(&self) -> bool {
         match self {
             Self::NoRoomForBody | Self::Check(CheckError::Busy | CheckError::Draining) => true,
             Self::Job(error) => {
@@ -279,8 +278,8 @@ impl ApiError {
 
     /// Returns the response, in the shape of `api`.
     pub fn answer(self, api: HttpApi) -> Response {
-        let (status, told) = (self.status(), self.told());
-        let (closes, is_over_soon) = (self.closes(), self.is_over_soon());
+        let (status, context) = (self.status(), self.context());
+        let (closes, is_temporary) = (self.closes_connection(), self.is_temporary());
         let range = if let Self::Range(bytes) = self { Some(bytes) } else { None };
         let mut response = match (api, &self) {
             (HttpApi::Jobs, _) => response::json(status, &self.into_job_error()),
@@ -294,7 +293,7 @@ impl ApiError {
         if closes {
             headers.insert(CONNECTION, HeaderValue::from_static("close"));
         }
-        if is_over_soon {
+        if is_temporary {
             headers.insert(RETRY_AFTER, HeaderValue::from_static("1"));
         }
         if status == StatusCode::UNAUTHORIZED {
@@ -305,7 +304,7 @@ impl ApiError {
         {
             headers.insert(CONTENT_RANGE, range);
         }
-        response.extensions_mut().insert(told);
+        response.extensions_mut().insert(context);
         response
     }
 }

@@ -24,7 +24,7 @@ const SECRET_WORDS: [&str; 8] =
 const PATH_BYTES_MAX: usize = 256;
 /// Refused requests logged per second. Being refused costs a client nothing, but a full disk costs
 /// us.
-const REFUSALS_PER_SECOND_MAX: u32 = 100;
+const LINES_PER_SECOND_MAX: u32 = 100;
 
 /// Wraps `admit`, and the check that it returns, so that both run under the id of the current
 /// request on any thread, and the end of the check is logged.
@@ -108,22 +108,23 @@ struct LogWindow {
 
 impl ErrorLog {
     /// Logs `response` if it refuses the request.
-    pub fn record(&self, asked: &LoggedRequest, response: &mut Response) {
-        let Some(ErrorContext { reason, is_our_fault, .. }) = response.extensions_mut().remove()
+    pub fn record(&self, logged: &LoggedRequest, response: &mut Response) {
+        let Some(ErrorContext { message, is_server_fault, .. }) =
+            response.extensions_mut().remove()
         else {
             return;
         };
         if !self.admit(Instant::now()) {
             return;
         }
-        let level = if is_our_fault { log::Level::Warn } else { log::Level::Info };
+        let level = if is_server_fault { log::Level::Warn } else { log::Level::Info };
         log::log!(
             target: TARGET,
             level,
             status = response.status().as_u16(),
-            reason = reason,
-            method = asked.method.as_str(),
-            path = asked.path();
+            reason = message,
+            method = logged.method.as_str(),
+            path = logged.path();
             "refused"
         );
     }
@@ -147,10 +148,10 @@ impl ErrorLog {
                 LogWindow { began: Some(now), lines: 0, left_out: 0 },
             );
             if before.left_out > 0 {
-                log::warn!(target: TARGET, count = before.left_out; "refusals left out of the log");
+                log::warn!(target: TARGET, count = before.left_out; "refused requests left out of the log");
             }
         }
-        let is_admitted = window.lines < REFUSALS_PER_SECOND_MAX;
+        let is_admitted = window.lines < LINES_PER_SECOND_MAX;
         if is_admitted {
             window.lines += 1;
         } else {
@@ -171,12 +172,12 @@ pub fn output_unreadable(job: &JobId, error: &io::Error) {
 }
 
 /// Logs a request with its headers, for `DEBUG`.
-pub fn request(asked: &LoggedRequest, headers: &HeaderMap) {
-    let query = if asked.uri.query().is_some() { "?(redacted)" } else { "" };
+pub fn request(logged: &LoggedRequest, headers: &HeaderMap) {
+    let query = if logged.uri.query().is_some() { "?(redacted)" } else { "" };
     log::info!(
         target: TARGET,
-        method = asked.method.as_str(),
-        path = format!("{}{query}", asked.path()),
+        method = logged.method.as_str(),
+        path = format!("{}{query}", logged.path()),
         headers = shown(headers);
         "request"
     );
@@ -228,21 +229,21 @@ mod tests {
     }
 
     #[test]
-    fn a_path_is_told_without_its_query_and_no_longer_than_it_may_be() {
+    fn a_path_is_logged_truncated_and_without_its_query() {
         for (target, with_log_context) in [("/run?token=x", "/run"), ("/%0a", "/%0a"), ("*", "*")] {
-            let asked = LoggedRequest::of(&Method::GET, &target.parse().unwrap());
-            assert_eq!(asked.path(), with_log_context);
+            let logged = LoggedRequest::of(&Method::GET, &target.parse().unwrap());
+            assert_eq!(logged.path(), with_log_context);
         }
         let long = format!("/{}", "x".repeat(5000)).parse().unwrap();
         assert_eq!(LoggedRequest::of(&Method::GET, &long).path().len(), PATH_BYTES_MAX);
     }
 
     #[test]
-    fn a_second_has_its_lines_and_the_next_one_has_as_many() {
+    fn the_rate_limit_is_per_second() {
         let lines = ErrorLog::default();
         let start = Instant::now();
         let admitted = |at: Instant| (0..300).filter(|_| lines.admit(at)).count();
-        let max = REFUSALS_PER_SECOND_MAX as usize;
+        let max = LINES_PER_SECOND_MAX as usize;
         assert_eq!(admitted(start), max);
         assert_eq!(admitted(start + Duration::from_millis(999)), 0);
         assert_eq!(admitted(start + Duration::from_secs(1)), max);

@@ -83,7 +83,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn pieces_say_what_the_whole_says(bytes in proptest::collection::vec(any::<u8>(), 0..60), size in 1_usize..7) {
+        fn pieces_join_to_the_whole_text(bytes in proptest::collection::vec(any::<u8>(), 0..60), size in 1_usize..7) {
             let mut cutter = TextCutter::default();
             let mut text: String = bytes.chunks(size).filter_map(|piece| cutter.cut(piece)).map(|(_, text)| text).collect();
             text.extend(cutter.finish().map(|(_, text)| text));

@@ -30,8 +30,8 @@ pub fn init(level: &str) {
 /// As [`init`], for a service: logging does not wait for the reader of stderr, not even in a panic.
 pub fn init_queued(level: &str) -> io::Result<LogQueue> {
     let format = asked_format();
-    let told = Box::new(move |count| dropped_line(format, count));
-    let queue = LogQueue::start(io::stderr(), told)?;
+    let drop_message = Box::new(move |count| dropped_line(format, count));
+    let queue = LogQueue::start(io::stderr(), drop_message)?;
     let at_panic = queue.clone();
     panic::set_hook(Box::new(move |panic| {
         log::error!("{panic}");
@@ -242,7 +242,7 @@ struct JsonFields<'a, M>(&'a mut M);
 impl<'kvs, M: SerializeMap> VisitSource<'kvs> for JsonFields<'_, M> {
     fn visit_pair(&mut self, key: Key<'kvs>, value: Value<'kvs>) -> Result<(), Error> {
         let written = self.0.serialize_entry(key.as_str(), &FieldValue::of(&value));
-        written.map_err(|_| Error::msg("a field that is no JSON"))
+        written.map_err(|_| Error::msg("a field that cannot be written as JSON"))
     }
 }
 

@@ -47,12 +47,15 @@ struct LogQueueState {
 }
 
 impl LogQueue {
-    /// Starts a thread that writes to `out` and reports dropped lines by `told`.
-    pub fn start(out: impl Write + AsFd + Send + 'static, told: DropMessage) -> io::Result<Self> {
+    /// Starts a thread that writes to `out` and reports dropped lines by `drop_message`.
+    pub fn start(
+        out: impl Write + AsFd + Send + 'static,
+        drop_message: DropMessage,
+    ) -> io::Result<Self> {
         let shared = Arc::<LogQueueShared>::default();
         let writer = Arc::clone(&shared);
         let thread = thread::Builder::new().name("log".to_owned());
-        thread.spawn(move || writer.write_lines(out, &told))?;
+        thread.spawn(move || writer.write_lines(out, &drop_message))?;
         Ok(Self(shared))
     }
 
@@ -100,10 +103,11 @@ impl Write for LogQueue {
 
 impl LogQueueShared {
     /// Writes line after line for as long as the process lives.
-    fn write_lines(&self, mut out: impl Write + AsFd, told: &DropMessage) {
+    fn write_lines(&self, mut out: impl Write + AsFd, drop_message: &DropMessage) {
         loop {
             let (line, dropped) = self.next();
-            let lost = dropped.is_some_and(|count| write_whole(&mut out, &told(count)).is_err());
+            let lost =
+                dropped.is_some_and(|count| write_whole(&mut out, &drop_message(count)).is_err());
             if write_whole(&mut out, &line).is_err() || lost {
                 // The reader is gone or the disk is full. The next line is tried again.
                 self.dropped.increment();
@@ -159,18 +163,18 @@ mod tests {
 
     use super::*;
 
-    fn told(count: u64) -> Vec<u8> {
+    fn drop_message(count: u64) -> Vec<u8> {
         format!("dropped {count}\n").into_bytes()
     }
 
     /// Returns a queue that writes to a pipe, and the pipe's reading end.
     fn queue() -> (LogQueue, io::PipeReader) {
         let (reader, writer) = io::pipe().unwrap();
-        (LogQueue::start(writer, Box::new(told)).unwrap(), reader)
+        (LogQueue::start(writer, Box::new(drop_message)).unwrap(), reader)
     }
 
     #[test]
-    fn lines_come_out_whole_and_in_order() {
+    fn lines_are_written_whole_and_in_order() {
         let (queue, mut reader) = queue();
         let lines: String = (0..1000).map(|n| format!("line {n}\n")).collect();
         lines.split_inclusive('\n').for_each(|line| queue.push(line.as_bytes()));
@@ -182,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_that_does_not_read_costs_lines_and_no_time() {
+    fn a_stalled_reader_costs_lines_and_no_time() {
         let (queue, mut reader) = queue();
         let line = [b'x'; 1023].iter().chain(b"\n").copied().collect::<Vec<u8>>();
         let pushed = 4 * (WAITING_BYTES_MAX / line.len());
@@ -206,12 +210,12 @@ mod tests {
         let text = String::from_utf8(read).unwrap();
         let counts =
             text.lines().filter_map(|line| line.strip_prefix("dropped ")?.parse::<u64>().ok());
-        assert_eq!(counts.sum::<u64>(), dropped, "each is told once");
+        assert_eq!(counts.sum::<u64>(), dropped, "each is reported once");
         assert_eq!(queue.dropped().get(), dropped);
     }
 
     #[test]
-    fn lines_of_no_length_are_bounded_as_well() {
+    fn empty_lines_are_bounded_too() {
         let (queue, _reader) = queue();
         (0..300_000).for_each(|_| queue.push(b"\n"));
         assert!(queue.0.lock().lines.len() <= WAITING_LINES_MAX);
@@ -219,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_that_has_gone_stops_nothing() {
+    fn a_closed_reader_blocks_nothing() {
         let (queue, reader) = queue();
         drop(reader);
         (0..100).for_each(|_| queue.push(b"x\n"));

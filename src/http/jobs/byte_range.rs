@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn a_range_is_a_part_that_is_there_or_none() {
+    fn a_range_is_clipped_to_the_file_or_unsatisfiable() {
         let part = |from, bytes| ByteRange::Part { from, bytes };
         for (range, bytes, wanted) in [
             ("bytes=0-0", 10, part(0, 1)),
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn a_range_of_another_file_is_the_whole_of_this_one() {
+    fn a_range_of_another_version_yields_the_whole_file() {
         for (conditions, is_part) in [
             (&[TAG][..], true),
             (&["\"abd\""], false),
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_the_wanted_one_by_a_strong_tag_alone() {
+    fn if_match_accepts_strong_tags_only() {
         for (values, other) in [
             (&[TAG][..], false),
             (&["*"], false),
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tag_that_the_client_has_is_known_in_every_form() {
+    fn if_none_match_accepts_every_form_of_a_tag() {
         for (values, has) in [
             (&[TAG][..], true),
             (&["W/\"abc\""], true),

@@ -31,7 +31,7 @@ pub async fn download(State(state): State<Arc<JobsState>>, request: Request) -> 
 
 async fn try_download(state: &JobsState, head: &Parts) -> Result<Response, ApiError> {
     let (id, path) = (job_id(&head.uri)?, artifact_path(&head.uri)?);
-    let place = acquire(&state.downloads, "downloads")?;
+    let permit = acquire(&state.downloads, "downloads")?;
     let open = state.run_blocking(move |jobs| whole(jobs.open_artifact(&id, &path)?)).await?;
     let OpenArtifact { file, bytes, sha256 } = open;
     let etag = format!("\"{}\"", sha256.as_str());
@@ -51,7 +51,7 @@ async fn try_download(state: &JobsState, head: &Parts) -> Result<Response, ApiEr
         ByteRange::Part { from, bytes } => (StatusCode::PARTIAL_CONTENT, from, bytes),
         ByteRange::Unsatisfiable => return Err(ApiError::Range(bytes)),
     };
-    let part = Body::new(FilePart::new(file, from, count, place));
+    let part = Body::new(FilePart::new(file, from, count, permit));
     let range = format!("bytes {from}-{}/{bytes}", (from + count).saturating_sub(1));
     let range = (status == StatusCode::PARTIAL_CONTENT).then_some((CONTENT_RANGE, range));
     let mut response = with_headers(status, part, &etag, range.as_slice());
@@ -63,7 +63,7 @@ async fn try_download(state: &JobsState, head: &Parts) -> Result<Response, ApiEr
 /// off.
 fn whole(open: OpenArtifact) -> Result<OpenArtifact, JobError> {
     let is_whole = open.file.metadata().is_ok_and(|file| file.len() >= open.bytes);
-    let broken = || JobError::new(ErrorCode::IoFailed, "the artifact is not whole any more");
+    let broken = || JobError::new(ErrorCode::IoFailed, "the artifact is no longer complete");
     if is_whole { Ok(open) } else { Err(broken()) }
 }
 

@@ -58,13 +58,13 @@ async fn follow(
     state: &Arc<JobsState>,
     client: ClientSocket,
     id: JobId,
-    told: Offsets,
+    sent: Offsets,
 ) -> Result<Response, ApiError> {
-    let place = acquire(&state.streams, "event streams")?;
+    let permit = acquire(&state.streams, "event streams")?;
     let asked = id.clone();
     let feed = state.run_blocking(move |jobs| jobs.follow(&asked)).await?;
-    let following = Follower::new(Arc::clone(state), id, feed, told, place);
-    let mut response = Response::new(Body::new(JobEventStream::new(following, client)));
+    let follower = Follower::new(Arc::clone(state), id, feed, sent, permit);
+    let mut response = Response::new(Body::new(JobEventStream::new(follower, client)));
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
@@ -76,34 +76,34 @@ struct OutputFollower {
     name: &'static str,
     file: Arc<File>,
     /// How many bytes were sent.
-    told: u64,
+    sent: u64,
     /// How far the output was read without a complete character.
-    seen: u64,
+    scanned: u64,
 }
 
 impl OutputFollower {
-    fn new(name: &'static str, file: File, told: u64) -> Self {
-        Self { name, file: Arc::new(file), told, seen: told }
+    fn new(name: &'static str, file: File, sent: u64) -> Self {
+        Self { name, file: Arc::new(file), sent, scanned: sent }
     }
 
     /// Returns the data of the next event from the first `end` bytes, or `None` if they were sent.
-    async fn next(&mut self, end: u64, is_all: bool) -> io::Result<Option<OutputText>> {
-        let left = end.saturating_sub(self.told);
+    async fn next(&mut self, end: u64, is_final: bool) -> io::Result<Option<OutputText>> {
+        let left = end.saturating_sub(self.sent);
         // If no more will come, the incomplete character is sent as it is.
-        if left == 0 || (end <= self.seen && !is_all) {
+        if left == 0 || (end <= self.scanned && !is_final) {
             return Ok(None);
         }
-        let read = read_piece(&self.file, self.told, left).await;
+        let read = read_piece(&self.file, self.sent, left).await;
         let piece = read.map_err(io::Error::other).flatten()?;
         if piece.is_empty() {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
-        let is_last = is_all && left <= PIECE_BYTES_MAX;
+        let is_last = is_final && left <= PIECE_BYTES_MAX;
         let Some((count, text)) = cut(&piece, is_last) else {
-            self.seen = end;
+            self.scanned = end;
             return Ok(None);
         };
-        self.told += count as u64;
+        self.sent += count as u64;
         Ok(Some(text))
     }
 }
@@ -115,11 +115,11 @@ struct Follower {
     progress: watch::Receiver<Progress>,
     outputs: [OutputFollower; 2],
     /// The state that was sent last.
-    told: Option<JobStatus>,
+    sent: Option<JobStatus>,
     /// Until when less than a full piece of a live job's output is held back.
-    gathers_until: Instant,
+    hold_until: Instant,
     is_over: bool,
-    _place: OwnedSemaphorePermit,
+    _permit: OwnedSemaphorePermit,
 }
 
 impl Follower {
@@ -127,24 +127,24 @@ impl Follower {
         state: Arc<JobsState>,
         id: JobId,
         feed: Feed,
-        told: Offsets,
-        place: OwnedSemaphorePermit,
+        sent: Offsets,
+        permit: OwnedSemaphorePermit,
     ) -> Self {
         let Feed { stdout, stderr, progress } = feed;
         let now = *progress.borrow();
         let outputs = [
-            OutputFollower::new("stdout", stdout, told.stdout.min(now.stdout_bytes)),
-            OutputFollower::new("stderr", stderr, told.stderr.min(now.stderr_bytes)),
+            OutputFollower::new("stdout", stdout, sent.stdout.min(now.stdout_bytes)),
+            OutputFollower::new("stderr", stderr, sent.stderr.min(now.stderr_bytes)),
         ];
         Self {
             state,
             id,
             progress,
             outputs,
-            told: None,
-            gathers_until: Instant::now(),
+            sent: None,
+            hold_until: Instant::now(),
             is_over: false,
-            _place: place,
+            _permit: permit,
         }
     }
 
@@ -155,24 +155,24 @@ impl Follower {
         }
         loop {
             // In this order: if the sender is gone, the value read after it is final.
-            let is_all = self.progress.has_changed().is_err();
+            let is_final = self.progress.has_changed().is_err();
             let now = *self.progress.borrow_and_update();
-            if !now.status.is_terminal() && self.told != Some(now.status) {
+            if !now.status.is_terminal() && self.sent != Some(now.status) {
                 return Some(self.status(now.status));
             }
-            if !is_all && self.gathers(&now) {
-                sleep_until(self.gathers_until).await;
+            if !is_final && self.holds_back(&now) {
+                sleep_until(self.hold_until).await;
                 continue;
             }
-            match self.output(&now, is_all).await {
+            match self.output(&now, is_final).await {
                 Ok(Some(event)) => return Some(event),
                 Ok(None) => {}
                 Err(error) => {
                     output_unreadable(&self.id, &error);
-                    return Some(self.broken_off("the output cannot be read"));
+                    return Some(self.abort("the output cannot be read"));
                 }
             }
-            if is_all {
+            if is_final {
                 return Some(self.end().await);
             }
             let changed = timeout(self.state.ping_every, self.progress.changed()).await;
@@ -183,36 +183,36 @@ impl Follower {
     }
 
     /// Returns whether so little output is new that it waits for more.
-    fn gathers(&self, now: &Progress) -> bool {
+    fn holds_back(&self, now: &Progress) -> bool {
         let ends = [now.stdout_bytes, now.stderr_bytes];
         let left = |(output, end): (&OutputFollower, u64)| {
-            end.saturating_sub(output.told.max(output.seen))
+            end.saturating_sub(output.sent.max(output.scanned))
         };
         let mut left = self.outputs.iter().zip(ends).map(left).filter(|left| *left > 0).peekable();
         left.peek().is_some()
             && left.all(|left| left < PIECE_BYTES_MAX)
-            && Instant::now() < self.gathers_until
+            && Instant::now() < self.hold_until
     }
 
-    fn told_so_far(&self) -> Offsets {
+    fn sent_so_far(&self) -> Offsets {
         let [stdout, stderr] = &self.outputs;
-        Offsets { stdout: stdout.told, stderr: stderr.told }
+        Offsets { stdout: stdout.sent, stderr: stderr.sent }
     }
 
     fn status(&mut self, status: JobStatus) -> String {
-        self.told = Some(status);
+        self.sent = Some(status);
         let data = json!({ "job_id": self.id, "status": status });
-        event("status", Some(&self.told_so_far()), &data)
+        event("status", Some(&self.sent_so_far()), &data)
     }
 
-    async fn output(&mut self, now: &Progress, is_all: bool) -> io::Result<Option<String>> {
+    async fn output(&mut self, now: &Progress, is_final: bool) -> io::Result<Option<String>> {
         for index in 0..self.outputs.len() {
             let Some(output) = self.outputs.get_mut(index) else { continue };
             let end = [now.stdout_bytes, now.stderr_bytes].get(index).copied().unwrap_or_default();
             let name = output.name;
-            if let Some(data) = output.next(end, is_all).await? {
-                self.gathers_until = Instant::now() + GATHERED_FOR;
-                return Ok(Some(event(name, Some(&self.told_so_far()), &data)));
+            if let Some(data) = output.next(end, is_final).await? {
+                self.hold_until = Instant::now() + GATHERED_FOR;
+                return Ok(Some(event(name, Some(&self.sent_so_far()), &data)));
             }
         }
         Ok(None)
@@ -221,26 +221,26 @@ impl Follower {
     /// Returns the last state and the result.
     async fn end(&mut self) -> String {
         self.is_over = true;
-        let (id, told) = (self.id.clone(), self.told_so_far());
+        let (id, sent) = (self.id.clone(), self.sent_so_far());
         let view = move |jobs: &dyn Jobs| {
             Ok(match jobs.view(&id)? {
                 JobView::Ended(result) => {
-                    Some((result.status, event("result", Some(&told), &result)))
+                    Some((result.status, event("result", Some(&sent), &result)))
                 }
                 JobView::Live(_) => None,
             })
         };
         match self.state.run_blocking(view).await {
             Ok(Some((status, result))) => {
-                let before = (self.told != Some(status)).then(|| self.status(status));
+                let before = (self.sent != Some(status)).then(|| self.status(status));
                 before.unwrap_or_default() + &result
             }
-            Ok(None) => self.broken_off("the job can be followed no further here"),
+            Ok(None) => self.abort("the job cannot be followed any further here"),
             Err(refusal) => error_event(&refusal.into_job_error()),
         }
     }
 
-    fn broken_off(&mut self, words: &str) -> String {
+    fn abort(&mut self, words: &str) -> String {
         self.is_over = true;
         error_event(&JobError::new(ErrorCode::IoFailed, words))
     }
@@ -261,17 +261,17 @@ struct JobEventStream {
 }
 
 impl JobEventStream {
-    fn new(following: Follower, client: ClientSocket) -> Self {
+    fn new(follower: Follower, client: ClientSocket) -> Self {
         let left = Box::pin(async move {
             client.left().await;
             sleep(LEFT_FOR).await;
         });
-        Self { next: Some(next_of(following)), left }
+        Self { next: Some(next_of(follower)), left }
     }
 }
 
-fn next_of(mut following: Follower) -> NextEvent {
-    Box::pin(async move { (following.next().await, following) })
+fn next_of(mut follower: Follower) -> NextEvent {
+    Box::pin(async move { (follower.next().await, follower) })
 }
 
 impl HttpBody for JobEventStream {
@@ -284,13 +284,13 @@ impl HttpBody for JobEventStream {
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         let body = self.get_mut();
         let Some(next) = &mut body.next else { return Poll::Ready(None) };
-        let Poll::Ready((event, following)) = next.as_mut().poll(cx) else {
+        let Poll::Ready((event, follower)) = next.as_mut().poll(cx) else {
             ready!(body.left.as_mut().poll(cx));
             // Frees the permit now.
             body.next = None;
             return Poll::Ready(None);
         };
-        body.next = event.as_ref().map(|_| next_of(following));
+        body.next = event.as_ref().map(|_| next_of(follower));
         Poll::Ready(event.map(|event| Ok(Frame::data(event.into()))))
     }
 }

@@ -42,14 +42,14 @@ pub struct FilePart {
     left: u64,
     reading: Option<JoinHandle<io::Result<Vec<u8>>>>,
     /// Held while the file is open.
-    _place: OwnedSemaphorePermit,
+    _permit: OwnedSemaphorePermit,
 }
 
 impl FilePart {
     /// Sends `bytes` bytes of `file` from `offset`. The response is cut off if the file ends
     /// earlier.
-    pub fn new(file: File, offset: u64, bytes: u64, place: OwnedSemaphorePermit) -> Self {
-        Self { file: Arc::new(file), offset, left: bytes, reading: None, _place: place }
+    pub fn new(file: File, offset: u64, bytes: u64, permit: OwnedSemaphorePermit) -> Self {
+        Self { file: Arc::new(file), offset, left: bytes, reading: None, _permit: permit }
     }
 }
 

@@ -15,7 +15,7 @@ const CURSOR_BYTES_MAX: usize = 512;
 
 /// Parses `query`, without its question mark.
 pub fn parse(query: &str) -> Result<ListAsked, JobError> {
-    let mut asked = ListAsked { limit: LIMIT, ..ListAsked::default() };
+    let mut request = ListAsked { limit: LIMIT, ..ListAsked::default() };
     let mut seen = BTreeSet::new();
     for pair in query.split('&').filter(|pair| !pair.is_empty()) {
         let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
@@ -27,19 +27,21 @@ pub fn parse(query: &str) -> Result<ListAsked, JobError> {
         match key.as_str() {
             "status" => {
                 let status = JobStatus::parse(&value);
-                asked.status = Some(status.ok_or_else(|| invalid(&key, "want a job's status"))?);
+                request.status = Some(status.ok_or_else(|| invalid(&key, "want a job's status"))?);
             }
             "limit" => {
                 let limit = limit(&value);
-                asked.limit =
+                request.limit =
                     limit.ok_or_else(|| invalid(&key, "want a whole number from 1 to 1000"))?;
             }
-            "cursor" if (1..=CURSOR_BYTES_MAX).contains(&value.len()) => asked.cursor = Some(value),
+            "cursor" if (1..=CURSOR_BYTES_MAX).contains(&value.len()) => {
+                request.cursor = Some(value)
+            }
             "cursor" => return Err(invalid(&key, "want a next_cursor")),
             _ => return Err(invalid(&key, "unknown; want status, limit or cursor")),
         }
     }
-    Ok(asked)
+    Ok(request)
 }
 
 fn limit(text: &str) -> Option<usize> {
@@ -57,9 +59,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_query_names_each_of_three_things_at_most_once() {
+    fn a_query_has_each_known_parameter_at_most_once() {
         let all = ListAsked { limit: 100, ..ListAsked::default() };
-        for (query, asked) in [
+        for (query, request) in [
             ("", all.clone()),
             ("&", all.clone()),
             ("limit=1", ListAsked { limit: 1, ..all.clone() }),
@@ -72,7 +74,7 @@ mod tests {
                 ListAsked { status: Some(JobStatus::Failed), limit: 7, cursor: Some("c".into()) },
             ),
         ] {
-            assert_eq!(parse(query), Ok(asked), "{query}");
+            assert_eq!(parse(query), Ok(request), "{query}");
         }
         let long = format!("cursor={}", "x".repeat(CURSOR_BYTES_MAX + 1));
         for (query, path) in [

@@ -44,7 +44,7 @@ pub fn routes<S>(state: Arc<JobsState>) -> Router<S> {
 async fn list(State(state): State<Arc<JobsState>>, request: Request) -> Response {
     let query = request.uri().query().unwrap_or_default();
     let listed = match list_query::parse(query) {
-        Ok(asked) => state.run_blocking(move |jobs| jobs.list(&asked).map(|page| ok(&page))).await,
+        Ok(query) => state.run_blocking(move |jobs| jobs.list(&query).map(|page| ok(&page))).await,
         Err(error) => Err(error.into()),
     };
     respond(listed)

@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_id_that_is_none_of_ours_is_the_beginning() {
+    fn a_foreign_event_id_means_the_beginning() {
         for (id, offsets) in [
             ("o0.e0", Some((0, 0))),
             ("o7.e12", Some((7, 12))),

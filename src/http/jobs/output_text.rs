@@ -16,20 +16,20 @@ pub enum OutputText {
 }
 
 /// Converts the beginning of `bytes`, and returns how many bytes that covers. Returns `None` if
-/// there are only the first bytes of a character and the rest may come; `is_all` means that no more
+/// there are only the first bytes of a character and the rest may come; `is_final` means that no more
 /// will.
-pub fn cut(bytes: &[u8], is_all: bool) -> Option<(usize, OutputText)> {
+pub fn cut(bytes: &[u8], is_final: bool) -> Option<(usize, OutputText)> {
     // The rest of a character that began earlier, as after resuming inside it.
-    let rest_of_one = bytes.iter().take(3).take_while(|byte| **byte & 0xC0 == 0x80).count();
-    let behind = bytes.get(rest_of_one..).unwrap_or_default();
-    let text = text_at_start(behind);
+    let continuation = bytes.iter().take(3).take_while(|byte| **byte & 0xC0 == 0x80).count();
+    let rest = bytes.get(continuation..).unwrap_or_default();
+    let text = text_at_start(rest);
     match text {
-        Some("") if rest_of_one == 0 && !is_all => None,
+        Some("") if continuation == 0 && !is_final => None,
         Some("") if bytes.is_empty() => None,
-        Some(text) if rest_of_one == 0 && !text.is_empty() => {
+        Some(text) if continuation == 0 && !text.is_empty() => {
             Some((text.len(), OutputText::Text(text.to_owned())))
         }
-        Some(_) if rest_of_one > 0 => Some(encoded(bytes, rest_of_one)),
+        Some(_) if continuation > 0 => Some(encoded(bytes, continuation)),
         _ => Some(encoded(bytes, bytes.len())),
     }
 }
@@ -65,8 +65,8 @@ mod tests {
     }
 
     #[test]
-    fn bytes_are_text_where_they_can_be() {
-        for (bytes, is_all, expected) in [
+    fn utf8_is_sent_as_text() {
+        for (bytes, is_final, expected) in [
             (&b""[..], false, None),
             (b"", true, None),
             (b"plain", false, text("plain")),
@@ -85,7 +85,7 @@ mod tests {
             (b"\xFF\xE2\x82", false, base64(b"\xFF\xE2\x82")),
             (b"\x80\x80\x80\x80", false, base64(b"\x80\x80\x80\x80")),
         ] {
-            assert_eq!(cut(bytes, is_all), expected, "{bytes:x?} {is_all}");
+            assert_eq!(cut(bytes, is_final), expected, "{bytes:x?} {is_final}");
         }
     }
 
@@ -96,18 +96,18 @@ mod tests {
         fn pieces_hold_every_byte_once(
             bytes in proptest::collection::vec(any::<u8>(), 0..80), size in 4_usize..20,
         ) {
-            let (mut at, mut told) = (0, Vec::new());
+            let (mut at, mut joined) = (0, Vec::new());
             while at < bytes.len() {
                 let end = bytes.len().min(at + size);
                 let (count, piece) = cut(&bytes[at..end], end == bytes.len()).unwrap();
                 prop_assert!((1..=end - at).contains(&count));
                 match piece {
-                    OutputText::Text(text) => told.extend_from_slice(text.as_bytes()),
-                    OutputText::Base64(text) => told.extend(STANDARD.decode(text).unwrap()),
+                    OutputText::Text(text) => joined.extend_from_slice(text.as_bytes()),
+                    OutputText::Base64(text) => joined.extend(STANDARD.decode(text).unwrap()),
                 }
                 at += count;
             }
-            prop_assert_eq!(told, bytes);
+            prop_assert_eq!(joined, bytes);
         }
     }
 }

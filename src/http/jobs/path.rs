@@ -29,7 +29,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_path_names_a_job_and_an_artifact_of_it_to_the_byte() {
+    fn a_path_names_a_job_and_an_artifact_exactly() {
         for (path, id, artifact) in [
             ("/v1/jobs/job_1", Some("job_1"), None),
             ("/v1/jobs/%6Aob_1/cancel", Some("job_1"), None),

@@ -74,18 +74,18 @@ impl JobsState {
     /// Calls the job service on a thread that may block, under the id of the current request.
     pub async fn run_blocking<T: Send + 'static>(
         &self,
-        question: impl FnOnce(&dyn Jobs) -> Result<T, JobError> + Send + 'static,
+        call: impl FnOnce(&dyn Jobs) -> Result<T, JobError> + Send + 'static,
     ) -> Result<T, ApiError> {
         let (jobs, id) = (Arc::clone(&self.jobs), RequestId::current());
-        let asked = spawn_blocking(move || on_behalf_of(id, || question(jobs.as_ref())));
-        match timeout(BLOCKING_TIMEOUT, asked).await {
+        let running = spawn_blocking(move || on_behalf_of(id, || call(jobs.as_ref())));
+        match timeout(BLOCKING_TIMEOUT, running).await {
             Ok(Ok(answer)) => answer.map_err(ApiError::Job),
             Ok(Err(_)) => {
-                log::error!("a thread that asked the jobs ended without an answer");
+                log::error!("a job call's thread ended without an answer");
                 Err(ApiError::Internal)
             }
             Err(_) => {
-                let words = "the store does not answer in time";
+                let words = "the job store did not answer in time";
                 Err(JobError::new(ErrorCode::IoFailed, words).into())
             }
         }
@@ -97,9 +97,9 @@ pub fn respond(answer: Result<Response, ApiError>) -> Response {
     answer.unwrap_or_else(|refusal| refusal.answer(HttpApi::Jobs))
 }
 
-/// Takes one of `places`, or refuses the request.
-pub fn acquire(places: &Arc<Semaphore>, what: &str) -> Result<OwnedSemaphorePermit, ApiError> {
-    let place = Arc::clone(places).try_acquire_owned();
+/// Takes one of `permits`, or refuses the request.
+pub fn acquire(permits: &Arc<Semaphore>, what: &str) -> Result<OwnedSemaphorePermit, ApiError> {
+    let permit = Arc::clone(permits).try_acquire_owned();
     let words = || format!("as many {what} as there may be at once");
-    place.map_err(|_| JobError::new(ErrorCode::QueueFull, words()).into())
+    permit.map_err(|_| JobError::new(ErrorCode::QueueFull, words()).into())
 }

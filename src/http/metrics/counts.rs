@@ -56,8 +56,8 @@ impl HttpCounts {
 
     /// Counts `response` if it refuses the request.
     pub fn answered(&self, response: &Response) {
-        let Some(ErrorContext { word, .. }) = response.extensions().get() else { return };
-        if let Some((counter, _)) = self.refusals.iter().zip(REASONS).find(|(_, is)| is == word) {
+        let Some(ErrorContext { reason, .. }) = response.extensions().get() else { return };
+        if let Some((counter, _)) = self.refusals.iter().zip(REASONS).find(|(_, is)| is == reason) {
             counter.increment();
         }
     }

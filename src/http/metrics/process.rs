@@ -37,7 +37,7 @@ pub struct ProcessSample {
 
 impl ProcessMetrics {
     /// Reads the start time of this process.
-    pub fn look() -> Self {
+    pub fn new() -> Self {
         Self { started_seconds: started_seconds() }
     }
 
@@ -77,8 +77,8 @@ fn cpu() -> Option<Duration> {
 fn started_seconds() -> Option<u64> {
     let stat = fs::read_to_string("/proc/self/stat").ok()?;
     // The name can contain spaces and parentheses.
-    let (_, behind_name) = stat.rsplit_once(") ")?;
-    let ticks: u64 = behind_name.split(' ').nth(START_AFTER_NAME)?.parse().ok()?;
+    let (_, after_name) = stat.rsplit_once(") ")?;
+    let ticks: u64 = after_name.split(' ').nth(START_AFTER_NAME)?.parse().ok()?;
     let host = fs::read_to_string("/proc/stat").ok()?;
     let booted = host.lines().find_map(|line| line.strip_prefix("btime "))?;
     Some(booted.trim().parse::<u64>().ok()? + ticks / TICKS_PER_SECOND)
@@ -91,8 +91,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_process_has_started_lately_and_uses_something() {
-        let process = ProcessMetrics::look();
+    fn the_values_are_plausible() {
+        let process = ProcessMetrics::new();
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
         let age = now - process.started_seconds().unwrap();
         assert!(age < 3600, "{age} s");

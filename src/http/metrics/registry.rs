@@ -43,7 +43,7 @@ impl Metrics {
         connections_max: usize,
         log_dropped: Arc<Counter>,
     ) -> Self {
-        let process = ProcessMetrics::look();
+        let process = ProcessMetrics::new();
         let jobs_exposed = jobs.clone();
         let exposed = ServiceCollector {
             checks,
@@ -105,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_counter_has_the_name_of_its_samples_and_all_else_stays() {
+    fn a_counter_takes_the_name_of_its_samples_and_the_rest_stays() {
         let open = "# HELP runs How many counter\n# TYPE runs counter\nruns_total{a=\"# TYPE x counter\"} 1\n\
                     # HELP open Now.\n# TYPE open gauge\nopen 2\n\
                     # HELP took_seconds So long.\n# TYPE took_seconds histogram\n# UNIT took_seconds seconds\n\

@@ -20,7 +20,7 @@ pub async fn check_token(tokens: &Tokens, request: Request, next: Next) -> Respo
     if tokens.is_empty() || request.uri().path() == OPEN_PATH {
         return next.run(request).await;
     }
-    match shown(request.headers()).and_then(|token| tokens.holder(token)) {
+    match bearer_token(request.headers()).and_then(|token| tokens.holder(token)) {
         Some(client) => {
             request_log::authorized(client);
             next.run(request).await
@@ -31,7 +31,7 @@ pub async fn check_token(tokens: &Tokens, request: Request, next: Next) -> Respo
 
 /// Returns the token in the `Authorization` header. With two headers, it is unclear which one
 /// counts.
-fn shown(headers: &HeaderMap) -> Option<&[u8]> {
+fn bearer_token(headers: &HeaderMap) -> Option<&[u8]> {
     let mut values = headers.get_all(AUTHORIZATION).iter();
     let value = values.next().filter(|_| values.next().is_none())?.as_bytes();
     let (scheme, token) = value.split_at_checked("Bearer ".len())?;
@@ -54,13 +54,13 @@ pub enum HostRule<'a> {
 /// same-origin to its browser, which sends no `Origin` with a GET and lets the page read the
 /// response. `Host` still holds the page's name.
 pub async fn check_host(names: HostRule<'_>, request: Request, next: Next) -> Response {
-    match judge_host(names, &request) {
+    match evaluate_host(names, &request) {
         Ok(()) => next.run(request).await,
         Err(refusal) => refusal.answer(HttpApi::of(request.uri())),
     }
 }
 
-fn judge_host(names: HostRule<'_>, request: &Request) -> Result<(), ApiError> {
+fn evaluate_host(names: HostRule<'_>, request: &Request) -> Result<(), ApiError> {
     let named = host(request.headers(), request.version()).map_err(ApiError::Host)?;
     let HostRule::Trusted(allowed) = names else { return Ok(()) };
     // A request line with a full URL names a host too. Both must be accepted.
@@ -115,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_token_is_shown_by_one_header_of_the_one_scheme() {
+    fn a_token_is_read_from_one_bearer_header() {
         for (values, token) in [
             (&["Bearer abc"][..], Some("abc")),
             (&["bearer abc"], Some("abc")),
@@ -135,7 +135,7 @@ mod tests {
             for value in values {
                 headers.append(AUTHORIZATION, HeaderValue::from_str(value).unwrap());
             }
-            assert_eq!(shown(&headers), token.map(str::as_bytes), "{values:?}");
+            assert_eq!(bearer_token(&headers), token.map(str::as_bytes), "{values:?}");
         }
     }
 }

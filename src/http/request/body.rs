@@ -14,7 +14,7 @@ use crate::http::error::ApiError;
 use crate::http::server::body_budget::{BodyBudget, BodyReservation};
 
 /// The least reserved for the first bytes of a body, unless it announces less.
-const ROOM_BYTES_LEAST: u64 = 16 * 1024;
+const CAPACITY_MIN: u64 = 16 * 1024;
 
 /// Reads request bodies.
 #[derive(Debug, Clone)]
@@ -60,7 +60,7 @@ impl BodyReader {
         let collecting = collect(body, announced, bytes_max, &reservation);
         let whole = timeout(self.within, reservation.unless_evicted(collecting)).await;
         let bytes = whole.map_err(|_| ApiError::BodyLate)?.ok_or(ApiError::NoRoomForBody)??;
-        reservation.is_whole();
+        reservation.mark_complete();
         Ok(WholeBody { bytes, _reservation: reservation })
     }
 }
@@ -91,7 +91,7 @@ async fn collect(
 
 /// Returns the capacity for `length` bytes: twice `reservation`, but not more than `announced`.
 fn grown(reservation: usize, length: u64, announced: u64) -> usize {
-    let twice = (reservation as u64).saturating_mul(2).max(ROOM_BYTES_LEAST);
+    let twice = (reservation as u64).saturating_mul(2).max(CAPACITY_MIN);
     let most = if length <= announced { twice.min(announced) } else { twice };
     usize::try_from(most.max(length)).unwrap_or(usize::MAX)
 }

@@ -44,10 +44,10 @@ async fn try_run(
     let (head, body) = request.into_parts();
     check_encoding(&head.headers)?;
     let body = state.bodies.read(body, state.input_bytes_max).await?;
-    let asked = CheckRequest::from_json(&body, state.timeout_default, state.timeout_max)?;
+    let check = CheckRequest::from_json(&body, state.timeout_default, state.timeout_max)?;
     drop(body);
-    let (checks, slug) = (Arc::clone(&state.checks), asked.lang_slug.clone());
-    let admit = request_log::with_log_context(slug, move || checks.admit(asked));
+    let (checks, slug) = (Arc::clone(&state.checks), check.lang_slug.clone());
+    let admit = request_log::with_log_context(slug, move || checks.admit(check));
     let (threads, on_disconnect) = (&state.run_threads, state.on_disconnect);
     if !accepts(&head.headers, "text/event-stream") {
         let make = |report: CheckReport| reply::from_report(&report);

@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_queue_says_so_until_it_is_read() {
+    fn a_full_queue_has_no_room_until_it_is_read() {
         let (mut sink, mut queue) = output_queue(4).unwrap();
         let mut cx = Context::from_waker(Waker::noop());
         sink.take(Stream::Stdout, b"abc");
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_never_waits_for_a_reader_that_has_gone() {
+    fn a_run_never_waits_for_a_dropped_reader() {
         let (mut sink, queue) = output_queue(1).unwrap();
         sink.take(Stream::Stdout, b"ab");
         assert!(!sink.has_room());

@@ -113,14 +113,14 @@ mod tests {
 
     /// Starts a job that sends its thread's id and lasts until the sender is dropped.
     fn begin(threads: &RunThreads) -> (Receiver<ThreadId>, std::sync::mpsc::Sender<()>) {
-        let (tell, told) = channel();
+        let (sender, ids) = channel();
         let (hold, held) = channel::<()>();
         let job = move || {
-            tell.send(thread::current().id()).unwrap();
+            sender.send(thread::current().id()).unwrap();
             let _ = held.recv();
         };
         threads.start(job).unwrap();
-        (told, hold)
+        (ids, hold)
     }
 
     fn wait_until(what: &str, condition: impl Fn() -> bool) {
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn an_idle_thread_is_used_again_and_a_busy_one_is_not() {
+    fn an_idle_thread_is_reused_and_a_busy_one_is_not() {
         let threads = RunThreads::new(8);
         let (first, hold) = begin(&threads);
         let first = first.recv_timeout(SOON).unwrap();
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn with_all_threads_busy_a_job_waits_for_the_first_that_is_done() {
+    fn a_job_waits_for_the_first_idle_thread_if_all_are_busy() {
         let threads = RunThreads::new(2);
         let (first, hold) = begin(&threads);
         let (second, _hold) = begin(&threads);
@@ -166,8 +166,8 @@ mod tests {
     fn idle_threads_end_with_their_owner() {
         let threads = RunThreads::new(2);
         let shared = Arc::downgrade(&threads.shared);
-        let (told, hold) = begin(&threads);
-        told.recv_timeout(SOON).unwrap();
+        let (ids, hold) = begin(&threads);
+        ids.recv_timeout(SOON).unwrap();
         drop(hold);
         wait_idle(&threads);
         drop(threads);

@@ -35,18 +35,21 @@ pub struct BindError {
     pub source: io::Error,
 }
 
-pub fn bound(address: SocketAddr) -> Result<TcpListener, BindError> {
-    let bind = || -> io::Result<TcpListener> {
+pub fn bind(address: SocketAddr) -> Result<TcpListener, BindError> {
+    let open = || -> io::Result<TcpListener> {
         let listener = TcpListener::bind(address)?;
         listener.set_nonblocking(true)?;
         listen(&listener, Backlog::new(BACKLOG_CONNECTIONS)?)?;
         Ok(listener)
     };
-    bind().map_err(|source| BindError { address, source })
+    open().map_err(|source| BindError { address, source })
 }
 
 /// Clones `listener` into `runtime`, which a socket joins when it is created.
-pub fn joining(runtime: &Runtime, listener: &TcpListener) -> io::Result<tokio::net::TcpListener> {
+pub fn into_tokio(
+    runtime: &Runtime,
+    listener: &TcpListener,
+) -> io::Result<tokio::net::TcpListener> {
     let _entered = runtime.enter();
     tokio::net::TcpListener::from_std(listener.try_clone()?)
 }
@@ -62,14 +65,14 @@ pub struct Listener {
 
 /// Accepts connections for as long as the process lives. A client that has already left costs
 /// nothing, and running out of descriptors is temporary.
-pub async fn accept(listener: tokio::net::TcpListener, serves: Listener) {
-    let Listener { router, connections_max, limits, in_flight, counts } = serves;
+pub async fn accept(listener: tokio::net::TcpListener, listening: Listener) {
+    let Listener { router, connections_max, limits, in_flight, counts } = listening;
     let responses = ResponseBudget::new(limits.unread_bytes_max);
     let error_log = Arc::new(ErrorLog::default());
-    let places = Arc::new(Semaphore::new(connections_max.min(Semaphore::MAX_PERMITS)));
+    let permits = Arc::new(Semaphore::new(connections_max.min(Semaphore::MAX_PERMITS)));
     let mut logged: Option<Instant> = None;
     // The semaphore is never closed, so the loop does not end.
-    while let Ok(place) = Arc::clone(&places).acquire_owned().await {
+    while let Ok(permit) = Arc::clone(&permits).acquire_owned().await {
         match listener.accept().await {
             Ok((socket, _)) => {
                 // Counted here because the connection's task starts later.
@@ -85,7 +88,7 @@ pub async fn accept(listener: tokio::net::TcpListener, serves: Listener) {
                 );
                 tokio::spawn(async move {
                     serving.await;
-                    drop((counted, place));
+                    drop((counted, permit));
                 });
             }
             Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}

@@ -41,10 +41,10 @@ struct BodyTable {
 
 struct OpenBody {
     bytes: u64,
-    /// When it last grew.
-    grew: Instant,
+    /// When it last grew_at.
+    grew_at: Instant,
     /// Whether the body is complete. It keeps its memory until it is parsed and is not evicted.
-    is_whole: bool,
+    is_complete: bool,
     evicted: bool,
     reader: Option<Waker>,
     /// Notified when memory may be free and it is this body's turn.
@@ -85,8 +85,8 @@ impl BodyBudget {
         let turn = Arc::<Notify>::default();
         let body = OpenBody {
             bytes: 0,
-            grew: now,
-            is_whole: false,
+            grew_at: now,
+            is_complete: false,
             evicted: false,
             reader: None,
             turn: Arc::clone(&turn),
@@ -127,7 +127,7 @@ impl BodyTable {
             self.waiting.remove(&number);
             self.set(number, bytes);
             if let Some(body) = self.bodies.get_mut(&number) {
-                body.grew = now;
+                body.grew_at = now;
             }
         } else {
             self.waiting.insert(number);
@@ -170,13 +170,13 @@ impl BodyTable {
         let is_slow = |number: &u64, body: &OpenBody| {
             *number != growing
                 && body.bytes > small_bytes_max
-                && !body.is_whole
+                && !body.is_complete
                 && !body.evicted
                 && !self.waiting.contains(number)
-                && now.saturating_duration_since(body.grew) >= SLOW_AFTER
+                && now.saturating_duration_since(body.grew_at) >= SLOW_AFTER
         };
         let slow = self.bodies.iter().filter(|(number, body)| is_slow(number, body));
-        let number = slow.min_by_key(|(_, body)| body.grew).map(|(number, _)| *number)?;
+        let number = slow.min_by_key(|(_, body)| body.grew_at).map(|(number, _)| *number)?;
         self.set(number, 0);
         let body = self.bodies.get_mut(&number)?;
         body.evicted = true;
@@ -223,9 +223,9 @@ impl BodyReservation {
     }
 
     /// Marks the body as complete.
-    pub fn is_whole(&self) {
+    pub fn mark_complete(&self) {
         if let Some(body) = self.all.lock().bodies.get_mut(&self.number) {
-            body.is_whole = true;
+            body.is_complete = true;
             body.reader = None;
         }
     }
@@ -274,29 +274,29 @@ mod tests {
     }
 
     #[test]
-    fn the_slowest_of_the_large_ones_goes_and_small_ones_stay() {
+    fn the_slowest_large_body_is_evicted_and_small_ones_stay() {
         let (all, start) = (BodyBudget::new(100), Instant::now());
         let second = |n| start + Duration::from_secs(n);
         let [small, first, slow, next] = [(); 4].map(|()| all.enter(start));
         assert!(small.try_reserve(10, start) && first.try_reserve(40, start));
         assert!(slow.try_reserve(40, start) && first.try_reserve(50, second(1)), "100 are not 101");
-        assert!(next.try_reserve(12, second(1)), "small enough, whatever others hold");
+        assert!(next.try_reserve(12, second(1)), "small bodies always grow");
         // The memory is full, and only one body has been slow for long enough.
         assert!(next.try_reserve(50, second(1)));
         assert_eq!(evicted(&[&small, &first, &slow, &next]), [false, false, true, false]);
     }
 
     #[test]
-    fn where_nobody_is_slow_the_first_to_begin_is_the_first_to_grow() {
+    fn without_slow_bodies_the_oldest_grows_first() {
         let (all, now) = (BodyBudget::new(100), Instant::now());
         let [first, second, third, fourth] = [(); 4].map(|()| all.enter(now));
         assert!(
             first.try_reserve(60, now) && second.try_reserve(60, now),
-            "beyond the limit by one"
+            "one may exceed the limit"
         );
         assert!(!third.try_reserve(60, now) && !fourth.try_reserve(60, now));
         drop(first);
-        assert!(!fourth.try_reserve(60, now), "another one began before it");
+        assert!(!fourth.try_reserve(60, now), "an older body waits");
         assert!(third.try_reserve(60, now) && !fourth.try_reserve(60, now));
         drop(second);
         assert!(fourth.try_reserve(60, now));
@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn bodies_that_all_wait_do_not_wait_for_ever() {
+    fn bodies_that_all_wait_go_on() {
         let (all, now) = (BodyBudget::new(100), Instant::now());
         let [first, second, third] = [(); 3].map(|()| all.enter(now));
         assert!(
@@ -314,14 +314,14 @@ mod tests {
         );
         assert!(!first.try_reserve(50, now), "others go on");
         assert!(!third.try_reserve(300, now) && !second.try_reserve(70, now));
-        assert!(first.try_reserve(50, now), "there is nobody else left to go on");
+        assert!(first.try_reserve(50, now), "no other body can go on");
         assert!(!second.try_reserve(70, now) && first.try_reserve(60, now));
         drop(first);
         assert!(second.try_reserve(70, now));
     }
 
     #[test]
-    fn one_that_waits_for_room_is_not_slow() {
+    fn a_waiting_body_is_not_slow() {
         let (all, start) = (BodyBudget::new(100), Instant::now());
         let [one, other] = [(); 2].map(|()| all.enter(start));
         assert!(one.try_reserve(101, start) && !other.try_reserve(60, start));
@@ -330,11 +330,11 @@ mod tests {
     }
 
     #[test]
-    fn a_whole_body_holds_its_room_and_stays() {
+    fn a_complete_body_keeps_its_memory_and_stays() {
         let (all, start) = (BodyBudget::new(100), Instant::now());
         let (whole, next) = (all.enter(start), all.enter(start));
         assert!(whole.try_reserve(101, start));
-        whole.is_whole();
+        whole.mark_complete();
         assert!(!next.try_reserve(60, start + SLOW_AFTER));
         assert_eq!(evicted(&[&whole, &next]), [false, false]);
         drop((whole, next));

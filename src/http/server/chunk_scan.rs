@@ -156,7 +156,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_body_ends_behind_its_trailers() {
+    fn the_body_ends_after_its_trailers() {
         for body in [
             "0\r\n\r\n",
             "5\r\nhello\r\n0\r\n\r\n",
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_behind_malformed_chunks_is_a_request() {
+    fn nothing_after_malformed_chunks_is_a_request() {
         let endless = "0".repeat(LINE_BYTES_MAX + 1);
         for body in [
             "x\r\n",

@@ -145,7 +145,7 @@ impl ConnectionService {
         mut request: Request<Incoming>,
     ) -> Result<Response<Body>, Infallible> {
         let Self { routes, client, state, flight, responses, counts, error_log } = self;
-        let asked = LoggedRequest::of(request.method(), request.uri());
+        let logged = LoggedRequest::of(request.method(), request.uri());
         let mut response = match state.request_began(flight.enter()) {
             Err(fault) => ApiError::Framing(fault).answer(HttpApi::of(request.uri())),
             Ok(()) => {
@@ -154,7 +154,7 @@ impl ConnectionService {
             }
         };
         counts.answered(&response);
-        error_log.record(&asked, &mut response);
+        error_log.record(&logged, &mut response);
         if let Ok(id) = HeaderValue::from_str(id.as_str()) {
             response.headers_mut().insert(REQUEST_ID, id);
         }

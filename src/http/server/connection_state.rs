@@ -104,8 +104,8 @@ impl ConnectionState {
     }
 
     /// Records the verdict on a complete head that goes to hyper.
-    pub fn head_shown(&self, judged: Result<(), HeadError>) {
-        self.lock().shown = Some(judged);
+    pub fn head_shown(&self, verdict: Result<(), HeadError>) {
+        self.lock().shown = Some(verdict);
     }
 
     /// Records that hyper has reported a request, and returns whether it may be served.
@@ -220,7 +220,7 @@ mod tests {
     const ANSWER: Duration = Duration::from_secs(30);
 
     #[test]
-    fn each_turn_has_its_own_deadline() {
+    fn each_phase_has_its_own_deadline() {
         let (limits, start) = (HttpLimits::default(), Instant::now());
         let (state, in_flight) = (ConnectionState::new(start), InFlight::default());
         let second = |n| start + Duration::from_secs(n);
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_out_of_a_head_never_seen_is_refused() {
+    fn a_request_without_a_checked_head_is_refused() {
         let (state, in_flight) = (ConnectionState::new(Instant::now()), InFlight::default());
         assert_eq!(state.request_began(in_flight.enter()), Err(HeadError::Ambiguous));
         state.head_shown(Err(HeadError::Lengths));
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_is_in_flight_until_its_answer_is_flushed() {
+    fn a_request_is_in_flight_until_its_response_is_flushed() {
         let (state, in_flight) = (ConnectionState::new(Instant::now()), InFlight::default());
         let _ = state.request_began(in_flight.enter());
         state.wrote();

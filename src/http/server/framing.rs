@@ -63,7 +63,7 @@ impl FramedSocket {
             let next = match &mut self.part {
                 MessagePart::Head { scanned } => {
                     let scanned = *scanned;
-                    match self.judge_head(scanned) {
+                    match self.check_head(scanned) {
                         Some(part) => part,
                         None => return 0,
                     }
@@ -87,7 +87,7 @@ impl FramedSocket {
     }
 
     /// Looks for a complete head in the buffer. Returns `None` if more bytes must arrive.
-    fn judge_head(&mut self, scanned: usize) -> Option<MessagePart> {
+    fn check_head(&mut self, scanned: usize) -> Option<MessagePart> {
         if self.buffer.is_empty() {
             // An idle connection holds no buffer.
             self.buffer = Vec::new();

@@ -86,12 +86,12 @@ pub fn connections_affordable(wanted: usize, boxes: SandboxCounts) -> usize {
 }
 
 fn affordable(wanted: usize, boxes: SandboxCounts, descriptors_max: u64) -> usize {
-    let left = descriptors_max.saturating_sub(beside_connections(boxes));
+    let left = descriptors_max.saturating_sub(other_descriptors(boxes));
     wanted.min(usize::try_from(left).unwrap_or(usize::MAX)).max(1)
 }
 
 /// Returns how many descriptors are not for connections.
-fn beside_connections(boxes: SandboxCounts) -> u64 {
+fn other_descriptors(boxes: SandboxCounts) -> u64 {
     let live = (boxes.runs as u64).saturating_add(boxes.jobs as u64);
     let for_runs = DESCRIPTORS_PER_RUN.saturating_mul(live);
     let for_followers = DESCRIPTORS_PER_FOLLOWER.saturating_mul(boxes.followers as u64);
@@ -107,7 +107,7 @@ fn beside_connections(boxes: SandboxCounts) -> u64 {
 /// The process needs more descriptors than its hard limit.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "open files: {needed} are needed for {wanted} connections beside the boxes, and the hard limit \
+    "open files: {needed} are needed for {wanted} connections besides the sandboxes, and the hard limit \
      is {hard}: {served} connections are served at once"
 )]
 pub struct DescriptorShortage {
@@ -120,13 +120,13 @@ pub struct DescriptorShortage {
 
 impl DescriptorShortage {
     /// Returns why the service cannot start, if no descriptor is left for even one connection.
-    pub fn refusal(&self) -> Option<String> {
+    pub fn fatal(&self) -> Option<String> {
         let Self { hard, boxes: SandboxCounts { runs, jobs, standby, followers }, .. } = *self;
-        let least = beside_connections(self.boxes).saturating_add(1);
+        let least = other_descriptors(self.boxes).saturating_add(1);
         (hard < least).then(|| {
             format!(
                 "open files: the hard limit (ulimit -Hn, LimitNOFILE=) is {hard}, and at least \
-                 {least} are needed for {runs} runs, {jobs} jobs, {standby} sandboxes made ahead, \
+                 {least} are needed for {runs} runs, {jobs} jobs, {standby} prepared sandboxes, \
                  {followers} clients that follow jobs and one connection; raise it, or lower \
                  RUN_CONCURRENCY, JOBS_WORKERS, STANDBY_MAX and JOBS_FOLLOWERS_MAX"
             )
@@ -142,7 +142,7 @@ pub fn raise_descriptors(
     boxes: SandboxCounts,
 ) -> io::Result<Option<DescriptorShortage>> {
     let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE)?;
-    let needed = beside_connections(boxes).saturating_add(wanted as u64);
+    let needed = other_descriptors(boxes).saturating_add(wanted as u64);
     if needed > soft {
         setrlimit(Resource::RLIMIT_NOFILE, needed.min(hard), hard)?;
     }
@@ -155,7 +155,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn connections_never_take_the_descriptors_that_runs_need() {
+    fn connections_leave_the_descriptors_that_runs_need() {
         for (wanted, runs, jobs, standby, descriptors_max, expected) in [
             (1024, 10, 0, 10, 1_048_576, 1024),
             (1024, 10, 0, 0, 1024, 640),

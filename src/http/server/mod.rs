@@ -24,7 +24,7 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::sync::Semaphore;
 
 pub use self::accept::BindError;
-use self::accept::{Listener, accept, bound, joining};
+use self::accept::{Listener, accept, bind, into_tokio};
 use self::body_budget::BodyBudget;
 use self::in_flight::InFlight;
 use self::limits::connections_affordable;
@@ -47,7 +47,7 @@ const WORKER_THREADS: usize = 2;
 /// Threads that refuse runs while every permit is taken.
 const ADMISSION_THREADS: usize = 4;
 /// Tasks polled between two checks of the sockets.
-const TURNS_PER_LOOK: u32 = 4;
+const POLLS_PER_CHECK: u32 = 4;
 /// Connections to the separate metrics listener, for a few scrapers and an operator.
 const METRICS_CONNECTIONS_MAX: usize = 16;
 /// How long killed runs may take to end.
@@ -81,9 +81,9 @@ impl Server {
         jobs: Option<Arc<dyn Jobs>>,
         settings: HttpSettings,
     ) -> Result<Self, BindError> {
-        let listener = bound(address)?;
+        let listener = bind(address)?;
         let metrics_listener = match settings.metrics {
-            MetricsPlace::Own(address) => Some(bound(address)?),
+            MetricsPlace::Own(address) => Some(bind(address)?),
             MetricsPlace::SamePort | MetricsPlace::Off => None,
         };
         let shutdown = ShutdownHandle::new(Arc::clone(&checks), jobs.clone());
@@ -115,9 +115,9 @@ impl Server {
             (Arc::new(self.settings.limits.clone()), self.settings.log_headers);
         let connections_max = connections_affordable(limits.connections_max, self.settings.boxes);
         let counts = Arc::default();
-        let front = Arc::new(self.front(Arc::clone(&counts), connections_max));
+        let state = Arc::new(self.state(Arc::clone(&counts), connections_max));
         let serving = |routes, connections_max, counts| Listener {
-            router: router(Arc::clone(&front), routes, log_headers),
+            router: router(Arc::clone(&state), routes, log_headers),
             connections_max,
             limits: Arc::clone(&limits),
             in_flight: in_flight.clone(),
@@ -127,12 +127,12 @@ impl Server {
         let metrics = self.settings.metrics == MetricsPlace::SamePort;
         let routes = Routes { clients: true, shutdown, metrics };
         let clients = serving(routes, connections_max, counts);
-        runtime.spawn(accept(joining(&runtime, &self.listener)?, clients));
+        runtime.spawn(accept(into_tokio(&runtime, &self.listener)?, clients));
         if let Some(listener) = &self.metrics_listener {
             let routes = Routes { clients: false, shutdown: false, metrics: true };
             // The metrics do not count the metrics listener's own connections.
             let scrapers = serving(routes, METRICS_CONNECTIONS_MAX, Arc::default());
-            runtime.spawn(accept(joining(&runtime, listener)?, scrapers));
+            runtime.spawn(accept(into_tokio(&runtime, listener)?, scrapers));
         }
         self.shutdown.wait();
         self.drain(&in_flight);
@@ -145,12 +145,12 @@ impl Server {
             .worker_threads(WORKER_THREADS)
             .thread_name("http")
             .max_blocking_threads(BLOCKING_THREADS_MAX)
-            .event_interval(TURNS_PER_LOOK)
+            .event_interval(POLLS_PER_CHECK)
             .enable_all()
             .build()
     }
 
-    fn front(&self, counts: Arc<HttpCounts>, connections_max: usize) -> AppState {
+    fn state(&self, counts: Arc<HttpCounts>, connections_max: usize) -> AppState {
         let settings = &self.settings;
         let limits = &settings.limits;
         let budget = BodyBudget::new(limits.bodies_bytes_max);
@@ -209,7 +209,7 @@ impl Server {
             jobs.cancel_all();
         }
         if !self.wait_idle(Deadline::after(KILLED_WITHIN)) {
-            log::error!("draining: a killed run is still there, leaving it");
+            log::error!("draining: a killed run has not ended, leaving it");
         }
         if !in_flight.wait_none(Deadline::after(LAST_ANSWERS_WITHIN)) {
             log::warn!("draining: leaving {} requests unanswered", in_flight.count());

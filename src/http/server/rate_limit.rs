@@ -40,7 +40,7 @@ mod tests {
     const MIB: usize = 1 << 20;
 
     #[test]
-    fn a_burst_waits_for_nothing_and_the_rest_for_its_share_of_a_second() {
+    fn a_burst_passes_at_once_and_the_rest_at_the_rate() {
         let start = Instant::now();
         let mut pace = RateLimit::new(start);
         assert_eq!(pace.spend(MIB, start), None);
@@ -50,7 +50,7 @@ mod tests {
     }
 
     #[test]
-    fn silence_earns_no_more_than_a_burst() {
+    fn a_pause_refills_only_one_burst() {
         let start = Instant::now();
         let mut pace = RateLimit::new(start);
         let later = start + Duration::from_secs(3600);

@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_unread_goes_first_and_who_reads_stays() {
+    fn the_longest_unread_response_is_evicted_first_and_readers_stay() {
         let all = ResponseBudget::new(100);
         let start = Instant::now();
         let [reading, newer, older] = [(); 3].map(|()| answering(&all, 30));
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn one_answer_alone_may_be_of_any_size_and_an_ended_one_counts_no_more() {
+    fn a_single_response_may_have_any_size_and_a_finished_one_is_not_counted() {
         let all = ResponseBudget::new(100);
         drop(answering(&all, 90));
         let alone = answering(&all, 1000);
