@@ -100,7 +100,7 @@ fn exit_code(report: &ProbeReport, strict: bool) -> u8 {
 
 /// The report as text: one line for each control, then the fixes for controls that are not
 /// enforced, each fix once.
-fn lines(report: &Report) -> String {
+fn lines(report: &ProbeReport) -> String {
     let width = report.controls.iter().map(|control| control.name.len()).max().unwrap_or(0);
     let mut text = String::new();
     for ProbedControl { name, status, reason, .. } in &report.controls {
@@ -127,7 +127,7 @@ fn lines(report: &Report) -> String {
 }
 
 /// Each fix with the controls that it fixes, in the order of the controls.
-fn fixes(controls: &[Control]) -> Vec<(&str, Vec<&str>)> {
+fn fixes(controls: &[ProbedControl]) -> Vec<(&str, Vec<&str>)> {
     let mut fixes: Vec<(&str, Vec<&str>)> = Vec::new();
     for ProbedControl { name, fix, .. } in controls.iter().filter(|control| !control.fix.is_empty())
     {
@@ -216,8 +216,8 @@ environment: docker; sandboxes can be created, without the controls missing abov
 
     #[test]
     fn a_host_that_cannot_create_a_sandbox_has_its_own_exit_code() {
-        let mut whole = report(Status::Enforced);
-        whole.controls.retain(|control| control.status == Status::Enforced);
+        let mut whole = report(Enforcement::Enforced);
+        whole.controls.retain(|control| control.status == Enforcement::Enforced);
         for (report, strict, code) in [
             (&whole, false, 0),
             (&whole, true, 0),
