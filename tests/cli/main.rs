@@ -7,7 +7,6 @@ mod doctor;
 mod exec_box;
 mod exec_end;
 mod exec_root;
-mod job_example;
 mod job_look;
 mod job_run;
 mod job_served;
