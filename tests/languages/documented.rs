@@ -4,12 +4,11 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 
+use cofferdam_test_server::service::cofferdam;
+use cofferdam_test_server::shipped::{self, Language, read, table};
+use cofferdam_test_server::vector::Vector;
+use cofferdam_test_server::workspace::Workspace;
 use serde_json::Value;
-
-use crate::server::service::cofferdam;
-use crate::server::workspace::Workspace;
-use crate::shipped::{self, Language, read, table};
-use crate::vector::Vector;
 
 const PAGE: &str = "docs/languages.md";
 /// How the page runs one solution of a new language.
