@@ -4,7 +4,7 @@ use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
 
 use cofferdam_core::values::bytes::parse_bytes;
-use cofferdam_core::values::duration::{BadDuration, parse_figure};
+use cofferdam_core::values::duration::{BadDuration, parse_duration};
 use cofferdam_core::{Bind, Tmpfs};
 
 /// Why a value does not fit its option.
@@ -38,7 +38,7 @@ pub enum BadValue {
 
 /// Parses a duration such as `500ms`, `1.5s` or `2m`.
 pub fn duration(text: &str) -> Result<Duration, BadDuration> {
-    parse_figure(text)
+    parse_duration(text)
 }
 
 /// Parses a number of bytes above 0.

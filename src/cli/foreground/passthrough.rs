@@ -11,7 +11,7 @@ use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use cofferdam_core::sync::cancel::CancelToken;
-use cofferdam_core::sync::watermark::ByteLevel;
+use cofferdam_core::sync::watermark::Watermark;
 use cofferdam_core::{OutputSink, Stream};
 
 /// How much output may be queued for our readers before the program blocks, bytes.
@@ -26,7 +26,7 @@ const LAST_WORDS_MS: u16 = 300;
 pub struct Passthrough {
     stdout: StreamSender,
     stderr: StreamSender,
-    level: Arc<ByteLevel>,
+    level: Arc<Watermark>,
 }
 
 /// The channel to the writer thread of one stream. The thread starts with the first output, because
@@ -58,7 +58,7 @@ pub struct StreamWriters {
 /// Opens our own stdout and stderr for the output of a run. If writing fails, raises `cancel`,
 /// because the output has no reader.
 pub fn open(cancel: &CancelToken) -> io::Result<(Passthrough, StreamWriters)> {
-    let level = Arc::new(ByteLevel::new(QUEUED_BYTES_MAX)?);
+    let level = Arc::new(Watermark::new(QUEUED_BYTES_MAX)?);
     let (finished, alive) = io::pipe()?;
     let writers =
         StreamWriters { finished, broken: Arc::new(OnceLock::new()), cancel: cancel.clone() };
@@ -119,7 +119,7 @@ impl StreamSender {
 struct StreamWriter {
     stream: Stream,
     out: File,
-    level: Arc<ByteLevel>,
+    level: Arc<Watermark>,
     broken: Arc<OnceLock<BrokenStream>>,
     cancel: CancelToken,
     _alive: PipeWriter,

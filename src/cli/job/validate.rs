@@ -10,7 +10,7 @@ use super::output::print_json;
 use super::target::config;
 use crate::cli::failure::{Failure, USAGE, error_words};
 use crate::cli::stdio::read_input;
-use cofferdam_core::job::{ErrorCode, JobError, RequestFault, RunJobRequest, parse_request};
+use cofferdam_core::job::{ErrorCode, JobError, JobRequestError, RunJobRequest, parse_request};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -51,7 +51,7 @@ impl ValidateCommand {
 /// Reads the request in `path`, or stdin for `-`; at most `bytes_max` bytes.
 pub fn read_request(path: &Path, bytes_max: u64) -> Result<RunJobRequest, JobFailure> {
     let bytes = read_bytes(path, bytes_max)?;
-    parse_request(&bytes).map_err(|fault: RequestFault| fault.into_error().into())
+    parse_request(&bytes).map_err(|fault: JobRequestError| fault.into_error().into())
 }
 
 fn read_bytes(path: &Path, bytes_max: u64) -> Result<Vec<u8>, JobFailure> {

@@ -13,7 +13,8 @@ use crate::cli::doctor::examine;
 use crate::cli::failure::Failure;
 use crate::cli::foreground::signals::Signals;
 use crate::cli::sandbox_options::SandboxOptions;
-use crate::http::{HttpSettings, NotBound, Server, Shortage};
+use crate::config::variables_help;
+use crate::http::{BindError, DescriptorShortage, HttpSettings, Server};
 use crate::job::Jobs;
 use cofferdam_core::sync::counter::Counter;
 use cofferdam_sandbox::{Sandbox, ask_for_short_turns};
@@ -32,7 +33,7 @@ Exit codes: 0 drained; 1 the address or the sandbox is not available; 2 configur
 
 /// Serves POST /run; options override the environment.
 #[derive(Debug, Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = EXAMPLES, after_long_help = format!("{EXAMPLES}\n\n{}", variables_help()))]
 pub struct ServeCommand {
     /// The address to listen on [default: 0.0.0.0 and PORT, 4040]
     #[arg(long, value_name = "HOST:PORT")]
@@ -54,7 +55,7 @@ impl ServeCommand {
         resolved.require_command()?;
         let settings = HttpSettings { log_dropped, ..HttpSettings::from(&config) };
         let shortage = settings.raise_descriptors().map_err(Failure::Serve)?;
-        if let Some(fatal) = shortage.as_ref().and_then(Shortage::refusal) {
+        if let Some(fatal) = shortage.as_ref().and_then(DescriptorShortage::fatal) {
             return Err(Failure::Limits(fatal));
         }
         check_file_size(&config)?;
@@ -77,7 +78,7 @@ impl ServeCommand {
             .map_err(Failure::Refused)?;
         let jobs = jobs.start(&config, executor)?.map(|jobs| jobs as Arc<dyn Jobs>);
         let server = Server::bind(config.address, runner, jobs, settings)
-            .map_err(|NotBound { address, source }| Failure::Listen { address, source })?;
+            .map_err(|BindError { address, source }| Failure::Listen { address, source })?;
         let shutdown = server.shutdown_handle();
         let _signals = Signals::on_each(move || shutdown.request()).map_err(Failure::Serve)?;
         return_after_bursts().map_err(Failure::Serve)?;
