@@ -83,7 +83,7 @@ fn a_language_is_added_as_the_page_says() {
 /// Runs the page's command with the workspaces in `langs`.
 fn run_one_as_the_page_says(langs: &Path) {
     let page = read(PAGE);
-    let line = page.lines().find(|line| line.starts_with(RUN_ONE));
+    let line = page.lines().map(str::trim).find(|line| line.starts_with(RUN_ONE));
     let words = line.unwrap_or_else(|| panic!("{PAGE} has no {RUN_ONE:?}")).split(' ').skip(1);
     let words = words.map(|word| match word.strip_prefix("langs/") {
         Some(file) => langs.join(file).into_os_string(),
