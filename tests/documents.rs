@@ -5,9 +5,9 @@
 //! - `sh`: run with `sh -eu` at the repository's root, in order, and has to succeed;
 //! - `text`: what the `sh` block before it prints, where `…` stands for any text of one line;
 //! - `sh server`: started in the background, ended by SIGTERM after the last block, exits with 0;
-//! - `sh deploy`: not run here, but by `tests/deploy`, which has or stands in for what they talk to;
+//! - `sh deploy`: not run here, but by `make test-deploy`, which has or stands in for what they talk to;
 //! - `sh ci`: not run here, since it would run this test; each line is a line of `.ci/run`;
-//! - a language and a path: a file, which `tests/languages` or `tests/metrics` puts there and uses.
+//! - a language and a path: a file, which `tests/languages` or `make test-metrics` puts there and uses.
 //!
 //! Port 4040 of a document is a free one here.
 
@@ -32,9 +32,10 @@ const START_WAIT: Duration = Duration::from_secs(30);
 const STOP_WAIT: Duration = Duration::from_secs(40);
 const PORT_IN_DOCUMENTS: &str = "4040";
 /// The documents with fenced blocks, below the root.
-const WITH_COMMANDS: [&str; 7] = [
+const WITH_COMMANDS: [&str; 8] = [
     "README.md",
     "docs/deploy.md",
+    "docs/http-api.md",
     "docs/jobs.md",
     "docs/languages.md",
     "docs/operations.md",
@@ -114,13 +115,13 @@ fn every_document_with_a_block_is_among_those_whose_commands_are_run() {
 }
 
 #[test]
-fn every_variable_the_configuration_reads_is_in_the_readme() {
-    let (source, readme) = (read("src/config.rs"), read("README.md"));
+fn every_variable_that_the_configuration_reads_is_documented() {
+    let (source, document) = (read("src/config.rs"), read("docs/configuration.md"));
     let quoted = source.split('"').skip(1).step_by(2);
     let names: Vec<&str> = quoted.filter(|text| is_variable(text)).collect();
     assert!(names.contains(&"PORT"), "no names found in src/config.rs");
     for name in names {
-        assert!(readme.contains(&format!("| `{name}` |")), "{name} is not in the README's table");
+        assert!(document.contains(&format!("| `{name}` |")), "{name} is not documented");
     }
 }
 
