@@ -17,7 +17,7 @@ use cofferdam::http::{
 };
 use cofferdam::job::Jobs;
 use cofferdam_core::sync::cancel::CancelToken;
-use cofferdam_core::sync::permits::Slots;
+use cofferdam_core::sync::permits::Permits;
 use cofferdam_core::values::deadline::Deadline;
 use cofferdam_core::{
     CapturedStream, Enforced, Outcome, OutputSink, RunReport, Timings, Usage, Watch,
@@ -31,7 +31,7 @@ pub type Script = dyn Fn(&CheckRequest, Watch, Option<Box<dyn OutputSink>>) -> R
 /// A check service that runs scripts.
 pub struct ScriptedChecks {
     script: Box<Script>,
-    slots: Arc<Slots>,
+    slots: Arc<Permits>,
     draining: AtomicBool,
     killed: AtomicBool,
     live: Mutex<Vec<CancelToken>>,
@@ -58,7 +58,7 @@ impl ScriptedChecks {
     ) -> Arc<Self> {
         Arc::new(Self {
             script: Box::new(script),
-            slots: Slots::new(slots),
+            slots: Permits::new(slots),
             draining: AtomicBool::new(false),
             killed: AtomicBool::new(false),
             live: Mutex::new(Vec::new()),

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use crate::launch::setup::Sandbox;
 use crate::supervise::cleanup::BACKLOG_MAX;
 use crate::supervise::undying::UNDYING_MAX;
-use cofferdam_core::SandboxFigures;
+use cofferdam_core::SandboxMetrics;
 
 /// The controls there are. Those a host may lack have these names in `not_enforced` too.
 const CONTROLS: [&str; 8] =
@@ -13,8 +13,8 @@ const CONTROLS: [&str; 8] =
 
 impl Sandbox {
     /// The figures now.
-    pub fn figures(&self) -> SandboxFigures {
-        SandboxFigures {
+    pub fn figures(&self) -> SandboxMetrics {
+        SandboxMetrics {
             kill_failures: self.kill_failures.count(),
             undying: self.disposal.undying().count(),
             undying_max: UNDYING_MAX,

@@ -13,7 +13,9 @@ use crate::http::error::ApiError;
 use crate::http::request::body::check_encoding;
 use crate::http::response;
 use crate::job::{Jobs, Submitted};
-use cofferdam_core::job::{ErrorCode, Idempotency, JobError, RequestFault, Sha256, parse_request};
+use cofferdam_core::job::{
+    ErrorCode, Idempotency, JobError, JobRequestError, Sha256, parse_request,
+};
 use cofferdam_core::values::digest::sha256_of;
 
 /// The header with the client's own name for its request.
@@ -51,8 +53,8 @@ async fn try_submit(state: &JobsState, request: Request) -> Result<Response, Api
 
 fn take(jobs: &dyn Jobs, body: &[u8], key: Option<String>) -> Result<Submitted, ApiError> {
     let request = parse_request(body).map_err(|fault| match fault {
-        RequestFault::NotJson(error) => ApiError::NotJson(error),
-        RequestFault::Invalid(error) => ApiError::Job(error),
+        JobRequestError::NotJson(error) => ApiError::NotJson(error),
+        JobRequestError::Invalid(error) => ApiError::Job(error),
     })?;
     let digest = || Sha256::parse(&sha256_of(body)).ok_or(ApiError::Internal);
     let named = |key| digest().map(|body| Idempotency { key, body });

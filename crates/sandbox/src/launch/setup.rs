@@ -35,7 +35,7 @@ use crate::sys;
 use cofferdam_core::sync::retained::Retained;
 use cofferdam_core::values::deadline::Deadline;
 use cofferdam_core::{
-    Enforced, Limits, ProgramFile, RunSpec, SetupFailure, StdinSource, Swept, WorkspaceFill,
+    Enforced, Limits, ProgramFile, RunSpec, SetupFailure, StdinSource, SweepCounts, WorkspaceFill,
 };
 use cofferdam_seccomp::filter::Filter;
 use cofferdam_seccomp::profile::Profile;
@@ -66,7 +66,7 @@ enum Ahead {
 pub struct Sandbox {
     pub(crate) disposal: Disposal,
     pub(crate) kill_failures: KillFailures,
-    pub(crate) swept: Swept,
+    pub(crate) swept: SweepCounts,
     pub(crate) net_namespaces: Arc<NetNamespaces>,
     pub(crate) profile: Profile,
     pub(crate) locks: LockFilter,
