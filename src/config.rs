@@ -19,7 +19,7 @@ use self::values::{
 use cofferdam_core::Limits;
 use cofferdam_core::values::cpus::parse_cpus_milli;
 use cofferdam_core::values::duration::parse_figure;
-use cofferdam_sandbox::BOXES_MAX;
+use cofferdam_sandbox::SANDBOXES_MAX;
 
 pub use self::firecracker::{FirecrackerConfig, JailerConfig};
 pub use self::front::FrontConfig;
@@ -267,7 +267,7 @@ struct RawConfig {
 impl RawConfig {
     fn check(&mut self, overrides: &Overrides) -> Config {
         let address = self.address(overrides);
-        let boxes_max = BOXES_MAX as usize;
+        let boxes_max = SANDBOXES_MAX as usize;
         let concurrency = self.figure("RUN_CONCURRENCY", WANTED_CONCURRENCY, 10, |text| {
             parse_count(text).filter(|count| *count <= boxes_max)
         });

@@ -32,7 +32,7 @@ use std::sync::Arc;
 use clap::error::{ContextKind, ContextValue};
 use clap::{Parser, Subcommand};
 
-use cofferdam_sandbox::{bound_heaps, settle_in, survive_file_size_limit};
+use cofferdam_sandbox::{bound_heaps, enter_user_namespace, survive_file_size_limit};
 use failure::Failure;
 
 const EXAMPLES: &str = "\
@@ -105,7 +105,7 @@ fn or_serve(mut arguments: Vec<OsString>) -> Vec<OsString> {
 /// What every command needs of its process before anything else.
 fn prepare_process() {
     // First: it takes a process of one thread.
-    settle_in();
+    enter_user_namespace();
     survive_file_size_limit();
     // A limit that cannot be raised is reported by the command that writes too large a file.
     let _ = file_size_limit::raise_file_size();

@@ -15,7 +15,7 @@ use super::signals::Signals;
 use crate::http::{HttpSettings, NotBound, Server, Shortage};
 use crate::job::Jobs;
 use cofferdam_core::sync::counter::Counter;
-use cofferdam_sandbox::{Sandbox, ask_for_short_turns};
+use cofferdam_sandbox::{Sandbox, request_short_slices};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -44,7 +44,7 @@ impl Serve {
     /// Serves until a signal or `POST /shutdown`, and until the drain after it is over.
     /// `log_dropped` is how many lines of the log were dropped.
     pub fn run(self, log_dropped: Arc<Counter>) -> Result<u8, Failure> {
-        ask_for_short_turns();
+        request_short_slices();
         let Self { addr, places, store_dir } = self;
         let (config, found) = places.look(addr)?;
         config.warnings.iter().for_each(|warning| log::warn!("{warning}"));

@@ -10,7 +10,7 @@ use super::{JOBS, RawConfig};
 use cofferdam_core::job::JobLimits;
 use cofferdam_core::values::bytes::parse_bytes;
 use cofferdam_core::values::duration::parse_figure;
-use cofferdam_sandbox::BOXES_MAX;
+use cofferdam_sandbox::SANDBOXES_MAX;
 
 const MIB: u64 = 1 << 20;
 
@@ -106,7 +106,7 @@ fn variable(limit: &str) -> String {
 impl RawConfig {
     pub(super) fn jobs(&mut self) -> JobsConfig {
         const BYTES: &str = "a byte count above 0, as 512MiB";
-        let boxes_max = BOXES_MAX as usize;
+        let boxes_max = SANDBOXES_MAX as usize;
         JobsConfig {
             enabled: self.figure(JOBS, "on or off", true, |text| match text {
                 "on" => Some(true),

@@ -5,7 +5,7 @@ use cofferdam_seccomp::filter::{Filter, Instruction};
 use cofferdam_seccomp::profile::{Profile, ProfileError, RootView};
 
 /// A profile as the build script leaves it.
-struct Compiled {
+struct BuiltinProfile {
     name: &'static str,
     description: &'static str,
     program: &'static [Instruction],

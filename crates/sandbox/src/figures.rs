@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::launch::setup::Sandbox;
+use crate::launch::sandbox::Sandbox;
 use crate::supervise::cleanup::BACKLOG_MAX;
 use crate::supervise::undying::UNDYING_MAX;
 use cofferdam_core::SandboxFigures;

@@ -361,7 +361,7 @@ pub fn receive_descriptor(socket: BorrowedFd<'_>) -> io::Result<OwnedFd> {
 
 /// Has whoever waits on `listener`, and whoever waits for its answers, wake up on the CPU of the one
 /// that wakes it: the two take turns. Kernels before 6.6 cannot, which costs time alone.
-pub fn take_turns_with_callers(listener: BorrowedFd<'_>) {
+pub fn wake_on_same_cpu(listener: BorrowedFd<'_>) {
     const SYNC_WAKE_UP: libc::c_ulong = 1;
     // SAFETY: integers only.
     unsafe {

@@ -24,15 +24,15 @@ const ENTRIES_MAX: usize = 200_000;
 /// and links as they are.
 pub fn copy_for_everybody(source: BorrowedFd<'_>, target: &Path) -> io::Result<()> {
     let owner = File::from(source.try_clone_to_owned()?).metadata()?.uid();
-    let mut copying = Copying { source, target, owner, bytes: 0, entries: 0, unread: Vec::new() };
-    copying.make_directory(PathBuf::new())?;
-    while let Some(directory) = copying.unread.pop() {
-        copying.read(&directory)?;
+    let mut copy = LayerCopy { source, target, owner, bytes: 0, entries: 0, unread: Vec::new() };
+    copy.make_directory(PathBuf::new())?;
+    while let Some(directory) = copy.unread.pop() {
+        copy.read(&directory)?;
     }
     Ok(())
 }
 
-struct Copying<'a> {
+struct LayerCopy<'a> {
     source: BorrowedFd<'a>,
     target: &'a Path,
     /// The owner of the whole: what is theirs, or to be read by others, becomes everybody's.
@@ -43,7 +43,7 @@ struct Copying<'a> {
     unread: Vec<PathBuf>,
 }
 
-impl Copying<'_> {
+impl LayerCopy<'_> {
     fn read(&mut self, directory: &Path) -> io::Result<()> {
         let fd = self.open(directory, OFlag::O_DIRECTORY)?;
         if !self.is_for_all(&fd.metadata()?, 0o005) {

@@ -12,11 +12,11 @@ use std::sync::Arc;
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, OpenHow, ResolveFlag, openat2};
 
-use super::box_fs::BoxFs;
 use super::layer_copy::copy_for_everybody;
-use crate::launch::setup::Sandbox;
+use super::sandbox_fs::SandboxFs;
+use crate::launch::sandbox::Sandbox;
 use crate::plan::PlannedLayer;
-use crate::plan::rootfs::{Make, RootLayout, Skeleton, c_string, strip_root};
+use crate::plan::rootfs::{RootLayout, SkeletonEntry, SkeletonKind, c_string, strip_root};
 use crate::pool::idmap::ExtraDescriptors;
 use crate::sys;
 use cofferdam_core::{SetupFailure, WorkspaceFill};
@@ -26,7 +26,7 @@ const LAYERS_MAX: usize = 16;
 
 /// A directory that lies below the layer of every box.
 #[derive(Debug)]
-pub struct Layer {
+pub struct RootLayer {
     /// Opened once: what is at its path later is another matter.
     directory: Arc<OwnedFd>,
     /// Where it is in a box, absolute.
@@ -40,7 +40,7 @@ pub(crate) fn place(index: usize) -> String {
 
 impl Sandbox {
     /// Lets every box write to these directories of its root. Says of each that cannot be had why.
-    pub fn layer_over(&mut self, paths: &[PathBuf]) -> Vec<(PathBuf, String)> {
+    pub fn add_layers(&mut self, paths: &[PathBuf]) -> Vec<(PathBuf, String)> {
         let mut refused = Vec::new();
         for path in paths {
             if let Err(reason) = self.add_layer(path) {
@@ -62,8 +62,8 @@ impl Sandbox {
         let (layout, target) = (self.layout.clone(), strip_root(path));
         reserve(&mut self.layout, self.layers.len(), &target);
         let path = Path::new("/").join(target);
-        self.layers.push(Layer { directory: Arc::new(directory), path });
-        self.try_fill(WorkspaceFill::Own).map_err(|failure| {
+        self.layers.push(RootLayer { directory: Arc::new(directory), path });
+        self.try_workspace(WorkspaceFill::Own).map_err(|failure| {
             self.layers.pop();
             self.layout = layout;
             failure.to_string()
@@ -111,10 +111,10 @@ impl Sandbox {
     /// What lies below the layers of a box, among its descriptors.
     pub(crate) fn planned_layers(
         &self,
-        fs: &BoxFs,
+        fs: &SandboxFs,
         extra: &mut ExtraDescriptors,
     ) -> Result<Vec<PlannedLayer>, SetupFailure> {
-        let planned = |layer: &Layer| {
+        let planned = |layer: &RootLayer| {
             let here = PathBuf::from(format!("/proc/self/fd/{}", layer.directory.as_raw_fd()));
             let idmap = self.idmaps.for_owner_of(&here, fs.tenant())?;
             let below = sys::detached_mount(layer.directory.as_fd()).map_err(|error| {
@@ -133,14 +133,16 @@ impl Sandbox {
 /// Has every box keep a place for the layer, and write to `target`.
 fn reserve(layout: &mut RootLayout, index: usize, target: &Path) {
     let place = place(index);
-    let parts = [("", Make::Directory), ("/lower", Make::Directory), ("/work", Make::Directory)];
-    let upper = ("/upper", Make::Tenant { mode: 0o755 });
-    layout.skeleton.extend(
-        parts.into_iter().chain([upper]).map(|(part, make)| Skeleton {
-            path: c_string(format!("{place}{part}").as_ref()),
-            make,
-        }),
-    );
+    let parts = [
+        ("", SkeletonKind::Directory),
+        ("/lower", SkeletonKind::Directory),
+        ("/work", SkeletonKind::Directory),
+    ];
+    let upper = ("/upper", SkeletonKind::Tenant { mode: 0o755 });
+    layout.skeleton.extend(parts.into_iter().chain([upper]).map(|(part, make)| SkeletonEntry {
+        path: c_string(format!("{place}{part}").as_ref()),
+        make,
+    }));
     layout.writable.push(c_string(target.as_os_str()));
 }
 

@@ -1,4 +1,4 @@
-//! What is covered in a box although a tree that is shown holds it.
+//! What is masked in a box although a tree that is shown holds it.
 //!
 //! Looked up for every run: a directory made after the server's start, a link
 //! put in its place or a file system mounted since must not be the way to it.
@@ -11,23 +11,23 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use super::mounts::{MountTable, topmost_below};
 use super::unix_sockets;
-use crate::plan::Tree;
-use crate::plan::rootfs::{Covered, RootLayout, c_string, strip_root};
+use crate::plan::PlannedTree;
+use crate::plan::rootfs::{MaskedPath, RootLayout, c_string, strip_root};
 use crate::plan::step::Access;
 use cofferdam_core::SetupFailure;
 
 /// A tree of the host and where a box has it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Place {
+struct ShownTree {
     source: PathBuf,
     target: PathBuf,
 }
 
 /// What must not be seen of the host, below whatever trees are shown.
 #[derive(Debug)]
-pub struct Covers {
+pub struct MaskedPaths {
     /// The trees of every box's root.
-    shown: Vec<Place>,
+    shown: Vec<ShownTree>,
     /// Of the profile's hidden paths those that are in one of the trees.
     hidden: Vec<PathBuf>,
     /// Of the service's own paths those that are in one of the trees.
@@ -35,31 +35,31 @@ pub struct Covers {
     /// All of the service's own paths.
     private: Vec<PathBuf>,
     /// Of the trees those whose sockets could be connected to.
-    with_sockets: Vec<Place>,
+    with_sockets: Vec<ShownTree>,
     mounts: MountTable,
     /// The mount points below the trees of the root, and the table they are from.
-    mounted: Mutex<Mounted>,
+    mounted: Mutex<RootMounts>,
 }
 
 #[derive(Debug)]
-struct Mounted {
+struct RootMounts {
     of: Arc<[PathBuf]>,
-    covered: Arc<[Covered]>,
+    masked: Arc<[MaskedPath]>,
 }
 
-impl Covers {
+impl MaskedPaths {
     /// For boxes whose root is `layout`: `hidden` are the profile's paths (none
     /// where the root is not the host's), `private` the service's own.
     pub fn new(layout: &RootLayout, hidden: &[PathBuf], private: &[PathBuf]) -> io::Result<Self> {
         let path = |text: &std::ffi::CString| PathBuf::from(OsStr::from_bytes(text.as_bytes()));
-        let place = |shown: &crate::plan::rootfs::Shown| {
+        let place = |shown: &crate::plan::rootfs::ShownPath| {
             let (source, target) = (path(&shown.source), path(&shown.target));
             // A single name is below the root, whose own path has no links, and is none itself.
             let is_real = target.components().count() == 1;
             let real = if is_real { None } else { source.canonicalize().ok() };
-            Place { source: real.unwrap_or(source), target }
+            ShownTree { source: real.unwrap_or(source), target }
         };
-        let shown: Vec<Place> = layout.shown.iter().map(place).collect();
+        let shown: Vec<ShownTree> = layout.shown.iter().map(place).collect();
         // Which trees a path leads into may change only by an administrator's hand on the way
         // to it; what is at its end is looked up for every run.
         let is_shown = |path: &Path| shown.iter().any(|tree| path.starts_with(&tree.source));
@@ -75,7 +75,7 @@ impl Covers {
             with_sockets: shown.clone(),
             shown,
             mounts: MountTable::open()?,
-            mounted: Mutex::new(Mounted { of: Arc::new([]), covered: Arc::new([]) }),
+            mounted: Mutex::new(RootMounts { of: Arc::new([]), masked: Arc::new([]) }),
         })
     }
 
@@ -90,88 +90,92 @@ impl Covers {
         self.with_sockets.retain(|_| unowned.next() != Some(&true));
     }
 
-    /// Whether `path` is covered for being a mount of its own.
-    pub fn covers_mount_at(&self, path: &Path) -> io::Result<bool> {
+    /// Whether `path` is masked for being a mount of its own.
+    pub fn is_masked_mount(&self, path: &Path) -> io::Result<bool> {
         let Ok(path) = path.canonicalize() else { return Ok(false) };
         let shown = self.shown.iter().any(|tree| path.starts_with(&tree.source));
         Ok(shown && self.mounts.points()?.contains(&path))
     }
 
     /// What to cover in a box that also has the trees of `asked`.
-    pub fn of_a_run(&self, asked: &[Tree]) -> Result<Vec<Covered>, SetupFailure> {
+    pub fn for_run(&self, asked: &[PlannedTree]) -> Result<Vec<MaskedPath>, SetupFailure> {
         let points =
             self.mounts.points().map_err(|error| SetupFailure::from_io("read mounts", &error))?;
-        let mut covered: Vec<Covered> = self.mounted_below_root(&points)?.to_vec();
+        let mut masked: Vec<MaskedPath> = self.mounted_below_root(&points)?.to_vec();
         for path in self.hidden.iter().chain(&self.private_shown) {
-            covered.extend(covered_at(path, &self.shown)?);
+            masked.extend(masked_at(path, &self.shown)?);
         }
-        covered.extend(self.sockets()?);
+        masked.extend(self.sockets()?);
         let asked = asked.iter().filter(|tree| tree.access != Access::Device && tree.directory);
         for tree in asked {
             let place = asked_place(tree)?;
-            covered.extend(mounted_below(&points, &place)?);
+            masked.extend(mounted_below(&points, &place)?);
             for path in self.private.iter().filter(|path| **path != place.source) {
-                covered.extend(covered_at(path, std::slice::from_ref(&place))?);
+                masked.extend(masked_at(path, std::slice::from_ref(&place))?);
             }
         }
         // What is above comes before what is below, and each once.
-        covered.sort_by(|a, b| a.target.cmp(&b.target));
-        covered.dedup();
-        Ok(covered)
+        masked.sort_by(|a, b| a.target.cmp(&b.target));
+        masked.dedup();
+        Ok(masked)
     }
 
     /// Where a box that shows no more than every box has what is at `real` on the host, an
     /// absolute path without links; none where it does not show it.
     pub fn place_inside(&self, real: &Path) -> Result<Option<PathBuf>, SetupFailure> {
-        let covered = self.of_a_run(&[])?;
+        let masked = self.for_run(&[])?;
         let is_covered = |inside: &Path| {
             let target =
-                |covered: &Covered| OsStr::from_bytes(covered.target.as_bytes()).to_owned();
-            covered.iter().any(|covered| inside.starts_with(target(covered)))
+                |masked: &MaskedPath| OsStr::from_bytes(masked.target.as_bytes()).to_owned();
+            masked.iter().any(|masked| inside.starts_with(target(masked)))
         };
-        let inside = |tree: &Place| Some(tree.target.join(real.strip_prefix(&tree.source).ok()?));
+        let inside =
+            |tree: &ShownTree| Some(tree.target.join(real.strip_prefix(&tree.source).ok()?));
         let places = self.shown.iter().filter_map(inside);
         Ok(places.filter(|place| !is_covered(place)).map(|p| Path::new("/").join(p)).next())
     }
 
     /// The sockets of the host in trees where they could be connected to, as far as they are known.
-    fn sockets(&self) -> Result<Vec<Covered>, SetupFailure> {
-        let mut covered = Vec::new();
+    fn sockets(&self) -> Result<Vec<MaskedPath>, SetupFailure> {
+        let mut masked = Vec::new();
         if self.with_sockets.is_empty() {
-            return Ok(covered);
+            return Ok(masked);
         }
         let bound = unix_sockets::bound_paths()
             .map_err(|error| SetupFailure::from_io("read sockets", &error))?;
         for path in bound {
             // Any user binds sockets: one whose path leads nowhere must not keep runs from starting.
-            covered.extend(covered_at(&path, &self.with_sockets).unwrap_or_default());
+            masked.extend(masked_at(&path, &self.with_sockets).unwrap_or_default());
         }
-        Ok(covered)
+        Ok(masked)
     }
 
-    fn mounted_below_root(&self, points: &Arc<[PathBuf]>) -> Result<Arc<[Covered]>, SetupFailure> {
+    fn mounted_below_root(
+        &self,
+        points: &Arc<[PathBuf]>,
+    ) -> Result<Arc<[MaskedPath]>, SetupFailure> {
         let mut last = self.mounted.lock().unwrap_or_else(PoisonError::into_inner);
         if !Arc::ptr_eq(&last.of, points) {
             let mut mounted = Vec::new();
             for place in &self.shown {
                 mounted.extend(mounted_below(points, place)?);
             }
-            *last = Mounted { of: Arc::clone(points), covered: mounted.into() };
+            *last = RootMounts { of: Arc::clone(points), masked: mounted.into() };
         }
-        Ok(Arc::clone(&last.covered))
+        Ok(Arc::clone(&last.masked))
     }
 }
 
 /// The tree a run asks for, by its real path.
-fn asked_place(tree: &Tree) -> Result<Place, SetupFailure> {
+fn asked_place(tree: &PlannedTree) -> Result<ShownTree, SetupFailure> {
     let source = Path::new(OsStr::from_bytes(tree.source.as_bytes()));
     let failed = |error| SetupFailure::from_io(format!("bind {}", source.display()), &error);
     let target = strip_root(Path::new(OsStr::from_bytes(tree.target.as_bytes())));
-    Ok(Place { source: source.canonicalize().map_err(failed)?, target })
+    Ok(ShownTree { source: source.canonicalize().map_err(failed)?, target })
 }
 
 /// Where the trees of `places` have what `path` leads to, if there is something.
-fn covered_at(path: &Path, places: &[Place]) -> Result<Vec<Covered>, SetupFailure> {
+fn masked_at(path: &Path, places: &[ShownTree]) -> Result<Vec<MaskedPath>, SetupFailure> {
     let failed = |error| SetupFailure::from_io(format!("mask {}", path.display()), &error);
     // One call for what is not there, as most is not, where the walk along its path takes several.
     if path.symlink_metadata().is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
@@ -181,24 +185,24 @@ fn covered_at(path: &Path, places: &[Place]) -> Result<Vec<Covered>, SetupFailur
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         result => result.map_err(failed)?,
     };
-    let mut covered = Vec::new();
+    let mut masked = Vec::new();
     for place in places.iter().filter(|place| real.starts_with(&place.source)) {
         let directory = real.symlink_metadata().map_err(failed)?.is_dir();
-        covered.extend(inside(place, &real, directory));
+        masked.extend(inside(place, &real, directory));
     }
-    Ok(covered)
+    Ok(masked)
 }
 
 /// The places of what is mounted below the tree of `place`: its copy has there
 /// what those mounts hide.
-fn mounted_below(points: &[PathBuf], place: &Place) -> Result<Vec<Covered>, SetupFailure> {
-    let mut covered = Vec::new();
+fn mounted_below(points: &[PathBuf], place: &ShownTree) -> Result<Vec<MaskedPath>, SetupFailure> {
+    let mut masked = Vec::new();
     for point in topmost_below(points, &place.source) {
         let directory = is_directory_beneath(point)
             .map_err(|error| SetupFailure::from_io(format!("mask {}", point.display()), &error))?;
-        covered.extend(inside(place, point, directory));
+        masked.extend(inside(place, point, directory));
     }
-    Ok(covered)
+    Ok(masked)
 }
 
 /// Whether a mount at `point` hides a directory. Asked of the directory it is
@@ -219,10 +223,10 @@ fn is_directory_beneath(point: &Path) -> io::Result<bool> {
     Ok(true)
 }
 
-fn inside(place: &Place, path: &Path, directory: bool) -> Option<Covered> {
+fn inside(place: &ShownTree, path: &Path, directory: bool) -> Option<MaskedPath> {
     let below = path.strip_prefix(&place.source).ok()?;
     let target = c_string(place.target.join(below).as_os_str());
-    Some(Covered { target, directory })
+    Some(MaskedPath { target, directory })
 }
 
 #[cfg(test)]
@@ -232,12 +236,12 @@ mod tests {
 
     use super::*;
 
-    fn place(source: &Path) -> Place {
-        Place { source: source.to_owned(), target: "shown".into() }
+    fn place(source: &Path) -> ShownTree {
+        ShownTree { source: source.to_owned(), target: "shown".into() }
     }
 
-    fn names(covered: &[Covered]) -> Vec<(&str, bool)> {
-        covered.iter().map(|c| (c.target.to_str().unwrap(), c.directory)).collect()
+    fn names(masked: &[MaskedPath]) -> Vec<(&str, bool)> {
+        masked.iter().map(|c| (c.target.to_str().unwrap(), c.directory)).collect()
     }
 
     #[test]
@@ -258,8 +262,8 @@ mod tests {
             ("dead", None),
             ("out", None),
         ] {
-            let covered = covered_at(&root.join(path), &[place(&root)]).unwrap();
-            assert_eq!(names(&covered), Vec::from_iter(want), "{path}");
+            let masked = masked_at(&root.join(path), &[place(&root)]).unwrap();
+            assert_eq!(names(&masked), Vec::from_iter(want), "{path}");
         }
     }
 
@@ -270,7 +274,7 @@ mod tests {
         fs::create_dir_all(root.join("volume/deeper")).unwrap();
         fs::write(root.join("hosts"), "").unwrap();
         let points = ["hosts", "volume", "volume/deeper"].map(|name| root.join(name));
-        let covered = mounted_below(&points, &place(root)).unwrap();
-        assert_eq!(names(&covered), [("shown/hosts", false), ("shown/volume", true)]);
+        let masked = mounted_below(&points, &place(root)).unwrap();
+        assert_eq!(names(&masked), [("shown/hosts", false), ("shown/volume", true)]);
     }
 }

@@ -14,7 +14,7 @@ use nix::dir::{Dir, Type};
 use nix::fcntl::{AtFlags, OFlag, open, readlink, readlinkat};
 use nix::sys::stat::{Mode, SFlag, fstatat};
 
-use crate::plan::rootfs::Kind;
+use crate::plan::rootfs::PathKind;
 use crate::sys;
 
 /// A root directory that stays the same one, whatever becomes of its path.
@@ -39,7 +39,7 @@ impl RootDirectory {
     }
 
     /// Its entries that have a text for a name, sorted, and what each of them is.
-    pub fn entries(&self) -> io::Result<Vec<(String, Kind)>> {
+    pub fn entries(&self) -> io::Result<Vec<(String, PathKind)>> {
         let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
         let mut entries = Vec::new();
         let mut listing = Dir::openat(&self.directory, ".", flags, Mode::empty())?;
@@ -66,14 +66,14 @@ impl RootDirectory {
 
     /// What the entry `name` is, which the directory calls a `listed`; none where it is gone by
     /// now.
-    fn kind_of(&self, name: &str, listed: Option<Type>) -> Option<Kind> {
+    fn kind_of(&self, name: &str, listed: Option<Type>) -> Option<PathKind> {
         Some(match listed.map_or_else(|| self.look_up(name), Some)? {
             Type::Symlink => {
                 let target = readlinkat(&self.directory, name).ok()?;
-                Kind::Symlink(PathBuf::from(OsStr::from_bytes(target.as_bytes())))
+                PathKind::Symlink(PathBuf::from(OsStr::from_bytes(target.as_bytes())))
             }
-            Type::Directory => Kind::Directory,
-            _ => Kind::Other,
+            Type::Directory => PathKind::Directory,
+            _ => PathKind::Other,
         })
     }
 
@@ -113,9 +113,9 @@ mod tests {
         fs::rename(&path, place.path().join("moved")).unwrap();
         symlink("/", &path).unwrap();
         let want = [
-            ("bin".to_owned(), Kind::Symlink("usr/bin".into())),
-            ("file".to_owned(), Kind::Other),
-            ("usr".to_owned(), Kind::Directory),
+            ("bin".to_owned(), PathKind::Symlink("usr/bin".into())),
+            ("file".to_owned(), PathKind::Other),
+            ("usr".to_owned(), PathKind::Directory),
         ];
         assert_eq!(root.entries().unwrap(), want);
     }

@@ -1,4 +1,4 @@
-//! Shown trees in which everything seems to belong to nobody, so that nothing in them is writable.
+//! ShownPath trees in which everything seems to belong to nobody, so that nothing in them is writable.
 //!
 //! A read-only mount stops neither a connection to a socket of the host below it nor the opening of
 //! a fifo for writing. A mount with mapped ids does, whose map has none of the ids that files
@@ -16,13 +16,13 @@ use std::thread;
 
 use crate::host::weakened;
 use crate::host::weakened::Wall;
-use crate::launch::namespace_holder::NamespaceHolder;
 use crate::pool::idmap;
+use crate::pool::namespace_holder::NamespaceHolder;
 use crate::sys;
 
 /// The user namespace of such mounts, and which trees can be mounted so.
 #[derive(Debug)]
-pub struct Unowned {
+pub struct UnownedTrees {
     /// Where there is none, no tree can.
     pub namespace: Option<Arc<OwnedFd>>,
     /// One answer a tree, in their order.
@@ -32,12 +32,12 @@ pub struct Unowned {
 /// The same while it is being found out, on a thread of its own: it starts a process and lets go
 /// of mounts, which a sandbox for a single run should not wait for.
 #[derive(Debug)]
-pub struct Finding {
+pub struct UnownedProbe {
     trees: usize,
-    found: Option<Receiver<Unowned>>,
+    found: Option<Receiver<UnownedTrees>>,
 }
 
-impl Finding {
+impl UnownedProbe {
     /// Begins for the trees at these real paths, among these mount points. Once it has answered,
     /// the thread does what comes `then`.
     pub fn begin(
@@ -70,8 +70,8 @@ impl Finding {
     }
 
     /// What was found; nothing where user namespaces are not to be had.
-    pub fn finish(self) -> Unowned {
-        let none = Unowned { namespace: None, trees: vec![false; self.trees] };
+    pub fn finish(self) -> UnownedTrees {
+        let none = UnownedTrees { namespace: None, trees: vec![false; self.trees] };
         self.found.and_then(|found| found.recv().ok()).unwrap_or(none)
     }
 }
@@ -80,7 +80,7 @@ fn find(
     holder: &NamespaceHolder,
     trees: &[PathBuf],
     mount_points: &[PathBuf],
-    found: &Sender<Unowned>,
+    found: &Sender<UnownedTrees>,
     then: Option<impl FnOnce()>,
 ) {
     let namespace = match idmap::of_nobody(holder) {
@@ -97,7 +97,7 @@ fn find(
         answers.push(copies.entry(mount).or_insert_with(copy).is_some());
     }
     // A sandbox that was given up in the meantime wants no answer.
-    let _ = found.send(Unowned { namespace: Some(Arc::clone(&namespace)), trees: answers });
+    let _ = found.send(UnownedTrees { namespace: Some(Arc::clone(&namespace)), trees: answers });
     if let Some(then) = then {
         then();
     }

@@ -166,7 +166,7 @@ impl Walls {
         let status = text_of("/proc/self/status");
         let profile = text_of("/proc/self/attr/current");
         // Of a namespace of our own we are root; what matters is who made it.
-        let settled = unprivileged::is_settled().unwrap_or(false);
+        let settled = unprivileged::is_active().unwrap_or(false);
         let has_sys_admin = has_cap(None, CapSet::Effective, Capability::CAP_SYS_ADMIN);
         Self {
             not_root: settled || !geteuid().is_root(),

@@ -5,18 +5,18 @@ use std::time::Instant;
 use super::remedy::{Remedy, remedy};
 use super::state::StateDirectory;
 use crate::cgroup::{CgroupTree, ControlSupport};
-use crate::files::box_fs::BoxFs;
+use crate::files::sandbox_fs::SandboxFs;
 use crate::host::host_kind::{Environment, Place};
 use crate::host::root_source::{HardLimits, SWEEP_WAIT, last_capability, mountpoint};
 use crate::landlock::Landlock;
-use crate::landlock::steps::obey_steps;
+use crate::landlock::steps::restrict_self_steps;
 use crate::launch;
 use crate::launch::Launch;
 use crate::launch::unprivileged;
-use crate::plan::identity::HostId;
 use crate::plan::rootfs::RootLayout;
 use crate::plan::step::Step;
-use crate::plan::{BOX_FD, ChildPlan, HOSTNAME, user_namespace_steps};
+use crate::plan::{ChildPlan, HOSTNAME, ROOT_FD, user_namespace_steps};
+use crate::pool::host_id::HostId;
 use crate::supervise::cleanup;
 use crate::sys;
 use cofferdam_core::sync::retained::Retained;
@@ -103,7 +103,7 @@ pub fn examine(profile: &Profile) -> Result<Report, SetupFailure> {
         |step: &'static str| move |error: std::io::Error| SetupFailure::from_io(step, &error);
     let state = StateDirectory::open().map_err(failed("state directory"))?;
     // Where it could have no namespace of its own, it is as it is elsewhere, and says what fails.
-    let unprivileged = unprivileged::is_settled().unwrap_or(false);
+    let unprivileged = unprivileged::is_active().unwrap_or(false);
     let host_id = match unprivileged {
         true => HostId::shared(),
         false => HostId::acquire(&state).map_err(failed("host uid"))?,
@@ -235,7 +235,7 @@ impl Trial {
     }
 
     fn uid(&self) -> Found {
-        match (unprivileged::is_settled(), self.unprivileged) {
+        match (unprivileged::is_active(), self.unprivileged) {
             (Err(failure), _) => tried("uid", Status::Missing, Err(failure)),
             (_, true) => {
                 let reason = unprivileged::NOT_ENFORCED.trim_start_matches("uid: ").to_owned();
@@ -274,9 +274,9 @@ impl Trial {
             let (handled, scoped) = (landlock.handled(), landlock.scoped());
             setup.push(Step::CreateRules { handled, scoped });
             let (path, allowed) = (c"/".to_owned(), landlock.readable());
-            setup.push(Step::AllowBelow { path, allowed, fd: BOX_FD });
+            setup.push(Step::AllowBelow { path, allowed, fd: ROOT_FD });
             let mut program = vec![Step::NoNewPrivileges];
-            program.extend(obey_steps(landlock, c"/.refused"));
+            program.extend(restrict_self_steps(landlock, c"/.refused"));
             launch(launch::namespaces(false), setup, program, Some(fs))
         });
         let found = tried(name, Status::Missing, result);
@@ -285,8 +285,8 @@ impl Trial {
         Found { reason, ..found }
     }
 
-    fn box_fs(&self) -> Result<BoxFs, SetupFailure> {
-        BoxFs::create(&RootLayout::default(), &Limits::default(), self.host_id.id())
+    fn box_fs(&self) -> Result<SandboxFs, SetupFailure> {
+        SandboxFs::create(&RootLayout::default(), &Limits::default(), self.host_id.id())
     }
 }
 
@@ -339,7 +339,7 @@ fn cgroup_controls(tree: &CgroupTree) -> Vec<Found> {
 /// The steps that make the box's file system the root.
 fn enter_box() -> Result<Vec<Step>, SetupFailure> {
     let mountpoint = mountpoint().map_err(|error| SetupFailure::from_io("mount point", &error))?;
-    Ok(vec![Step::MakeMountsPrivate, Step::EnterBox { fd: BOX_FD, mountpoint }, Step::PivotRoot])
+    Ok(vec![Step::MakeMountsPrivate, Step::EnterRoot { fd: ROOT_FD, mountpoint }, Step::PivotRoot])
 }
 
 /// The steps that mount `/proc` over the host's, in a mount namespace of one's own.
@@ -356,7 +356,7 @@ fn launch(
     namespaces: i32,
     setup: Vec<Step>,
     mut program: Vec<Step>,
-    fs: Option<BoxFs>,
+    fs: Option<SandboxFs>,
 ) -> Result<(), SetupFailure> {
     program.push(Step::ReportReady);
     let trial = Launch {
@@ -372,7 +372,7 @@ fn launch(
         retained: Retained::default(),
         disposal: cleanup::Sender::default(),
     };
-    trial.clone_box()?.try_out()
+    trial.spawn_init()?.run_trial()
 }
 
 #[cfg(test)]
@@ -415,7 +415,7 @@ mod tests {
                 retained: Retained::default(),
                 disposal: cleanup::Sender::default(),
             };
-            let failure = trial.clone_box().unwrap().try_out().unwrap_err();
+            let failure = trial.spawn_init().unwrap().run_trial().unwrap_err();
             assert_eq!(failure.to_string(), "sandbox: join cgroup: EBADF");
         }
     }
@@ -423,7 +423,7 @@ mod tests {
     /// The proof that every run's plan holds, where there is nothing to prove.
     #[test]
     fn the_landlock_proof_fails_where_no_rules_are_obeyed() {
-        let fs = BoxFs::create(&RootLayout::default(), &Limits::default(), 0).unwrap();
+        let fs = SandboxFs::create(&RootLayout::default(), &Limits::default(), 0).unwrap();
         let proof = Step::ProveRules { path: c"/.refused".to_owned() };
         let failure =
             launch(launch::namespaces(false), enter_box().unwrap(), vec![proof], Some(fs))

@@ -9,7 +9,7 @@ use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit};
 use super::state::{Instance, StateDirectory};
 use crate::builtin::builtin_profile;
 use crate::cgroup;
-use crate::files::masked_paths::Covers;
+use crate::files::masked_paths::MaskedPaths;
 use crate::files::root_directory::RootDirectory;
 use crate::locks::LockFilter;
 use crate::plan::rootfs;
@@ -165,7 +165,7 @@ pub fn layout_of(
     directory: &RootDirectory,
     profile: &Profile,
     private: &[PathBuf],
-) -> std::io::Result<(RootLayout, Covers)> {
+) -> std::io::Result<(RootLayout, MaskedPaths)> {
     // By its real name too, which is what trees that are shown are compared with.
     let real = private.iter().filter_map(|path| path.canonicalize().ok());
     let private: Vec<PathBuf> = private.iter().cloned().chain(real).collect();
@@ -175,11 +175,11 @@ pub fn layout_of(
     // A root given on purpose hides nothing.
     let hide = if *root == RootSource::Host { &profile.root.hide[..] } else { &[] };
     let hidden: Vec<PathBuf> = hide.iter().map(PathBuf::from).collect();
-    let covers = Covers::new(&layout, &hidden, &private)?;
-    if covers.covers_mount_at(&base.join("etc/hosts"))? {
+    let masked = MaskedPaths::new(&layout, &hidden, &private)?;
+    if masked.is_masked_mount(&base.join("etc/hosts"))? {
         layout.keep_own_hosts();
     }
-    Ok((layout, covers))
+    Ok((layout, masked))
 }
 
 /// The filter of every box's init, part of this program.

@@ -13,7 +13,7 @@
 mod sys;
 mod wire;
 
-use wire::{Call, Header, List};
+use wire::{Call, Header, CallList};
 
 #[cfg(target_arch = "x86_64")]
 core::arch::global_asm!(".globl _start", "_start:", "xor ebp, ebp", "and rsp, -16", "call {run}", "ud2", run = sym run);
@@ -58,7 +58,7 @@ extern "C" fn run() -> ! {
 }
 
 /// Makes every call of `list` in order; a failure that matters ends the process.
-fn walk(list: List, registers: &mut [u64; wire::REGISTERS]) {
+fn walk(list: CallList, registers: &mut [u64; wire::REGISTERS]) {
     let mut exec_errno = ENOENT;
     for index in 0..list.calls {
         // SAFETY: the supervisor laid out `calls` Calls from `address`, inside the mapped plan.
@@ -105,7 +105,7 @@ fn walk(list: List, registers: &mut [u64; wire::REGISTERS]) {
 fn reported(number: i64) -> Option<u32> {
     match number {
         wire::REPORT_READY => Some(wire::READY),
-        wire::REPORT_STANDING => Some(wire::STANDING),
+        wire::REPORT_PREPARED => Some(wire::PREPARED),
         _ => None,
     }
 }

@@ -2,7 +2,7 @@
 
 use core::arch::asm;
 
-use crate::wire::{RECORD_BYTES, Record};
+use crate::wire::{RECORD_BYTES, StatusRecord};
 
 #[cfg(target_arch = "x86_64")]
 mod numbers {
@@ -91,7 +91,7 @@ pub fn wait_any() -> Result<(u64, i32), i32> {
 
 /// Writes one record; a supervisor that is gone is no error worth having.
 pub fn write_record(fd: i32, kind: u32, step: u32, value: i32) -> Result<(), i32> {
-    let record = Record { kind, step, value, reserved: 0, monotonic_ns: monotonic_ns() };
+    let record = StatusRecord { kind, step, value, reserved: 0, monotonic_ns: monotonic_ns() };
     let args = [fd as u64, &raw const record as u64, RECORD_BYTES as u64, 0, 0, 0];
     // SAFETY: the record outlives the call and is as long as said.
     unsafe { call(numbers::WRITE, args) }.map(|_| ())

@@ -33,17 +33,17 @@ pub struct Header {
     /// [`PLAN_MAGIC`].
     pub magic: u64,
     /// What PID 1 does before the program exists.
-    pub setup: List,
+    pub setup: CallList,
     /// What the program's own process does, ending in exec.
-    pub program: List,
+    pub program: CallList,
     /// What PID 1 does once the program's process exists.
-    pub guard: List,
+    pub guard: CallList,
 }
 
 /// A run of [`Call`]s inside a plan.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
-pub struct List {
+pub struct CallList {
     /// Absolute address of the first call.
     pub address: u64,
     /// How many there are.
@@ -54,7 +54,7 @@ pub struct List {
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Call {
-    /// The call's number, or [`REPORT_READY`] or [`REPORT_STANDING`].
+    /// The call's number, or [`REPORT_READY`] or [`REPORT_PREPARED`].
     pub number: i64,
     /// Its arguments; a bit in `registers` makes one an index into the register file.
     pub args: [u64; 6],
@@ -70,8 +70,8 @@ pub struct Call {
 
 /// `Call::number` of an entry that is no system call: write a Ready record.
 pub const REPORT_READY: i64 = -1;
-/// `Call::number` of an entry that is no system call: write a Standing record.
-pub const REPORT_STANDING: i64 = -2;
+/// `Call::number` of an entry that is no system call: write a Prepared record.
+pub const REPORT_PREPARED: i64 = -2;
 /// `Call::store` of a call whose result is not kept.
 pub const NO_REGISTER: u8 = u8::MAX;
 
@@ -97,8 +97,8 @@ pub const SKIP_IF_UNREACHABLE: u16 = 6;
 /// What the init tells its supervisor, one fixed-size write each.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Record {
-    /// [`READY`], [`FAILED`], [`ENDED`] or [`STANDING`].
+pub struct StatusRecord {
+    /// [`READY`], [`FAILED`], [`ENDED`] or [`PREPARED`].
     pub kind: u32,
     /// The step that failed.
     pub step: u32,
@@ -110,13 +110,13 @@ pub struct Record {
     pub monotonic_ns: u64,
 }
 
-/// `Record::kind`: set-up is done, the next call is exec.
+/// `StatusRecord::kind`: set-up is done, the next call is exec.
 pub const READY: u32 = 1;
-/// `Record::kind`: a call of step `step` failed with errno `value`.
+/// `StatusRecord::kind`: a call of step `step` failed with errno `value`.
 pub const FAILED: u32 = 2;
-/// `Record::kind`: the program ended with wait status `value`.
+/// `StatusRecord::kind`: the program ended with wait status `value`.
 pub const ENDED: u32 = 3;
-/// `Record::kind`: the box is made, and the program waits to be let go.
-pub const STANDING: u32 = 4;
+/// `StatusRecord::kind`: the box is made, and the program waits to be let go.
+pub const PREPARED: u32 = 4;
 /// Bytes of a record on the pipe; below `PIPE_BUF`, so never split or mixed.
-pub const RECORD_BYTES: usize = size_of::<Record>();
+pub const RECORD_BYTES: usize = size_of::<StatusRecord>();

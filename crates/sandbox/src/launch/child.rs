@@ -4,7 +4,7 @@
 use std::ffi::CStr;
 use std::os::fd::RawFd;
 
-use crate::init::wire::{FAILED, RECORD_BYTES, Record, STATUS_FD};
+use crate::init::wire::{FAILED, RECORD_BYTES, STATUS_FD, StatusRecord};
 
 /// The most descriptors a box can be given.
 pub const DESCRIPTORS_MAX: usize = 128;
@@ -23,7 +23,7 @@ pub struct ChildStart<'a> {
 /// Where the status pipe is among the descriptors.
 const STATUS: usize = STATUS_FD.unsigned_abs() as usize;
 
-/// `Record::step` of a failure here, before there is a plan to have steps.
+/// `StatusRecord::step` of a failure here, before there is a plan to have steps.
 pub const STEP_START_INIT: u32 = u32::MAX;
 
 /// Takes up its descriptors, lets go of all others, and becomes the init.
@@ -31,7 +31,7 @@ pub fn start(start: &ChildStart<'_>) -> ! {
     // Until the pipe is where the init expects it, that number is some file of the parent's.
     let mut status = start.descriptors.get(STATUS).copied().unwrap_or(-1);
     if let Err(errno) = become_init(start, &mut status) {
-        let record = Record {
+        let record = StatusRecord {
             kind: FAILED,
             step: STEP_START_INIT,
             value: errno,

@@ -15,7 +15,7 @@ use cofferdam_core::values::deadline::Deadline;
 
 /// A process just cloned.
 #[derive(Debug)]
-pub struct Cloned {
+pub struct InitProcess {
     /// Its pid here. Stays its own until it is reaped, which is ours to do; a
     /// host program that reaps any child it has costs us the usage, no more.
     pub pid: i32,
@@ -28,7 +28,7 @@ pub struct Cloned {
     reaped: AtomicBool,
 }
 
-impl Cloned {
+impl InitProcess {
     fn new(pid: i32, pidfd: OwnedFd) -> Self {
         let (kill_count, death_due) = (KillCount::default(), OnceLock::new());
         Self { pid, pidfd, kill_count, death_due, reaped: AtomicBool::new(false) }
@@ -84,7 +84,7 @@ pub fn clone_vfork(
     namespaces: i32,
     cgroup: Option<BorrowedFd<'_>>,
     start: &ChildStart<'_>,
-) -> io::Result<Cloned> {
+) -> io::Result<InitProcess> {
     let mut pidfd: i32 = -1;
     let namespaces = u64::from(namespaces.unsigned_abs());
     let flags =
@@ -128,7 +128,7 @@ pub fn clone_vfork(
     };
     // SAFETY: the call succeeded with CLONE_PIDFD, so `pidfd` is a new descriptor of ours.
     let pidfd = unsafe { OwnedFd::from_raw_fd(pidfd) };
-    Ok(Cloned::new(pid, pidfd))
+    Ok(InitProcess::new(pid, pidfd))
 }
 
 /// The call itself. In the child it goes on into [`enter_child`] without ever

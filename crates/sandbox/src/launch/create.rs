@@ -6,20 +6,20 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use super::running::Running;
-use super::setup::Sandbox;
+use super::running::RunningSandbox;
+use super::sandbox::Sandbox;
 use crate::cgroup;
 use crate::cgroup::BoxGroup;
-use crate::files::box_fs::BoxFs;
+use crate::files::sandbox_fs::SandboxFs;
 use crate::host::weakened;
 use crate::host::weakened::Wall;
 use crate::launch;
 use crate::launch::Launch;
 use crate::plan;
-use crate::plan::rootfs::{Covered, c_string};
+use crate::plan::rootfs::{MaskedPath, c_string};
 use crate::plan::scheduler_slice;
 use crate::plan::step::Access;
-use crate::plan::{ChildPlan, PlanInput, PlannedTmpfs, ProgramPlace, Tree};
+use crate::plan::{ChildPlan, PlanInput, PlannedTmpfs, PlannedTree, ProgramSource};
 use crate::pool::idmap::ExtraDescriptors;
 use crate::sys;
 use cofferdam_core::sync::retained::Retained;
@@ -36,14 +36,14 @@ impl Sandbox {
     }
 
     /// Makes a box whose program waits to be let go, and says what of the host
-    /// it covers; without a program it ends where that would begin.
+    /// it masked; without a program it ends where that would begin.
     pub(crate) fn launch(
         &self,
         mut spec: RunSpec,
-        fs: BoxFs,
+        fs: SandboxFs,
         retained: Retained,
         began: Instant,
-    ) -> Result<(Running, Vec<Covered>), SetupFailure> {
+    ) -> Result<(RunningSandbox, Vec<MaskedPath>), SetupFailure> {
         if self.is_crowded() {
             return Err(SetupFailure::from_words("start", CROWDED));
         }
@@ -65,7 +65,7 @@ impl Sandbox {
             root: self.given_root()?.map(|root| extra.add(root)),
             unowned: self.unowned.as_ref().map(|namespace| extra.add_held(namespace.as_raw_fd())),
         };
-        let (plan, covered) = self.plan(&spec, &fs, tasks, of_host, &mut extra)?;
+        let (plan, masked) = self.plan(&spec, &fs, tasks, of_host, &mut extra)?;
         let running = Launch {
             plan,
             namespaces: launch::namespaces(self.unprivileged),
@@ -79,15 +79,15 @@ impl Sandbox {
             retained,
             disposal: self.disposal.sender(),
         }
-        .clone_box()?;
+        .spawn_init()?;
         let running = running.counting_kills(&self.kill_failures);
-        Ok((running.enforcing(self.enforced(), not_enforced), covered))
+        Ok((running.enforcing(self.enforced(), not_enforced), masked))
     }
 
     /// A cgroup under a name never used before: one that would not go must not
     /// stand in the way of the next.
     fn create_group(&self, limits: &Limits) -> Result<BoxGroup, SetupFailure> {
-        let number = self.boxes_started.fetch_add(1, Ordering::Relaxed);
+        let number = self.started.fetch_add(1, Ordering::Relaxed);
         self.cgroups.create(&format!("{}{number}", cgroup::BOX_PREFIX), limits)
     }
 
@@ -95,16 +95,16 @@ impl Sandbox {
     fn trees(
         &self,
         spec: &RunSpec,
-        fs: &BoxFs,
+        fs: &SandboxFs,
         extra: &mut ExtraDescriptors,
-    ) -> Result<Vec<Tree>, SetupFailure> {
+    ) -> Result<Vec<PlannedTree>, SetupFailure> {
         let mut trees = Vec::new();
         if let WorkspaceFill::Overlay { template } = &spec.workspace {
             let idmap = self.idmap(template, fs)?;
             let idmap = idmap.ok_or_else(|| {
                 SetupFailure::from_words("mount overlay /workspace", "no mapped ids here")
             })?;
-            trees.push(Tree {
+            trees.push(PlannedTree {
                 source: c_string(template.as_os_str()),
                 target: c".overlay/lower".to_owned(),
                 access: Access::ReadOnly,
@@ -123,14 +123,14 @@ impl Sandbox {
     fn bind(
         &self,
         bind: &Bind,
-        fs: &BoxFs,
+        fs: &SandboxFs,
         extra: &mut ExtraDescriptors,
-    ) -> Result<Tree, SetupFailure> {
+    ) -> Result<PlannedTree, SetupFailure> {
         let Bind { source, target, read_only } = bind;
         let metadata = std::fs::metadata(source)
             .map_err(|error| SetupFailure::from_io(format!("bind {}", source.display()), &error))?;
         let idmap = if *read_only { None } else { self.idmap(source, fs)? };
-        Ok(Tree {
+        Ok(PlannedTree {
             source: c_string(source.as_os_str()),
             target: fs.mount_point(target, metadata.is_dir())?,
             access: if *read_only { Access::ReadOnly } else { Access::ReadWrite },
@@ -149,29 +149,29 @@ impl Sandbox {
     }
 
     /// Without privileges nobody's files can be shown as another's.
-    fn idmap(&self, path: &Path, fs: &BoxFs) -> Result<Option<Arc<OwnedFd>>, SetupFailure> {
+    fn idmap(&self, path: &Path, fs: &SandboxFs) -> Result<Option<Arc<OwnedFd>>, SetupFailure> {
         if self.unprivileged { Ok(None) } else { self.idmaps.for_owner_of(path, fs.tenant()) }
     }
 
     fn plan(
         &self,
         spec: &RunSpec,
-        fs: &BoxFs,
+        fs: &SandboxFs,
         tasks: TaskFiles,
         of_host: HostDescriptors,
         extra: &mut ExtraDescriptors,
-    ) -> Result<(ChildPlan, Vec<Covered>), SetupFailure> {
+    ) -> Result<(ChildPlan, Vec<MaskedPath>), SetupFailure> {
         let trees = self.trees(spec, fs, extra)?;
         // A template is what it is without what is mounted in it: an overlay never looks there.
         let binds = &trees[trees.len() - spec.binds.len()..];
-        let covered = self.covers.of_a_run(binds)?;
+        let masked = self.masked.for_run(binds)?;
         let program = program_place(&spec.program, extra)?;
         let plan = plan::build(&PlanInput {
             filter: self.profile.filter_for(spec.binds.iter().any(|bind| !bind.read_only)),
             locks: &self.locks,
             init_filter: &self.init_filter,
             root: &self.layout,
-            covered: &covered,
+            masked: &masked,
             argv: &spec.argv,
             program,
             without_shell: spec.without_shell.as_deref(),
@@ -192,13 +192,13 @@ impl Sandbox {
             null_stdin: matches!(spec.stdin, StdinSource::Null),
             mountpoint: &self.mountpoint,
             last_capability: self.last_capability,
-            short_turns: scheduler_slice::are_short(),
+            short_slices: scheduler_slice::has_short_slice(),
             trees: &trees,
             tmpfs: &planned_tmpfs(spec, fs)?,
             layers: &self.planned_layers(fs, extra)?,
             overlay: matches!(spec.workspace, WorkspaceFill::Overlay { .. }),
         })?;
-        Ok((plan, covered))
+        Ok((plan, masked))
     }
 }
 
@@ -221,19 +221,19 @@ struct HostDescriptors {
 fn program_place<'a>(
     program: &'a ProgramFile,
     extra: &mut ExtraDescriptors,
-) -> Result<ProgramPlace<'a>, SetupFailure> {
+) -> Result<ProgramSource<'a>, SetupFailure> {
     Ok(match program {
-        ProgramFile::Named => ProgramPlace::Named,
-        ProgramFile::At(path) => ProgramPlace::At(path),
+        ProgramFile::Named => ProgramSource::Named,
+        ProgramFile::At(path) => ProgramSource::At(path),
         ProgramFile::Open { file, at } => {
             let mount = sys::detached_mount(file.as_fd());
             let mount = mount.map_err(|error| SetupFailure::from_io("open program", &error))?;
-            ProgramPlace::Mounted { fd: extra.add(Arc::new(mount)), at }
+            ProgramSource::Mounted { fd: extra.add(Arc::new(mount)), at }
         }
     })
 }
 
-fn planned_tmpfs(spec: &RunSpec, fs: &BoxFs) -> Result<Vec<PlannedTmpfs>, SetupFailure> {
+fn planned_tmpfs(spec: &RunSpec, fs: &SandboxFs) -> Result<Vec<PlannedTmpfs>, SetupFailure> {
     let plan = |tmpfs: &Tmpfs| {
         let bytes_max = tmpfs.bytes_max.unwrap_or(spec.limits.disk_bytes_max);
         Ok(PlannedTmpfs { target: fs.mount_point(&tmpfs.target, true)?, bytes_max })

@@ -17,7 +17,7 @@ pub enum Message {
         at_ns: u64,
     },
     /// All is made that can be made ahead; the program waits to be let go.
-    Standing,
+    Prepared,
     /// Step `step` failed.
     Failed {
         /// Its index in the plan.
@@ -60,7 +60,7 @@ pub fn decode(bytes: &[u8; RECORD_BYTES]) -> Option<Message> {
     let at_ns = u64::from_ne_bytes(bytes.get(16..24)?.try_into().ok()?);
     match kind {
         wire::READY => Some(Message::Ready { at_ns }),
-        wire::STANDING => Some(Message::Standing),
+        wire::PREPARED => Some(Message::Prepared),
         wire::FAILED => Some(Message::Failed { step, errno: value }),
         wire::ENDED => Some(Message::Ended { status: ProgramStatus::from_wait(value), at_ns }),
         _ => None,
@@ -153,7 +153,7 @@ mod tests {
                 Some(Message::Ended { status: ProgramStatus::Signaled(11), at_ns: 9 }),
             ),
             (record(0, 0, 0, 0), None),
-            (record(wire::STANDING, 0, 0, 0), Some(Message::Standing)),
+            (record(wire::PREPARED, 0, 0, 0), Some(Message::Prepared)),
             (record(5, 0, 0, 0), None),
             ([0xff; RECORD_BYTES], None),
         ];

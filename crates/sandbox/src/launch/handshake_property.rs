@@ -8,9 +8,9 @@ use cofferdam_core::{CapturedStream, Enforced, Limits, NotStarted, Outcome};
 
 use super::handshake::StatusPipe;
 use crate::cgroup::GroupUsage;
-use crate::init::wire::{ENDED, FAILED, READY, RECORD_BYTES, STANDING};
+use crate::init::wire::{ENDED, FAILED, PREPARED, READY, RECORD_BYTES};
 use crate::plan::ChildPlan;
-use crate::plan::step::{Program, Step};
+use crate::plan::step::{ExecCommand, Step};
 use crate::supervise::Observed;
 use crate::supervise::pipe::pipe_from_box;
 use crate::supervise::report::Remains;
@@ -24,7 +24,7 @@ pub fn check(input: &[u8]) {
     let Some((size, written)) = input.split_first() else { return };
     let Ok((ours, theirs)) = pipe_from_box() else { return };
     let (mut pipe, mut init) = (StatusPipe::new(ours), File::from(theirs));
-    let (mut observed, mut expected) = (Observed::default(), Expected::default());
+    let (mut observed, mut expected) = (Observed::default(), ExpectedRecords::default());
     for write in written.chunks(usize::from(*size).max(1)) {
         assert!(init.write_all(write).is_ok());
         expected.take(write);
@@ -55,7 +55,7 @@ fn listen(pipe: &mut StatusPipe, observed: &mut Observed) -> std::io::Result<()>
 
 /// What follows from the records so far, read word by word.
 #[derive(Debug, Default)]
-struct Expected {
+struct ExpectedRecords {
     records: usize,
     /// What was said cannot be an init's.
     is_hostile: bool,
@@ -66,7 +66,7 @@ struct Expected {
     ended: Option<i32>,
 }
 
-impl Expected {
+impl ExpectedRecords {
     fn take(&mut self, write: &[u8]) {
         for record in write.chunks(RECORD_BYTES) {
             self.records += 1;
@@ -79,7 +79,7 @@ impl Expected {
                 u32::from_ne_bytes(bytes)
             };
             match (word(0), self.ended) {
-                (READY | FAILED | ENDED, Some(_)) | (STANDING, _) => {}
+                (READY | FAILED | ENDED, Some(_)) | (PREPARED, _) => {}
                 (READY, None) => self.started |= self.failed.is_none(),
                 (FAILED, None) => {
                     self.failed.get_or_insert((word(4), word(8).cast_signed()));
@@ -103,8 +103,12 @@ impl Expected {
 
     /// A program that was not ready has no outcome, and one that failed to start has none either.
     fn compare_report(&self, observed: Observed) {
-        let exec =
-            Step::Exec(Program { fd: None, paths: Vec::new(), argv: Vec::new(), env: Vec::new() });
+        let exec = Step::Exec(ExecCommand {
+            fd: None,
+            paths: Vec::new(),
+            argv: Vec::new(),
+            env: Vec::new(),
+        });
         let plan = ChildPlan {
             setup: vec![Step::MountProc],
             program: vec![Step::ReportReady, exec],

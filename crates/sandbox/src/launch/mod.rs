@@ -8,11 +8,10 @@ pub(crate) mod create;
 pub(crate) mod handshake;
 #[cfg(any(test, fuzzing))]
 pub mod handshake_property;
-#[allow(unsafe_code, reason = "system calls")]
-pub(crate) mod namespace_holder;
 pub(crate) mod prepared;
+pub(crate) mod programs;
 pub(crate) mod running;
-pub(crate) mod setup;
+pub(crate) mod sandbox;
 pub(crate) mod unprivileged;
 
 use std::fs::File;
@@ -28,13 +27,13 @@ use nix::unistd::{Gid, Uid, fchown};
 use super::cgroup::BoxGroup;
 use super::plan::ChildPlan;
 use super::{init, sys};
-use crate::files::box_fs::BoxFs;
+use crate::files::sandbox_fs::SandboxFs;
 use crate::host::weakened;
 use crate::host::weakened::Wall;
 use crate::launch::child::{ChildStart, DESCRIPTORS_MAX};
 use crate::launch::clone::clone_vfork;
 use crate::launch::handshake::StatusPipe;
-use crate::launch::running::Running;
+use crate::launch::running::RunningSandbox;
 use crate::plan::encode::EncodedPlan;
 use crate::pool::net_namespaces::NetNamespace;
 use crate::supervise::capture::Streams;
@@ -61,7 +60,7 @@ pub struct Launch<'a> {
     /// The clone flags.
     pub namespaces: i32,
     /// The box's file system, if it has one.
-    pub fs: Option<BoxFs>,
+    pub fs: Option<SandboxFs>,
     /// The box's cgroup.
     pub group: Option<BoxGroup>,
     /// The box's network namespace, which the plan joins.
@@ -82,8 +81,8 @@ pub struct Launch<'a> {
 
 impl Launch<'_> {
     /// Clones the box and hands it its plan. It dies with the calling thread, and its program
-    /// waits for [`Running::let_go`].
-    pub fn clone_box(self) -> Result<Running, SetupFailure> {
+    /// waits for [`RunningSandbox::resume`].
+    pub fn spawn_init(self) -> Result<RunningSandbox, SetupFailure> {
         let failed =
             |step: &'static str| move |error: io::Error| SetupFailure::from_io(step, &error);
         let (status, status_end) = pipe_from_box().map_err(failed("status pipe"))?;
@@ -91,7 +90,7 @@ impl Launch<'_> {
         let (stderr, stderr_end) = pipe_from_box().map_err(failed("stderr pipe"))?;
         let (release_end, release) = release_socket().map_err(failed("release socket"))?;
         let (feed, stdin_end) = open_stdin(self.stdin).map_err(failed("stdin"))?;
-        if let Some(tenant) = self.fs.as_ref().map(BoxFs::tenant) {
+        if let Some(tenant) = self.fs.as_ref().map(SandboxFs::tenant) {
             // Never the null device: that is the host's.
             let stdin_pipe = feed.is_some().then_some(&stdin_end);
             for pipe in [&stdout_end, &stderr_end].into_iter().chain(stdin_pipe) {
@@ -126,7 +125,7 @@ impl Launch<'_> {
             disposal: self.disposal,
         };
         let output_max = self.limits.output_bytes_max;
-        Ok(Running {
+        Ok(RunningSandbox {
             holdings,
             plan: self.plan,
             status: StatusPipe::new(status),
@@ -238,7 +237,7 @@ mod tests {
             disposal: cleanup::Sender::default(),
         };
         // The clone returns when the child executes the init, which waits from then on.
-        let running = launch.clone_box().unwrap();
+        let running = launch.spawn_init().unwrap();
         let inside = running.holdings.remnants.group.as_ref().unwrap().processes().unwrap();
         assert_eq!(inside, [running.holdings.process.pid]);
         drop(running);

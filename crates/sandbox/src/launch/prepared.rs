@@ -10,10 +10,10 @@ use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use super::handshake::Message;
-use super::running::Running;
-use super::setup::Sandbox;
-use crate::files::box_fs::BoxFs;
-use crate::plan::rootfs::Covered;
+use super::running::RunningSandbox;
+use super::sandbox::Sandbox;
+use crate::files::sandbox_fs::SandboxFs;
+use crate::plan::rootfs::MaskedPath;
 use crate::supervise::SETUP_WAIT;
 use cofferdam_core::sync::retained::Retained;
 use cofferdam_core::values::deadline::Deadline;
@@ -21,62 +21,62 @@ use cofferdam_core::{Limits, RunSpec, SetupFailure};
 
 /// A box whose program waits. Nothing of a tenant's is in it yet. Dropped, it is killed.
 #[derive(Debug)]
-pub struct Standing {
+pub struct PreparedSandbox {
     /// Until it is let go.
-    running: Running,
-    /// What of the host it covers.
-    covered: Vec<Covered>,
+    running: RunningSandbox,
+    /// What of the host it masked.
+    masked: Vec<MaskedPath>,
 }
 
 impl Sandbox {
     /// Makes the box around `fs` up to where its program would begin. Of the
     /// limits, the wall-clock time and the CPU seconds may still change. The box
     /// dies with the thread that calls this, and keeps what is `retained` until it is dead.
-    pub fn stand(
+    pub fn prepare(
         &self,
         spec: RunSpec,
-        fs: BoxFs,
+        fs: SandboxFs,
         retained: Retained,
-    ) -> Result<Standing, SetupFailure> {
-        let (mut running, covered) = self.launch(spec, fs, retained, Instant::now())?;
-        running.await_standing(Deadline::after(SETUP_WAIT))?;
-        Ok(Standing { running, covered })
+    ) -> Result<PreparedSandbox, SetupFailure> {
+        let (mut running, masked) = self.launch(spec, fs, retained, Instant::now())?;
+        running.await_prepared(Deadline::after(SETUP_WAIT))?;
+        Ok(PreparedSandbox { running, masked })
     }
 
-    /// Lets the program of `standing` begin, with the times of `limits`; the
+    /// Lets the program of `prepared` begin, with the times of `limits`; the
     /// preparation for it began at `began`. It keeps what is `retained` too.
-    pub fn release(
+    pub fn resume(
         &self,
-        standing: Standing,
+        prepared: PreparedSandbox,
         mut limits: Limits,
         retained: Retained,
         began: Instant,
-    ) -> Result<Running, SetupFailure> {
+    ) -> Result<RunningSandbox, SetupFailure> {
         let not_enforced = self.clamp(&mut limits);
-        let Standing { mut running, .. } = standing;
+        let PreparedSandbox { mut running, .. } = prepared;
         running.holdings.retained.extend(retained);
         running.limits = limits;
         running.prepare_began = began;
-        running.let_go()?;
+        running.resume()?;
         Ok(running.enforcing(self.enforced(), not_enforced))
     }
 
-    /// Whether `standing` is alive, and covers what a box made now would cover.
-    pub fn is_fit(&self, standing: &Standing) -> Result<bool, SetupFailure> {
-        let alive = !standing.running.is_dead();
-        Ok(alive && self.covered_without_binds()? == standing.covered)
+    /// Whether `prepared` is alive, and masked what a box made now would cover.
+    pub fn is_usable(&self, prepared: &PreparedSandbox) -> Result<bool, SetupFailure> {
+        let alive = !prepared.running.is_dead();
+        Ok(alive && self.masked_without_binds()? == prepared.masked)
     }
 }
 
-impl Running {
+impl RunningSandbox {
     /// Waits until the box stands, its program still to begin.
-    fn await_standing(&mut self, deadline: Deadline) -> Result<(), SetupFailure> {
+    fn await_prepared(&mut self, deadline: Deadline) -> Result<(), SetupFailure> {
         let failed = |error: &std::io::Error| SetupFailure::from_io("stand", error);
         loop {
             // Looked at first: what it has said stays to be heard once it is dead.
             let dead = self.is_dead();
             match self.status.next().map_err(|error| failed(&error))? {
-                Some(Message::Standing) => return Ok(()),
+                Some(Message::Prepared) => return Ok(()),
                 Some(Message::Failed { step, errno }) => {
                     return Err(SetupFailure::from_errno(self.plan.step_name(step), errno));
                 }

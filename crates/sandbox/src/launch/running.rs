@@ -7,7 +7,7 @@ use nix::errno::Errno;
 use nix::unistd::write;
 
 use super::handshake::StatusPipe;
-use crate::files::box_fs::BoxFs;
+use crate::files::sandbox_fs::SandboxFs;
 use crate::init::wire::RELEASE_WORDS;
 use crate::locks::LockWatch;
 use crate::plan::ChildPlan;
@@ -22,7 +22,7 @@ use cofferdam_core::{Enforced, Limits, NotStarted, OutputSink, RunReport, SetupF
 
 /// A box whose init is on its way. Dropped unsupervised, it is killed.
 #[derive(Debug)]
-pub struct Running {
+pub struct RunningSandbox {
     pub(crate) holdings: Holdings,
     pub(crate) plan: ChildPlan,
     pub(crate) status: StatusPipe,
@@ -34,7 +34,7 @@ pub struct Running {
     pub(crate) not_enforced: Vec<String>,
 }
 
-impl Running {
+impl RunningSandbox {
     /// Has the box counted among `failures` if it will not die.
     pub(crate) fn counting_kills(self, failures: &KillFailures) -> Self {
         self.holdings.process.kill_count.count_among(failures);
@@ -49,7 +49,7 @@ impl Running {
     }
 
     /// Lets the program begin as soon as its box is made, with the limits' CPU seconds.
-    pub(crate) fn let_go(&mut self) -> Result<(), SetupFailure> {
+    pub(crate) fn resume(&mut self) -> Result<(), SetupFailure> {
         let soft = self.limits.cpu_seconds_max;
         // Were both the same, the kernel would send SIGKILL and never SIGXCPU, and nothing would
         // tell that end from any other.
@@ -64,7 +64,7 @@ impl Running {
     }
 
     /// Looks after a box that ends where a program would begin; says whether it got there.
-    pub(crate) fn try_out(self) -> Result<(), SetupFailure> {
+    pub(crate) fn run_trial(self) -> Result<(), SetupFailure> {
         let cancel =
             CancelToken::new().map_err(|error| SetupFailure::from_io("eventfd", &error))?;
         let tried = self.supervise(&Watch { cancel, client: None }, &mut None);
@@ -81,7 +81,7 @@ impl Running {
         self.supervise_and(watch, sink, || {})
     }
 
-    /// As [`Running::supervise`]; `look` is called once the program has run and nothing of the
+    /// As [`RunningSandbox::supervise`]; `look` is called once the program has run and nothing of the
     /// box is alive, while its file system is still there. Never where the program did not start.
     pub fn supervise_and(
         self,
@@ -96,7 +96,7 @@ impl Running {
             process,
             group: group.as_ref(),
             status: self.status,
-            locks: LockWatch::new(listener_from, fs.as_ref().map(BoxFs::tenant)),
+            locks: LockWatch::new(listener_from, fs.as_ref().map(SandboxFs::tenant)),
             limits: &limits,
         };
         let observed = supervise(&mut parts, &mut streams, watch, sink);

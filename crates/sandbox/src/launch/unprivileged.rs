@@ -16,7 +16,7 @@ use nix::sched::{CloneFlags, unshare};
 use nix::unistd::{Gid, getegid, geteuid, getgroups};
 
 use crate::plan::step::{Access, Register, Step};
-use crate::plan::{BOX_FD, PlanInput};
+use crate::plan::{PlanInput, ROOT_FD};
 use cofferdam_core::SetupFailure;
 
 /// The uid and gid of everything in that namespace.
@@ -30,12 +30,12 @@ pub const NOT_ENFORCED: &str =
 static ENTERED: OnceLock<Result<Option<u32>, SetupFailure>> = OnceLock::new();
 
 /// Has this process do without privileges, if it has none. Only while it has one thread; once.
-pub fn settle_in() {
+pub fn enter_user_namespace() {
     ENTERED.get_or_init(enter_unless_privileged);
 }
 
 /// Whether boxes are made without privileges.
-pub fn is_settled() -> Result<bool, SetupFailure> {
+pub fn is_active() -> Result<bool, SetupFailure> {
     Ok(uid_outside()?.is_some())
 }
 
@@ -98,6 +98,6 @@ pub fn seal_steps(input: &PlanInput<'_>, first: Register) -> (Vec<Step>, Vec<Ste
         });
         attach.push(Step::AttachTree { register, target: place.clone() });
     }
-    seal.push(Step::SealBox { fd: BOX_FD, mountpoint: CString::from(input.mountpoint) });
+    seal.push(Step::SealRoot { fd: ROOT_FD, mountpoint: CString::from(input.mountpoint) });
     (seal, attach)
 }

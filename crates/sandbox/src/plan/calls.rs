@@ -5,11 +5,11 @@ use std::ffi::CString;
 use super::encode::{Arg, Encoder};
 use super::mount_calls::{
     AT_FDCWD, EMPTY_PATH, MOVE_MOUNT_F_EMPTY_PATH, RECURSIVE, SHOWN_READ_ONLY, attach,
-    attributes_of, mask, mount_overlay, mount_proc, open_null_stdin, open_tree, seal_box,
+    attributes_of, mask, mount_overlay, mount_proc, open_null_stdin, open_tree, seal_root,
     set_attributes,
 };
 use super::rootfs::{QUEUES, c_string};
-use super::step::{PROC_REGISTER, Program, RULES_REGISTER, Rlimit, SCRATCH_REGISTER, Step};
+use super::step::{ExecCommand, PROC_REGISTER, RULES_REGISTER, Rlimit, SCRATCH_REGISTER, Step};
 use crate::files::layers;
 use crate::init::wire;
 use crate::landlock;
@@ -31,9 +31,9 @@ impl Step {
     /// Appends the step's system calls.
     pub fn encode(&self, out: &mut Encoder) {
         match self {
-            Self::ResetScheduling { short_turns } => {
+            Self::ResetScheduling { short_slices } => {
                 reset_scheduling(out);
-                if *short_turns {
+                if *short_slices {
                     take_turns(out, scheduler_slice::SHORT_NS);
                 }
             }
@@ -57,7 +57,7 @@ impl Step {
                 set_attributes(out, Arg::Register(*register), attributes, *idmap_fd, depth);
             }
             Self::AttachRoot { fd, mountpoint } => attach(out, fd.into(), mountpoint),
-            Self::EnterBox { fd, mountpoint } => {
+            Self::EnterRoot { fd, mountpoint } => {
                 let (empty, mountpoint) = (out.text(c""), out.text(mountpoint));
                 let flags = MOVE_MOUNT_F_EMPTY_PATH.into();
                 out.call(
@@ -66,7 +66,7 @@ impl Step {
                 );
                 out.call(libc::SYS_fchdir, &[fd.into()]);
             }
-            Self::SealBox { fd, mountpoint } => seal_box(out, *fd, mountpoint),
+            Self::SealRoot { fd, mountpoint } => seal_root(out, *fd, mountpoint),
             Self::AttachTree { register, target } => attach(out, Arg::Register(*register), target),
             Self::AttachProgram { fd, target } => {
                 set_attributes(out, fd.into(), SHOWN_READ_ONLY, None, 0);
@@ -149,7 +149,7 @@ impl Step {
             Self::CloseOnExec { first, last } => {
                 close_range(out, *first, *last, libc::CLOSE_RANGE_CLOEXEC);
             }
-            Self::TakeLongTurns => take_turns(out, scheduler_slice::LONG_NS),
+            Self::SetLongSlice => take_turns(out, scheduler_slice::LONG_NS),
             Self::NoNewPrivileges => prctl(out, libc::PR_SET_NO_NEW_PRIVS, 1, 0),
             Self::CreateRules { handled, scoped } => {
                 // struct landlock_ruleset_attr: files, network, scopes. A kernel that knows
@@ -177,7 +177,7 @@ impl Step {
             Self::HoldProgram => lock_plan(out, libc::F_SETLK),
             Self::AwaitGuard => lock_plan(out, libc::F_SETLKW),
             Self::ReleaseProgram => out.call(libc::SYS_close, &[wire::PLAN_FD.into()]),
-            Self::ReportStanding => out.report_standing(),
+            Self::ReportPrepared => out.report_prepared(),
             Self::AwaitRelease => await_release(out),
             Self::ReportReady => out.report_ready(),
             Self::TryExec(program) => exec(out, program, wire::IGNORE),
@@ -370,7 +370,7 @@ fn filter_program(out: &mut Encoder, program: &[u8]) -> Arg {
     out.pointers(&[Arg::Value(instructions), address])
 }
 
-fn exec(out: &mut Encoder, program: &Program, on_error: u16) {
+fn exec(out: &mut Encoder, program: &ExecCommand, on_error: u16) {
     let argv = out.string_array(&program.argv);
     let env = out.string_array(&program.env);
     if let Some(fd) = program.fd {

@@ -121,8 +121,8 @@ impl Encoder {
     }
 
     /// Appends the other one.
-    pub fn report_standing(&mut self) {
-        self.call(wire::REPORT_STANDING, &[]);
+    pub fn report_prepared(&mut self) {
+        self.call(wire::REPORT_PREPARED, &[]);
     }
 
     /// Stores bytes, aligned for any table; gives their address.

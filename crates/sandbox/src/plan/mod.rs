@@ -3,9 +3,7 @@
 pub(crate) mod calls;
 pub(crate) mod encode;
 pub(crate) mod filter_steps;
-pub(crate) mod identity;
 pub(crate) mod mount_calls;
-pub(crate) mod programs;
 pub mod rootfs;
 pub(crate) mod scheduler_slice;
 pub(crate) mod step;
@@ -15,20 +13,20 @@ use std::os::unix::ffi::OsStrExt;
 
 use super::init::wire::{FIRST_FREE_FD, PLAN_FD, REGISTERS, RELEASE_FD, STATUS_FD};
 use super::landlock::Landlock;
-use super::landlock::steps::{obey_steps, rule_steps};
+use super::landlock::steps::{restrict_self_steps, rule_steps};
 use super::locks::LockFilter;
 use crate::launch::unprivileged::seal_steps;
 use crate::plan::encode::{EncodedPlan, Encoder, PlanTooLarge};
 use crate::plan::filter_steps::{filter_steps, install};
-use crate::plan::identity::INSIDE_ID;
-use crate::plan::rootfs::{Covered, RootLayout, VAR_TMP, c_string};
-use crate::plan::step::{Access, Program, Register, Rlimit, Step, TREES_REGISTER};
+use crate::plan::rootfs::{MaskedPath, RootLayout, VAR_TMP, c_string};
+use crate::plan::step::{Access, ExecCommand, Register, Rlimit, Step, TREES_REGISTER};
+use crate::pool::host_id::INSIDE_ID;
 use cofferdam_core::{Limits, SetupFailure};
 use cofferdam_seccomp::filter::Filter;
 use cofferdam_seccomp::interpret::lets_through;
 
 /// The descriptor of the box's own file system, in the order `launch` has them.
-pub const BOX_FD: i32 = FIRST_FREE_FD;
+pub const ROOT_FD: i32 = FIRST_FREE_FD;
 /// The first descriptor of the `tasks` files, the init's before the program's;
 /// id-mapping namespaces follow them.
 pub const TASKS_FD: i32 = FIRST_FREE_FD + 1;
@@ -56,11 +54,11 @@ pub struct PlanInput<'a> {
     /// The root's layout.
     pub root: &'a RootLayout,
     /// What to cover in this box, beside what the layout says.
-    pub covered: &'a [Covered],
+    pub masked: &'a [MaskedPath],
     /// The program and its arguments.
     pub argv: &'a [CString],
     /// Which file that is.
-    pub program: ProgramPlace<'a>,
+    pub program: ProgramSource<'a>,
     /// The program that is executed in its place if it can be.
     pub without_shell: Option<&'a [CString]>,
     /// The whole environment.
@@ -98,9 +96,9 @@ pub struct PlanInput<'a> {
     /// The kernel's last capability.
     pub last_capability: u32,
     /// Whether what makes a box has short turns on a CPU, and the program long ones.
-    pub short_turns: bool,
+    pub short_slices: bool,
     /// Templates and binds, in the order they are attached.
-    pub trees: &'a [Tree],
+    pub trees: &'a [PlannedTree],
     /// Extra private file systems.
     pub tmpfs: &'a [PlannedTmpfs],
     /// Directories of the root that the box writes to in layers of its own.
@@ -111,7 +109,7 @@ pub struct PlanInput<'a> {
 
 /// Which file a box executes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ProgramPlace<'a> {
+pub enum ProgramSource<'a> {
     /// What the first argument names, looked up along the environment's PATH.
     Named,
     /// What is at this absolute path inside.
@@ -123,7 +121,7 @@ pub enum ProgramPlace<'a> {
 
 /// A host path to show, its mount point made.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Tree {
+pub struct PlannedTree {
     /// Absolute, on the host.
     pub source: CString,
     /// Absolute, inside.
@@ -211,7 +209,7 @@ pub fn build(input: &PlanInput<'_>) -> Result<ChildPlan, SetupFailure> {
 
 fn setup_steps(input: &PlanInput<'_>) -> Result<Vec<Step>, SetupFailure> {
     // First: a CPU group may have no room for a real-time process.
-    let mut steps = vec![Step::ResetScheduling { short_turns: input.short_turns }];
+    let mut steps = vec![Step::ResetScheduling { short_slices: input.short_slices }];
     steps.extend((0..input.task_files).map(|file| Step::JoinCgroup { fd: TASKS_FD + file }));
     steps.extend(input.net_fd.map(|fd| Step::JoinNetwork { fd }));
     if input.unprivileged {
@@ -223,7 +221,7 @@ fn setup_steps(input: &PlanInput<'_>) -> Result<Vec<Step>, SetupFailure> {
     // Sources are opened while the host's paths are what they are, and attached
     // once the box is the root: no link inside either can redirect the other.
     steps.extend(open);
-    steps.push(Step::EnterBox { fd: BOX_FD, mountpoint: input.mountpoint.to_owned() });
+    steps.push(Step::EnterRoot { fd: ROOT_FD, mountpoint: input.mountpoint.to_owned() });
     if input.unprivileged {
         let taken = Register::try_from(attach.len()).unwrap_or(Register::MAX);
         let (seal, open_again) = seal_steps(input, TREES_REGISTER.saturating_add(taken));
@@ -246,20 +244,20 @@ fn setup_steps(input: &PlanInput<'_>) -> Result<Vec<Step>, SetupFailure> {
         uid: input.host_id,
         gid: input.host_id,
     }));
-    steps.extend(input.root.masks.iter().chain(input.covered).map(|covered| Step::Mask {
-        with: input.root.cover_of(covered),
-        may_be_closed: input.root.is_below_unowned(&covered.target),
-        target: covered.target.clone(),
+    steps.extend(input.root.masks.iter().chain(input.masked).map(|masked| Step::Mask {
+        with: input.root.mask_for(masked),
+        may_be_closed: input.root.is_below_unowned(&masked.target),
+        target: masked.target.clone(),
     }));
-    if input.root.covers_var_tmp {
+    if input.root.masks_var_tmp {
         steps.push(Step::Mask {
             with: VAR_TMP,
             target: c"var/tmp".to_owned(),
             may_be_closed: false,
         });
     }
-    // After what is covered: a program below that is not there, and not shown by this.
-    if let ProgramPlace::Mounted { fd, at } = input.program {
+    // After what is masked: a program below that is not there, and not shown by this.
+    if let ProgramSource::Mounted { fd, at } = input.program {
         steps.push(Step::AttachProgram { fd, target: at.to_owned() });
     }
     if let Some(landlock) = input.landlock {
@@ -275,7 +273,7 @@ fn setup_steps(input: &PlanInput<'_>) -> Result<Vec<Step>, SetupFailure> {
 /// The steps that open every tree and those that attach them.
 fn tree_steps(input: &PlanInput<'_>) -> Result<(Vec<Step>, Vec<Step>), SetupFailure> {
     let shown = |access| {
-        move |shown: &rootfs::Shown| Tree {
+        move |shown: &rootfs::ShownPath| PlannedTree {
             source: shown.source.clone(),
             target: shown.target.clone(),
             access,
@@ -283,12 +281,12 @@ fn tree_steps(input: &PlanInput<'_>) -> Result<(Vec<Step>, Vec<Step>), SetupFail
             idmap_fd: input.unowned_fd.filter(|_| shown.unowned),
         }
     };
-    // In a namespace of less privilege a directory is only to be had with what covers parts of it.
+    // In a namespace of less privilege a directory is only to be had with what masked parts of it.
     let with_mounts = input.unprivileged;
     let of_root = input.root.shown.len();
     let root = input.root.shown.iter().map(shown(Access::ReadOnly));
     let devices = input.root.devices.iter().map(shown(Access::Device));
-    let trees: Vec<Tree> = root.chain(devices).chain(input.trees.iter().cloned()).collect();
+    let trees: Vec<PlannedTree> = root.chain(devices).chain(input.trees.iter().cloned()).collect();
     let sealed = if input.unprivileged { input.root.writable.len() } else { 0 };
     if trees.len() + sealed > REGISTERS - usize::from(TREES_REGISTER) {
         return Err(SetupFailure::from_words("bind", "too many paths to show"));
@@ -296,7 +294,7 @@ fn tree_steps(input: &PlanInput<'_>) -> Result<(Vec<Step>, Vec<Step>), SetupFail
     let mut open = Vec::with_capacity(trees.len());
     let mut attach = Vec::with_capacity(trees.len());
     for (register, tree) in (TREES_REGISTER..Register::MAX).zip(trees) {
-        let Tree { source, target, access, idmap_fd, .. } = tree;
+        let PlannedTree { source, target, access, idmap_fd, .. } = tree;
         let below = input.root_fd.filter(|_| usize::from(register - TREES_REGISTER) < of_root);
         // What is right below a root that was given is named as it is inside.
         let source = if below.is_some() { target.clone() } else { source };
@@ -353,7 +351,7 @@ fn program_steps(input: &PlanInput<'_>) -> Vec<Step> {
         steps.extend(limit_steps(input));
     }
     // What makes a box need not wait for the end of a turn; the tenant's are what it waits for.
-    let long_turns = input.short_turns.then_some(Step::TakeLongTurns);
+    let long_turns = input.short_slices.then_some(Step::SetLongSlice);
     steps.extend([
         Step::ClearAmbientSet,
         Step::ClearCapabilities,
@@ -361,7 +359,7 @@ fn program_steps(input: &PlanInput<'_>) -> Vec<Step> {
         Step::NoNewPrivileges,
     ]);
     if let Some(landlock) = input.landlock {
-        steps.extend(obey_steps(landlock, c"/tmp/.refused"));
+        steps.extend(restrict_self_steps(landlock, c"/tmp/.refused"));
     }
     steps.push(Step::AwaitGuard);
     // Here, not behind the wait: of what is closed some is a mount, for which the kernel waits.
@@ -376,23 +374,23 @@ fn program_steps(input: &PlanInput<'_>) -> Vec<Step> {
     steps.extend([
         // Not before: the steps above open files, however few the tenant may.
         Step::SetLimit { limit: Rlimit::OpenFiles, value: input.limits.open_files_max },
-        Step::ReportStanding,
+        Step::ReportPrepared,
         Step::AwaitRelease,
     ]);
     steps.extend(long_turns);
     steps.extend(last);
     steps.push(Step::ReportReady);
-    let program = |place, argv| program_at(place, argv, input);
-    let named = |argv| program(ProgramPlace::Named, argv);
+    let program = |place, argv| exec_command(place, argv, input);
+    let named = |argv| program(ProgramSource::Named, argv);
     steps.extend(input.without_shell.map(|argv| Step::TryExec(named(argv))));
     steps.push(Step::Exec(program(input.program, input.argv)));
     steps
 }
 
 /// Close all that came with the box but what the program itself is executed from, which exec closes.
-fn close_steps(program: ProgramPlace<'_>) -> Vec<Step> {
+fn close_steps(program: ProgramSource<'_>) -> Vec<Step> {
     let first = RELEASE_FD.unsigned_abs() + 1;
-    let ProgramPlace::Mounted { fd, .. } = program else { return vec![Step::CloseFrom { first }] };
+    let ProgramSource::Mounted { fd, .. } = program else { return vec![Step::CloseFrom { first }] };
     let fd = fd.unsigned_abs();
     vec![
         Step::CloseRange { first, last: fd - 1 },
@@ -401,18 +399,18 @@ fn close_steps(program: ProgramPlace<'_>) -> Vec<Step> {
     ]
 }
 
-fn program_at(place: ProgramPlace<'_>, argv: &[CString], input: &PlanInput<'_>) -> Program {
+fn exec_command(place: ProgramSource<'_>, argv: &[CString], input: &PlanInput<'_>) -> ExecCommand {
     let (fd, paths) = match place {
-        ProgramPlace::Named => (None, executable_paths(argv, input.env)),
-        ProgramPlace::At(path) => (None, vec![path.to_owned()]),
+        ProgramSource::Named => (None, executable_paths(argv, input.env)),
+        ProgramSource::At(path) => (None, vec![path.to_owned()]),
         // By its descriptor where the filter leaves that: no directory on the way to a path can
         // then be exchanged for another one.
-        ProgramPlace::Mounted { fd, at } => {
+        ProgramSource::Mounted { fd, at } => {
             let fd = lets_through(input.filter, &[libc::SYS_execveat]).then_some(fd);
             (fd, vec![at.to_owned()])
         }
     };
-    Program { fd, paths, argv: argv.to_vec(), env: input.env.to_vec() }
+    ExecCommand { fd, paths, argv: argv.to_vec(), env: input.env.to_vec() }
 }
 
 fn limit_steps(input: &PlanInput<'_>) -> Vec<Step> {

@@ -51,7 +51,7 @@ pub fn attributes_of(access: Access) -> u64 {
 
 /// The view is put where the file system itself already is, on top of it, so that letting go of
 /// the old root lets go of that too.
-pub fn seal_box(out: &mut Encoder, fd: i32, mountpoint: &CString) {
+pub fn seal_root(out: &mut Encoder, fd: i32, mountpoint: &CString) {
     let scratch = Arg::Register(SCRATCH_REGISTER);
     let empty = out.text(c"");
     let flags = OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | EMPTY_PATH;

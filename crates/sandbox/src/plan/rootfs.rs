@@ -9,7 +9,7 @@ use cofferdam_seccomp::profile::{RootView, SYSTEM};
 
 /// What a path of the real root is.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Kind {
+pub enum PathKind {
     /// A directory.
     Directory,
     /// A symbolic link and its target.
@@ -20,16 +20,16 @@ pub enum Kind {
 
 /// One entry of the box's own file system, made before anything is mounted.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Skeleton {
+pub struct SkeletonEntry {
     /// Relative to the box's root; parents come first.
     pub path: CString,
     /// What to make.
-    pub make: Make,
+    pub make: SkeletonKind,
 }
 
 /// What a skeleton entry is.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Make {
+pub enum SkeletonKind {
     /// A directory of root's, which the tenant can read but not write.
     Directory,
     /// A directory of root's that the tenant cannot even enter.
@@ -46,7 +46,7 @@ pub enum Make {
 
 /// A path of the host shown in the box.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Shown {
+pub struct ShownPath {
     /// Absolute, on the host.
     pub source: CString,
     /// Relative to the box's root.
@@ -57,7 +57,7 @@ pub struct Shown {
 
 /// Something to cover in a box.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Covered {
+pub struct MaskedPath {
     /// Relative to the box's root.
     pub target: CString,
     /// Whether it is a directory.
@@ -68,28 +68,28 @@ pub struct Covered {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RootLayout {
     /// The entries to make, parents first.
-    pub skeleton: Vec<Skeleton>,
+    pub skeleton: Vec<SkeletonEntry>,
     /// Directories shown read-only.
-    pub shown: Vec<Shown>,
+    pub shown: Vec<ShownPath>,
     /// The tenant's own directories, relative to the box's root, none below another.
     pub writable: Vec<CString>,
     /// Device nodes shown.
-    pub devices: Vec<Shown>,
+    pub devices: Vec<ShownPath>,
     /// What to cover in every box.
-    pub masks: Vec<Covered>,
+    pub masks: Vec<MaskedPath>,
     /// Whether [`VAR_TMP`] is to be put over `/var/tmp`.
-    pub covers_var_tmp: bool,
-    /// Whether [`HOSTS`] is to be put over `/etc/hosts` where that has to be covered.
-    pub covers_hosts: bool,
+    pub masks_var_tmp: bool,
+    /// Whether [`HOSTS`] is to be put over `/etc/hosts` where that has to be path.
+    pub masks_hosts: bool,
 }
 
 impl RootLayout {
     /// Has every box keep hosts of its own ready: the root's are a mount of their own, as in
     /// containers, which no box shows.
     pub fn keep_own_hosts(&mut self) {
-        self.covers_hosts = true;
+        self.masks_hosts = true;
         let path = c_string(OsStr::new(HOSTS));
-        self.skeleton.push(Skeleton { path, make: Make::Text(HOSTS_TEXT) });
+        self.skeleton.push(SkeletonEntry { path, make: SkeletonKind::Text(HOSTS_TEXT) });
     }
 
     /// Has the trees for which `unowned` says so mounted as nobody's.
@@ -108,11 +108,11 @@ impl RootLayout {
         self.shown.iter().any(|shown| shown.unowned && below(shown.target.to_bytes()))
     }
 
-    /// What of the box's own file system covers `covered`.
-    pub fn cover_of(&self, covered: &Covered) -> &'static str {
-        match covered.directory {
+    /// What of the box's own file system covers `path`.
+    pub fn mask_for(&self, path: &MaskedPath) -> &'static str {
+        match path.directory {
             true => EMPTY,
-            false if self.covers_hosts && covered.target.as_c_str() == HOSTS_TARGET => HOSTS,
+            false if self.masks_hosts && path.target.as_c_str() == HOSTS_TARGET => HOSTS,
             false => "dev/null",
         }
     }
@@ -121,7 +121,7 @@ impl RootLayout {
 /// Where the box's own `/var/tmp` is while `/var` is the root's.
 pub const VAR_TMP: &str = ".var-tmp";
 
-/// The names of addresses in a box whose `/etc/hosts` has to be covered.
+/// The names of addresses in a box whose `/etc/hosts` has to be path.
 const HOSTS: &str = ".hosts";
 const HOSTS_TEXT: &str = "127.0.0.1 localhost\n::1 localhost ip6-localhost ip6-loopback\n";
 const HOSTS_TARGET: &CStr = c"etc/hosts";
@@ -147,13 +147,16 @@ const OWN: [&str; 11] =
 /// [`covers`](crate::files::masked_paths) looks for below what is shown.
 pub fn layout(
     base: &Path,
-    entries: &[(String, Kind)],
+    entries: &[(String, PathKind)],
     view: &RootView,
     private: &[PathBuf],
-    kind_of: &dyn Fn(&Path) -> Option<Kind>,
+    kind_of: &dyn Fn(&Path) -> Option<PathKind>,
 ) -> RootLayout {
-    let mut draft =
-        Draft { base: base.to_owned(), layout: RootLayout::default(), made: BTreeSet::new() };
+    let mut draft = LayoutBuilder {
+        base: base.to_owned(),
+        layout: RootLayout::default(),
+        made: BTreeSet::new(),
+    };
     // A root given on purpose is shown whole; the host's is not ours to show.
     let is_host = base == Path::new("/");
     let hide: Vec<&Path> =
@@ -166,11 +169,11 @@ pub fn layout(
             || private.contains(&base.join(name));
         match kind {
             _ if hidden => {}
-            Kind::Symlink(target) => {
-                draft.make(Path::new(name), Make::Symlink(c_string(target.as_os_str())));
+            PathKind::Symlink(target) => {
+                draft.make(Path::new(name), SkeletonKind::Symlink(c_string(target.as_os_str())));
             }
-            Kind::Directory => draft.show(&path),
-            Kind::Other => {}
+            PathKind::Directory => draft.show(&path),
+            PathKind::Other => {}
         }
     }
     draft.own_directories();
@@ -178,56 +181,56 @@ pub fn layout(
     if is_host {
         for path in view.keep.iter().map(Path::new) {
             let is_private = private.iter().any(|private| path.starts_with(private));
-            if !is_private && kind_of(path) == Some(Kind::Directory) {
+            if !is_private && kind_of(path) == Some(PathKind::Directory) {
                 draft.show(path);
             }
         }
     }
     for path in &view.proc_mask {
         // Kernel files look the same in every `/proc`, so the host's own tells.
-        let directory = kind_at(Path::new(path)) == Some(Kind::Directory);
-        draft.layout.masks.push(Covered { target: relative(Path::new(path)), directory });
+        let directory = kind_at(Path::new(path)) == Some(PathKind::Directory);
+        draft.layout.masks.push(MaskedPath { target: relative(Path::new(path)), directory });
     }
     draft.layout
 }
 
 /// What `path` is.
-pub fn kind_at(path: &Path) -> Option<Kind> {
+pub fn kind_at(path: &Path) -> Option<PathKind> {
     let metadata = std::fs::symlink_metadata(path).ok()?;
     Some(if metadata.is_symlink() {
-        Kind::Symlink(std::fs::read_link(path).ok()?)
+        PathKind::Symlink(std::fs::read_link(path).ok()?)
     } else if metadata.is_dir() {
-        Kind::Directory
+        PathKind::Directory
     } else {
-        Kind::Other
+        PathKind::Other
     })
 }
 
 /// A layout under construction.
-struct Draft {
+struct LayoutBuilder {
     base: PathBuf,
     layout: RootLayout,
     made: BTreeSet<PathBuf>,
 }
 
-impl Draft {
+impl LayoutBuilder {
     /// Makes `path` (relative) and, before it, whatever parents it lacks.
-    fn make(&mut self, path: &Path, make: Make) {
+    fn make(&mut self, path: &Path, make: SkeletonKind) {
         let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
         if let Some(parent) = parent.filter(|parent| !self.made.contains(*parent)) {
-            self.make(parent, Make::Directory);
+            self.make(parent, SkeletonKind::Directory);
         }
         if self.made.insert(path.to_owned()) {
-            self.layout.skeleton.push(Skeleton { path: c_string(path.as_os_str()), make });
+            self.layout.skeleton.push(SkeletonEntry { path: c_string(path.as_os_str()), make });
         }
     }
 
     /// Shows the directory `path` (absolute, as the box names it) read-only.
     fn show(&mut self, path: &Path) {
         let target = strip_root(path);
-        self.make(&target, Make::Directory);
+        self.make(&target, SkeletonKind::Directory);
         let source = self.base.join(&target);
-        self.layout.shown.push(Shown {
+        self.layout.shown.push(ShownPath {
             source: c_string(source.as_os_str()),
             target: c_string(target.as_os_str()),
             unowned: false,
@@ -237,7 +240,7 @@ impl Draft {
     /// What every box has of its own.
     fn own_directories(&mut self) {
         for name in ["dev", "proc", EMPTY] {
-            self.make(Path::new(name), Make::Directory);
+            self.make(Path::new(name), SkeletonKind::Directory);
         }
         // One directory's entries after another: whoever makes them opens each directory once.
         for (name, mode) in [
@@ -247,35 +250,35 @@ impl Draft {
             ("run", 0o755),
             ("run/lock", 0o755),
         ] {
-            self.make(Path::new(name), Make::Tenant { mode });
+            self.make(Path::new(name), SkeletonKind::Tenant { mode });
         }
         // A shown /var has a /var/tmp of its own, read-only: the box's is put over it.
-        self.layout.covers_var_tmp = self.made.contains(Path::new("var"));
-        let var_tmp = if self.layout.covers_var_tmp { VAR_TMP } else { "var/tmp" };
-        self.make(Path::new(var_tmp), Make::Tenant { mode: 0o1777 });
+        self.layout.masks_var_tmp = self.made.contains(Path::new("var"));
+        let var_tmp = if self.layout.masks_var_tmp { VAR_TMP } else { "var/tmp" };
+        self.make(Path::new(var_tmp), SkeletonKind::Tenant { mode: 0o1777 });
         self.layout.writable =
             ["workspace", "tmp", "run", "dev/shm", var_tmp].map(|p| c_string(p.as_ref())).to_vec();
-        self.make(Path::new(OVERLAY), Make::Closed);
+        self.make(Path::new(OVERLAY), SkeletonKind::Closed);
         for name in ["lower", "queues", "work"] {
-            self.make(&Path::new(OVERLAY).join(name), Make::Directory);
+            self.make(&Path::new(OVERLAY).join(name), SkeletonKind::Directory);
         }
-        self.make(&Path::new(OVERLAY).join("upper"), Make::Tenant { mode: 0o755 });
-        self.make(Path::new("dev/shm"), Make::Tenant { mode: 0o1777 });
+        self.make(&Path::new(OVERLAY).join("upper"), SkeletonKind::Tenant { mode: 0o755 });
+        self.make(Path::new("dev/shm"), SkeletonKind::Tenant { mode: 0o1777 });
         for (name, target) in [
             ("fd", c"/proc/self/fd"),
             ("stdin", c"/proc/self/fd/0"),
             ("stdout", c"/proc/self/fd/1"),
             ("stderr", c"/proc/self/fd/2"),
         ] {
-            self.make(&Path::new("dev").join(name), Make::Symlink(target.to_owned()));
+            self.make(&Path::new("dev").join(name), SkeletonKind::Symlink(target.to_owned()));
         }
     }
 
     fn devices(&mut self, devices: &[String]) {
         for device in devices {
             let target = strip_root(Path::new(device));
-            self.make(&target, Make::File);
-            self.layout.devices.push(Shown {
+            self.make(&target, SkeletonKind::File);
+            self.layout.devices.push(ShownPath {
                 source: c_string(OsStr::new(device)),
                 target: c_string(target.as_os_str()),
                 unowned: false,
@@ -317,21 +320,21 @@ mod tests {
         }
     }
 
-    fn host_entries() -> Vec<(String, Kind)> {
+    fn host_entries() -> Vec<(String, PathKind)> {
         [
-            ("bin", Kind::Symlink("usr/bin".into())),
-            ("data", Kind::Directory),
-            ("dev", Kind::Directory),
-            ("etc", Kind::Directory),
-            ("home", Kind::Directory),
-            ("initrd.img", Kind::Symlink("boot/initrd.img".into())),
-            ("notes.txt", Kind::Other),
-            ("opt", Kind::Directory),
-            ("root", Kind::Directory),
-            ("srv-store", Kind::Directory),
-            ("tmp", Kind::Directory),
-            ("usr", Kind::Directory),
-            ("var", Kind::Directory),
+            ("bin", PathKind::Symlink("usr/bin".into())),
+            ("data", PathKind::Directory),
+            ("dev", PathKind::Directory),
+            ("etc", PathKind::Directory),
+            ("home", PathKind::Directory),
+            ("initrd.img", PathKind::Symlink("boot/initrd.img".into())),
+            ("notes.txt", PathKind::Other),
+            ("opt", PathKind::Directory),
+            ("root", PathKind::Directory),
+            ("srv-store", PathKind::Directory),
+            ("tmp", PathKind::Directory),
+            ("usr", PathKind::Directory),
+            ("var", PathKind::Directory),
         ]
         .map(|(name, kind)| (name.to_owned(), kind))
         .to_vec()
@@ -339,14 +342,14 @@ mod tests {
 
     fn host_layout() -> RootLayout {
         let kind_of = |path: &Path| match path.to_str() {
-            Some("/var/lib/gems" | "/var/lib/store/kept" | "/sw") => Some(Kind::Directory),
+            Some("/var/lib/gems" | "/var/lib/store/kept" | "/sw") => Some(PathKind::Directory),
             _ => None,
         };
         let private = ["/srv-store", "/var/lib/store", "/var/lib/gems-not"].map(PathBuf::from);
         layout(Path::new("/"), &host_entries(), &view(), &private, &kind_of)
     }
 
-    fn targets(shown: &[Shown]) -> Vec<&str> {
+    fn targets(shown: &[ShownPath]) -> Vec<&str> {
         shown.iter().map(|shown| shown.target.to_str().unwrap()).collect()
     }
 
@@ -389,22 +392,22 @@ mod tests {
         let given = layout(Path::new("/srv/rootfs"), &host_entries(), &view(), &[], &|_| None);
         for (layout, path) in [(host_layout(), "var/tmp"), (given, VAR_TMP)] {
             let own = layout.skeleton.iter().find(|entry| entry.path.to_str() == Ok(path));
-            assert_eq!(own.unwrap().make, Make::Tenant { mode: 0o1777 });
-            assert_eq!(layout.covers_var_tmp, path == VAR_TMP);
+            assert_eq!(own.unwrap().make, SkeletonKind::Tenant { mode: 0o1777 });
+            assert_eq!(layout.masks_var_tmp, path == VAR_TMP);
         }
     }
 
     #[test]
     fn hosts_are_the_boxs_own_only_where_the_roots_would_be_covered() {
-        let hosts = Covered { target: c"etc/hosts".to_owned(), directory: false };
-        let other = Covered { target: c"etc/hostname".to_owned(), directory: false };
-        let directory = Covered { target: c"etc/ssh".to_owned(), directory: true };
+        let hosts = MaskedPath { target: c"etc/hosts".to_owned(), directory: false };
+        let other = MaskedPath { target: c"etc/hostname".to_owned(), directory: false };
+        let directory = MaskedPath { target: c"etc/ssh".to_owned(), directory: true };
         let mut layout = host_layout();
-        assert_eq!(layout.cover_of(&hosts), "dev/null");
+        assert_eq!(layout.mask_for(&hosts), "dev/null");
         layout.keep_own_hosts();
         let own = layout.skeleton.iter().find(|entry| entry.path.to_str() == Ok(HOSTS));
-        assert_eq!(own.unwrap().make, Make::Text(HOSTS_TEXT));
-        let covers = [&hosts, &other, &directory].map(|covered| layout.cover_of(covered));
+        assert_eq!(own.unwrap().make, SkeletonKind::Text(HOSTS_TEXT));
+        let covers = [&hosts, &other, &directory].map(|path| layout.mask_for(path));
         assert_eq!(covers, [HOSTS, "dev/null", ".empty"]);
     }
 

@@ -14,7 +14,7 @@ pub const LONG_NS: u64 = 5_000_000;
 /// starts from now on: a run is a dozen wake-ups, and each would wait for the
 /// end of somebody's slice, which may be the next tick. Nobody gets more of a
 /// CPU by it. Linux before 6.12 takes no notice, and runs beside busy ones start later.
-pub fn ask_for_short_turns() {
+pub fn request_short_slices() {
     let ask = || -> io::Result<()> {
         let mut attr = sys::scheduling()?;
         // Where the operator chose another policy, that is the operator's to know.
@@ -30,7 +30,7 @@ pub fn ask_for_short_turns() {
 }
 
 /// Whether this thread has the short turns that it asked for.
-pub fn are_short() -> bool {
+pub fn has_short_slice() -> bool {
     sys::scheduling().is_ok_and(|attr| is_ordinary(&attr) && attr.sched_runtime == SHORT_NS)
 }
 

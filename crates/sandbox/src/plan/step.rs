@@ -55,12 +55,12 @@ pub enum Rlimit {
 }
 
 /// One step. Paths without a leading slash are below the box's new root, which
-/// is the working directory from [`Step::EnterBox`] on.
+/// is the working directory from [`Step::EnterRoot`] on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Step {
     /// The ordinary class, nice 0 and no I/O priority, whatever the server has; short time slices
     /// if those are what it has.
-    ResetScheduling { short_turns: bool },
+    ResetScheduling { short_slices: bool },
     /// Move this single-threaded process into the cgroup whose `tasks` file is at `fd`.
     JoinCgroup { fd: i32 },
     /// A cgroup namespace rooted where the process is now.
@@ -82,9 +82,9 @@ pub enum Step {
     /// from there.
     AttachRoot { fd: i32, mountpoint: CString },
     /// Put the box's own file system at `mountpoint` and stand in it.
-    EnterBox { fd: i32, mountpoint: CString },
+    EnterRoot { fd: i32, mountpoint: CString },
     /// Put a view of it in its place in which nothing can be written.
-    SealBox { fd: i32, mountpoint: CString },
+    SealRoot { fd: i32, mountpoint: CString },
     /// Attach an opened tree.
     AttachTree { register: Register, target: CString },
     /// Put the file whose mount is at `fd` over `target`, read-only: the program itself.
@@ -106,7 +106,7 @@ pub enum Step {
     RaiseLoopback,
     /// The host name inside.
     SetHostname { name: CString },
-    /// Make the box the root and let go of the host's.
+    /// SkeletonKind the box the root and let go of the host's.
     PivotRoot,
     /// Do nothing more: somebody wants this process for its namespaces.
     WaitForKill,
@@ -147,7 +147,7 @@ pub enum Step {
     /// Let exec close `first..=last`.
     CloseOnExec { first: u32, last: u32 },
     /// Longer time slices than others have.
-    TakeLongTurns,
+    SetLongSlice,
     /// Exec never gives privileges again.
     NoNewPrivileges,
     /// The message queues of this IPC namespace, where a rule can name them.
@@ -175,21 +175,21 @@ pub enum Step {
     /// Close the plan's file.
     ReleaseProgram,
     /// Tell the supervisor that all is made that can be made ahead.
-    ReportStanding,
+    ReportPrepared,
     /// Wait to be let go, and take on the CPU seconds that come with it: the one limit that is
     /// known no sooner. Nobody being left to say so, the box ends.
     AwaitRelease,
     /// Tell the supervisor that only exec is left.
     ReportReady,
     /// Become the program if it can be executed; otherwise go on.
-    TryExec(Program),
+    TryExec(ExecCommand),
     /// Become the program.
-    Exec(Program),
+    Exec(ExecCommand),
 }
 
 /// What a box is made for.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Program {
+pub struct ExecCommand {
     /// The descriptor that holds its file. One that has to be found by a path, as a script is by
     /// its interpreter, cannot be executed so.
     pub fd: Option<i32>,
@@ -215,8 +215,8 @@ impl Step {
             Self::OpenTree { source, below: None, .. } => format!("bind {}", path(source)),
             Self::OpenTree { source, .. } => format!("bind {} of the root", inside(source)),
             Self::AttachRoot { .. } => "attach root".into(),
-            Self::EnterBox { .. } => "mount root".into(),
-            Self::SealBox { .. } => "seal root".into(),
+            Self::EnterRoot { .. } => "mount root".into(),
+            Self::SealRoot { .. } => "seal root".into(),
             Self::AttachTree { target, .. } => format!("attach {}", inside(target)),
             Self::AttachProgram { target, .. } => format!("attach program {}", inside(target)),
             Self::MountTmpfs { target, .. } => format!("mount tmpfs {}", inside(target)),
@@ -247,7 +247,7 @@ impl Step {
             Self::CloseFrom { .. } | Self::CloseRange { .. } | Self::CloseOnExec { .. } => {
                 "close descriptors".into()
             }
-            Self::TakeLongTurns => "time slice".into(),
+            Self::SetLongSlice => "time slice".into(),
             Self::NoNewPrivileges => "no_new_privs".into(),
             Self::MountQueues => "landlock queues".into(),
             Self::CreateRules { .. } => "landlock rules".into(),
@@ -260,7 +260,7 @@ impl Step {
             Self::HoldProgram => "hold program".into(),
             Self::AwaitGuard => "await init".into(),
             Self::ReleaseProgram => "release program".into(),
-            Self::ReportStanding => "report standing".into(),
+            Self::ReportPrepared => "report standing".into(),
             Self::AwaitRelease => "await release".into(),
             Self::ReportReady => "report".into(),
             Self::TryExec(_) => "exec without a shell".into(),

@@ -8,7 +8,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::launch::namespace_holder::NamespaceHolder;
+use crate::pool::namespace_holder::NamespaceHolder;
 use crate::sys;
 use cofferdam_core::SetupFailure;
 

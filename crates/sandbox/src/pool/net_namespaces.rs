@@ -5,7 +5,7 @@
 //! could leave in one without a capability over it is what its sockets leave: so
 //! one in which no socket is left and through whose `lo`, the only way there is,
 //! no packet has ever gone, is as it was made. Whether that is so is read from
-//! the kernel's own figures, all of which have to be what they are in one that
+//! the kernel's own counters, all of which have to be what they are in one that
 //! was never lent.
 
 use std::fs::File;
@@ -27,7 +27,7 @@ const FREE_MAX: usize = 32;
 /// The namespace of the calling thread.
 const OWN: &str = "/proc/thread-self/ns/net";
 /// More than any of them has, or all together.
-const FIGURES_BYTES: usize = 32 << 10;
+const COUNTERS_BYTES: usize = 32 << 10;
 /// What tells of sockets that are left, below `/proc/thread-self/net`. Of the first, what follows its
 /// first line is the host's. A kernel without one of these files has nothing there to tell.
 const SOCKETS: [&str; 2] = ["sockstat", "unix"];
@@ -70,7 +70,7 @@ impl NetNamespace {
 
 /// What [`SOCKETS`] and [`TRACES`] say.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Figures {
+struct NetCounters {
     sockets: Vec<u8>,
     traces: Vec<u8>,
 }
@@ -79,18 +79,18 @@ struct Figures {
 #[derive(Debug)]
 pub struct NetNamespaces {
     host: File,
-    state: Mutex<State>,
+    state: Mutex<FreeNamespaces>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct FreeNamespaces {
     free: Vec<NetNamespace>,
     /// Where one comes from that another thread makes for whoever takes the first.
-    promised: Option<Receiver<Result<NetNamespace, SetupFailure>>>,
+    prefetched: Option<Receiver<Result<NetNamespace, SetupFailure>>>,
     /// How many are to be free or lent.
     kept: usize,
     /// What there is in one that was never lent; empty until one was made.
-    pristine: Arc<Figures>,
+    pristine: Arc<NetCounters>,
 }
 
 impl NetNamespaces {
@@ -102,7 +102,7 @@ impl NetNamespaces {
     /// Makes `count` ahead, as far as that is sensible, and keeps as many from now on.
     pub fn keep(&self, count: usize) -> Result<(), SetupFailure> {
         let count = count.min(FREE_MAX);
-        let (first, pristine) = self.make_and(figures).map_err(|error| failed(&error))?;
+        let (first, pristine) = self.make_and(counters).map_err(|error| failed(&error))?;
         {
             let mut state = self.lock();
             (state.kept, state.pristine) = (count, pristine.into());
@@ -118,9 +118,9 @@ impl NetNamespaces {
 
     /// Promises one to whoever takes the first: what is returned makes it, on another thread. If
     /// it is dropped instead, whoever takes the first makes it.
-    pub fn promise_one(self: &Arc<Self>) -> impl FnOnce() + Send + 'static {
-        let (sender, promised) = channel();
-        self.lock().promised = Some(promised);
+    pub fn prefetch_one(self: &Arc<Self>) -> impl FnOnce() + Send + 'static {
+        let (sender, prefetched) = channel();
+        self.lock().prefetched = Some(prefetched);
         let namespaces = Arc::clone(self);
         move || {
             // One that nobody takes any more goes with the channel.
@@ -130,11 +130,11 @@ impl NetNamespaces {
 
     /// One that nobody else has.
     pub fn take(&self) -> Result<NetNamespace, SetupFailure> {
-        let (free, promised) = {
+        let (free, prefetched) = {
             let mut state = self.lock();
-            (state.free.pop(), state.promised.take())
+            (state.free.pop(), state.prefetched.take())
         };
-        let made = || promised.and_then(|one| one.recv().ok()).unwrap_or_else(|| self.make());
+        let made = || prefetched.and_then(|one| one.recv().ok()).unwrap_or_else(|| self.make());
         free.map_or_else(made, Ok)
     }
 
@@ -200,7 +200,7 @@ impl NetNamespaces {
         Ok(setns(&self.host, CloneFlags::CLONE_NEWNET)?)
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, FreeNamespaces> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -216,14 +216,14 @@ fn failed(error: &io::Error) -> SetupFailure {
 }
 
 /// What the kernel says of the namespace this thread is in.
-fn figures() -> io::Result<Figures> {
-    Ok(Figures { sockets: read_all(&SOCKETS)?, traces: read_all(&TRACES)? })
+fn counters() -> io::Result<NetCounters> {
+    Ok(NetCounters { sockets: read_all(&SOCKETS)?, traces: read_all(&TRACES)? })
 }
 
 fn read_all(names: &[&str]) -> io::Result<Vec<u8>> {
     let directory = File::open("/proc/thread-self/net")?;
-    let mut all = Vec::with_capacity(FIGURES_BYTES);
-    let mut buffer = vec![0; FIGURES_BYTES];
+    let mut all = Vec::with_capacity(COUNTERS_BYTES);
+    let mut buffer = vec![0; COUNTERS_BYTES];
     for name in names {
         let begun = all.len();
         // Below the directory: the way from the root to there is most of what it takes to open one.

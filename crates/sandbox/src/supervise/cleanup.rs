@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use super::undying::Undying;
 use crate::cgroup::BoxGroup;
-use crate::files::box_fs::BoxFs;
+use crate::files::sandbox_fs::SandboxFs;
 use crate::pool::net_namespaces::{NetNamespace, NetNamespaces};
 use cofferdam_core::SetupFailure;
 use cofferdam_core::sync::permits::Slots;
@@ -39,7 +39,7 @@ static GOING: LazyLock<Arc<Slots>> = LazyLock::new(|| Slots::new(GOING_MAX));
 #[derive(Debug, Default)]
 pub struct Remnants {
     /// Its file system.
-    pub fs: Option<BoxFs>,
+    pub fs: Option<SandboxFs>,
     /// Its cgroup.
     pub group: Option<BoxGroup>,
     /// Its network namespace.
@@ -186,7 +186,7 @@ fn collect_files_under_way() {
 }
 
 /// Lets go of `fs`, on a thread of its own if that takes long.
-fn dispose(fs: BoxFs) {
+fn dispose(fs: SandboxFs) {
     let is_small = fs
         .used()
         .is_ok_and(|(bytes, inodes)| bytes <= SMALL_BYTES_MAX && inodes <= SMALL_INODES_MAX);

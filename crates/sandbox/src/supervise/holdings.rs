@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::kill;
 use crate::cgroup::BoxGroup;
-use crate::launch::clone::Cloned;
+use crate::launch::clone::InitProcess;
 use crate::supervise::cleanup::{Remnants, Sender};
 use cofferdam_core::sync::retained::Retained;
 
@@ -15,7 +15,7 @@ use cofferdam_core::sync::retained::Retained;
 #[derive(Debug)]
 pub struct Holdings {
     /// Its init.
-    pub process: Arc<Cloned>,
+    pub process: Arc<InitProcess>,
     /// Its file system, groups and namespaces.
     pub remnants: Remnants,
     /// What its user has it retain: a host id, a permit.
@@ -28,7 +28,7 @@ pub struct Holdings {
 #[derive(Debug)]
 pub struct Killed {
     /// Its init.
-    pub process: Arc<Cloned>,
+    pub process: Arc<InitProcess>,
     /// Its file system, groups and namespaces.
     pub remnants: Remnants,
     /// What its user has it retain.

@@ -9,7 +9,7 @@ use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use crate::cgroup::BoxGroup;
-use crate::launch::clone::Cloned;
+use crate::launch::clone::InitProcess;
 use crate::sys;
 use cofferdam_core::sync::counter::Counter;
 use cofferdam_core::values::deadline::Deadline;
@@ -53,7 +53,7 @@ impl KillCount {
 /// Tells the kernel to end everything in the box, by both means there are:
 /// its cgroup at once, and its init, whose death takes the PID namespace along
 /// (whoever has left the process group, stopped, or ignores signals).
-pub fn end(process: &Cloned, group: Option<&BoxGroup>) {
+pub fn end(process: &InitProcess, group: Option<&BoxGroup>) {
     if let Some(Err(error)) = group.map(BoxGroup::kill) {
         log::warn!("cgroup kill: {error}");
     }
@@ -66,7 +66,7 @@ pub fn end(process: &Cloned, group: Option<&BoxGroup>) {
 }
 
 /// Waits for at most so long until the box's init is dead, which it may become by itself.
-pub fn dies_within(process: &Cloned, at_most: Duration) -> bool {
+pub fn dies_within(process: &InitProcess, at_most: Duration) -> bool {
     let timeout = PollTimeout::try_from(at_most).unwrap_or(PollTimeout::ZERO);
     let mut pidfd = [PollFd::new(process.pidfd.as_fd(), PollFlags::POLLIN)];
     poll(&mut pidfd, timeout).is_ok_and(|ready| ready > 0)
@@ -74,7 +74,7 @@ pub fn dies_within(process: &Cloned, at_most: Duration) -> bool {
 
 /// Waits until the box's init is dead, and with it everything inside. The first wait for it sets
 /// the deadline, `at_most` from then, that every later one has too.
-pub fn wait_dead(process: &Cloned, at_most: Duration) -> bool {
+pub fn wait_dead(process: &InitProcess, at_most: Duration) -> bool {
     let deadline = *process.death_due.get_or_init(|| Deadline::after(at_most));
     loop {
         let millis = deadline.remaining().as_millis().min(60_000);
@@ -97,12 +97,12 @@ pub fn wait_dead(process: &Cloned, at_most: Duration) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::launch::clone::Cloned;
+    use crate::launch::clone::InitProcess;
 
     #[test]
     fn a_box_that_does_not_die_is_counted_once_and_by_its_own_sandbox_alone() {
         let (failures, others) = (KillFailures::default(), KillFailures::default());
-        let process = Cloned::sleeping();
+        let process = InitProcess::sleeping();
         process.kill_count.count_among(&failures);
         process.kill_count.count_among(&others);
         for _ in 0..2 {
@@ -119,7 +119,7 @@ mod tests {
 
     #[test]
     fn a_box_is_waited_for_once() {
-        let process = Cloned::sleeping();
+        let process = InitProcess::sleeping();
         let began = std::time::Instant::now();
         let at_most = Duration::from_millis(50);
         assert!(!wait_dead(&process, at_most));

@@ -22,7 +22,7 @@ use nix::time::{ClockId, clock_gettime};
 
 use super::cgroup::BoxGroup;
 use super::locks::LockWatch;
-use crate::launch::clone::Cloned;
+use crate::launch::clone::InitProcess;
 use crate::launch::handshake::{Message, ProgramStatus, StatusPipe};
 use crate::supervise::capture::{Pumping, Streams, Tokens};
 use crate::supervise::classify::Cut;
@@ -43,7 +43,7 @@ const HANGUP_GRACE: Duration = Duration::from_millis(100);
 #[derive(Debug)]
 pub struct Supervised<'a> {
     /// The init.
-    pub process: &'a Cloned,
+    pub process: &'a InitProcess,
     /// The cgroup, where there is one.
     pub group: Option<&'a BoxGroup>,
     /// What the init says.
@@ -117,7 +117,7 @@ impl Observed {
         }
         match message {
             // Of those who make it ahead.
-            Message::Standing => {}
+            Message::Prepared => {}
             Message::Ready { at_ns } => {
                 if self.failed.is_none() {
                     self.started.get_or_insert_with(|| instant_of(at_ns));

@@ -128,7 +128,7 @@ fn take_dead(all: &mut Vec<Killed>, at_most: Duration) -> Vec<Killed> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::launch::clone::Cloned;
+    use crate::launch::clone::InitProcess;
     use crate::supervise::cleanup::{Remnants, Sender};
     use crate::supervise::kill;
     use cofferdam_core::sync::retained::Retained;
@@ -138,7 +138,7 @@ mod tests {
     /// One that was killed in vain: nobody has killed it.
     fn killed(permit: &Arc<String>) -> Killed {
         Killed {
-            process: Arc::new(Cloned::sleeping()),
+            process: Arc::new(InitProcess::sleeping()),
             remnants: Remnants::default(),
             retained: Retained::of(permit.clone()),
             disposal: Sender::default(),

@@ -21,7 +21,7 @@ pub const INSIDE_ID: u32 = 10_001;
 /// those systemd hands out (from 61184).
 const HOST_ID_FIRST: u32 = 56_000;
 /// How many boxes can be alive at once on this host: the host ids there are to give.
-pub const BOXES_MAX: u32 = 4_096;
+pub const SANDBOXES_MAX: u32 = 4_096;
 /// Between the places where two processes with successive pids begin to look.
 const SPREAD: u32 = 61;
 
@@ -43,8 +43,8 @@ impl HostId {
         let first = std::process::id()
             .wrapping_mul(SPREAD)
             .wrapping_add(ACQUIRED.fetch_add(1, Ordering::Relaxed));
-        for step in 0..BOXES_MAX {
-            let id = HOST_ID_FIRST + first.wrapping_add(step) % BOXES_MAX;
+        for step in 0..SANDBOXES_MAX {
+            let id = HOST_ID_FIRST + first.wrapping_add(step) % SANDBOXES_MAX;
             let file = state.create_file(&format!("uids/{id}"))?;
             match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
                 Ok(lock) if !sys::has_processes(id)? => {
@@ -55,7 +55,7 @@ impl HostId {
                 Err((_, errno)) => return Err(errno.into()),
             }
         }
-        Err(io::Error::other(format!("all {BOXES_MAX} host ids are in use")))
+        Err(io::Error::other(format!("all {SANDBOXES_MAX} host ids are in use")))
     }
 
     /// The one there is where there are no privileges: every box's.
@@ -91,7 +91,7 @@ mod tests {
         }
         let state = StateDirectory::open().unwrap();
         let first = HostId::acquire(&state).unwrap().id;
-        let taken = HOST_ID_FIRST + (first + 1 - HOST_ID_FIRST) % BOXES_MAX;
+        let taken = HOST_ID_FIRST + (first + 1 - HOST_ID_FIRST) % SANDBOXES_MAX;
         let mut process = Command::new("sleep").arg("600").uid(taken).spawn().unwrap();
         // The next search begins there, unless another test's search does.
         let next: Vec<HostId> = (0..3).map(|_| HostId::acquire(&state).unwrap()).collect();

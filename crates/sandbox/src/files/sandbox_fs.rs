@@ -13,7 +13,7 @@ use nix::fcntl::{AtFlags, OFlag, OpenHow, ResolveFlag, openat, openat2};
 use nix::sys::stat::{FchmodatFlags, Mode, fchmodat, mkdirat};
 use nix::unistd::{Gid, Uid, fchownat, symlinkat};
 
-use crate::plan::rootfs::{Make, PROGRAM, RootLayout, Skeleton, c_string, strip_root};
+use crate::plan::rootfs::{PROGRAM, RootLayout, SkeletonEntry, SkeletonKind, c_string, strip_root};
 use crate::sys;
 use cofferdam_core::{Limits, SetupFailure};
 
@@ -24,19 +24,19 @@ const SKELETON_INODES: u64 = 256;
 /// through this value alone. Its death, by dropping this and the end of the
 /// box, is the whole clean-up, whatever a tenant has built inside.
 #[derive(Debug)]
-pub struct BoxFs {
+pub struct SandboxFs {
     root: OwnedFd,
     tenant: u32,
 }
 
 /// The directory of a skeleton that was entered last.
 #[derive(Debug)]
-struct Opened<'a> {
+struct OpenDirectory<'a> {
     path: &'a [u8],
     directory: OwnedFd,
 }
 
-impl BoxFs {
+impl SandboxFs {
     /// A fresh file system with the layout's skeleton, its writable places
     /// owned by host id `tenant`.
     pub fn create(layout: &RootLayout, limits: &Limits, tenant: u32) -> Result<Self, SetupFailure> {
@@ -70,13 +70,13 @@ impl BoxFs {
     /// parents it lacks, all the tenant's. What is there already stays.
     pub fn mount_point(&self, target: &Path, directory: bool) -> Result<CString, SetupFailure> {
         let relative = strip_root(target);
-        let tenant = Make::Tenant { mode: 0o755 };
+        let tenant = SkeletonKind::Tenant { mode: 0o755 };
         for parent in relative.ancestors().skip(1).collect::<Vec<_>>().into_iter().rev() {
             if !parent.as_os_str().is_empty() {
                 self.make_unless_there(parent, &tenant)?;
             }
         }
-        self.make_unless_there(&relative, if directory { &tenant } else { &Make::File })?;
+        self.make_unless_there(&relative, if directory { &tenant } else { &SkeletonKind::File })?;
         Ok(c_string(target.as_os_str()))
     }
 
@@ -106,7 +106,7 @@ impl BoxFs {
     }
 
     /// A link on the way leads where it will lead inside: the box's root is `/` already.
-    fn make_unless_there(&self, path: &Path, make: &Make) -> Result<(), SetupFailure> {
+    fn make_unless_there(&self, path: &Path, make: &SkeletonKind) -> Result<(), SetupFailure> {
         let (parent, name) = (path.parent().unwrap_or(path), path.file_name().unwrap_or_default());
         let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
         let how = OpenHow::new()
@@ -122,8 +122,8 @@ impl BoxFs {
 
     fn make<'a>(
         &self,
-        entry: &'a Skeleton,
-        opened: &mut Option<Opened<'a>>,
+        entry: &'a SkeletonEntry,
+        opened: &mut Option<OpenDirectory<'a>>,
     ) -> Result<(), SetupFailure> {
         let path = entry.path.as_c_str();
         let made = match parent_and_name(path) {
@@ -140,23 +140,28 @@ impl BoxFs {
     fn enter<'a, 'o>(
         &self,
         parent: &'a [u8],
-        opened: &'o mut Option<Opened<'a>>,
+        opened: &'o mut Option<OpenDirectory<'a>>,
     ) -> Result<BorrowedFd<'o>, Errno> {
         if opened.as_ref().is_none_or(|opened| opened.path != parent) {
             let how = OpenHow::new()
                 .flags(OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC)
                 .resolve(ResolveFlag::RESOLVE_BENEATH | ResolveFlag::RESOLVE_NO_SYMLINKS);
             let directory = openat2(&self.root, OsStr::from_bytes(parent), how)?;
-            *opened = Some(Opened { path: parent, directory });
+            *opened = Some(OpenDirectory { path: parent, directory });
         }
         opened.as_ref().map(|opened| opened.directory.as_fd()).ok_or(Errno::ENOENT)
     }
 
-    fn make_entry(&self, at: BorrowedFd<'_>, path: &CStr, make: &Make) -> Result<(), Errno> {
+    fn make_entry(
+        &self,
+        at: BorrowedFd<'_>,
+        path: &CStr,
+        make: &SkeletonKind,
+    ) -> Result<(), Errno> {
         match make {
-            Make::Directory => mkdirat(at, path, Mode::from_bits_truncate(0o755)),
-            Make::Closed => mkdirat(at, path, Mode::from_bits_truncate(0o700)),
-            Make::Tenant { mode } => {
+            SkeletonKind::Directory => mkdirat(at, path, Mode::from_bits_truncate(0o755)),
+            SkeletonKind::Closed => mkdirat(at, path, Mode::from_bits_truncate(0o700)),
+            SkeletonKind::Tenant { mode } => {
                 mkdirat(at, path, Mode::from_bits_truncate(0o755))?;
                 if *mode != 0o755 {
                     // mkdirat obeys the umask and drops the sticky bit; this does neither.
@@ -170,22 +175,22 @@ impl BoxFs {
                 let (uid, gid) = (Uid::from_raw(self.tenant), Gid::from_raw(self.tenant));
                 fchownat(at, path, Some(uid), Some(gid), AtFlags::AT_SYMLINK_NOFOLLOW)
             }
-            Make::File => {
+            SkeletonKind::File => {
                 let flags = OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_WRONLY | OFlag::O_CLOEXEC;
                 openat(at, path, flags, Mode::from_bits_truncate(0o644)).map(drop)
             }
-            Make::Text(text) => {
+            SkeletonKind::Text(text) => {
                 let flags = OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_WRONLY | OFlag::O_CLOEXEC;
                 let file = openat(at, path, flags, Mode::from_bits_truncate(0o644))?;
                 // A few bytes to a file in memory: all of them, or a failure.
                 nix::unistd::write(&file, text.as_bytes()).map(drop)
             }
-            Make::Symlink(target) => symlinkat(target.as_c_str(), at, path),
+            SkeletonKind::Symlink(target) => symlinkat(target.as_c_str(), at, path),
         }
     }
 }
 
-impl AsFd for BoxFs {
+impl AsFd for SandboxFs {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.root.as_fd()
     }

@@ -10,8 +10,8 @@ use nix::errno::Errno;
 use nix::fcntl::{OFlag, OpenHow, ResolveFlag, open, openat2, readlink};
 use nix::sys::stat::{Mode, SFlag, fstat};
 
-use crate::files::box_fs::BoxFs;
-use crate::launch::setup::Sandbox;
+use crate::files::sandbox_fs::SandboxFs;
+use crate::launch::sandbox::Sandbox;
 use cofferdam_core::{ProgramFile, SetupFailure};
 
 /// The largest program that is copied for its box, which only one without a name is.
@@ -23,7 +23,7 @@ const ANY_EXECUTE: u32 = 0o111;
 
 /// An executable file of the boxes' root.
 #[derive(Debug)]
-pub struct ProgramAt {
+pub struct LocatedProgram {
     /// Its path inside: absolute, links resolved.
     pub target: PathBuf,
     /// The file, open for reading.
@@ -35,13 +35,13 @@ impl Sandbox {
     /// regular file that somebody may execute. Links lead where they lead inside, and nothing
     /// else is ever opened. A path through what boxes do not show leads nowhere; a link on the
     /// way may, for it is the file it leads to that is executed.
-    pub fn program_at(&self, path: &Path) -> Result<Option<ProgramAt>, SetupFailure> {
+    pub fn locate_program(&self, path: &Path) -> Result<Option<LocatedProgram>, SetupFailure> {
         let step = || format!("find {}", path.display());
         let failed = |errno: Errno| SetupFailure::from_errno(step(), errno as i32);
         let Some(found) = self.executable(path).map_err(failed)? else { return Ok(None) };
         let real = real_path(found.as_fd()).map_err(failed)?;
         let directory = self.directory_of(path).map_err(failed)?;
-        let shown = |real: &Path| self.covers.place_inside(real);
+        let shown = |real: &Path| self.masked.place_inside(real);
         let (Some(_), Some(target)) =
             (directory.map(|real| shown(&real)).transpose()?.flatten(), shown(&real)?)
         else {
@@ -52,7 +52,7 @@ impl Sandbox {
         }
         // Not by its path, which may lead to another one by now.
         let file = open_again(found.as_fd()).map_err(failed)?;
-        Ok(Some(ProgramAt { target, file: file.into() }))
+        Ok(Some(LocatedProgram { target, file: file.into() }))
     }
 
     /// The bytes that `program` takes of its box's file system: a file that has lost its name
@@ -73,7 +73,7 @@ impl Sandbox {
         &self,
         program: ProgramFile,
         bytes_max: u64,
-        fs: &BoxFs,
+        fs: &SandboxFs,
     ) -> Result<ProgramFile, SetupFailure> {
         match program {
             ProgramFile::Open { file, .. } if bytes_max > 0 => {

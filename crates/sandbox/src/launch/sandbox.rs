@@ -7,15 +7,15 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Instant;
 
-use super::running::Running;
+use super::running::RunningSandbox;
 use super::unprivileged;
 use crate::cgroup;
 use crate::cgroup::CgroupTree;
-use crate::files::box_fs::BoxFs;
-use crate::files::layers::Layer;
-use crate::files::masked_paths::Covers;
+use crate::files::layers::RootLayer;
+use crate::files::masked_paths::MaskedPaths;
 use crate::files::root_directory::RootDirectory;
-use crate::files::unowned::Finding;
+use crate::files::sandbox_fs::SandboxFs;
+use crate::files::unowned::UnownedProbe;
 use crate::host::root_source::{
     HardLimits, RootSource, SWEEP_WAIT, has_message_queues, init_filter, last_capability,
     layout_of, lock_filter, mountpoint, sweep_abandoned, user_namespaces_are_doubtful,
@@ -25,8 +25,8 @@ use crate::host::weakened;
 use crate::host::weakened::Wall;
 use crate::landlock::Landlock;
 use crate::locks::LockFilter;
-use crate::plan::identity::HostId;
-use crate::plan::rootfs::{Covered, RootLayout};
+use crate::plan::rootfs::{MaskedPath, RootLayout};
+use crate::pool::host_id::HostId;
 use crate::pool::idmap::IdMaps;
 use crate::pool::net_namespaces::NetNamespaces;
 use crate::supervise::cleanup::Disposal;
@@ -55,7 +55,7 @@ pub struct SandboxConfig {
 
 /// What is made for the first box while the host is still being looked at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Ahead {
+enum Prefetch {
     Nothing,
     NetNamespace,
 }
@@ -72,12 +72,12 @@ pub struct Sandbox {
     pub(crate) locks: LockFilter,
     pub(crate) init_filter: Filter,
     pub(crate) layout: RootLayout,
-    pub(crate) covers: Covers,
+    pub(crate) masked: MaskedPaths,
     /// The user namespace that shown trees are mounted with, where they can be.
     pub(crate) unowned: Option<Arc<OwnedFd>>,
     pub(crate) root: RootDirectory,
     pub(crate) root_is_given: bool,
-    pub(crate) layers: Vec<Layer>,
+    pub(crate) layers: Vec<RootLayer>,
     pub(crate) state: StateDirectory,
     pub(crate) instance: Instance,
     pub(crate) cgroups: CgroupTree,
@@ -89,7 +89,7 @@ pub struct Sandbox {
     pub(crate) message_queues: bool,
     pub(crate) hard_limits: HardLimits,
     pub(crate) idmaps: IdMaps,
-    pub(crate) boxes_started: AtomicU64,
+    pub(crate) started: AtomicU64,
     pub(crate) not_enforced: Vec<String>,
     pub(crate) strict: bool,
 }
@@ -99,15 +99,15 @@ impl Sandbox {
     /// whole box. A host that cannot make one is refused here, with the step;
     /// one that lacks a user namespace is made do without.
     pub fn open(config: SandboxConfig) -> Result<Self, SetupFailure> {
-        let mut sandbox = Self::open_untried(config, Ahead::Nothing)?;
-        if let Err(with) = sandbox.try_fill(WorkspaceFill::Own) {
+        let mut sandbox = Self::open_untried(config, Prefetch::Nothing)?;
+        if let Err(with) = sandbox.try_workspace(WorkspaceFill::Own) {
             if sandbox.unprivileged {
                 // A program would be the root of the namespace that its walls are made in.
                 return Err(with);
             }
             sandbox.user_namespace = false;
             // Where that was not the reason, the first failure is the one to tell.
-            sandbox.try_fill(WorkspaceFill::Own).map_err(|_| with.clone())?;
+            sandbox.try_workspace(WorkspaceFill::Own).map_err(|_| with.clone())?;
             sandbox
                 .not_enforced
                 .push(format!("uid: no user namespace ({with}); programs see their host uid"));
@@ -122,43 +122,44 @@ impl Sandbox {
         if user_namespaces_are_doubtful() {
             Self::open(config)
         } else {
-            Self::open_untried(config, Ahead::NetNamespace)
+            Self::open_untried(config, Prefetch::NetNamespace)
         }
     }
 
-    fn open_untried(config: SandboxConfig, ahead: Ahead) -> Result<Self, SetupFailure> {
+    fn open_untried(config: SandboxConfig, ahead: Prefetch) -> Result<Self, SetupFailure> {
         let failed =
             |step: &'static str| move |error: std::io::Error| SetupFailure::from_io(step, &error);
-        let unprivileged = unprivileged::is_settled()?;
+        let unprivileged = unprivileged::is_active()?;
         let state = StateDirectory::open().map_err(failed("state directory"))?;
         let swept = sweep_abandoned(&state).map_err(failed("sweep"))?;
         let instance = state.register().map_err(failed("state directory"))?;
         let mut private = config.private;
         private.push(state.path().to_owned());
         let root = RootDirectory::open(config.root.path()).map_err(failed("read root"))?;
-        let (mut layout, mut covers) = layout_of(&config.root, &root, &config.profile, &private)
+        let (mut layout, mut masked) = layout_of(&config.root, &root, &config.profile, &private)
             .map_err(failed("read root"))?;
         let net_namespaces = Arc::new(NetNamespaces::open().map_err(failed("net namespace"))?);
-        let (trees, mount_points) = covers.trees().map_err(failed("read mounts"))?;
+        let (trees, mount_points) = masked.trees().map_err(failed("read mounts"))?;
         let finding = match unprivileged {
-            true => Finding::impossible(trees.len()),
+            true => UnownedProbe::impossible(trees.len()),
             false => {
-                let promise = (ahead == Ahead::NetNamespace).then(|| net_namespaces.promise_one());
-                Finding::begin(trees, mount_points, promise).map_err(failed("thread"))?
+                let prefetch =
+                    (ahead == Prefetch::NetNamespace).then(|| net_namespaces.prefetch_one());
+                UnownedProbe::begin(trees, mount_points, prefetch).map_err(failed("thread"))?
             }
         };
         let cgroups = CgroupTree::open(instance.id())?;
         instance.record_cgroups(&cgroups.directories()).map_err(failed("state directory"))?;
         let unowned = finding.finish();
         layout.show_unowned(&unowned.trees);
-        covers.trust_unowned(&unowned.trees);
+        masked.trust_unowned(&unowned.trees);
         let mut sandbox = Self {
             disposal: Disposal::default(),
             kill_failures: KillFailures::default(),
             swept,
             net_namespaces,
             layout,
-            covers,
+            masked,
             unowned: unowned.namespace,
             root,
             root_is_given: config.root != RootSource::Host,
@@ -177,7 +178,7 @@ impl Sandbox {
             message_queues: has_message_queues(),
             hard_limits: HardLimits::read().map_err(failed("read limits"))?,
             idmaps: IdMaps::default(),
-            boxes_started: AtomicU64::new(0),
+            started: AtomicU64::new(0),
             not_enforced: Vec::new(),
             strict: config.strict,
         };
@@ -214,10 +215,10 @@ impl Sandbox {
 
     /// Makes a whole box whose workspace is filled so, up to the point where a
     /// program would be executed.
-    pub fn try_fill(&self, workspace: WorkspaceFill) -> Result<(), SetupFailure> {
+    pub fn try_workspace(&self, workspace: WorkspaceFill) -> Result<(), SetupFailure> {
         let limits = Limits::default();
         let host_id = Arc::new(self.host_id()?);
-        let fs = self.box_fs(&limits, &host_id)?;
+        let fs = self.create_fs(&limits, &host_id)?;
         let spec = RunSpec {
             argv: Vec::new(),
             program: ProgramFile::Named,
@@ -231,12 +232,12 @@ impl Sandbox {
             tmpfs: Vec::new(),
         };
         let (mut running, _) = self.launch(spec, fs, Retained::of(host_id), Instant::now())?;
-        running.let_go()?;
-        running.try_out()
+        running.resume()?;
+        running.run_trial()
     }
 
     /// Has what dead boxes leave cleared away behind their reports from now on.
-    pub fn dispose_behind(&self) -> Result<(), SetupFailure> {
+    pub fn start_cleanup_thread(&self) -> Result<(), SetupFailure> {
         self.disposal.start(&self.net_namespaces)
     }
 
@@ -254,8 +255,8 @@ impl Sandbox {
     }
 
     /// A box's file system, to be filled before [`Sandbox::start`].
-    pub fn box_fs(&self, limits: &Limits, host_id: &HostId) -> Result<BoxFs, SetupFailure> {
-        BoxFs::create(&self.layout, limits, host_id.id())
+    pub fn create_fs(&self, limits: &Limits, host_id: &HostId) -> Result<SandboxFs, SetupFailure> {
+        SandboxFs::create(&self.layout, limits, host_id.id())
     }
 
     /// The controls every box of this sandbox has.
@@ -294,15 +295,15 @@ impl Sandbox {
     pub fn start(
         &self,
         spec: RunSpec,
-        fs: BoxFs,
+        fs: SandboxFs,
         retained: Retained,
         began: Instant,
-    ) -> Result<Running, SetupFailure> {
+    ) -> Result<RunningSandbox, SetupFailure> {
         if spec.argv.is_empty() {
             return Err(SetupFailure::from_words("exec", "no program given"));
         }
         let (mut running, _) = self.launch(spec, fs, retained, began)?;
-        running.let_go()?;
+        running.resume()?;
         Ok(running)
     }
 
@@ -313,9 +314,9 @@ impl Sandbox {
         not_enforced
     }
 
-    /// What of the host a box covers now that shows no more than every box.
-    pub(crate) fn covered_without_binds(&self) -> Result<Vec<Covered>, SetupFailure> {
-        self.covers.of_a_run(&[])
+    /// What of the host a box masked now that shows no more than every box.
+    pub(crate) fn masked_without_binds(&self) -> Result<Vec<MaskedPath>, SetupFailure> {
+        self.masked.for_run(&[])
     }
 }
 
