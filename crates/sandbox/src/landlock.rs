@@ -1,7 +1,5 @@
 //! Landlock: which rights of access the box's own rules leave, whatever its mounts allow.
 
-pub(super) mod steps;
-
 /// The calls' numbers, the same on every architecture.
 pub const SYS_CREATE_RULESET: libc::c_long = 444;
 /// See [`SYS_CREATE_RULESET`].

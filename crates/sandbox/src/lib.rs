@@ -33,8 +33,9 @@ pub use crate::launch::programs::LocatedProgram;
 pub use crate::launch::running::RunningSandbox;
 pub use crate::launch::sandbox::{Sandbox, SandboxConfig};
 pub use crate::launch::unprivileged::enter_user_namespace;
+pub use crate::plan::input::INSIDE_ID;
 pub use crate::plan::scheduler_slice::request_short_slices;
-pub use crate::pool::host_id::{HostId, INSIDE_ID, SANDBOXES_MAX};
+pub use crate::pool::host_id::{HostId, SANDBOXES_MAX};
 pub use crate::supervise::report::BEFORE_PROGRAM;
 pub use crate::sys::survive_file_size_limit;
 

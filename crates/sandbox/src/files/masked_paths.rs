@@ -13,7 +13,7 @@ use super::mounts::{MountTable, topmost_below};
 use super::unix_sockets;
 use crate::plan::PlannedTree;
 use crate::plan::rootfs::{MaskedPath, RootLayout, c_string, strip_root};
-use crate::plan::step::Access;
+use crate::plan::steps::mount::Access;
 use cofferdam_core::SetupFailure;
 
 /// A tree of the host and where a box has it.

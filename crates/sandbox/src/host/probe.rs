@@ -9,13 +9,21 @@ use crate::files::sandbox_fs::SandboxFs;
 use crate::host::host_kind::{Environment, Place};
 use crate::host::root_source::{HardLimits, SWEEP_WAIT, last_capability, mountpoint};
 use crate::landlock::Landlock;
-use crate::landlock::steps::restrict_self_steps;
 use crate::launch;
 use crate::launch::Launch;
 use crate::launch::unprivileged;
+use crate::plan::ChildPlan;
+use crate::plan::input::ROOT_FD;
+use crate::plan::program::user_namespace_steps;
+use crate::plan::restrictions::restrict_self_steps;
 use crate::plan::rootfs::RootLayout;
-use crate::plan::step::Step;
-use crate::plan::{ChildPlan, HOSTNAME, ROOT_FD, user_namespace_steps};
+use crate::plan::setup::HOSTNAME;
+use crate::plan::steps::Step;
+use crate::plan::steps::identity::IdentityStep;
+use crate::plan::steps::mount::MountStep;
+use crate::plan::steps::process::ProcessStep;
+use crate::plan::steps::restrict::RestrictStep;
+use crate::plan::steps::start::StartStep;
 use crate::pool::host_id::HostId;
 use crate::supervise::cleanup;
 use crate::sys;
@@ -189,7 +197,7 @@ struct Trial {
 impl Trial {
     fn namespaces(&self) -> Vec<Found> {
         let alone = |flag, setup| attempt(flag, setup, Vec::new());
-        let hostname = Step::SetHostname { name: HOSTNAME.to_owned() };
+        let hostname = Step::Process(ProcessStep::SetHostname { name: HOSTNAME.to_owned() });
         let mut become_tenant = self.drop_uid();
         become_tenant.extend(user_namespace_steps(self.host_id.id()));
         let user = attempt(libc::CLONE_NEWPID | libc::CLONE_NEWNS, own_proc(), become_tenant);
@@ -198,16 +206,20 @@ impl Trial {
             tried(
                 "mount namespace",
                 Status::Missing,
-                alone(libc::CLONE_NEWNS, vec![Step::MakeMountsPrivate]),
+                alone(libc::CLONE_NEWNS, vec![Step::Mount(MountStep::MakeMountsPrivate)]),
             ),
             tried("ipc namespace", Status::Missing, alone(libc::CLONE_NEWIPC, Vec::new())),
             tried("uts namespace", Status::Missing, alone(libc::CLONE_NEWUTS, vec![hostname])),
             tried(
                 "net namespace",
                 Status::Missing,
-                alone(libc::CLONE_NEWNET, vec![Step::RaiseLoopback]),
+                alone(libc::CLONE_NEWNET, vec![Step::Process(ProcessStep::RaiseLoopback)]),
             ),
-            tried("cgroup namespace", Status::Missing, alone(0, vec![Step::UnshareCgroup])),
+            tried(
+                "cgroup namespace",
+                Status::Missing,
+                alone(0, vec![Step::Process(ProcessStep::UnshareCgroup)]),
+            ),
             // Without it a program sees its host uid, which is still its own.
             tried("user namespace", Status::Degraded, user),
         ]
@@ -230,7 +242,11 @@ impl Trial {
         let id = self.host_id.id();
         match self.unprivileged {
             true => Vec::new(),
-            false => vec![Step::DropGroups, Step::SetGid { gid: id }, Step::SetUid { uid: id }],
+            false => vec![
+                Step::Identity(IdentityStep::DropGroups),
+                Step::Identity(IdentityStep::SetGid { gid: id }),
+                Step::Identity(IdentityStep::SetUid { uid: id }),
+            ],
         }
     }
 
@@ -248,17 +264,27 @@ impl Trial {
     fn privileges(&self, profile: &Profile) -> Vec<Found> {
         let program = |steps| attempt(0, Vec::new(), steps);
         let drop_capabilities = vec![
-            Step::DropBoundingSet { last_capability: self.last_capability },
-            Step::ClearAmbientSet,
-            Step::ClearCapabilities,
+            Step::Identity(IdentityStep::DropBoundingSet { last_capability: self.last_capability }),
+            Step::Identity(IdentityStep::ClearAmbientSet),
+            Step::Identity(IdentityStep::ClearCapabilities),
         ];
-        let filter =
-            Step::InstallFilter { name: profile.name.clone(), program: profile.filter.bytes() };
+        let filter = Step::Restrict(RestrictStep::InstallFilter {
+            name: profile.name.clone(),
+            program: profile.filter.bytes(),
+        });
         vec![
             self.uid(),
             tried("capabilities", Status::Missing, program(drop_capabilities)),
-            tried("no_new_privs", Status::Missing, program(vec![Step::NoNewPrivileges])),
-            tried("seccomp", Status::Missing, program(vec![Step::NoNewPrivileges, filter])),
+            tried(
+                "no_new_privs",
+                Status::Missing,
+                program(vec![Step::Identity(IdentityStep::NoNewPrivileges)]),
+            ),
+            tried(
+                "seccomp",
+                Status::Missing,
+                program(vec![Step::Identity(IdentityStep::NoNewPrivileges), filter]),
+            ),
         ]
     }
 
@@ -272,10 +298,10 @@ impl Trial {
         let result = self.box_fs().and_then(|fs| {
             let mut setup = enter_box()?;
             let (handled, scoped) = (landlock.handled(), landlock.scoped());
-            setup.push(Step::CreateRules { handled, scoped });
+            setup.push(Step::Restrict(RestrictStep::CreateRules { handled, scoped }));
             let (path, allowed) = (c"/".to_owned(), landlock.readable());
-            setup.push(Step::AllowBelow { path, allowed, fd: ROOT_FD });
-            let mut program = vec![Step::NoNewPrivileges];
+            setup.push(Step::Restrict(RestrictStep::AllowBelow { path, allowed, fd: ROOT_FD }));
+            let mut program = vec![Step::Identity(IdentityStep::NoNewPrivileges)];
             program.extend(restrict_self_steps(landlock, c"/.refused"));
             launch(launch::namespaces(false), setup, program, Some(fs))
         });
@@ -339,12 +365,20 @@ fn cgroup_controls(tree: &CgroupTree) -> Vec<Found> {
 /// The steps that make the box's file system the root.
 fn enter_box() -> Result<Vec<Step>, SetupFailure> {
     let mountpoint = mountpoint().map_err(|error| SetupFailure::from_io("mount point", &error))?;
-    Ok(vec![Step::MakeMountsPrivate, Step::EnterRoot { fd: ROOT_FD, mountpoint }, Step::PivotRoot])
+    Ok(vec![
+        Step::Mount(MountStep::MakeMountsPrivate),
+        Step::Mount(MountStep::EnterRoot { fd: ROOT_FD, mountpoint }),
+        Step::Mount(MountStep::PivotRoot),
+    ])
 }
 
 /// The steps that mount `/proc` over the host's, in a mount namespace of one's own.
 fn own_proc() -> Vec<Step> {
-    vec![Step::MakeMountsPrivate, Step::EnterDirectory { path: c"/".to_owned() }, Step::MountProc]
+    vec![
+        Step::Mount(MountStep::MakeMountsPrivate),
+        Step::Process(ProcessStep::EnterDirectory { path: c"/".to_owned() }),
+        Step::Mount(MountStep::MountProc),
+    ]
 }
 
 fn attempt(namespaces: i32, setup: Vec<Step>, program: Vec<Step>) -> Result<(), SetupFailure> {
@@ -358,7 +392,7 @@ fn launch(
     mut program: Vec<Step>,
     fs: Option<SandboxFs>,
 ) -> Result<(), SetupFailure> {
-    program.push(Step::ReportReady);
+    program.push(Step::Start(StartStep::ReportReady));
     let trial = Launch {
         plan: ChildPlan { setup, program, guard: Vec::new() },
         namespaces,
@@ -396,13 +430,18 @@ mod tests {
     #[test]
     fn no_program_goes_on_before_its_init_has_let_go_of_it() {
         for _ in 0..20 {
-            let elsewhere = Step::EnterDirectory { path: c"/absent".to_owned() };
+            let elsewhere =
+                Step::Process(ProcessStep::EnterDirectory { path: c"/absent".to_owned() });
             let trial = Launch {
                 plan: ChildPlan {
-                    setup: vec![Step::HoldProgram],
-                    program: vec![Step::AwaitGuard, elsewhere, Step::ReportReady],
+                    setup: vec![Step::Start(StartStep::HoldProgram)],
+                    program: vec![
+                        Step::Start(StartStep::AwaitGuard),
+                        elsewhere,
+                        Step::Start(StartStep::ReportReady),
+                    ],
                     // Fails: the init dies with the lock, and its program with it.
-                    guard: vec![Step::JoinCgroup { fd: 99 }],
+                    guard: vec![Step::Process(ProcessStep::JoinCgroup { fd: 99 })],
                 },
                 namespaces: libc::CLONE_NEWPID,
                 fs: None,
@@ -424,7 +463,7 @@ mod tests {
     #[test]
     fn the_landlock_proof_fails_where_no_rules_are_obeyed() {
         let fs = SandboxFs::create(&RootLayout::default(), &Limits::default(), 0).unwrap();
-        let proof = Step::ProveRules { path: c"/.refused".to_owned() };
+        let proof = Step::Restrict(RestrictStep::ProveRules { path: c"/.refused".to_owned() });
         let failure =
             launch(launch::namespaces(false), enter_box().unwrap(), vec![proof], Some(fs))
                 .unwrap_err();

@@ -14,7 +14,7 @@ use crate::files::root_directory::RootDirectory;
 use crate::locks::LockFilter;
 use crate::plan::rootfs;
 use crate::plan::rootfs::{RootLayout, c_string};
-use crate::plan::step::Rlimit;
+use crate::plan::steps::process::Rlimit;
 use cofferdam_core::values::deadline::Deadline;
 use cofferdam_core::{Limits, SetupFailure, Swept};
 use cofferdam_seccomp::filter::Filter;

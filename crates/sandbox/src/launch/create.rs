@@ -16,9 +16,10 @@ use crate::host::weakened::Wall;
 use crate::launch;
 use crate::launch::Launch;
 use crate::plan;
+use crate::plan::input::TASKS_FD;
 use crate::plan::rootfs::{MaskedPath, c_string};
 use crate::plan::scheduler_slice;
-use crate::plan::step::Access;
+use crate::plan::steps::mount::Access;
 use crate::plan::{ChildPlan, PlanInput, PlannedTmpfs, PlannedTree, ProgramSource};
 use crate::pool::idmap::ExtraDescriptors;
 use crate::sys;
@@ -53,8 +54,7 @@ impl Sandbox {
             of_init: count(group.task_files().len()),
             of_program: count(group.program_task_files().len()),
         };
-        let mut extra =
-            ExtraDescriptors::starting_at(plan::TASKS_FD + tasks.of_init + tasks.of_program);
+        let mut extra = ExtraDescriptors::starting_at(TASKS_FD + tasks.of_init + tasks.of_program);
         let net = match weakened::lacks(Wall::Net) || self.unprivileged {
             true => None,
             false => Some(self.net_namespaces.take()?),

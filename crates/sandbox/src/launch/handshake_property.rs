@@ -10,7 +10,11 @@ use super::handshake::StatusPipe;
 use crate::cgroup::GroupUsage;
 use crate::init::wire::{ENDED, FAILED, PREPARED, READY, RECORD_BYTES};
 use crate::plan::ChildPlan;
-use crate::plan::step::{ExecCommand, Step};
+use crate::plan::steps::Step;
+use crate::plan::steps::identity::IdentityStep;
+use crate::plan::steps::mount::MountStep;
+use crate::plan::steps::start::ExecCommand;
+use crate::plan::steps::start::StartStep;
 use crate::supervise::Observed;
 use crate::supervise::pipe::pipe_from_box;
 use crate::supervise::report::Remains;
@@ -103,16 +107,16 @@ impl ExpectedRecords {
 
     /// A program that was not ready has no outcome, and one that failed to start has none either.
     fn compare_report(&self, observed: Observed) {
-        let exec = Step::Exec(ExecCommand {
+        let exec = Step::Start(StartStep::Exec(ExecCommand {
             fd: None,
             paths: Vec::new(),
             argv: Vec::new(),
             env: Vec::new(),
-        });
+        }));
         let plan = ChildPlan {
-            setup: vec![Step::MountProc],
-            program: vec![Step::ReportReady, exec],
-            guard: vec![Step::MakeUndumpable],
+            setup: vec![Step::Mount(MountStep::MountProc)],
+            program: vec![Step::Start(StartStep::ReportReady), exec],
+            guard: vec![Step::Identity(IdentityStep::MakeUndumpable)],
         };
         let now = Instant::now();
         let remains = Remains {

@@ -192,7 +192,8 @@ mod tests {
 
     use super::*;
     use crate::cgroup::CgroupTree;
-    use crate::plan::step::Step;
+    use crate::plan::steps::Step;
+    use crate::plan::steps::start::StartStep;
     use cofferdam_core::values::deadline::Deadline;
 
     /// From here on `clone3` is unknown to this thread, as in many a container.
@@ -221,7 +222,7 @@ mod tests {
         assert!(group.clone_into().is_some(), "this host has no version 2 at all");
         let launch = Launch {
             plan: ChildPlan {
-                setup: vec![Step::WaitForKill],
+                setup: vec![Step::Start(StartStep::WaitForKill)],
                 program: Vec::new(),
                 guard: Vec::new(),
             },

@@ -5,7 +5,6 @@
 //! map. So whatever that uid owns must be read-only where a box sees it, by mounts and not by
 //! modes, and all bounds are set below the box's own user namespace, where the kernel counts apart.
 
-use std::ffi::CString;
 use std::fs;
 use std::io;
 use std::sync::OnceLock;
@@ -15,8 +14,6 @@ use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
 use nix::unistd::{Gid, getegid, geteuid, getgroups};
 
-use crate::plan::step::{Access, Register, Step};
-use crate::plan::{PlanInput, ROOT_FD};
 use cofferdam_core::SetupFailure;
 
 /// The uid and gid of everything in that namespace.
@@ -81,23 +78,4 @@ fn refuse_groups(own: Gid) -> Result<(), SetupFailure> {
     }
     let words = "every run would have the service's further groups; start it without, as by setpriv --clear-groups";
     Err(SetupFailure::from_words("setgroups", words))
-}
-
-/// The steps that leave of the box's own file system, all of it the tenant's by uid, only the
-/// places meant for it to be written; and those that attach them.
-pub fn seal_steps(input: &PlanInput<'_>, first: Register) -> (Vec<Step>, Vec<Step>) {
-    let (mut seal, mut attach) = (Vec::new(), Vec::new());
-    for (register, place) in (first..Register::MAX).zip(&input.root.writable) {
-        seal.push(Step::OpenTree {
-            source: place.clone(),
-            below: None,
-            access: Access::ReadWrite,
-            idmap_fd: None,
-            register,
-            with_mounts: false,
-        });
-        attach.push(Step::AttachTree { register, target: place.clone() });
-    }
-    seal.push(Step::SealRoot { fd: ROOT_FD, mountpoint: CString::from(input.mountpoint) });
-    (seal, attach)
 }

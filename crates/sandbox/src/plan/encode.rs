@@ -8,13 +8,30 @@ use crate::init::wire;
 /// that stays empty is a hole in the plan's memory file and costs nothing.
 const CALLS_BYTES_MAX: usize = 128 << 10;
 
+/// A register of the plan: the result of one call, used by a later one.
+pub type Register = u8;
+
+/// The register that holds the box's writable view of `/proc`.
+pub const PROC_REGISTER: Register = 0;
+/// The register for results that only the next call of the same step uses.
+pub const SCRATCH_REGISTER: Register = 1;
+/// The register that holds the box's Landlock rules.
+pub const RULES_REGISTER: Register = 2;
+/// The first register for the trees that binds are made of.
+pub const TREES_REGISTER: Register = 3;
+
+/// The working directory, where a call takes a directory.
+pub const AT_FDCWD: i64 = libc::AT_FDCWD as i64;
+/// The flag for calls that take a descriptor instead of a path.
+pub const EMPTY_PATH: i64 = libc::AT_EMPTY_PATH as i64;
+
 /// An argument of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Arg {
     /// The number itself, or an address inside the plan.
     Value(u64),
     /// The result of an earlier call.
-    Register(u8),
+    Register(Register),
 }
 
 macro_rules! arg_from {

@@ -303,6 +303,22 @@ pub fn c_string(text: &OsStr) -> CString {
     CString::new(bytes).unwrap_or_default()
 }
 
+/// `path` as text for messages.
+pub fn lossy(path: &CStr) -> String {
+    path.to_string_lossy().into_owned()
+}
+
+/// As [`lossy`], with a leading slash: the root's own targets are relative, those a run asks for
+/// absolute.
+pub fn lossy_inside(target: &CStr) -> String {
+    format!("/{}", lossy(target).trim_start_matches('/'))
+}
+
+/// The directory of layer `index` in a sandbox's own file system, which holds its parts.
+pub fn layer_directory(index: usize) -> String {
+    format!(".overlay/layer{index}")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

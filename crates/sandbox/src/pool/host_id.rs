@@ -12,10 +12,9 @@ use crate::host::state::StateDirectory;
 use crate::host::weakened;
 use crate::host::weakened::Wall;
 use crate::launch::unprivileged::ONLY_ID;
+use crate::plan::input::INSIDE_ID;
 use crate::sys;
 
-/// The uid and gid a program sees.
-pub const INSIDE_ID: u32 = 10_001;
 /// The first host uid and gid given to boxes. Below 65536, so that it exists in
 /// a container's usual map too, and between the ids of people (from 1000) and
 /// those systemd hands out (from 61184).
