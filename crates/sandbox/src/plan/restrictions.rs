@@ -16,7 +16,7 @@ use cofferdam_seccomp::interpret::lets_through;
 
 /// The calls that send the listener for file locks.
 const SEND_LISTENER: [i64; 2] = [libc::SYS_sendmsg, libc::SYS_close];
-/// The calls between a filter that is installed ahead and the program.
+/// The calls between the installation of a filter and the program, in a prepared sandbox.
 const AFTER_FILTER: [i64; 6] = [
     libc::SYS_read,
     libc::SYS_prlimit64,
@@ -26,19 +26,20 @@ const AFTER_FILTER: [i64; 6] = [
     libc::SYS_execve,
 ];
 
-/// The steps that install the program's filters: those before it waits to be let go, and those
-/// behind. The kernel takes its time to translate a filter, so a box made ahead has them already, and
-/// one filter does for both the profile and the file locks, where the profile leaves the calls that
-/// come after.
+/// The steps that install the program's filters: those before the program waits to be resumed, and
+/// those after.
+///
+/// The kernel takes its time to translate a filter, so a prepared sandbox installs its filters
+/// before it waits, if the profile allows the calls that come after. If the profile also allows the
+/// calls that send the listener, one filter does the work of both the profile and the file locks.
 pub fn filter_steps(profile: &Filter, locks: &LockFilter) -> (Vec<Step>, Vec<Step>) {
     if weakened::lacks(Wall::Seccomp) {
         return (Vec::new(), Vec::new());
     }
     let watch = |filter: &Filter| match locks.calls {
-        LockCalls::Watched => Step::Restrict(RestrictStep::WatchLocks {
-            name: filter.name.clone(),
-            program: filter.bytes(),
-        }),
+        LockCalls::Watched => {
+            RestrictStep::WatchLocks { name: filter.name.clone(), program: filter.bytes() }.into()
+        }
         LockCalls::Refused => install(filter),
     };
     if !lets_through(profile, &AFTER_FILTER) {
@@ -51,26 +52,21 @@ pub fn filter_steps(profile: &Filter, locks: &LockFilter) -> (Vec<Step>, Vec<Ste
 
 /// The step that installs `filter`.
 pub fn install(filter: &Filter) -> Step {
-    Step::Restrict(RestrictStep::InstallFilter {
-        name: filter.name.clone(),
-        program: filter.bytes(),
-    })
+    RestrictStep::InstallFilter { name: filter.name.clone(), program: filter.bytes() }.into()
 }
 
-/// Everything can be read and executed, and written is what is meant to be: the
-/// box's own places, its devices, and what a run asked for. Once all is mounted,
-/// since a rule is about the file that a path leads to.
+/// The steps that create the Landlock rules: everything may be read and executed; only the
+/// sandbox's own directories, its devices, and what a run asked for may be written. They come after
+/// all mounts, since a rule is about the file that a path leads to.
 pub fn rule_steps(landlock: Landlock, input: &PlanInput<'_>) -> Vec<Step> {
-    // The box's file system is where it belongs, and the number it came by is free.
-    let allow = |path: &CStr, allowed| {
-        Step::Restrict(RestrictStep::AllowBelow { path: path.into(), allowed, fd: ROOT_FD })
+    // The sandbox's file system is mounted, and its descriptor is free for the rules.
+    let allow = |path: &CStr, allowed| -> Step {
+        RestrictStep::AllowBelow { path: path.into(), allowed, fd: ROOT_FD }.into()
     };
+    let (handled, scoped) = (landlock.handled(), landlock.scoped());
     let everything = landlock.writable_directory();
     let mut steps = vec![
-        Step::Restrict(RestrictStep::CreateRules {
-            handled: landlock.handled(),
-            scoped: landlock.scoped(),
-        }),
+        RestrictStep::CreateRules { handled, scoped }.into(),
         allow(c"/", landlock.readable()),
     ];
     steps.extend(input.root.devices.iter().map(|node| allow(&node.target, landlock.device())));
@@ -81,17 +77,16 @@ pub fn rule_steps(landlock: Landlock, input: &PlanInput<'_>) -> Vec<Step> {
     }
     steps.extend(input.tmpfs.iter().map(|tmpfs| allow(&tmpfs.target, everything)));
     if input.message_queues {
-        steps.push(Step::Mount(MountStep::MountQueues));
+        steps.push(MountStep::MountQueues.into());
         steps.push(allow(QUEUES, everything));
     }
     steps
 }
 
-/// Obeys the rules and proves it where the process could make any file.
+/// The steps that restrict the process to the rules, and prove it with an attempt to create the
+/// file `refused` where its mounts and modes would allow any file.
 pub fn restrict_self_steps(landlock: Landlock, refused: &CStr) -> [Step; 2] {
     let flags = landlock.restrict_flags();
-    [
-        Step::Restrict(RestrictStep::ObeyRules { flags }),
-        Step::Restrict(RestrictStep::ProveRules { path: refused.to_owned() }),
-    ]
+    let restrict = RestrictStep::RestrictSelf { flags };
+    [restrict.into(), RestrictStep::ProveRules { path: refused.to_owned() }.into()]
 }

@@ -13,85 +13,88 @@ use crate::plan::steps::process::ProcessStep;
 use crate::plan::steps::start::StartStep;
 use cofferdam_core::SetupFailure;
 
-/// The host name every box has.
+/// The host name of every sandbox.
 pub const HOSTNAME: &CStr = c"sandbox";
 
+/// The steps of the init before it forks the program's process.
 pub fn setup_steps(input: &PlanInput<'_>) -> Result<Vec<Step>, SetupFailure> {
     // First: a CPU group may have no room for a real-time process.
     let mut steps =
-        vec![Step::Process(ProcessStep::ResetScheduling { short_slices: input.short_slices })];
-    steps.extend(
-        (0..input.task_files)
-            .map(|file| Step::Process(ProcessStep::JoinCgroup { fd: TASKS_FD + file })),
-    );
-    steps.extend(input.net_fd.map(|fd| Step::Process(ProcessStep::JoinNetwork { fd })));
+        vec![Step::from(ProcessStep::ResetScheduling { short_slices: input.short_slices })];
+    let groups = TASKS_FD..TASKS_FD + input.task_files;
+    steps.extend(groups.map(|fd| Step::from(ProcessStep::JoinCgroup { fd })));
+    steps.extend(input.net_fd.map(|fd| Step::from(ProcessStep::JoinNetwork { fd })));
     if input.unprivileged {
-        // One that was cloned with the box: none made elsewhere could be left again.
-        steps.push(Step::Process(ProcessStep::RaiseLoopback));
+        // The namespace was cloned with the sandbox: a thread without privileges cannot create one
+        // and return to its own.
+        steps.push(ProcessStep::RaiseLoopback.into());
     }
-    steps.push(Step::Mount(MountStep::MakeMountsPrivate));
+    steps.extend(root_steps(input)?.into_iter().map(Step::from));
+    if let Some(landlock) = input.landlock {
+        steps.extend(rule_steps(landlock, input));
+    }
+    steps.push(ProcessStep::SetHostname { name: HOSTNAME.to_owned() }.into());
+    steps.push(ProcessStep::SetUmask { mask: 0o022 }.into());
+    // Last: the program's process, which comes next, waits until the init releases this lock.
+    steps.push(StartStep::HoldProgram.into());
+    Ok(steps)
+}
+
+/// The steps that mount the sandbox's root and enter it.
+fn root_steps(input: &PlanInput<'_>) -> Result<Vec<MountStep>, SetupFailure> {
+    let mut steps = vec![MountStep::MakeMountsPrivate];
     let (open, mut attach) = tree_steps(input)?;
-    // Sources are opened while the host's paths are what they are, and attached
-    // once the box is the root: no link inside either can redirect the other.
+    // Sources are opened under the host's root, and attached under the sandbox's: no link in one
+    // can redirect a path in the other.
     steps.extend(open);
-    steps.push(Step::Mount(MountStep::EnterRoot {
-        fd: ROOT_FD,
-        mountpoint: input.mountpoint.to_owned(),
-    }));
+    let mountpoint = input.mountpoint.to_owned();
+    steps.push(MountStep::EnterRoot { fd: ROOT_FD, mountpoint });
     if input.unprivileged {
         let taken = Register::try_from(attach.len()).unwrap_or(Register::MAX);
         let (seal, open_again) = seal_steps(input, TREES_REGISTER.saturating_add(taken));
         steps.extend(seal);
         attach.splice(0..0, open_again);
     }
-    // While the old root's is still there: in a user namespace no `/proc` may show more than it.
-    steps.push(Step::Mount(MountStep::MountProc));
-    steps.push(Step::Mount(MountStep::PivotRoot));
+    // Before the old root's `/proc` is gone: in a user namespace a new one may show no more than
+    // a visible one does.
+    steps.push(MountStep::MountProc);
+    steps.push(MountStep::PivotRoot);
     steps.extend(attach);
     if input.overlay {
-        steps.push(Step::Mount(MountStep::MountOverlay));
+        steps.push(MountStep::MountOverlay);
     }
     let layers = input.layers.iter().cloned().enumerate();
-    steps.extend(layers.map(|(index, layer)| Step::Mount(MountStep::MountLayer { index, layer })));
-    steps.extend(input.tmpfs.iter().map(|tmpfs| {
-        Step::Mount(MountStep::MountTmpfs {
-            target: tmpfs.target.clone(),
-            bytes_max: tmpfs.bytes_max,
-            inodes_max: input.limits.disk_inodes_max,
-            uid: input.host_id,
-            gid: input.host_id,
-        })
+    steps.extend(layers.map(|(index, layer)| MountStep::MountLayer { index, layer }));
+    steps.extend(input.tmpfs.iter().map(|tmpfs| MountStep::MountTmpfs {
+        target: tmpfs.target.clone(),
+        bytes_max: tmpfs.bytes_max,
+        inodes_max: input.limits.disk_inodes_max,
+        uid: input.host_id,
+        gid: input.host_id,
     }));
-    steps.extend(input.root.masks.iter().chain(input.masked).map(|masked| {
-        Step::Mount(MountStep::Mask {
-            with: input.root.mask_for(masked),
-            may_be_closed: input.root.is_below_unowned(&masked.target),
-            target: masked.target.clone(),
-        })
-    }));
-    if input.root.masks_var_tmp {
-        steps.push(Step::Mount(MountStep::Mask {
-            with: VAR_TMP,
-            target: c"var/tmp".to_owned(),
-            may_be_closed: false,
-        }));
-    }
-    // After what is masked: a program below that is not there, and not shown by this.
+    steps.extend(mask_steps(input));
+    // After the masks: a program below a masked path is not there, and this does not show it.
     if let ProgramSource::Mounted { fd, at } = input.program {
-        steps.push(Step::Mount(MountStep::AttachProgram { fd, target: at.to_owned() }));
+        steps.push(MountStep::AttachProgram { fd, target: at.to_owned() });
     }
-    if let Some(landlock) = input.landlock {
-        steps.extend(rule_steps(landlock, input));
-    }
-    steps.push(Step::Process(ProcessStep::SetHostname { name: HOSTNAME.to_owned() }));
-    steps.push(Step::Process(ProcessStep::SetUmask { mask: 0o022 }));
-    // Last: the program's process, which comes next, waits for it to be let go of.
-    steps.push(Step::Start(StartStep::HoldProgram));
     Ok(steps)
 }
 
+/// The steps that cover the masked paths, and `/var/tmp` where the root has its own.
+fn mask_steps(input: &PlanInput<'_>) -> impl Iterator<Item = MountStep> {
+    let masked = input.root.masks.iter().chain(input.masked);
+    let masks = masked.map(|masked| MountStep::Mask {
+        with: input.root.mask_for(masked),
+        may_be_closed: input.root.is_below_unowned(&masked.target),
+        target: masked.target.clone(),
+    });
+    let var_tmp =
+        || MountStep::Mask { with: VAR_TMP, target: c"var/tmp".to_owned(), may_be_closed: false };
+    masks.chain(input.root.masks_var_tmp.then(var_tmp))
+}
+
 /// The steps that open every tree and those that attach them.
-fn tree_steps(input: &PlanInput<'_>) -> Result<(Vec<Step>, Vec<Step>), SetupFailure> {
+fn tree_steps(input: &PlanInput<'_>) -> Result<(Vec<MountStep>, Vec<MountStep>), SetupFailure> {
     let shown = |access| {
         move |shown: &ShownPath| PlannedTree {
             source: shown.source.clone(),
@@ -101,7 +104,8 @@ fn tree_steps(input: &PlanInput<'_>) -> Result<(Vec<Step>, Vec<Step>), SetupFail
             idmap_fd: input.unowned_fd.filter(|_| shown.unowned),
         }
     };
-    // In a namespace of less privilege a directory is only to be had with what masked parts of it.
+    // In a mount namespace of less privilege, the kernel copies a directory only together with the
+    // mounts that hide parts of it.
     let with_mounts = input.unprivileged;
     let of_root = input.root.shown.len();
     let root = input.root.shown.iter().map(shown(Access::ReadOnly));
@@ -116,46 +120,36 @@ fn tree_steps(input: &PlanInput<'_>) -> Result<(Vec<Step>, Vec<Step>), SetupFail
     for (register, tree) in (TREES_REGISTER..Register::MAX).zip(trees) {
         let PlannedTree { source, target, access, idmap_fd, .. } = tree;
         let below = input.root_fd.filter(|_| usize::from(register - TREES_REGISTER) < of_root);
-        // What is right below a root that was given is named as it is inside.
+        // An entry of a given root has the same name in the root as in the sandbox.
         let source = if below.is_some() { target.clone() } else { source };
-        open.push(Step::Mount(MountStep::OpenTree {
-            source,
-            below,
-            access,
-            idmap_fd,
-            register,
-            with_mounts,
-        }));
-        attach.push(Step::Mount(MountStep::AttachTree { register, target }));
+        open.push(MountStep::OpenTree { source, below, access, idmap_fd, register, with_mounts });
+        attach.push(MountStep::AttachTree { register, target });
     }
     if let Some(fd) = input.root_fd {
-        // Where it is attached it may hide what others are opened by, so its own come last.
+        // Attached, the given root may hide the paths of the other sources, so those open first.
         open.rotate_left(of_root);
-        let attached =
-            Step::Mount(MountStep::AttachRoot { fd, mountpoint: input.mountpoint.to_owned() });
+        let attached = MountStep::AttachRoot { fd, mountpoint: input.mountpoint.to_owned() };
         open.insert(open.len() - of_root, attached);
     }
     Ok((open, attach))
 }
 
-/// The steps that leave of the box's own file system, all of it the tenant's by uid, only the
-/// places meant for it to be written; and those that attach them.
-fn seal_steps(input: &PlanInput<'_>, first: Register) -> (Vec<Step>, Vec<Step>) {
+/// The steps that make the sandbox's own file system read-only except for its writable
+/// directories, and those that attach these. Without privileges the tenant's uid owns all of it.
+fn seal_steps(input: &PlanInput<'_>, first: Register) -> (Vec<MountStep>, Vec<MountStep>) {
     let (mut seal, mut attach) = (Vec::new(), Vec::new());
-    for (register, place) in (first..Register::MAX).zip(&input.root.writable) {
-        seal.push(Step::Mount(MountStep::OpenTree {
-            source: place.clone(),
+    for (register, directory) in (first..Register::MAX).zip(&input.root.writable) {
+        seal.push(MountStep::OpenTree {
+            source: directory.clone(),
             below: None,
             access: Access::ReadWrite,
             idmap_fd: None,
             register,
             with_mounts: false,
-        }));
-        attach.push(Step::Mount(MountStep::AttachTree { register, target: place.clone() }));
+        });
+        attach.push(MountStep::AttachTree { register, target: directory.clone() });
     }
-    seal.push(Step::Mount(MountStep::SealRoot {
-        fd: ROOT_FD,
-        mountpoint: CString::from(input.mountpoint),
-    }));
+    let mountpoint = CString::from(input.mountpoint);
+    seal.push(MountStep::SealRoot { fd: ROOT_FD, mountpoint });
     (seal, attach)
 }

@@ -52,3 +52,20 @@ impl Step {
         }
     }
 }
+
+macro_rules! step_from {
+    ($($family:ident($step:ty)),*) => {$(
+        impl From<$step> for Step {
+            fn from(step: $step) -> Self {
+                Self::$family(step)
+            }
+        }
+    )*};
+}
+step_from!(
+    Mount(MountStep),
+    Process(ProcessStep),
+    Identity(IdentityStep),
+    Restrict(RestrictStep),
+    Start(StartStep)
+);

@@ -21,7 +21,7 @@ pub enum RestrictStep {
     /// is open, and so is every descriptor below it.
     AllowBelow { path: CString, allowed: u64, fd: i32 },
     /// Be held to the rules, as everything started from here on.
-    ObeyRules { flags: u32 },
+    RestrictSelf { flags: u32 },
     /// Try at `path` what only the rules refuse; fail unless they do.
     ProveRules { path: CString },
     /// Install a system-call filter.
@@ -38,7 +38,7 @@ impl RestrictStep {
             Self::AllowBelow { path: below, .. } => {
                 format!("landlock rule {}", lossy_inside(below))
             }
-            Self::ObeyRules { .. } => "landlock".into(),
+            Self::RestrictSelf { .. } => "landlock".into(),
             Self::ProveRules { .. } => "landlock proof".into(),
             Self::InstallFilter { name, .. } | Self::WatchLocks { name, .. } => {
                 format!("seccomp {name}")
@@ -60,7 +60,7 @@ impl RestrictStep {
                 );
             }
             Self::AllowBelow { path, allowed, fd } => allow_below(out, path, *allowed, *fd),
-            Self::ObeyRules { flags } => {
+            Self::RestrictSelf { flags } => {
                 let rules = Arg::Register(RULES_REGISTER);
                 out.call(landlock::SYS_RESTRICT_SELF, &[rules, flags.into()]);
             }
