@@ -24,12 +24,12 @@ mod supervise;
 mod sys;
 
 pub use crate::builtin::builtin_profile;
+pub use crate::files::programs::LocatedProgram;
 pub use crate::files::sandbox_fs::SandboxFs;
 pub use crate::host::heap::{bound_heaps, return_free_pages};
 pub use crate::host::root_source::RootSource;
 pub use crate::host::state::StateDirectory;
 pub use crate::launch::prepared::PreparedSandbox;
-pub use crate::launch::programs::LocatedProgram;
 pub use crate::launch::running::RunningSandbox;
 pub use crate::launch::sandbox::{Sandbox, SandboxConfig};
 pub use crate::launch::unprivileged::enter_user_namespace;

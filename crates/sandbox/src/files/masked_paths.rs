@@ -122,7 +122,7 @@ impl MaskedPaths {
 
     /// Where a box that shows no more than every box has what is at `real` on the host, an
     /// absolute path without links; none where it does not show it.
-    pub fn place_inside(&self, real: &Path) -> Result<Option<PathBuf>, SetupFailure> {
+    pub fn path_inside(&self, real: &Path) -> Result<Option<PathBuf>, SetupFailure> {
         let masked = self.for_run(&[])?;
         let is_covered = |inside: &Path| {
             let target =

@@ -4,6 +4,7 @@ pub(crate) mod layer_copy;
 pub(crate) mod layers;
 pub(crate) mod masked_paths;
 pub(crate) mod mounts;
+pub(crate) mod programs;
 pub(crate) mod root_directory;
 pub(crate) mod sandbox_fs;
 pub(crate) mod unix_sockets;

@@ -127,10 +127,10 @@ impl SandboxFs {
     ) -> Result<(), SetupFailure> {
         let path = entry.path.as_c_str();
         let made = match parent_and_name(path) {
-            None => self.make_entry(self.as_fd(), path, &entry.make),
+            None => self.make_entry(self.as_fd(), path, &entry.kind),
             Some((parent, name)) => self
                 .enter(parent, opened)
-                .and_then(|directory| self.make_entry(directory, name, &entry.make)),
+                .and_then(|directory| self.make_entry(directory, name, &entry.kind)),
         };
         made.map_err(|errno| failed("make", path, errno))
     }

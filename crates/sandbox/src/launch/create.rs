@@ -195,7 +195,7 @@ impl Sandbox {
             short_slices: scheduler_slice::has_short_slice(),
             trees: &trees,
             tmpfs: &planned_tmpfs(spec, fs)?,
-            layers: &self.planned_layers(fs, extra)?,
+            layers: &self.layers.planned(&self.idmaps, fs.tenant(), extra)?,
             overlay: matches!(spec.workspace, WorkspaceFill::Overlay { .. }),
         })?;
         Ok((plan, masked))

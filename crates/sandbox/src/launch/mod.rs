@@ -9,7 +9,7 @@ pub(crate) mod handshake;
 #[cfg(any(test, fuzzing))]
 pub mod handshake_property;
 pub(crate) mod prepared;
-pub(crate) mod programs;
+pub(crate) mod process;
 pub(crate) mod running;
 pub(crate) mod sandbox;
 pub(crate) mod unprivileged;

@@ -2,7 +2,7 @@
 
 use std::ffi::CString;
 use std::os::fd::OwnedFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Instant;
@@ -11,8 +11,10 @@ use super::running::RunningSandbox;
 use super::unprivileged;
 use crate::cgroup;
 use crate::cgroup::CgroupTree;
-use crate::files::layers::RootLayer;
+use crate::files::layers::{RootLayers, mappable_or_copy};
 use crate::files::masked_paths::MaskedPaths;
+use crate::files::programs;
+use crate::files::programs::LocatedProgram;
 use crate::files::root_directory::RootDirectory;
 use crate::files::sandbox_fs::SandboxFs;
 use crate::files::unowned::UnownedProbe;
@@ -24,13 +26,13 @@ use crate::host::state::{Instance, StateDirectory};
 use crate::host::weakened;
 use crate::host::weakened::Wall;
 use crate::landlock::Landlock;
+use crate::launch::process::KillFailures;
 use crate::locks::LockFilter;
 use crate::plan::rootfs::{MaskedPath, RootLayout};
 use crate::pool::host_id::HostId;
 use crate::pool::idmap::IdMaps;
 use crate::pool::net_namespaces::NetNamespaces;
 use crate::supervise::cleanup::Disposal;
-use crate::supervise::kill::KillFailures;
 use crate::sys;
 use cofferdam_core::sync::retained::Retained;
 use cofferdam_core::values::deadline::Deadline;
@@ -77,7 +79,7 @@ pub struct Sandbox {
     pub(crate) unowned: Option<Arc<OwnedFd>>,
     pub(crate) root: RootDirectory,
     pub(crate) root_is_given: bool,
-    pub(crate) layers: Vec<RootLayer>,
+    pub(crate) layers: RootLayers,
     pub(crate) state: StateDirectory,
     pub(crate) instance: Instance,
     pub(crate) cgroups: CgroupTree,
@@ -163,7 +165,7 @@ impl Sandbox {
             unowned: unowned.namespace,
             root,
             root_is_given: config.root != RootSource::Host,
-            layers: Vec::new(),
+            layers: RootLayers::default(),
             profile: config.profile,
             locks: lock_filter()?,
             init_filter: init_filter()?,
@@ -305,6 +307,58 @@ impl Sandbox {
         let (mut running, _) = self.launch(spec, fs, retained, began)?;
         running.resume()?;
         Ok(running)
+    }
+
+    /// Gives every sandbox a writable layer above each of these directories of its root. Returns the
+    /// directories that cannot have one, with the reasons.
+    pub fn add_layers(&mut self, paths: &[PathBuf]) -> Vec<(PathBuf, String)> {
+        let mut refused = Vec::new();
+        for path in paths {
+            if let Err(reason) = self.add_layer(path) {
+                refused.push((path.clone(), reason));
+            }
+        }
+        refused
+    }
+
+    fn add_layer(&mut self, path: &Path) -> Result<(), String> {
+        if self.unprivileged {
+            return Err("an overlay takes privileges".to_owned());
+        }
+        let directory = self.layers.open(&self.root, &self.layout, path)?;
+        let tenant = self.host_id().map_err(|failure| failure.to_string())?;
+        let copy = self.instance.directory().join(format!("layer{}", self.layers.len()));
+        let directory = mappable_or_copy(directory, &self.idmaps, tenant.id(), &copy)
+            .map_err(|error| error.to_string())?;
+        let layout = self.layout.clone();
+        self.layers.push(directory, path, &mut self.layout);
+        self.try_workspace(WorkspaceFill::Own).map_err(|failure| {
+            self.layers.pop();
+            self.layout = layout;
+            failure.to_string()
+        })
+    }
+
+    /// Locates the file that `path`, absolute, leads to in a sandbox without binds: a regular file
+    /// with an execute bit. Returns `None` if sandboxes do not show it.
+    pub fn locate_program(&self, path: &Path) -> Result<Option<LocatedProgram>, SetupFailure> {
+        programs::locate_program(&self.root, &self.masked, path)
+    }
+
+    /// The bytes that `program` takes of its sandbox's file system: more than 0 if it has lost its
+    /// name, and so is copied.
+    pub fn copied_bytes(&self, program: &ProgramFile) -> Result<u64, SetupFailure> {
+        programs::copied_bytes(program)
+    }
+
+    /// Copies at most `bytes_max` of `program` into `fs`, unless that is 0; returns what to execute.
+    pub fn keep_program(
+        &self,
+        program: ProgramFile,
+        bytes_max: u64,
+        fs: &SandboxFs,
+    ) -> Result<ProgramFile, SetupFailure> {
+        programs::keep_program(program, bytes_max, fs)
     }
 
     /// Brings `limits` down to what can be set; says what is not enforced.

@@ -24,7 +24,7 @@ pub struct SkeletonEntry {
     /// Relative to the box's root; parents come first.
     pub path: CString,
     /// What to make.
-    pub make: SkeletonKind,
+    pub kind: SkeletonKind,
 }
 
 /// What a skeleton entry is.
@@ -89,7 +89,7 @@ impl RootLayout {
     pub fn keep_own_hosts(&mut self) {
         self.masks_hosts = true;
         let path = c_string(OsStr::new(HOSTS));
-        self.skeleton.push(SkeletonEntry { path, make: SkeletonKind::Text(HOSTS_TEXT) });
+        self.skeleton.push(SkeletonEntry { path, kind: SkeletonKind::Text(HOSTS_TEXT) });
     }
 
     /// Has the trees for which `unowned` says so mounted as nobody's.
@@ -221,7 +221,9 @@ impl LayoutBuilder {
             self.make(parent, SkeletonKind::Directory);
         }
         if self.made.insert(path.to_owned()) {
-            self.layout.skeleton.push(SkeletonEntry { path: c_string(path.as_os_str()), make });
+            self.layout
+                .skeleton
+                .push(SkeletonEntry { path: c_string(path.as_os_str()), kind: make });
         }
     }
 
@@ -408,7 +410,7 @@ mod tests {
         let given = layout(Path::new("/srv/rootfs"), &host_entries(), &view(), &[], &|_| None);
         for (layout, path) in [(host_layout(), "var/tmp"), (given, VAR_TMP)] {
             let own = layout.skeleton.iter().find(|entry| entry.path.to_str() == Ok(path));
-            assert_eq!(own.unwrap().make, SkeletonKind::Tenant { mode: 0o1777 });
+            assert_eq!(own.unwrap().kind, SkeletonKind::Tenant { mode: 0o1777 });
             assert_eq!(layout.masks_var_tmp, path == VAR_TMP);
         }
     }
@@ -422,7 +424,7 @@ mod tests {
         assert_eq!(layout.mask_for(&hosts), "dev/null");
         layout.keep_own_hosts();
         let own = layout.skeleton.iter().find(|entry| entry.path.to_str() == Ok(HOSTS));
-        assert_eq!(own.unwrap().make, SkeletonKind::Text(HOSTS_TEXT));
+        assert_eq!(own.unwrap().kind, SkeletonKind::Text(HOSTS_TEXT));
         let covers = [&hosts, &other, &directory].map(|path| layout.mask_for(path));
         assert_eq!(covers, [HOSTS, "dev/null", ".empty"]);
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::kill;
 use crate::cgroup::BoxGroup;
-use crate::launch::clone::InitProcess;
+use crate::launch::process::InitProcess;
 use crate::supervise::cleanup::{Remnants, Sender};
 use cofferdam_core::sync::retained::Retained;
 

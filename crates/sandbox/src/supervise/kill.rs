@@ -1,54 +1,18 @@
 //! Ending a box for good.
 
 use std::os::fd::AsFd;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use crate::cgroup::BoxGroup;
-use crate::launch::clone::InitProcess;
+use crate::launch::process::InitProcess;
 use crate::sys;
-use cofferdam_core::sync::counter::Counter;
 use cofferdam_core::values::deadline::Deadline;
 
 /// How long the kernel may take to end a box it was told to end.
 pub const KILL_WAIT: Duration = Duration::from_secs(5);
-
-/// Boxes of one sandbox that did not die in the time they had.
-#[derive(Debug, Clone, Default)]
-pub struct KillFailures(Arc<Counter>);
-
-impl KillFailures {
-    /// How many there were so far.
-    pub fn count(&self) -> u64 {
-        self.0.get()
-    }
-}
-
-/// Where a box is counted that would not die, once however often it is waited for.
-#[derive(Debug, Default)]
-pub struct KillCount {
-    failures: OnceLock<KillFailures>,
-    counted: AtomicBool,
-}
-
-impl KillCount {
-    /// Has it counted among `failures`, and nowhere else from now on.
-    pub fn count_among(&self, failures: &KillFailures) {
-        self.failures.get_or_init(|| failures.clone());
-    }
-
-    fn failed(&self) {
-        if !self.counted.swap(true, Ordering::Relaxed)
-            && let Some(failures) = self.failures.get()
-        {
-            failures.0.increment();
-        }
-    }
-}
 
 /// Tells the kernel to end everything in the box, by both means there are:
 /// its cgroup at once, and its init, whose death takes the PID namespace along
@@ -97,7 +61,7 @@ pub fn wait_dead(process: &InitProcess, at_most: Duration) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::launch::clone::InitProcess;
+    use crate::launch::process::KillFailures;
 
     #[test]
     fn a_box_that_does_not_die_is_counted_once_and_by_its_own_sandbox_alone() {

@@ -22,8 +22,8 @@ use nix::time::{ClockId, clock_gettime};
 
 use super::cgroup::BoxGroup;
 use super::locks::LockWatch;
-use crate::launch::clone::InitProcess;
 use crate::launch::handshake::{Message, ProgramStatus, StatusPipe};
+use crate::launch::process::InitProcess;
 use crate::supervise::capture::{Pumping, Streams, Tokens};
 use crate::supervise::classify::Cut;
 use crate::supervise::cpu_watch::CpuWatch;

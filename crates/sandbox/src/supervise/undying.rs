@@ -128,7 +128,7 @@ fn take_dead(all: &mut Vec<Killed>, at_most: Duration) -> Vec<Killed> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::launch::clone::InitProcess;
+    use crate::launch::process::InitProcess;
     use crate::supervise::cleanup::{Remnants, Sender};
     use crate::supervise::kill;
     use cofferdam_core::sync::retained::Retained;
