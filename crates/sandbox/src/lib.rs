@@ -9,7 +9,6 @@
 
 mod builtin;
 mod cgroup;
-mod figures;
 mod files;
 pub mod host;
 #[allow(unsafe_code, reason = "system calls")]
@@ -29,8 +28,7 @@ pub use crate::files::sandbox_fs::SandboxFs;
 pub use crate::host::heap::{bound_heaps, return_free_pages};
 pub use crate::host::root_source::RootSource;
 pub use crate::host::state::StateDirectory;
-pub use crate::launch::prepared::PreparedSandbox;
-pub use crate::launch::running::RunningSandbox;
+pub use crate::launch::running::{PreparedSandbox, RunningSandbox};
 pub use crate::launch::sandbox::{Sandbox, SandboxConfig};
 pub use crate::launch::unprivileged::enter_user_namespace;
 pub use crate::plan::input::INSIDE_ID;

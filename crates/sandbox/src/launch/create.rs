@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use super::running::RunningSandbox;
+use super::running::{PreparedSandbox, RunningSandbox};
 use super::sandbox::Sandbox;
 use crate::cgroup;
 use crate::cgroup::BoxGroup;
@@ -22,8 +22,10 @@ use crate::plan::scheduler_slice;
 use crate::plan::steps::mount::Access;
 use crate::plan::{ChildPlan, PlanInput, PlannedTmpfs, PlannedTree, ProgramSource};
 use crate::pool::idmap::ExtraDescriptors;
+use crate::supervise::SETUP_WAIT;
 use crate::sys;
 use cofferdam_core::sync::retained::Retained;
+use cofferdam_core::values::deadline::Deadline;
 use cofferdam_core::{
     Bind, Limits, ProgramFile, RunSpec, SetupFailure, StdinSource, Tmpfs, WorkspaceFill,
 };
@@ -36,9 +38,65 @@ impl Sandbox {
         self.disposal.undying().is_full()
     }
 
+    /// Makes the box around `fs` and starts the program in it, as the host id
+    /// `fs` was made for. The box dies with the thread that calls this, and keeps what is
+    /// `retained`, the host id among it, until it is dead.
+    pub fn start(
+        &self,
+        spec: RunSpec,
+        fs: SandboxFs,
+        retained: Retained,
+        began: Instant,
+    ) -> Result<RunningSandbox, SetupFailure> {
+        if spec.argv.is_empty() {
+            return Err(SetupFailure::from_words("exec", "no program given"));
+        }
+        let (mut running, _) = self.launch(spec, fs, retained, began)?;
+        running.resume()?;
+        Ok(running)
+    }
+
+    /// Makes the box around `fs` up to where its program would begin. Of the
+    /// limits, the wall-clock time and the CPU seconds may still change. The box
+    /// dies with the thread that calls this, and keeps what is `retained` until it is dead.
+    pub fn prepare(
+        &self,
+        spec: RunSpec,
+        fs: SandboxFs,
+        retained: Retained,
+    ) -> Result<PreparedSandbox, SetupFailure> {
+        let (mut running, masked) = self.launch(spec, fs, retained, Instant::now())?;
+        running.await_prepared(Deadline::after(SETUP_WAIT))?;
+        Ok(PreparedSandbox { running, masked })
+    }
+
+    /// Lets the program of `prepared` begin, with the times of `limits`; the
+    /// preparation for it began at `began`. It keeps what is `retained` too.
+    pub fn resume(
+        &self,
+        prepared: PreparedSandbox,
+        mut limits: Limits,
+        retained: Retained,
+        began: Instant,
+    ) -> Result<RunningSandbox, SetupFailure> {
+        let not_enforced = self.clamp(&mut limits);
+        let PreparedSandbox { mut running, .. } = prepared;
+        running.holdings.retained.extend(retained);
+        running.limits = limits;
+        running.prepare_began = began;
+        running.resume()?;
+        Ok(running.enforcing(self.enforced(), not_enforced))
+    }
+
+    /// Whether `prepared` is alive, and masked what a box made now would cover.
+    pub fn is_usable(&self, prepared: &PreparedSandbox) -> Result<bool, SetupFailure> {
+        let alive = !prepared.running.is_dead();
+        Ok(alive && self.masked_without_binds()? == prepared.masked)
+    }
+
     /// Makes a box whose program waits to be let go, and says what of the host
     /// it masked; without a program it ends where that would begin.
-    pub(crate) fn launch(
+    pub(super) fn launch(
         &self,
         mut spec: RunSpec,
         fs: SandboxFs,

@@ -4,11 +4,11 @@
 pub(crate) mod child;
 #[allow(unsafe_code, reason = "system calls")]
 pub(crate) mod clone;
+pub(crate) mod controls;
 pub(crate) mod create;
 pub(crate) mod handshake;
 #[cfg(any(test, fuzzing))]
 pub mod handshake_property;
-pub(crate) mod prepared;
 pub(crate) mod process;
 pub(crate) mod running;
 pub(crate) mod sandbox;

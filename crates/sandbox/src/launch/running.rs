@@ -4,20 +4,23 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::unistd::write;
 
-use super::handshake::StatusPipe;
+use super::handshake::{Message, StatusPipe};
 use crate::files::sandbox_fs::SandboxFs;
 use crate::init::wire::RELEASE_WORDS;
 use crate::launch::process::KillFailures;
 use crate::locks::LockWatch;
 use crate::plan::ChildPlan;
+use crate::plan::rootfs::MaskedPath;
 use crate::supervise::capture::Streams;
 use crate::supervise::cleanup::Remnants;
 use crate::supervise::holdings::Holdings;
 use crate::supervise::report::Remains;
 use crate::supervise::{Supervised, supervise};
 use cofferdam_core::sync::cancel::CancelToken;
+use cofferdam_core::values::deadline::Deadline;
 use cofferdam_core::{Enforced, Limits, NotStarted, OutputSink, RunReport, SetupFailure, Watch};
 
 /// A box whose init is on its way. Dropped unsupervised, it is killed.
@@ -32,6 +35,18 @@ pub struct RunningSandbox {
     pub(crate) prepare_began: Instant,
     pub(crate) enforced: Enforced,
     pub(crate) not_enforced: Vec<String>,
+}
+
+/// A sandbox whose program waits to be resumed. It holds nothing of a tenant's yet. Dropped, it is
+/// killed.
+///
+/// Every sandbox is prepared before its program begins, by the same steps: except by its age, a
+/// tenant cannot tell one that waited for long from one created for its request.
+#[derive(Debug)]
+pub struct PreparedSandbox {
+    pub(crate) running: RunningSandbox,
+    /// What it masks of the host.
+    pub(crate) masked: Vec<MaskedPath>,
 }
 
 impl RunningSandbox {
@@ -133,5 +148,45 @@ impl RunningSandbox {
         // Given back, or kept where it is not dead.
         drop(holdings);
         remains.into_report(&plan, &limits, self.enforced, self.not_enforced)
+    }
+
+    /// Waits until the box stands, its program still to begin.
+    pub(crate) fn await_prepared(&mut self, deadline: Deadline) -> Result<(), SetupFailure> {
+        let failed = |error: &std::io::Error| SetupFailure::from_io("stand", error);
+        loop {
+            // Looked at first: what it has said stays to be heard once it is dead.
+            let dead = self.is_dead();
+            match self.status.next().map_err(|error| failed(&error))? {
+                Some(Message::Prepared) => return Ok(()),
+                Some(Message::Failed { step, errno }) => {
+                    return Err(SetupFailure::from_errno(self.plan.step_name(step), errno));
+                }
+                Some(Message::Ready { .. } | Message::Ended { .. }) => {
+                    return Err(SetupFailure::from_words("stand", "the program did not wait"));
+                }
+                None if dead => return Err(SetupFailure::from_words("stand", "the init ended")),
+                None if deadline.passed() => {
+                    return Err(SetupFailure::from_errno("stand", libc::ETIMEDOUT));
+                }
+                None => self.wait_for_word(deadline).map_err(|errno| failed(&errno.into()))?,
+            }
+        }
+    }
+
+    fn wait_for_word(&self, deadline: Deadline) -> Result<(), Errno> {
+        let millis = deadline.remaining().as_millis();
+        let timeout = PollTimeout::try_from(millis).unwrap_or(PollTimeout::MAX);
+        let process = PollFd::new(self.holdings.process.pidfd.as_fd(), PollFlags::POLLIN);
+        let status = self.status.pipe().map(|pipe| PollFd::new(pipe, PollFlags::POLLIN));
+        let mut both: Vec<PollFd<'_>> = [Some(process), status].into_iter().flatten().collect();
+        match poll(&mut both, timeout) {
+            Ok(_) | Err(Errno::EINTR) => Ok(()),
+            Err(errno) => Err(errno),
+        }
+    }
+
+    pub(crate) fn is_dead(&self) -> bool {
+        let mut process = [PollFd::new(self.holdings.process.pidfd.as_fd(), PollFlags::POLLIN)];
+        poll(&mut process, PollTimeout::ZERO).is_ok_and(|ready| ready > 0)
     }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Instant;
 
-use super::running::RunningSandbox;
+use super::controls::controls;
 use super::unprivileged;
 use crate::cgroup;
 use crate::cgroup::CgroupTree;
@@ -32,12 +32,14 @@ use crate::plan::rootfs::{MaskedPath, RootLayout};
 use crate::pool::host_id::HostId;
 use crate::pool::idmap::IdMaps;
 use crate::pool::net_namespaces::NetNamespaces;
-use crate::supervise::cleanup::Disposal;
+use crate::supervise::cleanup::{BACKLOG_MAX, Disposal};
+use crate::supervise::undying::UNDYING_MAX;
 use crate::sys;
 use cofferdam_core::sync::retained::Retained;
 use cofferdam_core::values::deadline::Deadline;
 use cofferdam_core::{
-    Enforced, Limits, ProgramFile, RunSpec, SetupFailure, StdinSource, Swept, WorkspaceFill,
+    Enforced, Limits, ProgramFile, RunSpec, SandboxFigures, SetupFailure, StdinSource, Swept,
+    WorkspaceFill,
 };
 use cofferdam_seccomp::filter::Filter;
 use cofferdam_seccomp::profile::Profile;
@@ -291,24 +293,6 @@ impl Sandbox {
         &self.not_enforced
     }
 
-    /// Makes the box around `fs` and starts the program in it, as the host id
-    /// `fs` was made for. The box dies with the thread that calls this, and keeps what is
-    /// `retained`, the host id among it, until it is dead.
-    pub fn start(
-        &self,
-        spec: RunSpec,
-        fs: SandboxFs,
-        retained: Retained,
-        began: Instant,
-    ) -> Result<RunningSandbox, SetupFailure> {
-        if spec.argv.is_empty() {
-            return Err(SetupFailure::from_words("exec", "no program given"));
-        }
-        let (mut running, _) = self.launch(spec, fs, retained, began)?;
-        running.resume()?;
-        Ok(running)
-    }
-
     /// Gives every sandbox a writable layer above each of these directories of its root. Returns the
     /// directories that cannot have one, with the reasons.
     pub fn add_layers(&mut self, paths: &[PathBuf]) -> Vec<(PathBuf, String)> {
@@ -359,6 +343,19 @@ impl Sandbox {
         fs: &SandboxFs,
     ) -> Result<ProgramFile, SetupFailure> {
         programs::keep_program(program, bytes_max, fs)
+    }
+
+    /// The figures now.
+    pub fn figures(&self) -> SandboxFigures {
+        SandboxFigures {
+            kill_failures: self.kill_failures.count(),
+            undying: self.disposal.undying().count(),
+            undying_max: UNDYING_MAX,
+            cleanup_backlog: self.disposal.backlog(),
+            cleanup_backlog_max: BACKLOG_MAX,
+            swept: self.swept,
+            controls: controls(self.not_enforced()),
+        }
     }
 
     /// Brings `limits` down to what can be set; says what is not enforced.

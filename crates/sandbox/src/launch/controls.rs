@@ -1,33 +1,13 @@
-//! What a sandbox has counted, and what it holds.
+//! The controls of a sandbox, for its figures.
 
 use std::collections::BTreeSet;
-
-use crate::launch::sandbox::Sandbox;
-use crate::supervise::cleanup::BACKLOG_MAX;
-use crate::supervise::undying::UNDYING_MAX;
-use cofferdam_core::SandboxFigures;
 
 /// The controls there are. Those a host may lack have these names in `not_enforced` too.
 const CONTROLS: [&str; 8] =
     ["cpu", "disk", "landlock", "memory", "namespaces", "processes", "seccomp", "uid"];
 
-impl Sandbox {
-    /// The figures now.
-    pub fn figures(&self) -> SandboxFigures {
-        SandboxFigures {
-            kill_failures: self.kill_failures.count(),
-            undying: self.disposal.undying().count(),
-            undying_max: UNDYING_MAX,
-            cleanup_backlog: self.disposal.backlog(),
-            cleanup_backlog_max: BACKLOG_MAX,
-            swept: self.swept,
-            controls: controls(self.not_enforced()),
-        }
-    }
-}
-
 /// Every control, and whether `not_enforced` (each entry its name and the reason) lacks it.
-fn controls(not_enforced: &[String]) -> Vec<(String, bool)> {
+pub fn controls(not_enforced: &[String]) -> Vec<(String, bool)> {
     let names = not_enforced.iter().filter_map(|gap| gap.split_once(": "));
     let missing: BTreeSet<&str> = names.map(|(name, _)| name).collect();
     let all: BTreeSet<&str> = CONTROLS.into_iter().chain(missing.iter().copied()).collect();
