@@ -32,9 +32,10 @@ const START_WAIT: Duration = Duration::from_secs(30);
 const STOP_WAIT: Duration = Duration::from_secs(40);
 const PORT_IN_DOCUMENTS: &str = "4040";
 /// The documents with fenced blocks, below the root.
-const WITH_COMMANDS: [&str; 7] = [
+const WITH_COMMANDS: [&str; 8] = [
     "README.md",
     "docs/deploy.md",
+    "docs/http-api.md",
     "docs/jobs.md",
     "docs/languages.md",
     "docs/operations.md",
@@ -114,13 +115,13 @@ fn every_document_with_a_block_is_among_those_whose_commands_are_run() {
 }
 
 #[test]
-fn every_variable_the_configuration_reads_is_in_the_readme() {
-    let (source, readme) = (read("src/config.rs"), read("README.md"));
+fn every_variable_that_the_configuration_reads_is_documented() {
+    let (source, document) = (read("src/config.rs"), read("docs/configuration.md"));
     let quoted = source.split('"').skip(1).step_by(2);
     let names: Vec<&str> = quoted.filter(|text| is_variable(text)).collect();
     assert!(names.contains(&"PORT"), "no names found in src/config.rs");
     for name in names {
-        assert!(readme.contains(&format!("| `{name}` |")), "{name} is not in the README's table");
+        assert!(document.contains(&format!("| `{name}` |")), "{name} is not documented");
     }
 }
 

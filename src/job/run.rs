@@ -19,7 +19,7 @@ use super::record::Facts;
 use super::runner::told;
 use super::workspace::OpenedWorkspace;
 use crate::executor::{Executor, Room, Task};
-use crate::policy::{JudgedCommand, Place};
+use crate::policy::{ApprovedCommand, CommandLocation};
 use crate::store::{JobRecord, RunStore, snapshot_hash};
 use cofferdam_core::job::{
     Artifact, ErrorCode, Executable, JobError, JobLimits, JobStatus, OmittedArtifact,
@@ -79,7 +79,7 @@ struct Work<'a> {
     rules: SnapshotRules,
     limits: SnapshotLimits,
     until: Until<'a>,
-    command: &'a JudgedCommand,
+    command: &'a ApprovedCommand,
     workspace: &'a OpenedWorkspace,
 }
 
@@ -113,7 +113,7 @@ impl Run<'_> {
     /// Does it all, notes it in `facts`, and says how it ended.
     pub fn to_its_end(
         self,
-        command: &JudgedCommand,
+        command: &ApprovedCommand,
         facts: &mut Facts,
         control: &Control,
     ) -> Ending {
@@ -124,7 +124,7 @@ impl Run<'_> {
 
     fn attempt(
         self,
-        command: &JudgedCommand,
+        command: &ApprovedCommand,
         facts: &mut Facts,
         control: &Control,
     ) -> Result<Ending, Ending> {
@@ -203,12 +203,12 @@ impl Run<'_> {
     /// Which file is executed: the one the policy was told of.
     fn program_file(
         self,
-        command: &JudgedCommand,
+        command: &ApprovedCommand,
         facts: &mut Facts,
         argv0: &str,
     ) -> Result<ProgramFile, Ending> {
         let missing = || Ending::spawn_failed(argv0, "ENOENT", "no such program");
-        if let Place::Workspace(path) = &command.place {
+        if let CommandLocation::Workspace(path) = &command.location {
             return Ok(ProgramFile::At(c_string("argv", &format!("{WORKSPACE}/{path}"))?));
         }
         let program = command.program.as_ref().ok_or_else(missing)?;
@@ -275,7 +275,7 @@ impl Run<'_> {
         (target, owner): (BorrowedFd<'_>, Owner),
         (workspace, rules, limits): (&OpenedWorkspace, &SnapshotRules, &SnapshotLimits),
         until: Until<'_>,
-        command: &JudgedCommand,
+        command: &ApprovedCommand,
     ) -> Result<Filled, Ending> {
         let source = workspace.source();
         let taken = take_snapshot(source, rules, limits, until, (target, owner))
@@ -287,9 +287,11 @@ impl Run<'_> {
         self.record
             .write_snapshot(&record)
             .map_err(|error| Ending::without_run(JobStatus::Failed, told(error)))?;
-        let executable = match &command.place {
-            Place::Root => None,
-            Place::Workspace(path) => Some(self.workspace_program(target, path, command)?),
+        let executable = match &command.location {
+            CommandLocation::Root => None,
+            CommandLocation::Workspace(path) => {
+                Some(self.workspace_program(target, path, command)?)
+            }
         };
         Ok(Filled { snapshot: (summary, taken.digest), executable })
     }
@@ -299,7 +301,7 @@ impl Run<'_> {
         self,
         workspace: BorrowedFd<'_>,
         path: &RelPath,
-        command: &JudgedCommand,
+        command: &ApprovedCommand,
     ) -> Result<Executable, Ending> {
         let argv0 = self.request.command.argv.first().map_or("", String::as_str);
         let how = OpenHow::new()

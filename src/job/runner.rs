@@ -13,7 +13,7 @@ use super::record::{Facts, Times};
 use super::run::Run;
 use super::workspace::OpenedWorkspace;
 use crate::executor::{Capabilities, Executor};
-use crate::policy::{self, Judged, JudgedCommand, PolicyConfig, WorkspaceFacts};
+use crate::policy::{self, ApprovedCommand, PolicyConfig, PolicyOutcome, WorkspaceFacts};
 use crate::store;
 use crate::store::{JobRecord, Recovered, RunStore, StoreError, StoreSettings};
 use cofferdam_core::job::{
@@ -204,8 +204,8 @@ impl Runner {
         let workspace =
             OpenedWorkspace::open(&job.request.workspace.path, &self.settings.store_dir);
         let known = workspace.as_ref().map_or(WorkspaceFacts::default(), OpenedWorkspace::facts);
-        let judged = policy::judge(&job.request, &self.settings.policy, known, &programs);
-        let Judged { decision, error, command } = judged;
+        let outcome = policy::evaluate(&job.request, &self.settings.policy, known, &programs);
+        let PolicyOutcome { decision, error, command } = outcome;
         let mut facts = Facts::of(decision);
         let ending = match error {
             // Somebody's wish for its end does not make it allowed.
@@ -294,7 +294,7 @@ fn stored(EndedJob { mut result, unstored }: EndedJob) -> RunJobResult {
 struct Judging<'a> {
     backend: Option<&'a dyn Executor>,
     programs: &'a OpenedPrograms<'a>,
-    command: Option<JudgedCommand>,
+    command: Option<ApprovedCommand>,
     workspace: Result<OpenedWorkspace, WorkspaceError>,
 }
 

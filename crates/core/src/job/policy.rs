@@ -13,7 +13,7 @@ pub struct PolicyRequest {
     pub allowed_commands: Vec<AllowedCommand>,
     /// Variables of `command.env` that may be given, beside those the runner allows.
     pub allowed_env: Vec<String>,
-    /// Whether an allowed command may be a shell, or a wrapper around one.
+    /// Whether an allowed command may be a shell, or a program that starts others, such as `env`.
     pub allow_shell: bool,
     /// The network it has.
     pub network: Network,
