@@ -2,11 +2,12 @@
 
 use std::collections::BTreeSet;
 
-/// The controls there are. Those a host may lack have these names in `not_enforced` too.
+/// All controls. `not_enforced` uses the same names for those that a host lacks.
 const CONTROLS: [&str; 8] =
     ["cpu", "disk", "landlock", "memory", "namespaces", "processes", "seccomp", "uid"];
 
-/// Every control, and whether `not_enforced` (each entry its name and the reason) lacks it.
+/// Every control, and whether it is enforced: not named in `not_enforced`, whose entries are a name
+/// and a reason.
 pub fn controls(not_enforced: &[String]) -> Vec<(String, bool)> {
     let names = not_enforced.iter().filter_map(|gap| gap.split_once(": "));
     let missing: BTreeSet<&str> = names.map(|(name, _)| name).collect();
@@ -19,7 +20,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_enforced_is_never_said_to_be_whatever_its_name() {
+    fn a_control_that_is_not_enforced_is_never_reported_as_enforced() {
         let gaps = ["memory: no cgroup controller", "uid: no user namespace (x: y)", "new: z"];
         let found = controls(&gaps.map(str::to_owned));
         let of = |enforced: bool| -> Vec<&str> {

@@ -1,4 +1,4 @@
-//! One box of a sandbox: its group, what it shows, its plan, its clone.
+//! Creates one sandbox: its group, its trees, its plan, its init.
 
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::Path;
@@ -30,17 +30,17 @@ use cofferdam_core::{
     Bind, Limits, ProgramFile, RunSpec, SetupFailure, StdinSource, Tmpfs, WorkspaceFill,
 };
 
-const CROWDED: &str = "as many killed boxes are still alive as may be";
+const CROWDED: &str = "too many killed sandboxes are still alive";
 
 impl Sandbox {
-    /// Whether so many killed boxes are still alive that no new one is made.
+    /// Whether so many killed sandboxes are still alive that no new one is created.
     pub fn is_crowded(&self) -> bool {
         self.disposal.undying().is_full()
     }
 
-    /// Makes the box around `fs` and starts the program in it, as the host id
-    /// `fs` was made for. The box dies with the thread that calls this, and keeps what is
-    /// `retained`, the host id among it, until it is dead.
+    /// Creates the sandbox around `fs` and starts its program, as the host id that `fs` was created
+    /// for. The sandbox dies with the calling thread, and keeps `retained`, which holds the host id,
+    /// until it is dead.
     pub fn start(
         &self,
         spec: RunSpec,
@@ -56,9 +56,9 @@ impl Sandbox {
         Ok(running)
     }
 
-    /// Makes the box around `fs` up to where its program would begin. Of the
-    /// limits, the wall-clock time and the CPU seconds may still change. The box
-    /// dies with the thread that calls this, and keeps what is `retained` until it is dead.
+    /// Creates the sandbox around `fs` up to the point where its program would begin. Of the limits,
+    /// the wall-clock time and the CPU seconds may still change. The sandbox dies with the calling
+    /// thread, and keeps `retained` until it is dead.
     pub fn prepare(
         &self,
         spec: RunSpec,
@@ -70,8 +70,8 @@ impl Sandbox {
         Ok(PreparedSandbox { running, masked })
     }
 
-    /// Lets the program of `prepared` begin, with the times of `limits`; the
-    /// preparation for it began at `began`. It keeps what is `retained` too.
+    /// Resumes the program of `prepared`, with the times of `limits`; its report counts the
+    /// preparation from `began`. The sandbox keeps `retained` too.
     pub fn resume(
         &self,
         prepared: PreparedSandbox,
@@ -88,14 +88,14 @@ impl Sandbox {
         Ok(running.enforcing(self.enforced(), not_enforced))
     }
 
-    /// Whether `prepared` is alive, and masked what a box made now would cover.
+    /// Whether `prepared` is alive, and masks what a sandbox created now would mask.
     pub fn is_usable(&self, prepared: &PreparedSandbox) -> Result<bool, SetupFailure> {
         let alive = !prepared.running.is_dead();
         Ok(alive && self.masked_without_binds()? == prepared.masked)
     }
 
-    /// Makes a box whose program waits to be let go, and says what of the host
-    /// it masked; without a program it ends where that would begin.
+    /// Creates a sandbox whose program waits to be resumed, and returns its masked paths. Without a
+    /// program it ends where the program would begin.
     pub(super) fn launch(
         &self,
         mut spec: RunSpec,
@@ -142,14 +142,14 @@ impl Sandbox {
         Ok((running.enforcing(self.enforced(), not_enforced), masked))
     }
 
-    /// A cgroup under a name never used before: one that would not go must not
-    /// stand in the way of the next.
+    /// Creates a cgroup under a name never used before: one that could not be removed must not
+    /// block the next.
     fn create_group(&self, limits: &Limits) -> Result<BoxGroup, SetupFailure> {
         let number = self.started.fetch_add(1, Ordering::Relaxed);
         self.cgroups.create(&format!("{}{number}", cgroup::BOX_PREFIX), limits)
     }
 
-    /// The template's tree, if there is one, then the binds, mount points made.
+    /// The template's tree, if there is one, then the binds. Creates their mount points.
     fn trees(
         &self,
         spec: &RunSpec,
@@ -160,7 +160,10 @@ impl Sandbox {
         if let WorkspaceFill::Overlay { template } = &spec.workspace {
             let idmap = self.idmap(template, fs)?;
             let idmap = idmap.ok_or_else(|| {
-                SetupFailure::from_words("mount overlay /workspace", "no mapped ids here")
+                SetupFailure::from_words(
+                    "mount overlay /workspace",
+                    "the file system cannot map ids",
+                )
             })?;
             trees.push(PlannedTree {
                 source: c_string(template.as_os_str()),
@@ -176,8 +179,8 @@ impl Sandbox {
         Ok(trees)
     }
 
-    /// A writable bind shows its owner's files as the tenant's where the file
-    /// system allows it; elsewhere the tenant may do there what others may.
+    /// A writable bind shows its owner's files as the tenant's if the file system allows it.
+    /// Otherwise the tenant has the rights of others there.
     fn bind(
         &self,
         bind: &Bind,
@@ -197,7 +200,7 @@ impl Sandbox {
         })
     }
 
-    /// The mounts of a root that was given, for one box to attach.
+    /// A copy of the mounts of a given root, for one sandbox to attach.
     fn given_root(&self) -> Result<Option<Arc<OwnedFd>>, SetupFailure> {
         if !self.root_is_given {
             return Ok(None);
@@ -206,7 +209,7 @@ impl Sandbox {
         Ok(Some(Arc::new(root.map_err(|error| SetupFailure::from_io("open root", &error))?)))
     }
 
-    /// Without privileges nobody's files can be shown as another's.
+    /// Without privileges there are no ID-mapped mounts.
     fn idmap(&self, path: &Path, fs: &SandboxFs) -> Result<Option<Arc<OwnedFd>>, SetupFailure> {
         if self.unprivileged { Ok(None) } else { self.idmaps.for_owner_of(path, fs.tenant()) }
     }
@@ -220,10 +223,10 @@ impl Sandbox {
         extra: &mut ExtraDescriptors,
     ) -> Result<(ChildPlan, Vec<MaskedPath>), SetupFailure> {
         let trees = self.trees(spec, fs, extra)?;
-        // A template is what it is without what is mounted in it: an overlay never looks there.
+        // Not the template: an overlay does not show what is mounted in its lower directory.
         let binds = &trees[trees.len() - spec.binds.len()..];
         let masked = self.masked.for_run(binds)?;
-        let program = program_place(&spec.program, extra)?;
+        let program = program_source(&spec.program, extra)?;
         let plan = plan::build(&PlanInput {
             filter: self.profile.filter_for(spec.binds.iter().any(|bind| !bind.read_only)),
             locks: &self.locks,
@@ -260,14 +263,14 @@ impl Sandbox {
     }
 }
 
-/// How many `tasks` files each process of a new box joins.
+/// How many `tasks` files each process of a new sandbox joins.
 #[derive(Debug, Clone, Copy)]
 struct TaskFiles {
     of_init: i32,
     of_program: i32,
 }
 
-/// Descriptors in the box that every step before the program may refer to.
+/// Descriptors in the sandbox that the steps before exec may refer to.
 #[derive(Debug, Clone, Copy)]
 struct HostDescriptors {
     net: Option<i32>,
@@ -275,8 +278,8 @@ struct HostDescriptors {
     unowned: Option<i32>,
 }
 
-/// Where the program is to be found, its mount among the descriptors of the box.
-fn program_place<'a>(
+/// The source of the program, its mount added to the descriptors of the sandbox.
+fn program_source<'a>(
     program: &'a ProgramFile,
     extra: &mut ExtraDescriptors,
 ) -> Result<ProgramSource<'a>, SetupFailure> {

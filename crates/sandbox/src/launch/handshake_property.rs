@@ -1,4 +1,4 @@
-//! What the supervisor makes of its status pipe, whoever writes to it.
+//! A property for the fuzzer: the supervisor reads any bytes on its status pipe as specified.
 
 use std::fs::File;
 use std::io::Write;
@@ -20,10 +20,10 @@ use crate::supervise::pipe::pipe_from_box;
 use crate::supervise::report::Remains;
 use crate::sys::Rusage;
 
-/// The most an init writes: standing, ready, a failure of each of its two processes, an end.
+/// The most records of an init: prepared, ready, a failure of each of its two processes, an end.
 const RECORDS_MAX: usize = 5;
 
-/// The input is the size of a write, then what is written.
+/// The input is the size of a write, then the bytes to write.
 pub fn check(input: &[u8]) {
     let Some((size, written)) = input.split_first() else { return };
     let Ok((ours, theirs)) = pipe_from_box() else { return };
@@ -46,7 +46,7 @@ pub fn check(input: &[u8]) {
     expected.compare_report(observed);
 }
 
-/// Everything that has arrived, as the supervisor's loop takes it.
+/// Reads everything that has arrived, as the supervisor's loop does.
 fn listen(pipe: &mut StatusPipe, observed: &mut Observed) -> std::io::Result<()> {
     let mut messages = 0;
     while let Some(message) = pipe.next()? {
@@ -57,14 +57,14 @@ fn listen(pipe: &mut StatusPipe, observed: &mut Observed) -> std::io::Result<()>
     Ok(())
 }
 
-/// What follows from the records so far, read word by word.
+/// What follows from the records so far, decoded independently.
 #[derive(Debug, Default)]
 struct ExpectedRecords {
     records: usize,
-    /// What was said cannot be an init's.
+    /// Some bytes cannot come from an init.
     is_hostile: bool,
     started: bool,
-    /// As first seen; it must not move.
+    /// As first seen; it must not change.
     started_at: Option<Instant>,
     failed: Option<(u32, i32)>,
     ended: Option<i32>,
@@ -102,10 +102,10 @@ impl ExpectedRecords {
         if self.started_at.is_none() {
             self.started_at = observed.started;
         }
-        assert_eq!(observed.started, self.started_at, "a later word moves the time limit");
+        assert_eq!(observed.started, self.started_at, "a later record moves the time limit");
     }
 
-    /// A program that was not ready has no outcome, and one that failed to start has none either.
+    /// A program that was not ready, or that failed to start, has no outcome.
     fn compare_report(&self, observed: Observed) {
         let exec = Step::Start(StartStep::Exec(ExecCommand {
             fd: None,
@@ -148,7 +148,7 @@ impl ExpectedRecords {
     }
 
     fn compare_outcome(&self, outcome: Outcome) {
-        // An init that dies without a word was killed.
+        // An init that dies without a record was killed.
         let status = self.ended.unwrap_or(libc::SIGKILL);
         let code = match libc::WIFEXITED(status) {
             true => libc::WEXITSTATUS(status),

@@ -10,7 +10,7 @@ use crate::sys::Rusage;
 use cofferdam_core::sync::counter::Counter;
 use cofferdam_core::values::deadline::Deadline;
 
-/// Boxes of one sandbox that did not die in the time they had.
+/// Counts the sandboxes that did not die in time.
 #[derive(Debug, Clone, Default)]
 pub struct KillFailures(Arc<Counter>);
 
@@ -21,7 +21,7 @@ impl KillFailures {
     }
 }
 
-/// Where a box is counted that would not die, once however often it is waited for.
+/// Counts one sandbox that did not die in time, once however often it is waited for.
 #[derive(Debug, Default)]
 pub struct KillCount {
     failures: OnceLock<KillFailures>,
@@ -29,12 +29,12 @@ pub struct KillCount {
 }
 
 impl KillCount {
-    /// Has it counted among `failures`, and nowhere else from now on.
+    /// Sets where it is counted. Later calls change nothing.
     pub fn count_among(&self, failures: &KillFailures) {
         self.failures.get_or_init(|| failures.clone());
     }
 
-    /// Counts it, unless it is counted already.
+    /// Counts it, unless it was counted before.
     pub fn failed(&self) {
         if !self.counted.swap(true, Ordering::Relaxed)
             && let Some(failures) = self.failures.get()
@@ -44,45 +44,45 @@ impl KillCount {
     }
 }
 
-/// A process just cloned.
+/// The init of a sandbox, PID 1 inside.
 #[derive(Debug)]
 pub struct InitProcess {
-    /// Its pid here. Stays its own until it is reaped, which is ours to do; a
-    /// host program that reaps any child it has costs us the usage, no more.
+    /// Its pid on this host. No other process gets the number until the supervisor reaps it. If a
+    /// host program reaps all its children, only the usage is lost.
     pub pid: i32,
-    /// A descriptor for it.
+    /// Its process descriptor.
     pub pidfd: OwnedFd,
-    /// Where it is counted if it will not die.
+    /// Counts it if it does not die in time.
     pub kill_count: KillCount,
-    /// Until when its death is waited for; set by the first wait.
+    /// How long to wait for its death; set by the first wait.
     pub death_due: OnceLock<Deadline>,
     reaped: AtomicBool,
 }
 
 impl InitProcess {
-    /// A process just cloned, and a descriptor for it.
+    /// From the pid and the descriptor that clone returned.
     pub fn new(pid: i32, pidfd: OwnedFd) -> Self {
         let (kill_count, death_due) = (KillCount::default(), OnceLock::new());
         Self { pid, pidfd, kill_count, death_due, reaped: AtomicBool::new(false) }
     }
 
-    /// A child of ours that was made in another way, and sleeps until it is killed.
+    /// A child process that sleeps until it is killed.
     #[cfg(test)]
-    #[allow(clippy::zombie_processes, reason = "whoever has this reaps it")]
+    #[allow(clippy::zombie_processes, reason = "the owner reaps it")]
     pub fn sleeping() -> Self {
         let child = std::process::Command::new("sleep").arg("600").spawn().unwrap();
         let pid = i32::try_from(child.id()).unwrap();
         Self::new(pid, sys::pidfd_of(pid).unwrap())
     }
 
-    /// Takes leave of it once it is dead; says what it used.
+    /// Reaps it once it is dead; returns what it used.
     pub fn reap(&self) -> io::Result<Rusage> {
         let usage = sys::reap(self.pid)?;
         self.reaped.store(true, Ordering::Relaxed);
         Ok(usage)
     }
 
-    /// Whether it is gone, its pid no longer its own.
+    /// Whether it was reaped, so that its pid may belong to another process.
     pub fn is_reaped(&self) -> bool {
         self.reaped.load(Ordering::Relaxed)
     }

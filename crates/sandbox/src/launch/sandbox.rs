@@ -1,4 +1,4 @@
-//! A sandbox on this host: what is looked up once, and boxes made from it.
+//! Opens a host for sandboxes, and holds what every sandbox on it shares.
 
 use std::ffi::CString;
 use std::os::fd::OwnedFd;
@@ -44,28 +44,28 @@ use cofferdam_core::{
 use cofferdam_seccomp::filter::Filter;
 use cofferdam_seccomp::profile::Profile;
 
-/// What a sandbox is made from.
+/// How sandboxes are created on this host.
 #[derive(Debug)]
 pub struct SandboxConfig {
-    /// The profile of every box.
+    /// The profile of every sandbox.
     pub profile: Profile,
-    /// The root of every box.
+    /// The root of every sandbox.
     pub root: RootSource,
-    /// Host paths of the service itself, never shown.
+    /// Host paths of the service itself, which sandboxes never show.
     pub private: Vec<PathBuf>,
-    /// Refuse a host that lacks any control, instead of saying which it lacks.
+    /// Whether a host that lacks any control is refused. Otherwise reports name the missing controls.
     pub strict: bool,
 }
 
-/// What is made for the first box while the host is still being looked at.
+/// What is created for the first sandbox while the host is still being examined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Prefetch {
     Nothing,
     NetNamespace,
 }
 
-/// Makes boxes on this host. Everything that does not depend on a run was
-/// looked up when it was opened.
+/// Creates sandboxes on this host. Everything that does not depend on a run is looked up once, when
+/// it is opened.
 #[derive(Debug)]
 pub struct Sandbox {
     pub(crate) disposal: Disposal,
@@ -77,7 +77,7 @@ pub struct Sandbox {
     pub(crate) init_filter: Filter,
     pub(crate) layout: RootLayout,
     pub(crate) masked: MaskedPaths,
-    /// The user namespace that shown trees are mounted with, where they can be.
+    /// The user namespace that shown trees are mounted with, if the host has ID-mapped mounts.
     pub(crate) unowned: Option<Arc<OwnedFd>>,
     pub(crate) root: RootDirectory,
     pub(crate) root_is_given: bool,
@@ -99,18 +99,18 @@ pub struct Sandbox {
 }
 
 impl Sandbox {
-    /// Clears away what dead servers left, looks at the host, and tries a
-    /// whole box. A host that cannot make one is refused here, with the step;
-    /// one that lacks a user namespace is made do without.
+    /// Removes what dead servers left, examines the host, and tries a whole sandbox. A host that
+    /// cannot create one is refused here, with the step that failed. On a host without user
+    /// namespaces, sandboxes do without.
     pub fn open(config: SandboxConfig) -> Result<Self, SetupFailure> {
         let mut sandbox = Self::open_untried(config, Prefetch::Nothing)?;
         if let Err(with) = sandbox.try_workspace(WorkspaceFill::Own) {
             if sandbox.unprivileged {
-                // A program would be the root of the namespace that its walls are made in.
+                // Without it, a program would be root in the user namespace that owns its mounts.
                 return Err(with);
             }
             sandbox.user_namespace = false;
-            // Where that was not the reason, the first failure is the one to tell.
+            // If this fails too, the user namespace was not the reason: report the first failure.
             sandbox.try_workspace(WorkspaceFill::Own).map_err(|_| with.clone())?;
             sandbox
                 .not_enforced
@@ -120,8 +120,8 @@ impl Sandbox {
         Ok(sandbox)
     }
 
-    /// As [`Sandbox::open`] for whoever makes one box, which is then the trial.
-    /// Only a host that may not let user namespaces be made is tried before.
+    /// As [`Sandbox::open`], for a caller that creates one sandbox, which is then the trial. Only a
+    /// host that may refuse user namespaces is tried before.
     pub fn open_for_one(config: SandboxConfig) -> Result<Self, SetupFailure> {
         if user_namespaces_are_doubtful() {
             Self::open(config)
@@ -130,7 +130,7 @@ impl Sandbox {
         }
     }
 
-    fn open_untried(config: SandboxConfig, ahead: Prefetch) -> Result<Self, SetupFailure> {
+    fn open_untried(config: SandboxConfig, prefetch: Prefetch) -> Result<Self, SetupFailure> {
         let failed =
             |step: &'static str| move |error: std::io::Error| SetupFailure::from_io(step, &error);
         let unprivileged = unprivileged::is_active()?;
@@ -144,17 +144,16 @@ impl Sandbox {
             .map_err(failed("read root"))?;
         let net_namespaces = Arc::new(NetNamespaces::open().map_err(failed("net namespace"))?);
         let (trees, mount_points) = masked.trees().map_err(failed("read mounts"))?;
-        let finding = match unprivileged {
-            true => UnownedProbe::impossible(trees.len()),
-            false => {
-                let prefetch =
-                    (ahead == Prefetch::NetNamespace).then(|| net_namespaces.prefetch_one());
-                UnownedProbe::begin(trees, mount_points, prefetch).map_err(failed("thread"))?
-            }
+        let probe = if unprivileged {
+            UnownedProbe::impossible(trees.len())
+        } else {
+            let wanted = prefetch == Prefetch::NetNamespace;
+            let then = wanted.then(|| net_namespaces.prefetch_one());
+            UnownedProbe::begin(trees, mount_points, then).map_err(failed("thread"))?
         };
         let cgroups = CgroupTree::open(instance.id())?;
         instance.record_cgroups(&cgroups.directories()).map_err(failed("state directory"))?;
-        let unowned = finding.finish();
+        let unowned = probe.finish();
         layout.show_unowned(&unowned.trees);
         masked.trust_unowned(&unowned.trees);
         let mut sandbox = Self {
@@ -186,19 +185,15 @@ impl Sandbox {
             not_enforced: Vec::new(),
             strict: config.strict,
         };
-        if unprivileged {
-            sandbox.not_enforced.push(unprivileged::NOT_ENFORCED.to_owned());
-        }
-        sandbox.note_missing_controllers();
-        match Landlock::from_answer(sys::landlock_abi()) {
-            Ok(landlock) => sandbox.landlock = Some(landlock),
-            Err(reason) => sandbox.not_enforced.push(format!("landlock: {reason}")),
-        }
+        sandbox.note_missing_controls();
         sandbox.refuse_if_strict()?;
         Ok(sandbox)
     }
 
-    fn note_missing_controllers(&mut self) {
+    fn note_missing_controls(&mut self) {
+        if self.unprivileged {
+            self.not_enforced.push(unprivileged::NOT_ENFORCED.to_owned());
+        }
         let support = self.cgroups.support();
         for (name, control) in
             [("memory", &support.memory), ("processes", &support.processes), ("cpu", &support.cpu)]
@@ -207,6 +202,10 @@ impl Sandbox {
                 let reason = control.reason.as_deref().unwrap_or("no cgroup controller");
                 self.not_enforced.push(format!("{name}: {reason}"));
             }
+        }
+        match Landlock::from_answer(sys::landlock_abi()) {
+            Ok(landlock) => self.landlock = Some(landlock),
+            Err(reason) => self.not_enforced.push(format!("landlock: {reason}")),
         }
     }
 
@@ -217,8 +216,8 @@ impl Sandbox {
         Ok(())
     }
 
-    /// Makes a whole box whose workspace is filled so, up to the point where a
-    /// program would be executed.
+    /// Creates a whole sandbox with this kind of workspace, up to the point where a program would be
+    /// executed.
     pub fn try_workspace(&self, workspace: WorkspaceFill) -> Result<(), SetupFailure> {
         let limits = Limits::default();
         let host_id = Arc::new(self.host_id()?);
@@ -240,17 +239,17 @@ impl Sandbox {
         running.run_trial()
     }
 
-    /// Has what dead boxes leave cleared away behind their reports from now on.
+    /// Starts the thread that cleans up dead sandboxes after their reports are sent.
     pub fn start_cleanup_thread(&self) -> Result<(), SetupFailure> {
         self.disposal.start(&self.net_namespaces)
     }
 
-    /// Has network namespaces for so many boxes ready from now on.
-    pub fn keep_net_namespaces(&self, boxes: usize) -> Result<(), SetupFailure> {
-        if self.unprivileged { Ok(()) } else { self.net_namespaces.keep(boxes) }
+    /// Keeps network namespaces ready for this many sandboxes from now on.
+    pub fn keep_net_namespaces(&self, count: usize) -> Result<(), SetupFailure> {
+        if self.unprivileged { Ok(()) } else { self.net_namespaces.keep(count) }
     }
 
-    /// A host uid for one box at a time.
+    /// A host uid, for one sandbox at a time.
     pub fn host_id(&self) -> Result<HostId, SetupFailure> {
         if self.unprivileged {
             return Ok(HostId::shared());
@@ -258,12 +257,12 @@ impl Sandbox {
         HostId::acquire(&self.state).map_err(|error| SetupFailure::from_io("host uid", &error))
     }
 
-    /// A box's file system, to be filled before [`Sandbox::start`].
+    /// Creates the file system of one sandbox, to be filled before [`Sandbox::start`].
     pub fn create_fs(&self, limits: &Limits, host_id: &HostId) -> Result<SandboxFs, SetupFailure> {
         SandboxFs::create(&self.layout, limits, host_id.id())
     }
 
-    /// The controls every box of this sandbox has.
+    /// The controls of every sandbox on this host.
     pub fn enforced(&self) -> Enforced {
         let support = self.cgroups.support();
         let version =
@@ -282,8 +281,7 @@ impl Sandbox {
         }
     }
 
-    /// Whether a user namespace gives programs uid 10001; otherwise they see
-    /// the host id they have.
+    /// Whether a user namespace gives programs uid 10001. Otherwise they see their host uid.
     pub fn maps_users(&self) -> bool {
         self.user_namespace
     }
@@ -345,7 +343,7 @@ impl Sandbox {
         programs::keep_program(program, bytes_max, fs)
     }
 
-    /// The figures now.
+    /// The current figures.
     pub fn figures(&self) -> SandboxFigures {
         SandboxFigures {
             kill_failures: self.kill_failures.count(),
@@ -358,14 +356,14 @@ impl Sandbox {
         }
     }
 
-    /// Brings `limits` down to what can be set; says what is not enforced.
+    /// Lowers `limits` to what can be set; returns what is not enforced.
     pub(crate) fn clamp(&self, limits: &mut Limits) -> Vec<String> {
         let mut not_enforced = self.not_enforced.clone();
         self.hard_limits.clamp(limits, &mut not_enforced);
         not_enforced
     }
 
-    /// What of the host a box masked now that shows no more than every box.
+    /// The masked paths of a sandbox without binds, as of now.
     pub(crate) fn masked_without_binds(&self) -> Result<Vec<MaskedPath>, SetupFailure> {
         self.masked.for_run(&[])
     }
@@ -373,14 +371,14 @@ impl Sandbox {
 
 impl Drop for Sandbox {
     fn drop(&mut self) {
-        // One for all of it.
+        // One deadline for all of the cleanup.
         let deadline = Deadline::after(SWEEP_WAIT);
         std::mem::take(&mut self.disposal).close(deadline);
-        // Whatever does not go now stays registered, for the next start to sweep.
-        let forgotten = self.cgroups.close(deadline).map_err(|error| error.to_string());
-        let forgotten =
-            forgotten.and_then(|()| self.instance.unregister().map_err(|error| error.to_string()));
-        if let Err(error) = forgotten {
+        // Groups that remain stay registered, and the next start sweeps them.
+        let closed = self.cgroups.close(deadline).map_err(|error| error.to_string());
+        let closed =
+            closed.and_then(|()| self.instance.unregister().map_err(|error| error.to_string()));
+        if let Err(error) = closed {
             log::error!("close sandbox {}: {error}", self.instance.id());
         }
     }
