@@ -54,7 +54,7 @@ pub struct InitProcess {
     pub pidfd: OwnedFd,
     /// Counts it if it does not die in time.
     pub kill_count: KillCount,
-    /// How long to wait for its death; set by the first wait.
+    /// When to stop waiting for its death; set by the first wait.
     pub death_due: OnceLock<Deadline>,
     reaped: AtomicBool,
 }

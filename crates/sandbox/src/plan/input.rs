@@ -11,50 +11,50 @@ use crate::plan::steps::process::Rlimit;
 use cofferdam_core::Limits;
 use cofferdam_seccomp::filter::Filter;
 
-/// The descriptor of the box's own file system, in the order `launch` has them.
+/// The descriptor of the sandbox's own file system, in the order of `launch`.
 pub const ROOT_FD: i32 = FIRST_FREE_FD;
 /// The first descriptor of the `tasks` files, the init's before the program's;
 /// id-mapping namespaces follow them.
 pub const TASKS_FD: i32 = FIRST_FREE_FD + 1;
-/// `$PATH` of a box, also where the environment has none.
+/// `$PATH` of a sandbox, also if its environment has none.
 pub const PATH_DEFAULT: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
-/// The uid and gid a program sees.
+/// The uid and gid that a program sees.
 pub const INSIDE_ID: u32 = 10_001;
 
-/// Everything a plan depends on. Nothing here is looked up later.
+/// Everything that a plan depends on. The plan looks up nothing later.
 #[derive(Debug)]
 pub struct PlanInput<'a> {
-    /// What the program may call.
+    /// The filter of the program.
     pub filter: &'a Filter,
-    /// What happens to its calls for file locks.
+    /// The filter of its calls for file locks.
     pub locks: &'a LockFilter,
-    /// What the init may still call once the program runs.
+    /// The filter of the init once the program runs.
     pub init_filter: &'a Filter,
     /// The root's layout.
     pub root: &'a RootLayout,
-    /// What to cover in this box, beside what the layout says.
+    /// The masked paths of this sandbox, besides those of the layout.
     pub masked: &'a [MaskedPath],
     /// The program and its arguments.
     pub argv: &'a [CString],
-    /// Which file that is.
+    /// Where the program's file is.
     pub program: ProgramSource<'a>,
-    /// The program that is executed in its place if it can be.
+    /// The argv to execute instead, without a shell, if that succeeds.
     pub without_shell: Option<&'a [CString]>,
     /// The whole environment.
     pub env: &'a [CString],
     /// The working directory inside.
     pub workdir: &'a CStr,
-    /// The bounds that are process limits.
+    /// The limits of the run.
     pub limits: &'a Limits,
     /// The process limits that are the same for every run.
     pub fixed_limits: &'a [(Rlimit, u64)],
-    /// The host uid and gid the tenant really has.
+    /// The host uid and gid of the tenant.
     pub host_id: u32,
-    /// Whether 10001 is mapped to it by a user namespace, or is simply not shown.
+    /// Whether a user namespace maps 10001 to it. Otherwise the program sees the host id.
     pub user_namespace: bool,
-    /// Whether it is the service's own, which has no privileges.
+    /// Whether it is the service's own, because the service has no privileges.
     pub unprivileged: bool,
-    /// The rules under the mounts, where the kernel has them.
+    /// Landlock, if the kernel has it.
     pub landlock: Option<Landlock>,
     /// Whether the kernel has POSIX message queues.
     pub message_queues: bool,
@@ -62,50 +62,49 @@ pub struct PlanInput<'a> {
     pub task_files: i32,
     /// How many more the program's process joins.
     pub program_task_files: i32,
-    /// The descriptor of the box's network namespace.
+    /// The descriptor of the sandbox's network namespace.
     pub net_fd: Option<i32>,
-    /// The descriptor of the mounts of a root that was given; none where it is the host's.
+    /// The descriptor of the mounts of a given root; `None` for the host's.
     pub root_fd: Option<i32>,
     /// The descriptor of the user namespace that unowned trees are mounted with.
     pub unowned_fd: Option<i32>,
     /// Whether standard input is the null device.
     pub null_stdin: bool,
-    /// Where the box's root is put before it becomes the root.
+    /// Where the sandbox's root is mounted before it becomes the root.
     pub mountpoint: &'a CStr,
     /// The kernel's last capability.
     pub last_capability: u32,
-    /// Whether what makes a box has short turns on a CPU, and the program long ones.
+    /// Whether the steps run with a short scheduler slice, and the program with a long one.
     pub short_slices: bool,
     /// Templates and binds, in the order they are attached.
     pub trees: &'a [PlannedTree],
     /// Extra private file systems.
     pub tmpfs: &'a [PlannedTmpfs],
-    /// Directories of the root that the box writes to in layers of its own.
+    /// Directories of the root with a writable layer above them.
     pub layers: &'a [PlannedLayer],
     /// Whether `/workspace` is an overlay; the template is then the first tree.
     pub overlay: bool,
 }
 
-/// Which file a box executes.
+/// The file that a sandbox executes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ProgramSource<'a> {
-    /// What the first argument names, looked up along the environment's PATH.
+    /// The first argument, looked up along the environment's PATH.
     Named,
-    /// What is at this absolute path inside.
+    /// The file at this absolute path inside.
     At(&'a CStr),
-    /// The file whose mount is at the descriptor `fd`, and which is put over what is `at` that
-    /// absolute path inside.
+    /// The file whose mount is at the descriptor `fd`, mounted `at` this absolute path inside.
     Mounted { fd: i32, at: &'a CStr },
 }
 
-/// A host path to show, its mount point made.
+/// A host path to show; its mount point exists.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PlannedTree {
     /// Absolute, on the host.
     pub source: CString,
     /// Absolute, inside.
     pub target: CString,
-    /// What may be done with it.
+    /// How it may be used.
     pub access: Access,
     /// Whether it is a directory.
     pub directory: bool,
@@ -113,7 +112,7 @@ pub struct PlannedTree {
     pub idmap_fd: Option<i32>,
 }
 
-/// An extra tmpfs, its mount point made.
+/// An extra tmpfs; its mount point exists.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PlannedTmpfs {
     /// Absolute, inside.

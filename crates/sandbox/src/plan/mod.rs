@@ -25,7 +25,7 @@ use cofferdam_seccomp::filter::Filter;
 pub use crate::plan::input::{PATH_DEFAULT, PlanInput, PlannedTmpfs, PlannedTree, ProgramSource};
 pub use crate::plan::steps::mount::PlannedLayer;
 
-/// The steps of one box, in order, for its three stages.
+/// The steps of one sandbox, in order, in three stages.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChildPlan {
     /// PID 1, before the program's process exists.
@@ -43,19 +43,19 @@ impl ChildPlan {
         steps.nth(usize::try_from(index).ok()?)
     }
 
-    /// The name of step `index`; what comes before the plan has one too.
+    /// The name of step `index`. A failure before the plan has a name too.
     pub fn step_name(&self, index: u32) -> String {
         self.step(index).map_or_else(|| "start init".to_owned(), Step::name)
     }
 
-    /// Whether the supervisor is asked for every file lock.
+    /// Whether the supervisor decides on every file lock.
     pub fn watches_locks(&self) -> bool {
         self.program
             .iter()
             .any(|step| matches!(step, Step::Restrict(RestrictStep::WatchLocks { .. })))
     }
 
-    /// The plan as the init reads it.
+    /// Encodes the plan as the init reads it.
     pub fn encode(&self) -> Result<EncodedPlan, PlanTooLarge> {
         let mut out = Encoder::default();
         let mut index = 0;
@@ -71,7 +71,7 @@ impl ChildPlan {
     }
 }
 
-/// The steps for `input`.
+/// Plans the steps for `input`.
 pub fn build(input: &PlanInput<'_>) -> Result<ChildPlan, SetupFailure> {
     Ok(ChildPlan {
         setup: setup_steps(input)?,
@@ -80,16 +80,16 @@ pub fn build(input: &PlanInput<'_>) -> Result<ChildPlan, SetupFailure> {
     })
 }
 
-/// The init keeps its status pipe and the few calls of its own profile, and only
-/// then lets the program's process go on.
+/// The steps of the init after it forks: it keeps its status pipe and the few calls of its own
+/// profile, and only then lets the program's process continue.
 fn guard_steps(filter: &Filter) -> Vec<Step> {
     vec![
-        Step::Process(ProcessStep::CloseRange { first: 0, last: STATUS_FD.unsigned_abs() - 1 }),
-        Step::Process(ProcessStep::CloseFrom { first: PLAN_FD.unsigned_abs() + 1 }),
-        Step::Identity(IdentityStep::MakeUndumpable),
-        Step::Identity(IdentityStep::ClearCapabilities),
-        Step::Identity(IdentityStep::NoNewPrivileges),
+        ProcessStep::CloseRange { first: 0, last: STATUS_FD.unsigned_abs() - 1 }.into(),
+        ProcessStep::CloseFrom { first: PLAN_FD.unsigned_abs() + 1 }.into(),
+        IdentityStep::MakeUndumpable.into(),
+        IdentityStep::ClearCapabilities.into(),
+        IdentityStep::NoNewPrivileges.into(),
         install(filter),
-        Step::Start(StartStep::ReleaseProgram),
+        StartStep::ReleaseProgram.into(),
     ]
 }

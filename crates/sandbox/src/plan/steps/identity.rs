@@ -7,20 +7,20 @@ use crate::plan::rootfs::lossy;
 
 const CAPABILITY_VERSION_3: u32 = 0x2008_0522;
 
-/// A step that changes the ids, capabilities or user namespace of a process.
+/// A step that changes the ids, the capabilities or the user namespace of a process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum IdentityStep {
-    /// No supplementary groups.
+    /// Drop the supplementary groups.
     DropGroups,
-    /// Real, effective and saved gid.
+    /// Set the real, effective and saved gid.
     SetGid { gid: u32 },
-    /// Real, effective and saved uid.
+    /// Set the real, effective and saved uid.
     SetUid { uid: u32 },
     /// Allow this process to write its own id maps after the uid change.
     MakeDumpable,
-    /// Other processes of this uid may not look into this one.
+    /// Keep other processes of this uid from inspecting this one.
     MakeUndumpable,
-    /// A user namespace, the last one.
+    /// Create the last user namespace.
     UnshareUser,
     /// Write to a file below `/proc`.
     WriteProc { file: CString, text: CString },
@@ -30,7 +30,7 @@ pub enum IdentityStep {
     ClearAmbientSet,
     /// Empty the permitted, effective and inheritable sets.
     ClearCapabilities,
-    /// Exec never gives privileges again.
+    /// Make exec grant no privileges.
     NoNewPrivileges,
 }
 

@@ -23,14 +23,14 @@ const MOUNT_ATTR_NOEXEC: u64 = 0x8;
 const MOUNT_ATTR_IDMAP: u64 = 0x0010_0000;
 const SHOWN_READ_ONLY: u64 = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_RDONLY;
 
-/// What a bound tree may not be used for, beside set-uid and devices.
+/// How a bound tree may be used. Set-uid bits never work, and devices only with [`Access::Device`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Access {
-    /// Nothing may be written.
+    /// Read-only.
     ReadOnly,
-    /// Whoever may write on the host may write here.
+    /// Writable with the rights of the host's file system.
     ReadWrite,
-    /// A device node: usable as one.
+    /// A device node that works.
     Device,
 }
 
@@ -39,20 +39,20 @@ pub enum Access {
 pub struct PlannedLayer {
     /// The descriptor of a mount of it.
     pub fd: i32,
-    /// That of the user namespace that maps its owner to the tenant.
+    /// The descriptor of the user namespace that maps its owner to the tenant.
     pub idmap_fd: Option<i32>,
-    /// Where it is inside, relative to the root.
+    /// Its path inside, relative to the root.
     pub target: CString,
 }
 
-/// A step that mounts: the tree of the sandbox, its `/proc`, its masks.
+/// A step that mounts a part of the sandbox's root.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum MountStep {
-    /// Nothing mounted here shows on the host, nor the other way round.
+    /// Make all mounts private: later mounts here do not appear on the host, nor the reverse.
     MakeMountsPrivate,
-    /// A copy of the mount at a host path, not yet attached anywhere; of those below it too where
-    /// only all together can be had.
-    /// Where it is `below` a descriptor's directory, `source` is a name there and never a link.
+    /// Copy the mount at a host path without attaching it, and also the mounts below it if
+    /// `with_mounts`. With `below`, `source` is a name in that descriptor's directory and never a
+    /// link.
     OpenTree {
         source: CString,
         below: Option<i32>,
@@ -61,31 +61,31 @@ pub enum MountStep {
         register: Register,
         with_mounts: bool,
     },
-    /// Put the mounts at `fd`, of a root that was given, at `mountpoint`: they can only be copied
-    /// from there.
+    /// Attach the mounts of a given root at `fd` to `mountpoint`: they can be copied only while
+    /// attached.
     AttachRoot { fd: i32, mountpoint: CString },
-    /// Put the box's own file system at `mountpoint` and stand in it.
+    /// Attach the sandbox's own file system to `mountpoint` and make it the working directory.
     EnterRoot { fd: i32, mountpoint: CString },
-    /// Put a view of it in its place in which nothing can be written.
+    /// Cover that file system with a read-only view of it.
     SealRoot { fd: i32, mountpoint: CString },
     /// Attach an opened tree.
     AttachTree { register: Register, target: CString },
-    /// Put the file whose mount is at `fd` over `target`, read-only: the program itself.
+    /// Attach the program's file, whose mount is at `fd`, over `target`, read-only.
     AttachProgram { fd: i32, target: CString },
-    /// A tmpfs of its own at `target`.
+    /// Mount a tmpfs at `target`.
     MountTmpfs { target: CString, bytes_max: u64, inodes_max: u64, uid: u32, gid: u32 },
-    /// `/workspace` from the template below and the box's file system above.
+    /// Mount `/workspace`: the template below, the sandbox's file system above.
     MountOverlay,
-    /// A directory of the root with the box's layer `index` above it.
+    /// Mount a directory of the root with the sandbox's layer `index` above it.
     MountLayer { index: usize, layer: PlannedLayer },
-    /// `/proc` of this PID namespace, read-only, with a writable view kept in a register.
+    /// Mount `/proc` of this PID namespace, read-only, and keep a writable view in a register.
     MountProc,
-    /// Cover a path that the tenant has no business with; a missing one is fine.
-    /// So is one that cannot be entered, where it `may_be_closed` to root as to a tenant.
+    /// Cover a masked path. A missing one is skipped, and with `may_be_closed` one that cannot be
+    /// reached, since root has no more rights there than a tenant.
     Mask { with: &'static str, target: CString, may_be_closed: bool },
-    /// SkeletonKind the box the root and let go of the host's.
+    /// Make the sandbox's file system the root and detach the host's.
     PivotRoot,
-    /// The message queues of this IPC namespace, where a rule can name them.
+    /// Mount the message queues of this IPC namespace, so that a rule can name them.
     MountQueues,
 }
 
@@ -167,8 +167,8 @@ impl MountStep {
             Self::MountProc => mount_proc(out),
             Self::Mask { with, target, may_be_closed } => mask(out, with, target, *may_be_closed),
             Self::PivotRoot => {
-                // Both names the same: the old root ends up under the new one,
-                // where the next call lets go of it. No directory is needed.
+                // With two equal names the old root is stacked under the new one, and the next
+                // call detaches it. No directory is needed for it.
                 let (here, root) = (out.text(c"."), out.text(c"/"));
                 out.call(libc::SYS_pivot_root, &[here, here]);
                 out.call(libc::SYS_umount2, &[here, libc::MNT_DETACH.into()]);
@@ -183,8 +183,8 @@ impl MountStep {
     }
 }
 
-/// A name below a descriptor is one part, so that not following it is following no link at all:
-/// one that has become a link is copied as a link, which no directory can be covered with.
+/// A name below a descriptor has one component, so without following it no link is followed at all.
+/// If it has become a link, the link itself is copied, and cannot be attached to a directory.
 fn open_tree(
     out: &mut Encoder,
     (below, source): (Option<i32>, &CString),
@@ -204,13 +204,13 @@ fn attributes_of(access: Access) -> u64 {
     match access {
         Access::ReadOnly => SHOWN_READ_ONLY,
         Access::ReadWrite => MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV,
-        // The node's mode and times; what is written to a device is not written to its node.
+        // Read-only for the node's mode and times; writes to the device still work.
         Access::Device => MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC | MOUNT_ATTR_RDONLY,
     }
 }
 
-/// The view is put where the file system itself already is, on top of it, so that letting go of
-/// the old root lets go of that too.
+/// The view is attached on top of the file system itself, so that detaching the old root detaches
+/// both.
 fn seal_root(out: &mut Encoder, fd: i32, mountpoint: &CString) {
     let scratch = Arg::Register(SCRATCH_REGISTER);
     let empty = out.text(c"");
@@ -221,7 +221,7 @@ fn seal_root(out: &mut Encoder, fd: i32, mountpoint: &CString) {
     out.call(libc::SYS_fchdir, &[scratch]);
 }
 
-/// `mount_setattr` on a tree held open.
+/// Calls `mount_setattr` on an opened tree.
 fn set_attributes(
     out: &mut Encoder,
     tree: Arg,
@@ -243,8 +243,8 @@ fn attach(out: &mut Encoder, tree: Arg, target: &CString) {
     out.call(libc::SYS_move_mount, &[tree, empty, AT_FDCWD.into(), target, flags]);
 }
 
-/// What is at `place` holds names inside the box's own file system, made by `box_fs`: no path of
-/// the host's reaches overlay's option string, so none needs escaping.
+/// `place` is a directory of the sandbox's own file system, created by `sandbox_fs`. No host path
+/// gets into the overlay's option string, so none needs escaping.
 fn mount_overlay(out: &mut Encoder, place: &str, target: &CStr) {
     let kind = out.text(c"overlay");
     let target = out.text(target);
@@ -277,9 +277,9 @@ fn mount_proc(out: &mut Encoder) {
 
 fn mask(out: &mut Encoder, with: &'static str, target: &CString, may_be_closed: bool) {
     let with = out.bytes(format!("{with}\0").as_bytes());
-    // Below /proc nobody puts a link in the place of a file, so one call that would follow it will
-    // do. It leaves no copy behind where the target is missing: to let go of a copy that is not
-    // attached, the kernel waits for every CPU.
+    // Below /proc no file can be replaced by a link, so one call that follows links is enough. If
+    // the target is missing, it leaves no copy behind: to drop a copy that is not attached, the
+    // kernel waits for every CPU.
     if target.as_bytes().starts_with(b"proc/") {
         let target = out.text(target);
         out.call(libc::SYS_mount, &[with, target, 0.into(), libc::MS_BIND.into(), 0.into()]);

@@ -1,4 +1,4 @@
-//! The steps that set the process limits, groups, namespaces and descriptors of a process.
+//! The steps that set the groups, namespaces, limits and descriptors of a process.
 
 use std::ffi::CString;
 
@@ -12,7 +12,7 @@ const IOPRIO_WHO_PROCESS: i32 = 1;
 /// Signals are numbered 1 to this.
 const SIGNAL_MAX: i64 = 64;
 
-/// A process limit by its POSIX name.
+/// A process limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Rlimit {
     /// `RLIMIT_CPU`, seconds.
@@ -57,41 +57,41 @@ impl Rlimit {
     }
 }
 
-/// A step that sets what a process has or belongs to: groups, namespaces, limits, descriptors.
+/// A step that sets the groups, namespaces, limits or descriptors of a process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ProcessStep {
-    /// The ordinary class, nice 0 and no I/O priority, whatever the server has; short time slices
-    /// if those are what it has.
+    /// Reset to the ordinary class, nice 0 and no I/O priority, whatever the server has; keep short
+    /// slices if the server has them.
     ResetScheduling { short_slices: bool },
-    /// Longer time slices than others have.
+    /// Set a longer scheduler slice than the default.
     SetLongSlice,
     /// Move this single-threaded process into the cgroup whose `tasks` file is at `fd`.
     JoinCgroup { fd: i32 },
-    /// A cgroup namespace rooted where the process is now.
+    /// Create a cgroup namespace rooted at the process's current group.
     UnshareCgroup,
     /// Join the network namespace at `fd`, in which `lo` is up.
     JoinNetwork { fd: i32 },
-    /// Bring `lo` up.
+    /// Bring up `lo`.
     RaiseLoopback,
-    /// The host name inside.
+    /// Set the host name.
     SetHostname { name: CString },
-    /// A session without a controlling terminal.
+    /// Create a session without a controlling terminal.
     NewSession,
-    /// The box's own null device as standard input.
+    /// Open the sandbox's own null device as standard input.
     OpenNullStdin,
-    /// Default dispositions and an empty mask for every signal.
+    /// Set the default disposition and an empty mask for every signal.
     ResetSignals,
-    /// The mode bits new files never get.
+    /// Set the mode bits that new files never get.
     SetUmask { mask: u32 },
-    /// A process limit, soft and hard alike.
+    /// Set a process limit, both soft and hard.
     SetLimit { limit: Rlimit, value: u64 },
-    /// The working directory.
+    /// Change the working directory.
     EnterDirectory { path: CString },
     /// Close every descriptor from `first` on.
     CloseFrom { first: u32 },
     /// Close `first..=last`.
     CloseRange { first: u32, last: u32 },
-    /// Let exec close `first..=last`.
+    /// Make exec close `first..=last`.
     CloseOnExec { first: u32, last: u32 },
 }
 
@@ -163,8 +163,8 @@ impl ProcessStep {
     }
 }
 
-/// `sched_setattr` to `SCHED_OTHER` at nice 0, with slices of that length. Where the
-/// nice value may not be lowered to 0, the slices stay as they are.
+/// Calls `sched_setattr` with `SCHED_OTHER`, nice 0 and this slice. If the nice value may not be
+/// lowered to 0, the slice stays as it is.
 fn set_slice(out: &mut Encoder, slice_ns: u64) {
     const ATTR_BYTES: u64 = 48;
     // Size and policy, flags, nice and priority, runtime, deadline, period.
@@ -192,11 +192,11 @@ fn raise_loopback(out: &mut Encoder) {
     );
 }
 
-/// The first call may be refused where it would give more than the server has
-/// (from SCHED_IDLE, without CAP_SYS_NICE), and so may the third (from a nice
-/// value above 0). The second fails in every real-time class.
+/// The kernel may refuse the first call if it would raise the priority (from SCHED_IDLE, without
+/// CAP_SYS_NICE), and the third too (from a nice value above 0). The second call fails in every
+/// real-time class.
 fn reset_scheduling(out: &mut Encoder) {
-    // struct sched_param: one priority, of which ordinary classes have none.
+    // struct sched_param: one priority, 0 for the ordinary classes.
     let no_priority = out.words(&[0]);
     out.call(libc::SYS_sched_setscheduler, &[0.into(), libc::SCHED_OTHER.into(), no_priority]);
     out.on_error(wire::IGNORE);
@@ -211,7 +211,7 @@ fn reset_signals(out: &mut Encoder) {
     let default = out.words(&[0; 4]);
     for signal in 1..=SIGNAL_MAX {
         out.call(libc::SYS_rt_sigaction, &[signal.into(), default, 0.into(), 8.into()]);
-        // SIGKILL and SIGSTOP have no disposition to set.
+        // The dispositions of SIGKILL and SIGSTOP cannot be set.
         out.on_error(wire::IGNORE);
     }
     out.call(libc::SYS_rt_sigprocmask, &[libc::SIG_SETMASK.into(), default, 0.into(), 8.into()]);
@@ -221,7 +221,8 @@ fn close_range(out: &mut Encoder, first: u32, last: u32, flags: u32) {
     out.call(libc::SYS_close_range, &[first.into(), last.into(), flags.into()]);
 }
 
-/// The other is closed when it replaces the old one, and by [`Step::CloseFrom`] where it came by.
+/// `dup3` closes the old standard input; [`ProcessStep::CloseFrom`] closes the new descriptor's
+/// first number.
 fn open_null_stdin(out: &mut Encoder) {
     let path = out.text(c"/dev/null");
     let flags = libc::O_RDONLY | libc::O_CLOEXEC;

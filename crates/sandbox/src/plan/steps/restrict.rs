@@ -12,17 +12,17 @@ const SECCOMP_NEW_LISTENER: i64 = 8;
 /// A control message's header and one descriptor, without the padding after it.
 const CONTROL_BYTES: u64 = 20;
 
-/// A step that restricts the process for good: Landlock rules and seccomp filters.
+/// A step that restricts the process for the rest of its life.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RestrictStep {
-    /// Landlock rules that give nothing back yet.
+    /// Create a Landlock ruleset, so far without a rule that allows anything.
     CreateRules { handled: u64, scoped: u64 },
-    /// The rights `allowed` at and below `path`, for which `fd` is opened anew: it
-    /// is open, and so is every descriptor below it.
+    /// Allow the rights `allowed` at and below `path`. Reopens `fd` for it: `fd` and every descriptor
+    /// below it are open.
     AllowBelow { path: CString, allowed: u64, fd: i32 },
-    /// Be held to the rules, as everything started from here on.
+    /// Apply the rules to this process and its children.
     RestrictSelf { flags: u32 },
-    /// Try at `path` what only the rules refuse; fail unless they do.
+    /// Try at `path` what only the rules refuse, and fail if it is allowed.
     ProveRules { path: CString },
     /// Install a system-call filter.
     InstallFilter { name: String, program: Vec<u8> },
@@ -74,8 +74,8 @@ impl RestrictStep {
 fn allow_below(out: &mut Encoder, path: &CString, allowed: u64, fd: i32) {
     let path = out.text(path);
     let flags = libc::O_PATH | libc::O_CLOEXEC;
-    // The rule's descriptor lies in memory, which no register reaches: so its number has to be
-    // known beforehand. All below it are in use; were one not, the rule would find none.
+    // The descriptor's number is part of a structure in memory, which no register can fill, so it
+    // must be known in advance. All numbers below it are in use; otherwise the rule would fail.
     out.call(libc::SYS_close, &[fd.into()]);
     out.call(libc::SYS_openat, &[AT_FDCWD.into(), path, flags.into()]);
     // struct landlock_path_beneath_attr, packed.
@@ -85,8 +85,8 @@ fn allow_below(out: &mut Encoder, path: &CString, allowed: u64, fd: i32) {
     out.call(landlock::SYS_ADD_RULE, &[Arg::Register(RULES_REGISTER), kind, rule, 0.into()]);
 }
 
-/// The rules are asked before the privilege, and answer with another error. Not a character
-/// device numbered 0, which needs none: Linux 6.1 takes that for an ordinary file.
+/// The kernel checks the rules before the privilege, and they answer with another error. Not a
+/// character device numbered 0, which needs no privilege: Linux 6.1 takes it for an ordinary file.
 fn prove_rules(out: &mut Encoder, path: &CString) {
     let path = out.text(path);
     let mode = libc::S_IFBLK | 0o600;
@@ -99,8 +99,8 @@ fn install_filter(out: &mut Encoder, program: &[u8]) {
     out.call(libc::SYS_seccomp, &[SECCOMP_SET_MODE_FILTER.into(), 0.into(), program]);
 }
 
-/// The listener gets the number that the plan's file had, the lowest that is free: the message lies
-/// in memory, which no register reaches, so the number has to be known beforehand.
+/// The listener gets the number that the plan's file had, the lowest free one. The message is in
+/// memory, which no register can fill, so the number must be known in advance.
 fn watch_locks(out: &mut Encoder, program: &[u8]) {
     let program = filter_program(out, program);
     let operation = SECCOMP_SET_MODE_FILTER.into();
@@ -116,10 +116,10 @@ fn watch_locks(out: &mut Encoder, program: &[u8]) {
     ]
     .concat();
     let (control_bytes, control) = (control.len(), out.bytes(&control));
-    // One byte, without which a stream carries no descriptor: struct iovec.
+    // struct iovec with one byte: a stream carries no descriptor without data.
     let data = out.bytes(&[0]);
     let data = out.pointers(&[data, 1.into()]);
-    // struct msghdr: no name, one piece of data, the control message, no flags.
+    // struct msghdr: no name, one iovec, the control message, no flags.
     let message = out.pointers(&[
         0.into(),
         0.into(),
@@ -134,7 +134,7 @@ fn watch_locks(out: &mut Encoder, program: &[u8]) {
     out.call(libc::SYS_close, &[wire::PLAN_FD.into()]);
 }
 
-/// A `struct sock_fprog`: a count in the first word's low half, then the address.
+/// Stores a `struct sock_fprog`: a count in the first word's low half, then the address.
 fn filter_program(out: &mut Encoder, program: &[u8]) -> Arg {
     let instructions = u64::try_from(program.len() / 8).unwrap_or(u64::MAX);
     let address = out.bytes(program);

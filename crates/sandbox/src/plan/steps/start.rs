@@ -9,42 +9,42 @@ use crate::plan::steps::process::{Rlimit, set_limit};
 /// `F_WRLCK` as struct flock holds it.
 const F_WRLCK: i16 = 1;
 
-/// What a box is made for.
+/// The program that a sandbox executes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExecCommand {
-    /// The descriptor that holds its file. One that has to be found by a path, as a script is by
-    /// its interpreter, cannot be executed so.
+    /// The descriptor of its file. A script cannot be executed through it, since its interpreter
+    /// needs a path.
     pub fd: Option<i32>,
-    /// Where it may be otherwise: the first of them that can be executed.
+    /// The paths to try otherwise: the first that can be executed counts.
     pub paths: Vec<CString>,
-    /// Its arguments, its name the first.
+    /// Its arguments, the first is its name.
     pub argv: Vec<CString>,
     /// Its environment.
     pub env: Vec<CString>,
 }
 
-/// A step that waits for another process, reports to the supervisor, or starts the program.
+/// A step that waits for another process, reports to the supervisor, or executes the program.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StartStep {
-    /// Do nothing more: somebody wants this process for its namespaces.
+    /// Wait to be killed.
     WaitForKill,
-    /// Lock the plan's file, whose content is mapped: a lock is this process's
-    /// alone, and gone when it closes the file.
+    /// Lock the plan's file, whose content is mapped. The lock belongs to this process alone, and
+    /// ends when it closes the file.
     HoldProgram,
     /// Wait until the init has closed the plan's file.
     AwaitGuard,
     /// Close the plan's file.
     ReleaseProgram,
-    /// Tell the supervisor that all is made that can be made ahead.
+    /// Report to the supervisor that the sandbox is prepared.
     ReportPrepared,
-    /// Wait to be let go, and take on the CPU seconds that come with it: the one limit that is
-    /// known no sooner. Nobody being left to say so, the box ends.
+    /// Wait until the supervisor resumes the program, and set the limit of CPU seconds that it sends:
+    /// no other limit is known only then. If the supervisor is gone, the sandbox ends.
     AwaitRelease,
-    /// Tell the supervisor that only exec is left.
+    /// Report to the supervisor that exec is next.
     ReportReady,
-    /// Become the program if it can be executed; otherwise go on.
+    /// Execute the program; continue if that fails.
     TryExec(ExecCommand),
-    /// Become the program.
+    /// Execute the program.
     Exec(ExecCommand),
 }
 
@@ -80,7 +80,7 @@ impl StartStep {
     }
 }
 
-/// The words are read to where the call after it looks for them.
+/// Reads the words to the address that the next call uses.
 fn await_release(out: &mut Encoder) {
     let words = out.words(&[0; wire::RELEASE_WORDS]);
     let bytes = wire::RELEASE_WORDS * size_of::<u64>();
@@ -89,7 +89,7 @@ fn await_release(out: &mut Encoder) {
     set_limit(out, Rlimit::Cpu, words);
 }
 
-/// All of the file, for writing.
+/// Locks the whole file for writing.
 fn lock_plan(out: &mut Encoder, command: i32) {
     // struct flock: kind and whence in the first word, then start, length, owner.
     let mut lock = [0_u8; 32];
