@@ -1,4 +1,4 @@
-//! What sandboxes reuse: network namespaces and id-mapped mounts.
+//! What sandboxes reuse: host ids, network namespaces, and user namespaces for ID-mapped mounts.
 
 pub(crate) mod host_id;
 pub(crate) mod idmap;
