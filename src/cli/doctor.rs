@@ -5,10 +5,10 @@ use std::fmt::Write as _;
 use clap::Args;
 use serde::Serialize;
 
-use super::boxes::PROFILE;
 use super::failure::{Failure, SANDBOX};
-use super::print;
+use super::stdio::print;
 use crate::check::status::{ControlStatus, Examined};
+use crate::cli::sandbox_options::PROFILE;
 use cofferdam_core::SetupFailure;
 use cofferdam_sandbox::builtin_profile;
 use cofferdam_sandbox::host::probe;
@@ -22,18 +22,18 @@ Examples:
   cofferdam doctor --json
   cofferdam doctor --strict && ISOLATION=strict cofferdam serve
 
-Exit codes: 0; 1 with --strict unless every control is enforced; 125 where no box can be made at all,
-and no service would start";
+Exit codes: 0; 1 with --strict unless every control is enforced; 125 if no sandbox can be created
+and a service would not start";
 
-/// Not everything is enforced, and `--strict` asked for it.
+/// `--strict` is given, and a control is not enforced.
 const NOT_WHOLE: u8 = 1;
-/// How long a line for a reader gets, characters.
+/// The longest line of the text report, characters.
 const LINE_CHARS_MAX: usize = 96;
 
-/// Tries every control of a box and says which this host enforces.
+/// Tries every control of a sandbox and reports which ones this host enforces.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
-pub struct Doctor {
+pub struct DoctorCommand {
     /// Print a JSON object
     #[arg(long)]
     json: bool,
@@ -42,21 +42,21 @@ pub struct Doctor {
     strict: bool,
 }
 
-/// What `--json` prints, keys in this order.
+/// The output of `--json`, keys in this order.
 #[derive(Debug, Serialize)]
-struct Told {
+struct DoctorJson {
     controls: Vec<ControlStatus>,
     environment: &'static str,
 }
 
-impl Doctor {
-    /// Tries everything and prints what came of it.
+impl DoctorCommand {
+    /// Tries every control and prints the report.
     pub fn run(self) -> Result<u8, Failure> {
         let mut report = examine()?;
         report.add_whole_box(open_box());
         let text = if self.json {
             let Examined { controls, environment } = (&report).into();
-            let json = serde_json::to_string(&Told { controls, environment });
+            let json = serde_json::to_string(&DoctorJson { controls, environment });
             json.map_err(|error| Failure::Write { what: "the report", source: error.into() })?
                 + "\n"
         } else {
@@ -67,13 +67,13 @@ impl Doctor {
     }
 }
 
-/// What came of trying each control, or of trying to.
+/// The result of trying each control; if the trials cannot run, a report that says why.
 pub fn examine() -> Result<Report, SetupFailure> {
     let profile = profile()?;
     Ok(probe::examine(&profile).unwrap_or_else(|failure| Report::untried(&failure)))
 }
 
-/// Tries what a service does when it starts.
+/// Opens a sandbox as a service does when it starts.
 fn open_box() -> Result<(), SetupFailure> {
     let config = SandboxConfig {
         profile: profile()?,
@@ -98,8 +98,8 @@ fn exit_code(report: &Report, strict: bool) -> u8 {
     }
 }
 
-/// The report for a reader: a control a line, then what would mend those that
-/// are not enforced, each change once.
+/// The report as text: one line for each control, then the fixes for controls that are not
+/// enforced, each fix once.
 fn lines(report: &Report) -> String {
     let width = report.controls.iter().map(|control| control.name.len()).max().unwrap_or(0);
     let mut text = String::new();
@@ -110,7 +110,7 @@ fn lines(report: &Report) -> String {
     let environment = report.environment.word();
     let fixes = fixes(&report.controls);
     if !fixes.is_empty() {
-        text.push_str("\nto mend:\n");
+        text.push_str("\nto fix:\n");
     }
     for (fix, names) in fixes {
         wrap(&mut text, "  ", 2, &names.join(", "));
@@ -118,15 +118,15 @@ fn lines(report: &Report) -> String {
     }
     let sum = match (report.makes_boxes(), report.is_whole()) {
         (_, true) => "every control is enforced",
-        (true, false) => "boxes can be made, without what is missing above",
-        (false, false) => "no box can be made: a service would not start",
+        (true, false) => "sandboxes can be created, without the controls missing above",
+        (false, false) => "no sandbox can be created: a service would not start",
     };
     // Writing to a String does not fail.
     let _ = writeln!(text, "\nenvironment: {environment}; {sum}");
     text
 }
 
-/// What mends what, in the order of the controls.
+/// Each fix with the controls that it fixes, in the order of the controls.
 fn fixes(controls: &[Control]) -> Vec<(&str, Vec<&str>)> {
     let mut fixes: Vec<(&str, Vec<&str>)> = Vec::new();
     for Control { name, fix, .. } in controls.iter().filter(|control| !control.fix.is_empty()) {
@@ -138,8 +138,7 @@ fn fixes(controls: &[Control]) -> Vec<(&str, Vec<&str>)> {
     fixes
 }
 
-/// Adds `start` and the words behind it, in lines that begin in the column
-/// `indent` from the second on.
+/// Appends `start` and `words`, wrapped; lines after the first are indented by `indent` columns.
 fn wrap(text: &mut String, start: &str, indent: usize, words: &str) {
     let mut line = start.to_owned();
     let mut is_empty = true;
@@ -191,13 +190,13 @@ mod tests {
         controls.remove(1);
         controls.pop();
         assert_eq!(
-            serde_json::to_string(&Told { controls, environment }).unwrap(),
+            serde_json::to_string(&DoctorJson { controls, environment }).unwrap(),
             r#"{"controls":[{"name":"seccomp","status":"enforced","reason":"tried","fix":""},{"name":"cpu","status":"missing","reason":"no controller","fix":"mount one"}],"environment":"docker"}"#
         );
     }
 
     #[test]
-    fn a_control_is_a_line_with_its_reason_and_a_change_is_told_once() {
+    fn each_control_has_a_line_and_each_fix_is_listed_once() {
         let want = "\
 seccomp    enforced  tried
 memory     missing   no controller no controller no controller no controller no controller no
@@ -205,17 +204,17 @@ memory     missing   no controller no controller no controller no controller no 
 cpu        missing   no controller
 whole box  enforced  tried
 
-to mend:
+to fix:
   memory, cpu
     -> mount one
 
-environment: docker; boxes can be made, without what is missing above
+environment: docker; sandboxes can be created, without the controls missing above
 ";
         assert_eq!(lines(&report(Status::Enforced)), want);
     }
 
     #[test]
-    fn a_place_where_no_box_can_be_made_has_an_exit_code_of_its_own() {
+    fn a_host_that_cannot_create_a_sandbox_has_its_own_exit_code() {
         let mut whole = report(Status::Enforced);
         whole.controls.retain(|control| control.status == Status::Enforced);
         for (report, strict, code) in [

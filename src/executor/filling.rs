@@ -13,7 +13,7 @@ use cofferdam_core::values::rel_path::RelPath;
 use cofferdam_core::{SetupFailure, WorkspaceFill};
 use cofferdam_sandbox::{Sandbox, SandboxFs};
 use cofferdam_tree::{
-    Fill, Mark, Owner, Owners, Template, TreeLimits, WorkspaceError, copy_tree, put,
+    Fill, Fingerprint, Owner, Owners, Template, TreeLimits, WorkspaceError, copy_tree, put,
     put_over_template,
 };
 
@@ -36,7 +36,7 @@ pub struct Fills {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Contents {
     /// A copy of the template as it was when it had this mark.
-    Copied(Mark),
+    Copied(Fingerprint),
     /// The template itself lies below; all of it but its place is looked up when a program asks.
     Below(Stamp),
 }
@@ -56,7 +56,7 @@ impl Fills {
         let stamp = stamp(template)?;
         Ok(match self.of(sandbox, template, stamp)? {
             Fill::Overlay => Contents::Below(stamp),
-            Fill::Copy => Contents::Copied(scan(template)?.mark),
+            Fill::Copy => Contents::Copied(scan(template)?.fingerprint),
         })
     }
 

@@ -11,7 +11,7 @@ use super::standby::{LiveRun, Standby};
 use cofferdam_core::sync::retained::Retained;
 use cofferdam_core::values::rel_path::RelPath;
 use cofferdam_core::{
-    NotStarted, OutputSink, RunReport, RunSpec, SetupFailure, StandbyFigures, Watch,
+    NotStarted, OutputSink, RunReport, RunSpec, SetupFailure, StandbyMetrics, Watch,
 };
 use cofferdam_sandbox::{BEFORE_PROGRAM, HostId, Sandbox};
 
@@ -68,7 +68,7 @@ impl Sandboxed {
     }
 
     /// What there is of boxes made ahead; nothing where none are to be.
-    pub fn standby_figures(&self) -> StandbyFigures {
+    pub fn standby_figures(&self) -> StandbyMetrics {
         self.standby.as_ref().map(Standby::figures).unwrap_or_default()
     }
 

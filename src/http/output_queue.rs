@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
-use cofferdam_core::sync::watermark::ByteLevel;
+use cofferdam_core::sync::watermark::Watermark;
 use cofferdam_core::{OutputSink, Stream};
 
 /// How much may wait where no output limit bounds it, bytes.
@@ -17,19 +17,19 @@ pub const QUEUED_BYTES_MAX: usize = 1 << 20;
 #[derive(Debug)]
 pub struct QueueSink {
     pieces: UnboundedSender<(Stream, Vec<u8>)>,
-    level: Arc<ByteLevel>,
+    level: Arc<Watermark>,
 }
 
 /// The end on the client's stream. Dropped, it lets the run write into the void.
 #[derive(Debug)]
 pub struct OutputQueue {
     pieces: UnboundedReceiver<(Stream, Vec<u8>)>,
-    level: Arc<ByteLevel>,
+    level: Arc<Watermark>,
 }
 
 /// A queue that has room while fewer than `bytes_max` bytes wait in it.
 pub fn output_queue(bytes_max: usize) -> io::Result<(QueueSink, OutputQueue)> {
-    let level = Arc::new(ByteLevel::new(bytes_max)?);
+    let level = Arc::new(Watermark::new(bytes_max)?);
     let (sender, receiver) = unbounded_channel();
     Ok((
         QueueSink { pieces: sender, level: Arc::clone(&level) },

@@ -15,7 +15,7 @@ use cofferdam::config::{MetricsPlace, OnDisconnect, Tokens};
 use cofferdam::http::{Boxes, Checks, HttpLimits, HttpSettings, RunCheck, Server, ShutdownHandle};
 use cofferdam::job::Jobs;
 use cofferdam_core::sync::cancel::CancelToken;
-use cofferdam_core::sync::permits::Slots;
+use cofferdam_core::sync::permits::Permits;
 use cofferdam_core::values::deadline::Deadline;
 use cofferdam_core::{
     CapturedStream, Enforced, Outcome, OutputSink, RunReport, Timings, Usage, Watch,
@@ -29,7 +29,7 @@ pub type Script = dyn Fn(&CheckRequest, Watch, Option<Box<dyn OutputSink>>) -> R
 /// A check service that runs scripts.
 pub struct ScriptedChecks {
     script: Box<Script>,
-    slots: Arc<Slots>,
+    slots: Arc<Permits>,
     draining: AtomicBool,
     killed: AtomicBool,
     live: Mutex<Vec<CancelToken>>,
@@ -56,7 +56,7 @@ impl ScriptedChecks {
     ) -> Arc<Self> {
         Arc::new(Self {
             script: Box::new(script),
-            slots: Slots::new(slots),
+            slots: Permits::new(slots),
             draining: AtomicBool::new(false),
             killed: AtomicBool::new(false),
             live: Mutex::new(Vec::new()),

@@ -17,7 +17,7 @@ use tempfile::{TempDir, tempdir};
 
 use super::machine::{Hypervisor, Machine, MachinePlan, call_name, listen};
 use super::micro_vms::{MicroVms, Settings};
-use super::{api, guest};
+use super::{guest, socket};
 use cofferdam_core::executor::{Capabilities, Executor, FoundProgram, Room, Task, Unavailable};
 use cofferdam_core::sync::cancel::CancelToken;
 use cofferdam_core::{
@@ -49,7 +49,7 @@ impl Hypervisor for Threads {
     fn boot(&self, plan: &MachinePlan<'_>) -> Result<Box<dyn Machine>, SetupFailure> {
         self.booted.fetch_add(1, Ordering::Relaxed);
         let calls = listen(plan.directory).unwrap();
-        let line = api::connect(&plan.directory.join(call_name())).unwrap();
+        let line = socket::connect(&plan.directory.join(call_name())).unwrap();
         let (guest, scratch) = (Arc::clone(&self.guest), plan.scratch.clone());
         let guest = Some(thread::spawn(move || guest(line, &scratch)));
         Ok(Box::new(OneThread { calls, guest }))
@@ -114,7 +114,7 @@ impl Executor for Scripted {
             ["until cancelled"] => {
                 sink.take(Stream::Stdout, b"begun");
                 totals[0] = 5;
-                while !super::line::is_raised(&watch.cancel) {
+                while !crate::session::vsock::is_raised(&watch.cancel) {
                     thread::sleep(Duration::from_millis(1));
                 }
                 outcome = Outcome::Cancelled;

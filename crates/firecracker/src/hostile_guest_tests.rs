@@ -8,16 +8,16 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::backend_tests::{Behaviour, capabilities, fixture, report, spec};
-use super::frame::{Decoder, Frame};
-use super::wire::{Hello, Report, VERSION};
+use crate::session::frame::{Frame, FrameDecoder};
+use crate::session::messages::{HelloMessage, ReportMessage, VERSION};
 use cofferdam_core::sync::cancel::CancelToken;
 use cofferdam_core::{LimitKind, Outcome, Stream};
 
 /// Says hello and takes the orders, and the standard input with them.
 fn until_asked(line: &mut UnixStream) {
-    let hello = Hello { version: VERSION, capabilities: Ok((&capabilities()).into()) };
+    let hello = HelloMessage { version: VERSION, capabilities: Ok((&capabilities()).into()) };
     line.write_all(&Frame::Hello(hello).encode().unwrap()).unwrap();
-    let mut decoder = Decoder::default();
+    let mut decoder = FrameDecoder::default();
     loop {
         match decoder.next().unwrap() {
             Some(Frame::Input(_)) => return,
@@ -41,7 +41,7 @@ fn says(bytes: Vec<u8>, hangs_up: bool) -> Behaviour {
 }
 
 fn report_frame(outcome: Outcome, totals: [u64; 2]) -> Vec<u8> {
-    Frame::Report(Box::new(Report::of(&report(outcome, totals), None))).encode().unwrap()
+    Frame::Report(Box::new(ReportMessage::of(&report(outcome, totals), None))).encode().unwrap()
 }
 
 #[test]
@@ -87,8 +87,9 @@ fn a_guest_that_breaks_the_rules_is_told_apart_by_how() {
 
 #[test]
 fn a_guest_that_does_not_come_up_or_is_not_ours_is_no_run() {
-    let hello =
-        |version, capabilities| Frame::Hello(Hello { version, capabilities }).encode().unwrap();
+    let hello = |version, capabilities| {
+        Frame::Hello(HelloMessage { version, capabilities }).encode().unwrap()
+    };
     let first = |bytes: Vec<u8>| -> Behaviour {
         Arc::new(move |mut line, _| {
             let _ = line.write_all(&bytes);

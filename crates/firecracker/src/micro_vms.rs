@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 
 use nix::fcntl::{Flock, FlockArg};
 
-use super::job_files::{JobFiles, bounds, sweep};
-use super::line::{Called, Line};
 use super::machine::{Hypervisor, Machine, MachinePlan};
-use super::programs::{Programs, identify};
-use super::talk::{Asked, Heard, Silent, talk};
-use super::wire::{Run, WireProgram, all_to_base64, to_base64};
+use super::programs::{GuestPrograms, identify};
+use crate::drive::{JobDrive, bounds, sweep};
+use crate::session::messages::{RunMessage, WireProgram, all_to_base64, to_base64};
+use crate::session::vsock::{BootOutcome, GuestConnection};
+use crate::session::{PartialRun, SessionOutcome, SessionRequest, run_session};
 use cofferdam_core::executor::{Capabilities, Executor, FoundProgram, Task, Unavailable};
 use cofferdam_core::values::deadline::Deadline;
 use cofferdam_core::{
@@ -69,7 +69,7 @@ impl Settings {
 pub struct MicroVms<H> {
     settings: Settings,
     hypervisor: H,
-    programs: Programs,
+    programs: GuestPrograms,
     probed: Mutex<Option<(Instant, Result<Capabilities, Unavailable>)>>,
     swept: Mutex<Option<Flock<std::fs::File>>>,
 }
@@ -77,7 +77,7 @@ pub struct MicroVms<H> {
 impl<H: Hypervisor> MicroVms<H> {
     /// A backend whose machines `hypervisor` makes.
     pub fn new(settings: Settings, hypervisor: H) -> Self {
-        let programs = Programs::below(settings.root_directory.clone());
+        let programs = GuestPrograms::below(settings.root_directory.clone());
         Self { settings, hypervisor, programs, probed: Mutex::default(), swept: Mutex::default() }
     }
 
@@ -100,7 +100,7 @@ impl<H: Hypervisor> MicroVms<H> {
 
     fn boot(
         &self,
-        files: &JobFiles,
+        files: &JobDrive,
         memory_mib: u64,
     ) -> Result<(Box<dyn Machine>, Deadline), SetupFailure> {
         let boot = Deadline::after(self.settings.boot_wait);
@@ -120,17 +120,17 @@ impl<H: Hypervisor> MicroVms<H> {
         let unavailable = |failure: SetupFailure| Unavailable(failure.to_string());
         let called = (|| {
             self.settle()?;
-            let files = JobFiles::make(&self.settings.work_directory)?;
+            let files = JobDrive::make(&self.settings.work_directory)?;
             files.blank()?;
             let (mut machine, boot) = self.boot(&files, self.settings.own_memory_mib)?;
-            let called = Line::await_call(machine.as_mut(), boot, None)?;
+            let called = GuestConnection::await_call(machine.as_mut(), boot, None)?;
             machine.end(Duration::ZERO)?;
             Ok(called)
         })();
         match called.map_err(unavailable)? {
-            Called::There(_, capabilities) => Ok(capabilities),
-            Called::Unable(reason) => Err(reason),
-            Called::Cancelled => Err(Unavailable("cancelled".to_owned())),
+            BootOutcome::There(_, capabilities) => Ok(capabilities),
+            BootOutcome::Unable(reason) => Err(reason),
+            BootOutcome::Cancelled => Err(Unavailable("cancelled".to_owned())),
         }
     }
 
@@ -147,7 +147,7 @@ impl<H: Hypervisor> MicroVms<H> {
     }
 
     /// The guest's orders, but for the drive's division.
-    fn orders(&self, task: &Task<'_>) -> Result<Run, SetupFailure> {
+    fn orders(&self, task: &Task<'_>) -> Result<RunMessage, SetupFailure> {
         let unfit = |what: &str| Err(SetupFailure::from_words("microvm", what));
         let RunSpec { argv, program, without_shell, env, workdir, stdin, limits, .. } = &task.spec;
         if !task.spec.binds.is_empty() || task.spec.workspace != WorkspaceFill::Own {
@@ -171,7 +171,7 @@ impl<H: Hypervisor> MicroVms<H> {
                 WireProgram::Verified { path: to_base64(at.to_bytes()), sha256: identify(file)? }
             }
         };
-        Ok(Run {
+        Ok(RunMessage {
             argv: all_to_base64(argv),
             program,
             env: all_to_base64(env),
@@ -195,21 +195,21 @@ impl<H: Hypervisor> MicroVms<H> {
         self.settle()?;
         let memory_mib = self.memory_mib(task)?;
         let mut run = self.orders(task)?;
-        let files = JobFiles::make(&self.settings.work_directory)?;
+        let files = JobDrive::make(&self.settings.work_directory)?;
         let division = files.fill(task)?;
         (run.workspace_bytes, run.result) = (division.workspace_bytes, division.result);
         let (mut machine, boot) = self.boot(&files, memory_mib)?;
-        let called = Line::await_call(machine.as_mut(), boot, Some(&watch.cancel))?;
+        let called = GuestConnection::await_call(machine.as_mut(), boot, Some(&watch.cancel))?;
         let (mut line, capabilities) = match called {
-            Called::There(line, capabilities) => (line, capabilities),
-            Called::Unable(reason) => {
+            BootOutcome::There(line, capabilities) => (line, capabilities),
+            BootOutcome::Unable(reason) => {
                 return Err(SetupFailure::from_words("guest", reason.to_string()).into());
             }
-            Called::Cancelled => {
+            BootOutcome::Cancelled => {
                 machine.end(Duration::ZERO)?;
                 (task.collect)(files.place("out")?.as_fd());
                 return Ok(silent_report(
-                    Silent::cancelled_before(),
+                    PartialRun::cancelled_before(),
                     Capabilities::default(),
                     began,
                 ));
@@ -221,25 +221,25 @@ impl<H: Hypervisor> MicroVms<H> {
             StdinSource::Null | StdinSource::Copied(_) => &[],
         };
         let prepare = began.elapsed();
-        let asked = Asked {
+        let asked = SessionRequest {
             run,
             stdin,
             output_bytes_max: limits.output_bytes_max,
             over: Deadline::after(limits.wall.saturating_add(self.settings.answer_wait)),
             cancel_wait: self.settings.cancel_wait,
         };
-        let heard = talk(&mut line, asked, watch, sink);
+        let heard = run_session(&mut line, asked, watch, sink);
         // Nothing is left to say, and nothing more is waited for: what it wrote it has synced.
         machine.end(Duration::ZERO)?;
         match heard? {
-            Heard::Refused(why) => Err(why),
-            Heard::Report(mut report) => {
+            SessionOutcome::Refused(why) => Err(why),
+            SessionOutcome::Report(mut report) => {
                 let left = files.collected(division, bounds(task))?;
                 (task.collect)(left.as_fd());
                 report.timings.prepare += prepare;
                 Ok(*report)
             }
-            Heard::Silent(silent) => {
+            SessionOutcome::Silent(silent) => {
                 (task.collect)(files.place("out")?.as_fd());
                 Ok(silent_report(silent, capabilities, began))
             }
@@ -275,16 +275,9 @@ impl<H: Hypervisor> Executor for MicroVms<H> {
     }
 }
 
-impl Silent {
-    fn cancelled_before() -> Self {
-        let (stdout, stderr) = (Vec::new(), Vec::new());
-        Self { cancelled: true, stdout, stderr, received: [0; 2], took: Duration::ZERO }
-    }
-}
-
 /// What can be said of a run whose machine was killed before it reported.
-fn silent_report(silent: Silent, capabilities: Capabilities, began: Instant) -> RunReport {
-    let Silent { cancelled, stdout, stderr, received, took } = silent;
+fn silent_report(silent: PartialRun, capabilities: Capabilities, began: Instant) -> RunReport {
+    let PartialRun { cancelled, stdout, stderr, received, took } = silent;
     let [stdout_bytes, stderr_bytes] = received;
     let captured =
         |bytes: Vec<u8>, bytes_total: u64| CapturedStream { bytes, bytes_total, truncated: false };

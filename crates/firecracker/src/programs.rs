@@ -20,11 +20,11 @@ const STEP: &str = "find program";
 
 /// The programs below one directory.
 #[derive(Debug)]
-pub struct Programs {
+pub struct GuestPrograms {
     root: PathBuf,
 }
 
-impl Programs {
+impl GuestPrograms {
     /// Those below `root`.
     pub fn below(root: PathBuf) -> Self {
         Self { root }
@@ -137,7 +137,7 @@ mod tests {
     #[test]
     fn a_program_is_found_where_the_guest_has_it_and_nowhere_else() {
         let root = root();
-        let programs = Programs::below(root.path().to_owned());
+        let programs = GuestPrograms::below(root.path().to_owned());
         for (name, want) in [
             ("tool", Some(("/usr/bin/tool", "/usr/bin/tool-1.2"))),
             ("up", Some(("/usr/bin/up", "/usr/bin/tool-1.2"))),
@@ -161,7 +161,7 @@ mod tests {
     #[test]
     fn a_program_is_hashed_from_its_first_byte_whoever_has_read_it() {
         let root = root();
-        let programs = Programs::below(root.path().to_owned());
+        let programs = GuestPrograms::below(root.path().to_owned());
         let found = programs.find("tool").unwrap().unwrap();
         // Whoever hashed it before has read it to its end.
         let mut read = File::from(found.file.try_clone().unwrap());

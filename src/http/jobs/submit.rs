@@ -12,7 +12,9 @@ use crate::http::refusal::Refusal;
 use crate::http::reply;
 use crate::http::request_body::check_encoding;
 use crate::job::{Jobs, Submitted};
-use cofferdam_core::job::{ErrorCode, Idempotency, JobError, RequestFault, Sha256, parse_request};
+use cofferdam_core::job::{
+    ErrorCode, Idempotency, JobError, JobRequestError, Sha256, parse_request,
+};
 use cofferdam_core::values::digest::sha256_of;
 
 /// The client's own name for its request.
@@ -50,8 +52,8 @@ async fn try_submit(front: &JobsFront, request: Request) -> Result<Response, Ref
 
 fn take(jobs: &dyn Jobs, body: &[u8], key: Option<String>) -> Result<Submitted, Refusal> {
     let request = parse_request(body).map_err(|fault| match fault {
-        RequestFault::NotJson(error) => Refusal::NotJson(error),
-        RequestFault::Invalid(error) => Refusal::Job(error),
+        JobRequestError::NotJson(error) => Refusal::NotJson(error),
+        JobRequestError::Invalid(error) => Refusal::Job(error),
     })?;
     let digest = || Sha256::parse(&sha256_of(body)).ok_or(Refusal::Internal);
     let named = |key| digest().map(|body| Idempotency { key, body });

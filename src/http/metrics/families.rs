@@ -16,7 +16,7 @@ use crate::http::counts::FrontCounts;
 use crate::job::{JobFigures, Jobs};
 use cofferdam_core::job::JobStatus;
 use cofferdam_core::sync::counter::{Counter, DurationCounts};
-use cofferdam_core::{SandboxFigures, StandbyFigures};
+use cofferdam_core::{SandboxMetrics, StandbyMetrics};
 
 /// Where the figures come from.
 pub struct Exposed {
@@ -98,7 +98,7 @@ impl Families<'_> {
         self.gauge("cofferdam_jobs_workers", help, figures.workers as u64)
     }
 
-    fn standby(&mut self, figures: &StandbyFigures) -> fmt::Result {
+    fn standby(&mut self, figures: &StandbyMetrics) -> fmt::Result {
         let help = "Boxes there may be that are made ahead of runs.";
         self.gauge("cofferdam_standby_boxes_max", help, figures.boxes_max as u64)?;
         let help = "Boxes made ahead that stand ready.";
@@ -113,7 +113,7 @@ impl Families<'_> {
         self.counter("cofferdam_standby_boxes_failed", help, &figures.failed)
     }
 
-    fn sandbox(&mut self, figures: &SandboxFigures) -> fmt::Result {
+    fn sandbox(&mut self, figures: &SandboxMetrics) -> fmt::Result {
         let help = "Boxes that did not die in the time they had after SIGKILL.";
         self.counter("cofferdam_kill_failures", help, &figures.kill_failures)?;
         let help = "Killed boxes that are not dead and keep what they hold.";

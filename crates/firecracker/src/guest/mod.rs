@@ -1,7 +1,7 @@
 //! The guest's side: one conversation about one run.
 
-mod first;
-mod outlet;
+mod init;
+mod output_writer;
 
 use std::fs::{File, OpenOptions};
 use std::io::{BufReader, BufWriter, Read};
@@ -11,15 +11,16 @@ use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
-use super::api::{read_by, write_by};
-use super::archive::{Reader, Writer};
-use super::frame::{Decoder, Frame};
-use super::job_files::Region;
-use super::pack::{Bounds, Tree, pack, unpack};
-use super::programs::digest_of;
-use super::wire::{
-    Hello, Refused, Report, Run, VERSION, WireProgram, all_from_base64, from_base64, shown,
+use crate::drive::DriveRegion;
+use crate::drive::archive::{ArchiveError, ArchiveReader, ArchiveWriter};
+use crate::drive::tree_io::{TreeIoError, TreeOrigin, UnpackLimits, pack, unpack};
+use crate::programs::digest_of;
+use crate::session::frame::{Frame, FrameDecoder};
+use crate::session::messages::{
+    HelloMessage, InvalidReply, RefusalMessage, ReportMessage, RunMessage, VERSION, WireProgram,
+    all_from_base64, from_base64, shown,
 };
+use crate::socket::{read_by, write_by};
 use cofferdam_core::executor::{Executor, Room, Task};
 use cofferdam_core::sync::cancel::CancelToken;
 use cofferdam_core::values::deadline::Deadline;
@@ -27,8 +28,8 @@ use cofferdam_core::{
     NotStarted, ProgramFile, RunReport, RunSpec, SetupFailure, StdinSource, Watch, WorkspaceFill,
 };
 use cofferdam_tree::Owner;
-pub use first::{SCRATCH_DRIVE, call_host, end, settle};
-use outlet::{Outlet, Taken};
+pub use init::{SCRATCH_DRIVE, call_host, end, settle};
+use output_writer::{Acknowledger, OutputWriter};
 
 /// From hello to the last of the orders: the host has them ready.
 const ORDERS_WAIT: Duration = Duration::from_secs(30);
@@ -46,7 +47,7 @@ pub fn serve(
     executor: Result<&dyn Executor, &str>,
     drive: &Path,
 ) -> Result<(), SetupFailure> {
-    let mut conversation = Conversation { stream, decoder: Decoder::default() };
+    let mut conversation = HostSession { stream, decoder: FrameDecoder::default() };
     let able = executor.map_err(str::to_owned).and_then(|executor| {
         let capabilities = executor.describe().map_err(|reason| reason.to_string())?;
         Ok((executor, capabilities))
@@ -55,23 +56,25 @@ pub fn serve(
         Ok((_, capabilities)) => Ok(capabilities.into()),
         Err(reason) => Err(shown(reason)),
     };
-    let hello = Frame::Hello(Hello { version: VERSION, capabilities });
+    let hello = Frame::Hello(HelloMessage { version: VERSION, capabilities });
     conversation.send(&hello, Deadline::after(LAST_WAIT))?;
     let (run, stdin) = conversation.orders()?;
     let (executor, _) = able.map_err(|reason| SetupFailure::from_words("describe", reason))?;
     let answer = match conversation.run(executor, &run, stdin, drive) {
-        Ok((report, uncollected)) => Frame::Report(Box::new(Report::of(&report, uncollected))),
-        Err(why) => Frame::Refused(Refused::from(&why)),
+        Ok((report, uncollected)) => {
+            Frame::Report(Box::new(ReportMessage::of(&report, uncollected)))
+        }
+        Err(why) => Frame::Refused(RefusalMessage::from(&why)),
     };
     conversation.send(&answer, Deadline::after(LAST_WAIT))
 }
 
-struct Conversation {
+struct HostSession {
     stream: UnixStream,
-    decoder: Decoder,
+    decoder: FrameDecoder,
 }
 
-impl Conversation {
+impl HostSession {
     fn send(&mut self, frame: &Frame, deadline: Deadline) -> Result<(), SetupFailure> {
         let bytes =
             frame.encode().map_err(|fault| SetupFailure::from_words("send", fault.to_string()))?;
@@ -80,7 +83,7 @@ impl Conversation {
     }
 
     /// What is to be run, and its standard input.
-    fn orders(&mut self) -> Result<(Run, Vec<u8>), SetupFailure> {
+    fn orders(&mut self) -> Result<(RunMessage, Vec<u8>), SetupFailure> {
         let deadline = Deadline::after(ORDERS_WAIT);
         let strange = || SetupFailure::from_words("orders", "what is not for a host to say");
         let Frame::Run(run) = self.frame(deadline)? else { return Err(strange()) };
@@ -112,7 +115,7 @@ impl Conversation {
     fn run(
         &mut self,
         executor: &dyn Executor,
-        run: &Run,
+        run: &RunMessage,
         stdin: Vec<u8>,
         drive: &Path,
     ) -> Result<(RunReport, Option<String>), NotStarted> {
@@ -120,7 +123,7 @@ impl Conversation {
         let cancel = CancelToken::new().map_err(failed("eventfd"))?;
         let host = self.stream.try_clone().map_err(failed("dup"))?;
         let output = self.stream.try_clone().map_err(failed("dup"))?;
-        let outlet = Outlet::start(output).map_err(failed("thread"))?;
+        let outlet = OutputWriter::start(output).map_err(failed("thread"))?;
         let decoder = std::mem::take(&mut self.decoder);
         listen_to_host(host, decoder, outlet.taken(), cancel.clone()).map_err(failed("thread"))?;
         let spec = spec_of(run, stdin, executor)?;
@@ -146,8 +149,8 @@ impl Conversation {
 /// A host that has hung up wants nothing any more either.
 fn listen_to_host(
     mut host: UnixStream,
-    mut decoder: Decoder,
-    taken: Taken,
+    mut decoder: FrameDecoder,
+    taken: Acknowledger,
     cancel: CancelToken,
 ) -> std::io::Result<()> {
     let mut listen = move || {
@@ -178,8 +181,12 @@ fn listen_to_host(
     Ok(())
 }
 
-fn spec_of(run: &Run, stdin: Vec<u8>, executor: &dyn Executor) -> Result<RunSpec, SetupFailure> {
-    let lie = |lie: super::wire::Lie| SetupFailure::from_words("orders", lie.to_string());
+fn spec_of(
+    run: &RunMessage,
+    stdin: Vec<u8>,
+    executor: &dyn Executor,
+) -> Result<RunSpec, SetupFailure> {
+    let lie = |lie: InvalidReply| SetupFailure::from_words("orders", lie.to_string());
     let program = match &run.program {
         WireProgram::Named => ProgramFile::Named,
         WireProgram::At(path) => ProgramFile::At(from_base64(path).map_err(lie)?),
@@ -225,23 +232,23 @@ fn fill(
     workspace: BorrowedFd<'_>,
     owner: Owner,
 ) -> Result<(), SetupFailure> {
-    let failed = |fault: super::pack::TreeFault| {
-        SetupFailure::from_words("fill workspace", fault.to_string())
-    };
-    let bounds = Bounds { entries_max: u64::MAX, bytes_max: u64::MAX, file_bytes_max: u64::MAX };
-    let mut reader = Reader::begin(BufReader::with_capacity(BUFFER_BYTES, drive.take(bytes)))
-        .map_err(|fault| failed(fault.into()))?;
-    unpack(&mut reader, workspace, Tree::Ours(owner), bounds).map_err(failed)
+    let failed = |fault: TreeIoError| SetupFailure::from_words("fill workspace", fault.to_string());
+    let bounds =
+        UnpackLimits { entries_max: u64::MAX, bytes_max: u64::MAX, file_bytes_max: u64::MAX };
+    let mut reader =
+        ArchiveReader::begin(BufReader::with_capacity(BUFFER_BYTES, drive.take(bytes)))
+            .map_err(|fault| failed(fault.into()))?;
+    unpack(&mut reader, workspace, TreeOrigin::Ours(owner), bounds).map_err(failed)
 }
 
 /// Why it did not all go over.
 fn collect(drive: &File, result: (u64, u64), workspace: BorrowedFd<'_>) -> Option<String> {
-    let written = || -> Result<(), super::pack::TreeFault> {
-        let io = super::archive::ArchiveFault::Io;
-        let region = Region::of(drive.try_clone().map_err(io)?, result).map_err(io)?;
+    let written = || -> Result<(), TreeIoError> {
+        let io = ArchiveError::Io;
+        let region = DriveRegion::of(drive.try_clone().map_err(io)?, result).map_err(io)?;
         let buffered = BufWriter::with_capacity(BUFFER_BYTES, region);
-        let mut writer = Writer::begin(buffered).map_err(io)?;
-        pack(workspace, Tree::Theirs, &mut writer)?;
+        let mut writer = ArchiveWriter::begin(buffered).map_err(io)?;
+        pack(workspace, TreeOrigin::Theirs, &mut writer)?;
         let region = writer.into_inner().into_inner().map_err(|error| io(error.into()))?;
         Ok(region.sync().map_err(io)?)
     };

@@ -235,7 +235,7 @@ mod tests {
 
     use super::*;
 
-    fn tree(source: &Path) -> ShownTree {
+    fn shown(source: &Path) -> ShownTree {
         ShownTree { source: source.to_owned(), target: "shown".into() }
     }
 
@@ -261,7 +261,7 @@ mod tests {
             ("dead", None),
             ("out", None),
         ] {
-            let masked = masked_at(&root.join(path), &[tree(&root)]).unwrap();
+            let masked = masked_at(&root.join(path), &[shown(&root)]).unwrap();
             assert_eq!(names(&masked), Vec::from_iter(want), "{path}");
         }
     }
@@ -273,7 +273,7 @@ mod tests {
         fs::create_dir_all(root.join("volume/deeper")).unwrap();
         fs::write(root.join("hosts"), "").unwrap();
         let points = ["hosts", "volume", "volume/deeper"].map(|name| root.join(name));
-        let masked = mounted_below(&points, &tree(root)).unwrap();
+        let masked = mounted_below(&points, &shown(root)).unwrap();
         assert_eq!(names(&masked), [("shown/hosts", false), ("shown/volume", true)]);
     }
 }

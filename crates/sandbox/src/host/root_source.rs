@@ -16,7 +16,7 @@ use crate::plan::rootfs;
 use crate::plan::rootfs::{RootLayout, c_string};
 use crate::plan::steps::process::Rlimit;
 use cofferdam_core::values::deadline::Deadline;
-use cofferdam_core::{Limits, SetupFailure, Swept};
+use cofferdam_core::{Limits, SetupFailure, SweepCounts};
 use cofferdam_seccomp::filter::Filter;
 use cofferdam_seccomp::profile::Profile;
 
@@ -118,10 +118,10 @@ pub fn user_namespaces_are_doubtful() -> bool {
 
 /// Ends and removes whatever servers that are dead by now left behind. One whose groups do not go
 /// stays registered: the next start tries again.
-pub fn sweep_abandoned(state: &StateDirectory) -> std::io::Result<Swept> {
-    let mut all = Swept::default();
+pub fn sweep_abandoned(state: &StateDirectory) -> std::io::Result<SweepCounts> {
+    let mut all = SweepCounts::default();
     for dead in state.abandoned()? {
-        let Some(Swept { boxes, processes, .. }) = sweep_instance(&dead) else { continue };
+        let Some(SweepCounts { boxes, processes, .. }) = sweep_instance(&dead) else { continue };
         dead.unregister()?;
         all.servers += 1;
         all.boxes += boxes;
@@ -131,7 +131,7 @@ pub fn sweep_abandoned(state: &StateDirectory) -> std::io::Result<Swept> {
 }
 
 /// Clears what one dead server left, and says so in one line; nothing where some of it stays.
-fn sweep_instance(dead: &Instance) -> Option<Swept> {
+fn sweep_instance(dead: &Instance) -> Option<SweepCounts> {
     // A box has a directory in every hierarchy: the one with most of them has them all.
     let (mut boxes, mut processes, mut directories) = (0, 0, 0);
     let mut is_clear = true;
@@ -156,7 +156,7 @@ fn sweep_instance(dead: &Instance) -> Option<Swept> {
             dead.id()
         );
     }
-    is_clear.then_some(Swept { servers: 1, boxes, processes })
+    is_clear.then_some(SweepCounts { servers: 1, boxes, processes })
 }
 
 /// The layout of boxes with that root, and what has to be covered in it.
@@ -229,7 +229,7 @@ mod tests {
         dead.record_cgroups(std::slice::from_ref(&group)).unwrap();
         drop(dead);
         for _ in 0..2 {
-            assert_eq!(sweep_abandoned(&state).unwrap(), Swept::default());
+            assert_eq!(sweep_abandoned(&state).unwrap(), SweepCounts::default());
             assert_eq!(state.abandoned().unwrap().len(), 1);
         }
         fs::remove_dir(&group).unwrap();

@@ -38,7 +38,7 @@ use crate::sys;
 use cofferdam_core::sync::retained::Retained;
 use cofferdam_core::values::deadline::Deadline;
 use cofferdam_core::{
-    Enforced, Limits, ProgramFile, RunSpec, SandboxFigures, SetupFailure, StdinSource, Swept,
+    Enforced, Limits, ProgramFile, RunSpec, SandboxMetrics, SetupFailure, StdinSource, SweepCounts,
     WorkspaceFill,
 };
 use cofferdam_seccomp::filter::Filter;
@@ -70,7 +70,7 @@ enum Prefetch {
 pub struct Sandbox {
     pub(crate) disposal: Disposal,
     pub(crate) kill_failures: KillFailures,
-    pub(crate) swept: Swept,
+    pub(crate) swept: SweepCounts,
     pub(crate) net_namespaces: Arc<NetNamespaces>,
     pub(crate) profile: Profile,
     pub(crate) locks: LockFilter,
@@ -344,8 +344,8 @@ impl Sandbox {
     }
 
     /// The current figures.
-    pub fn figures(&self) -> SandboxFigures {
-        SandboxFigures {
+    pub fn figures(&self) -> SandboxMetrics {
+        SandboxMetrics {
             kill_failures: self.kill_failures.count(),
             undying: self.disposal.undying().count(),
             undying_max: UNDYING_MAX,

@@ -16,7 +16,7 @@ use crate::cgroup::BoxGroup;
 use crate::files::sandbox_fs::SandboxFs;
 use crate::pool::net_namespaces::{NetNamespace, NetNamespaces};
 use cofferdam_core::SetupFailure;
-use cofferdam_core::sync::permits::Slots;
+use cofferdam_core::sync::permits::Permits;
 use cofferdam_core::values::deadline::Deadline;
 
 /// What is freed in less than a millisecond or two.
@@ -33,7 +33,7 @@ const ANSWER_WAIT: Duration = Duration::from_millis(1);
 /// How long an empty cgroup may take to go.
 const GROUP_REMOVE_WAIT: Duration = Duration::from_secs(2);
 
-static GOING: LazyLock<Arc<Slots>> = LazyLock::new(|| Slots::new(GOING_MAX));
+static GOING: LazyLock<Arc<Permits>> = LazyLock::new(|| Permits::new(GOING_MAX));
 
 /// What there is of a box when nothing in it is alive.
 #[derive(Debug, Default)]

@@ -24,7 +24,9 @@ fn a_share_of_the_cpus_throttles() {
         let used = made.cpu_time().unwrap();
         assert!(used > wall / 20, "{used:?} of {wall:?}: the loop never ran");
         assert!(used < wall * 2 / 5, "{used:?} of {wall:?}: not throttled to a fifth");
-        assert_eq!(made.usage(true).cpu, Some(made.cpu_time().unwrap()));
+        // The kernel may still count the end of what has died: each read is at least the one before.
+        let told = made.usage(true).cpu.unwrap();
+        assert!(used <= told && told <= made.cpu_time().unwrap(), "{used:?}, then {told:?}");
         close(tree, made);
     }
 }

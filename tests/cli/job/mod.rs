@@ -1,0 +1,10 @@
+//! `cofferdam job`.
+
+mod example;
+mod query;
+mod run;
+mod scripted_server;
+mod served;
+mod signals;
+mod support;
+mod unprivileged;
