@@ -214,7 +214,7 @@ impl ResolvedConfig {
 fn add_layers(sandbox: &mut Sandbox, paths: Option<Vec<PathBuf>>) {
     let asked = paths.is_some();
     let paths = paths.unwrap_or_else(|| WRITABLE_IN_IMAGES.map(PathBuf::from).to_vec());
-    for (path, reason) in sandbox.layer_over(&paths) {
+    for (path, reason) in sandbox.add_layers(&paths) {
         let level = if asked { log::Level::Warn } else { log::Level::Debug };
         log::log!(
             level,

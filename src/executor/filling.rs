@@ -11,7 +11,7 @@ use std::time::SystemTime;
 
 use cofferdam_core::values::rel_path::RelPath;
 use cofferdam_core::{SetupFailure, WorkspaceFill};
-use cofferdam_sandbox::{BoxFs, Sandbox};
+use cofferdam_sandbox::{Sandbox, SandboxFs};
 use cofferdam_tree::{
     Fill, Fingerprint, Owner, Owners, Template, TreeLimits, WorkspaceError, copy_tree, put,
     put_over_template,
@@ -64,7 +64,7 @@ impl Fills {
     pub fn fill(
         &self,
         sandbox: &Sandbox,
-        fs: &BoxFs,
+        fs: &SandboxFs,
         template: Option<&Path>,
     ) -> Result<Filled, SetupFailure> {
         let fill = match template {
@@ -139,7 +139,7 @@ fn choose(sandbox: &Sandbox, template: &Path) -> Result<Fill, SetupFailure> {
     if scanned.fill() == Fill::Copy || scanned.owners == Owners::Several {
         return Ok(Fill::Copy);
     }
-    match sandbox.try_fill(WorkspaceFill::Overlay { template: template.to_owned() }) {
+    match sandbox.try_workspace(WorkspaceFill::Overlay { template: template.to_owned() }) {
         Ok(()) => Ok(Fill::Overlay),
         Err(failure) => {
             log::info!("{} is copied for every run: {failure}", template.display());

@@ -46,7 +46,7 @@ impl Sandboxed {
     /// from now on, and makes at most `standby_max` boxes ahead for jobs like
     /// those that have come lately.
     pub fn prepare_for(&mut self, runs: usize, standby_max: usize) -> Result<(), SetupFailure> {
-        self.boxes.sandbox().dispose_behind()?;
+        self.boxes.sandbox().start_cleanup_thread()?;
         if runs > 1 {
             self.boxes.sandbox().keep_net_namespaces(runs + standby_max)?;
         }

@@ -68,7 +68,7 @@ fn supervisors_that_come_and_go_do_not_sweep_each_other() {
                 for _ in 0..8 {
                     let sandbox = Sandbox::open(support::host::config()).unwrap();
                     let host_id = sandbox.host_id().unwrap();
-                    let running = sandbox.try_fill(WorkspaceFill::Own);
+                    let running = sandbox.try_workspace(WorkspaceFill::Own);
                     assert_eq!(running, Ok(()), "as {}", host_id.id());
                 }
             });
