@@ -28,7 +28,7 @@ impl HttpApi {
 
 /// Why a request is refused.
 #[derive(Debug, thiserror::Error)]
-pub enum ApiError {
+pub enum HttpError {
     /// The path does not exist.
     #[error("not found")]
     NotFound,
@@ -148,7 +148,7 @@ fn status_of(code: ErrorCode) -> (StatusCode, &'static str) {
     }
 }
 
-impl ApiError {
+impl HttpError {
     fn status(&self) -> StatusCode {
         match self {
             Self::NotFound => StatusCode::NOT_FOUND,
@@ -309,7 +309,7 @@ impl ApiError {
     }
 }
 
-impl IntoResponse for ApiError {
+impl IntoResponse for HttpError {
     fn into_response(self) -> Response {
         self.answer(HttpApi::Runs)
     }

@@ -10,7 +10,7 @@ use axum::response::Response;
 use axum::routing::{get, post};
 
 use super::app_state::AppState;
-use super::error::{ApiError, HttpApi};
+use super::error::{HttpApi, HttpError};
 use super::request::access::{self, HostRule};
 use super::request_log::{self, LoggedRequest};
 use super::status::{health, shutdown, status};
@@ -46,9 +46,9 @@ pub fn router(state: Arc<AppState>, routes: Routes, log_headers: bool) -> Router
     }
     routes = routes
         .method_not_allowed_fallback(async |uri: Uri| {
-            ApiError::MethodNotAllowed.answer(HttpApi::of(&uri))
+            HttpError::MethodNotAllowed.answer(HttpApi::of(&uri))
         })
-        .fallback(async |uri: Uri| ApiError::NotFound.answer(HttpApi::of(&uri)))
+        .fallback(async |uri: Uri| HttpError::NotFound.answer(HttpApi::of(&uri)))
         .layer(middleware::from_fn_with_state(Arc::clone(&state), check_origin));
     if clients {
         let check = middleware::from_fn_with_state(Arc::clone(&state), check_token);

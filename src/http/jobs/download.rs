@@ -19,7 +19,7 @@ use super::byte_range::{ByteRange, fails_if_match, is_not_modified};
 use super::file_pieces::FilePart;
 use super::path::{artifact_path, job_id};
 use super::state::{JobsState, acquire, respond};
-use crate::http::error::ApiError;
+use crate::http::error::HttpError;
 use crate::http::server::connection::LazyBody;
 use crate::job::OpenArtifact;
 use cofferdam_core::job::{ErrorCode, JobError};
@@ -29,14 +29,14 @@ pub async fn download(State(state): State<Arc<JobsState>>, request: Request) -> 
     respond(try_download(&state, &request.into_parts().0).await)
 }
 
-async fn try_download(state: &JobsState, head: &Parts) -> Result<Response, ApiError> {
+async fn try_download(state: &JobsState, head: &Parts) -> Result<Response, HttpError> {
     let (id, path) = (job_id(&head.uri)?, artifact_path(&head.uri)?);
     let permit = acquire(&state.downloads, "downloads")?;
     let open = state.run_blocking(move |jobs| whole(jobs.open_artifact(&id, &path)?)).await?;
     let OpenArtifact { file, bytes, sha256 } = open;
     let etag = format!("\"{}\"", sha256.as_str());
     if fails_if_match(&head.headers, &etag) {
-        return Err(ApiError::AnotherFile);
+        return Err(HttpError::AnotherFile);
     }
     if is_not_modified(&head.headers, &etag) {
         return Ok(with_headers(StatusCode::NOT_MODIFIED, Body::new(UnsizedBody), &etag, &[]));
@@ -49,7 +49,7 @@ async fn try_download(state: &JobsState, head: &Parts) -> Result<Response, ApiEr
     let (status, from, count) = match wanted {
         ByteRange::Whole => (StatusCode::OK, 0, bytes),
         ByteRange::Part { from, bytes } => (StatusCode::PARTIAL_CONTENT, from, bytes),
-        ByteRange::Unsatisfiable => return Err(ApiError::Range(bytes)),
+        ByteRange::Unsatisfiable => return Err(HttpError::Range(bytes)),
     };
     let part = Body::new(FilePart::new(file, from, count, permit));
     let range = format!("bytes {from}-{}/{bytes}", (from + count).saturating_sub(1));

@@ -26,7 +26,7 @@ use super::offsets::Offsets;
 use super::output_text::{OutputText, cut};
 use super::path::job_id;
 use super::state::{JobsState, acquire, respond};
-use crate::http::error::ApiError;
+use crate::http::error::HttpError;
 use crate::http::request_log::output_unreadable;
 use crate::http::server::connection::ClientSocket;
 use crate::http::sse::event;
@@ -59,7 +59,7 @@ async fn follow(
     client: ClientSocket,
     id: JobId,
     sent: Offsets,
-) -> Result<Response, ApiError> {
+) -> Result<Response, HttpError> {
     let permit = acquire(&state.streams, "event streams")?;
     let asked = id.clone();
     let feed = state.run_blocking(move |jobs| jobs.follow(&asked)).await?;

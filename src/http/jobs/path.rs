@@ -2,7 +2,7 @@
 
 use axum::http::Uri;
 
-use crate::http::error::ApiError;
+use crate::http::error::HttpError;
 use crate::http::request::percent_decode;
 use cofferdam_core::job::{ErrorCode, JobError, JobId};
 
@@ -10,7 +10,7 @@ use cofferdam_core::job::{ErrorCode, JobError, JobId};
 pub const PREFIX: &str = "/v1/jobs/";
 
 /// Returns the job that a path names. An invalid id is reported as an unknown job.
-pub fn job_id(uri: &Uri) -> Result<JobId, ApiError> {
+pub fn job_id(uri: &Uri) -> Result<JobId, HttpError> {
     let behind = uri.path().strip_prefix(PREFIX).unwrap_or_default();
     let name = behind.split('/').next().and_then(percent_decode);
     let id = name.and_then(|name| JobId::parse(&name).ok());
@@ -18,7 +18,7 @@ pub fn job_id(uri: &Uri) -> Result<JobId, ApiError> {
 }
 
 /// Returns the artifact that a path names. The service knows whether it exists.
-pub fn artifact_path(uri: &Uri) -> Result<String, ApiError> {
+pub fn artifact_path(uri: &Uri) -> Result<String, HttpError> {
     let behind = uri.path().strip_prefix(PREFIX).unwrap_or_default();
     let path = behind.split_once("/artifacts/").and_then(|(_, path)| percent_decode(path));
     path.ok_or_else(|| JobError::new(ErrorCode::JobNotFound, "no such artifact").into())

@@ -9,7 +9,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
-use crate::http::error::{ApiError, HttpApi};
+use crate::http::error::{HttpApi, HttpError};
 use crate::http::request::body::BodyReader;
 use crate::job::Jobs;
 use cofferdam_core::job::{ErrorCode, JobError};
@@ -75,14 +75,14 @@ impl JobsState {
     pub async fn run_blocking<T: Send + 'static>(
         &self,
         call: impl FnOnce(&dyn Jobs) -> Result<T, JobError> + Send + 'static,
-    ) -> Result<T, ApiError> {
+    ) -> Result<T, HttpError> {
         let (jobs, id) = (Arc::clone(&self.jobs), RequestId::current());
         let running = spawn_blocking(move || on_behalf_of(id, || call(jobs.as_ref())));
         match timeout(BLOCKING_TIMEOUT, running).await {
-            Ok(Ok(answer)) => answer.map_err(ApiError::Job),
+            Ok(Ok(answer)) => answer.map_err(HttpError::Job),
             Ok(Err(_)) => {
                 log::error!("a job call's thread ended without an answer");
-                Err(ApiError::Internal)
+                Err(HttpError::Internal)
             }
             Err(_) => {
                 let words = "the job store did not answer in time";
@@ -93,12 +93,12 @@ impl JobsState {
 }
 
 /// Returns the response, or the error in the shape of the jobs API.
-pub fn respond(answer: Result<Response, ApiError>) -> Response {
+pub fn respond(answer: Result<Response, HttpError>) -> Response {
     answer.unwrap_or_else(|refusal| refusal.answer(HttpApi::Jobs))
 }
 
 /// Takes one of `permits`, or refuses the request.
-pub fn acquire(permits: &Arc<Semaphore>, what: &str) -> Result<OwnedSemaphorePermit, ApiError> {
+pub fn acquire(permits: &Arc<Semaphore>, what: &str) -> Result<OwnedSemaphorePermit, HttpError> {
     let permit = Arc::clone(permits).try_acquire_owned();
     let words = || format!("as many {what} as there may be at once");
     permit.map_err(|_| JobError::new(ErrorCode::QueueFull, words()).into())

@@ -9,7 +9,7 @@ use axum::response::Response;
 
 use super::path::PREFIX;
 use super::state::{JobsState, respond};
-use crate::http::error::ApiError;
+use crate::http::error::HttpError;
 use crate::http::request::body::check_encoding;
 use crate::http::response;
 use crate::job::{Jobs, Submitted};
@@ -29,14 +29,14 @@ pub async fn submit(State(state): State<Arc<JobsState>>, request: Request) -> Re
 }
 
 /// Checks the head first, then the body, then calls the service.
-async fn try_submit(state: &JobsState, request: Request) -> Result<Response, ApiError> {
+async fn try_submit(state: &JobsState, request: Request) -> Result<Response, HttpError> {
     let (head, body) = request.into_parts();
     check_encoding(&head.headers)?;
     let key = idempotency_key(&head.headers)?;
     let bytes_max = state.input_bytes_max;
     let body = state.bodies.read(body, Some(bytes_max)).await;
     let body = body.map_err(|refusal| match refusal {
-        ApiError::PayloadTooLarge => {
+        HttpError::PayloadTooLarge => {
             let error = JobError::new(ErrorCode::TooLarge, refusal.to_string());
             error.with("bytes_max", bytes_max).into()
         }
@@ -51,15 +51,15 @@ async fn try_submit(state: &JobsState, request: Request) -> Result<Response, Api
     Ok(response)
 }
 
-fn take(jobs: &dyn Jobs, body: &[u8], key: Option<String>) -> Result<Submitted, ApiError> {
+fn take(jobs: &dyn Jobs, body: &[u8], key: Option<String>) -> Result<Submitted, HttpError> {
     let request = parse_request(body).map_err(|fault| match fault {
-        JobRequestError::NotJson(error) => ApiError::NotJson(error),
-        JobRequestError::Invalid(error) => ApiError::Job(error),
+        JobRequestError::NotJson(error) => HttpError::NotJson(error),
+        JobRequestError::Invalid(error) => HttpError::Job(error),
     })?;
-    let digest = || Sha256::parse(&sha256_of(body)).ok_or(ApiError::Internal);
+    let digest = || Sha256::parse(&sha256_of(body)).ok_or(HttpError::Internal);
     let named = |key| digest().map(|body| Idempotency { key, body });
     let idempotency = key.map(named).transpose()?;
-    jobs.submit(request, idempotency).map_err(ApiError::Job)
+    jobs.submit(request, idempotency).map_err(HttpError::Job)
 }
 
 /// Returns the Idempotency-Key, if present and valid.

@@ -13,13 +13,13 @@ use axum::http::{HeaderMap, HeaderValue};
 use axum::response::{IntoResponse, Response};
 
 use super::app_state::AppState;
-use super::error::ApiError;
+use super::error::HttpError;
 use super::request::access;
 
 /// Answers a scrape. Refuses pages of other origins, whatever the method.
 pub async fn answer(State(state): State<Arc<AppState>>, headers: HeaderMap) -> Response {
     if !access::is_origin_allowed(&headers, &state.origins_allow) {
-        return ApiError::CrossOrigin.into_response();
+        return HttpError::CrossOrigin.into_response();
     }
     match state.metrics.text(&headers) {
         Ok((text, mime)) => {
@@ -29,7 +29,7 @@ pub async fn answer(State(state): State<Arc<AppState>>, headers: HeaderMap) -> R
         }
         Err(error) => {
             log::error!("metrics: {error}");
-            ApiError::Internal.into_response()
+            HttpError::Internal.into_response()
         }
     }
 }

@@ -7,7 +7,7 @@ use axum::middleware::Next;
 use axum::response::Response;
 
 use crate::config::Tokens;
-use crate::http::error::{ApiError, HostError, HttpApi};
+use crate::http::error::{HostError, HttpApi, HttpError};
 use crate::http::request_log;
 use cofferdam_core::values::host_name::Host;
 
@@ -25,7 +25,7 @@ pub async fn check_token(tokens: &Tokens, request: Request, next: Next) -> Respo
             request_log::authorized(client);
             next.run(request).await
         }
-        None => ApiError::Unauthorized.answer(HttpApi::of(request.uri())),
+        None => HttpError::Unauthorized.answer(HttpApi::of(request.uri())),
     }
 }
 
@@ -60,19 +60,19 @@ pub async fn check_host(names: HostRule<'_>, request: Request, next: Next) -> Re
     }
 }
 
-fn evaluate_host(names: HostRule<'_>, request: &Request) -> Result<(), ApiError> {
-    let named = host(request.headers(), request.version()).map_err(ApiError::Host)?;
+fn evaluate_host(names: HostRule<'_>, request: &Request) -> Result<(), HttpError> {
+    let named = host(request.headers(), request.version()).map_err(HttpError::Host)?;
     let HostRule::Trusted(allowed) = names else { return Ok(()) };
     // A request line with a full URL names a host too. Both must be accepted.
     let of_line = request.uri().host().map(|host| Host::parse(host.as_bytes()));
     let of_line = match of_line {
-        Some(None) => return Err(ApiError::Host(HostError::Malformed)),
+        Some(None) => return Err(HttpError::Host(HostError::Malformed)),
         Some(Some(host)) => Some(host),
         None => None,
     };
     let is_trusted = named.iter().chain(&of_line).all(|host| host.is_trusted(allowed));
     let is_open = request.uri().path() == OPEN_PATH;
-    if is_trusted || is_open { Ok(()) } else { Err(ApiError::HostNotAllowed) }
+    if is_trusted || is_open { Ok(()) } else { Err(HttpError::HostNotAllowed) }
 }
 
 /// Returns the host of `headers`. HTTP/1.0 does not require the header, but clients may send it.
@@ -98,7 +98,7 @@ pub async fn check_origin(allowed: &[String], request: Request, next: Next) -> R
     if harmless || is_origin_allowed(request.headers(), allowed) {
         next.run(request).await
     } else {
-        ApiError::CrossOrigin.answer(api)
+        HttpError::CrossOrigin.answer(api)
     }
 }
 

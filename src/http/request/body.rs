@@ -10,7 +10,7 @@ use http_body_util::BodyExt;
 use hyper::body::Body as _;
 use tokio::time::timeout;
 
-use crate::http::error::ApiError;
+use crate::http::error::HttpError;
 use crate::http::server::body_budget::{BodyBudget, BodyReservation};
 
 /// The least reserved for the first bytes of a body, unless it announces less.
@@ -41,25 +41,25 @@ impl Deref for WholeBody {
 }
 
 /// Refuses every content coding except `identity`.
-pub fn check_encoding(headers: &HeaderMap) -> Result<(), ApiError> {
+pub fn check_encoding(headers: &HeaderMap) -> Result<(), HttpError> {
     let mut codings = headers.get_all(CONTENT_ENCODING).iter();
     let plain = codings.all(|coding| coding.as_bytes().eq_ignore_ascii_case(b"identity"));
-    if plain { Ok(()) } else { Err(ApiError::ContentEncoding) }
+    if plain { Ok(()) } else { Err(HttpError::ContentEncoding) }
 }
 
 impl BodyReader {
     /// Reads the whole body. Refuses a body that announces more than `bytes_max` unread, so that a
     /// client waiting for `100 Continue` sends none of it.
-    pub async fn read(&self, body: Body, bytes_max: Option<u64>) -> Result<WholeBody, ApiError> {
+    pub async fn read(&self, body: Body, bytes_max: Option<u64>) -> Result<WholeBody, HttpError> {
         let bytes_max = bytes_max.unwrap_or(u64::MAX);
         let announced = body.size_hint().lower();
         if announced > bytes_max {
-            return Err(ApiError::PayloadTooLarge);
+            return Err(HttpError::PayloadTooLarge);
         }
         let reservation = self.budget.enter(Instant::now());
         let collecting = collect(body, announced, bytes_max, &reservation);
         let whole = timeout(self.within, reservation.unless_evicted(collecting)).await;
-        let bytes = whole.map_err(|_| ApiError::BodyLate)?.ok_or(ApiError::NoRoomForBody)??;
+        let bytes = whole.map_err(|_| HttpError::BodyLate)?.ok_or(HttpError::NoRoomForBody)??;
         reservation.mark_complete();
         Ok(WholeBody { bytes, _reservation: reservation })
     }
@@ -70,14 +70,14 @@ async fn collect(
     announced: u64,
     bytes_max: u64,
     reservation: &BodyReservation,
-) -> Result<Vec<u8>, ApiError> {
+) -> Result<Vec<u8>, HttpError> {
     let mut whole = Vec::new();
     while let Some(frame) = body.frame().await {
-        let frame = frame.map_err(|_| ApiError::BodyIncomplete)?;
+        let frame = frame.map_err(|_| HttpError::BodyIncomplete)?;
         let data: Bytes = frame.into_data().unwrap_or_default();
         let length = (whole.len() as u64).saturating_add(data.len() as u64);
         if length > bytes_max {
-            return Err(ApiError::PayloadTooLarge);
+            return Err(HttpError::PayloadTooLarge);
         }
         if length > whole.capacity() as u64 {
             let capacity = grown(whole.capacity(), length, announced);

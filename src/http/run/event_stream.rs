@@ -19,7 +19,7 @@ use super::output_queue::OutputQueue;
 use super::reply::RunBody;
 use super::running::RunningCheck;
 use crate::check::run::CheckReport;
-use crate::http::error::ApiError;
+use crate::http::error::HttpError;
 use crate::http::server::rate_limit::RateLimit;
 use crate::http::sse::{TextCutter, event};
 use cofferdam_core::Stream;
@@ -53,7 +53,7 @@ pub async fn respond(
     queue: OutputQueue,
     pace: Option<RateLimit>,
     ping_every: Duration,
-) -> Result<Response, ApiError> {
+) -> Result<Response, HttpError> {
     let mut stream = EventStream {
         queue,
         running,
@@ -90,7 +90,7 @@ pub fn result(report: &CheckReport) -> String {
 
 impl EventStream {
     /// Waits for the run's next piece of output, or its end, and makes the events for it.
-    fn poll_step(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ApiError>> {
+    fn poll_step(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), HttpError>> {
         if let Some(pause) = &mut self.pause {
             ready!(pause.as_mut().poll(cx));
             self.pause = None;

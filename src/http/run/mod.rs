@@ -16,7 +16,7 @@ use tokio::time::Instant;
 use self::output_queue::{QUEUED_BYTES_MAX, output_queue};
 use self::running::RunningCheck;
 use super::app_state::AppState;
-use super::error::ApiError;
+use super::error::HttpError;
 use super::request::accepts;
 use super::request::body::check_encoding;
 use super::request_log;
@@ -40,7 +40,7 @@ async fn try_run(
     state: &AppState,
     client: &ClientSocket,
     request: Request,
-) -> Result<Response, ApiError> {
+) -> Result<Response, HttpError> {
     let (head, body) = request.into_parts();
     check_encoding(&head.headers)?;
     let body = state.bodies.read(body, state.input_bytes_max).await?;

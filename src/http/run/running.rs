@@ -10,7 +10,7 @@ use super::threads::RunThreads;
 use crate::check::run::{CheckError, CheckReport};
 use crate::config::OnDisconnect;
 use crate::http::checks::RunCheck;
-use crate::http::error::ApiError;
+use crate::http::error::HttpError;
 use crate::http::server::connection::ClientSocket;
 use cofferdam_core::sync::cancel::CancelToken;
 use cofferdam_core::{OutputSink, SetupFailure, Watch};
@@ -54,19 +54,19 @@ impl<T: Send + 'static> RunningCheck<T> {
     }
 
     /// Waits for the end of the run.
-    pub async fn report(mut self) -> Result<T, ApiError> {
+    pub async fn report(mut self) -> Result<T, HttpError> {
         poll_fn(|cx| self.poll_report(cx)).await
     }
 
     /// Polls for the report; see [`RunningCheck::report`].
-    pub fn poll_report(&mut self, cx: &mut Context<'_>) -> Poll<Result<T, ApiError>> {
+    pub fn poll_report(&mut self, cx: &mut Context<'_>) -> Poll<Result<T, HttpError>> {
         Pin::new(&mut self.report).poll(cx).map(|ended| {
             self.cancel_on_drop = None;
             match ended {
-                Ok(report) => report.map_err(ApiError::Check),
+                Ok(report) => report.map_err(HttpError::Check),
                 Err(_) => {
                     log::error!("a run's thread ended without a report");
-                    Err(ApiError::Internal)
+                    Err(HttpError::Internal)
                 }
             }
         })

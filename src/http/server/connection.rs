@@ -26,7 +26,7 @@ use super::head::HEAD_BYTES_MAX;
 use super::in_flight::InFlight;
 use super::limits::HttpLimits;
 use super::response_budget::ResponseBudget;
-use crate::http::error::{ApiError, HttpApi};
+use crate::http::error::{HttpApi, HttpError};
 use crate::http::metrics::counts::HttpCounts;
 use crate::http::request_log::{ErrorLog, LoggedRequest};
 use cofferdam_core::sync::request_id::RequestId;
@@ -147,7 +147,7 @@ impl ConnectionService {
         let Self { routes, client, state, flight, responses, counts, error_log } = self;
         let logged = LoggedRequest::of(request.method(), request.uri());
         let mut response = match state.request_began(flight.enter()) {
-            Err(fault) => ApiError::Framing(fault).answer(HttpApi::of(request.uri())),
+            Err(fault) => HttpError::Framing(fault).answer(HttpApi::of(request.uri())),
             Ok(()) => {
                 request.extensions_mut().insert(client);
                 routes.call(request).await?

@@ -212,8 +212,8 @@ impl ConnectionState {
 mod tests {
     use std::time::Duration;
 
+    use super::super::in_flight::InFlight;
     use super::*;
-    use crate::http::server::in_flight::InFlight;
 
     const HEAD: Duration = Duration::from_secs(10);
     const IDLE: Duration = Duration::from_secs(60);
