@@ -3,9 +3,9 @@
 use std::fs;
 use std::time::Duration;
 
-use crate::server::client::Client;
-use crate::server::exposition::Exposition;
-use crate::server::service::{Service, Setup, wait_until};
+use cofferdam_test_server::client::Client;
+use cofferdam_test_server::exposition::Exposition;
+use cofferdam_test_server::service::{Service, Setup, wait_until};
 
 /// The soft and the hard limit of open files of a server.
 fn limits(service: &Service) -> (u64, u64) {

@@ -1,6 +1,6 @@
-//! Sandboxes that do not die although they were killed: a process may hang in the kernel, or have
-//! much to undo there. What such a sandbox holds stays taken until its init's pidfd says that all
-//! of it is dead, however long that takes.
+//! Killed sandboxes that have not died: a process may hang in the kernel, or have much to release
+//! there. Their resources stay taken until the pidfd of the init reports that all processes are
+//! dead, however long that takes.
 
 use std::os::fd::AsFd;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -9,44 +9,76 @@ use std::time::Duration;
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
-use super::holdings::Killed;
-use crate::cgroup::Age;
+use super::queue::{CleanupQueue, SandboxResources};
+use crate::cgroup::{CpuClass, SandboxGroup};
+use crate::launch::clone::Cloned;
+use cofferdam_core::sync::retained::Retained;
 use cofferdam_core::values::deadline::Deadline;
 
-/// With as many of them no new sandbox is made.
+/// At this number no new sandbox is created.
 pub const UNDYING_MAX: usize = 64;
-/// How long one that has just come may wait to be looked after.
+/// How long a newly added sandbox may wait until the thread polls it.
 const ARRIVAL_WAIT: Duration = Duration::from_millis(50);
 
-/// Keeps them, on a thread that lives as long as there are any. Clones share them.
+/// Everything of a sandbox that was killed.
+#[derive(Debug)]
+pub struct KilledSandbox {
+    /// The init.
+    pub process: Arc<Cloned>,
+    /// File system, cgroup and namespaces.
+    pub resources: SandboxResources,
+    /// What the caller has it retain until it is dead.
+    pub retained: Retained,
+    /// Cleans up the resources.
+    pub queue: CleanupQueue,
+}
+
+impl KilledSandbox {
+    /// Reaps the init and gives everything back. Call it only when the init is dead.
+    pub fn clean_up(self) {
+        let Self { process, mut resources, retained, queue } = self;
+        if !process.is_reaped()
+            && let Err(error) = process.reap()
+        {
+            // It is dead; only its usage is lost.
+            log::error!("reap sandbox {}: {error}", process.pid);
+        }
+        resources.group.iter_mut().for_each(SandboxGroup::close_usage_files);
+        queue.push(resources);
+        drop(retained);
+    }
+}
+
+/// Keeps killed sandboxes until they are dead, on a thread that runs while there are any. Clones
+/// share them.
 #[derive(Debug, Clone, Default)]
-pub struct Undying(Arc<Shared>);
+pub struct UndyingSandboxes(Arc<UndyingShared>);
 
 #[derive(Debug, Default)]
-struct Shared {
-    state: Mutex<State>,
-    /// One of them died.
+struct UndyingShared {
+    state: Mutex<UndyingState>,
+    /// Notified when one of them dies.
     died: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct State {
-    /// Those that the thread has yet to look at.
-    arrived: Vec<Killed>,
-    /// All of them.
+struct UndyingState {
+    /// Added since the thread last looked.
+    arrived: Vec<KilledSandbox>,
+    /// The number of all of them.
     count: usize,
     has_thread: bool,
 }
 
-impl Undying {
-    /// Keeps everything that `killed` holds until it is dead, then gives it back.
-    pub fn keep(&self, killed: Killed) {
-        // No longer before all others: it may take all the time there is.
-        if let Some(group) = &killed.remnants.group {
-            group.weigh(Age::Undying);
+impl UndyingSandboxes {
+    /// Keeps everything that `killed` holds until it is dead, then cleans it up.
+    pub fn keep(&self, killed: KilledSandbox) {
+        // It no longer has the CPU weight of a dying sandbox: it may never die.
+        if let Some(group) = &killed.resources.group {
+            group.set_cpu_class(CpuClass::Undying);
         }
         log::error!(
-            "box {} is not dead: what it holds stays taken until it is",
+            "sandbox {} is not dead: what it holds stays taken until it is",
             killed.process.pid
         );
         let mut state = self.lock();
@@ -58,22 +90,22 @@ impl Undying {
         let keeper = self.clone();
         match Builder::new().name("undying".to_owned()).spawn(move || keeper.look_after_all()) {
             Ok(_) => state.has_thread = true,
-            // They stay taken, and the next one's thread looks after them too.
+            // They stay taken. The thread of the next one keeps them too.
             Err(error) => log::error!("undying thread: {error}"),
         }
     }
 
-    /// How many there are.
+    /// The number of them.
     pub fn count(&self) -> usize {
         self.lock().count
     }
 
-    /// Whether there are too many to make another sandbox.
+    /// Whether there are too many to create another sandbox.
     pub fn is_full(&self) -> bool {
         self.count() >= UNDYING_MAX
     }
 
-    /// Waits until there are none; false when the deadline came first.
+    /// Waits until there are none. False if the deadline passes first.
     pub fn wait_none(&self, deadline: Deadline) -> bool {
         let waited = self
             .0
@@ -82,11 +114,11 @@ impl Undying {
         waited.unwrap_or_else(PoisonError::into_inner).0.count == 0
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, UndyingState> {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What the thread does, until there are none.
+    /// The thread: runs until there are none.
     fn look_after_all(&self) {
         let mut all = Vec::new();
         loop {
@@ -99,9 +131,9 @@ impl Undying {
                 }
             }
             for dead in take_dead(&mut all, ARRIVAL_WAIT) {
-                log::warn!("box {} is dead at last", dead.process.pid);
-                dead.give_back();
-                // After that: whoever waits for none waits for what they hold.
+                log::warn!("sandbox {} is dead at last", dead.process.pid);
+                dead.clean_up();
+                // Only now: callers of `wait_none` wait for the resources too.
                 self.lock().count -= 1;
                 self.0.died.notify_all();
             }
@@ -109,13 +141,13 @@ impl Undying {
     }
 }
 
-/// Waits for at most so long until some of `all` are dead, and takes these.
-fn take_dead(all: &mut Vec<Killed>, at_most: Duration) -> Vec<Killed> {
+/// Waits at most `at_most` until some of `all` are dead, and takes these.
+fn take_dead(all: &mut Vec<KilledSandbox>, at_most: Duration) -> Vec<KilledSandbox> {
     let pidfds = all.iter().map(|killed| killed.process.pidfd.as_fd());
     let mut fds: Vec<PollFd<'_>> = pidfds.map(|fd| PollFd::new(fd, PollFlags::POLLIN)).collect();
     let timeout = PollTimeout::try_from(at_most).unwrap_or(PollTimeout::ZERO);
     if poll(&mut fds, timeout).is_err() {
-        // Interrupted, or without memory for it: looked at again, but not at once.
+        // Interrupted, or out of memory: try again, but not at once.
         sleep(at_most);
         return Vec::new();
     }
@@ -128,26 +160,23 @@ fn take_dead(all: &mut Vec<Killed>, at_most: Duration) -> Vec<Killed> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::launch::clone::Cloned;
-    use crate::supervise::cleanup::{Remnants, Sender};
     use crate::supervise::kill;
-    use cofferdam_core::sync::retained::Retained;
 
     const PATIENCE: Duration = Duration::from_secs(60);
 
-    /// One that was killed in vain: nobody has killed it.
-    fn killed(permit: &Arc<String>) -> Killed {
-        Killed {
+    /// A sandbox that counts as killed while its process lives.
+    fn killed(permit: &Arc<String>) -> KilledSandbox {
+        KilledSandbox {
             process: Arc::new(Cloned::sleeping()),
-            remnants: Remnants::default(),
+            resources: SandboxResources::default(),
             retained: Retained::of(permit.clone()),
-            disposal: Sender::default(),
+            queue: CleanupQueue::default(),
         }
     }
 
     #[test]
-    fn what_an_undying_box_holds_is_given_back_when_it_is_dead_and_no_sooner() {
-        let undying = Undying::default();
+    fn the_resources_of_an_undying_sandbox_are_released_only_when_it_is_dead() {
+        let undying = UndyingSandboxes::default();
         let permits = ["first", "second"].map(|name| Arc::new(name.to_owned()));
         let all = permits.each_ref().map(killed);
         let processes = all.each_ref().map(|killed| Arc::clone(&killed.process));
@@ -164,7 +193,7 @@ mod tests {
         assert!(undying.wait_none(Deadline::after(PATIENCE)));
         assert_eq!(permits.each_ref().map(Arc::strong_count), [1, 1]);
         assert!(processes[0].is_reaped());
-        // The thread has ended, or ends; the next one is looked after all the same.
+        // The thread has ended or is ending. The next sandbox is kept all the same.
         let next = killed(&permits[0]);
         let process = Arc::clone(&next.process);
         undying.keep(next);

@@ -1,12 +1,10 @@
 //! One file of `tests/langs`; its README tells the keys.
 
-#![allow(dead_code, reason = "the benches use a part of this")]
-
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::server::client::{Answer, Finished};
-use crate::server::service::Service;
+use crate::client::{Answer, Finished};
+use crate::service::Service;
 use crate::shipped::{Language, read};
 
 #[derive(Debug, Deserialize)]

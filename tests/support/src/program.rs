@@ -119,7 +119,7 @@ impl Program {
         self.cancel.clone()
     }
 
-    pub(super) fn run_on(
+    pub(crate) fn run_on(
         self,
         backend: &Sandboxed,
         host_id: &HostId,

@@ -138,13 +138,13 @@ impl Ran {
     /// What it printed; it must have ended with exit code 0.
     #[track_caller]
     pub fn stdout(&self) -> String {
-        super::stdout_of(self.report.as_ref().unwrap())
+        crate::stdout_of(self.report.as_ref().unwrap())
     }
 
     /// The outcome's word and the shell's code for it.
     #[track_caller]
     pub fn ending(&self) -> (&'static str, Option<u8>) {
-        super::ending(self.report.as_ref().unwrap())
+        crate::ending(self.report.as_ref().unwrap())
     }
 
     /// The errno of an exec that failed.

@@ -1,4 +1,4 @@
-//! The groups of one box: limits set, usage read, all of it killed, removed.
+//! The cgroups of one sandbox: sets limits, reads usage, kills all processes, removes the groups.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -8,39 +8,38 @@ use std::time::Duration;
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
 
-use super::control::{CgroupVersion, Control};
-use super::directory::{CgroupError, Directory};
+use super::control::{CgroupControl, CgroupVersion};
+use super::directory::{CgroupDirectory, CgroupError, RETRY_INTERVAL};
 use super::hierarchy::Hierarchy;
-use super::limit_files::{Age, INIT_PROCESSES, LimitFile, all_cpus, cpu_weight, limit_files};
+use super::limit_files::{CpuClass, INIT_PROCESSES, LimitFile, all_cpus, cpu_weight, limit_files};
 use super::reclaim;
 use super::termination::kill_all;
 use super::usage::{self, GroupUsage, UsageFiles};
-use super::waiting::{RETRY_INTERVAL, wait_for_line};
 use cofferdam_core::values::deadline::Deadline;
 use cofferdam_core::{Limits, SetupFailure};
 
-/// One box's directory in each hierarchy it needs. Dropping it removes them as
-/// far as they are empty; [`BoxGroup::remove`] tells whether they went.
+/// The directory of one sandbox in each hierarchy it needs. Drop removes the directories that are
+/// empty; [`SandboxGroup::remove`] reports which stay.
 #[derive(Debug, Default)]
-pub struct BoxGroup {
+pub struct SandboxGroup {
     groups: Vec<Group>,
     task_files: Vec<OwnedFd>,
     program_task_files: Vec<OwnedFd>,
     usage_files: UsageFiles,
-    /// Whether it has a share of the CPUs beside its weight.
+    /// Whether it has a CPU quota besides its weight.
     has_quota: bool,
 }
 
 #[derive(Debug)]
 struct Group {
-    top: Arc<Directory>,
-    directory: Directory,
-    controls: Vec<Control>,
+    top: Arc<CgroupDirectory>,
+    directory: CgroupDirectory,
+    controls: Vec<CgroupControl>,
 }
 
-impl BoxGroup {
-    /// Makes the directories and sets the limits. On failure nothing is left.
-    pub(super) fn make(
+impl SandboxGroup {
+    /// Creates the directories and sets the limits. A failure leaves no directory.
+    pub(super) fn create(
         hierarchies: &[Hierarchy],
         name: &str,
         limits: &Limits,
@@ -60,9 +59,9 @@ impl BoxGroup {
 
     fn add(
         &mut self,
-        top: &Arc<Directory>,
+        top: &Arc<CgroupDirectory>,
         name: &str,
-        controls: Vec<Control>,
+        controls: Vec<CgroupControl>,
     ) -> Result<(), CgroupError> {
         let directory = top.make_child(name)?;
         let group = Group { top: Arc::clone(top), directory, controls };
@@ -74,7 +73,7 @@ impl BoxGroup {
             self.usage_files.open(*control, &group.directory);
         }
         let of_cpus_alone = group.controls.iter().all(|control| control.is_of_cpus());
-        // Kept before the error is looked at, so that dropping removes it.
+        // Stored before the error is returned, so that drop removes it.
         self.groups.push(group);
         let files = if of_cpus_alone { &mut self.program_task_files } else { &mut self.task_files };
         files.extend(opened.transpose()?);
@@ -96,44 +95,44 @@ impl BoxGroup {
         Ok(())
     }
 
-    /// The version 2 directory for `clone3`'s `CLONE_INTO_CGROUP`; none on a
-    /// host of version 1 alone. Where `clone3` is refused, the child writes `0`
-    /// into `cgroup.procs` there, at the price of the global lock.
+    /// The version 2 directory for `CLONE_INTO_CGROUP` of `clone3`; `None` on a host with version 1
+    /// alone. Where `clone3` is refused, the child writes `0` into `cgroup.procs` there and pays
+    /// for the kernel-wide lock.
     pub fn clone_into(&self) -> Option<BorrowedFd<'_>> {
         let group = self.groups.iter().find(|g| g.directory.version() == CgroupVersion::V2)?;
         Some(group.directory.as_fd())
     }
 
-    /// The version 1 `tasks` files, open for writing: the child, while it has
-    /// one thread, writes `0` into each.
+    /// The version 1 `tasks` files, open for writing. The child writes `0` into each while it has
+    /// one thread.
     pub fn task_files(&self) -> &[OwnedFd] {
         &self.task_files
     }
 
-    /// Those that the program's process writes `0` into. What the init does to
-    /// make and to end a box is not to wait for a share of the CPUs.
+    /// The `tasks` files that the program's process writes `0` into. The init stays outside of the
+    /// CPU group: what it does to create and end a sandbox does not wait for the CPU quota.
     pub fn program_task_files(&self) -> &[OwnedFd] {
         &self.program_task_files
     }
 
-    /// Closes the `tasks` files. The init has its own copies, and each descriptor that stays open in
-    /// the service makes every later clone slower.
+    /// Closes the `tasks` files. The init has its own copies, and each open descriptor of the
+    /// service makes every later clone slower.
     pub fn close_task_files(&mut self) {
         self.task_files.clear();
         self.program_task_files.clear();
     }
 
-    /// Closes the usage files. [`BoxGroup::usage`] has no peaks or CPU time from then on.
+    /// Closes the usage files. [`SandboxGroup::usage`] then has no peaks and no CPU time.
     pub fn close_usage_files(&mut self) {
         self.usage_files = UsageFiles::default();
     }
 
-    /// What the box has used so far; whether it met the limit of processes only where `met_limits`
-    /// asks for it. Out-of-memory kills are always counted: a program may survive those of its children.
+    /// The usage so far. Whether the limit of processes was met is read only with `met_limits`. OOM
+    /// kills are always counted: a program may survive the kill of a child.
     pub fn usage(&self, met_limits: bool) -> GroupUsage {
         let files = &self.usage_files;
         let (oom_kills, memory_refused) = files.memory_events();
-        let limited = self.directory_for(Control::Processes).filter(|_| met_limits);
+        let limited = self.directory_for(CgroupControl::Processes).filter(|_| met_limits);
         GroupUsage {
             cpu: files.cpu_time(),
             memory_peak: files.memory_peak(),
@@ -144,29 +143,28 @@ impl BoxGroup {
         }
     }
 
-    /// CPU time of all its processes so far: one small read.
+    /// CPU time of all processes so far: one small read.
     pub fn cpu_time(&self) -> Option<Duration> {
         self.usage_files.cpu_time()
     }
 
-    /// Sends SIGKILL to every process of the box; false when this host's
-    /// groups have no means to reach all of them at once. Its share of the CPUs
-    /// ends with it, and until [`BoxGroup::weigh`] it weighs more than any that runs.
+    /// Sends SIGKILL to every process of the sandbox. False if the groups of this host cannot reach
+    /// all of them at once. Lifts the CPU quota and, until [`SandboxGroup::set_cpu_class`] is
+    /// called, gives the group a higher weight than any running sandbox.
     pub fn kill(&self) -> Result<bool, CgroupError> {
         self.lift_cpu_share();
-        self.weigh(Age::Dying);
-        let Some(directory) = self.directory_for(Control::Kill) else { return Ok(false) };
+        self.set_cpu_class(CpuClass::Dying);
+        let Some(directory) = self.directory_for(CgroupControl::Kill) else { return Ok(false) };
         kill_all(directory)
     }
 
-    /// Gives the box the weight of its age where CPUs are short: a run of
-    /// milliseconds need not wait for one of minutes.
-    pub fn weigh(&self, age: Age) {
-        self.set_cpu(|version| cpu_weight(version, age));
+    /// Sets the weight on busy CPUs: a run of milliseconds does not wait for a run of minutes.
+    pub fn set_cpu_class(&self, class: CpuClass) {
+        self.set_cpu(|version| cpu_weight(version, class));
     }
 
-    /// Dying takes CPU time too, on a busy host among all that run: a hundred processes that share a fiftieth of
-    /// a CPU would be at it for many seconds.
+    /// Dying takes CPU time too: on a busy host, a hundred processes that share 2 % of a CPU would
+    /// take many seconds.
     fn lift_cpu_share(&self) {
         if self.has_quota {
             self.set_cpu(all_cpus);
@@ -174,27 +172,26 @@ impl BoxGroup {
     }
 
     fn set_cpu(&self, file: impl FnOnce(CgroupVersion) -> LimitFile) {
-        let Some(directory) = self.directory_for(Control::Cpu) else { return };
+        let Some(directory) = self.directory_for(CgroupControl::Cpu) else { return };
         let LimitFile { file, text, .. } = file(directory.version());
         if let Err(error) = directory.write(file, &text) {
-            // The box goes on, or dies, all the same: only its share is another.
+            // The sandbox runs, or dies, all the same; only its share differs.
             log::warn!("cgroup cpu: {error}");
         }
     }
 
-    /// The processes in the box, as numbered in our own process namespace.
+    /// The processes of the sandbox, as numbered in this process's PID namespace.
     #[cfg(test)]
     pub(crate) fn processes(&self) -> Result<Vec<i32>, CgroupError> {
-        let directory = self.directory_for(Control::Kill);
+        let directory = self.directory_for(CgroupControl::Kill);
         let directory = directory.or_else(|| Some(&self.groups.first()?.directory));
-        directory.map_or_else(|| Ok(Vec::new()), Directory::processes)
+        directory.map_or_else(|| Ok(Vec::new()), CgroupDirectory::processes)
     }
 
-    /// Removes the directories, waiting until the deadline for the box's last
-    /// process to be gone. An error names a directory that stays; it may be
-    /// tried again.
+    /// Removes the directories. Waits until the deadline for the last process to be gone. An error
+    /// names a directory that stays; the call may be repeated.
     pub fn remove(&mut self, deadline: Deadline) -> Result<(), CgroupError> {
-        if let Some(group) = self.group_for(Control::Memory) {
+        if let Some(group) = self.group_for(CgroupControl::Memory) {
             reclaim::drop_cached(&group.top, &group.directory);
         }
         loop {
@@ -207,7 +204,7 @@ impl BoxGroup {
         }
     }
 
-    /// Removes what can be removed; the first error, if something cannot.
+    /// Removes every directory that can be removed. Returns the first error.
     fn try_remove(&mut self) -> Result<(), CgroupError> {
         let mut result = Ok(());
         self.groups.retain(|group| {
@@ -224,25 +221,24 @@ impl BoxGroup {
     fn wait_until_empty(&self, deadline: Deadline) {
         if let Some(group) = self.groups.iter().find(|g| g.directory.version() == CgroupVersion::V2)
         {
-            wait_for_line(&group.directory, "cgroup.events", "populated 0", deadline);
+            group.directory.wait_for_line("cgroup.events", "populated 0", deadline);
         }
-        // Version 1 announces nothing, and a group may stay busy for a moment
-        // after it got empty.
+        // Version 1 sends no events, and a group may stay busy for a moment after it became empty.
         sleep(RETRY_INTERVAL);
     }
 
-    fn directory_for(&self, control: Control) -> Option<&Directory> {
+    fn directory_for(&self, control: CgroupControl) -> Option<&CgroupDirectory> {
         self.group_for(control).map(|group| &group.directory)
     }
 
-    fn group_for(&self, control: Control) -> Option<&Group> {
+    fn group_for(&self, control: CgroupControl) -> Option<&Group> {
         self.groups.iter().find(|group| group.controls.contains(&control))
     }
 }
 
-impl Drop for BoxGroup {
+impl Drop for SandboxGroup {
     fn drop(&mut self) {
-        // A last attempt; `remove` is for those who want to know.
+        // A last attempt; `remove` reports errors.
         let _ = self.try_remove();
     }
 }

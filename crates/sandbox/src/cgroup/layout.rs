@@ -1,34 +1,43 @@
-//! Where this process's groups are, from the texts the kernel gives.
+//! Locates the cgroups of this process, from the texts of the kernel.
 
+use std::fs::File;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-/// The groups this process is in, one for each mounted hierarchy.
+/// A mount table longer than this (100,000 mounts) is read only in part.
+const TEXT_BYTES_MAX: u64 = 16 << 20;
+
+/// More than most texts contain: a small buffer takes one call per few lines.
+const TEXT_BYTES: usize = 16 << 10;
+
+/// The groups of this process, one per mounted hierarchy.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Layout {
+pub(super) struct CgroupLayout {
     /// Version 1 hierarchies that have controllers.
     pub(super) v1: Vec<V1Hierarchy>,
     /// The unified hierarchy.
-    pub(super) v2: Place,
+    pub(super) v2: GroupPath,
 }
 
 /// A version 1 hierarchy.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct V1Hierarchy {
     pub(super) controllers: Vec<String>,
-    pub(super) place: Place,
+    pub(super) place: GroupPath,
 }
 
-/// The directory of our own group, or in words why there is no way to it.
-pub(super) type Place = Result<PathBuf, &'static str>;
+/// The directory of this process's group, or why it is not reachable.
+pub(super) type GroupPath = Result<PathBuf, &'static str>;
 
-const NOT_MOUNTED: &str = "not mounted";
-const OUT_OF_SIGHT: &str = "our own group is outside what is mounted here";
+pub(super) const NOT_MOUNTED: &str = "not mounted";
+pub(super) const OUT_OF_SIGHT: &str = "our own group is outside what is mounted here";
 
-impl Layout {
-    /// From the text of `/proc/self/mountinfo` and of `/proc/self/cgroup`.
-    /// Lines that do not have the kernel's form are passed over.
+impl CgroupLayout {
+    /// Parses the text of `/proc/self/mountinfo` and of `/proc/self/cgroup`. Lines not in the
+    /// kernel's format are skipped.
     pub(super) fn parse(mountinfo: &str, own_groups: &str) -> Self {
-        let mounts: Vec<Mount<'_>> = mountinfo.lines().filter_map(Mount::parse).collect();
+        let mounts: Vec<CgroupMount<'_>> =
+            mountinfo.lines().filter_map(CgroupMount::parse).collect();
         let mut layout = Self { v1: Vec::new(), v2: Err(NOT_MOUNTED) };
         for line in own_groups.lines() {
             let mut fields = line.splitn(3, ':');
@@ -49,7 +58,7 @@ impl Layout {
         layout
     }
 
-    /// Our group in the version 1 hierarchy of `controller`.
+    /// The group of this process in the version 1 hierarchy of `controller`.
     pub(super) fn v1_place(&self, controller: &str) -> Result<&Path, &'static str> {
         let has = |hierarchy: &&V1Hierarchy| hierarchy.controllers.iter().any(|c| c == controller);
         let hierarchy = self.v1.iter().find(has).ok_or(NOT_MOUNTED)?;
@@ -58,7 +67,7 @@ impl Layout {
 }
 
 /// A cgroup line of mountinfo.
-struct Mount<'a> {
+struct CgroupMount<'a> {
     root: PathBuf,
     mountpoint: PathBuf,
     writable: bool,
@@ -66,7 +75,7 @@ struct Mount<'a> {
     super_options: Vec<&'a str>,
 }
 
-impl<'a> Mount<'a> {
+impl<'a> CgroupMount<'a> {
     fn parse(line: &'a str) -> Option<Self> {
         let (before, after) = line.split_once(" - ")?;
         let mut before = before.split(' ').skip(3);
@@ -84,8 +93,8 @@ impl<'a> Mount<'a> {
         })
     }
 
-    /// The directory of the group `own`, where this mount shows it. A path
-    /// through `..` lies outside our cgroup namespace.
+    /// The directory of the group `own`, if this mount shows it. A path through `..` is outside of
+    /// our cgroup namespace.
     fn directory_of(&self, own: &Path) -> Option<PathBuf> {
         let below = own.strip_prefix(&self.root).ok()?;
         let leaves = |path: &Path| path.components().any(|part| part.as_os_str() == "..");
@@ -96,11 +105,10 @@ impl<'a> Mount<'a> {
     }
 }
 
-/// Our group's directory in the hierarchy of this kind and these controllers.
-/// A writable mount is taken before a read-only one, a later before an
-/// earlier, which it may cover.
-fn locate(mounts: &[Mount<'_>], kind: &str, controllers: &[&str], own: &str) -> Place {
-    let same: Vec<&Mount<'_>> = mounts
+/// The directory of group `own` in the hierarchy of this kind with these controllers. A writable
+/// mount is preferred to a read-only one, and a later mount to an earlier one, which it may cover.
+fn locate(mounts: &[CgroupMount<'_>], kind: &str, controllers: &[&str], own: &str) -> GroupPath {
+    let same: Vec<&CgroupMount<'_>> = mounts
         .iter()
         .filter(|m| m.kind == kind && controllers.iter().all(|c| m.super_options.contains(c)))
         .collect();
@@ -112,7 +120,7 @@ fn locate(mounts: &[Mount<'_>], kind: &str, controllers: &[&str], own: &str) -> 
 }
 
 /// Undoes mountinfo's octal escapes of space, tab, newline and backslash.
-fn unescape(field: &str) -> PathBuf {
+pub(super) fn unescape(field: &str) -> PathBuf {
     let mut plain = String::with_capacity(field.len());
     let mut rest = field;
     while let Some((before, after)) = rest.split_once('\\') {
@@ -133,5 +141,9 @@ fn unescape(field: &str) -> PathBuf {
     PathBuf::from(plain)
 }
 
-#[cfg(test)]
-mod tests;
+/// Reads a file of `/proc`. Mount points that are not UTF-8 cannot be used and are skipped.
+pub(super) fn read_text(path: &str) -> io::Result<String> {
+    let mut bytes = Vec::with_capacity(TEXT_BYTES);
+    File::open(path)?.take(TEXT_BYTES_MAX).read_to_end(&mut bytes)?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}

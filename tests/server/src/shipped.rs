@@ -1,7 +1,5 @@
 //! The workspaces of this repository, and a server that runs them.
 
-#![allow(dead_code, reason = "the benches use a part of this")]
-
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,14 +7,12 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 use serde_json::json;
 
-use crate::server::service::{Service, Setup};
+use crate::service::{Service, Setup};
 
 /// Runs at the same time.
 pub const CONCURRENCY: usize = 4;
 /// Where `make warm` leaves what it made, in a root file system.
 pub const CACHE: &str = "opt/cofferdam/cache";
-
-const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 
 /// One language of `languages.toml`, as far as tests care.
 #[derive(Debug, Deserialize)]
@@ -39,8 +35,9 @@ pub fn read(path: &str) -> String {
     fs::read_to_string(repository().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
+/// The repository's directory, two levels above this crate.
 pub fn repository() -> &'static Path {
-    Path::new(ROOT)
+    Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap()
 }
 
 /// The root file system that was asked for, if any was.

@@ -11,7 +11,7 @@ use cofferdam_core::sync::cancel::CancelToken;
 use cofferdam_core::{NotStarted, OutputSink, RunReport, StdinSource, Stream};
 use nix::fcntl::OFlag;
 
-use super::program::Program;
+use crate::program::Program;
 
 /// How long a run may take to say what is waited for.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -29,7 +29,7 @@ pub struct Live {
 }
 
 impl Live {
-    pub(super) fn start(backend: Arc<Sandboxed>, program: Program) -> Self {
+    pub(crate) fn start(backend: Arc<Sandboxed>, program: Program) -> Self {
         let (read, write) = nix::unistd::pipe2(OFlag::O_CLOEXEC).unwrap();
         let (sender, output) = channel();
         let host_id = backend.sandbox().host_id().unwrap();

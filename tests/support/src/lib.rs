@@ -1,6 +1,12 @@
 //! What tests on a real kernel share: a sandbox, programs to run in it, and looks at the host.
 
-#![allow(dead_code, unused_imports, reason = "every test binary uses its own part of this")]
+#![allow(
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stderr,
+    clippy::unwrap_used,
+    reason = "used by tests only"
+)]
 
 pub mod host;
 pub mod live;

@@ -1,12 +1,14 @@
-//! Layouts of real hosts, from texts as their kernels give them.
+//! Layouts of real hosts, from the texts of their kernels.
 
-use super::*;
+use std::path::PathBuf;
 
-fn v1(layout: &Layout, controller: &str) -> Result<String, &'static str> {
+use crate::cgroup::layout::{CgroupLayout, NOT_MOUNTED, OUT_OF_SIGHT, unescape};
+
+fn v1(layout: &CgroupLayout, controller: &str) -> Result<String, &'static str> {
     layout.v1_place(controller).map(|path| path.display().to_string())
 }
 
-fn v2(layout: &Layout) -> Result<String, &'static str> {
+fn v2(layout: &CgroupLayout) -> Result<String, &'static str> {
     layout.v2.clone().map(|path| path.display().to_string())
 }
 
@@ -27,7 +29,7 @@ const SEPARATE_V1: &str = "\
 fn a_host_with_separate_v1_hierarchies_and_a_unified_one() {
     let own = "9:name=systemd:/\n8:pids:/\n6:freezer:/\n4:memory:/jobs/1a74\n3:cpuset:/\n\
                2:cpuacct:/\n1:cpu:/\n0::/\n";
-    let layout = Layout::parse(SEPARATE_V1, own);
+    let layout = CgroupLayout::parse(SEPARATE_V1, own);
     assert_eq!(v1(&layout, "memory").unwrap(), "/sys/fs/cgroup/memory/jobs/1a74");
     assert_eq!(v1(&layout, "pids").unwrap(), "/sys/fs/cgroup/pids");
     assert_eq!(v1(&layout, "cpu").unwrap(), "/sys/fs/cgroup/cpu");
@@ -44,7 +46,7 @@ fn a_systemd_host_of_version_2() {
 35 24 0:29 / /sys/fs/cgroup rw,nosuid,nodev,noexec,relatime shared:9 - cgroup2 cgroup2 rw,nsdelegate,memory_recursiveprot
 36 24 0:30 / /sys/fs/pstore rw,nosuid,nodev,noexec,relatime shared:10 - pstore pstore rw
 ";
-    let layout = Layout::parse(mountinfo, "0::/system.slice/cofferdam.service\n");
+    let layout = CgroupLayout::parse(mountinfo, "0::/system.slice/cofferdam.service\n");
     assert_eq!(v2(&layout).unwrap(), "/sys/fs/cgroup/system.slice/cofferdam.service");
     assert!(layout.v1.is_empty());
 }
@@ -60,7 +62,7 @@ fn docker_on_version_1_shows_the_containers_own_group_as_the_mounts_root() {
 ";
     let own = "12:pids:/docker/5f3c8d\n8:memory:/docker/5f3c8d/worker\n\
                4:cpu,cpuacct:/docker/5f3c8d\n1:name=systemd:/docker/5f3c8d\n0::/system.slice\n";
-    let layout = Layout::parse(mountinfo, own);
+    let layout = CgroupLayout::parse(mountinfo, own);
     assert_eq!(v1(&layout, "memory").unwrap(), "/sys/fs/cgroup/memory/worker");
     assert_eq!(v1(&layout, "pids").unwrap(), "/sys/fs/cgroup/pids");
     assert_eq!(v1(&layout, "cpu").unwrap(), "/sys/fs/cgroup/cpu,cpuacct");
@@ -73,7 +75,7 @@ fn docker_on_version_2_with_a_cgroup_namespace() {
     let mountinfo = "\
 1711 1710 0:30 / /sys/fs/cgroup ro,nosuid,nodev,noexec,relatime - cgroup2 cgroup rw,nsdelegate,memory_recursiveprot
 ";
-    assert_eq!(v2(&Layout::parse(mountinfo, "0::/\n")).unwrap(), "/sys/fs/cgroup");
+    assert_eq!(v2(&CgroupLayout::parse(mountinfo, "0::/\n")).unwrap(), "/sys/fs/cgroup");
 }
 
 #[test]
@@ -89,7 +91,7 @@ fn a_hybrid_systemd_host() {
     let own = "11:memory:/user.slice/user-0.slice/session-1.scope\n6:cpu,cpuacct:/user.slice\n\
                5:net_cls,net_prio:/\n1:name=systemd:/user.slice/user-0.slice/session-1.scope\n\
                0::/user.slice/user-0.slice/session-1.scope\n";
-    let layout = Layout::parse(mountinfo, own);
+    let layout = CgroupLayout::parse(mountinfo, own);
     let session = "user.slice/user-0.slice/session-1.scope";
     assert_eq!(v1(&layout, "memory").unwrap(), format!("/sys/fs/cgroup/memory/{session}"));
     assert_eq!(v1(&layout, "cpuacct").unwrap(), "/sys/fs/cgroup/cpu,cpuacct/user.slice");
@@ -98,21 +100,21 @@ fn a_hybrid_systemd_host() {
 }
 
 #[test]
-fn a_group_that_no_mount_shows_is_never_guessed_at() {
+fn a_group_that_no_mount_shows_is_not_located() {
     let table = [
         // Another container's directory, bind-mounted here.
         ("/docker/other", "/docker/5f3c8d"),
-        // Alike by letters, not by path.
+        // The same letters, not the same path.
         ("/docker/5f", "/docker/5f3c8d"),
         // A mount from outside our cgroup namespace.
         ("/..", "/"),
         ("/../..", "/"),
-        // We stand outside our cgroup namespace.
+        // This process is outside of its cgroup namespace.
         ("/", "/../sibling"),
     ];
     for (root, own) in table {
         let mountinfo = format!("30 29 0:26 {root} /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n");
-        let layout = Layout::parse(&mountinfo, &format!("0::{own}\n"));
+        let layout = CgroupLayout::parse(&mountinfo, &format!("0::{own}\n"));
         assert_eq!(v2(&layout), Err(OUT_OF_SIGHT), "{root} {own}");
     }
 }
@@ -130,14 +132,14 @@ fn a_writable_mount_is_taken_before_a_read_only_and_a_later_before_an_earlier() 
     ];
     for (mounts, taken) in table {
         let mountinfo: String = mounts.iter().map(|(at, access)| line(at, access)).collect();
-        assert_eq!(v2(&Layout::parse(&mountinfo, "0::/\n")).unwrap(), taken, "{mounts:?}");
+        assert_eq!(v2(&CgroupLayout::parse(&mountinfo, "0::/\n")).unwrap(), taken, "{mounts:?}");
     }
 }
 
 #[test]
 fn escaped_mount_points_and_colons_in_group_names_are_read_as_they_are() {
     let mountinfo = "30 29 0:26 / /my\\040cgroups\\134x rw - cgroup2 cgroup2 rw\n";
-    let layout = Layout::parse(mountinfo, "0::/a:b\n");
+    let layout = CgroupLayout::parse(mountinfo, "0::/a:b\n");
     assert_eq!(v2(&layout).unwrap(), "/my cgroups\\x/a:b");
     assert_eq!(unescape("a\\9z\\"), PathBuf::from("a\\9z\\"));
 }
@@ -145,7 +147,7 @@ fn escaped_mount_points_and_colons_in_group_names_are_read_as_they_are() {
 #[test]
 fn malformed_texts_give_no_layout_and_no_panic() {
     for text in ["", "\n", "0", "0:", ":::", "x - cgroup", "1 2 3 - cgroup2 a b", " - "] {
-        let layout = Layout::parse(text, text);
+        let layout = CgroupLayout::parse(text, text);
         assert_eq!(v2(&layout), Err(NOT_MOUNTED), "{text:?}");
         assert_eq!(v1(&layout, "memory"), Err(NOT_MOUNTED), "{text:?}");
     }

@@ -7,13 +7,12 @@ use cofferdam::executor::{Executor, Sandboxed};
 use cofferdam_core::{NotStarted, OutputSink, RunReport};
 use cofferdam_sandbox::builtin_profile;
 use cofferdam_sandbox::{HostId, RootSource, Sandbox, SandboxConfig};
-use cofferdam_seccomp::profile::Profile;
 
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
 
-use super::live::Live;
-use super::program::Program;
+use crate::live::Live;
+use crate::program::Program;
 
 /// Tests that measure time run alone, all others side by side.
 static TURNS: RwLock<()> = RwLock::new(());
@@ -28,10 +27,11 @@ pub struct Host {
     _turn: Turn,
 }
 
+/// Held until it is dropped.
 #[derive(Debug)]
 enum Turn {
-    Shared(#[allow(dead_code, reason = "held")] RwLockReadGuard<'static, ()>),
-    Alone(#[allow(dead_code, reason = "held")] RwLockWriteGuard<'static, ()>),
+    Shared { _guard: RwLockReadGuard<'static, ()> },
+    Alone { _guard: RwLockWriteGuard<'static, ()> },
 }
 
 /// Whether the host has `feature`. A host that lacks it skips the test aloud,
@@ -49,21 +49,21 @@ pub fn has(feature: &str, there: bool) -> bool {
 /// The usual sandbox; none where the host cannot have one.
 #[track_caller]
 pub fn host() -> Option<Host> {
-    let turn = Turn::Shared(TURNS.read().unwrap_or_else(PoisonError::into_inner));
+    let turn = Turn::Shared { _guard: TURNS.read().unwrap_or_else(PoisonError::into_inner) };
     Some(Host { backend: shared()?, _turn: turn })
 }
 
 /// The usual sandbox while no other test of this binary runs.
 #[track_caller]
 pub fn quiet_host() -> Option<Host> {
-    let turn = Turn::Alone(TURNS.write().unwrap_or_else(PoisonError::into_inner));
+    let turn = Turn::Alone { _guard: TURNS.write().unwrap_or_else(PoisonError::into_inner) };
     Some(Host { backend: shared()?, _turn: turn })
 }
 
 /// A sandbox of the test's own, changed by `change`.
 #[track_caller]
 pub fn host_with(change: impl FnOnce(&mut SandboxConfig)) -> Option<Host> {
-    let turn = Turn::Shared(TURNS.read().unwrap_or_else(PoisonError::into_inner));
+    let turn = Turn::Shared { _guard: TURNS.read().unwrap_or_else(PoisonError::into_inner) };
     let mut config = config();
     change(&mut config);
     Some(Host { backend: Arc::new(Sandboxed::new(open(config)?)), _turn: turn })

@@ -14,16 +14,19 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
 
-use super::client::{Answer, Client, post, request, solution};
-use super::workspace::Workspace;
+use crate::client::{Answer, Client, post, request, solution};
+use crate::workspace::Workspace;
 
 /// How long a start or an end may take on a loaded machine.
 const PATIENCE: Duration = Duration::from_secs(40);
 
-/// The binary under test, from any directory.
+/// The absolute path of the binary under test: `COFFERDAM_BIN`, or the one that cargo built with the
+/// test.
 pub fn cofferdam() -> PathBuf {
-    let binary = std::env::var_os("COFFERDAM_BIN");
-    std::path::absolute(binary.unwrap_or_else(|| env!("CARGO_BIN_EXE_cofferdam").into())).unwrap()
+    let binary =
+        ["COFFERDAM_BIN", "CARGO_BIN_EXE_cofferdam"].into_iter().find_map(std::env::var_os);
+    std::path::absolute(binary.expect("COFFERDAM_BIN is set where cargo does not run the test"))
+        .unwrap()
 }
 
 /// A server that is about to be started.
