@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 use tokio::sync::watch;
 
-use super::door::Progress;
-use super::ending::Ending;
+use crate::job::api::Progress;
+use crate::job::outcome::Ending;
 use cofferdam_core::job::JobStatus;
 use cofferdam_core::sync::cancel::CancelToken;
 

@@ -7,12 +7,12 @@ use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
 use super::control::Control;
-use super::ending::Ending;
-use super::programs::{Digests, OpenedPrograms};
-use super::record::{Facts, Times};
 use super::run::Run;
-use super::workspace::OpenedWorkspace;
 use crate::executor::{Capabilities, Executor};
+use crate::job::outcome::Ending;
+use crate::job::run::programs::{Digests, OpenedPrograms};
+use crate::job::run::result::{Facts, Times};
+use crate::job::run::workspace::OpenedWorkspace;
 use crate::policy::{self, Judged, JudgedCommand, PolicyConfig, WorkspaceFacts};
 use crate::store;
 use crate::store::{JobRecord, Recovered, RunStore, StoreError, StoreSettings};

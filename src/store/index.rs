@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ops::Bound;
+use std::time::{Duration, SystemTime};
 
 use cofferdam_core::job::{Idempotency, JobId, JobLine, JobStatus};
 
@@ -202,6 +203,24 @@ fn ended(entry: &Entry) -> Option<Ended> {
 /// The greatest name there is.
 fn last_name() -> JobId {
     JobId::parse(&"z".repeat(128)).unwrap_or_else(|_| JobId::random())
+}
+
+/// A directory that was changed so recently may change again without a new time.
+const TIME_STEP: Duration = Duration::from_secs(1);
+
+/// The state of `runs` that the index knows.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Seen {
+    pub(super) changed_at: SystemTime,
+    pub(super) looked_at: SystemTime,
+}
+
+impl Seen {
+    /// Whether `runs`, last changed at `changed_at`, holds what it held then.
+    pub(super) fn is_current(self, changed_at: SystemTime) -> bool {
+        let age = self.looked_at.duration_since(changed_at);
+        self.changed_at == changed_at && age.is_ok_and(|age| age > TIME_STEP)
+    }
 }
 
 #[cfg(test)]

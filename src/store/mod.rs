@@ -25,40 +25,24 @@
 //! A job that is not over names its owner. As long as that one lives nobody else touches the job;
 //! once its lock is free, whoever takes it finishes the job as interrupted.
 
-#[cfg(test)]
-mod corruption_tests;
-mod directory;
 mod error;
-mod fit;
+mod files;
 mod index;
-mod inspect;
-mod interrupted;
-mod jobs;
-#[cfg(test)]
-mod killed_tests;
-mod owner;
-mod quarantine;
+mod query;
 mod record;
 mod recovery;
-mod refresh;
 mod removal;
 mod replay;
-#[cfg(test)]
-mod scale_tests;
-mod service_lock;
-mod status_file;
 mod store;
 #[cfg(test)]
-mod testing;
-#[cfg(test)]
 mod tests;
-mod uri;
+mod truncate;
 
 pub use error::StoreError;
-pub use fit::fit;
-pub use quarantine::Quarantined;
 pub use record::JobRecord;
 pub use recovery::Recovered;
+pub use recovery::quarantine::Quarantined;
 pub use removal::Removed;
 pub use replay::{request_hash, result_hash, snapshot_hash};
 pub use store::{RunStore, StoreSettings};
+pub use truncate::fit;

@@ -1,8 +1,11 @@
 //! The writer's side of one job.
 
+use std::fmt::Write as _;
 use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use nix::errno::Errno;
@@ -11,18 +14,17 @@ use nix::sys::stat::{Mode, mkdirat};
 use nix::unistd::fsync;
 use serde::Serialize;
 
-use super::directory::Directory;
 use super::error::{ReadFault, StoreError};
-use super::fit::fit;
 use super::index::{Entry, Hold};
-use super::inspect::{
+use super::removal::{GONE, NEW, passing_name, remove_passing};
+use super::store::RunStore;
+use crate::store::files::directory::Directory;
+use crate::store::files::inspect::{
     ARTIFACTS, CANCEL, REQUEST, REQUEST_BYTES_MAX, RESULT, RESULT_BYTES_MAX, SNAPSHOT, STATUS,
     error_at, record_bytes, result_fault,
 };
-use super::removal::{GONE, NEW, passing_name, remove_passing};
-use super::status_file::StatusFile;
-use super::store::RunStore;
-use super::uri::file_uri;
+use crate::store::files::status_file::StatusFile;
+use crate::store::truncate::fit;
 use cofferdam_core::job::{
     Executable, Idempotency, JobId, JobLine, JobStatus, PolicyDecision, RunJobRequest,
     RunJobResult, Sha256,
@@ -201,7 +203,7 @@ impl JobRecord {
     }
 
     /// Records what came of it. On return it is on the disk, with the outputs. A result of more
-    /// than 64 MiB is cut to that, as [`fit`](super::fit) does.
+    /// than 64 MiB is cut to that, as [`fit`](crate::store::truncate) does.
     ///
     /// # Errors
     /// A result of another job, or of one that is not over; [`StoreError::Unknown`] where the
@@ -340,5 +342,37 @@ impl RunStore {
         let directory = self.job(id).ok().flatten();
         directory
             .is_some_and(|directory| directory.entry(CANCEL).is_ok_and(|found| found.is_some()))
+    }
+}
+
+/// The `file://` of an absolute path; what is not plain in a URI is percent-encoded.
+fn file_uri(path: &Path) -> String {
+    let mut uri = "file://".to_owned();
+    for byte in path.as_os_str().as_bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~/".contains(byte) {
+            uri.push(char::from(*byte));
+        } else {
+            // A String takes whatever is written into it.
+            let _ = write!(uri, "%{byte:02X}");
+        }
+    }
+    uri
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::OsStr;
+
+    use super::*;
+
+    #[test]
+    fn what_is_not_plain_is_encoded() {
+        for (path, uri) in [
+            (&b"/a/b-c._~9"[..], "file:///a/b-c._~9"),
+            (b"/a b/\xC3\xA9%?#\n", "file:///a%20b/%C3%A9%25%3F%23%0A"),
+            (b"/\xFF", "file:///%FF"),
+        ] {
+            assert_eq!(file_uri(Path::new(OsStr::from_bytes(path))), uri);
+        }
     }
 }

@@ -3,13 +3,13 @@
 use std::ffi::OsStr;
 use std::time::{Duration, SystemTime};
 
-use super::directory::Directory;
 use super::index::Ended;
-use super::inspect::read_status;
-use super::owner::is_owner_name;
-use super::quarantine::prune;
-use super::status_file::parse_time;
 use super::store::{Keeper, RunStore};
+use crate::store::files::directory::Directory;
+use crate::store::files::inspect::read_status;
+use crate::store::files::owner::is_owner_name;
+use crate::store::files::status_file::parse_time;
+use crate::store::recovery::quarantine::prune;
 use cofferdam_core::job::JobId;
 use cofferdam_tree::remove_tree;
 

@@ -10,13 +10,11 @@ use nix::errno::Errno;
 use nix::sys::stat::Mode;
 use nix::unistd::geteuid;
 
-use super::directory::Directory;
 use super::error::{StoreError, errno_of};
-use super::index::Index;
-use super::owner::{Claims, Owner};
-use super::recovery::Recovered;
-use super::refresh::Seen;
-use super::service_lock::ServiceLock;
+use super::index::{Index, Seen};
+use crate::store::files::directory::Directory;
+use crate::store::files::owner::{Claims, Owner};
+use crate::store::files::service_lock::ServiceLock;
 
 /// The records of jobs in one directory. Handles are clones of one opening.
 #[derive(Debug, Clone)]
@@ -69,7 +67,7 @@ pub(super) struct Keeper {
 }
 
 impl Keeper {
-    fn new(settings: StoreSettings, is_service: bool) -> Self {
+    pub(super) fn new(settings: StoreSettings, is_service: bool) -> Self {
         let (index, settling, seen) = (Mutex::default(), Mutex::default(), Mutex::default());
         Self { settings, is_service, index, settling, seen }
     }
@@ -85,22 +83,6 @@ pub(super) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl RunStore {
-    /// Opens the store in `directory` for a service, which is its only one: makes it where it is
-    /// not there, and brings it in order. Jobs whose owner is dead are finished as interrupted,
-    /// what is no record any more is put into quarantine, half-made and half-removed jobs go.
-    ///
-    /// # Errors
-    /// [`StoreError::Owned`] where another service has it; a directory that is none, is somebody
-    /// else's, or cannot be written.
-    pub fn open(
-        directory: &Path,
-        settings: StoreSettings,
-    ) -> Result<(Self, Recovered), StoreError> {
-        let store = Self::keep(directory, Keeper::new(settings, true))?;
-        let recovered = store.recover()?;
-        Ok((store, recovered))
-    }
-
     /// Opens the store in `directory` for running jobs, beside a service or others that do; makes
     /// it where it is not there. No record is read before it is asked for.
     ///
@@ -112,7 +94,7 @@ impl RunStore {
         Ok(store)
     }
 
-    fn keep(directory: &Path, keeper: Keeper) -> Result<Self, StoreError> {
+    pub(super) fn keep(directory: &Path, keeper: Keeper) -> Result<Self, StoreError> {
         let opened = Opened::make(directory, keeper.is_service, None)?;
         let path = directory.canonicalize().map_err(|error| StoreError::Unusable {
             path: directory.into(),

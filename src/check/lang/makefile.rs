@@ -101,4 +101,138 @@ fn refusal(message: &str) -> ResolveError {
 }
 
 #[cfg(test)]
-mod tests;
+mod tests {
+    use std::fs::{self, OpenOptions};
+    use std::os::fd::AsFd;
+    use std::os::unix::fs::OpenOptionsExt;
+
+    use nix::poll::{PollFd, PollFlags, poll};
+    use nix::sys::stat::Mode;
+    use nix::unistd::mkfifo;
+    use tempfile::TempDir;
+
+    use super::*;
+
+    fn workspace(makefile: &str) -> TempDir {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("Makefile"), makefile).unwrap();
+        dir
+    }
+
+    fn resolved(makefile: &str) -> Result<String, ResolveError> {
+        Make::default().resolve(workspace(makefile).path())
+    }
+
+    fn message(makefile: &str) -> String {
+        resolved(makefile).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn the_command_is_what_make_would_run() {
+        let table = [
+            ("test:\n\techo a\n", "echo a"),
+            ("test:\n\t@echo a\n\t-false\n\t@-echo b\n", "echo a\nfalse\necho b"),
+            ("X = one two\ntest:\n\techo $(X) $$HOME\n", "echo one two $HOME"),
+            ("test: before\n\techo test\nbefore:\n\techo before\n", "echo before\necho test"),
+            ("test:\n\tcd $(CURDIR)/check\n\tpwd\n", "cd /workspace/check\npwd"),
+            ("test:\n\techo a \\\n\t  b\n", "echo a \\\n  b"),
+            ("ifdef NOPE\ntest:\n\techo yes\nelse\ntest:\n\techo no\nendif\n", "echo no"),
+            (".SILENT:\ntest:\n\techo quiet\n", "echo quiet"),
+            ("MAKEFLAGS += -w\ntest:\n\techo a\n", "echo a"),
+            ("test:\n\techo a\r\r\n\techo b\n", "echo a\r\necho b"),
+            ("test:\n\techo 'é' \n\techo b\\ \n", "echo 'é' \necho b\\ "),
+        ];
+        for (makefile, command) in table {
+            assert_eq!(resolved(makefile).unwrap(), command, "{makefile:?}");
+        }
+    }
+
+    #[test]
+    fn the_names_make_knows_all_serve() {
+        for name in ["GNUmakefile", "makefile", "Makefile"] {
+            let dir = tempfile::tempdir().unwrap();
+            fs::write(dir.path().join(name), "test:\n\techo found\n").unwrap();
+            assert_eq!(Make::default().resolve(dir.path()).unwrap(), "echo found", "{name}");
+        }
+    }
+
+    #[test]
+    fn nothing_to_run_is_never_a_command() {
+        for makefile in [
+            ".PHONY: test\ntest:\n",
+            "test: ;\n",
+            "X =\ntest:\n\t$(X)\n",
+            "test: other\nother:\n",
+            "MAKEFLAGS += -s\n.PHONY: test\ntest:\n",
+            "MAKEFLAGS += -w\n.PHONY: test\ntest:\n",
+        ] {
+            let refused = resolved(makefile);
+            assert!(matches!(refused, Err(ResolveError::NothingToDo)), "{makefile:?}: {refused:?}");
+        }
+        let up_to_date = workspace("test:\n\techo never\n");
+        fs::write(up_to_date.path().join("test"), "").unwrap();
+        let refused = Make::default().resolve(up_to_date.path());
+        assert!(matches!(refused, Err(ResolveError::NothingToDo)), "{refused:?}");
+    }
+
+    #[test]
+    fn a_missing_target_and_a_missing_prerequisite_are_told_apart() {
+        assert!(matches!(resolved("all:\n\techo\n"), Err(ResolveError::NoTarget)));
+        assert!(matches!(resolved(""), Err(ResolveError::NoTarget)));
+        assert!(message("test: gone\n\techo\n").contains("'gone', needed by 'test'"));
+    }
+
+    #[test]
+    fn a_refusal_quotes_the_first_line_of_make() {
+        assert_eq!(
+            message("test:\n  spaces\n"),
+            "make -n test: Makefile:2: *** missing separator.  Stop."
+        );
+        assert_eq!(
+            message("include gone.mk\ntest:\n\techo\n"),
+            "make -n test: Makefile:1: gone.mk: No such file or directory"
+        );
+        let long = message(&format!("$(error {})\n", "x".repeat(9_000)));
+        assert_eq!(long.chars().count(), "make -n test: ".len() + QUOTE_CHARS_MAX);
+    }
+
+    #[test]
+    fn make_missing_is_said_plainly() {
+        let make = Make { program: "make-that-is-not-there".into(), ..Make::default() };
+        let refused = make.resolve(workspace("test:\n\techo\n").path()).unwrap_err();
+        assert_eq!(refused.to_string(), "make is not installed");
+    }
+
+    #[test]
+    fn a_make_that_hangs_is_killed_with_all_it_started() {
+        let dir = workspace("test:\n\techo $(shell exec sleep 600 >gate)\n");
+        let gate = dir.path().join("gate");
+        mkfifo(&gate, Mode::S_IRWXU).unwrap();
+        let gate = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(gate).unwrap();
+        let mut make = Make::default();
+        make.limits.time_max = Duration::from_secs(2);
+        let refused = make.resolve(dir.path()).unwrap_err();
+        assert_eq!(refused.to_string(), "make took longer than 2000 ms");
+        // Hung up: the sleep held the other end, and is gone.
+        let mut fds = [PollFd::new(gate.as_fd(), PollFlags::empty())];
+        assert_eq!(poll(&mut fds, 20_000_u16), Ok(1));
+        assert_eq!(fds[0].revents(), Some(PollFlags::POLLHUP));
+    }
+
+    #[test]
+    fn a_command_no_argument_can_hold_is_refused() {
+        let recipe = |bytes: usize| format!("test:\n\t:{}\n", "x".repeat(bytes - 2));
+        assert_eq!(resolved(&recipe(COMMAND_BYTES_MAX)).unwrap().len(), COMMAND_BYTES_MAX - 1);
+        let refused = resolved(&recipe(COMMAND_BYTES_MAX + 1)).unwrap_err();
+        assert_eq!(refused.to_string(), "make printed more than 131071 bytes");
+        let dir = workspace("");
+        fs::write(dir.path().join("Makefile"), b"test:\n\techo \xff\n").unwrap();
+        assert!(matches!(Make::default().resolve(dir.path()), Err(ResolveError::NotText)));
+    }
+
+    #[test]
+    fn a_talkative_stderr_neither_blocks_nor_matters() {
+        let makefile = "$(shell head -c 1000000 /dev/zero >&2)\ntest:\n\techo done\n";
+        assert_eq!(resolved(makefile).unwrap(), "echo done");
+    }
+}

@@ -1,0 +1,180 @@
+//! A job's output on its way: hashed and counted whole, kept up to its limits, told as it comes.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::watch;
+
+use crate::job::api::Progress;
+use cofferdam_core::job::Sha256;
+use cofferdam_core::values::digest::Digest;
+use cofferdam_core::{OutputSink, Stream};
+
+/// Both streams of one run, held by whoever runs it and by its sink.
+#[derive(Debug, Clone)]
+pub struct JobOutput(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    kept: Mutex<Both>,
+    progress: watch::Sender<Progress>,
+}
+
+#[derive(Debug)]
+struct Both {
+    stdout: KeptStream,
+    stderr: KeptStream,
+}
+
+/// One stream.
+#[derive(Debug)]
+struct KeptStream {
+    file: File,
+    bytes_max: u64,
+    kept: u64,
+    total: u64,
+    digest: Digest,
+    broken: Option<io::Error>,
+}
+
+/// What is known of a stream when it is over.
+#[derive(Debug)]
+pub struct EndedStream {
+    /// How much of it is in its file, bytes.
+    pub kept: u64,
+    /// How much there was, bytes.
+    pub total: u64,
+    /// Of all of it.
+    pub sha256: Sha256,
+    /// Why its file lacks some of what was to be kept.
+    pub broken: Option<io::Error>,
+}
+
+impl KeptStream {
+    fn new(file: File, bytes_max: u64) -> Self {
+        Self { file, bytes_max, kept: 0, total: 0, digest: Digest::default(), broken: None }
+    }
+
+    fn take(&mut self, bytes: &[u8]) {
+        self.digest.update(bytes);
+        self.total = self.total.saturating_add(bytes.len() as u64);
+        let room = usize::try_from(self.bytes_max - self.kept).unwrap_or(usize::MAX);
+        let wanted = bytes.get(..room).unwrap_or(bytes);
+        if wanted.is_empty() || self.broken.is_some() {
+            return;
+        }
+        match self.file.write_all(wanted) {
+            Ok(()) => self.kept += wanted.len() as u64,
+            Err(error) => self.broken = Some(error),
+        }
+    }
+
+    fn end(&mut self) -> EndedStream {
+        EndedStream {
+            kept: self.kept,
+            total: self.total,
+            sha256: Sha256::from_digest(std::mem::take(&mut self.digest)),
+            broken: self.broken.take(),
+        }
+    }
+}
+
+impl JobOutput {
+    /// For empty files, of which each takes so many bytes; `progress` is told of them.
+    pub fn new(
+        (stdout, stdout_bytes_max): (File, u64),
+        (stderr, stderr_bytes_max): (File, u64),
+        progress: watch::Sender<Progress>,
+    ) -> Self {
+        let kept = Mutex::new(Both {
+            stdout: KeptStream::new(stdout, stdout_bytes_max),
+            stderr: KeptStream::new(stderr, stderr_bytes_max),
+        });
+        Self(Arc::new(Inner { kept, progress }))
+    }
+
+    /// What takes the run's output.
+    pub fn sink(&self) -> Box<dyn OutputSink> {
+        Box::new(self.clone())
+    }
+
+    /// What came of stdout and stderr; once, when the run is over.
+    pub fn end(&self) -> (EndedStream, EndedStream) {
+        let mut both = self.lock();
+        (both.stdout.end(), both.stderr.end())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Both> {
+        self.0.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl OutputSink for JobOutput {
+    fn take(&mut self, stream: Stream, bytes: &[u8]) {
+        let mut both = self.lock();
+        let taker = match stream {
+            Stream::Stdout => &mut both.stdout,
+            Stream::Stderr => &mut both.stderr,
+        };
+        taker.take(bytes);
+        let (stdout_bytes, stderr_bytes) = (both.stdout.kept, both.stderr.kept);
+        drop(both);
+        self.0.progress.send_if_modified(|progress| {
+            let before = (progress.stdout_bytes, progress.stderr_bytes);
+            (progress.stdout_bytes, progress.stderr_bytes) = (stdout_bytes, stderr_bytes);
+            before != (stdout_bytes, stderr_bytes)
+        });
+    }
+
+    fn is_only_reader(&self) -> bool {
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tempfile::tempdir;
+
+    use super::*;
+    use cofferdam_core::job::JobStatus;
+    use cofferdam_core::values::digest::sha256_of;
+
+    #[test]
+    fn everything_is_hashed_and_counted_and_only_so_much_is_kept() {
+        let place = tempdir().unwrap();
+        let file = |name| File::create_new(place.path().join(name)).unwrap();
+        let start = Progress { status: JobStatus::Running, stdout_bytes: 0, stderr_bytes: 0 };
+        let (sender, receiver) = watch::channel(start);
+        let output = JobOutput::new((file("out"), 5), (file("err"), 0), sender);
+        let mut sink = output.sink();
+        for piece in [&b"abc"[..], b"", b"def", b"ghi"] {
+            sink.take(Stream::Stdout, piece);
+        }
+        sink.take(Stream::Stderr, b"x");
+        assert_eq!(*receiver.borrow(), Progress { stdout_bytes: 5, ..start });
+        let (stdout, stderr) = output.end();
+        assert_eq!((stdout.kept, stdout.total, stderr.kept, stderr.total), (5, 9, 0, 1));
+        assert_eq!(stdout.sha256.as_str(), sha256_of(b"abcdefghi"));
+        assert_eq!(stderr.sha256.as_str(), sha256_of(b"x"));
+        assert_eq!(std::fs::read(place.path().join("out")).unwrap(), b"abcde");
+    }
+
+    #[test]
+    fn a_full_disk_is_told_and_holds_nothing_up() {
+        let (sender, _) = watch::channel(Progress {
+            status: JobStatus::Running,
+            stdout_bytes: 0,
+            stderr_bytes: 0,
+        });
+        let full = || File::options().write(true).open("/dev/full").unwrap();
+        let output = JobOutput::new((full(), 9), (full(), 9), sender);
+        let mut sink = output.sink();
+        sink.take(Stream::Stdout, b"abc");
+        sink.take(Stream::Stdout, b"abc");
+        let (stdout, stderr) = output.end();
+        assert_eq!((stdout.kept, stdout.total), (0, 6));
+        assert_eq!(stdout.broken.unwrap().raw_os_error(), Some(libc::ENOSPC));
+        assert!(stderr.broken.is_none());
+    }
+}

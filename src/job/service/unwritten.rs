@@ -1,0 +1,125 @@
+//! Results that the store could not take: kept in memory, told to clients, written later.
+//!
+//! While there is one, no job begins and none is taken. So there are at most as many as jobs were
+//! running or were canceled in the queue, each of at most its `limits.record_bytes`.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::job::runner::Unstored;
+use crate::store::JobRecord;
+use cofferdam_core::job::{JobId, RunJobResult};
+
+/// How long after a failure the first new attempt is made; each further one waits twice as long.
+const RETRY_FIRST: Duration = Duration::from_millis(100);
+/// The longest time between two attempts.
+const RETRY_MAX: Duration = Duration::from_secs(2);
+
+/// Results that are not in the store, by job.
+#[derive(Debug)]
+pub struct Unwritten(Mutex<Kept>);
+
+#[derive(Debug)]
+struct Kept {
+    results: BTreeMap<JobId, Arc<Pending>>,
+    wait: Duration,
+    next_at: Instant,
+}
+
+#[derive(Debug)]
+struct Pending {
+    result: RunJobResult,
+    record: Mutex<JobRecord>,
+}
+
+impl Default for Unwritten {
+    fn default() -> Self {
+        let (wait, next_at) = (RETRY_FIRST, Instant::now());
+        Self(Mutex::new(Kept { results: BTreeMap::new(), wait, next_at }))
+    }
+}
+
+impl Unwritten {
+    fn kept(&self) -> MutexGuard<'_, Kept> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Keeps `result`, unless no later attempt can succeed.
+    pub fn keep(&self, result: &RunJobResult, unstored: Unstored) {
+        let Unstored { error, record } = unstored;
+        let job = result.job_id.as_str();
+        if !error.may_pass() {
+            log::error!(job, reason = error.to_string(); "job's result lost");
+            return;
+        }
+        log::error!(job, reason = error.to_string(); "job's result not written; it is kept in memory");
+        let pending = Pending { result: result.clone(), record: Mutex::new(record) };
+        let mut kept = self.kept();
+        if kept.results.is_empty() {
+            kept.wait = RETRY_FIRST;
+            kept.next_at = Instant::now() + RETRY_FIRST;
+        }
+        kept.results.insert(result.job_id.clone(), Arc::new(pending));
+    }
+
+    /// Whether every result is in the store.
+    pub fn is_empty(&self) -> bool {
+        self.kept().results.is_empty()
+    }
+
+    /// The result of that job, if it is one of these.
+    pub fn get(&self, id: &JobId) -> Option<RunJobResult> {
+        let pending = self.kept().results.get(id).map(Arc::clone)?;
+        Some(pending.result.clone())
+    }
+
+    /// How long until the next attempt is due; nothing where none is needed.
+    pub fn due_in(&self) -> Option<Duration> {
+        let kept = self.kept();
+        let left = kept.next_at.saturating_duration_since(Instant::now());
+        (!kept.results.is_empty()).then_some(left)
+    }
+
+    /// Tries to write each of them, if that is due, until one fails again. Whether all are
+    /// written that there were.
+    pub fn retry(&self) -> bool {
+        if self.due_in().is_none_or(|left| !left.is_zero()) {
+            return false;
+        }
+        let all: Vec<Arc<Pending>> = self.kept().results.values().map(Arc::clone).collect();
+        for pending in all {
+            let id = &pending.result.job_id;
+            let mut record = pending.record.lock().unwrap_or_else(PoisonError::into_inner);
+            match record.finish(&pending.result) {
+                Ok(()) => log::info!(job = id.as_str(); "job's result written"),
+                Err(error) if error.may_pass() => {
+                    let mut kept = self.kept();
+                    kept.wait = (kept.wait * 2).min(RETRY_MAX);
+                    kept.next_at = Instant::now() + kept.wait;
+                    return false;
+                }
+                Err(error) => {
+                    log::error!(job = id.as_str(), reason = error.to_string(); "job's result lost");
+                }
+            }
+            // Only now: whoever misses it here finds it in the store.
+            self.kept().results.remove(id);
+        }
+        self.is_empty()
+    }
+
+    /// The service ends: tries once more, and says which results are lost.
+    pub fn give_up(&self) {
+        self.kept().next_at = Instant::now();
+        self.retry();
+        for Pending { result, .. } in self.kept().results.values().map(AsRef::as_ref) {
+            log::error!(
+                job = result.job_id.as_str(),
+                status = result.status.word(),
+                exit_code = result.exit_code;
+                "job's result lost: the service ends and the store cannot be written"
+            );
+        }
+    }
+}

@@ -1,0 +1,326 @@
+//! Many jobs: a bounded queue, workers, and a keeper of their records.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
+
+use tokio::sync::watch;
+
+use super::foreign::{Foreign, progress_of};
+use super::unwritten::Unwritten;
+use crate::job::api::{Progress, Submitted};
+use crate::job::control::Control;
+use crate::job::metrics::{JobCounts, JobFigures};
+use crate::job::outcome::Ending;
+use crate::job::runner::{AcceptedJob, EndedJob, Runner, cannot, told};
+use crate::job::service::queue::{NoPlace, Waiting};
+use crate::store::StoreError;
+use cofferdam_core::job::{
+    ErrorCode, Idempotency, JobError, JobId, JobLine, JobStatus, LiveJob, RunJobRequest,
+    RunJobResult,
+};
+use cofferdam_core::sync::request_id::{RequestId, on_behalf_of};
+use cofferdam_core::sync::retained::Retained;
+use cofferdam_core::values::utc::rfc3339;
+
+/// How often the keeper looks for cancels that another process has left in the store.
+const CANCEL_LOOK_EVERY: Duration = Duration::from_millis(250);
+/// How often a worker looks for a permit that a box kept after its job was over.
+const PERMIT_LOOK_EVERY: Duration = Duration::from_millis(250);
+/// How often it looks for records that have grown old.
+const EXPIRY_LOOK_EVERY: Duration = Duration::from_secs(60);
+/// How often it looks for records that other processes have made.
+const STORE_LOOK_EVERY: Duration = Duration::from_secs(5);
+
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) runner: Runner,
+    jobs: Mutex<Waiting<QueuedJob, Arc<Live>>>,
+    /// A job came, one ended, or the service does.
+    pub(super) changed: Condvar,
+    /// Held while a named request becomes a job: sent twice at once, it is one.
+    pub(super) naming: Mutex<()>,
+    /// Results that are still to be written.
+    pub(super) unwritten: Unwritten,
+    /// Jobs of other processes that are followed.
+    foreign: Foreign,
+    /// The service ends, whatever is unwritten.
+    pub(super) ends: AtomicBool,
+    counts: JobCounts,
+}
+
+#[derive(Debug)]
+pub(super) struct QueuedJob {
+    job: AcceptedJob,
+    live: Arc<Live>,
+    request_id: RequestId,
+}
+
+/// What anybody may know of a job that is not over.
+#[derive(Debug)]
+pub(super) struct Live {
+    pub(super) control: Control,
+    pub(super) queued_at: SystemTime,
+    pub(super) started_at: Mutex<Option<SystemTime>>,
+}
+
+impl Live {
+    pub(super) fn line(&self, id: &JobId) -> LiveJob {
+        let started_at = *self.started_at.lock().unwrap_or_else(PoisonError::into_inner);
+        LiveJob {
+            job_id: id.clone(),
+            status: match started_at {
+                Some(_) => JobStatus::Running,
+                None => JobStatus::Queued,
+            },
+            queued_at: rfc3339(self.queued_at),
+            started_at: started_at.map(rfc3339),
+        }
+    }
+}
+
+impl Shared {
+    /// For so many workers, and `queue_max` jobs that wait.
+    pub(super) fn new(runner: Runner, workers: usize, queue_max: usize) -> Self {
+        Self {
+            runner,
+            jobs: Mutex::new(Waiting::new(workers, queue_max)),
+            changed: Condvar::new(),
+            naming: Mutex::default(),
+            unwritten: Unwritten::default(),
+            foreign: Foreign::default(),
+            ends: AtomicBool::new(false),
+            counts: JobCounts::default(),
+        }
+    }
+
+    pub(super) fn jobs(&self) -> MutexGuard<'_, Waiting<QueuedJob, Arc<Live>>> {
+        self.jobs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Does one job; false when there will be none any more.
+    pub(super) fn work(&self) -> bool {
+        let mut jobs = self.jobs();
+        let (QueuedJob { job, live, request_id }, permit) = loop {
+            // As long as the end of one could not be written, that of another could not either.
+            if self.unwritten.is_empty()
+                && let Some(begun) = jobs.begin()
+            {
+                break begun;
+            }
+            if jobs.is_closed() && jobs.is_idle() {
+                return false;
+            }
+            let wait = if jobs.wants_permit() { PERMIT_LOOK_EVERY } else { Duration::MAX };
+            let waited = self.changed.wait_timeout(jobs, wait);
+            jobs = waited.unwrap_or_else(PoisonError::into_inner).0;
+        };
+        drop(jobs);
+        let id = job.id().clone();
+        *live.started_at.lock().unwrap_or_else(PoisonError::into_inner) = Some(SystemTime::now());
+        on_behalf_of(Some(request_id), || {
+            let permit = Arc::new(permit);
+            let retained = Retained::of(permit.clone());
+            let result = self.kept(self.runner.perform(job, &live.control, &retained));
+            // First: whoever hears of the end asks the store for the result, or for another job.
+            self.jobs().end(&id);
+            drop(permit);
+            self.over(&result, &live);
+        });
+        self.changed.notify_all();
+        true
+    }
+
+    /// Sees to it that the result of a job is found from now on, if not in the store.
+    fn kept(&self, EndedJob { result, unstored }: EndedJob) -> RunJobResult {
+        match unstored {
+            Some(unstored) => self.unwritten.keep(&result, unstored),
+            None => drop(self.runner.store().remove_beyond_max()),
+        }
+        result
+    }
+
+    /// Tells of a job that is over, whose result is found.
+    fn over(&self, result: &RunJobResult, live: &Live) {
+        self.counts.count(result.status);
+        log::info!(
+            job = result.job_id.as_str(),
+            status = result.status.word(),
+            code = result.error.as_ref().map(|error| error.code.word()),
+            exit_code = result.exit_code,
+            duration_ms = result.timing.duration_ms;
+            "job ended"
+        );
+        live.control.enter(result.status);
+    }
+
+    /// Ends jobs that waited.
+    pub(super) fn end_unrun(&self, queued: Vec<QueuedJob>, ending: impl Fn() -> Ending) {
+        for QueuedJob { job, live, request_id } in queued {
+            let id = job.id().clone();
+            on_behalf_of(Some(request_id), || {
+                let result = self.kept(self.runner.end_unrun(job, ending()));
+                self.jobs().forget(&id);
+                self.over(&result, &live);
+            });
+        }
+        self.changed.notify_all();
+    }
+
+    /// Looks after records until the service ends.
+    pub(super) fn keep(&self) {
+        let (mut looked, mut expired) = (Instant::now(), Instant::now());
+        loop {
+            let jobs = self.jobs();
+            if jobs.is_closed() && jobs.is_idle() && self.is_written() {
+                self.foreign.clear();
+                return;
+            }
+            let is_quiet = jobs.is_idle() && self.foreign.is_empty();
+            let wait = if is_quiet { STORE_LOOK_EVERY } else { CANCEL_LOOK_EVERY };
+            let wait = self.unwritten.due_in().map_or(wait, |due| due.min(wait));
+            let waited = self.changed.wait_timeout(jobs, wait);
+            let jobs = waited.unwrap_or_else(PoisonError::into_inner).0;
+            let live: Vec<(JobId, Arc<Live>)> =
+                jobs.all_live().map(|(id, live)| (id.clone(), Arc::clone(live))).collect();
+            drop(jobs);
+            if self.unwritten.retry() {
+                // Whoever has found one unwritten waits by now, and hears of it.
+                drop(self.jobs());
+                self.changed.notify_all();
+            }
+            let store = self.runner.store();
+            self.foreign.look(store);
+            for (id, live) in live {
+                if store.cancel_requested(&id) {
+                    self.end(&id, &live);
+                }
+            }
+            if expired.elapsed() >= EXPIRY_LOOK_EVERY {
+                (expired, looked) = (Instant::now(), Instant::now());
+                store.remove_expired(SystemTime::now());
+            } else if looked.elapsed() >= STORE_LOOK_EVERY {
+                looked = Instant::now();
+                store.look_and_remove_beyond_max();
+            }
+        }
+    }
+
+    /// Ends a live job: at once if it waits.
+    pub(super) fn end(&self, id: &JobId, live: &Live) -> JobStatus {
+        live.control.cancel();
+        let withdrawn = self.jobs().withdraw(id);
+        match withdrawn {
+            Some(queued) => {
+                self.end_unrun(vec![queued], Ending::canceled);
+                JobStatus::Canceled
+            }
+            None => JobStatus::Running,
+        }
+    }
+
+    pub(super) fn live(&self, id: &JobId) -> Option<Arc<Live>> {
+        self.jobs().live(id).cloned()
+    }
+
+    pub(super) fn submit(
+        &self,
+        request: RunJobRequest,
+        idempotency: Option<Idempotency>,
+    ) -> Result<Submitted, JobError> {
+        self.runner.check(&request)?;
+        if !self.unwritten.is_empty() {
+            return Err(unwritable());
+        }
+        let control = Control::new().map_err(|error| cannot("eventfd", &error))?;
+        self.jobs().promise().map_err(no_place)?;
+        let accepted = self.runner.accept(request, idempotency);
+        let job = accepted.inspect_err(|_| self.jobs().give_back()).map_err(not_taken)?;
+        let id = job.id().clone();
+        let live =
+            Arc::new(Live { control, queued_at: job.queued_at(), started_at: Mutex::default() });
+        let request_id = RequestId::current().unwrap_or_else(RequestId::make);
+        let queued = QueuedJob { job, live: Arc::clone(&live), request_id };
+        log::info!(job = id.as_str(); "job taken");
+        let entered = self.jobs().enter(id.clone(), queued, live);
+        match entered {
+            Ok(()) => self.changed.notify_all(),
+            Err(queued) => {
+                queued.job.discard();
+                return Err(no_place(NoPlace::Closed));
+            }
+        }
+        Ok(Submitted { job_id: id, status: JobStatus::Queued })
+    }
+
+    /// Word of a job that is over, or another process's.
+    pub(super) fn follow_by_files(
+        &self,
+        id: &JobId,
+    ) -> Result<watch::Receiver<Progress>, JobError> {
+        let now = progress_of(self.runner.store(), id).map_err(told)?;
+        let now = now.ok_or_else(JobError::not_found)?;
+        let status = self.line(id)?.status;
+        if status.is_terminal() {
+            return Ok(watch::channel(Progress { status, ..now }).1);
+        }
+        let progress = self.foreign.follow(id, now);
+        // The keeper may be about to wait for long.
+        drop(self.jobs());
+        self.changed.notify_all();
+        Ok(progress)
+    }
+
+    /// What there is to tell of the jobs.
+    pub(super) fn figures(&self) -> JobFigures {
+        let jobs = self.jobs();
+        JobFigures {
+            queued: jobs.queued(),
+            queue_max: jobs.queue_max(),
+            running: jobs.running(),
+            workers: jobs.workers(),
+            ended: self.counts.read(),
+        }
+    }
+
+    /// Whether no result is waited for on its way to the disk.
+    pub(super) fn is_written(&self) -> bool {
+        self.unwritten.is_empty() || self.ends.load(Ordering::SeqCst)
+    }
+
+    pub(super) fn result(&self, id: &JobId) -> Result<Option<RunJobResult>, JobError> {
+        match self.unwritten.get(id) {
+            Some(result) => Ok(Some(result)),
+            None => self.runner.store().result(id).map_err(told),
+        }
+    }
+
+    /// Where a job is that is not live.
+    pub(super) fn line(&self, id: &JobId) -> Result<JobLine, JobError> {
+        if let Some(result) = self.unwritten.get(id) {
+            return Ok(JobLine::from(&result));
+        }
+        self.runner.store().line(id).map_err(told)?.ok_or_else(JobError::not_found)
+    }
+}
+
+/// A job whose record could not be made.
+fn not_taken(error: StoreError) -> JobError {
+    if !error.may_pass() {
+        return told(error);
+    }
+    log::error!(reason = error.to_string(); "job not taken: the store cannot be written");
+    unwritable()
+}
+
+fn unwritable() -> JobError {
+    let words = "no new jobs are taken: the store cannot be written";
+    JobError::new(ErrorCode::QueueClosed, words).with("reason", "store_unwritable")
+}
+
+fn no_place(why: NoPlace) -> JobError {
+    match why {
+        NoPlace::Full => JobError::new(ErrorCode::QueueFull, "as many jobs wait as may"),
+        NoPlace::Closed => JobError::new(ErrorCode::QueueClosed, "no new jobs are taken"),
+    }
+}

@@ -1,0 +1,215 @@
+//! Looking at jobs.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+
+use nix::errno::Errno;
+use nix::fcntl::{OFlag, OpenHow, ResolveFlag, openat2};
+use nix::sys::stat::{SFlag, fstat};
+
+use super::error::{ReadFault, StoreError};
+use super::index::{Entry, Hold, Index, Key};
+use super::store::{RunStore, StoreSettings, locked};
+use crate::store::files::directory::{Directory, file_type};
+use crate::store::files::inspect::{ARTIFACTS, RESULT, STATUS, error_at, read_result, read_status};
+use crate::store::files::owner::is_dead;
+use cofferdam_core::Stream;
+use cofferdam_core::job::{JobId, JobLine, JobStatus, RunJobResult};
+use cofferdam_core::values::rel_path::RelPath;
+
+/// How old the word of another process's jobs may be in a list.
+const SETTLED_FOR: Duration = Duration::from_secs(1);
+
+impl RunStore {
+    /// What came of a job; nothing while it is not over, or where there is none.
+    ///
+    /// # Errors
+    /// [`StoreError::Corrupt`] where the record is none any more. It is then put into quarantine,
+    /// and gone the next time.
+    pub fn result(&self, id: &JobId) -> Result<Option<RunJobResult>, StoreError> {
+        self.settle_if_foreign(id)?;
+        let Some(directory) = self.job(id)? else { return Ok(None) };
+        match read_result(&directory, id) {
+            Ok(result) => Ok(Some(result)),
+            Err(ReadFault::Absent) => Ok(None),
+            Err(fault) => {
+                let error = error_at(&directory, RESULT, fault);
+                if let StoreError::Corrupt { reason, .. } = &error {
+                    self.put_aside_unless_live(id, reason);
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// Where a job is; nothing where there is none.
+    pub fn line(&self, id: &JobId) -> Result<Option<JobLine>, StoreError> {
+        self.settle_if_foreign(id)?;
+        let Some(directory) = self.job(id)? else { return Ok(None) };
+        current_line(&directory, id)
+    }
+
+    /// At most `limit` jobs (1000 at most), the newest first, in one state or in any; and the
+    /// cursor by which the next page is asked for, if there is one. Jobs that come and go between
+    /// two pages neither repeat nor hide others. Jobs of other processes are in it; what it tells
+    /// of one that is not over may be a second old.
+    ///
+    /// # Errors
+    /// [`StoreError::BadCursor`] where the cursor is none.
+    pub fn list(
+        &self,
+        status: Option<JobStatus>,
+        limit: usize,
+        cursor: Option<&str>,
+    ) -> Result<(Vec<JobLine>, Option<String>), StoreError> {
+        let after = match cursor {
+            Some(cursor) => Some(Key::parse(cursor).ok_or(StoreError::BadCursor)?),
+            None => None,
+        };
+        match &self.inner.keeper {
+            Some(keeper) => {
+                self.refresh()?;
+                let settled_at = *locked(&keeper.settling);
+                if settled_at.is_none_or(|at| at.elapsed() >= SETTLED_FOR) {
+                    self.settle_loose();
+                }
+                Ok(keeper.index().page(status, limit, after.as_ref()))
+            }
+            None => Ok(self.read_index()?.page(status, limit, after.as_ref())),
+        }
+    }
+
+    /// The index of a store that is only looked at. What cannot be read is not in it.
+    fn read_index(&self) -> Result<Index, StoreError> {
+        let mut index = Index::default();
+        for name in self.opened().runs.names()? {
+            let Some(id) = name.to_str().and_then(|name| JobId::parse(name).ok()) else {
+                continue;
+            };
+            let Ok(Some(directory)) = self.job(&id) else { continue };
+            let Ok(status) = read_status(&directory, &id) else { continue };
+            let order = status.order();
+            let line = match status.line.status.is_terminal() {
+                true => status.line,
+                false => self.line(&id).ok().flatten().unwrap_or(status.line),
+            };
+            index.put(Entry { line, order, bytes: 0, hold: Hold::Over, idempotency: None });
+        }
+        Ok(index)
+    }
+
+    /// How much is kept of an output by now, bytes.
+    pub fn stream_bytes(&self, id: &JobId, stream: Stream) -> Result<u64, StoreError> {
+        Ok(self.open_output(id, stream)?.1)
+    }
+
+    /// What is kept of an output, for reading; it grows while the job runs.
+    pub fn open_stream(&self, id: &JobId, stream: Stream) -> Result<File, StoreError> {
+        Ok(self.open_output(id, stream)?.0)
+    }
+
+    fn open_output(&self, id: &JobId, stream: Stream) -> Result<(File, u64), StoreError> {
+        let directory = self.job(id)?.ok_or_else(|| StoreError::Unknown { id: id.clone() })?;
+        let name = match stream {
+            Stream::Stdout => "stdout",
+            Stream::Stderr => "stderr",
+        };
+        directory.open_file(name).map_err(|fault| error_at(&directory, name, fault))
+    }
+
+    /// What is kept of the artifact `path`, for reading. Only a regular file is opened, and no
+    /// link on the way to it is followed.
+    pub fn open_artifact(&self, id: &JobId, path: &RelPath) -> Result<File, StoreError> {
+        let directory = self.job(id)?.ok_or_else(|| StoreError::Unknown { id: id.clone() })?;
+        let failed = |errno| directory.error("open", artifact_name(path), errno);
+        let artifacts = directory.child(ARTIFACTS).map_err(failed)?;
+        // Looked at before it is opened: a device may do something when it is merely opened.
+        let looked_at = open_beneath(&artifacts, path, OFlag::O_PATH).map_err(failed)?;
+        if file_type(&fstat(&looked_at).map_err(failed)?) != SFlag::S_IFREG {
+            let reason = "not a regular file".to_owned();
+            return Err(StoreError::Corrupt {
+                path: directory.path_of(artifact_name(path)),
+                reason,
+            });
+        }
+        let flags = OFlag::O_RDONLY | OFlag::O_NONBLOCK;
+        Ok(File::from(open_beneath(&artifacts, path, flags).map_err(failed)?))
+    }
+
+    /// The directory of a job; nothing where there is none, or it is no directory.
+    pub(super) fn job(&self, id: &JobId) -> Result<Option<Directory>, StoreError> {
+        let opened = self.opened();
+        match opened.runs.child(id.as_str()) {
+            Ok(directory) => Ok(Some(directory)),
+            Err(Errno::ENOENT | Errno::ENOTDIR | Errno::ELOOP) => Ok(None),
+            Err(errno) => Err(opened.runs.error("open", id.as_str(), errno)),
+        }
+    }
+
+    /// Looks at a job that may be another process's: one whose owner is dead is finished.
+    fn settle_if_foreign(&self, id: &JobId) -> Result<(), StoreError> {
+        let Some(keeper) = &self.inner.keeper else {
+            self.settle_if_dead(id);
+            return Ok(());
+        };
+        let hold = keeper.index().get(id).map(|entry| entry.hold);
+        match hold {
+            Some(Hold::Ours | Hold::Over) => Ok(()),
+            Some(Hold::Loose) | None => self.settle(std::slice::from_ref(id)),
+        }
+    }
+
+    /// The same where the store was opened for looking. What cannot be written is told as it is.
+    fn settle_if_dead(&self, id: &JobId) {
+        let Ok(Some(directory)) = self.job(id) else { return };
+        let Ok(status) = read_status(&directory, id) else { return };
+        if status.line.status.is_terminal() || !is_dead(self.path(), &status.owner) {
+            return;
+        }
+        let settled = Self::open_shared(self.path(), StoreSettings::default())
+            .and_then(|store| store.settle(std::slice::from_ref(id)));
+        if let Err(error) = settled {
+            log::warn!(error:% = error; "job of a dead process not finished");
+        }
+    }
+
+    fn put_aside_unless_live(&self, id: &JobId, reason: &str) {
+        let Some(keeper) = &self.inner.keeper else { return };
+        let hold = keeper.index().get(id).map(|entry| entry.hold);
+        if hold == Some(Hold::Over) {
+            self.put_aside(OsStr::new(id.as_str()), format!("{RESULT}: {reason}"));
+            keeper.index().remove(id);
+        }
+    }
+}
+
+/// Where a job is by its files: the result knows before the status does.
+fn current_line(directory: &Directory, id: &JobId) -> Result<Option<JobLine>, StoreError> {
+    let status = match read_status(directory, id) {
+        Ok(status) => status,
+        Err(ReadFault::Absent) => return Ok(None),
+        Err(fault) => return Err(error_at(directory, STATUS, fault)),
+    };
+    if !status.line.status.is_terminal()
+        && let Ok(result) = read_result(directory, id)
+    {
+        return Ok(Some(JobLine::from(&result)));
+    }
+    Ok(Some(status.line))
+}
+
+fn open_beneath(directory: &Directory, path: &RelPath, flags: OFlag) -> Result<OwnedFd, Errno> {
+    let how = OpenHow::new().flags(flags | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC).resolve(
+        ResolveFlag::RESOLVE_BENEATH
+            | ResolveFlag::RESOLVE_NO_SYMLINKS
+            | ResolveFlag::RESOLVE_NO_MAGICLINKS
+            | ResolveFlag::RESOLVE_NO_XDEV,
+    );
+    openat2(directory.fd(), path.as_path(), how)
+}
+
+fn artifact_name(path: &RelPath) -> String {
+    format!("{ARTIFACTS}/{path}")
+}
