@@ -19,7 +19,7 @@ use cofferdam_tree::{
 
 /// Changes when an entry of the directory itself does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Stamp {
+pub struct TemplateStamp {
     device: u64,
     inode: u64,
     changed_ns: (i64, i64),
@@ -28,45 +28,49 @@ pub struct Stamp {
 /// The ways templates are best filled from, learnt once for each until it
 /// changes. A stamp is enough for a choice between two that give the same result.
 #[derive(Debug, Default)]
-pub struct Fills {
-    known: Mutex<BTreeMap<PathBuf, (Stamp, Fill)>>,
+pub struct FillChoices {
+    known: Mutex<BTreeMap<PathBuf, (TemplateStamp, Fill)>>,
 }
 
 /// What a box's workspace is filled with before anybody posts files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Contents {
+pub enum TemplateContents {
     /// A copy of the template as it was when it had this mark.
     Copied(Mark),
     /// The template itself lies below; all of it but its place is looked up when a program asks.
-    Below(Stamp),
+    Below(TemplateStamp),
 }
 
 /// The workspace of a box, open to be written into until its program begins.
 #[derive(Debug)]
-pub struct Filled {
+pub struct FilledWorkspace {
     workspace: OwnedFd,
     template: Option<(File, PathBuf)>,
     fill: Fill,
     owner: Owner,
 }
 
-impl Fills {
+impl FillChoices {
     /// How `template` is filled from, and what it holds now.
-    pub fn contents(&self, sandbox: &Sandbox, template: &Path) -> Result<Contents, SetupFailure> {
+    pub fn contents(
+        &self,
+        sandbox: &Sandbox,
+        template: &Path,
+    ) -> Result<TemplateContents, SetupFailure> {
         let stamp = stamp(template)?;
         Ok(match self.of(sandbox, template, stamp)? {
-            Fill::Overlay => Contents::Below(stamp),
-            Fill::Copy => Contents::Copied(scan(template)?.mark),
+            Fill::Overlay => TemplateContents::Below(stamp),
+            Fill::Copy => TemplateContents::Copied(scan(template)?.mark),
         })
     }
 
-    /// Fills the workspace of `fs` from `template`; an empty one where none is given.
+    /// FillChoices the workspace of `fs` from `template`; an empty one where none is given.
     pub fn fill(
         &self,
         sandbox: &Sandbox,
         fs: &BoxFs,
         template: Option<&Path>,
-    ) -> Result<Filled, SetupFailure> {
+    ) -> Result<FilledWorkspace, SetupFailure> {
         let fill = match template {
             Some(template) => self.of(sandbox, template, stamp(template)?)?,
             None => Fill::Copy,
@@ -79,10 +83,15 @@ impl Fills {
             copy_tree(source.as_fd(), workspace.as_fd(), owner, &TreeLimits::default())
                 .map_err(|error| failure("copy workspace".to_owned(), error))?;
         }
-        Ok(Filled { workspace, template, fill, owner })
+        Ok(FilledWorkspace { workspace, template, fill, owner })
     }
 
-    fn of(&self, sandbox: &Sandbox, template: &Path, stamp: Stamp) -> Result<Fill, SetupFailure> {
+    fn of(
+        &self,
+        sandbox: &Sandbox,
+        template: &Path,
+        stamp: TemplateStamp,
+    ) -> Result<Fill, SetupFailure> {
         let known = || self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((of, fill)) = known().get(template)
             && *of == stamp
@@ -95,7 +104,7 @@ impl Fills {
     }
 }
 
-impl Contents {
+impl TemplateContents {
     /// Whether a template that changes from now on cannot but have other contents.
     pub fn are_settled(self) -> bool {
         match self {
@@ -105,7 +114,7 @@ impl Contents {
     }
 }
 
-impl Filled {
+impl FilledWorkspace {
     /// Writes `files` over what is there.
     pub fn put(&self, files: &[(&RelPath, &[u8])]) -> Result<(), SetupFailure> {
         let workspace = self.workspace.as_fd();
@@ -122,7 +131,7 @@ impl Filled {
     }
 
     /// What is left for the box to do.
-    pub fn left_to_do(&self) -> WorkspaceFill {
+    pub fn remaining_fill(&self) -> WorkspaceFill {
         match (&self.template, self.fill) {
             (Some((_, template)), Fill::Overlay) => {
                 WorkspaceFill::Overlay { template: template.clone() }
@@ -160,11 +169,11 @@ fn failure(step: String, error: WorkspaceError) -> SetupFailure {
     }
 }
 
-fn stamp(template: &Path) -> Result<Stamp, SetupFailure> {
-    let read = || -> io::Result<Stamp> {
+fn stamp(template: &Path) -> Result<TemplateStamp, SetupFailure> {
+    let read = || -> io::Result<TemplateStamp> {
         let metadata = fs::metadata(template)?;
         let changed_ns = (metadata.ctime(), metadata.ctime_nsec());
-        Ok(Stamp { device: metadata.dev(), inode: metadata.ino(), changed_ns })
+        Ok(TemplateStamp { device: metadata.dev(), inode: metadata.ino(), changed_ns })
     };
     read().map_err(|error| SetupFailure::from_io("read workspace", &error))
 }

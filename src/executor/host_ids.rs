@@ -15,7 +15,7 @@ pub struct HostIds {
 /// A host id that is one box's; dropping this gives it back, which the box's death has to come
 /// before: the box retains it.
 #[derive(Debug)]
-pub struct LentId {
+pub struct AcquiredId {
     id: Arc<HostId>,
     owner: Arc<HostIds>,
 }
@@ -31,10 +31,10 @@ impl HostIds {
     }
 
     /// One that no other box has: the one given back last, where there is one.
-    pub fn lend(self: &Arc<Self>, sandbox: &Sandbox) -> Result<LentId, SetupFailure> {
+    pub fn acquire(self: &Arc<Self>, sandbox: &Sandbox) -> Result<AcquiredId, SetupFailure> {
         let free = self.lock().pop();
         let id = free.map_or_else(|| sandbox.host_id().map(Arc::new), Ok)?;
-        Ok(LentId { id, owner: Arc::clone(self) })
+        Ok(AcquiredId { id, owner: Arc::clone(self) })
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Arc<HostId>>> {
@@ -42,14 +42,14 @@ impl HostIds {
     }
 }
 
-impl LentId {
+impl AcquiredId {
     /// The id.
     pub fn id(&self) -> &HostId {
         &self.id
     }
 }
 
-impl Drop for LentId {
+impl Drop for AcquiredId {
     fn drop(&mut self) {
         self.owner.lock().push(Arc::clone(&self.id));
     }

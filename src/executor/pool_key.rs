@@ -4,17 +4,17 @@ use std::ffi::CString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::executor::fill::Contents;
+use crate::executor::fill::TemplateContents;
 use cofferdam_core::{Limits, ProgramFile, RunSpec, StdinSource, WorkspaceFill};
 
 /// All that two runs have in common when a box made for one would do for the
 /// other: everything but the posted files and the times they may take.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Blueprint {
+pub struct PoolKey {
     /// The directory the workspace is filled from.
     pub template: PathBuf,
     /// What is in it.
-    pub contents: Contents,
+    pub contents: TemplateContents,
     argv: Vec<CString>,
     without_shell: Option<Vec<CString>>,
     env: Vec<CString>,
@@ -22,9 +22,9 @@ pub struct Blueprint {
     limits: Limits,
 }
 
-impl Blueprint {
+impl PoolKey {
     /// Of a run of `spec` over `template`; none where the box shows more than every box.
-    pub fn of(template: PathBuf, contents: Contents, spec: &RunSpec) -> Option<Self> {
+    pub fn of(template: PathBuf, contents: TemplateContents, spec: &RunSpec) -> Option<Self> {
         let (StdinSource::Null, ProgramFile::Named) = (&spec.stdin, &spec.program) else {
             return None;
         };

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::executor::pool_key::Blueprint;
+use crate::executor::pool_key::PoolKey;
 
 /// A run that has lasted longer stands back where CPUs are short, and so is no
 /// reason not to make boxes ahead.
@@ -13,32 +13,32 @@ const YOUNG: Duration = Duration::from_secs(1);
 pub const SHORT: Duration = Duration::from_millis(5);
 /// So long after a run has ended nothing is made: its answer is on the way.
 const ANSWERING: Duration = Duration::from_micros(500);
-/// Boxes of a blueprint that nobody has asked for in so long are let go.
+/// SandboxFactory of a key that nobody has asked for in so long are let go.
 const IDLE_MAX: Duration = Duration::from_secs(300);
-/// Before a blueprint that no box could be made from is tried again.
+/// Before a key that no box could be made from is tried again.
 const RETRY_AFTER: Duration = Duration::from_secs(5);
 /// Before one is whose template has just changed.
 const UNSETTLED_RETRY_AFTER: Duration = Duration::from_millis(50);
 /// Blueprints that are remembered beside those that have boxes.
 const REMEMBERED_MAX: usize = 64;
 
-/// What is ready and wanted, by blueprint. `B` is a box.
+/// What is ready and wanted, by key. `B` is a box.
 #[derive(Debug)]
-pub struct Shelves<B> {
-    shelves: Vec<Shelf<B>>,
+pub struct PoolPolicy<B> {
+    policy: Vec<Bucket<B>>,
     /// When each live run began.
     live: Vec<Instant>,
     ended_at: Option<Instant>,
-    boxes_max: usize,
+    prepared_max: usize,
     cpus: usize,
     closed: bool,
 }
 
 #[derive(Debug)]
-struct Shelf<B> {
-    blueprint: Arc<Blueprint>,
+struct Bucket<B> {
+    key: Arc<PoolKey>,
     ready: VecDeque<B>,
-    being_made: usize,
+    in_preparation: usize,
     /// Runs of it that are live.
     live: usize,
     /// The most of them at once since it was last idle.
@@ -47,22 +47,22 @@ struct Shelf<B> {
     not_before: Instant,
 }
 
-/// What the maker is to do next.
+/// What the preparer is to do next.
 #[derive(Debug)]
-pub enum Next<B> {
-    /// Make a box, and [`Shelves::made`] it.
-    Make(Arc<Blueprint>),
+pub enum PoolAction<B> {
+    /// Make a box, and [`PoolPolicy::made`] it.
+    Make(Arc<PoolKey>),
     /// Let go of these.
-    LetGo(Vec<B>),
+    Discard(Vec<B>),
     /// Nothing until somebody says so or that time has come.
     Wait(Option<Instant>),
 }
 
 /// How making a box went.
 #[derive(Debug)]
-pub enum Made<B> {
+pub enum PrepareResult<B> {
     /// It stands.
-    Stands(B),
+    Prepared(B),
     /// Its template is being changed.
     Unsettled,
     /// It cannot be made.
@@ -71,63 +71,63 @@ pub enum Made<B> {
 
 /// What there is for a run.
 #[derive(Debug)]
-pub enum Found<B> {
+pub enum PoolTake<B> {
     /// A box.
-    Ready(B),
+    Prepared(B),
     /// One is being made.
-    BeingMade,
+    InPreparation,
     /// None.
     Nothing,
 }
 
-impl<B> Shelves<B> {
-    /// For at most `boxes_max` boxes on a host of so many CPUs.
-    pub fn new(boxes_max: usize, cpus: usize) -> Self {
+impl<B> PoolPolicy<B> {
+    /// For at most `prepared_max` boxes on a host of so many CPUs.
+    pub fn new(prepared_max: usize, cpus: usize) -> Self {
         Self {
-            shelves: Vec::new(),
+            policy: Vec::new(),
             live: Vec::new(),
             ended_at: None,
-            boxes_max,
+            prepared_max,
             cpus,
             closed: false,
         }
     }
 
-    /// A run of `blueprint` begins. Gives what it has made useless.
-    pub fn begin(&mut self, blueprint: &Arc<Blueprint>, now: Instant) -> Vec<B> {
+    /// A run of `key` begins. Gives what it has made useless.
+    pub fn begin(&mut self, key: &Arc<PoolKey>, now: Instant) -> Vec<B> {
         self.live.push(now);
-        let outdated = self.take_shelves(|shelf| shelf.blueprint.is_outdated_by(blueprint));
-        let shelf = self.shelf_for(blueprint, now);
-        shelf.live += 1;
-        shelf.live_peak = shelf.live_peak.max(shelf.live);
-        shelf.used_at = now;
+        let outdated = self.take_buckets(|bucket| bucket.key.is_outdated_by(key));
+        let bucket = self.bucket_for(key, now);
+        bucket.live += 1;
+        bucket.live_peak = bucket.live_peak.max(bucket.live);
+        bucket.used_at = now;
         outdated
     }
 
-    /// A run of `blueprint` that began at `began` has ended.
-    pub fn end(&mut self, blueprint: &Blueprint, began: Instant, now: Instant) {
+    /// A run of `key` that began at `began` has ended.
+    pub fn end(&mut self, key: &PoolKey, began: Instant, now: Instant) {
         self.ended_at = Some(now);
         if let Some(index) = self.live.iter().position(|at| *at == began) {
             self.live.swap_remove(index);
         }
-        if let Some(shelf) = self.find(blueprint) {
-            shelf.live = shelf.live.saturating_sub(1);
+        if let Some(bucket) = self.find(key) {
+            bucket.live = bucket.live.saturating_sub(1);
         }
     }
 
-    /// What there is for a run of `blueprint`; the longest made first.
-    pub fn take(&mut self, blueprint: &Blueprint) -> Found<B> {
-        let Some(shelf) = self.find(blueprint) else { return Found::Nothing };
-        match shelf.ready.pop_front() {
-            Some(ready) => Found::Ready(ready),
-            None if shelf.being_made > 0 => Found::BeingMade,
-            None => Found::Nothing,
+    /// What there is for a run of `key`; the longest made first.
+    pub fn take(&mut self, key: &PoolKey) -> PoolTake<B> {
+        let Some(bucket) = self.find(key) else { return PoolTake::Nothing };
+        match bucket.ready.pop_front() {
+            Some(ready) => PoolTake::Prepared(ready),
+            None if bucket.in_preparation > 0 => PoolTake::InPreparation,
+            None => PoolTake::Nothing,
         }
     }
 
-    /// Takes every box of `blueprint`, for others to be made in their places.
-    pub fn clear(&mut self, blueprint: &Blueprint) -> Vec<B> {
-        self.find(blueprint).map(|shelf| shelf.ready.drain(..).collect()).unwrap_or_default()
+    /// Takes every box of `key`, for others to be made in their places.
+    pub fn clear(&mut self, key: &PoolKey) -> Vec<B> {
+        self.find(key).map(|bucket| bucket.ready.drain(..).collect()).unwrap_or_default()
     }
 
     /// Makes no more boxes from now on, and has all of them let go.
@@ -135,46 +135,52 @@ impl<B> Shelves<B> {
         self.closed = true;
     }
 
-    /// Boxes that are ready, of all blueprints.
+    /// SandboxFactory that are ready, of all blueprints.
     pub fn ready(&self) -> usize {
-        self.shelves.iter().map(|shelf| shelf.ready.len()).sum()
+        self.policy.iter().map(|bucket| bucket.ready.len()).sum()
     }
 
-    /// What the maker is to do at `now`.
-    pub fn next(&mut self, now: Instant) -> Next<B> {
-        let mut let_go = self.take_shelves(|shelf| is_idle(shelf, now));
+    /// What the preparer is to do at `now`.
+    pub fn next(&mut self, now: Instant) -> PoolAction<B> {
+        let mut discard = self.take_buckets(|bucket| is_idle(bucket, now));
         if self.closed {
-            let_go.extend(self.take_shelves(|_| true));
-            return if let_go.is_empty() { Next::Wait(None) } else { Next::LetGo(let_go) };
+            discard.extend(self.take_buckets(|_| true));
+            return if discard.is_empty() {
+                PoolAction::Wait(None)
+            } else {
+                PoolAction::Discard(discard)
+            };
         }
-        if !let_go.is_empty() {
-            return Next::LetGo(let_go);
+        if !discard.is_empty() {
+            return PoolAction::Discard(discard);
         }
         if self.has_time(now)
             && let Some(wanted) = self.most_wanted(now)
         {
-            if self.ready() < self.boxes_max {
+            if self.ready() < self.prepared_max {
                 return self.make(wanted);
             }
             if let Some(box_of_another) = self.least_used_but(wanted) {
-                return Next::LetGo(vec![box_of_another]);
+                return PoolAction::Discard(vec![box_of_another]);
             }
         }
-        Next::Wait(self.next_look(now))
+        PoolAction::Wait(self.next_wake(now))
     }
 
-    /// A box that [`Next::Make`] asked for; given back where nobody wants it any more.
-    pub fn made(&mut self, blueprint: &Blueprint, made: Made<B>, now: Instant) -> Option<B> {
+    /// A box that [`PoolAction::Make`] asked for; given back where nobody wants it any more.
+    pub fn made(&mut self, key: &PoolKey, made: PrepareResult<B>, now: Instant) -> Option<B> {
         let closed = self.closed;
-        let Some(shelf) = self.find(blueprint) else {
-            return if let Made::Stands(ready) = made { Some(ready) } else { None };
+        let Some(bucket) = self.find(key) else {
+            return if let PrepareResult::Prepared(ready) = made { Some(ready) } else { None };
         };
-        shelf.being_made = shelf.being_made.saturating_sub(1);
+        bucket.in_preparation = bucket.in_preparation.saturating_sub(1);
         match made {
-            Made::Stands(ready) if closed || shelf.live_peak == 0 => return Some(ready),
-            Made::Stands(ready) => shelf.ready.push_back(ready),
-            Made::Unsettled => shelf.not_before = now + UNSETTLED_RETRY_AFTER,
-            Made::Failed => shelf.not_before = now + RETRY_AFTER,
+            PrepareResult::Prepared(ready) if closed || bucket.live_peak == 0 => {
+                return Some(ready);
+            }
+            PrepareResult::Prepared(ready) => bucket.ready.push_back(ready),
+            PrepareResult::Unsettled => bucket.not_before = now + UNSETTLED_RETRY_AFTER,
+            PrepareResult::Failed => bucket.not_before = now + RETRY_AFTER,
         }
         None
     }
@@ -188,61 +194,60 @@ impl<B> Shelves<B> {
         !answering && younger_than(SHORT) == 0 && younger_than(YOUNG) < self.cpus
     }
 
-    fn find(&mut self, blueprint: &Blueprint) -> Option<&mut Shelf<B>> {
-        self.shelves.iter_mut().find(|shelf| *shelf.blueprint == *blueprint)
+    fn find(&mut self, key: &PoolKey) -> Option<&mut Bucket<B>> {
+        self.policy.iter_mut().find(|bucket| *bucket.key == *key)
     }
 
-    fn shelf_for(&mut self, blueprint: &Arc<Blueprint>, now: Instant) -> &mut Shelf<B> {
-        let known = self.shelves.iter().position(|shelf| shelf.blueprint == *blueprint);
+    fn bucket_for(&mut self, key: &Arc<PoolKey>, now: Instant) -> &mut Bucket<B> {
+        let known = self.policy.iter().position(|bucket| bucket.key == *key);
         let index = known.unwrap_or_else(|| {
             self.forget_one();
-            self.shelves.push(Shelf {
-                blueprint: Arc::clone(blueprint),
+            self.policy.push(Bucket {
+                key: Arc::clone(key),
                 ready: VecDeque::new(),
-                being_made: 0,
+                in_preparation: 0,
                 live: 0,
                 live_peak: 0,
                 used_at: now,
                 not_before: now,
             });
-            self.shelves.len() - 1
+            self.policy.len() - 1
         });
-        &mut self.shelves[index]
+        &mut self.policy[index]
     }
 
-    /// Makes room for a blueprint more.
+    /// Makes room for a key more.
     fn forget_one(&mut self) {
-        if self.shelves.len() < REMEMBERED_MAX + self.boxes_max {
+        if self.policy.len() < REMEMBERED_MAX + self.prepared_max {
             return;
         }
-        let bare = self.shelves.iter().enumerate().filter(|(_, shelf)| {
-            shelf.ready.is_empty() && shelf.being_made == 0 && shelf.live == 0
+        let bare = self.policy.iter().enumerate().filter(|(_, bucket)| {
+            bucket.ready.is_empty() && bucket.in_preparation == 0 && bucket.live == 0
         });
-        if let Some((index, _)) = bare.min_by_key(|(_, shelf)| shelf.used_at) {
-            self.shelves.swap_remove(index);
+        if let Some((index, _)) = bare.min_by_key(|(_, bucket)| bucket.used_at) {
+            self.policy.swap_remove(index);
         }
     }
 
-    fn make(&mut self, index: usize) -> Next<B> {
-        let Some(shelf) = self.shelves.get_mut(index) else { return Next::Wait(None) };
-        shelf.being_made += 1;
-        Next::Make(Arc::clone(&shelf.blueprint))
+    fn make(&mut self, index: usize) -> PoolAction<B> {
+        let Some(bucket) = self.policy.get_mut(index) else { return PoolAction::Wait(None) };
+        bucket.in_preparation += 1;
+        PoolAction::Make(Arc::clone(&bucket.key))
     }
 
-    /// The blueprint used last of those that have fewer boxes than runs at once.
+    /// The key used last of those that have fewer boxes than runs at once.
     fn most_wanted(&self, now: Instant) -> Option<usize> {
-        let wanted =
-            self.shelves.iter().enumerate().filter(|(_, shelf)| {
-                shelf.ready.len() < shelf.live_peak && shelf.not_before <= now
-            });
-        wanted.max_by_key(|(_, shelf)| shelf.used_at).map(|(index, _)| index)
+        let wanted = self.policy.iter().enumerate().filter(|(_, bucket)| {
+            bucket.ready.len() < bucket.live_peak && bucket.not_before <= now
+        });
+        wanted.max_by_key(|(_, bucket)| bucket.used_at).map(|(index, _)| index)
     }
 
-    /// A box of the blueprint that was used longest ago, if before the one at `index`.
+    /// A box of the key that was used longest ago, if before the one at `index`.
     fn least_used_but(&mut self, index: usize) -> Option<B> {
-        let used_at = self.shelves.get(index)?.used_at;
-        let others = self.shelves.iter_mut().filter(|shelf| !shelf.ready.is_empty());
-        let least = others.min_by_key(|shelf| shelf.used_at)?;
+        let used_at = self.policy.get(index)?.used_at;
+        let others = self.policy.iter_mut().filter(|bucket| !bucket.ready.is_empty());
+        let least = others.min_by_key(|bucket| bucket.used_at)?;
         if least.used_at >= used_at {
             return None;
         }
@@ -250,30 +255,30 @@ impl<B> Shelves<B> {
         least.ready.pop_front()
     }
 
-    /// Forgets shelves; gives the boxes that were on them. One with a live run
+    /// Forgets policy; gives the boxes that were on them. One with a live run
     /// stays, without its boxes.
-    fn take_shelves(&mut self, goes: impl Fn(&Shelf<B>) -> bool) -> Vec<B> {
+    fn take_buckets(&mut self, goes: impl Fn(&Bucket<B>) -> bool) -> Vec<B> {
         let mut boxes = Vec::new();
-        self.shelves.retain_mut(|shelf| {
-            let goes = goes(shelf);
+        self.policy.retain_mut(|bucket| {
+            let goes = goes(bucket);
             if goes {
-                boxes.extend(shelf.ready.drain(..));
-                shelf.live_peak = 0;
+                boxes.extend(bucket.ready.drain(..));
+                bucket.live_peak = 0;
             }
-            !goes || shelf.live > 0 || shelf.being_made > 0
+            !goes || bucket.live > 0 || bucket.in_preparation > 0
         });
         boxes
     }
 
-    /// When something changes by itself: a run grows old, a shelf idle, a failure old enough.
-    fn next_look(&self, now: Instant) -> Option<Instant> {
-        let idle = self.shelves.iter().map(|shelf| shelf.used_at + IDLE_MAX);
-        let again = self.shelves.iter().map(|shelf| shelf.not_before);
+    /// When something changes by itself: a run grows old, a bucket idle, a failure old enough.
+    fn next_wake(&self, now: Instant) -> Option<Instant> {
+        let idle = self.policy.iter().map(|bucket| bucket.used_at + IDLE_MAX);
+        let again = self.policy.iter().map(|bucket| bucket.not_before);
         let time = if self.has_time(now) { None } else { self.next_time() };
         time.into_iter().chain(idle).chain(again).filter(|at| *at > now).min()
     }
 
-    /// When [`Shelves::has_time`] will be true if no run begins or ends until then:
+    /// When [`PoolPolicy::has_time`] will be true if no run begins or ends until then:
     /// one look then, not one for each run.
     fn next_time(&self) -> Option<Instant> {
         let answered = self.ended_at.map(|ended| ended + ANSWERING);
@@ -287,6 +292,6 @@ impl<B> Shelves<B> {
     }
 }
 
-fn is_idle<B>(shelf: &Shelf<B>, now: Instant) -> bool {
-    shelf.live == 0 && now.duration_since(shelf.used_at) >= IDLE_MAX
+fn is_idle<B>(bucket: &Bucket<B>, now: Instant) -> bool {
+    bucket.live == 0 && now.duration_since(bucket.used_at) >= IDLE_MAX
 }

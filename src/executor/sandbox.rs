@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::host_ids::LentId;
-use crate::executor::factory::Boxes;
-use crate::executor::pool_key::Blueprint;
-use crate::executor::standby_pool::{LiveRun, Standby};
+use super::host_ids::AcquiredId;
+use crate::executor::factory::SandboxFactory;
+use crate::executor::pool_key::PoolKey;
+use crate::executor::standby_pool::{LiveRun, StandbyPool};
 use cofferdam_core::executor::{
     COMMAND_PATH, Capabilities, Executor, FoundProgram, Room, Task, Unavailable,
 };
@@ -41,14 +41,14 @@ pub struct Job<'a> {
 #[derive(Debug)]
 pub struct Sandboxed {
     // Before the boxes it is made of: dropped first.
-    standby: Option<Standby>,
-    boxes: Arc<Boxes>,
+    standby: Option<StandbyPool>,
+    boxes: Arc<SandboxFactory>,
 }
 
 impl Sandboxed {
     /// A backend over `sandbox` that makes every box when it is asked for.
     pub fn new(sandbox: Sandbox) -> Self {
-        Self { standby: None, boxes: Arc::new(Boxes::new(sandbox)) }
+        Self { standby: None, boxes: Arc::new(SandboxFactory::new(sandbox)) }
     }
 
     /// Holds host ids for `runs` jobs at once, clears away behind their reports
@@ -61,7 +61,7 @@ impl Sandboxed {
         }
         self.boxes.reserve_ids(runs + standby_max)?;
         if standby_max > 0 {
-            self.standby = Some(Standby::start(Arc::clone(&self.boxes), standby_max)?);
+            self.standby = Some(StandbyPool::start(Arc::clone(&self.boxes), standby_max)?);
         }
         Ok(())
     }
@@ -72,13 +72,13 @@ impl Sandboxed {
     }
 
     /// A host id that no other box has.
-    pub(super) fn lend_id(&self) -> Result<LentId, SetupFailure> {
-        self.boxes.lend_id()
+    pub(super) fn acquire_id(&self) -> Result<AcquiredId, SetupFailure> {
+        self.boxes.acquire_id()
     }
 
     /// What there is of boxes made ahead; nothing where none are to be.
     pub fn standby_figures(&self) -> StandbyFigures {
-        self.standby.as_ref().map(Standby::figures).unwrap_or_default()
+        self.standby.as_ref().map(StandbyPool::figures).unwrap_or_default()
     }
 
     /// Lets go of the boxes made ahead and makes no more of them.
@@ -104,12 +104,12 @@ impl Sandboxed {
                 // Somebody killed it while it stood: nothing of the job has begun.
                 Err(NotStarted::Setup(failure)) if failure.step == BEFORE_PROGRAM => {
                     log::warn!("a box made ahead: {failure}: one is made now");
-                    live.let_go_of_others();
+                    live.discard_others();
                 }
                 report => return report.map(|report| RunReport { standby: true, ..report }),
             }
         }
-        let host_id = Arc::new(self.lend_id()?);
+        let host_id = Arc::new(self.acquire_id()?);
         let retained = job.retained.clone().and(host_id.clone());
         self.run_in_new(Job { retained, ..job }, host_id.id(), began, watch, sink)
     }
@@ -149,8 +149,8 @@ impl Sandboxed {
             return Ok(None);
         };
         let contents = self.boxes.contents(template)?;
-        let blueprint = Blueprint::of(template.to_owned(), contents, &job.spec);
-        Ok(blueprint.map(|blueprint| standby.begin(blueprint)))
+        let key = PoolKey::of(template.to_owned(), contents, &job.spec);
+        Ok(key.map(|key| standby.begin(key)))
     }
 
     /// The file system of a box for `spec`, with `room` and the program in it where that has to be.
@@ -202,7 +202,7 @@ impl Executor for Sandboxed {
     ) -> Result<RunReport, NotStarted> {
         let began = Instant::now();
         let Task { mut spec, room, retained, fill, collect } = task;
-        let host_id = Arc::new(self.lend_id()?);
+        let host_id = Arc::new(self.acquire_id()?);
         let fs = self.file_system(&mut spec, room, host_id.id())?;
         fill(fs.workspace(false)?.as_fd(), Owner { uid: fs.tenant(), gid: fs.tenant() })?;
         // Before the program begins: the directory itself, whatever the tenant makes of its path.

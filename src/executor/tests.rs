@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::executor::fill::Contents;
-use crate::executor::pool_key::Blueprint;
-use crate::executor::pool_policy::{Found, Made, Next, Shelves};
+use crate::executor::fill::TemplateContents;
+use crate::executor::pool_key::PoolKey;
+use crate::executor::pool_policy::{PoolAction, PoolPolicy, PoolTake, PrepareResult};
 use cofferdam_core::{Limits, ProgramFile, RunSpec, StdinSource, WorkspaceFill};
 use cofferdam_tree::{Mark, Template};
 
@@ -18,66 +18,66 @@ const IDLE: Duration = Duration::from_secs(300);
 const CPUS: usize = 2;
 const NONE: [u32; 0] = [];
 
-/// Shelves, the time, and the number of the next box.
+/// PoolPolicy, the time, and the number of the next box.
 struct Shop {
-    shelves: Shelves<u32>,
+    policy: PoolPolicy<u32>,
     now: Instant,
     made: u32,
 }
 
 /// A live run.
-struct Run(Arc<Blueprint>, Instant);
+struct Run(Arc<PoolKey>, Instant);
 
 impl Shop {
-    fn with(boxes_max: usize) -> Self {
-        Self { shelves: Shelves::new(boxes_max, CPUS), now: Instant::now(), made: 0 }
+    fn with(prepared_max: usize) -> Self {
+        Self { policy: PoolPolicy::new(prepared_max, CPUS), now: Instant::now(), made: 0 }
     }
 
     fn pass(&mut self, time: Duration) {
         self.now += time;
     }
 
-    fn begin(&mut self, blueprint: &Arc<Blueprint>) -> Run {
-        assert_eq!(self.shelves.begin(blueprint, self.now), NONE, "outdated");
+    fn begin(&mut self, key: &Arc<PoolKey>) -> Run {
+        assert_eq!(self.policy.begin(key, self.now), NONE, "outdated");
         // No two runs begin at the same time.
-        let run = Run(Arc::clone(blueprint), self.now);
+        let run = Run(Arc::clone(key), self.now);
         self.pass(Duration::from_nanos(1));
         run
     }
 
-    fn end(&mut self, Run(blueprint, began): Run) {
-        self.shelves.end(&blueprint, began, self.now);
+    fn end(&mut self, Run(key, began): Run) {
+        self.policy.end(&key, began, self.now);
     }
 
     /// So many runs at once that are over by now.
-    fn runs(&mut self, blueprint: &Arc<Blueprint>, count: usize) {
-        let runs: Vec<Run> = (0..count).map(|_| self.begin(blueprint)).collect();
+    fn runs(&mut self, key: &Arc<PoolKey>, count: usize) {
+        let runs: Vec<Run> = (0..count).map(|_| self.begin(key)).collect();
         for run in runs {
             self.end(run);
         }
         self.pass(LATER);
     }
 
-    fn next(&mut self) -> Next<u32> {
-        self.shelves.next(self.now)
+    fn next(&mut self) -> PoolAction<u32> {
+        self.policy.next(self.now)
     }
 
     #[track_caller]
-    fn asked_for(&mut self) -> Arc<Blueprint> {
+    fn asked_for(&mut self) -> Arc<PoolKey> {
         match self.next() {
-            Next::Make(blueprint) => blueprint,
+            PoolAction::Make(key) => key,
             other => panic!("{other:?} instead of a box to make"),
         }
     }
 
     /// Makes the box that is asked for.
     #[track_caller]
-    fn make(&mut self) -> (Arc<Blueprint>, u32) {
-        let blueprint = self.asked_for();
+    fn make(&mut self) -> (Arc<PoolKey>, u32) {
+        let key = self.asked_for();
         self.made += 1;
-        let unwanted = self.shelves.made(&blueprint, Made::Stands(self.made), self.now);
+        let unwanted = self.policy.made(&key, PrepareResult::Prepared(self.made), self.now);
         assert_eq!(unwanted, None);
-        (blueprint, self.made)
+        (key, self.made)
     }
 
     /// Makes all that are asked for, and names their blueprints.
@@ -86,12 +86,12 @@ impl Shop {
         let mut names = Vec::new();
         loop {
             match self.next() {
-                Next::Wait(_) => return names,
-                Next::LetGo(boxes) => panic!("{boxes:?} are let go"),
-                Next::Make(blueprint) => {
+                PoolAction::Wait(_) => return names,
+                PoolAction::Discard(boxes) => panic!("{boxes:?} are let go"),
+                PoolAction::Make(key) => {
                     self.made += 1;
-                    self.shelves.made(&blueprint, Made::Stands(self.made), self.now);
-                    names.push(name(&blueprint));
+                    self.policy.made(&key, PrepareResult::Prepared(self.made), self.now);
+                    names.push(name(&key));
                     assert!(names.len() < 1000, "without an end");
                 }
             }
@@ -101,15 +101,15 @@ impl Shop {
     #[track_caller]
     fn assert_waits(&mut self) -> Option<Duration> {
         match self.next() {
-            Next::Wait(until) => until.map(|until| until.duration_since(self.now)),
+            PoolAction::Wait(until) => until.map(|until| until.duration_since(self.now)),
             other => panic!("{other:?} instead of waiting"),
         }
     }
 
     #[track_caller]
-    fn let_go(&mut self) -> Vec<u32> {
+    fn discard(&mut self) -> Vec<u32> {
         match self.next() {
-            Next::LetGo(mut boxes) => {
+            PoolAction::Discard(mut boxes) => {
                 boxes.sort_unstable();
                 boxes
             }
@@ -117,19 +117,19 @@ impl Shop {
         }
     }
 
-    fn take(&mut self, blueprint: &Blueprint) -> Option<u32> {
-        match self.shelves.take(blueprint) {
-            Found::Ready(ready) => Some(ready),
-            Found::BeingMade | Found::Nothing => None,
+    fn take(&mut self, key: &PoolKey) -> Option<u32> {
+        match self.policy.take(key) {
+            PoolTake::Prepared(ready) => Some(ready),
+            PoolTake::InPreparation | PoolTake::Nothing => None,
         }
     }
 }
 
-fn name(blueprint: &Blueprint) -> String {
-    blueprint.template.display().to_string()
+fn name(key: &PoolKey) -> String {
+    key.template.display().to_string()
 }
 
-fn with_contents(template: &str, contents: Contents) -> Arc<Blueprint> {
+fn with_contents(template: &str, contents: TemplateContents) -> Arc<PoolKey> {
     let spec = RunSpec {
         argv: vec![CString::new("true").unwrap()],
         program: ProgramFile::Named,
@@ -142,18 +142,18 @@ fn with_contents(template: &str, contents: Contents) -> Arc<Blueprint> {
         binds: Vec::new(),
         tmpfs: Vec::new(),
     };
-    Arc::new(Blueprint::of(PathBuf::from(template), contents, &spec).unwrap())
+    Arc::new(PoolKey::of(PathBuf::from(template), contents, &spec).unwrap())
 }
 
 /// One of the template of that name.
-fn of(template: &str) -> Arc<Blueprint> {
-    with_contents(template, Contents::Copied(Mark::default()))
+fn of(template: &str) -> Arc<PoolKey> {
+    with_contents(template, TemplateContents::Copied(Mark::default()))
 }
 
 /// The same of another state of the template.
-fn changed(template: &str) -> Arc<Blueprint> {
+fn changed(template: &str) -> Arc<PoolKey> {
     let place = tempfile::tempdir().unwrap();
-    with_contents(template, Contents::Copied(Template::scan(place.path()).unwrap().mark))
+    with_contents(template, TemplateContents::Copied(Template::scan(place.path()).unwrap().mark))
 }
 
 #[test]
@@ -165,17 +165,17 @@ fn nothing_is_made_before_anybody_has_asked() {
 
 #[test]
 fn as_many_are_made_as_ran_at_once_and_never_more_than_there_may_be() {
-    for (boxes_max, at_once, made) in
+    for (prepared_max, at_once, made) in
         [(0, 1, 0), (0, 9, 0), (1, 1, 1), (1, 9, 1), (3, 1, 1), (3, 2, 2), (3, 3, 3), (3, 9, 3)]
     {
-        let mut shop = Shop::with(boxes_max);
+        let mut shop = Shop::with(prepared_max);
         shop.runs(&of("a"), at_once);
-        assert_eq!(shop.make_all().len(), made, "{boxes_max} {at_once}");
-        assert_eq!(shop.shelves.ready(), made);
+        assert_eq!(shop.make_all().len(), made, "{prepared_max} {at_once}");
+        assert_eq!(shop.policy.ready(), made);
         // One after the other is not at once.
         shop.runs(&of("a"), 1);
         shop.runs(&of("a"), 1);
-        assert_eq!(shop.make_all().len(), 0, "{boxes_max} {at_once}");
+        assert_eq!(shop.make_all().len(), 0, "{prepared_max} {at_once}");
     }
 }
 
@@ -234,10 +234,10 @@ fn where_there_is_no_room_the_blueprint_used_longest_ago_gives_a_box() {
     shop.make_all();
     shop.runs(&of("middle"), 1);
     shop.make_all();
-    assert_eq!(shop.shelves.ready(), 3);
+    assert_eq!(shop.policy.ready(), 3);
     shop.runs(&of("new"), 2);
     for gone in [1, 2] {
-        assert_eq!(shop.let_go(), [gone]);
+        assert_eq!(shop.discard(), [gone]);
         assert_eq!(name(&shop.make().0), "new");
     }
     // What gave its boxes does not ask for them back from those that were used later.
@@ -270,7 +270,7 @@ fn what_nobody_has_asked_for_in_long_goes_and_is_not_made_again() {
     let until = shop.assert_waits().expect("a time to look again");
     assert!(until <= 2 * LATER, "{until:?}");
     shop.pass(until);
-    assert_eq!(shop.let_go(), [1, 2]);
+    assert_eq!(shop.discard(), [1, 2]);
     shop.assert_waits();
     assert_eq!(shop.take(&of("b")), Some(3));
 }
@@ -289,16 +289,16 @@ fn what_is_being_run_is_not_idle_however_long() {
 
 #[test]
 fn what_cannot_be_made_is_left_alone_for_as_long_as_its_reason_lasts() {
-    type Failure = fn() -> Made<u32>;
+    type Failure = fn() -> PrepareResult<u32>;
     let table: [(Failure, Duration, Duration); 2] = [
-        (|| Made::Failed, Duration::from_millis(4_990), Duration::from_millis(5_001)),
-        (|| Made::Unsettled, Duration::from_millis(49), Duration::from_millis(51)),
+        (|| PrepareResult::Failed, Duration::from_millis(4_990), Duration::from_millis(5_001)),
+        (|| PrepareResult::Unsettled, Duration::from_millis(49), Duration::from_millis(51)),
     ];
     for (failure, too_early, again) in table {
         let mut shop = Shop::with(2);
         shop.runs(&of("a"), 1);
-        let blueprint = shop.asked_for();
-        assert_eq!(shop.shelves.made(&blueprint, failure(), shop.now), None);
+        let key = shop.asked_for();
+        assert_eq!(shop.policy.made(&key, failure(), shop.now), None);
         shop.pass(too_early);
         let until = shop.assert_waits().expect("a time to try again");
         assert!(too_early + until <= again, "{until:?}");
@@ -317,7 +317,7 @@ fn a_template_that_has_changed_makes_its_boxes_useless_at_once() {
     shop.runs(&of("b"), 1);
     shop.make_all();
     let (new, began) = (changed("a"), shop.now);
-    let mut outdated = shop.shelves.begin(&new, began);
+    let mut outdated = shop.policy.begin(&new, began);
     outdated.sort_unstable();
     assert_eq!(outdated, [2, 3], "those of a, and not that of b, which was made first");
     assert_eq!(shop.take(&of("a")), None);
@@ -334,8 +334,8 @@ fn a_box_that_is_outdated_when_it_is_made_is_given_back() {
     shop.runs(&of("a"), 1);
     let old = shop.asked_for();
     let (new, began) = (changed("a"), shop.now);
-    assert_eq!(shop.shelves.begin(&new, began), NONE);
-    assert_eq!(shop.shelves.made(&old, Made::Stands(7), shop.now), Some(7));
+    assert_eq!(shop.policy.begin(&new, began), NONE);
+    assert_eq!(shop.policy.made(&old, PrepareResult::Prepared(7), shop.now), Some(7));
     shop.end(Run(Arc::clone(&new), began));
     shop.pass(LATER);
     assert_eq!(shop.make().0, new);
@@ -347,7 +347,7 @@ fn a_run_of_the_old_state_that_ends_late_asks_for_no_box_of_it() {
     let mut shop = Shop::with(4);
     let run = shop.begin(&of("a"));
     let (new, began) = (changed("a"), shop.now);
-    assert_eq!(shop.shelves.begin(&new, began), NONE);
+    assert_eq!(shop.policy.begin(&new, began), NONE);
     shop.end(Run(Arc::clone(&new), began));
     shop.end(run);
     shop.pass(LATER);
@@ -360,11 +360,11 @@ fn one_that_is_being_made_is_said_to_be() {
     let mut shop = Shop::with(1);
     let a = of("a");
     shop.runs(&a, 1);
-    assert!(matches!(shop.shelves.take(&a), Found::Nothing));
-    let blueprint = shop.asked_for();
-    assert!(matches!(shop.shelves.take(&a), Found::BeingMade));
-    shop.shelves.made(&blueprint, Made::Failed, shop.now);
-    assert!(matches!(shop.shelves.take(&a), Found::Nothing));
+    assert!(matches!(shop.policy.take(&a), PoolTake::Nothing));
+    let key = shop.asked_for();
+    assert!(matches!(shop.policy.take(&a), PoolTake::InPreparation));
+    shop.policy.made(&key, PrepareResult::Failed, shop.now);
+    assert!(matches!(shop.policy.take(&a), PoolTake::Nothing));
 }
 
 #[test]
@@ -373,20 +373,20 @@ fn once_closed_everything_goes_and_nothing_is_made() {
     let (a, b) = (of("a"), of("b"));
     shop.runs(&a, 2);
     shop.make();
-    let being_made = shop.asked_for();
+    let in_preparation = shop.asked_for();
     let run = shop.begin(&b);
-    shop.shelves.close();
-    assert_eq!(shop.let_go(), [1]);
+    shop.policy.close();
+    assert_eq!(shop.discard(), [1]);
     assert_eq!(shop.assert_waits(), None);
-    assert_eq!(shop.shelves.made(&being_made, Made::Stands(2), shop.now), Some(2));
+    assert_eq!(shop.policy.made(&in_preparation, PrepareResult::Prepared(2), shop.now), Some(2));
     shop.end(run);
     shop.runs(&a, 3);
-    while let Next::LetGo(boxes) = shop.next() {
+    while let PoolAction::Discard(boxes) = shop.next() {
         assert_eq!(boxes, NONE);
     }
     assert_eq!(shop.assert_waits(), None);
     assert_eq!(shop.take(&a), None);
-    assert_eq!(shop.shelves.ready(), 0);
+    assert_eq!(shop.policy.ready(), 0);
 }
 
 #[test]
@@ -418,7 +418,7 @@ fn boxes_are_made_only_where_that_takes_nothing_from_a_run() {
             shop.begin(&a);
         }
         shop.now = now;
-        assert_eq!(matches!(shop.next(), Next::Make(_)), has_time, "{ages:?}");
+        assert_eq!(matches!(shop.next(), PoolAction::Make(_)), has_time, "{ages:?}");
     }
 }
 
@@ -453,18 +453,18 @@ fn blueprints_that_come_and_go_do_not_add_up() {
     for number in 0..10_000_u32 {
         shop.runs(&of(&number.to_string()), 1);
         match shop.next() {
-            Next::Make(blueprint) => {
-                shop.shelves.made(&blueprint, Made::Stands(number), shop.now);
+            PoolAction::Make(key) => {
+                shop.policy.made(&key, PrepareResult::Prepared(number), shop.now);
             }
-            Next::LetGo(boxes) => {
+            PoolAction::Discard(boxes) => {
                 assert_eq!(boxes.len(), 1);
                 shop.make();
             }
-            Next::Wait(_) => panic!("nothing is made for {number}"),
+            PoolAction::Wait(_) => panic!("nothing is made for {number}"),
         }
-        assert!(shop.shelves.ready() <= 2);
+        assert!(shop.policy.ready() <= 2);
     }
     // What is left to look through is a hundred lines, not ten thousand.
-    let kept = format!("{:?}", shop.shelves).matches("Shelf {").count();
+    let kept = format!("{:?}", shop.policy).matches("Bucket {").count();
     assert!((1..=100).contains(&kept), "{kept}");
 }
