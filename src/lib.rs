@@ -62,8 +62,8 @@ pub mod jobs {
     //! # Threads
     //!
     //! [`Runner::run`] takes its caller's thread until the job is over; a [`Runner`] is shared by
-    //! as many threads as there are to be jobs at once. [`Runner::run_controlled`] takes a
-    //! [`Control`], by which another thread ends the job or sees how far it is. A bounded queue
+    //! as many threads as there are to be jobs at once. [`Runner::run_with`] takes a
+    //! [`JobControl`], by which another thread ends the job or sees how far it is. A bounded queue
     //! with workers is [`JobService`].
     //!
     //! `examples/run_job.rs` is a whole program. [`ControlName`] is a control of a box, as a
@@ -71,7 +71,7 @@ pub mod jobs {
 
     pub use crate::executor::{Capabilities, Executor, FoundProgram, Room, Task, Unavailable};
     pub use crate::job::{
-        BuildError, Control, JobPage, JobService, JobView, Jobs, ListAsked, Missing, Progress,
+        BuildError, JobControl, JobPage, JobProgress, JobQuery, JobService, JobView, Jobs, Missing,
         Runner, RunnerBuilder, RunnerSettings, Submitted,
     };
     pub use crate::policy::WorkspaceRoots;

@@ -27,7 +27,7 @@ pub const PHASES: [&str; 4] = ["queue", "prepare", "run", "cleanup"];
 
 /// The service at one time.
 #[derive(Debug, Clone, Default)]
-pub struct Figures {
+pub struct CheckMetrics {
     /// Finished runs by language and outcome, those that never were included.
     pub runs: Vec<RunCount>,
     /// The durations of each of [`PHASES`].

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use super::languages::{Languages, environment};
 use super::last_words::add_last_words;
 use crate::check::lang::{FileToWrite, Language, files_for, plain_words};
-use crate::check::metrics::{Figures, RunCounts};
+use crate::check::metrics::{CheckMetrics, RunCounts};
 use crate::check::request::CheckRequest;
 use crate::check::status::{Examined, HostReport, ServiceStatus, SlotsStatus, StandbyStatus};
 use crate::executor::{Job, Sandboxed};
@@ -82,14 +82,14 @@ pub struct CheckRunner {
     slots: Arc<Slots>,
     counts: RunCounts,
     draining: AtomicBool,
-    live: Mutex<Live>,
+    live: Mutex<LiveRuns>,
     host: HostReport,
     since: Instant,
 }
 
 /// The runs that can still be asked to end.
 #[derive(Debug, Default)]
-struct Live {
+struct LiveRuns {
     tokens: BTreeMap<usize, CancelToken>,
     ended: bool,
 }
@@ -222,9 +222,9 @@ impl CheckRunner {
     }
 
     /// What was counted so far, and what there is now.
-    pub fn figures(&self) -> Figures {
+    pub fn figures(&self) -> CheckMetrics {
         let (runs, phases) = self.counts.read();
-        Figures {
+        CheckMetrics {
             runs,
             phases,
             slots: self.settings.concurrency,
@@ -249,7 +249,7 @@ impl CheckRunner {
         live.tokens.insert(slot, cancel.clone());
     }
 
-    fn live(&self) -> MutexGuard<'_, Live> {
+    fn live(&self) -> MutexGuard<'_, LiveRuns> {
         self.live.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

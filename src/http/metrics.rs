@@ -22,7 +22,7 @@ use super::counts::FrontCounts;
 use super::origin;
 use super::refusal::Refusal;
 use super::router::Front;
-use crate::job::{JobFigures, Jobs};
+use crate::job::{JobMetrics, Jobs};
 use cofferdam_core::sync::counter::Counter;
 
 const OPEN_METRICS: &str = "application/openmetrics-text";
@@ -63,7 +63,7 @@ impl Metrics {
     }
 
     /// The figures of the jobs, where there are any.
-    pub fn jobs(&self) -> Option<JobFigures> {
+    pub fn jobs(&self) -> Option<JobMetrics> {
         self.jobs.as_ref().map(|jobs| jobs.figures())
     }
 

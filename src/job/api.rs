@@ -5,7 +5,7 @@ use std::fs::File;
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
-use crate::job::metrics::JobFigures;
+use crate::job::metrics::JobMetrics;
 use cofferdam_core::job::{
     Artifact, Idempotency, JobError, JobId, JobLine, JobStatus, LiveJob, RunJobRequest,
     RunJobResult, Sha256,
@@ -24,20 +24,20 @@ pub trait Jobs: Send + Sync {
     /// Where a job is; the result once there is one.
     fn view(&self, id: &JobId) -> Result<JobView, JobError>;
     /// Jobs, the newest first.
-    fn list(&self, asked: &ListAsked) -> Result<JobPage, JobError>;
+    fn list(&self, asked: &JobQuery) -> Result<JobPage, JobError>;
     /// What a job that is over has left.
     fn artifacts(&self, id: &JobId) -> Result<Vec<Artifact>, JobError>;
     /// One of these, to be read.
     fn open_artifact(&self, id: &JobId, path: &str) -> Result<OpenArtifact, JobError>;
-    /// Asks for a job's end: one that waits is over at once, one that runs within a second.
+    /// Asks for a job's end: one that queued is over at once, one that runs within a second.
     fn cancel(&self, id: &JobId) -> Result<Submitted, JobError>;
     /// What a job writes, while it does.
-    fn follow(&self, id: &JobId) -> Result<Feed, JobError>;
+    fn follow(&self, id: &JobId) -> Result<JobFeed, JobError>;
     /// What was counted so far, and what there is now.
-    fn figures(&self) -> JobFigures;
+    fn figures(&self) -> JobMetrics;
     /// Takes no new jobs from now on.
     fn start_draining(&self);
-    /// Ends every live job; what waits is finished as interrupted.
+    /// Ends every live job; what queued is finished as interrupted.
     fn cancel_all(&self);
     /// Waits until no job is running; false when the deadline came first.
     fn wait_idle(&self, deadline: Deadline) -> bool;
@@ -64,7 +64,7 @@ pub enum JobView {
 
 /// Which jobs to list.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct ListAsked {
+pub struct JobQuery {
     /// Only those in this state.
     pub status: Option<JobStatus>,
     /// How many at most.
@@ -95,18 +95,18 @@ pub struct OpenArtifact {
 
 /// A job's output as far as it has come, and word of more.
 #[derive(Debug)]
-pub struct Feed {
+pub struct JobFeed {
     /// What is kept of stdout, growing.
     pub stdout: File,
     /// What is kept of stderr, growing.
     pub stderr: File,
     /// How far it is. Its sender goes away when the job is over, whose last word stays.
-    pub progress: watch::Receiver<Progress>,
+    pub progress: watch::Receiver<JobProgress>,
 }
 
 /// How far a job is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Progress {
+pub struct JobProgress {
     /// Where it is.
     pub status: JobStatus,
     /// How much of stdout can be read.

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 use tokio::sync::watch;
 
-use crate::job::api::Progress;
-use crate::job::outcome::Ending;
+use crate::job::api::JobProgress;
+use crate::job::outcome::JobOutcome;
 use cofferdam_core::job::JobStatus;
 use cofferdam_core::sync::cancel::CancelToken;
 
@@ -17,18 +17,18 @@ const CANCELED: u8 = 1;
 /// The service ends.
 const INTERRUPTED: u8 = 2;
 
-/// Shared by a job's runner and everybody else.
+/// ServiceState by a job's runner and everybody else.
 #[derive(Debug)]
-pub struct Control {
+pub struct JobControl {
     cancel: CancelToken,
     asked: AtomicU8,
-    progress: watch::Sender<Progress>,
+    progress: watch::Sender<JobProgress>,
 }
 
-impl Control {
-    /// Of a job that waits.
+impl JobControl {
+    /// Of a job that queued.
     pub fn new() -> io::Result<Self> {
-        let progress = Progress { status: JobStatus::Queued, stdout_bytes: 0, stderr_bytes: 0 };
+        let progress = JobProgress { status: JobStatus::Queued, stdout_bytes: 0, stderr_bytes: 0 };
         Ok(Self {
             cancel: CancelToken::new()?,
             asked: AtomicU8::new(GOES_ON),
@@ -58,10 +58,10 @@ impl Control {
     }
 
     /// How the job is to end, if it is to.
-    pub fn asked(&self) -> Option<Ending> {
+    pub fn asked(&self) -> Option<JobOutcome> {
         match self.asked.load(Ordering::SeqCst) {
-            CANCELED => Some(Ending::canceled()),
-            INTERRUPTED => Some(Ending::interrupted()),
+            CANCELED => Some(JobOutcome::canceled()),
+            INTERRUPTED => Some(JobOutcome::interrupted()),
             _ => None,
         }
     }
@@ -72,7 +72,7 @@ impl Control {
     }
 
     /// Tells everybody who follows.
-    pub fn progress(&self) -> &watch::Sender<Progress> {
+    pub fn progress(&self) -> &watch::Sender<JobProgress> {
         &self.progress
     }
 

@@ -10,7 +10,7 @@ pub struct JobCounts([Counter; JobStatus::ALL.len()]);
 
 /// What there is to tell of the jobs.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct JobFigures {
+pub struct JobMetrics {
     /// Those that wait.
     pub queued: usize,
     /// The most that may.
@@ -34,9 +34,9 @@ pub struct JobsStatus {
     pub workers: usize,
 }
 
-impl From<&JobFigures> for JobsStatus {
-    fn from(figures: &JobFigures) -> Self {
-        let JobFigures { queued, running, workers, .. } = *figures;
+impl From<&JobMetrics> for JobsStatus {
+    fn from(figures: &JobMetrics) -> Self {
+        let JobMetrics { queued, running, workers, .. } = *figures;
         Self { queued, running, workers }
     }
 }

@@ -11,10 +11,10 @@ mod service;
 #[cfg(test)]
 mod tests;
 
-pub use api::{Feed, JobPage, JobView, Jobs, ListAsked, OpenArtifact, Progress, Submitted};
+pub use api::{JobFeed, JobPage, JobProgress, JobQuery, JobView, Jobs, OpenArtifact, Submitted};
 pub use builder::{BuildError, Missing, RunnerBuilder};
-pub use control::Control;
-pub use metrics::{JobFigures, JobsStatus};
+pub use control::JobControl;
+pub use metrics::{JobMetrics, JobsStatus};
 pub use runner::{Runner, RunnerSettings};
 pub use service::JobService;
-pub use service::lazy::{JobsAtFirst, NotStarted};
+pub use service::lazy::{LazyJobs, StartError};

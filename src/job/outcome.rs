@@ -12,7 +12,7 @@ const SIGNAL_MAX: u8 = 64;
 
 /// A job's end, in its result's words.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Ending {
+pub struct JobOutcome {
     /// The state it ends in.
     pub status: JobStatus,
     /// What the program ended with, where it did by itself.
@@ -23,7 +23,7 @@ pub struct Ending {
     pub error: Option<JobError>,
 }
 
-impl Ending {
+impl JobOutcome {
     /// An end before anything ran, or beside what ran.
     pub fn without_run(status: JobStatus, error: JobError) -> Self {
         Self { status, exit_code: None, signal: None, error: Some(error) }
@@ -149,7 +149,7 @@ mod tests {
             (limit(LimitKind::CpuTime, None), JobStatus::Failed, None, None, Some(LimitExceeded)),
             (Outcome::Cancelled, JobStatus::Canceled, None, None, Some(Canceled)),
         ] {
-            let ending = Ending::of_run(outcome);
+            let ending = JobOutcome::of_run(outcome);
             assert_eq!(
                 (ending.status, ending.exit_code, ending.signal),
                 (status, exit_code, signal)
@@ -163,7 +163,7 @@ mod tests {
 
     #[test]
     fn a_program_that_is_not_there_is_told_from_a_box_that_could_not_be_made() {
-        let ending = Ending::not_started(NotStarted::Exec { errno: libc::ENOENT }, "magic");
+        let ending = JobOutcome::not_started(NotStarted::Exec { errno: libc::ENOENT }, "magic");
         let error = ending.error.unwrap();
         assert_eq!((ending.status, error.code), (JobStatus::SetupFailed, ErrorCode::SpawnFailed));
         assert_eq!(
@@ -171,7 +171,7 @@ mod tests {
             (&"magic".into(), &"ENOENT".into())
         );
         let failure = SetupFailure::from_errno("mount /proc", libc::EPERM);
-        let error = Ending::not_started(failure.into(), "magic").error.unwrap();
+        let error = JobOutcome::not_started(failure.into(), "magic").error.unwrap();
         assert_eq!(error.code, ErrorCode::BackendSetupFailed);
         assert_eq!(error.details["step"], "mount /proc");
     }
@@ -179,10 +179,10 @@ mod tests {
     #[test]
     fn a_fault_beside_the_run_spoils_a_good_end_and_hides_no_bad_one() {
         let fault = || Some(JobError::new(ErrorCode::IoFailed, "disk full"));
-        let spoilt = Ending::of_run(Outcome::Exited { code: 0 }).spoilt_by(fault());
+        let spoilt = JobOutcome::of_run(Outcome::Exited { code: 0 }).spoilt_by(fault());
         assert_eq!((spoilt.status, spoilt.exit_code), (JobStatus::Failed, Some(0)));
         assert_eq!(spoilt.error.unwrap().code, ErrorCode::IoFailed);
-        let failed = Ending::of_run(Outcome::Exited { code: 3 }).spoilt_by(fault());
+        let failed = JobOutcome::of_run(Outcome::Exited { code: 3 }).spoilt_by(fault());
         assert_eq!(failed.error.unwrap().code, ErrorCode::ExitNonzero);
     }
 }

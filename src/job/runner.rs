@@ -6,12 +6,12 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
-use super::control::Control;
-use super::run::Run;
+use super::control::JobControl;
+use super::run::JobRun;
 use crate::executor::{Capabilities, Executor};
-use crate::job::outcome::Ending;
+use crate::job::outcome::JobOutcome;
 use crate::job::run::programs::{Digests, OpenedPrograms};
-use crate::job::run::result::{Facts, Times};
+use crate::job::run::result::{ResultBuilder, Times};
 use crate::job::run::workspace::OpenedWorkspace;
 use crate::policy::{self, Judged, JudgedCommand, PolicyConfig, WorkspaceFacts};
 use crate::store;
@@ -133,8 +133,8 @@ impl Runner {
     /// # Errors
     /// A request that is none, or whose name is taken; it leaves nothing behind.
     pub fn run(&self, request: RunJobRequest) -> Result<RunJobResult, JobError> {
-        let control = Control::new().map_err(|error| cannot("eventfd", &error))?;
-        self.run_controlled(request, &control)
+        let control = JobControl::new().map_err(|error| cannot("eventfd", &error))?;
+        self.run_with(request, &control)
     }
 
     /// As [`Runner::run`], for a caller who may want the job's end and to know how far it is.
@@ -144,10 +144,10 @@ impl Runner {
     ///
     /// # Errors
     /// As [`Runner::run`].
-    pub fn run_controlled(
+    pub fn run_with(
         &self,
         request: RunJobRequest,
-        control: &Control,
+        control: &JobControl,
     ) -> Result<RunJobResult, JobError> {
         self.check(&request)?;
         let job = self.accept(request, None).map_err(told)?;
@@ -174,20 +174,20 @@ impl Runner {
 
     /// Brings a job to its end and its record to its last state. What is `retained` stays taken
     /// until its box is dead, which may be later.
-    pub fn perform(&self, job: AcceptedJob, control: &Control, retained: &Retained) -> EndedJob {
+    pub fn perform(&self, job: AcceptedJob, control: &JobControl, retained: &Retained) -> EndedJob {
         let began = (SystemTime::now(), Instant::now());
         control.enter(JobStatus::Running);
         self.conclude(job, Some(began), |job, facts, judging| {
             job.record.decided(facts.decision.clone(), facts.executable.clone());
             match job.record.started(began.0) {
-                Err(error) => Ending::without_run(JobStatus::Failed, told(error)),
+                Err(error) => JobOutcome::without_run(JobStatus::Failed, told(error)),
                 Ok(()) => self.steps(job, facts, judging, control, retained),
             }
         })
     }
 
     /// Ends a job that nothing was done for.
-    pub fn end_unrun(&self, job: AcceptedJob, ending: Ending) -> EndedJob {
+    pub fn end_unrun(&self, job: AcceptedJob, ending: JobOutcome) -> EndedJob {
         self.conclude(job, None, |_, _, _| ending)
     }
 
@@ -195,7 +195,7 @@ impl Runner {
         &self,
         mut job: AcceptedJob,
         began: Option<(SystemTime, Instant)>,
-        end: impl FnOnce(&mut AcceptedJob, &mut Facts, Judging<'_>) -> Ending,
+        end: impl FnOnce(&mut AcceptedJob, &mut ResultBuilder, PolicyContext<'_>) -> JobOutcome,
     ) -> EndedJob {
         let backend = self.backend(job.request.backend.kind);
         // Where there is no backend of that kind, the policy is told of this host's programs.
@@ -206,22 +206,22 @@ impl Runner {
         let known = workspace.as_ref().map_or(WorkspaceFacts::default(), OpenedWorkspace::facts);
         let judged = policy::judge(&job.request, &self.settings.policy, known, &programs);
         let Judged { decision, error, command } = judged;
-        let mut facts = Facts::of(decision);
+        let mut facts = ResultBuilder::of(decision);
         let ending = match error {
             // Somebody's wish for its end does not make it allowed.
             Some(error) if error.code == ErrorCode::BackendSetupFailed => {
-                Ending::without_run(JobStatus::SetupFailed, error)
+                JobOutcome::without_run(JobStatus::SetupFailed, error)
             }
-            Some(error) => Ending::without_run(JobStatus::PolicyDenied, error),
+            Some(error) => JobOutcome::without_run(JobStatus::PolicyDenied, error),
             None => {
-                let judging = Judging { backend, programs: &programs, command, workspace };
+                let judging = PolicyContext { backend, programs: &programs, command, workspace };
                 end(&mut job, &mut facts, judging)
             }
         };
         let AcceptedJob { request, mut record, queued_at } = job;
         let id = record.id().clone();
         let mut result = facts.into_result(id, &request, ending, Times { queued_at, began });
-        store::fit(&mut result, request.limits.record_bytes);
+        store::truncate(&mut result, request.limits.record_bytes);
         let unstored = record.finish(&result).err().map(|error| Unstored { error, record });
         EndedJob { result, unstored }
     }
@@ -237,12 +237,12 @@ impl Runner {
     fn steps(
         &self,
         job: &AcceptedJob,
-        facts: &mut Facts,
-        judging: Judging<'_>,
-        control: &Control,
+        facts: &mut ResultBuilder,
+        judging: PolicyContext<'_>,
+        control: &JobControl,
         retained: &Retained,
-    ) -> Ending {
-        let Judging { backend, programs, command, workspace } = judging;
+    ) -> JobOutcome {
+        let PolicyContext { backend, programs, command, workspace } = judging;
         if let Some(ending) = control.asked() {
             return ending;
         }
@@ -252,13 +252,13 @@ impl Runner {
                 facts.runs_on(capabilities);
                 executor
             }
-            Err(error) => return Ending::without_run(JobStatus::BackendUnavailable, error),
+            Err(error) => return JobOutcome::without_run(JobStatus::BackendUnavailable, error),
         };
         let Some(command) = command else {
             let error = JobError::new(ErrorCode::CommandDenied, "no command was judged");
-            return Ending::without_run(JobStatus::PolicyDenied, error);
+            return JobOutcome::without_run(JobStatus::PolicyDenied, error);
         };
-        let run = Run {
+        let run = JobRun {
             executor,
             programs,
             request: &job.request,
@@ -291,7 +291,7 @@ fn stored(EndedJob { mut result, unstored }: EndedJob) -> RunJobResult {
 
 /// What the steps after the policy go on with.
 #[derive(Debug)]
-struct Judging<'a> {
+struct PolicyContext<'a> {
     backend: Option<&'a dyn Executor>,
     programs: &'a OpenedPrograms<'a>,
     command: Option<JudgedCommand>,

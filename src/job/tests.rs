@@ -17,18 +17,18 @@ use cofferdam_tree::Owner;
 
 /// A backend that runs nothing: it changes something once it is asked for the program, which is
 /// after the workspace was opened, and notes which files the copy holds.
-struct Copying {
+struct CopyExecutor {
     change: Box<dyn Fn() + Send + Sync>,
     copied: Mutex<Vec<String>>,
 }
 
-impl std::fmt::Debug for Copying {
+impl std::fmt::Debug for CopyExecutor {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        out.write_str("Copying")
+        out.write_str("CopyExecutor")
     }
 }
 
-impl Executor for Copying {
+impl Executor for CopyExecutor {
     fn describe(&self) -> Result<Capabilities, Unavailable> {
         Ok(Capabilities { enforced: Enforced::default(), not_enforced: Vec::new() })
     }
@@ -84,7 +84,7 @@ impl Scene {
         roots: Option<PathBuf>,
         change: impl Fn() + Send + Sync + 'static,
     ) -> (RunJobResult, Vec<String>) {
-        let backend = Arc::new(Copying { change: Box::new(change), copied: Mutex::default() });
+        let backend = Arc::new(CopyExecutor { change: Box::new(change), copied: Mutex::default() });
         let mut builder = Runner::builder(self.at("store")).local(backend.clone());
         builder = match roots {
             Some(roots) => builder.roots([roots]),

@@ -36,14 +36,14 @@ pub(super) enum Hold {
     /// A record of this opening of the store.
     Ours,
     /// Another opening, or nobody any more: its file tells.
-    Loose,
+    Unowned,
     /// Nobody: it is over.
     Over,
 }
 
 /// One job.
 #[derive(Debug, Clone)]
-pub(super) struct Entry {
+pub(super) struct IndexEntry {
     pub(super) line: JobLine,
     pub(super) order: u64,
     /// What its record takes on the disk; zero while it is not over.
@@ -54,17 +54,17 @@ pub(super) struct Entry {
 }
 
 /// When a job was over, and its name.
-pub(super) type Ended = (String, JobId);
+pub(super) type EndedKey = (String, JobId);
 
 /// Every job, by name and in order.
 #[derive(Debug, Default)]
 pub(super) struct Index {
-    entries: HashMap<JobId, Entry>,
+    entries: HashMap<JobId, IndexEntry>,
     ordered: BTreeSet<Key>,
     by_status: BTreeSet<(JobStatus, Key)>,
-    loose: BTreeSet<JobId>,
+    unowned: BTreeSet<JobId>,
     /// Those that are over, by when they were.
-    ended: BTreeSet<Ended>,
+    ended: BTreeSet<EndedKey>,
     /// The last job of each key.
     by_idempotency: HashMap<String, JobId>,
     bytes: u64,
@@ -80,29 +80,29 @@ impl Index {
         self.bytes
     }
 
-    pub(super) fn get(&self, id: &JobId) -> Option<&Entry> {
+    pub(super) fn get(&self, id: &JobId) -> Option<&IndexEntry> {
         self.entries.get(id)
     }
 
     /// The last job that came with `key`.
-    pub(super) fn by_idempotency(&self, key: &str) -> Option<&Entry> {
+    pub(super) fn by_idempotency(&self, key: &str) -> Option<&IndexEntry> {
         self.by_idempotency.get(key).and_then(|id| self.entries.get(id))
     }
 
     /// The jobs of which only their files tell.
-    pub(super) fn loose(&self) -> Vec<JobId> {
-        self.loose.iter().cloned().collect()
+    pub(super) fn unowned(&self) -> Vec<JobId> {
+        self.unowned.iter().cloned().collect()
     }
 
     /// Takes a job in, or what is new of it.
-    pub(super) fn put(&mut self, entry: Entry) {
+    pub(super) fn put(&mut self, entry: IndexEntry) {
         let id = entry.line.job_id.clone();
         self.remove(&id);
         let key = Key { order: entry.order, id: id.clone() };
         self.by_status.insert((entry.line.status, key.clone()));
         self.ordered.insert(key);
-        if entry.hold == Hold::Loose {
-            self.loose.insert(id.clone());
+        if entry.hold == Hold::Unowned {
+            self.unowned.insert(id.clone());
         }
         self.ended.extend(ended(&entry));
         if let Some(Idempotency { key, .. }) = &entry.idempotency {
@@ -112,12 +112,12 @@ impl Index {
         self.entries.insert(id, entry);
     }
 
-    pub(super) fn remove(&mut self, id: &JobId) -> Option<Entry> {
+    pub(super) fn remove(&mut self, id: &JobId) -> Option<IndexEntry> {
         let entry = self.entries.remove(id)?;
         let key = Key { order: entry.order, id: id.clone() };
         self.ordered.remove(&key);
         self.by_status.remove(&(entry.line.status, key));
-        self.loose.remove(id);
+        self.unowned.remove(id);
         if let Some(ended) = ended(&entry) {
             self.ended.remove(&ended);
         }
@@ -131,13 +131,13 @@ impl Index {
     }
 
     /// Whoever had it has let go of it before it was over.
-    pub(super) fn loosen(&mut self, id: &JobId) {
+    pub(super) fn release(&mut self, id: &JobId) {
         if let Some(entry) = self.entries.get_mut(id) {
             if let Some(ended) = ended(entry) {
                 self.ended.remove(&ended);
             }
-            entry.hold = Hold::Loose;
-            self.loose.insert(id.clone());
+            entry.hold = Hold::Unowned;
+            self.unowned.insert(id.clone());
         }
     }
 
@@ -169,7 +169,7 @@ impl Index {
     }
 
     /// The job that has been over for longest, of those after `after`.
-    pub(super) fn next_ended(&self, after: Option<&Ended>) -> Option<Ended> {
+    pub(super) fn next_ended(&self, after: Option<&EndedKey>) -> Option<EndedKey> {
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
         self.ended.range((from, Bound::Unbounded)).next().cloned()
     }
@@ -195,7 +195,7 @@ impl Index {
     }
 }
 
-fn ended(entry: &Entry) -> Option<Ended> {
+fn ended(entry: &IndexEntry) -> Option<EndedKey> {
     let at = entry.line.finished_at.clone().filter(|_| entry.hold == Hold::Over)?;
     Some((at, entry.line.job_id.clone()))
 }
@@ -210,12 +210,12 @@ const TIME_STEP: Duration = Duration::from_secs(1);
 
 /// The state of `runs` that the index knows.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Seen {
+pub(super) struct RunsState {
     pub(super) changed_at: SystemTime,
     pub(super) looked_at: SystemTime,
 }
 
-impl Seen {
+impl RunsState {
     /// Whether `runs`, last changed at `changed_at`, holds what it held then.
     pub(super) fn is_current(self, changed_at: SystemTime) -> bool {
         let age = self.looked_at.duration_since(changed_at);
@@ -227,7 +227,7 @@ impl Seen {
 mod tests {
     use super::*;
 
-    fn entry(id: &str, order: u64, status: JobStatus) -> Entry {
+    fn entry(id: &str, order: u64, status: JobStatus) -> IndexEntry {
         let line = JobLine {
             job_id: JobId::parse(id).unwrap(),
             status,
@@ -236,7 +236,7 @@ mod tests {
             finished_at: status.is_terminal().then(|| format!("{order:09}")),
         };
         let hold = if status.is_terminal() { Hold::Over } else { Hold::Ours };
-        Entry { line, order, bytes: 10, hold, idempotency: None }
+        IndexEntry { line, order, bytes: 10, hold, idempotency: None }
     }
 
     fn names(lines: &[JobLine]) -> Vec<&str> {

@@ -10,9 +10,9 @@ use nix::fcntl::{OFlag, OpenHow, ResolveFlag, openat2};
 use nix::sys::stat::{SFlag, fstat};
 
 use super::error::{ReadFault, StoreError};
-use super::index::{Entry, Hold, Index, Key};
+use super::index::{Hold, Index, IndexEntry, Key};
 use super::store::{RunStore, StoreSettings, locked};
-use crate::store::files::directory::{Directory, file_type};
+use crate::store::files::directory::{StoreDir, file_type};
 use crate::store::files::inspect::{ARTIFACTS, RESULT, STATUS, error_at, read_result, read_status};
 use crate::store::files::owner::is_dead;
 use cofferdam_core::Stream;
@@ -37,7 +37,7 @@ impl RunStore {
             Err(fault) => {
                 let error = error_at(&directory, RESULT, fault);
                 if let StoreError::Corrupt { reason, .. } = &error {
-                    self.put_aside_unless_live(id, reason);
+                    self.quarantine_unless_live(id, reason);
                 }
                 Err(error)
             }
@@ -68,14 +68,14 @@ impl RunStore {
             Some(cursor) => Some(Key::parse(cursor).ok_or(StoreError::BadCursor)?),
             None => None,
         };
-        match &self.inner.keeper {
-            Some(keeper) => {
+        match &self.inner.writer {
+            Some(writer) => {
                 self.refresh()?;
-                let settled_at = *locked(&keeper.settling);
+                let settled_at = *locked(&writer.settling);
                 if settled_at.is_none_or(|at| at.elapsed() >= SETTLED_FOR) {
-                    self.settle_loose();
+                    self.settle_unowned();
                 }
-                Ok(keeper.index().page(status, limit, after.as_ref()))
+                Ok(writer.index().page(status, limit, after.as_ref()))
             }
             None => Ok(self.read_index()?.page(status, limit, after.as_ref())),
         }
@@ -95,7 +95,7 @@ impl RunStore {
                 true => status.line,
                 false => self.line(&id).ok().flatten().unwrap_or(status.line),
             };
-            index.put(Entry { line, order, bytes: 0, hold: Hold::Over, idempotency: None });
+            index.put(IndexEntry { line, order, bytes: 0, hold: Hold::Over, idempotency: None });
         }
         Ok(index)
     }
@@ -139,7 +139,7 @@ impl RunStore {
     }
 
     /// The directory of a job; nothing where there is none, or it is no directory.
-    pub(super) fn job(&self, id: &JobId) -> Result<Option<Directory>, StoreError> {
+    pub(super) fn job(&self, id: &JobId) -> Result<Option<StoreDir>, StoreError> {
         let opened = self.opened();
         match opened.runs.child(id.as_str()) {
             Ok(directory) => Ok(Some(directory)),
@@ -150,14 +150,14 @@ impl RunStore {
 
     /// Looks at a job that may be another process's: one whose owner is dead is finished.
     fn settle_if_foreign(&self, id: &JobId) -> Result<(), StoreError> {
-        let Some(keeper) = &self.inner.keeper else {
+        let Some(writer) = &self.inner.writer else {
             self.settle_if_dead(id);
             return Ok(());
         };
-        let hold = keeper.index().get(id).map(|entry| entry.hold);
+        let hold = writer.index().get(id).map(|entry| entry.hold);
         match hold {
             Some(Hold::Ours | Hold::Over) => Ok(()),
-            Some(Hold::Loose) | None => self.settle(std::slice::from_ref(id)),
+            Some(Hold::Unowned) | None => self.settle(std::slice::from_ref(id)),
         }
     }
 
@@ -175,18 +175,18 @@ impl RunStore {
         }
     }
 
-    fn put_aside_unless_live(&self, id: &JobId, reason: &str) {
-        let Some(keeper) = &self.inner.keeper else { return };
-        let hold = keeper.index().get(id).map(|entry| entry.hold);
+    fn quarantine_unless_live(&self, id: &JobId, reason: &str) {
+        let Some(writer) = &self.inner.writer else { return };
+        let hold = writer.index().get(id).map(|entry| entry.hold);
         if hold == Some(Hold::Over) {
-            self.put_aside(OsStr::new(id.as_str()), format!("{RESULT}: {reason}"));
-            keeper.index().remove(id);
+            self.quarantine(OsStr::new(id.as_str()), format!("{RESULT}: {reason}"));
+            writer.index().remove(id);
         }
     }
 }
 
 /// Where a job is by its files: the result knows before the status does.
-fn current_line(directory: &Directory, id: &JobId) -> Result<Option<JobLine>, StoreError> {
+fn current_line(directory: &StoreDir, id: &JobId) -> Result<Option<JobLine>, StoreError> {
     let status = match read_status(directory, id) {
         Ok(status) => status,
         Err(ReadFault::Absent) => return Ok(None),
@@ -200,7 +200,7 @@ fn current_line(directory: &Directory, id: &JobId) -> Result<Option<JobLine>, St
     Ok(Some(status.line))
 }
 
-fn open_beneath(directory: &Directory, path: &RelPath, flags: OFlag) -> Result<OwnedFd, Errno> {
+fn open_beneath(directory: &StoreDir, path: &RelPath, flags: OFlag) -> Result<OwnedFd, Errno> {
     let how = OpenHow::new().flags(flags | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC).resolve(
         ResolveFlag::RESOLVE_BENEATH
             | ResolveFlag::RESOLVE_NO_SYMLINKS

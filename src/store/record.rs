@@ -15,16 +15,16 @@ use nix::unistd::fsync;
 use serde::Serialize;
 
 use super::error::{ReadFault, StoreError};
-use super::index::{Entry, Hold};
-use super::removal::{GONE, NEW, passing_name, remove_passing};
+use super::index::{Hold, IndexEntry};
+use super::removal::{TEMP, TOMBSTONE, remove_temp, temp_name};
 use super::store::RunStore;
-use crate::store::files::directory::Directory;
+use crate::store::files::directory::StoreDir;
 use crate::store::files::inspect::{
     ARTIFACTS, CANCEL, REQUEST, REQUEST_BYTES_MAX, RESULT, RESULT_BYTES_MAX, SNAPSHOT, STATUS,
     error_at, record_bytes, result_fault,
 };
 use crate::store::files::status_file::StatusFile;
-use crate::store::truncate::fit;
+use crate::store::truncate::truncate;
 use cofferdam_core::job::{
     Executable, Idempotency, JobId, JobLine, JobStatus, PolicyDecision, RunJobRequest,
     RunJobResult, Sha256,
@@ -70,7 +70,7 @@ impl RunStore {
         queued_at: SystemTime,
         idempotency: Option<Idempotency>,
     ) -> Result<JobRecord, StoreError> {
-        self.find_again()?;
+        self.reopen_if_moved()?;
         let (opened, kept) = (self.opened(), self.kept()?);
         let runs = &opened.runs;
         let exists = || StoreError::Exists { id: id.clone() };
@@ -86,7 +86,7 @@ impl RunStore {
             return Err(StoreError::NotRecordable { path: runs.path_of(id.as_str()), reason });
         }
         let status_json = json_file(runs, STATUS, &status)?;
-        let new_name = passing_name(NEW, kept.owner.name());
+        let new_name = temp_name(TEMP, kept.owner.name());
         let filled = fill(runs, &new_name, &request_json, &status_json).and_then(|()| {
             runs.move_to(&new_name, runs, id.as_str()).map_err(|errno| match errno {
                 Errno::EEXIST => exists(),
@@ -94,11 +94,11 @@ impl RunStore {
             })
         });
         if let Err(error) = filled {
-            remove_passing(runs, &new_name);
+            remove_temp(runs, &new_name);
             return Err(error);
         }
         let record = JobRecord { store: self.clone(), id: id.clone(), status, is_done: false };
-        record.show(Hold::Ours);
+        record.update_index(Hold::Ours);
         match runs.sync() {
             Ok(()) => Ok(record),
             Err(error) => {
@@ -111,7 +111,7 @@ impl RunStore {
 
 /// Makes the directory of a job, under a name that is none, with what it has from the beginning.
 fn fill(
-    runs: &Directory,
+    runs: &StoreDir,
     name: &str,
     request_json: &[u8],
     status_json: &[u8],
@@ -128,9 +128,9 @@ impl RunStore {
     /// The last job that came with that key: its name, the digest of its request, and when it was
     /// taken.
     pub fn by_idempotency(&self, key: &str) -> Option<(JobId, Sha256, SystemTime)> {
-        let keeper = self.keeper().ok()?;
-        let (entry, opened) = (keeper.index().by_idempotency(key)?.clone(), self.opened());
-        let Entry { line, order, idempotency, .. } = entry;
+        let writer = self.writer().ok()?;
+        let (entry, opened) = (writer.index().by_idempotency(key)?.clone(), self.opened());
+        let IndexEntry { line, order, idempotency, .. } = entry;
         if opened.runs.entry(line.job_id.as_str()).is_ok_and(|found| found.is_none()) {
             // Somebody has removed it.
             return None;
@@ -159,7 +159,7 @@ impl JobRecord {
         self.status.line.started_at = Some(rfc3339(at));
         let directory = self.directory()?;
         directory.replace(STATUS, &json_file(&directory, STATUS, &self.status)?)?;
-        self.show(Hold::Ours);
+        self.update_index(Hold::Ours);
         Ok(())
     }
 
@@ -203,7 +203,7 @@ impl JobRecord {
     }
 
     /// Records what came of it. On return it is on the disk, with the outputs. A result of more
-    /// than 64 MiB is cut to that, as [`fit`](crate::store::truncate) does.
+    /// than 64 MiB is cut to that, as [`truncate`](crate::store::truncate) does.
     ///
     /// # Errors
     /// A result of another job, or of one that is not over; [`StoreError::Unknown`] where the
@@ -219,13 +219,13 @@ impl JobRecord {
         match self.write_end(result) {
             Ok(over) => {
                 self.status = over;
-                self.show(Hold::Over);
+                self.update_index(Hold::Over);
                 self.is_done = true;
                 Ok(())
             }
             Err(error) => {
                 self.status.line = JobLine::from(result);
-                self.show(Hold::Ours);
+                self.update_index(Hold::Ours);
                 Err(error)
             }
         }
@@ -238,7 +238,7 @@ impl JobRecord {
         if longer(&result_json, RESULT_BYTES_MAX) {
             let mut cut = result.clone();
             // The line's own end is a byte.
-            fit(&mut cut, RESULT_BYTES_MAX - 1);
+            truncate(&mut cut, RESULT_BYTES_MAX - 1);
             result_json = json_file(&directory, RESULT, &cut)?;
         }
         for name in ["stdout", "stderr"] {
@@ -257,16 +257,16 @@ impl JobRecord {
         self.is_done = true;
         let opened = self.store.opened();
         let runs = &opened.runs;
-        let (Ok(keeper), Ok(kept)) = (self.store.keeper(), self.store.kept()) else { return };
-        let gone = passing_name(GONE, kept.owner.name());
+        let (Ok(writer), Ok(kept)) = (self.store.writer(), self.store.kept()) else { return };
+        let gone = temp_name(TOMBSTONE, kept.owner.name());
         match runs.move_to(self.id.as_str(), runs, &gone) {
-            Ok(()) => remove_passing(runs, &gone),
+            Ok(()) => remove_temp(runs, &gone),
             Err(errno) => log::warn!(job = self.id.as_str(), errno:% = errno; "job not discarded"),
         }
-        keeper.index().remove(&self.id);
+        writer.index().remove(&self.id);
     }
 
-    fn directory(&self) -> Result<Directory, StoreError> {
+    fn directory(&self) -> Result<StoreDir, StoreError> {
         let opened = self.store.opened();
         let runs = &opened.runs;
         let id = self.id.as_str();
@@ -277,12 +277,12 @@ impl JobRecord {
     }
 
     /// Tells the index of it.
-    fn show(&self, hold: Hold) {
-        if let Ok(keeper) = self.store.keeper() {
+    fn update_index(&self, hold: Hold) {
+        if let Ok(writer) = self.store.writer() {
             let (line, order) = (self.status.line.clone(), self.status.order());
             let bytes = self.status.bytes.unwrap_or(0);
             let idempotency = self.status.idempotency.clone();
-            keeper.index().put(Entry { line, order, bytes, hold, idempotency });
+            writer.index().put(IndexEntry { line, order, bytes, hold, idempotency });
         }
     }
 }
@@ -290,15 +290,15 @@ impl JobRecord {
 impl Drop for JobRecord {
     fn drop(&mut self) {
         if !self.is_done
-            && let Ok(keeper) = self.store.keeper()
+            && let Ok(writer) = self.store.writer()
         {
-            keeper.index().loosen(&self.id);
+            writer.index().release(&self.id);
         }
     }
 }
 
 /// Waits until an output is on the disk, unless there is none.
-fn sync_output(directory: &Directory, name: &str) -> Result<(), StoreError> {
+fn sync_output(directory: &StoreDir, name: &str) -> Result<(), StoreError> {
     match directory.open_file(name) {
         Ok((_, 0)) | Err(ReadFault::Absent) => Ok(()),
         Ok((file, _)) => fsync(&file).map_err(|errno| directory.error("fsync", name, errno)),
@@ -308,7 +308,7 @@ fn sync_output(directory: &Directory, name: &str) -> Result<(), StoreError> {
 
 /// A value as a file of the store holds it: a line of JSON.
 pub(super) fn json_file(
-    directory: &Directory,
+    directory: &StoreDir,
     name: &str,
     value: &impl Serialize,
 ) -> Result<Vec<u8>, StoreError> {

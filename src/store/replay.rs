@@ -35,7 +35,7 @@ pub fn snapshot_hash(digest: &str) -> String {
 }
 
 /// Of what came of it. The same before and after the result is cut to its size only where
-/// [`fit`](crate::store::truncate) cuts no stream: take it before.
+/// [`truncate`](crate::store::truncate) cuts no stream: take it before.
 pub fn result_hash(result: &RunJobResult) -> String {
     let stream = |stream: &StreamRecord| json!({ "bytes": stream.bytes, "sha256": stream.sha256, "truncated": stream.truncated });
     let artifact = |artifact: &Artifact| {

@@ -11,15 +11,15 @@ use nix::sys::stat::Mode;
 use nix::unistd::geteuid;
 
 use super::error::{StoreError, errno_of};
-use super::index::{Index, Seen};
-use crate::store::files::directory::Directory;
-use crate::store::files::owner::{Claims, Owner};
+use super::index::{Index, RunsState};
+use crate::store::files::directory::StoreDir;
+use crate::store::files::owner::{Claims, StoreOwner};
 use crate::store::files::service_lock::ServiceLock;
 
 /// The records of jobs in one directory. Handles are clones of one opening.
 #[derive(Debug, Clone)]
 pub struct RunStore {
-    pub(super) inner: Arc<Inner>,
+    pub(super) inner: Arc<OpenStore>,
 }
 
 /// How long, and how much, is kept.
@@ -32,41 +32,41 @@ pub struct StoreSettings {
 }
 
 #[derive(Debug)]
-pub(super) struct Inner {
+pub(super) struct OpenStore {
     /// The whole path.
     path: PathBuf,
-    opened: RwLock<Arc<Opened>>,
+    opened: RwLock<Arc<StoreDirs>>,
     /// What an opening has that may change anything.
-    pub(super) keeper: Option<Keeper>,
+    pub(super) writer: Option<StoreWriter>,
 }
 
 /// The directories of a store. They are opened anew where the store was removed meanwhile.
 #[derive(Debug)]
-pub(super) struct Opened {
-    pub(super) runs: Directory,
-    kept: Option<Arc<Kept>>,
+pub(super) struct StoreDirs {
+    pub(super) runs: StoreDir,
+    kept: Option<Arc<WriterDirs>>,
 }
 
 /// What is needed of them for changing anything.
 #[derive(Debug)]
-pub(super) struct Kept {
-    pub(super) owner: Owner,
-    pub(super) quarantine: Directory,
+pub(super) struct WriterDirs {
+    pub(super) owner: StoreOwner,
+    pub(super) quarantine: StoreDir,
     lock: Option<Arc<ServiceLock>>,
 }
 
 #[derive(Debug)]
-pub(super) struct Keeper {
+pub(super) struct StoreWriter {
     pub(super) settings: StoreSettings,
     is_service: bool,
     pub(super) index: Mutex<Index>,
     /// Held by the one thread that settles what others have left; when one last did.
     pub(super) settling: Mutex<Option<Instant>>,
     /// Held by the one thread that compares the index with the disk; what it last saw there.
-    pub(super) seen: Mutex<Option<Seen>>,
+    pub(super) seen: Mutex<Option<RunsState>>,
 }
 
-impl Keeper {
+impl StoreWriter {
     pub(super) fn new(settings: StoreSettings, is_service: bool) -> Self {
         let (index, settling, seen) = (Mutex::default(), Mutex::default(), Mutex::default());
         Self { settings, is_service, index, settling, seen }
@@ -89,19 +89,19 @@ impl RunStore {
     /// # Errors
     /// A directory that is none, is somebody else's, or cannot be written.
     pub fn open_shared(directory: &Path, settings: StoreSettings) -> Result<Self, StoreError> {
-        let store = Self::keep(directory, Keeper::new(settings, false))?;
+        let store = Self::open_writer(directory, StoreWriter::new(settings, false))?;
         Claims::new(store.kept()?.owner.owners()).sweep()?;
         Ok(store)
     }
 
-    pub(super) fn keep(directory: &Path, keeper: Keeper) -> Result<Self, StoreError> {
-        let opened = Opened::make(directory, keeper.is_service, None)?;
+    pub(super) fn open_writer(directory: &Path, writer: StoreWriter) -> Result<Self, StoreError> {
+        let opened = StoreDirs::make(directory, writer.is_service, None)?;
         let path = directory.canonicalize().map_err(|error| StoreError::Unusable {
             path: directory.into(),
             reason: errno_of(&error).to_string(),
         })?;
         let opened = RwLock::new(Arc::new(opened));
-        Ok(Self { inner: Arc::new(Inner { path, opened, keeper: Some(keeper) }) })
+        Ok(Self { inner: Arc::new(OpenStore { path, opened, writer: Some(writer) }) })
     }
 
     /// Opens the store in `directory` for looking, and for asking for a job's end. Nothing is
@@ -115,9 +115,9 @@ impl RunStore {
             path: directory.into(),
             reason: format!("runs: {errno}"),
         })?;
-        let opened = RwLock::new(Arc::new(Opened { runs, kept: None }));
+        let opened = RwLock::new(Arc::new(StoreDirs { runs, kept: None }));
         let path = root.path().to_owned();
-        Ok(Self { inner: Arc::new(Inner { path, opened, keeper: None }) })
+        Ok(Self { inner: Arc::new(OpenStore { path, opened, writer: None }) })
     }
 
     /// The store's whole path.
@@ -125,28 +125,28 @@ impl RunStore {
         &self.inner.path
     }
 
-    pub(super) fn opened(&self) -> Arc<Opened> {
+    pub(super) fn opened(&self) -> Arc<StoreDirs> {
         Arc::clone(&self.inner.opened.read().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// What only an opening has that may change anything.
-    pub(super) fn keeper(&self) -> Result<&Keeper, StoreError> {
-        self.inner.keeper.as_ref().ok_or_else(|| self.for_looking())
+    pub(super) fn writer(&self) -> Result<&StoreWriter, StoreError> {
+        self.inner.writer.as_ref().ok_or_else(|| self.read_only_error())
     }
 
     /// The directories that such an opening has.
-    pub(super) fn kept(&self) -> Result<Arc<Kept>, StoreError> {
-        self.opened().kept.clone().ok_or_else(|| self.for_looking())
+    pub(super) fn kept(&self) -> Result<Arc<WriterDirs>, StoreError> {
+        self.opened().kept.clone().ok_or_else(|| self.read_only_error())
     }
 
-    fn for_looking(&self) -> StoreError {
+    fn read_only_error(&self) -> StoreError {
         let reason = "it was opened for looking alone".to_owned();
         StoreError::Unusable { path: self.inner.path.clone(), reason }
     }
 
     /// Makes the store again where it was removed, and opens the one that is in its place.
-    pub(super) fn find_again(&self) -> Result<(), StoreError> {
-        let keeper = self.keeper()?;
+    pub(super) fn reopen_if_moved(&self) -> Result<(), StoreError> {
+        let writer = self.writer()?;
         if self.opened().runs.is_in_place() {
             return Ok(());
         }
@@ -157,14 +157,14 @@ impl RunStore {
         let path = &self.inner.path;
         let lock = opened.kept.as_ref().and_then(|kept| kept.lock.clone());
         let lock = lock.filter(|lock| lock.is_of(path));
-        *opened = Arc::new(Opened::make(path, keeper.is_service, lock)?);
+        *opened = Arc::new(StoreDirs::make(path, writer.is_service, lock)?);
         drop(opened);
         log::warn!(store = path.display().to_string(); "the store was removed; made again");
         Ok(())
     }
 }
 
-impl Opened {
+impl StoreDirs {
     /// Makes what is not there of the store in `directory`, and opens it.
     fn make(
         directory: &Path,
@@ -200,15 +200,15 @@ impl Opened {
             lock => lock,
         };
         let owner =
-            Owner::register(part("owners")?).map_err(|error| unusable(error.to_string()))?;
-        Ok(Self { runs, kept: Some(Arc::new(Kept { owner, quarantine, lock })) })
+            StoreOwner::register(part("owners")?).map_err(|error| unusable(error.to_string()))?;
+        Ok(Self { runs, kept: Some(Arc::new(WriterDirs { owner, quarantine, lock })) })
     }
 }
 
 /// The store's directory by its whole path, which is part of what artifacts are told as.
-fn open_root(directory: &Path) -> Result<Directory, StoreError> {
+fn open_root(directory: &Path) -> Result<StoreDir, StoreError> {
     let unusable =
         |errno: Errno| StoreError::Unusable { path: directory.into(), reason: errno.to_string() };
     let whole: PathBuf = directory.canonicalize().map_err(|error| unusable(errno_of(&error)))?;
-    Directory::open(&whole).map_err(unusable)
+    StoreDir::open(&whole).map_err(unusable)
 }

@@ -19,11 +19,11 @@ const DETAILS_BYTES_KEPT: u64 = 4096;
 const TRACE_BYTES_KEPT: u64 = 4096;
 
 /// Cuts one field for `over` bytes less, and says what it left out.
-type Cut = fn(&mut RunJobResult, over: u64) -> Vec<String>;
+type TruncateStep = fn(&mut RunJobResult, over: u64) -> Vec<String>;
 
 /// What is cut, in this order: what can be read elsewhere in the store comes first, the
 /// artifacts, which cannot be found without it, last.
-const CUTS: [Cut; 10] = [
+const TRUNCATE_STEPS: [TruncateStep; 10] = [
     cut_streams,
     cut_error,
     cut_argv_texts,
@@ -37,11 +37,11 @@ const CUTS: [Cut; 10] = [
 ];
 
 /// Makes `result` at most `record_bytes_max` bytes as JSON, which is 64 KiB or more. Every cut is
-/// named in `not_recorded`, with how much is missing: bytes of a text, else items. Texts keep
+/// named in `not_recorded`, with how much is missing: bytes of a text, else items. Texts open_writer
 /// whole characters, base64 whole groups. Lists are shortened only where the texts were not
 /// enough.
-pub fn fit(result: &mut RunJobResult, record_bytes_max: u64) {
-    for cut in CUTS {
+pub fn truncate(result: &mut RunJobResult, record_bytes_max: u64) {
+    for cut in TRUNCATE_STEPS {
         let size = json_bytes(result);
         if size <= record_bytes_max {
             return;
@@ -54,15 +54,15 @@ pub fn fit(result: &mut RunJobResult, record_bytes_max: u64) {
 
 /// The size of a value as JSON, bytes.
 pub(super) fn json_bytes(value: &impl Serialize) -> u64 {
-    let mut counter = Counter(0);
+    let mut counter = JsonSize(0);
     // What is no JSON has no size that could be too large.
     let _ = serde_json::to_writer(&mut counter, value);
     counter.0
 }
 
-struct Counter(u64);
+struct JsonSize(u64);
 
-impl Write for Counter {
+impl Write for JsonSize {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.0 = self.0.saturating_add(u64::try_from(bytes.len()).unwrap_or(u64::MAX));
         Ok(bytes.len())

@@ -28,20 +28,20 @@ pub struct Resolver {
 
 #[derive(Debug)]
 struct Remembered {
-    stamp: Stamp,
+    stamp: MakefileStamps,
     resolved: Resolved,
 }
 
 impl Resolver {
     /// Whether `workspace` is there and has a Makefile; `make` is not asked.
     pub fn may_resolve(&self, workspace: &Path) -> bool {
-        Stamp::take(workspace).is_ok()
+        MakefileStamps::take(workspace).is_ok()
     }
 
     /// The command of `workspace`; runs `make` where it is not known yet.
     pub fn resolve(&self, workspace: &Path) -> Resolved {
         // Taken before `make` reads: a change in between shows the next time.
-        let stamp = Stamp::take(workspace).map_err(Arc::new)?;
+        let stamp = MakefileStamps::take(workspace).map_err(Arc::new)?;
         let slot = Arc::clone(lock(&self.workspaces).entry(workspace.to_owned()).or_default());
         let mut remembered = lock(&slot);
         if let Some(known) = remembered.as_ref().filter(|known| known.stamp == stamp) {
@@ -60,7 +60,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// Which Makefiles a workspace has, and in which state.
 #[derive(Debug, PartialEq, Eq)]
-struct Stamp([Option<FileStamp>; MAKEFILE_NAMES.len()]);
+struct MakefileStamps([Option<FileStamp>; MAKEFILE_NAMES.len()]);
 
 #[derive(Debug, PartialEq, Eq)]
 struct FileStamp {
@@ -70,7 +70,7 @@ struct FileStamp {
     modified: (i64, i64),
 }
 
-impl Stamp {
+impl MakefileStamps {
     fn take(workspace: &Path) -> Result<Self, ResolveError> {
         if !workspace.is_dir() {
             return Err(ResolveError::NoWorkspace(workspace.to_owned()));

@@ -135,7 +135,7 @@ impl LanguageTable {
             if !is_slug(&slug) {
                 return Err(TableError::Slug(slug));
             }
-            let entry = Entry::deserialize(value).map_err(|source| TableError::Shape {
+            let entry = TableEntry::deserialize(value).map_err(|source| TableError::Shape {
                 slug: slug.clone(),
                 source: source.into(),
             })?;
@@ -163,7 +163,7 @@ impl LanguageTable {
 /// One language as the file has it.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Entry {
+struct TableEntry {
     folder: String,
     solution: String,
     checker: Option<String>,
@@ -194,10 +194,10 @@ impl From<Requirement> for AnyOf {
 }
 
 /// A key and what its value should have been.
-type Fault = (&'static str, &'static str);
+type TableFault = (&'static str, &'static str);
 
-impl Entry {
-    fn check(self, slug: &str) -> Result<Language, Fault> {
+impl TableEntry {
+    fn check(self, slug: &str) -> Result<Language, TableFault> {
         let folder = RelPath::parse(&self.folder)
             .map_err(|_| ("folder", "want a relative path that stays inside the workspace"))?;
         let inside = |field, name: &str| {
@@ -232,7 +232,7 @@ impl Entry {
     }
 }
 
-fn check_commands(requires: &[AnyOf], version: &[String]) -> Result<(), Fault> {
+fn check_commands(requires: &[AnyOf], version: &[String]) -> Result<(), TableFault> {
     let is_bare = |name: &str| RelPath::parse(name).is_ok() && !name.contains('/');
     let is_met = |any: &AnyOf| !any.0.is_empty() && any.names().all(is_bare);
     if requires.is_empty() || !requires.iter().all(is_met) {
@@ -245,7 +245,7 @@ fn check_commands(requires: &[AnyOf], version: &[String]) -> Result<(), Fault> {
     Ok(())
 }
 
-fn check_env(env: &BTreeMap<String, String>) -> Result<(), Fault> {
+fn check_env(env: &BTreeMap<String, String>) -> Result<(), TableFault> {
     if !env.keys().all(|name| is_variable_name(name)) {
         return Err(("env", "a variable's name is letters, digits and underscores"));
     }
@@ -255,13 +255,13 @@ fn check_env(env: &BTreeMap<String, String>) -> Result<(), Fault> {
     Ok(())
 }
 
-fn minimum(text: Option<&str>) -> Result<Option<Version>, Fault> {
+fn minimum(text: Option<&str>) -> Result<Option<Version>, TableFault> {
     let parsed =
         text.map(|text| Version::parse(text).ok_or("want numbers divided by dots, as 1.18"));
     parsed.transpose().map_err(|want| ("minimum", want))
 }
 
-fn byte_count(field: &'static str, text: Option<&str>) -> Result<Option<u64>, Fault> {
+fn byte_count(field: &'static str, text: Option<&str>) -> Result<Option<u64>, TableFault> {
     let parsed = text.map(parse_bytes).transpose();
     parsed.map_err(|_| (field, "want a byte count, as 512MiB or 1GiB"))
 }

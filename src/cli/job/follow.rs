@@ -8,7 +8,7 @@ use super::events::Events;
 use super::fault::Fault;
 use super::records::Records;
 use super::remote::Remote;
-use crate::job::{JobView, Progress};
+use crate::job::{JobProgress, JobView};
 use cofferdam_core::job::{JobId, JobStatus, RunJobRequest, RunJobResult};
 
 /// How long to wait before the server is asked again.
@@ -26,7 +26,7 @@ pub enum Heard {
     /// The server has it.
     Taken,
     /// It is so far.
-    At(Progress),
+    At(JobProgress),
     /// It is over.
     Ended(Box<RunJobResult>),
     /// No more will be heard.
@@ -108,7 +108,7 @@ impl Following<'_> {
             status = event.status().unwrap_or(status);
             let (stdout_bytes, stderr_bytes) = event.offsets().unwrap_or_default();
             if event.id.is_some() {
-                self.tell(Progress { status, stdout_bytes, stderr_bytes });
+                self.tell(JobProgress { status, stdout_bytes, stderr_bytes });
             }
             if event.name == "result" {
                 break;
@@ -119,11 +119,11 @@ impl Following<'_> {
 
     fn tell_status(&self, status: JobStatus) {
         if self.last_id.is_none() {
-            self.tell(Progress { status, stdout_bytes: 0, stderr_bytes: 0 });
+            self.tell(JobProgress { status, stdout_bytes: 0, stderr_bytes: 0 });
         }
     }
 
-    fn tell(&self, progress: Progress) {
+    fn tell(&self, progress: JobProgress) {
         // Whoever listens no more has what it wants.
         let _ = self.heard.send(Heard::At(progress));
     }

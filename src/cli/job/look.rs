@@ -6,7 +6,7 @@ use serde::Serialize;
 use super::fault::Fault;
 use super::output::print;
 use super::place::Place;
-use crate::job::ListAsked;
+use crate::job::JobQuery;
 use cofferdam_core::job::{JobError, JobId, JobLine, JobStatus, LiveJob};
 
 /// How many jobs a list has where nothing is said.
@@ -144,7 +144,7 @@ impl List {
     /// Prints it.
     pub fn run(self) -> Result<u8, Fault> {
         let Self { status, limit, cursor, place } = self;
-        let asked = ListAsked { status, limit: limit.into(), cursor };
+        let asked = JobQuery { status, limit: limit.into(), cursor };
         print(&place.records()?.list(&asked)?)?;
         Ok(0)
     }

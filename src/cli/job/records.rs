@@ -3,7 +3,7 @@
 use std::io::Read;
 
 use super::fault::Fault;
-use crate::job::{JobPage, JobView, ListAsked, Submitted};
+use crate::job::{JobPage, JobQuery, JobView, Submitted};
 use cofferdam_core::job::{Artifact, ErrorCode, JobError, JobId, JobLine, RunJobResult};
 
 /// The records of one store, or of one server.
@@ -13,7 +13,7 @@ pub trait Records {
     /// The same in short.
     fn line(&self, id: &JobId) -> Result<JobLine, Fault>;
     /// Jobs, the newest first.
-    fn list(&self, asked: &ListAsked) -> Result<JobPage, Fault>;
+    fn list(&self, asked: &JobQuery) -> Result<JobPage, Fault>;
     /// What a job that is over has left.
     fn artifacts(&self, id: &JobId) -> Result<Vec<Artifact>, Fault>;
     /// One of these, to be read.

@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::client::{Client, escaped};
 use super::fault::Fault;
 use super::records::Records;
-use crate::job::{JobPage, JobView, ListAsked, Submitted};
+use crate::job::{JobPage, JobQuery, JobView, Submitted};
 use cofferdam_core::job::{
     Artifact, ErrorCode, JobError, JobId, JobLine, JobStatus, LiveJob, RunJobRequest, RunJobResult,
 };
@@ -79,8 +79,8 @@ impl Records for Remote {
         })
     }
 
-    fn list(&self, asked: &ListAsked) -> Result<JobPage, Fault> {
-        let ListAsked { status, limit, cursor } = asked;
+    fn list(&self, asked: &JobQuery) -> Result<JobPage, Fault> {
+        let JobQuery { status, limit, cursor } = asked;
         let mut path = format!("/v1/jobs?limit={limit}");
         if let Some(status) = status {
             path.push_str(&format!("&status={}", status.word()));

@@ -20,7 +20,7 @@ use super::progress::ProgressLine;
 use super::run_there::run_there;
 use super::stored::with_path;
 use crate::config::{Config, Isolation};
-use crate::job::{BuildError, Control, Missing, Runner};
+use crate::job::{BuildError, JobControl, Missing, Runner};
 use crate::store::StoreSettings;
 use cofferdam_core::job::{ErrorCode, JobError, JobId, JobStatus, RunJobRequest, RunJobResult};
 
@@ -68,7 +68,7 @@ impl Run {
 
 fn run_here(config: &Config, store_dir: &Path, mut request: RunJobRequest) -> Result<u8, Fault> {
     let id = request.job_id.get_or_insert_with(JobId::random).clone();
-    let control = Control::new().map_err(|error| Fault::cannot("eventfd", &error))?;
+    let control = JobControl::new().map_err(|error| Fault::cannot("eventfd", &error))?;
     let control = Arc::new(control);
     let raised = Arc::clone(&control);
     let signals = Signals::on_each(move || raised.cancel())
@@ -126,14 +126,14 @@ fn attend(
     runner: &Runner,
     request: RunJobRequest,
     id: &JobId,
-    control: &Control,
+    control: &JobControl,
 ) -> Result<RunJobResult, Fault> {
     let (sender, ended) = channel();
     thread::scope(|scope| {
         let job = thread::Builder::new().name("job".to_owned());
         job.spawn_scoped(scope, move || {
             // The other end is there until this thread is done.
-            let _ = sender.send(runner.run_controlled(request, control));
+            let _ = sender.send(runner.run_with(request, control));
         })
         .map_err(|error| Fault::cannot("thread", &error))?;
         let mut line = ProgressLine::begin();

@@ -14,7 +14,7 @@ use super::output::{CANCELED, exit_code, print_attended};
 use super::progress::ProgressLine;
 use super::records::Records;
 use super::remote::Remote;
-use crate::job::Progress;
+use crate::job::JobProgress;
 use cofferdam_core::job::{JobId, JobStatus, RunJobRequest, RunJobResult};
 
 /// How often the line on the terminal is drawn anew and signals are looked for.
@@ -65,7 +65,8 @@ impl Attending<'_> {
     /// The result; none where a signal came and the server has not said that the job is over.
     fn until_over(mut self, heard: &Receiver<Heard>) -> Result<Option<Box<RunJobResult>>, Fault> {
         let mut line = ProgressLine::begin();
-        let mut progress = Progress { status: JobStatus::Queued, stdout_bytes: 0, stderr_bytes: 0 };
+        let mut progress =
+            JobProgress { status: JobStatus::Queued, stdout_bytes: 0, stderr_bytes: 0 };
         let mut signaled_at = None;
         loop {
             match heard.recv_timeout(TICK) {

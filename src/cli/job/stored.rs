@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::fault::Fault;
 use super::records::Records;
-use crate::job::{JobPage, JobView, ListAsked, Submitted};
+use crate::job::{JobPage, JobQuery, JobView, Submitted};
 use crate::store::{RunStore, StoreError};
 use cofferdam_core::job::{Artifact, ErrorCode, JobError, JobId, JobLine, LiveJob};
 use cofferdam_core::values::rel_path::RelPath;
@@ -46,8 +46,8 @@ impl Records for Stored {
         Ok(line.ok_or_else(JobError::not_found)?)
     }
 
-    fn list(&self, asked: &ListAsked) -> Result<JobPage, Fault> {
-        let ListAsked { status, limit, cursor } = asked;
+    fn list(&self, asked: &JobQuery) -> Result<JobPage, Fault> {
+        let JobQuery { status, limit, cursor } = asked;
         let listed = self.0.list(*status, *limit, cursor.as_deref());
         let (jobs, next_cursor) = listed.map_err(with_path)?;
         Ok(JobPage { jobs, next_cursor })

@@ -30,7 +30,7 @@ use crate::http::event_text::event;
 use crate::http::file_pieces::{PIECE_BYTES_MAX, read_piece};
 use crate::http::log_lines::output_unreadable;
 use crate::http::refusal::Refusal;
-use crate::job::{Feed, JobView, Jobs, Progress};
+use crate::job::{JobFeed, JobProgress, JobView, Jobs};
 use cofferdam_core::job::{ErrorCode, JobError, JobId, JobStatus};
 
 /// How long a client is told more that has closed its side: one that only has nothing more to
@@ -112,7 +112,7 @@ impl Output {
 struct Following {
     front: Arc<JobsFront>,
     id: JobId,
-    progress: watch::Receiver<Progress>,
+    progress: watch::Receiver<JobProgress>,
     outputs: [Output; 2],
     /// The state that was told last.
     told: Option<JobStatus>,
@@ -126,11 +126,11 @@ impl Following {
     fn new(
         front: Arc<JobsFront>,
         id: JobId,
-        feed: Feed,
+        feed: JobFeed,
         told: Offsets,
         place: OwnedSemaphorePermit,
     ) -> Self {
-        let Feed { stdout, stderr, progress } = feed;
+        let JobFeed { stdout, stderr, progress } = feed;
         let now = *progress.borrow();
         let outputs = [
             Output::new("stdout", stdout, told.stdout.min(now.stdout_bytes)),
@@ -183,7 +183,7 @@ impl Following {
     }
 
     /// Whether there is so little to tell that more may come before it is told.
-    fn gathers(&self, now: &Progress) -> bool {
+    fn gathers(&self, now: &JobProgress) -> bool {
         let ends = [now.stdout_bytes, now.stderr_bytes];
         let left = |(output, end): (&Output, u64)| end.saturating_sub(output.told.max(output.seen));
         let mut left = self.outputs.iter().zip(ends).map(left).filter(|left| *left > 0).peekable();
@@ -203,7 +203,7 @@ impl Following {
         event("status", Some(&self.told_so_far()), &data)
     }
 
-    async fn output(&mut self, now: &Progress, is_all: bool) -> io::Result<Option<String>> {
+    async fn output(&mut self, now: &JobProgress, is_all: bool) -> io::Result<Option<String>> {
         for index in 0..self.outputs.len() {
             let Some(output) = self.outputs.get_mut(index) else { continue };
             let end = [now.stdout_bytes, now.stderr_bytes].get(index).copied().unwrap_or_default();

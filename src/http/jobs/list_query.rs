@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::http::percent;
-use crate::job::ListAsked;
+use crate::job::JobQuery;
 use cofferdam_core::job::{ErrorCode, JobError, JobStatus};
 
 /// How many jobs a part of a list has where nothing is said.
@@ -14,8 +14,8 @@ const LIMIT_MAX: usize = 1000;
 const CURSOR_BYTES_MAX: usize = 512;
 
 /// The list that `query`, without its question mark, asks for.
-pub fn parse(query: &str) -> Result<ListAsked, JobError> {
-    let mut asked = ListAsked { limit: LIMIT, ..ListAsked::default() };
+pub fn parse(query: &str) -> Result<JobQuery, JobError> {
+    let mut asked = JobQuery { limit: LIMIT, ..JobQuery::default() };
     let mut seen = BTreeSet::new();
     for pair in query.split('&').filter(|pair| !pair.is_empty()) {
         let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
@@ -58,18 +58,18 @@ mod tests {
 
     #[test]
     fn a_query_names_each_of_three_things_at_most_once() {
-        let all = ListAsked { limit: 100, ..ListAsked::default() };
+        let all = JobQuery { limit: 100, ..JobQuery::default() };
         for (query, asked) in [
             ("", all.clone()),
             ("&", all.clone()),
-            ("limit=1", ListAsked { limit: 1, ..all.clone() }),
-            ("limit=1000", ListAsked { limit: 1000, ..all.clone() }),
-            ("status=timed_out", ListAsked { status: Some(JobStatus::TimedOut), ..all.clone() }),
-            ("st%61tus=queued", ListAsked { status: Some(JobStatus::Queued), ..all.clone() }),
-            ("cursor=a%3Db+c%2B", ListAsked { cursor: Some("a=b+c+".into()), ..all.clone() }),
+            ("limit=1", JobQuery { limit: 1, ..all.clone() }),
+            ("limit=1000", JobQuery { limit: 1000, ..all.clone() }),
+            ("status=timed_out", JobQuery { status: Some(JobStatus::TimedOut), ..all.clone() }),
+            ("st%61tus=queued", JobQuery { status: Some(JobStatus::Queued), ..all.clone() }),
+            ("cursor=a%3Db+c%2B", JobQuery { cursor: Some("a=b+c+".into()), ..all.clone() }),
             (
                 "cursor=c&status=failed&limit=7",
-                ListAsked { status: Some(JobStatus::Failed), limit: 7, cursor: Some("c".into()) },
+                JobQuery { status: Some(JobStatus::Failed), limit: 7, cursor: Some("c".into()) },
             ),
         ] {
             assert_eq!(parse(query), Ok(asked), "{query}");

@@ -10,10 +10,10 @@ use prometheus_client::encoding::{
 use prometheus_client::metrics::MetricType;
 
 use super::process::Process;
-use crate::check::metrics::Figures;
+use crate::check::metrics::CheckMetrics;
 use crate::http::checks::Checks;
 use crate::http::counts::FrontCounts;
-use crate::job::{JobFigures, Jobs};
+use crate::job::{JobMetrics, Jobs};
 use cofferdam_core::job::JobStatus;
 use cofferdam_core::sync::counter::{Counter, DurationCounts};
 use cofferdam_core::{SandboxFigures, StandbyFigures};
@@ -66,7 +66,7 @@ impl Families<'_> {
         self.gauges("cofferdam_build_info", help, [(labels, 1_u64)])
     }
 
-    fn runs(&mut self, figures: &Figures) -> fmt::Result {
+    fn runs(&mut self, figures: &CheckMetrics) -> fmt::Result {
         let runs = figures.runs.iter().map(|run| {
             (vec![("language", run.language.as_str()), ("outcome", run.outcome)], run.count)
         });
@@ -81,7 +81,7 @@ impl Families<'_> {
         self.gauge("cofferdam_draining", help, u64::from(figures.draining))
     }
 
-    fn jobs(&mut self, figures: &JobFigures) -> fmt::Result {
+    fn jobs(&mut self, figures: &JobMetrics) -> fmt::Result {
         // Those that count nothing yet are told at zero.
         let count = |status: JobStatus| {
             let counted = figures.ended.iter().find(|(known, _)| *known == status);

@@ -16,13 +16,13 @@ use nix::errno::Errno;
 use nix::fcntl::{OFlag, OpenHow, ResolveFlag, openat2};
 use serde::Serialize;
 
-use super::control::Control;
+use super::control::JobControl;
 use super::runner::told;
 use crate::executor::{Executor, Room, Task};
-use crate::job::outcome::Ending;
-use crate::job::run::output::{EndedStream, JobOutput};
+use crate::job::outcome::JobOutcome;
+use crate::job::run::output::{JobOutput, RecordedStream};
 use crate::job::run::programs::{OpenedPrograms, digest_of};
-use crate::job::run::result::Facts;
+use crate::job::run::result::ResultBuilder;
 use crate::job::run::workspace::OpenedWorkspace;
 use crate::policy::{JudgedCommand, Place};
 use crate::store::{JobRecord, RunStore, snapshot_hash};
@@ -52,7 +52,7 @@ const NOT_DEAD: &str = "processes of the job are not dead";
 
 /// One job's run, and what it works with.
 #[derive(Debug, Clone, Copy)]
-pub struct Run<'a> {
+pub struct JobRun<'a> {
     /// Where it runs.
     pub executor: &'a dyn Executor,
     /// The programs the policy was told of, open.
@@ -90,22 +90,22 @@ struct Work<'a> {
 
 /// What was learnt while a workspace was filled and emptied.
 #[derive(Debug, Default)]
-struct Seen {
-    filled: Option<Filled>,
-    unfilled: Option<Ending>,
-    left: Left,
+struct RunTrace {
+    filled: Option<Snapshot>,
+    unfilled: Option<JobOutcome>,
+    left: Collected,
 }
 
 /// A workspace that was copied.
 #[derive(Debug)]
-struct Filled {
+struct Snapshot {
     snapshot: (SnapshotSummary, String),
     executable: Option<Executable>,
 }
 
 /// What a program left.
 #[derive(Debug, Default)]
-struct Left {
+struct Collected {
     /// Whether it was looked for, which it is when everything of the program is dead.
     looked: bool,
     artifacts: Vec<Artifact>,
@@ -114,14 +114,14 @@ struct Left {
     uncollected: Option<JobError>,
 }
 
-impl Run<'_> {
+impl JobRun<'_> {
     /// Does it all, notes it in `facts`, and says how it ended.
     pub fn to_its_end(
         self,
         command: &JudgedCommand,
-        facts: &mut Facts,
-        control: &Control,
-    ) -> Ending {
+        facts: &mut ResultBuilder,
+        control: &JobControl,
+    ) -> JobOutcome {
         match self.attempt(command, facts, control) {
             Ok(ending) | Err(ending) => ending,
         }
@@ -130,9 +130,9 @@ impl Run<'_> {
     fn attempt(
         self,
         command: &JudgedCommand,
-        facts: &mut Facts,
-        control: &Control,
-    ) -> Result<Ending, Ending> {
+        facts: &mut ResultBuilder,
+        control: &JobControl,
+    ) -> Result<JobOutcome, JobOutcome> {
         let argv0 = self.request.command.argv.first().map_or("", String::as_str);
         let program = self.program_file(command, facts, argv0)?;
         let workspace = self.workspace.map_err(unfilled)?;
@@ -149,17 +149,17 @@ impl Run<'_> {
         let spec = self.spec(program)?;
         let work = Work { spec, room, rules, limits, until, command, workspace };
         let (report, seen) = self.execute(work, &output, control);
-        let Seen { filled, unfilled, left } = seen;
-        if let Some(Filled { snapshot, executable }) = filled {
+        let RunTrace { filled, unfilled, left } = seen;
+        if let Some(Snapshot { snapshot, executable }) = filled {
             facts.snapshot = Some(snapshot);
             facts.executable = executable.or(facts.executable.take());
         }
         let report = report.map_err(|why| {
             let ending = control.asked().or(unfilled);
-            ending.unwrap_or_else(|| Ending::not_started(why, argv0))
+            ending.unwrap_or_else(|| JobOutcome::not_started(why, argv0))
         })?;
         let broken = self.note_output(&output, facts);
-        let Left { looked, artifacts, omitted, omitted_beyond, uncollected } = left;
+        let Collected { looked, artifacts, omitted, omitted_beyond, uncollected } = left;
         let uncollected = match looked || self.request.policy.artifacts.include.is_empty() {
             true => uncollected,
             false => Some(JobError::new(ErrorCode::ArtifactCollectionFailed, NOT_DEAD)),
@@ -167,7 +167,7 @@ impl Run<'_> {
         (facts.artifacts, facts.omitted) = (artifacts, omitted);
         facts.omitted_beyond = omitted_beyond;
         facts.ran(&report.enforced, report.not_enforced, &report.usage);
-        let ending = match Ending::of_run(report.outcome) {
+        let ending = match JobOutcome::of_run(report.outcome) {
             canceled if canceled.status == JobStatus::Canceled => {
                 control.asked().unwrap_or(canceled)
             }
@@ -181,10 +181,10 @@ impl Run<'_> {
         self,
         work: Work<'_>,
         output: &JobOutput,
-        control: &Control,
-    ) -> (Result<RunReport, NotStarted>, Seen) {
+        control: &JobControl,
+    ) -> (Result<RunReport, NotStarted>, RunTrace) {
         let Work { spec, room, rules, limits, until, command, workspace } = work;
-        let mut seen = Seen::default();
+        let mut seen = RunTrace::default();
         let (filled, unfilled, left) = (&mut seen.filled, &mut seen.unfilled, &mut seen.left);
         let mut fill = |target: BorrowedFd<'_>, owner: Owner| {
             let copying = (workspace, &rules, &limits);
@@ -209,10 +209,10 @@ impl Run<'_> {
     fn program_file(
         self,
         command: &JudgedCommand,
-        facts: &mut Facts,
+        facts: &mut ResultBuilder,
         argv0: &str,
-    ) -> Result<ProgramFile, Ending> {
-        let missing = || Ending::spawn_failed(argv0, "ENOENT", "no such program");
+    ) -> Result<ProgramFile, JobOutcome> {
+        let missing = || JobOutcome::spawn_failed(argv0, "ENOENT", "no such program");
         if let Place::Workspace(path) = &command.place {
             return Ok(ProgramFile::At(c_string("argv", &format!("{WORKSPACE}/{path}"))?));
         }
@@ -225,25 +225,25 @@ impl Run<'_> {
         let file = File::from(self.programs.take(&program.path).ok_or_else(missing)?);
         // Again, and of this descriptor, which is the one that is executed.
         let digest = digest_of(&file).map_err(|error| {
-            Ending::spawn_failed(argv0, "EIO", &format!("cannot be read: {error}"))
+            JobOutcome::spawn_failed(argv0, "EIO", &format!("cannot be read: {error}"))
         })?;
         held_to_pins(argv0, &command.pinned, &digest)?;
         Ok(ProgramFile::Open { file: file.into(), at: c_string("argv", &program.target)? })
     }
 
     /// Those of the request; the store, where it lies in the workspace, is no part of it.
-    fn snapshot_rules(self, workspace: &OpenedWorkspace) -> Result<SnapshotRules, Ending> {
+    fn snapshot_rules(self, workspace: &OpenedWorkspace) -> Result<SnapshotRules, JobOutcome> {
         let asked = &self.request.workspace;
         let rules = SnapshotRules::parse(&asked.include, &asked.exclude).map_err(|bad| {
             let error = JobError::new(ErrorCode::InvalidRequest, bad.to_string());
-            Ending::without_run(JobStatus::SetupFailed, error)
+            JobOutcome::without_run(JobStatus::SetupFailed, error)
         })?;
         Ok(rules.without(workspace.left_out()))
     }
 
     /// A working directory that a link takes out of the workspace. What the source lacks is
     /// told when the box cannot enter it.
-    fn check_cwd(self, workspace: &OpenedWorkspace) -> Result<(), Ending> {
+    fn check_cwd(self, workspace: &OpenedWorkspace) -> Result<(), JobOutcome> {
         let cwd = self.request.command.cwd.as_str();
         // Whatever is there: a fifo would have us wait for a writer.
         let how = OpenHow::new()
@@ -256,17 +256,17 @@ impl Run<'_> {
                     "command.cwd: a link leads out of the workspace",
                 );
                 let error = error.with("path", "command.cwd");
-                Err(Ending::without_run(JobStatus::SetupFailed, error))
+                Err(JobOutcome::without_run(JobStatus::SetupFailed, error))
             }
             _ => Ok(()),
         }
     }
 
-    fn output(self, control: &Control) -> Result<JobOutput, Ending> {
+    fn output(self, control: &JobControl) -> Result<JobOutput, JobOutcome> {
         let JobLimits { stdout_bytes, stderr_bytes, .. } = self.request.limits;
         let failed = |error: io::Error| {
             let error = JobError::new(ErrorCode::IoFailed, format!("open output: {error}"));
-            Ending::without_run(JobStatus::Failed, error)
+            JobOutcome::without_run(JobStatus::Failed, error)
         };
         let stdout = self.record.stdout().map_err(failed)?;
         let stderr = self.record.stderr().map_err(failed)?;
@@ -281,7 +281,7 @@ impl Run<'_> {
         (workspace, rules, limits): (&OpenedWorkspace, &SnapshotRules, &SnapshotLimits),
         until: Until<'_>,
         command: &JudgedCommand,
-    ) -> Result<Filled, Ending> {
+    ) -> Result<Snapshot, JobOutcome> {
         let source = workspace.source();
         let taken = take_snapshot(source, rules, limits, until, (target, owner))
             .map_err(|error| unfilled(&error))?;
@@ -291,12 +291,12 @@ impl Run<'_> {
         let record = SnapshotRecord { summary: &summary, hash: &hash };
         self.record
             .write_snapshot(&record)
-            .map_err(|error| Ending::without_run(JobStatus::Failed, told(error)))?;
+            .map_err(|error| JobOutcome::without_run(JobStatus::Failed, told(error)))?;
         let executable = match &command.place {
             Place::Root => None,
             Place::Workspace(path) => Some(self.workspace_program(target, path, command)?),
         };
-        Ok(Filled { snapshot: (summary, taken.digest), executable })
+        Ok(Snapshot { snapshot: (summary, taken.digest), executable })
     }
 
     /// The file of the copy that is executed: nothing that could change it is alive before it is.
@@ -305,21 +305,22 @@ impl Run<'_> {
         workspace: BorrowedFd<'_>,
         path: &RelPath,
         command: &JudgedCommand,
-    ) -> Result<Executable, Ending> {
+    ) -> Result<Executable, JobOutcome> {
         let argv0 = self.request.command.argv.first().map_or("", String::as_str);
         let how = OpenHow::new()
             .flags(OFlag::O_RDONLY | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC)
             .resolve(ResolveFlag::RESOLVE_BENEATH | ResolveFlag::RESOLVE_NO_MAGICLINKS);
-        let file = openat2(workspace, path.as_path(), how)
-            .map_err(|errno| Ending::spawn_failed(argv0, &format!("{errno:?}"), errno.desc()))?;
+        let file = openat2(workspace, path.as_path(), how).map_err(|errno| {
+            JobOutcome::spawn_failed(argv0, &format!("{errno:?}"), errno.desc())
+        })?;
         let digest = digest_of(&File::from(file)).map_err(|error| {
-            Ending::spawn_failed(argv0, "EIO", &format!("cannot be read: {error}"))
+            JobOutcome::spawn_failed(argv0, "EIO", &format!("cannot be read: {error}"))
         })?;
         held_to_pins(argv0, &command.pinned, &digest)?;
         Ok(Executable { path: format!("{WORKSPACE}/{path}"), sha256: digest })
     }
 
-    fn spec(self, program: ProgramFile) -> Result<RunSpec, Ending> {
+    fn spec(self, program: ProgramFile) -> Result<RunSpec, JobOutcome> {
         let command = &self.request.command;
         let argv = command.argv.iter().map(|word| c_string("argv", word));
         let env = command.env.iter().map(|(key, value)| c_string("env", &format!("{key}={value}")));
@@ -345,7 +346,7 @@ impl Run<'_> {
     }
 
     /// Notes what was written; gives what of it could not be kept.
-    fn note_output(self, output: &JobOutput, facts: &mut Facts) -> Option<JobError> {
+    fn note_output(self, output: &JobOutput, facts: &mut ResultBuilder) -> Option<JobError> {
         let (stdout, stderr) = output.end();
         let mut broken = None;
         for (ended, stream, record) in [
@@ -360,8 +361,8 @@ impl Run<'_> {
         broken
     }
 
-    fn stream_record(self, stream: Stream, ended: EndedStream) -> io::Result<StreamRecord> {
-        let EndedStream { kept, total, sha256, broken } = ended;
+    fn stream_record(self, stream: Stream, ended: RecordedStream) -> io::Result<StreamRecord> {
+        let RecordedStream { kept, total, sha256, broken } = ended;
         let mut bytes = Vec::new();
         let file = self.store.open_stream(self.record.id(), stream);
         let file = file.map_err(|error| io::Error::other(told(error)))?;
@@ -372,7 +373,7 @@ impl Run<'_> {
         }
     }
 
-    fn collect(self, workspace: BorrowedFd<'_>, left: &mut Left) {
+    fn collect(self, workspace: BorrowedFd<'_>, left: &mut Collected) {
         left.looked = true;
         let patterns = &self.request.policy.artifacts;
         if patterns.include.is_empty() {
@@ -418,7 +419,7 @@ impl Run<'_> {
 }
 
 /// Holds a file to being one of those that were allowed, where only certain ones were.
-fn held_to_pins(argv0: &str, pinned: &[Sha256], found: &Sha256) -> Result<(), Ending> {
+fn held_to_pins(argv0: &str, pinned: &[Sha256], found: &Sha256) -> Result<(), JobOutcome> {
     let Some(expected) = pinned.first() else { return Ok(()) };
     if pinned.contains(found) {
         return Ok(());
@@ -426,24 +427,24 @@ fn held_to_pins(argv0: &str, pinned: &[Sha256], found: &Sha256) -> Result<(), En
     let error = JobError::new(ErrorCode::CommandDenied, "the program is not the one pinned");
     let error = error.with("argv0", argv0).with("expected", expected.as_str());
     let error = error.with("actual", found.as_str());
-    Err(Ending::without_run(JobStatus::PolicyDenied, error))
+    Err(JobOutcome::without_run(JobStatus::PolicyDenied, error))
 }
 
 /// A workspace that could not be copied.
-fn unfilled(error: &WorkspaceError) -> Ending {
+fn unfilled(error: &WorkspaceError) -> JobOutcome {
     let told = JobError::new(ErrorCode::BackendSetupFailed, format!("snapshot: {error}"));
     let told = told.with("step", "snapshot");
     let told = match error {
         WorkspaceError::TooLarge { source, .. } => told.with("limit", source.to_string()),
         _ => told,
     };
-    Ending::without_run(JobStatus::SetupFailed, told)
+    JobOutcome::without_run(JobStatus::SetupFailed, told)
 }
 
-fn c_string(what: &str, text: &str) -> Result<CString, Ending> {
+fn c_string(what: &str, text: &str) -> Result<CString, JobOutcome> {
     CString::new(text).map_err(|_| {
         let error = JobError::new(ErrorCode::InvalidRequest, format!("command.{what}: a NUL"));
-        Ending::without_run(JobStatus::SetupFailed, error)
+        JobOutcome::without_run(JobStatus::SetupFailed, error)
     })
 }
 

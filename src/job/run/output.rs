@@ -6,30 +6,30 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::watch;
 
-use crate::job::api::Progress;
+use crate::job::api::JobProgress;
 use cofferdam_core::job::Sha256;
 use cofferdam_core::values::digest::Digest;
 use cofferdam_core::{OutputSink, Stream};
 
-/// Both streams of one run, held by whoever runs it and by its sink.
+/// StreamPair streams of one run, held by whoever runs it and by its sink.
 #[derive(Debug, Clone)]
-pub struct JobOutput(Arc<Inner>);
+pub struct JobOutput(Arc<SharedOutput>);
 
 #[derive(Debug)]
-struct Inner {
-    kept: Mutex<Both>,
-    progress: watch::Sender<Progress>,
+struct SharedOutput {
+    kept: Mutex<StreamPair>,
+    progress: watch::Sender<JobProgress>,
 }
 
 #[derive(Debug)]
-struct Both {
-    stdout: KeptStream,
-    stderr: KeptStream,
+struct StreamPair {
+    stdout: StreamRecorder,
+    stderr: StreamRecorder,
 }
 
 /// One stream.
 #[derive(Debug)]
-struct KeptStream {
+struct StreamRecorder {
     file: File,
     bytes_max: u64,
     kept: u64,
@@ -40,7 +40,7 @@ struct KeptStream {
 
 /// What is known of a stream when it is over.
 #[derive(Debug)]
-pub struct EndedStream {
+pub struct RecordedStream {
     /// How much of it is in its file, bytes.
     pub kept: u64,
     /// How much there was, bytes.
@@ -51,7 +51,7 @@ pub struct EndedStream {
     pub broken: Option<io::Error>,
 }
 
-impl KeptStream {
+impl StreamRecorder {
     fn new(file: File, bytes_max: u64) -> Self {
         Self { file, bytes_max, kept: 0, total: 0, digest: Digest::default(), broken: None }
     }
@@ -70,8 +70,8 @@ impl KeptStream {
         }
     }
 
-    fn end(&mut self) -> EndedStream {
-        EndedStream {
+    fn end(&mut self) -> RecordedStream {
+        RecordedStream {
             kept: self.kept,
             total: self.total,
             sha256: Sha256::from_digest(std::mem::take(&mut self.digest)),
@@ -85,13 +85,13 @@ impl JobOutput {
     pub fn new(
         (stdout, stdout_bytes_max): (File, u64),
         (stderr, stderr_bytes_max): (File, u64),
-        progress: watch::Sender<Progress>,
+        progress: watch::Sender<JobProgress>,
     ) -> Self {
-        let kept = Mutex::new(Both {
-            stdout: KeptStream::new(stdout, stdout_bytes_max),
-            stderr: KeptStream::new(stderr, stderr_bytes_max),
+        let kept = Mutex::new(StreamPair {
+            stdout: StreamRecorder::new(stdout, stdout_bytes_max),
+            stderr: StreamRecorder::new(stderr, stderr_bytes_max),
         });
-        Self(Arc::new(Inner { kept, progress }))
+        Self(Arc::new(SharedOutput { kept, progress }))
     }
 
     /// What takes the run's output.
@@ -100,12 +100,12 @@ impl JobOutput {
     }
 
     /// What came of stdout and stderr; once, when the run is over.
-    pub fn end(&self) -> (EndedStream, EndedStream) {
+    pub fn end(&self) -> (RecordedStream, RecordedStream) {
         let mut both = self.lock();
         (both.stdout.end(), both.stderr.end())
     }
 
-    fn lock(&self) -> MutexGuard<'_, Both> {
+    fn lock(&self) -> MutexGuard<'_, StreamPair> {
         self.0.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -144,7 +144,7 @@ mod tests {
     fn everything_is_hashed_and_counted_and_only_so_much_is_kept() {
         let place = tempdir().unwrap();
         let file = |name| File::create_new(place.path().join(name)).unwrap();
-        let start = Progress { status: JobStatus::Running, stdout_bytes: 0, stderr_bytes: 0 };
+        let start = JobProgress { status: JobStatus::Running, stdout_bytes: 0, stderr_bytes: 0 };
         let (sender, receiver) = watch::channel(start);
         let output = JobOutput::new((file("out"), 5), (file("err"), 0), sender);
         let mut sink = output.sink();
@@ -152,7 +152,7 @@ mod tests {
             sink.take(Stream::Stdout, piece);
         }
         sink.take(Stream::Stderr, b"x");
-        assert_eq!(*receiver.borrow(), Progress { stdout_bytes: 5, ..start });
+        assert_eq!(*receiver.borrow(), JobProgress { stdout_bytes: 5, ..start });
         let (stdout, stderr) = output.end();
         assert_eq!((stdout.kept, stdout.total, stderr.kept, stderr.total), (5, 9, 0, 1));
         assert_eq!(stdout.sha256.as_str(), sha256_of(b"abcdefghi"));
@@ -162,7 +162,7 @@ mod tests {
 
     #[test]
     fn a_full_disk_is_told_and_holds_nothing_up() {
-        let (sender, _) = watch::channel(Progress {
+        let (sender, _) = watch::channel(JobProgress {
             status: JobStatus::Running,
             stdout_bytes: 0,
             stderr_bytes: 0,

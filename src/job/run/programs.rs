@@ -22,7 +22,7 @@ const SETTLED_AFTER: Duration = Duration::from_secs(2);
 
 /// Changes whenever a file's contents do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Stamp {
+struct ProgramStamp {
     device: u64,
     inode: u64,
     bytes: u64,
@@ -31,7 +31,7 @@ struct Stamp {
 
 /// Digests of programs, so that a large runtime is not read for every job.
 #[derive(Debug, Default)]
-pub struct Digests(Mutex<BTreeMap<Stamp, Sha256>>);
+pub struct Digests(Mutex<BTreeMap<ProgramStamp, Sha256>>);
 
 impl Digests {
     /// Of what `file` holds.
@@ -53,9 +53,9 @@ impl Digests {
     }
 }
 
-fn stamp(file: &File) -> io::Result<(Stamp, bool)> {
+fn stamp(file: &File) -> io::Result<(ProgramStamp, bool)> {
     let metadata = file.metadata()?;
-    let stamp = Stamp {
+    let stamp = ProgramStamp {
         device: metadata.dev(),
         inode: metadata.ino(),
         bytes: metadata.len(),

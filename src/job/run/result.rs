@@ -6,7 +6,7 @@ use std::time::{Instant, SystemTime};
 use serde_json::Value;
 
 use crate::executor::Capabilities;
-use crate::job::outcome::Ending;
+use crate::job::outcome::JobOutcome;
 use crate::store::{request_hash, result_hash, snapshot_hash};
 use cofferdam_core::job::{
     Artifact, CommandEcho, Executable, JobId, JobUsage, Network, OmittedArtifact, PolicyDecision,
@@ -26,7 +26,7 @@ pub struct Times {
 
 /// What was found out so far.
 #[derive(Debug)]
-pub struct Facts {
+pub struct ResultBuilder {
     /// What the policy said.
     pub decision: PolicyDecision,
     /// The file of the command.
@@ -51,7 +51,7 @@ pub struct Facts {
     pub not_enforced: Vec<String>,
 }
 
-impl Facts {
+impl ResultBuilder {
     /// Of a job of which only the policy's word is known.
     pub fn of(decision: PolicyDecision) -> Self {
         Self {
@@ -99,7 +99,7 @@ impl Facts {
         self,
         id: JobId,
         request: &RunJobRequest,
-        ending: Ending,
+        ending: JobOutcome,
         times: Times,
     ) -> RunJobResult {
         let (snapshot, digest) = self.snapshot.unzip();

@@ -6,17 +6,17 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::watch;
 
-use crate::job::api::Progress;
+use crate::job::api::JobProgress;
 use crate::store::{RunStore, StoreError};
 use cofferdam_core::Stream;
 use cofferdam_core::job::JobId;
 
 /// One for each such job that somebody follows.
 #[derive(Debug, Default)]
-pub struct Foreign(Mutex<BTreeMap<JobId, watch::Sender<Progress>>>);
+pub struct ForeignJobs(Mutex<BTreeMap<JobId, watch::Sender<JobProgress>>>);
 
-impl Foreign {
-    fn followed(&self) -> MutexGuard<'_, BTreeMap<JobId, watch::Sender<Progress>>> {
+impl ForeignJobs {
+    fn followed(&self) -> MutexGuard<'_, BTreeMap<JobId, watch::Sender<JobProgress>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -26,7 +26,7 @@ impl Foreign {
     }
 
     /// Word of a job that is as far as `now` tells.
-    pub fn follow(&self, id: &JobId, now: Progress) -> watch::Receiver<Progress> {
+    pub fn follow(&self, id: &JobId, now: JobProgress) -> watch::Receiver<JobProgress> {
         let mut followed = self.followed();
         followed.entry(id.clone()).or_insert_with(|| watch::Sender::new(now)).subscribe()
     }
@@ -64,10 +64,10 @@ impl Foreign {
 }
 
 /// How far a job is by its files.
-pub fn progress_of(store: &RunStore, id: &JobId) -> Result<Option<Progress>, StoreError> {
+pub fn progress_of(store: &RunStore, id: &JobId) -> Result<Option<JobProgress>, StoreError> {
     // First: once it is over its outputs are whole.
     let Some(line) = store.line(id)? else { return Ok(None) };
-    Ok(Some(Progress {
+    Ok(Some(JobProgress {
         status: line.status,
         stdout_bytes: store.stream_bytes(id, Stream::Stdout)?,
         stderr_bytes: store.stream_bytes(id, Stream::Stderr)?,

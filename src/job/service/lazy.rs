@@ -7,8 +7,8 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use super::JobService;
-use crate::job::api::{Feed, JobPage, JobView, Jobs, ListAsked, OpenArtifact, Submitted};
-use crate::job::metrics::JobFigures;
+use crate::job::api::{JobFeed, JobPage, JobQuery, JobView, Jobs, OpenArtifact, Submitted};
+use crate::job::metrics::JobMetrics;
 use crate::job::runner::{Runner, RunnerSettings};
 use crate::store::StoreError;
 use cofferdam_core::job::{Artifact, ErrorCode, Idempotency, JobError, JobId, RunJobRequest};
@@ -21,7 +21,7 @@ const OWNED_STEP: Duration = Duration::from_millis(50);
 
 /// Why there is no service of jobs.
 #[derive(Debug, thiserror::Error)]
-pub enum NotStarted {
+pub enum StartError {
     /// The store cannot be used.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -33,29 +33,29 @@ pub enum NotStarted {
     Closed,
 }
 
-impl From<NotStarted> for JobError {
-    fn from(error: NotStarted) -> Self {
+impl From<StartError> for JobError {
+    fn from(error: StartError) -> Self {
         match error {
-            NotStarted::Store(error) => error.into(),
-            NotStarted::Threads(_) => Self::new(ErrorCode::IoFailed, error.to_string()),
-            NotStarted::Closed => Self::new(ErrorCode::QueueClosed, error.to_string()),
+            StartError::Store(error) => error.into(),
+            StartError::Threads(_) => Self::new(ErrorCode::IoFailed, error.to_string()),
+            StartError::Closed => Self::new(ErrorCode::QueueClosed, error.to_string()),
         }
     }
 }
 
 /// A [`JobService`] from the first job on, or from the start where there is a store already.
 #[derive(Debug)]
-pub struct JobsAtFirst {
+pub struct LazyJobs {
     settings: RunnerSettings,
     workers: usize,
     queue_max: usize,
     service: OnceLock<JobService>,
-    /// Whether no new jobs are taken. Held while the service is started, which waits for the
+    /// Whether no new jobs are taken. Held while the service is started, which queued for the
     /// disk; whoever only looks does not wait for that.
     closed: Mutex<bool>,
 }
 
-impl JobsAtFirst {
+impl LazyJobs {
     /// For so many workers, and as many jobs that wait.
     ///
     /// # Errors
@@ -65,9 +65,9 @@ impl JobsAtFirst {
         settings: RunnerSettings,
         workers: usize,
         queue_max: usize,
-    ) -> Result<Self, NotStarted> {
+    ) -> Result<Self, StartError> {
         let is_there = settings.store_dir.try_exists().unwrap_or(true);
-        let jobs = Self::unstarted(settings, workers, queue_max);
+        let jobs = Self::deferred(settings, workers, queue_max);
         if is_there {
             jobs.start_when_free(Deadline::after(OWNED_WITHIN))?;
         }
@@ -75,15 +75,15 @@ impl JobsAtFirst {
     }
 
     /// The same, but for a store that another service has: it is used once that is over.
-    pub fn unstarted(settings: RunnerSettings, workers: usize, queue_max: usize) -> Self {
+    pub fn deferred(settings: RunnerSettings, workers: usize, queue_max: usize) -> Self {
         let service = OnceLock::new();
         Self { settings, workers, queue_max, service, closed: Mutex::default() }
     }
 
-    fn start_when_free(&self, deadline: Deadline) -> Result<(), NotStarted> {
+    fn start_when_free(&self, deadline: Deadline) -> Result<(), StartError> {
         loop {
             match self.start() {
-                Err(NotStarted::Store(StoreError::Owned { .. })) if !deadline.passed() => {
+                Err(StartError::Store(StoreError::Owned { .. })) if !deadline.passed() => {
                     sleep(OWNED_STEP);
                 }
                 started => return started.map(drop),
@@ -120,7 +120,7 @@ impl JobsAtFirst {
         })
     }
 
-    fn start(&self) -> Result<&JobService, NotStarted> {
+    fn start(&self) -> Result<&JobService, StartError> {
         if let Some(service) = self.service() {
             return Ok(service);
         }
@@ -129,7 +129,7 @@ impl JobsAtFirst {
             return Ok(service);
         }
         if *closed {
-            return Err(NotStarted::Closed);
+            return Err(StartError::Closed);
         }
         let (runner, recovered) = Runner::open(self.settings.clone())?;
         for id in &recovered.interrupted {
@@ -139,12 +139,12 @@ impl JobsAtFirst {
             log::warn!(record = record.name.as_str(), reason = record.reason.as_str(); "record set aside");
         }
         let started = JobService::start(runner, self.workers, self.queue_max);
-        let started = started.map_err(NotStarted::Threads)?;
+        let started = started.map_err(StartError::Threads)?;
         Ok(self.service.get_or_init(|| started))
     }
 }
 
-impl Jobs for JobsAtFirst {
+impl Jobs for LazyJobs {
     fn submit(
         &self,
         request: RunJobRequest,
@@ -160,7 +160,7 @@ impl Jobs for JobsAtFirst {
         self.known()?.view(id)
     }
 
-    fn list(&self, asked: &ListAsked) -> Result<JobPage, JobError> {
+    fn list(&self, asked: &JobQuery) -> Result<JobPage, JobError> {
         self.found()?.map_or_else(|| Ok(JobPage::default()), |service| service.list(asked))
     }
 
@@ -176,15 +176,15 @@ impl Jobs for JobsAtFirst {
         self.known()?.cancel(id)
     }
 
-    fn follow(&self, id: &JobId) -> Result<Feed, JobError> {
+    fn follow(&self, id: &JobId) -> Result<JobFeed, JobError> {
         self.known()?.follow(id)
     }
 
-    fn figures(&self) -> JobFigures {
-        let none = || JobFigures {
+    fn figures(&self) -> JobMetrics {
+        let none = || JobMetrics {
             queue_max: self.queue_max,
             workers: self.workers,
-            ..JobFigures::default()
+            ..JobMetrics::default()
         };
         self.service().map_or_else(none, Jobs::figures)
     }

@@ -11,11 +11,11 @@ use std::sync::{Arc, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, SystemTime};
 
-use self::workers::Shared;
+use self::workers::ServiceState;
 use super::runner::{Runner, told};
-use crate::job::api::{Feed, JobPage, JobView, Jobs, ListAsked, OpenArtifact, Submitted};
-use crate::job::metrics::JobFigures;
-use crate::job::outcome::Ending;
+use crate::job::api::{JobFeed, JobPage, JobQuery, JobView, Jobs, OpenArtifact, Submitted};
+use crate::job::metrics::JobMetrics;
+use crate::job::outcome::JobOutcome;
 use cofferdam_core::Stream;
 use cofferdam_core::job::{
     Artifact, ErrorCode, Idempotency, JobError, JobId, JobStatus, LiveJob, RunJobRequest,
@@ -44,7 +44,7 @@ fn first_answer(job_id: JobId, is_same: bool) -> Result<Submitted, JobError> {
 /// Runs jobs on workers of its own, the first come first. Dropped, it ends them.
 #[derive(Debug)]
 pub struct JobService {
-    shared: Arc<Shared>,
+    shared: Arc<ServiceState>,
     threads: Vec<JoinHandle<()>>,
 }
 
@@ -54,19 +54,19 @@ impl JobService {
     /// # Errors
     /// A thread that cannot be had.
     pub fn start(runner: Runner, workers: usize, queue_max: usize) -> std::io::Result<Self> {
-        let shared = Arc::new(Shared::new(runner, workers, queue_max));
+        let shared = Arc::new(ServiceState::new(runner, workers, queue_max));
         let mut service = Self { shared, threads: Vec::new() };
         for _ in 0..workers {
             service.spawn("job", |shared| while shared.work() {})?;
         }
-        service.spawn("job-keeper", Shared::keep)?;
+        service.spawn("job-janitor", ServiceState::keep)?;
         Ok(service)
     }
 
     fn spawn(
         &mut self,
         name: &str,
-        work: impl FnOnce(&Shared) + Send + 'static,
+        work: impl FnOnce(&ServiceState) + Send + 'static,
     ) -> std::io::Result<()> {
         let shared = Arc::clone(&self.shared);
         let thread = thread::Builder::new().name(name.to_owned()).spawn(move || work(&shared))?;
@@ -115,8 +115,8 @@ impl Jobs for JobService {
         Ok(JobView::Live(LiveJob { job_id, status, queued_at, started_at }))
     }
 
-    fn list(&self, asked: &ListAsked) -> Result<JobPage, JobError> {
-        let ListAsked { status, limit, cursor } = asked;
+    fn list(&self, asked: &JobQuery) -> Result<JobPage, JobError> {
+        let JobQuery { status, limit, cursor } = asked;
         let listed = self.shared.runner.store().list(*status, *limit, cursor.as_deref());
         let (jobs, next_cursor) = listed.map_err(told)?;
         Ok(JobPage { jobs, next_cursor })
@@ -156,7 +156,7 @@ impl Jobs for JobService {
         Ok(Submitted { job_id: line.job_id, status: line.status })
     }
 
-    fn follow(&self, id: &JobId) -> Result<Feed, JobError> {
+    fn follow(&self, id: &JobId) -> Result<JobFeed, JobError> {
         let shared = &self.shared;
         let live = shared.live(id);
         let store = shared.runner.store();
@@ -170,10 +170,10 @@ impl Jobs for JobService {
             Some(live) => live.control.progress().subscribe(),
             None => shared.follow_by_files(id)?,
         };
-        Ok(Feed { stdout, stderr, progress })
+        Ok(JobFeed { stdout, stderr, progress })
     }
 
-    fn figures(&self) -> JobFigures {
+    fn figures(&self) -> JobMetrics {
         self.shared.figures()
     }
 
@@ -190,7 +190,7 @@ impl Jobs for JobService {
         };
         // Nothing is waited for any more but what is about to end.
         self.shared.ends.store(true, Ordering::SeqCst);
-        self.shared.end_unrun(queued, Ending::interrupted);
+        self.shared.end_unrun(queued, JobOutcome::interrupted);
     }
 
     fn wait_idle(&self, deadline: Deadline) -> bool {

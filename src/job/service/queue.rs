@@ -6,14 +6,14 @@ use std::sync::Arc;
 use cofferdam_core::job::JobId;
 use cofferdam_core::sync::permits::{SlotGuard, Slots};
 
-/// Jobs in the order they came, and the permits to run, one for each worker. `W` is a job that waits, `L` what
+/// Jobs in the order they came, and the permits to run, one for each worker. `W` is a job that queued, `L` what
 /// is known of a live one.
 #[derive(Debug)]
-pub struct Waiting<W, L> {
+pub struct JobQueue<W, L> {
     queue: VecDeque<(JobId, W)>,
     live: BTreeMap<JobId, L>,
     /// Places that were given to jobs whose records are being made.
-    promised: usize,
+    reserved: usize,
     permits: Arc<Slots>,
     workers: usize,
     queue_max: usize,
@@ -22,20 +22,20 @@ pub struct Waiting<W, L> {
 
 /// Why a job gets no place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum NoPlace {
+pub enum QueueError {
     /// As many wait as may.
     Full,
     /// No new jobs are taken.
     Closed,
 }
 
-impl<W, L> Waiting<W, L> {
+impl<W, L> JobQueue<W, L> {
     /// For so many workers, and as many waiting jobs beside those that they have.
     pub fn new(workers: usize, queue_max: usize) -> Self {
         Self {
             queue: VecDeque::new(),
             live: BTreeMap::new(),
-            promised: 0,
+            reserved: 0,
             permits: Slots::new(workers),
             workers,
             queue_max,
@@ -44,42 +44,42 @@ impl<W, L> Waiting<W, L> {
     }
 
     /// Promises a place: the job follows, or gives it back.
-    pub fn promise(&mut self) -> Result<(), NoPlace> {
+    pub fn reserve(&mut self) -> Result<(), QueueError> {
         if self.closed {
-            return Err(NoPlace::Closed);
+            return Err(QueueError::Closed);
         }
         let idle = self.workers.saturating_sub(self.running());
-        if self.queue.len() + self.promised >= self.queue_max.saturating_add(idle) {
-            return Err(NoPlace::Full);
+        if self.queue.len() + self.reserved >= self.queue_max.saturating_add(idle) {
+            return Err(QueueError::Full);
         }
-        self.promised += 1;
+        self.reserved += 1;
         Ok(())
     }
 
-    /// A promised place is not needed.
-    pub fn give_back(&mut self) {
-        self.promised = self.promised.saturating_sub(1);
+    /// A reserved place is not needed.
+    pub fn release(&mut self) {
+        self.reserved = self.reserved.saturating_sub(1);
     }
 
-    /// The job that a place was promised for; given back where no more are taken by now.
-    pub fn enter(&mut self, id: JobId, waits: W, live: L) -> Result<(), W> {
-        self.give_back();
+    /// The job that a place was reserved for; given back where no more are taken by now.
+    pub fn enter(&mut self, id: JobId, queued: W, live: L) -> Result<(), W> {
+        self.release();
         if self.closed {
-            return Err(waits);
+            return Err(queued);
         }
         self.live.insert(id.clone(), live);
-        self.queue.push_back((id, waits));
+        self.queue.push_back((id, queued));
         Ok(())
     }
 
     /// The job that has waited longest, for a worker, with the permit to run it.
     pub fn begin(&mut self) -> Option<(W, SlotGuard)> {
         let permit = self.permits.try_enter()?;
-        let (_, waits) = self.queue.pop_front()?;
-        Some((waits, permit))
+        let (_, queued) = self.queue.pop_front()?;
+        Some((queued, permit))
     }
 
-    /// Whether a job waits for nothing but a permit, which comes without a word to anybody.
+    /// Whether a job queued for nothing but a permit, which comes without a word to anybody.
     pub fn wants_permit(&self) -> bool {
         !self.queue.is_empty()
     }
@@ -89,15 +89,15 @@ impl<W, L> Waiting<W, L> {
         self.live.remove(id);
     }
 
-    /// Takes a job out of the queue; it stays live until [`Waiting::forget`].
+    /// Takes a job out of the queue; it stays live until [`JobQueue::forget`].
     pub fn withdraw(&mut self, id: &JobId) -> Option<W> {
         let index = self.queue.iter().position(|(waiting, _)| waiting == id)?;
-        self.queue.remove(index).map(|(_, waits)| waits)
+        self.queue.remove(index).map(|(_, queued)| queued)
     }
 
     /// Takes out all that wait.
     pub fn withdraw_all(&mut self) -> Vec<W> {
-        self.queue.drain(..).map(|(_, waits)| waits).collect()
+        self.queue.drain(..).map(|(_, queued)| queued).collect()
     }
 
     /// A job that was withdrawn is over.
@@ -127,7 +127,7 @@ impl<W, L> Waiting<W, L> {
 
     /// Whether no job is live, and none is about to be.
     pub fn is_idle(&self) -> bool {
-        self.live.is_empty() && self.promised == 0
+        self.live.is_empty() && self.reserved == 0
     }
 
     /// How many there may be that run.
@@ -159,21 +159,21 @@ mod tests {
         JobId::parse(&format!("job_{number}")).unwrap()
     }
 
-    fn enter(waiting: &mut Waiting<usize, ()>, number: usize) -> Result<(), NoPlace> {
-        waiting.promise()?;
-        waiting.enter(id(number), number, ()).map_err(|_| NoPlace::Closed)
+    fn enter(waiting: &mut JobQueue<usize, ()>, number: usize) -> Result<(), QueueError> {
+        waiting.reserve()?;
+        waiting.enter(id(number), number, ()).map_err(|_| QueueError::Closed)
     }
 
     #[test]
     fn as_many_wait_as_may_beside_those_that_an_idle_worker_takes() {
-        let mut waiting = Waiting::new(1, 2);
+        let mut waiting = JobQueue::new(1, 2);
         for number in 0..3 {
             assert_eq!(enter(&mut waiting, number), Ok(()));
         }
-        assert_eq!(enter(&mut waiting, 3), Err(NoPlace::Full));
+        assert_eq!(enter(&mut waiting, 3), Err(QueueError::Full));
         let (first, permit) = waiting.begin().unwrap();
         assert_eq!(first, 0);
-        assert_eq!(enter(&mut waiting, 3), Err(NoPlace::Full));
+        assert_eq!(enter(&mut waiting, 3), Err(QueueError::Full));
         waiting.end(&id(0));
         drop(permit);
         assert_eq!(enter(&mut waiting, 3), Ok(()));
@@ -184,13 +184,13 @@ mod tests {
 
     #[test]
     fn no_job_begins_and_none_is_promised_a_worker_while_the_permit_is_retained() {
-        let mut waiting = Waiting::new(1, 1);
+        let mut waiting = JobQueue::new(1, 1);
         enter(&mut waiting, 0).unwrap();
         let (_, permit) = waiting.begin().unwrap();
         waiting.end(&id(0));
         enter(&mut waiting, 1).unwrap();
         assert!(waiting.begin().is_none());
-        assert_eq!(enter(&mut waiting, 2), Err(NoPlace::Full));
+        assert_eq!(enter(&mut waiting, 2), Err(QueueError::Full));
         assert_eq!(waiting.running(), 1);
         drop(permit);
         assert_eq!(waiting.begin().map(|(job, _)| job), Some(1));
@@ -198,18 +198,18 @@ mod tests {
 
     #[test]
     fn a_promised_place_counts_until_it_is_given_back() {
-        let mut waiting: Waiting<usize, ()> = Waiting::new(0, 1);
-        assert_eq!(waiting.promise(), Ok(()));
-        assert_eq!(waiting.promise(), Err(NoPlace::Full));
+        let mut waiting: JobQueue<usize, ()> = JobQueue::new(0, 1);
+        assert_eq!(waiting.reserve(), Ok(()));
+        assert_eq!(waiting.reserve(), Err(QueueError::Full));
         assert!(!waiting.is_idle());
-        waiting.give_back();
+        waiting.release();
         assert!(waiting.is_idle());
-        assert_eq!(waiting.promise(), Ok(()));
+        assert_eq!(waiting.reserve(), Ok(()));
     }
 
     #[test]
     fn a_withdrawn_job_is_nobodys_to_begin_and_a_closed_queue_takes_none() {
-        let mut waiting = Waiting::new(1, 9);
+        let mut waiting = JobQueue::new(1, 9);
         for number in 0..3 {
             enter(&mut waiting, number).unwrap();
         }
@@ -218,10 +218,10 @@ mod tests {
         assert!(!waiting.is_idle() && waiting.live(&id(0)).is_some());
         waiting.forget(&id(0));
         assert_eq!(waiting.begin().map(|(job, _)| job), Some(1));
-        waiting.promise().unwrap();
+        waiting.reserve().unwrap();
         waiting.close();
         assert_eq!(waiting.enter(id(7), 7, ()), Err(7));
-        assert_eq!(waiting.promise(), Err(NoPlace::Closed));
+        assert_eq!(waiting.reserve(), Err(QueueError::Closed));
         assert_eq!(waiting.withdraw_all(), [2]);
     }
 }

@@ -11,37 +11,37 @@ use crate::job::runner::Unstored;
 use crate::store::JobRecord;
 use cofferdam_core::job::{JobId, RunJobResult};
 
-/// How long after a failure the first new attempt is made; each further one waits twice as long.
+/// How long after a failure the first new attempt is made; each further one queued twice as long.
 const RETRY_FIRST: Duration = Duration::from_millis(100);
 /// The longest time between two attempts.
 const RETRY_MAX: Duration = Duration::from_secs(2);
 
 /// Results that are not in the store, by job.
 #[derive(Debug)]
-pub struct Unwritten(Mutex<Kept>);
+pub struct UnwrittenResults(Mutex<PendingResults>);
 
 #[derive(Debug)]
-struct Kept {
-    results: BTreeMap<JobId, Arc<Pending>>,
+struct PendingResults {
+    results: BTreeMap<JobId, Arc<PendingResult>>,
     wait: Duration,
     next_at: Instant,
 }
 
 #[derive(Debug)]
-struct Pending {
+struct PendingResult {
     result: RunJobResult,
     record: Mutex<JobRecord>,
 }
 
-impl Default for Unwritten {
+impl Default for UnwrittenResults {
     fn default() -> Self {
         let (wait, next_at) = (RETRY_FIRST, Instant::now());
-        Self(Mutex::new(Kept { results: BTreeMap::new(), wait, next_at }))
+        Self(Mutex::new(PendingResults { results: BTreeMap::new(), wait, next_at }))
     }
 }
 
-impl Unwritten {
-    fn kept(&self) -> MutexGuard<'_, Kept> {
+impl UnwrittenResults {
+    fn kept(&self) -> MutexGuard<'_, PendingResults> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -54,7 +54,7 @@ impl Unwritten {
             return;
         }
         log::error!(job, reason = error.to_string(); "job's result not written; it is kept in memory");
-        let pending = Pending { result: result.clone(), record: Mutex::new(record) };
+        let pending = PendingResult { result: result.clone(), record: Mutex::new(record) };
         let mut kept = self.kept();
         if kept.results.is_empty() {
             kept.wait = RETRY_FIRST;
@@ -87,7 +87,7 @@ impl Unwritten {
         if self.due_in().is_none_or(|left| !left.is_zero()) {
             return false;
         }
-        let all: Vec<Arc<Pending>> = self.kept().results.values().map(Arc::clone).collect();
+        let all: Vec<Arc<PendingResult>> = self.kept().results.values().map(Arc::clone).collect();
         for pending in all {
             let id = &pending.result.job_id;
             let mut record = pending.record.lock().unwrap_or_else(PoisonError::into_inner);
@@ -113,7 +113,7 @@ impl Unwritten {
     pub fn give_up(&self) {
         self.kept().next_at = Instant::now();
         self.retry();
-        for Pending { result, .. } in self.kept().results.values().map(AsRef::as_ref) {
+        for PendingResult { result, .. } in self.kept().results.values().map(AsRef::as_ref) {
             log::error!(
                 job = result.job_id.as_str(),
                 status = result.status.word(),

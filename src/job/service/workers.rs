@@ -6,14 +6,14 @@ use std::time::{Duration, Instant, SystemTime};
 
 use tokio::sync::watch;
 
-use super::foreign::{Foreign, progress_of};
-use super::unwritten::Unwritten;
-use crate::job::api::{Progress, Submitted};
-use crate::job::control::Control;
-use crate::job::metrics::{JobCounts, JobFigures};
-use crate::job::outcome::Ending;
+use super::foreign::{ForeignJobs, progress_of};
+use super::unwritten::UnwrittenResults;
+use crate::job::api::{JobProgress, Submitted};
+use crate::job::control::JobControl;
+use crate::job::metrics::{JobCounts, JobMetrics};
+use crate::job::outcome::JobOutcome;
 use crate::job::runner::{AcceptedJob, EndedJob, Runner, cannot, told};
-use crate::job::service::queue::{NoPlace, Waiting};
+use crate::job::service::queue::{JobQueue, QueueError};
 use crate::store::StoreError;
 use cofferdam_core::job::{
     ErrorCode, Idempotency, JobError, JobId, JobLine, JobStatus, LiveJob, RunJobRequest,
@@ -33,17 +33,17 @@ const EXPIRY_LOOK_EVERY: Duration = Duration::from_secs(60);
 const STORE_LOOK_EVERY: Duration = Duration::from_secs(5);
 
 #[derive(Debug)]
-pub(super) struct Shared {
+pub(super) struct ServiceState {
     pub(super) runner: Runner,
-    jobs: Mutex<Waiting<QueuedJob, Arc<Live>>>,
+    jobs: Mutex<JobQueue<QueuedJob, Arc<ActiveJob>>>,
     /// A job came, one ended, or the service does.
     pub(super) changed: Condvar,
     /// Held while a named request becomes a job: sent twice at once, it is one.
     pub(super) naming: Mutex<()>,
     /// Results that are still to be written.
-    pub(super) unwritten: Unwritten,
+    pub(super) unwritten: UnwrittenResults,
     /// Jobs of other processes that are followed.
-    foreign: Foreign,
+    foreign: ForeignJobs,
     /// The service ends, whatever is unwritten.
     pub(super) ends: AtomicBool,
     counts: JobCounts,
@@ -52,19 +52,19 @@ pub(super) struct Shared {
 #[derive(Debug)]
 pub(super) struct QueuedJob {
     job: AcceptedJob,
-    live: Arc<Live>,
+    live: Arc<ActiveJob>,
     request_id: RequestId,
 }
 
 /// What anybody may know of a job that is not over.
 #[derive(Debug)]
-pub(super) struct Live {
-    pub(super) control: Control,
+pub(super) struct ActiveJob {
+    pub(super) control: JobControl,
     pub(super) queued_at: SystemTime,
     pub(super) started_at: Mutex<Option<SystemTime>>,
 }
 
-impl Live {
+impl ActiveJob {
     pub(super) fn line(&self, id: &JobId) -> LiveJob {
         let started_at = *self.started_at.lock().unwrap_or_else(PoisonError::into_inner);
         LiveJob {
@@ -79,22 +79,22 @@ impl Live {
     }
 }
 
-impl Shared {
+impl ServiceState {
     /// For so many workers, and `queue_max` jobs that wait.
     pub(super) fn new(runner: Runner, workers: usize, queue_max: usize) -> Self {
         Self {
             runner,
-            jobs: Mutex::new(Waiting::new(workers, queue_max)),
+            jobs: Mutex::new(JobQueue::new(workers, queue_max)),
             changed: Condvar::new(),
             naming: Mutex::default(),
-            unwritten: Unwritten::default(),
-            foreign: Foreign::default(),
+            unwritten: UnwrittenResults::default(),
+            foreign: ForeignJobs::default(),
             ends: AtomicBool::new(false),
             counts: JobCounts::default(),
         }
     }
 
-    pub(super) fn jobs(&self) -> MutexGuard<'_, Waiting<QueuedJob, Arc<Live>>> {
+    pub(super) fn jobs(&self) -> MutexGuard<'_, JobQueue<QueuedJob, Arc<ActiveJob>>> {
         self.jobs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -141,7 +141,7 @@ impl Shared {
     }
 
     /// Tells of a job that is over, whose result is found.
-    fn over(&self, result: &RunJobResult, live: &Live) {
+    fn over(&self, result: &RunJobResult, live: &ActiveJob) {
         self.counts.count(result.status);
         log::info!(
             job = result.job_id.as_str(),
@@ -155,7 +155,7 @@ impl Shared {
     }
 
     /// Ends jobs that waited.
-    pub(super) fn end_unrun(&self, queued: Vec<QueuedJob>, ending: impl Fn() -> Ending) {
+    pub(super) fn end_unrun(&self, queued: Vec<QueuedJob>, ending: impl Fn() -> JobOutcome) {
         for QueuedJob { job, live, request_id } in queued {
             let id = job.id().clone();
             on_behalf_of(Some(request_id), || {
@@ -181,11 +181,11 @@ impl Shared {
             let wait = self.unwritten.due_in().map_or(wait, |due| due.min(wait));
             let waited = self.changed.wait_timeout(jobs, wait);
             let jobs = waited.unwrap_or_else(PoisonError::into_inner).0;
-            let live: Vec<(JobId, Arc<Live>)> =
+            let live: Vec<(JobId, Arc<ActiveJob>)> =
                 jobs.all_live().map(|(id, live)| (id.clone(), Arc::clone(live))).collect();
             drop(jobs);
             if self.unwritten.retry() {
-                // Whoever has found one unwritten waits by now, and hears of it.
+                // Whoever has found one unwritten queued by now, and hears of it.
                 drop(self.jobs());
                 self.changed.notify_all();
             }
@@ -206,20 +206,20 @@ impl Shared {
         }
     }
 
-    /// Ends a live job: at once if it waits.
-    pub(super) fn end(&self, id: &JobId, live: &Live) -> JobStatus {
+    /// Ends a live job: at once if it queued.
+    pub(super) fn end(&self, id: &JobId, live: &ActiveJob) -> JobStatus {
         live.control.cancel();
         let withdrawn = self.jobs().withdraw(id);
         match withdrawn {
             Some(queued) => {
-                self.end_unrun(vec![queued], Ending::canceled);
+                self.end_unrun(vec![queued], JobOutcome::canceled);
                 JobStatus::Canceled
             }
             None => JobStatus::Running,
         }
     }
 
-    pub(super) fn live(&self, id: &JobId) -> Option<Arc<Live>> {
+    pub(super) fn live(&self, id: &JobId) -> Option<Arc<ActiveJob>> {
         self.jobs().live(id).cloned()
     }
 
@@ -232,13 +232,16 @@ impl Shared {
         if !self.unwritten.is_empty() {
             return Err(unwritable());
         }
-        let control = Control::new().map_err(|error| cannot("eventfd", &error))?;
-        self.jobs().promise().map_err(no_place)?;
+        let control = JobControl::new().map_err(|error| cannot("eventfd", &error))?;
+        self.jobs().reserve().map_err(refused)?;
         let accepted = self.runner.accept(request, idempotency);
-        let job = accepted.inspect_err(|_| self.jobs().give_back()).map_err(not_taken)?;
+        let job = accepted.inspect_err(|_| self.jobs().release()).map_err(not_taken)?;
         let id = job.id().clone();
-        let live =
-            Arc::new(Live { control, queued_at: job.queued_at(), started_at: Mutex::default() });
+        let live = Arc::new(ActiveJob {
+            control,
+            queued_at: job.queued_at(),
+            started_at: Mutex::default(),
+        });
         let request_id = RequestId::current().unwrap_or_else(RequestId::make);
         let queued = QueuedJob { job, live: Arc::clone(&live), request_id };
         log::info!(job = id.as_str(); "job taken");
@@ -247,7 +250,7 @@ impl Shared {
             Ok(()) => self.changed.notify_all(),
             Err(queued) => {
                 queued.job.discard();
-                return Err(no_place(NoPlace::Closed));
+                return Err(refused(QueueError::Closed));
             }
         }
         Ok(Submitted { job_id: id, status: JobStatus::Queued })
@@ -257,12 +260,12 @@ impl Shared {
     pub(super) fn follow_by_files(
         &self,
         id: &JobId,
-    ) -> Result<watch::Receiver<Progress>, JobError> {
+    ) -> Result<watch::Receiver<JobProgress>, JobError> {
         let now = progress_of(self.runner.store(), id).map_err(told)?;
         let now = now.ok_or_else(JobError::not_found)?;
         let status = self.line(id)?.status;
         if status.is_terminal() {
-            return Ok(watch::channel(Progress { status, ..now }).1);
+            return Ok(watch::channel(JobProgress { status, ..now }).1);
         }
         let progress = self.foreign.follow(id, now);
         // The keeper may be about to wait for long.
@@ -272,9 +275,9 @@ impl Shared {
     }
 
     /// What there is to tell of the jobs.
-    pub(super) fn figures(&self) -> JobFigures {
+    pub(super) fn figures(&self) -> JobMetrics {
         let jobs = self.jobs();
-        JobFigures {
+        JobMetrics {
             queued: jobs.queued(),
             queue_max: jobs.queue_max(),
             running: jobs.running(),
@@ -318,9 +321,9 @@ fn unwritable() -> JobError {
     JobError::new(ErrorCode::QueueClosed, words).with("reason", "store_unwritable")
 }
 
-fn no_place(why: NoPlace) -> JobError {
+fn refused(why: QueueError) -> JobError {
     match why {
-        NoPlace::Full => JobError::new(ErrorCode::QueueFull, "as many jobs wait as may"),
-        NoPlace::Closed => JobError::new(ErrorCode::QueueClosed, "no new jobs are taken"),
+        QueueError::Full => JobError::new(ErrorCode::QueueFull, "as many jobs wait as may"),
+        QueueError::Closed => JobError::new(ErrorCode::QueueClosed, "no new jobs are taken"),
     }
 }

@@ -19,7 +19,7 @@ use crate::store::error::{ReadFault, StoreError, errno_of};
 
 /// A directory and where it is, for errors.
 #[derive(Debug)]
-pub(crate) struct Directory {
+pub(crate) struct StoreDir {
     fd: OwnedFd,
     path: PathBuf,
 }
@@ -29,7 +29,7 @@ const OPEN_DIRECTORY: OFlag =
 /// A file is the store's alone.
 const FILE_MODE: Mode = Mode::S_IRUSR.union(Mode::S_IWUSR);
 
-impl Directory {
+impl StoreDir {
     /// Opens `path`, which may lead over links: the operator chose it.
     pub(crate) fn open(path: &Path) -> Result<Self, Errno> {
         let flags = OPEN_DIRECTORY.difference(OFlag::O_NOFOLLOW);
@@ -179,7 +179,7 @@ impl Directory {
         renamed
     }
 
-    /// Removes what a [`Directory::replace`] of the file `name` that was cut off has left.
+    /// Removes what a [`StoreDir::replace`] of the file `name` that was cut off has left.
     pub(crate) fn unlink_unfinished(&self, name: &str) -> Result<(), StoreError> {
         self.unlink(&temporary(name))
     }

@@ -3,7 +3,7 @@
 use nix::sys::stat::SFlag;
 use serde::de::DeserializeOwned;
 
-use super::directory::{Directory, file_type};
+use super::directory::{StoreDir, file_type};
 use super::status_file::{StatusFile, parse_time};
 use crate::store::error::{ReadFault, StoreError};
 use cofferdam_core::job::{JobId, JobLine, RunJobRequest, RunJobResult};
@@ -27,11 +27,11 @@ const BLOCK_BYTES: u64 = 4096;
 
 /// What the directory of a job tells.
 #[derive(Debug)]
-pub(crate) enum Found {
+pub(crate) enum RecordState {
     /// It is over, and every file agrees.
     Over(Box<StatusFile>),
     /// It is over by its result, and its status does not know.
-    Lagging(Box<StatusFile>),
+    StaleStatus(Box<StatusFile>),
     /// It is not over.
     Live(Box<StatusFile>, Box<RunJobRequest>),
 }
@@ -39,23 +39,23 @@ pub(crate) enum Found {
 /// Looks at the job `id`. As long as `budget_bytes` lasts every file is read; then those of jobs
 /// that are over are merely looked at, and found out when somebody asks for them.
 pub(crate) fn inspect(
-    directory: &Directory,
+    directory: &StoreDir,
     id: &JobId,
     budget_bytes: &mut u64,
-) -> Result<Found, ReadFault> {
+) -> Result<RecordState, ReadFault> {
     check_shapes(directory)?;
     let status = match read_status(directory, id) {
         Ok(status) => Some(status),
         Err(ReadFault::Absent) => None,
         Err(fault) => return Err(named(STATUS, fault)),
     };
-    let told_over = status.as_ref().is_some_and(|status| status.line.status.is_terminal());
-    if told_over
+    let says_ended = status.as_ref().is_some_and(|status| status.line.status.is_terminal());
+    if says_ended
         && *budget_bytes == 0
         && let Some(status) = status.as_ref()
         && directory.open_file(RESULT).is_ok()
     {
-        return Ok(Found::Over(Box::new(status.clone())));
+        return Ok(RecordState::Over(Box::new(status.clone())));
     }
     let request = read_request(directory, id).map_err(|fault| named(REQUEST, fault))?;
     let result = match read_result(directory, id) {
@@ -67,20 +67,20 @@ pub(crate) fn inspect(
     *budget_bytes = budget_bytes.saturating_sub(size_of_file(directory, RESULT));
     match (status, result) {
         (Some(status), Some(result)) if status.line == JobLine::from(&result) => {
-            Ok(Found::Over(Box::new(status)))
+            Ok(RecordState::Over(Box::new(status)))
         }
         (status, Some(result)) => {
             let bytes = record_bytes(directory, &result);
             let status = StatusFile::over(&result, status.as_ref(), bytes);
-            Ok(Found::Lagging(Box::new(status)))
+            Ok(RecordState::StaleStatus(Box::new(status)))
         }
-        (Some(status), None) => Ok(Found::Live(Box::new(status), Box::new(request))),
+        (Some(status), None) => Ok(RecordState::Live(Box::new(status), Box::new(request))),
         (None, None) => Err(ReadFault::Corrupt(format!("{STATUS}: there is none"))),
     }
 }
 
 /// Nothing but files, and a directory for artifacts, has the name of one.
-fn check_shapes(directory: &Directory) -> Result<(), ReadFault> {
+fn check_shapes(directory: &StoreDir) -> Result<(), ReadFault> {
     for (name, kind) in [
         ("stdout", SFlag::S_IFREG),
         ("stderr", SFlag::S_IFREG),
@@ -96,7 +96,7 @@ fn check_shapes(directory: &Directory) -> Result<(), ReadFault> {
 }
 
 /// The status of the job `id`.
-pub(crate) fn read_status(directory: &Directory, id: &JobId) -> Result<StatusFile, ReadFault> {
+pub(crate) fn read_status(directory: &StoreDir, id: &JobId) -> Result<StatusFile, ReadFault> {
     let status: StatusFile = parsed(&directory.read(STATUS, STATUS_BYTES_MAX)?)?;
     match status.fault(id) {
         Some(fault) => Err(ReadFault::Corrupt(fault.to_owned())),
@@ -105,7 +105,7 @@ pub(crate) fn read_status(directory: &Directory, id: &JobId) -> Result<StatusFil
 }
 
 /// The result of the job `id`.
-pub(crate) fn read_result(directory: &Directory, id: &JobId) -> Result<RunJobResult, ReadFault> {
+pub(crate) fn read_result(directory: &StoreDir, id: &JobId) -> Result<RunJobResult, ReadFault> {
     let result: RunJobResult = parsed(&directory.read(RESULT, RESULT_BYTES_MAX)?)?;
     match result_fault(&result, id) {
         Some(fault) => Err(ReadFault::Corrupt(fault.to_owned())),
@@ -128,7 +128,7 @@ pub(crate) fn result_fault(result: &RunJobResult, id: &JobId) -> Option<&'static
     }
 }
 
-fn read_request(directory: &Directory, id: &JobId) -> Result<RunJobRequest, ReadFault> {
+fn read_request(directory: &StoreDir, id: &JobId) -> Result<RunJobRequest, ReadFault> {
     let request: RunJobRequest = parsed(&directory.read(REQUEST, REQUEST_BYTES_MAX)?)?;
     match &request.job_id {
         Some(other) if other != id => Err(ReadFault::Corrupt("of another job".to_owned())),
@@ -151,7 +151,7 @@ fn named(name: &str, fault: ReadFault) -> ReadFault {
 
 /// What the record of a job that is over takes on the disk, bytes, by what its result says of the
 /// artifacts.
-pub(crate) fn record_bytes(directory: &Directory, result: &RunJobResult) -> u64 {
+pub(crate) fn record_bytes(directory: &StoreDir, result: &RunJobResult) -> u64 {
     let blocks = |bytes: u64| bytes.div_ceil(BLOCK_BYTES).saturating_mul(BLOCK_BYTES);
     // The directory itself, and the status that is about to be written.
     let mut total = 2 * BLOCK_BYTES;
@@ -164,12 +164,12 @@ pub(crate) fn record_bytes(directory: &Directory, result: &RunJobResult) -> u64 
         .fold(total, |total, artifact| total.saturating_add(blocks(artifact.bytes)))
 }
 
-fn size_of_file(directory: &Directory, name: &str) -> u64 {
+fn size_of_file(directory: &StoreDir, name: &str) -> u64 {
     let entry = directory.entry(name).ok().flatten();
     entry.map_or(0, |stat| u64::try_from(stat.st_size).unwrap_or(0))
 }
 
 /// The error of a record that could not be read.
-pub(crate) fn error_at(directory: &Directory, name: &str, fault: ReadFault) -> StoreError {
+pub(crate) fn error_at(directory: &StoreDir, name: &str, fault: ReadFault) -> StoreError {
     fault.at(directory.path_of(name))
 }

@@ -12,7 +12,7 @@ use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg, OFlag, openat};
 use nix::sys::stat::{Mode, fstat};
 
-use super::directory::Directory;
+use super::directory::StoreDir;
 use crate::store::error::StoreError;
 
 /// How often a fresh name is tried before a sweeper is said to be in the way.
@@ -20,15 +20,15 @@ const ATTEMPTS_MAX: u32 = 16;
 
 /// This opening of the store.
 #[derive(Debug)]
-pub(crate) struct Owner {
+pub(crate) struct StoreOwner {
     name: String,
-    owners: Directory,
+    owners: StoreDir,
     _lock: Flock<File>,
 }
 
-impl Owner {
+impl StoreOwner {
     /// Registers under a fresh name.
-    pub(crate) fn register(owners: Directory) -> Result<Self, StoreError> {
+    pub(crate) fn register(owners: StoreDir) -> Result<Self, StoreError> {
         for _ in 0..ATTEMPTS_MAX {
             let name = uuid::Uuid::new_v4().simple().to_string();
             let file = owners.create_file(&name)?;
@@ -44,12 +44,12 @@ impl Owner {
         &self.name
     }
 
-    pub(crate) fn owners(&self) -> &Directory {
+    pub(crate) fn owners(&self) -> &StoreDir {
         &self.owners
     }
 }
 
-impl Drop for Owner {
+impl Drop for StoreOwner {
     fn drop(&mut self) {
         let _ = self.owners.unlink(&self.name);
     }
@@ -76,12 +76,12 @@ pub(crate) fn is_dead(store: &Path, owner: &str) -> bool {
 /// What dead owners left, claimed; each is forgotten at the end.
 #[derive(Debug)]
 pub(crate) struct Claims<'a> {
-    owners: &'a Directory,
+    owners: &'a StoreDir,
     by_name: HashMap<String, Option<Flock<File>>>,
 }
 
 impl<'a> Claims<'a> {
-    pub(crate) fn new(owners: &'a Directory) -> Self {
+    pub(crate) fn new(owners: &'a StoreDir) -> Self {
         Self { owners, by_name: HashMap::new() }
     }
 

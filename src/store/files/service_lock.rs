@@ -8,7 +8,7 @@ use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg, OFlag, openat};
 use nix::sys::stat::{Mode, fstat, stat};
 
-use super::directory::Directory;
+use super::directory::StoreDir;
 use crate::store::error::StoreError;
 
 const LOCK: &str = "lock";
@@ -24,7 +24,7 @@ impl ServiceLock {
     ///
     /// # Errors
     /// [`StoreError::Owned`] where another service has it.
-    pub(crate) fn take(root: &Directory) -> Result<Self, StoreError> {
+    pub(crate) fn take(root: &StoreDir) -> Result<Self, StoreError> {
         let flags = OFlag::O_RDWR
             | OFlag::O_CREAT
             | OFlag::O_NOFOLLOW

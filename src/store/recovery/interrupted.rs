@@ -9,11 +9,11 @@ use base64::engine::general_purpose::STANDARD;
 use serde::Deserialize;
 
 use crate::store::error::{ReadFault, errno_of};
-use crate::store::files::directory::Directory;
+use crate::store::files::directory::StoreDir;
 use crate::store::files::inspect::SNAPSHOT;
 use crate::store::files::status_file::{StatusFile, parse_time};
 use crate::store::replay::{request_hash, result_hash};
-use crate::store::truncate::fit;
+use crate::store::truncate::truncate;
 use cofferdam_core::job::{
     CommandEcho, Decision, ErrorCode, JobError, JobStatus, PolicyDecision, ReplayHashes,
     RunJobRequest, RunJobResult, Sha256, SnapshotSummary, StreamRecord, TextEncoding, Timing,
@@ -32,7 +32,7 @@ const SNAPSHOT_BYTES_MAX: u64 = 16 << 20;
 /// had been decided. Where no decision was recorded it is told as allowed, since nothing denied
 /// it, by a version `v1:unknown` and with a reason that says so.
 pub(crate) fn interrupted(
-    directory: &Directory,
+    directory: &StoreDir,
     request: &RunJobRequest,
     status: &StatusFile,
     now: SystemTime,
@@ -82,7 +82,7 @@ pub(crate) fn interrupted(
         not_recorded: Vec::new(),
     };
     result.replay.result = result_hash(&result);
-    fit(&mut result, limits.record_bytes);
+    truncate(&mut result, limits.record_bytes);
     Ok(result)
 }
 
@@ -108,14 +108,14 @@ struct SnapshotFile {
     hash: Option<String>,
 }
 
-fn snapshot(directory: &Directory) -> Option<SnapshotFile> {
+fn snapshot(directory: &StoreDir) -> Option<SnapshotFile> {
     serde_json::from_slice(&directory.read(SNAPSHOT, SNAPSHOT_BYTES_MAX).ok()?).ok()
 }
 
 /// What is there of an output. More may have been written that nobody read any more: `bytes` and
 /// `sha256` are of the file.
 fn stream_record(
-    directory: &Directory,
+    directory: &StoreDir,
     name: &str,
     kept_bytes_max: u64,
 ) -> Result<StreamRecord, ReadFault> {

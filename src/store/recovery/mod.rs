@@ -9,13 +9,13 @@ use std::path::Path;
 use std::time::{Instant, SystemTime};
 
 use super::error::{ReadFault, StoreError};
-use super::index::{Entry, Hold, Seen};
+use super::index::{Hold, IndexEntry, RunsState};
 use super::record::json_file;
-use super::removal::owner_of_passing;
-use super::store::{Keeper, Kept, RunStore, StoreSettings, locked};
-use crate::store::files::directory::Directory;
+use super::removal::owner_of_temp;
+use super::store::{RunStore, StoreSettings, StoreWriter, WriterDirs, locked};
+use crate::store::files::directory::StoreDir;
 use crate::store::files::inspect::{
-    ARTIFACTS, CANCEL, Found, RESULT, SNAPSHOT, STATUS, inspect, record_bytes,
+    ARTIFACTS, CANCEL, RESULT, RecordState, SNAPSHOT, STATUS, inspect, record_bytes,
 };
 use crate::store::files::owner::Claims;
 use crate::store::files::status_file::StatusFile;
@@ -40,9 +40,9 @@ pub struct Recovered {
 }
 
 /// What became of one entry of `runs`.
-enum Outcome {
+enum RecoveryOutcome {
     /// It is a job, and in the index.
-    Kept,
+    WriterDirs,
     /// Likewise; its end is what was written just now.
     Interrupted,
     /// It is none.
@@ -52,9 +52,9 @@ enum Outcome {
 }
 
 /// One pass over jobs.
-struct Pass<'a> {
-    keeper: &'a Keeper,
-    kept: &'a Kept,
+struct RecoveryPass<'a> {
+    writer: &'a StoreWriter,
+    kept: &'a WriterDirs,
     claims: Claims<'a>,
     budget_bytes: u64,
     now: SystemTime,
@@ -72,64 +72,64 @@ impl RunStore {
         directory: &Path,
         settings: StoreSettings,
     ) -> Result<(Self, Recovered), StoreError> {
-        let store = Self::keep(directory, Keeper::new(settings, true))?;
+        let store = Self::open_writer(directory, StoreWriter::new(settings, true))?;
         let recovered = store.recover()?;
         Ok((store, recovered))
     }
 
     pub(super) fn recover(&self) -> Result<Recovered, StoreError> {
-        let keeper = self.keeper()?;
+        let writer = self.writer()?;
         let (opened, kept) = (self.opened(), self.kept()?);
-        let mut pass = Pass::new(keeper, &kept);
+        let mut pass = RecoveryPass::new(writer, &kept);
         let mut recovered = Recovered::default();
         for name in opened.runs.names()? {
-            if let Some(owner) = owner_of_passing(&name) {
+            if let Some(owner) = owner_of_temp(&name) {
                 self.sweep(&mut pass, &name, &owner)?;
                 continue;
             }
             let id = name.to_str().and_then(|name| JobId::parse(name).ok());
             let outcome = match &id {
                 Some(id) => pass.settle(&opened.runs, id)?,
-                None => Outcome::Corrupt("not the name of a job".to_owned()),
+                None => RecoveryOutcome::Corrupt("not the name of a job".to_owned()),
             };
             match outcome {
-                Outcome::Interrupted => recovered.interrupted.extend(id),
-                Outcome::Corrupt(reason) => {
-                    recovered.quarantined.extend(self.put_aside(&name, reason));
+                RecoveryOutcome::Interrupted => recovered.interrupted.extend(id),
+                RecoveryOutcome::Corrupt(reason) => {
+                    recovered.quarantined.extend(self.quarantine(&name, reason));
                 }
-                Outcome::Kept | Outcome::Gone => {}
+                RecoveryOutcome::WriterDirs | RecoveryOutcome::Gone => {}
             }
         }
         pass.claims.sweep()?;
-        prune(&kept.quarantine, keeper.settings.retention, pass.now)?;
-        recovered.jobs = u64::try_from(keeper.index().len()).unwrap_or(u64::MAX);
+        prune(&kept.quarantine, writer.settings.retention, pass.now)?;
+        recovered.jobs = u64::try_from(writer.index().len()).unwrap_or(u64::MAX);
         Ok(recovered)
     }
 
     /// Looks at jobs of which only their files tell, whether they are known or not.
     pub(super) fn settle(&self, ids: &[JobId]) -> Result<(), StoreError> {
-        let keeper = self.keeper()?;
+        let writer = self.writer()?;
         if ids.is_empty() {
             return Ok(());
         }
-        let mut settled_at = locked(&keeper.settling);
+        let mut settled_at = locked(&writer.settling);
         let (opened, kept) = (self.opened(), self.kept()?);
-        let mut pass = Pass::new(keeper, &kept);
+        let mut pass = RecoveryPass::new(writer, &kept);
         *settled_at = Some(Instant::now());
         for id in ids {
             // Meanwhile another thread may have settled it.
-            let hold = keeper.index().get(id).map(|entry| entry.hold);
+            let hold = writer.index().get(id).map(|entry| entry.hold);
             if matches!(hold, Some(Hold::Ours | Hold::Over)) {
                 continue;
             }
             match pass.settle(&opened.runs, id)? {
-                Outcome::Kept | Outcome::Interrupted => {}
-                Outcome::Gone => keeper.index().remove_unless_ours(id),
+                RecoveryOutcome::WriterDirs | RecoveryOutcome::Interrupted => {}
+                RecoveryOutcome::Gone => writer.index().remove_unless_ours(id),
                 // Somebody may be putting a record there just now: the next opening decides.
-                Outcome::Corrupt(_) if hold.is_none() => {}
-                Outcome::Corrupt(reason) => {
-                    self.put_aside(OsStr::new(id.as_str()), reason);
-                    keeper.index().remove(id);
+                RecoveryOutcome::Corrupt(_) if hold.is_none() => {}
+                RecoveryOutcome::Corrupt(reason) => {
+                    self.quarantine(OsStr::new(id.as_str()), reason);
+                    writer.index().remove(id);
                 }
             }
         }
@@ -139,9 +139,9 @@ impl RunStore {
     /// Takes into the index what it lacks, and out of it what is not on the disk any more. Costs
     /// a look at two directories where nothing has changed.
     pub(crate) fn refresh(&self) -> Result<(), StoreError> {
-        let keeper = self.keeper()?;
-        self.find_again()?;
-        let mut seen = locked(&keeper.seen);
+        let writer = self.writer()?;
+        self.reopen_if_moved()?;
+        let mut seen = locked(&writer.seen);
         let opened = self.opened();
         let changed_at = opened.runs.changed_at()?;
         if seen.is_some_and(|seen| seen.is_current(changed_at)) {
@@ -151,20 +151,25 @@ impl RunStore {
         let names = opened.runs.names()?;
         let names = names.iter().filter_map(|name| JobId::parse(name.to_str()?).ok());
         let there: HashSet<JobId> = names.collect();
-        let (new, gone) = keeper.index().differences(&there);
+        let (new, gone) = writer.index().differences(&there);
         for id in gone {
             // One that was made after the names were read is still there.
             if opened.runs.entry(id.as_str())?.is_none() {
-                keeper.index().remove_unless_ours(&id);
+                writer.index().remove_unless_ours(&id);
             }
         }
         self.settle(&new)?;
-        *seen = Some(Seen { changed_at, looked_at });
+        *seen = Some(RunsState { changed_at, looked_at });
         Ok(())
     }
 
     /// Removes a directory that was being filled, or removed, by an owner that is dead.
-    fn sweep(&self, pass: &mut Pass<'_>, name: &OsStr, owner: &str) -> Result<(), StoreError> {
+    fn sweep(
+        &self,
+        pass: &mut RecoveryPass<'_>,
+        name: &OsStr,
+        owner: &str,
+    ) -> Result<(), StoreError> {
         if pass.claims.claim(owner)? {
             match remove_tree(self.opened().runs.fd(), name) {
                 Ok(removed) if removed.left == 0 => {}
@@ -175,71 +180,75 @@ impl RunStore {
     }
 }
 
-impl<'a> Pass<'a> {
-    fn new(keeper: &'a Keeper, kept: &'a Kept) -> Self {
+impl<'a> RecoveryPass<'a> {
+    fn new(writer: &'a StoreWriter, kept: &'a WriterDirs) -> Self {
         let claims = Claims::new(kept.owner.owners());
-        Self { keeper, kept, claims, budget_bytes: READ_BYTES_MAX, now: SystemTime::now() }
+        Self { writer, kept, claims, budget_bytes: READ_BYTES_MAX, now: SystemTime::now() }
     }
 
     /// Takes one job into the index, finished where it was nobody's.
-    fn settle(&mut self, runs: &Directory, id: &JobId) -> Result<Outcome, StoreError> {
+    fn settle(&mut self, runs: &StoreDir, id: &JobId) -> Result<RecoveryOutcome, StoreError> {
         let directory = match runs.child(id.as_str()) {
             Ok(directory) => directory,
             Err(errno) => {
                 return match ReadFault::of("open", runs.path_of(id.as_str()), errno) {
-                    ReadFault::Absent => Ok(Outcome::Gone),
-                    ReadFault::Corrupt(reason) => Ok(Outcome::Corrupt(reason)),
+                    ReadFault::Absent => Ok(RecoveryOutcome::Gone),
+                    ReadFault::Corrupt(reason) => Ok(RecoveryOutcome::Corrupt(reason)),
                     ReadFault::System(error) => Err(error),
                 };
             }
         };
         match self.settle_in(&directory, id) {
             Ok(outcome) => Ok(outcome),
-            Err(ReadFault::Absent) => Ok(Outcome::Gone),
-            Err(ReadFault::Corrupt(reason)) => Ok(Outcome::Corrupt(reason)),
+            Err(ReadFault::Absent) => Ok(RecoveryOutcome::Gone),
+            Err(ReadFault::Corrupt(reason)) => Ok(RecoveryOutcome::Corrupt(reason)),
             Err(ReadFault::System(error)) => Err(error),
         }
     }
 
-    fn settle_in(&mut self, directory: &Directory, id: &JobId) -> Result<Outcome, ReadFault> {
+    fn settle_in(
+        &mut self,
+        directory: &StoreDir,
+        id: &JobId,
+    ) -> Result<RecoveryOutcome, ReadFault> {
         let mut found = inspect(directory, id, &mut self.budget_bytes)?;
-        if let Found::Live(status, _) | Found::Lagging(status) = &found {
+        if let RecordState::Live(status, _) | RecordState::StaleStatus(status) = &found {
             let is_ours = status.owner == self.kept.owner.name();
-            if is_ours && self.keeper.index().get(id).is_none() {
-                // It is being taken just now, and its record is about to show it.
-                return Ok(Outcome::Gone);
+            if is_ours && self.writer.index().get(id).is_none() {
+                // It is being taken just now, and its record is about to update_index it.
+                return Ok(RecoveryOutcome::Gone);
             }
             if !is_ours && !self.claims.claim(&status.owner).map_err(ReadFault::System)? {
-                self.keep(status, Hold::Loose);
-                return Ok(Outcome::Kept);
+                self.open_writer(status, Hold::Unowned);
+                return Ok(RecoveryOutcome::WriterDirs);
             }
             // Its owner may have finished it since, and only then have died.
             found = inspect(directory, id, &mut self.budget_bytes)?;
         }
         match found {
-            Found::Over(status) => {
-                self.keep(&status, Hold::Over);
-                Ok(Outcome::Kept)
+            RecordState::Over(status) => {
+                self.open_writer(&status, Hold::Over);
+                Ok(RecoveryOutcome::WriterDirs)
             }
-            Found::Lagging(status) => {
+            RecordState::StaleStatus(status) => {
                 let repaired = json_file(directory, STATUS, &status)
                     .and_then(|contents| directory.replace(STATUS, &contents));
                 if let Err(error) = repaired {
                     log::warn!(error:% = error; "job status not repaired");
                 }
-                self.keep(&status, Hold::Over);
-                Ok(Outcome::Kept)
+                self.open_writer(&status, Hold::Over);
+                Ok(RecoveryOutcome::WriterDirs)
             }
-            Found::Live(status, request) => self.interrupt(directory, &status, &request),
+            RecordState::Live(status, request) => self.interrupt(directory, &status, &request),
         }
     }
 
     fn interrupt(
         &self,
-        directory: &Directory,
+        directory: &StoreDir,
         status: &StatusFile,
         request: &RunJobRequest,
-    ) -> Result<Outcome, ReadFault> {
+    ) -> Result<RecoveryOutcome, ReadFault> {
         let result = interrupted(directory, request, status, self.now)?;
         // Artifacts that no result lists are nobody's.
         let removed = remove_tree(directory.fd(), OsStr::new(ARTIFACTS));
@@ -258,22 +267,22 @@ impl<'a> Pass<'a> {
         };
         match finished() {
             Ok(over) => {
-                self.keep(&over, Hold::Over);
-                Ok(Outcome::Interrupted)
+                self.open_writer(&over, Hold::Over);
+                Ok(RecoveryOutcome::Interrupted)
             }
             // A full disk, say: it stays as it is and is looked at again.
             Err(error) => {
                 log::warn!(error:% = error; "interrupted job not finished");
-                self.keep(status, Hold::Loose);
-                Ok(Outcome::Kept)
+                self.open_writer(status, Hold::Unowned);
+                Ok(RecoveryOutcome::WriterDirs)
             }
         }
     }
 
-    fn keep(&self, status: &StatusFile, hold: Hold) {
+    fn open_writer(&self, status: &StatusFile, hold: Hold) {
         let bytes = if hold == Hold::Over { status.bytes.unwrap_or(0) } else { 0 };
         let (line, idempotency) = (status.line.clone(), status.idempotency.clone());
-        let entry = Entry { line, order: status.order(), bytes, hold, idempotency };
-        self.keeper.index().put(entry);
+        let entry = IndexEntry { line, order: status.order(), bytes, hold, idempotency };
+        self.writer.index().put(entry);
     }
 }

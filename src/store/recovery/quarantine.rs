@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 use nix::errno::Errno;
 
 use crate::store::error::StoreError;
-use crate::store::files::directory::Directory;
+use crate::store::files::directory::StoreDir;
 use crate::store::files::status_file::parse_time;
 use crate::store::store::RunStore;
 use cofferdam_core::values::utc::rfc3339;
@@ -36,10 +36,10 @@ pub struct Quarantined {
 impl RunStore {
     /// Puts the entry `name` of `runs` aside; nothing where it is gone by now. One that cannot be
     /// moved stays, and says so.
-    pub(crate) fn put_aside(&self, name: &OsStr, reason: String) -> Option<Quarantined> {
+    pub(crate) fn quarantine(&self, name: &OsStr, reason: String) -> Option<Quarantined> {
         let kept = self.kept().ok()?;
         let mut aside = Quarantined { name: name.as_bytes().escape_ascii().to_string(), reason };
-        match move_aside(&self.opened().runs, &kept.quarantine, name, SystemTime::now()) {
+        match move_to_quarantine(&self.opened().runs, &kept.quarantine, name, SystemTime::now()) {
             Ok(()) => {}
             Err(Errno::ENOENT) => return None,
             Err(errno) => {
@@ -51,9 +51,9 @@ impl RunStore {
     }
 }
 
-fn move_aside(
-    runs: &Directory,
-    quarantine: &Directory,
+fn move_to_quarantine(
+    runs: &StoreDir,
+    quarantine: &StoreDir,
     name: &OsStr,
     now: SystemTime,
 ) -> Result<(), Errno> {
@@ -70,7 +70,7 @@ fn move_aside(
 }
 
 /// When an entry was put aside; those with another name are older than all.
-fn put_aside_at(name: &OsStr) -> SystemTime {
+fn quarantined_at(name: &OsStr) -> SystemTime {
     let bytes = name.as_bytes();
     let time = bytes.len().checked_sub(TIME_BYTES).and_then(|at| bytes.get(at + 1..));
     let time = time.and_then(|time| std::str::from_utf8(time).ok());
@@ -79,13 +79,13 @@ fn put_aside_at(name: &OsStr) -> SystemTime {
 
 /// Removes what has been aside for long, and the oldest of too many.
 pub(crate) fn prune(
-    quarantine: &Directory,
+    quarantine: &StoreDir,
     retention: Option<Duration>,
     now: SystemTime,
 ) -> Result<(), StoreError> {
     let age_max = retention.unwrap_or(AGE_MAX);
     let mut entries: Vec<(SystemTime, OsString)> =
-        quarantine.names()?.into_iter().map(|name| (put_aside_at(&name), name)).collect();
+        quarantine.names()?.into_iter().map(|name| (quarantined_at(&name), name)).collect();
     entries.sort_unstable();
     let too_many = entries.len().saturating_sub(ENTRIES_MAX);
     for (index, (since, name)) in entries.into_iter().enumerate() {
@@ -109,7 +109,7 @@ mod tests {
     #[test]
     fn the_quarantine_is_bounded_by_age_and_by_number() {
         let place = tempfile::tempdir().unwrap();
-        let quarantine = Directory::open(place.path()).unwrap();
+        let quarantine = StoreDir::open(place.path()).unwrap();
         let now = SystemTime::now();
         let make = |name: &str, age_s| {
             let time = rfc3339(now - Duration::from_secs(age_s));
@@ -134,15 +134,18 @@ mod tests {
     #[test]
     fn names_that_are_put_aside_again_and_names_of_any_bytes_have_a_place_each() {
         let place = tempfile::tempdir().unwrap();
-        let root = Directory::open(place.path()).unwrap();
+        let root = StoreDir::open(place.path()).unwrap();
         let (runs, quarantine) =
             (root.own_child("runs").unwrap(), root.own_child("quarantine").unwrap());
         let long = OsString::from_vec(vec![0xFF; 255]);
         for _ in 0..3 {
             fs::create_dir(runs.path().join(&long)).unwrap();
-            move_aside(&runs, &quarantine, &long, SystemTime::UNIX_EPOCH).unwrap();
+            move_to_quarantine(&runs, &quarantine, &long, SystemTime::UNIX_EPOCH).unwrap();
         }
         assert_eq!(quarantine.names().unwrap().len(), 3);
-        assert_eq!(move_aside(&runs, &quarantine, &long, SystemTime::now()), Err(Errno::ENOENT));
+        assert_eq!(
+            move_to_quarantine(&runs, &quarantine, &long, SystemTime::now()),
+            Err(Errno::ENOENT)
+        );
     }
 }

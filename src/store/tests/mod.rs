@@ -210,7 +210,7 @@ fn a_handle_for_looking_changes_nothing_but_jobs_of_the_dead() {
     assert_eq!(looker.list(None, 10, None).unwrap().0.len(), 2);
     assert_eq!(looker.line(&id("dead")).unwrap().unwrap().status, JobStatus::Failed);
     assert_eq!(looker.line(&id("a")).unwrap().unwrap().status, JobStatus::Queued);
-    assert_eq!(looker.remove_expired(at(1 << 40)), Removed::default());
+    assert_eq!(looker.remove_expired(at(1 << 40)), RemovedJobs::default());
     let refused = looker.create(&id("b"), &request(), at(0));
     assert!(matches!(refused, Err(StoreError::Unusable { .. })));
     assert_eq!((names(place.path(), "runs"), names(place.path(), "owners")), before);
@@ -298,7 +298,7 @@ fn jobs_go_by_age_and_by_size_the_oldest_first_and_never_a_live_one() {
     for (name, seconds) in [("old", 0), ("mid", 1800), ("new", 3000)] {
         run(&store, name, seconds);
     }
-    assert_eq!(store.remove_expired(at(3600)), Removed::default());
+    assert_eq!(store.remove_expired(at(3600)), RemovedJobs::default());
     let removed = store.remove_expired(at(3601));
     assert_eq!(
         (removed.jobs, names(place.path(), "runs")),

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use crate::store::tests::fixtures::{artifact, result, stream};
-use crate::store::truncate::{escaped_bytes, fit, json_bytes};
+use crate::store::truncate::{escaped_bytes, json_bytes, truncate};
 use cofferdam_core::job::{
     ErrorCode, Executable, JobError, OmittedArtifact, OmittedReason, RunJobResult, Sha256,
     TextEncoding,
@@ -14,8 +14,8 @@ use cofferdam_core::job::{
 
 const MIN: u64 = 64 << 10;
 
-fn fitted(mut result: RunJobResult, max: u64) -> RunJobResult {
-    fit(&mut result, max);
+fn truncated(mut result: RunJobResult, max: u64) -> RunJobResult {
+    truncate(&mut result, max);
     let json = serde_json::to_vec(&result).unwrap();
     assert!(json.len() as u64 <= max, "{} bytes of {max}", json.len());
     assert_eq!(serde_json::from_slice::<RunJobResult>(&json).unwrap(), result);
@@ -25,7 +25,7 @@ fn fitted(mut result: RunJobResult, max: u64) -> RunJobResult {
 #[test]
 fn a_result_that_is_small_enough_stays_as_it_is() {
     let whole = result("a", 0);
-    assert_eq!(fitted(whole.clone(), json_bytes(&whole)), whole);
+    assert_eq!(truncated(whole.clone(), json_bytes(&whole)), whole);
 }
 
 #[test]
@@ -33,14 +33,14 @@ fn streams_share_the_room_and_one_that_needs_little_keeps_all() {
     let mut both = result("a", 0);
     both.stdout = stream(&"o".repeat(1 << 20));
     both.stderr = stream("short");
-    let cut = fitted(both.clone(), MIN);
+    let cut = truncated(both.clone(), MIN);
     assert_eq!(cut.stderr, both.stderr);
     assert!(cut.stdout.truncated && cut.stdout.text.len() > 60_000);
     assert_eq!((cut.stdout.bytes, &cut.stdout.sha256), (1 << 20, &both.stdout.sha256));
     let missing = (1 << 20) - cut.stdout.text.len();
     assert_eq!(cut.not_recorded, [format!("stdout.text: {missing} bytes")]);
     both.stderr = stream(&"\0".repeat(1 << 20));
-    let cut = fitted(both, MIN);
+    let cut = truncated(both, MIN);
     assert!(cut.stdout.text.len() > 30_000 && cut.stderr.text.len() > 5_000);
     assert_eq!(cut.not_recorded.len(), 2);
 }
@@ -52,7 +52,7 @@ fn a_cut_base64_text_is_the_beginning_of_the_bytes() {
         let mut whole = result("a", 0);
         whole.stderr = stream(&STANDARD.encode(&bytes));
         whole.stderr.encoding = TextEncoding::Base64;
-        let cut = fitted(whole, max);
+        let cut = truncated(whole, max);
         let kept = STANDARD.decode(&cut.stderr.text).unwrap();
         assert!(cut.stderr.truncated && bytes.starts_with(&kept) && kept.len() > 40_000);
     }
@@ -101,7 +101,7 @@ fn oversized() -> Vec<(&'static str, RunJobResult)> {
 #[test]
 fn whatever_is_too_large_is_cut_and_named_and_nothing_that_came_before_it_is() {
     for (name, whole) in oversized() {
-        let cut = fitted(whole, MIN);
+        let cut = truncated(whole, MIN);
         let named = |note: &String| note.split(':').next() == Some(name);
         assert!(cut.not_recorded.iter().any(named), "{name}: {:?}", cut.not_recorded);
         assert_eq!(cut.trace["trace_id"], "t", "{name}");
@@ -125,7 +125,7 @@ fn a_result_with_everything_too_large_fits_too() {
         all.artifacts.extend(one.artifacts);
     }
     all.stdout = stream(&"é".repeat(1 << 20));
-    let cut = fitted(all, MIN);
+    let cut = truncated(all, MIN);
     assert!(!cut.artifacts.is_empty(), "artifacts go last: {:?}", cut.not_recorded);
 }
 
@@ -142,7 +142,7 @@ proptest! {
         whole.stdout = stream(&text);
         whole.stderr = stream(&text);
         whole.command.argv = vec!["x\"".to_owned(); argv];
-        let cut = fitted(whole, max);
+        let cut = truncated(whole, max);
         prop_assert!(text.starts_with(&cut.stdout.text) && text.starts_with(&cut.stderr.text));
         prop_assert_eq!(cut.stdout.truncated, cut.stdout.text.len() < text.len());
         prop_assert_eq!(cut.not_recorded.is_empty(), cut.stdout.text.len() == text.len()
