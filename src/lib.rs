@@ -69,7 +69,9 @@ pub mod jobs {
     //! `examples/run_job.rs` is a whole program. [`ControlName`] is a control of a box, as a
     //! request names it in `policy.require_enforced`.
 
-    pub use crate::executor::{Capabilities, Executor, FoundProgram, Room, Task, Unavailable};
+    pub use crate::executor::{
+        Capabilities, Executor, FoundProgram, Room, RunInput, Unavailable, WorkspaceInput,
+    };
     pub use crate::job::{
         BuildError, JobControl, JobPage, JobProgress, JobQuery, JobService, JobView, Jobs, Missing,
         Runner, RunnerBuilder, RunnerSettings, Submitted,

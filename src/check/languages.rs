@@ -8,7 +8,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use crate::check::lang::{AnyOf, Language, LanguageTable, Resolver, Version, plain_words};
-use crate::executor::{Job, Sandboxed};
+use crate::executor::{Executor, RunInput, SandboxExecutor, WorkspaceInput};
 use cofferdam_core::sync::cancel::CancelToken;
 use cofferdam_core::{
     Limits, NotStarted, Outcome, ProgramFile, RunReport, RunSpec, SetupFailure, StdinSource, Watch,
@@ -80,7 +80,7 @@ impl Languages {
         workspaces: Workspaces,
         resolver: Resolver,
         search_path: Option<String>,
-        executor: &Sandboxed,
+        executor: &SandboxExecutor,
     ) -> Result<Self, NotStarted> {
         let required = table.iter().flat_map(|language| &language.requires);
         let wanted: BTreeSet<&str> =
@@ -137,7 +137,7 @@ impl Languages {
     pub fn command(
         &self,
         language: &Language,
-        executor: &Sandboxed,
+        executor: &SandboxExecutor,
     ) -> Result<(PathBuf, String), String> {
         let found = self.find_command(language, executor);
         if let Some(available) = self.available.get(&language.slug) {
@@ -149,7 +149,7 @@ impl Languages {
     fn find_command(
         &self,
         language: &Language,
-        executor: &Sandboxed,
+        executor: &SandboxExecutor,
     ) -> Result<(PathBuf, String), String> {
         let workspace = self.workspaces.directory(&language.slug);
         let command = self.resolver.resolve(&workspace).map_err(|error| error.to_string())?;
@@ -173,7 +173,7 @@ impl Languages {
 
     /// Whether the toolchain is as young as the workspace needs it; asked once, when the language
     /// first is.
-    fn young_enough(&self, language: &Language, executor: &Sandboxed) -> Result<(), String> {
+    fn young_enough(&self, language: &Language, executor: &SandboxExecutor) -> Result<(), String> {
         let Some(minimum) = &language.minimum else { return Ok(()) };
         // Held while the toolchain is asked: many first requests ask it once.
         let mut versions = self.versions.lock().unwrap_or_else(PoisonError::into_inner);
@@ -198,7 +198,11 @@ impl Languages {
     }
 
     /// The first line the version command prints.
-    fn version(&self, language: &Language, executor: &Sandboxed) -> Result<String, VersionError> {
+    fn version(
+        &self,
+        language: &Language,
+        executor: &SandboxExecutor,
+    ) -> Result<String, VersionError> {
         let argv: Vec<&str> = language.version.iter().map(String::as_str).collect();
         let report = run_in_box(&argv, Some(language), self.search_path(), executor).map_err(
             |error| match (error, argv.first()) {
@@ -222,11 +226,11 @@ impl Languages {
     }
 
     /// Everything about every language, versions asked for in boxes.
-    pub fn status(&self, executor: &Sandboxed) -> Vec<LanguageStatus> {
+    pub fn status(&self, executor: &SandboxExecutor) -> Vec<LanguageStatus> {
         self.table.iter().map(|language| self.status_of(language, executor)).collect()
     }
 
-    fn status_of(&self, language: &Language, executor: &Sandboxed) -> LanguageStatus {
+    fn status_of(&self, language: &Language, executor: &SandboxExecutor) -> LanguageStatus {
         let available = self.command(language, executor).and_then(|(_, command)| {
             self.toolchain(language)?;
             let version = self.version(language, executor).map_err(|error| error.to_string())?;
@@ -264,7 +268,7 @@ pub fn environment(language: Option<&Language>, passed: &BTreeMap<String, String
 fn missing_executables(
     wanted: &BTreeSet<&str>,
     search_path: Option<&str>,
-    executor: &Sandboxed,
+    executor: &SandboxExecutor,
 ) -> Result<BTreeSet<String>, NotStarted> {
     const SCRIPT: &str = r#"for name; do command -v "$name" >/dev/null || echo "$name"; done"#;
     let argv: Vec<&str> =
@@ -309,7 +313,7 @@ fn run_in_box(
     argv: &[&str],
     language: Option<&Language>,
     search_path: Option<&str>,
-    executor: &Sandboxed,
+    executor: &SandboxExecutor,
 ) -> Result<RunReport, NotStarted> {
     let passed = search_path.map(|path| ("PATH".to_owned(), path.to_owned())).into_iter().collect();
     let cancel = CancelToken::new().map_err(|error| SetupFailure::from_io("eventfd", &error))?;
@@ -325,6 +329,7 @@ fn run_in_box(
         binds: Vec::new(),
         tmpfs: Vec::new(),
     };
-    let job = Job { template: None, files: &[], spec, retained: Default::default() };
-    executor.run(job, &Watch { cancel, client: None }, None)
+    let workspace = WorkspaceInput::Template { dir: None, files: &[] };
+    let input = RunInput { spec, workspace, retained: Default::default() };
+    executor.execute(input, &Watch { cancel, client: None }, None)
 }

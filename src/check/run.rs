@@ -13,7 +13,7 @@ use crate::check::lang::{FileToWrite, Language, files_for, plain_words};
 use crate::check::metrics::{CheckMetrics, RunCounts};
 use crate::check::request::CheckRequest;
 use crate::check::status::{Examined, HostReport, ServiceStatus, SlotsStatus, StandbyStatus};
-use crate::executor::{Job, Sandboxed};
+use crate::executor::{Executor, RunInput, SandboxExecutor, WorkspaceInput};
 use cofferdam_core::sync::cancel::CancelToken;
 use cofferdam_core::sync::permits::{SlotGuard, Slots};
 use cofferdam_core::sync::retained::Retained;
@@ -76,7 +76,7 @@ pub struct CheckSettings {
 /// The use case: admission, the run, the drain.
 #[derive(Debug)]
 pub struct CheckRunner {
-    executor: Arc<Sandboxed>,
+    executor: Arc<SandboxExecutor>,
     languages: Languages,
     settings: CheckSettings,
     slots: Arc<Slots>,
@@ -109,7 +109,7 @@ pub struct AdmittedCheck {
 impl CheckRunner {
     /// A runner over a backend that was prepared for as many runs as there are slots.
     pub fn new(
-        executor: Arc<Sandboxed>,
+        executor: Arc<SandboxExecutor>,
         languages: Languages,
         mut settings: CheckSettings,
     ) -> Arc<Self> {
@@ -270,9 +270,10 @@ impl AdmittedCheck {
             .collect();
         let slot = Arc::new(slot);
         let retained = Retained::of(slot.clone());
-        let job = Job { template: Some(&workspace), files: &files, spec, retained };
+        let workspace = WorkspaceInput::Template { dir: Some(&workspace), files: &files };
+        let input = RunInput { spec, workspace, retained };
         runner.enlist(slot.index(), &watch.cancel);
-        let report = runner.executor.run(job, watch, sink);
+        let report = runner.executor.execute(input, watch, sink);
         // While the slot is still ours: the next run in it has a token of its own.
         runner.live().tokens.remove(&slot.index());
         let report = report.map(|mut run| {

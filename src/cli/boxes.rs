@@ -14,7 +14,7 @@ use crate::check::languages::{Languages, Workspaces};
 use crate::check::run::{CheckRunner, CheckSettings};
 use crate::check::status::Examined;
 use crate::config::{Config, Isolation, Overrides, Problems, WorkspaceChoice};
-use crate::executor::Sandboxed;
+use crate::executor::SandboxExecutor;
 use cofferdam_core::SetupFailure;
 use cofferdam_sandbox::builtin_profile;
 use cofferdam_sandbox::plan::PATH_DEFAULT;
@@ -76,7 +76,7 @@ impl Places {
 #[derive(Debug)]
 pub struct Checking {
     /// The box maker.
-    pub executor: Sandboxed,
+    pub executor: SandboxExecutor,
     /// What can be run.
     pub languages: Languages,
 }
@@ -89,7 +89,7 @@ impl Checking {
         config: &Config,
         examined: Examined,
         others: usize,
-    ) -> Result<(Arc<CheckRunner>, Arc<Sandboxed>), SetupFailure> {
+    ) -> Result<(Arc<CheckRunner>, Arc<SandboxExecutor>), SetupFailure> {
         self.runner(config, config.concurrency, config.standby_max, examined, others)
     }
 
@@ -105,7 +105,7 @@ impl Checking {
         standby_max: usize,
         examined: Examined,
         others: usize,
-    ) -> Result<(Arc<CheckRunner>, Arc<Sandboxed>), SetupFailure> {
+    ) -> Result<(Arc<CheckRunner>, Arc<SandboxExecutor>), SetupFailure> {
         let Self { mut executor, languages } = self;
         executor.prepare_for(concurrency + others, standby_max)?;
         let executor = Arc::new(executor);
@@ -203,7 +203,7 @@ impl Found {
         let strict = isolation == Isolation::Strict;
         let mut sandbox = Sandbox::open(SandboxConfig { profile, root, private, strict })?;
         add_layers(&mut sandbox, writable_paths);
-        let executor = Sandboxed::new(sandbox);
+        let executor = SandboxExecutor::new(sandbox);
         let search_path = search_path(&workspaces);
         let looked = Languages::look(table, workspaces, resolver, search_path, &executor);
         let languages = looked.map_err(|why| why.into_failure("exec sh"))?;

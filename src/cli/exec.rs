@@ -21,7 +21,7 @@ use super::figures;
 use super::report::Report;
 use super::writable_binds::WritableBinds;
 use crate::check::languages::environment;
-use crate::executor::{Job, Sandboxed};
+use crate::executor::{Executor, RunInput, SandboxExecutor, WorkspaceInput};
 use cofferdam_core::values::cpus::parse_cpus_milli;
 use cofferdam_core::{
     Bind, Limits, NotStarted, OutputSink, ProgramFile, RunReport, RunSpec, SetupFailure,
@@ -199,8 +199,9 @@ fn run_in_box(
 ) -> Result<RunReport, NotStarted> {
     let sandbox =
         Sandbox::open_for_one(SandboxConfig { profile, root, private: Vec::new(), strict: false })?;
-    let job = Job { template: None, files: &[], spec, retained: Default::default() };
-    Sandboxed::new(sandbox).run(job, &attended.watch(), Some(sink))
+    let workspace = WorkspaceInput::Template { dir: None, files: &[] };
+    let input = RunInput { spec, workspace, retained: Default::default() };
+    SandboxExecutor::new(sandbox).execute(input, &attended.watch(), Some(sink))
 }
 
 fn profile(name: &str) -> Result<Profile, Failure> {

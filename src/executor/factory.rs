@@ -1,4 +1,4 @@
-//! SandboxFactory as a run needs them: with a host id of their own and a filled workspace.
+//! Creates the sandboxes of runs, each with its own host id and a filled workspace.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use cofferdam_core::values::rel_path::RelPath;
 use cofferdam_core::{Limits, RunSpec, SetupFailure};
 use cofferdam_sandbox::{HostId, Running, Sandbox, Standing};
 
-/// Makes them.
+/// Creates sandboxes.
 #[derive(Debug)]
 pub struct SandboxFactory {
     sandbox: Sandbox,
@@ -20,41 +20,41 @@ pub struct SandboxFactory {
     host_ids: Arc<HostIds>,
 }
 
-/// A box made ahead: it lacks the posted files and the times of its run.
+/// A prepared sandbox. The posted files and the time limits of a run are still missing.
 #[derive(Debug)]
 pub struct ReadySandbox {
-    standing: Standing,
+    prepared: Standing,
     filled: FilledWorkspace,
 }
 
 impl SandboxFactory {
-    /// SandboxFactory of `sandbox`.
+    /// A factory that uses `sandbox`.
     pub fn new(sandbox: Sandbox) -> Self {
         Self { sandbox, fills: FillChoices::default(), host_ids: Arc::default() }
     }
 
-    /// What they are made with.
+    /// What sandboxes are created with.
     pub fn sandbox(&self) -> &Sandbox {
         &self.sandbox
     }
 
-    /// Holds so many host ids ahead.
+    /// Reserves `count` host ids.
     pub fn reserve_ids(&self, count: usize) -> Result<(), SetupFailure> {
         self.host_ids.reserve(&self.sandbox, count)
     }
 
-    /// What a workspace filled from `template` holds now.
+    /// Identifies the current contents of `template`.
     pub fn contents(&self, template: &Path) -> Result<TemplateContents, SetupFailure> {
         self.fills.contents(&self.sandbox, template)
     }
 
-    /// A host id that no other box has.
+    /// A host id that no other sandbox uses.
     pub fn acquire_id(&self) -> Result<AcquiredId, SetupFailure> {
         self.host_ids.acquire(&self.sandbox)
     }
 
-    /// Makes a box for one run as `host_id` and starts its program. It dies with the calling
-    /// thread, and keeps what is `retained`, the host id among it, until it is dead.
+    /// Creates a sandbox for one run as `host_id` and starts its program. The sandbox dies with
+    /// the calling thread. It holds `retained`, which includes the host id, until it is dead.
     pub fn start(
         &self,
         host_id: &HostId,
@@ -71,32 +71,32 @@ impl SandboxFactory {
         self.sandbox.start(spec, fs, retained, began)
     }
 
-    /// Makes a box ahead; none where the template is no longer, or not yet for
-    /// certain, what the key says. It dies with the calling thread,
-    /// whoever has it then.
-    pub fn stand(&self, key: &PoolKey) -> Result<Option<ReadySandbox>, SetupFailure> {
+    /// Prepares a sandbox. Returns nothing if the template differs from the key or changed too
+    /// recently to be sure. The sandbox dies with the calling thread, even if a run uses it.
+    pub fn prepare(&self, key: &PoolKey) -> Result<Option<ReadySandbox>, SetupFailure> {
         if !key.contents.are_settled() {
             return Ok(None);
         }
         let host_id = Arc::new(self.acquire_id()?);
         let fs = self.sandbox.box_fs(key.limits(), host_id.id())?;
         let filled = self.fills.fill(&self.sandbox, &fs, Some(&key.template))?;
-        // After it was read: a change while it was shows now.
+        // Compared after the copy, to detect a change during it.
         if self.contents(&key.template)? != key.contents {
             return Ok(None);
         }
         let spec = key.spec(filled.remaining_fill());
-        let standing = self.sandbox.stand(spec, fs, Retained::of(host_id))?;
-        Ok(Some(ReadySandbox { standing, filled }))
+        let prepared = self.sandbox.stand(spec, fs, Retained::of(host_id))?;
+        Ok(Some(ReadySandbox { prepared, filled }))
     }
 
-    /// Whether `ready` is what a box made now would be.
+    /// Whether a sandbox created now would equal `ready`.
     pub fn is_current(&self, ready: &ReadySandbox) -> Result<bool, SetupFailure> {
-        self.sandbox.is_fit(&ready.standing)
+        self.sandbox.is_fit(&ready.prepared)
     }
 
-    /// Gives `ready` the posted files and what it is to retain, and starts its program.
-    pub fn release(
+    /// Writes the posted files into `ready` and resumes its program. The sandbox then holds
+    /// `retained` as well.
+    pub fn resume(
         &self,
         ready: ReadySandbox,
         files: &[(&RelPath, &[u8])],
@@ -104,8 +104,8 @@ impl SandboxFactory {
         retained: Retained,
         began: Instant,
     ) -> Result<Running, SetupFailure> {
-        let ReadySandbox { standing, filled } = ready;
+        let ReadySandbox { prepared, filled } = ready;
         filled.put(files)?;
-        self.sandbox.release(standing, limits, retained, began)
+        self.sandbox.release(prepared, limits, retained, began)
     }
 }

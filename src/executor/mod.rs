@@ -1,4 +1,4 @@
-//! Backends: a job, its files and its program become a report.
+//! Backends: a run's input becomes its report.
 
 mod factory;
 mod fill;
@@ -11,6 +11,6 @@ mod standby_pool;
 mod tests;
 
 pub use cofferdam_core::executor::{
-    COMMAND_PATH, Capabilities, Executor, FoundProgram, Room, Task, Unavailable,
+    COMMAND_PATH, Capabilities, Executor, FoundProgram, Room, RunInput, Unavailable, WorkspaceInput,
 };
-pub use sandbox::{Job, Sandboxed};
+pub use sandbox::SandboxExecutor;

@@ -1,4 +1,4 @@
-//! Which boxes are to be made ahead, and which are to go (pure: times come from outside).
+//! Decides which sandboxes to prepare and which to discard. Pure: the caller passes the time.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -6,26 +6,26 @@ use std::time::{Duration, Instant};
 
 use crate::executor::pool_key::PoolKey;
 
-/// A run that has lasted longer stands back where CPUs are short, and so is no
-/// reason not to make boxes ahead.
+/// The scheduler gives an older run less CPU time, so it does not stop the pool from preparing
+/// sandboxes.
 const YOUNG: Duration = Duration::from_secs(1);
-/// A run that has not lasted as long is left alone: it may be over before a box is made.
+/// Nothing is prepared while a run is younger: it may end before a sandbox is prepared.
 pub const SHORT: Duration = Duration::from_millis(5);
-/// So long after a run has ended nothing is made: its answer is on the way.
+/// Nothing is prepared for this long after a run ended, while its answer is sent.
 const ANSWERING: Duration = Duration::from_micros(500);
-/// SandboxFactory of a key that nobody has asked for in so long are let go.
+/// Sandboxes of a key that no run used for this long are discarded.
 const IDLE_MAX: Duration = Duration::from_secs(300);
-/// Before a key that no box could be made from is tried again.
+/// How long to wait after a failure before preparing for the same key again.
 const RETRY_AFTER: Duration = Duration::from_secs(5);
-/// Before one is whose template has just changed.
+/// The same, if the template has just changed.
 const UNSETTLED_RETRY_AFTER: Duration = Duration::from_millis(50);
-/// Blueprints that are remembered beside those that have boxes.
+/// How many keys without sandboxes are remembered.
 const REMEMBERED_MAX: usize = 64;
 
-/// What is ready and wanted, by key. `B` is a box.
+/// The prepared sandboxes and the demand for them, by key. `B` is a sandbox.
 #[derive(Debug)]
 pub struct PoolPolicy<B> {
-    policy: Vec<Bucket<B>>,
+    buckets: Vec<Bucket<B>>,
     /// When each live run began.
     live: Vec<Instant>,
     ended_at: Option<Instant>,
@@ -39,52 +39,52 @@ struct Bucket<B> {
     key: Arc<PoolKey>,
     ready: VecDeque<B>,
     in_preparation: usize,
-    /// Runs of it that are live.
+    /// Live runs of the key.
     live: usize,
-    /// The most of them at once since it was last idle.
+    /// The most concurrent runs since the key was last idle.
     live_peak: usize,
     used_at: Instant,
     not_before: Instant,
 }
 
-/// What the preparer is to do next.
+/// What the preparer does next.
 #[derive(Debug)]
 pub enum PoolAction<B> {
-    /// Make a box, and [`PoolPolicy::made`] it.
-    Make(Arc<PoolKey>),
-    /// Let go of these.
+    /// Prepare a sandbox, then call [`PoolPolicy::prepared`].
+    Prepare(Arc<PoolKey>),
+    /// Discard these.
     Discard(Vec<B>),
-    /// Nothing until somebody says so or that time has come.
+    /// Wait for a notification, or until that time.
     Wait(Option<Instant>),
 }
 
-/// How making a box went.
+/// The result of preparing a sandbox.
 #[derive(Debug)]
 pub enum PrepareResult<B> {
-    /// It stands.
+    /// The sandbox.
     Prepared(B),
-    /// Its template is being changed.
+    /// The template is changing.
     Unsettled,
-    /// It cannot be made.
+    /// It failed.
     Failed,
 }
 
-/// What there is for a run.
+/// What the pool has for a run.
 #[derive(Debug)]
 pub enum PoolTake<B> {
-    /// A box.
+    /// A prepared sandbox.
     Prepared(B),
-    /// One is being made.
+    /// A sandbox that is not ready yet.
     InPreparation,
-    /// None.
+    /// No sandbox.
     Nothing,
 }
 
 impl<B> PoolPolicy<B> {
-    /// For at most `prepared_max` boxes on a host of so many CPUs.
+    /// A policy for at most `prepared_max` sandboxes on a host with `cpus` CPUs.
     pub fn new(prepared_max: usize, cpus: usize) -> Self {
         Self {
-            policy: Vec::new(),
+            buckets: Vec::new(),
             live: Vec::new(),
             ended_at: None,
             prepared_max,
@@ -93,7 +93,7 @@ impl<B> PoolPolicy<B> {
         }
     }
 
-    /// A run of `key` begins. Gives what it has made useless.
+    /// A run of `key` begins. Returns the sandboxes that are outdated by it.
     pub fn begin(&mut self, key: &Arc<PoolKey>, now: Instant) -> Vec<B> {
         self.live.push(now);
         let outdated = self.take_buckets(|bucket| bucket.key.is_outdated_by(key));
@@ -115,7 +115,7 @@ impl<B> PoolPolicy<B> {
         }
     }
 
-    /// What there is for a run of `key`; the longest made first.
+    /// Takes a sandbox for a run of `key`, the oldest first.
     pub fn take(&mut self, key: &PoolKey) -> PoolTake<B> {
         let Some(bucket) = self.find(key) else { return PoolTake::Nothing };
         match bucket.ready.pop_front() {
@@ -125,56 +125,57 @@ impl<B> PoolPolicy<B> {
         }
     }
 
-    /// Takes every box of `key`, for others to be made in their places.
+    /// Takes every sandbox of `key`. Others are prepared in their place.
     pub fn clear(&mut self, key: &PoolKey) -> Vec<B> {
         self.find(key).map(|bucket| bucket.ready.drain(..).collect()).unwrap_or_default()
     }
 
-    /// Makes no more boxes from now on, and has all of them let go.
+    /// Prepares no more sandboxes, and discards the existing ones.
     pub fn close(&mut self) {
         self.closed = true;
     }
 
-    /// SandboxFactory that are ready, of all blueprints.
+    /// How many sandboxes are ready, over all keys.
     pub fn ready(&self) -> usize {
-        self.policy.iter().map(|bucket| bucket.ready.len()).sum()
+        self.buckets.iter().map(|bucket| bucket.ready.len()).sum()
     }
 
-    /// What the preparer is to do at `now`.
+    /// What the preparer does at `now`.
     pub fn next(&mut self, now: Instant) -> PoolAction<B> {
-        let mut discard = self.take_buckets(|bucket| is_idle(bucket, now));
+        let mut discarded = self.take_buckets(|bucket| is_idle(bucket, now));
         if self.closed {
-            discard.extend(self.take_buckets(|_| true));
-            return if discard.is_empty() {
+            discarded.extend(self.take_buckets(|_| true));
+            return if discarded.is_empty() {
                 PoolAction::Wait(None)
             } else {
-                PoolAction::Discard(discard)
+                PoolAction::Discard(discarded)
             };
         }
-        if !discard.is_empty() {
-            return PoolAction::Discard(discard);
+        if !discarded.is_empty() {
+            return PoolAction::Discard(discarded);
         }
         if self.has_time(now)
             && let Some(wanted) = self.most_wanted(now)
         {
             if self.ready() < self.prepared_max {
-                return self.make(wanted);
+                return self.prepare(wanted);
             }
-            if let Some(box_of_another) = self.least_used_but(wanted) {
-                return PoolAction::Discard(vec![box_of_another]);
+            if let Some(unneeded) = self.least_used_but(wanted) {
+                return PoolAction::Discard(vec![unneeded]);
             }
         }
         PoolAction::Wait(self.next_wake(now))
     }
 
-    /// A box that [`PoolAction::Make`] asked for; given back where nobody wants it any more.
-    pub fn made(&mut self, key: &PoolKey, made: PrepareResult<B>, now: Instant) -> Option<B> {
+    /// Takes the result of a [`PoolAction::Prepare`]. Returns the sandbox if it is no longer
+    /// needed.
+    pub fn prepared(&mut self, key: &PoolKey, result: PrepareResult<B>, now: Instant) -> Option<B> {
         let closed = self.closed;
         let Some(bucket) = self.find(key) else {
-            return if let PrepareResult::Prepared(ready) = made { Some(ready) } else { None };
+            return if let PrepareResult::Prepared(ready) = result { Some(ready) } else { None };
         };
         bucket.in_preparation = bucket.in_preparation.saturating_sub(1);
-        match made {
+        match result {
             PrepareResult::Prepared(ready) if closed || bucket.live_peak == 0 => {
                 return Some(ready);
             }
@@ -185,7 +186,7 @@ impl<B> PoolPolicy<B> {
         None
     }
 
-    /// Whether making a box takes nothing from a run that is live.
+    /// Whether preparing a sandbox slows down no live run.
     fn has_time(&self, now: Instant) -> bool {
         let younger_than = |age: Duration| {
             self.live.iter().filter(|began| now.duration_since(**began) < age).count()
@@ -195,14 +196,14 @@ impl<B> PoolPolicy<B> {
     }
 
     fn find(&mut self, key: &PoolKey) -> Option<&mut Bucket<B>> {
-        self.policy.iter_mut().find(|bucket| *bucket.key == *key)
+        self.buckets.iter_mut().find(|bucket| *bucket.key == *key)
     }
 
     fn bucket_for(&mut self, key: &Arc<PoolKey>, now: Instant) -> &mut Bucket<B> {
-        let known = self.policy.iter().position(|bucket| bucket.key == *key);
+        let known = self.buckets.iter().position(|bucket| bucket.key == *key);
         let index = known.unwrap_or_else(|| {
             self.forget_one();
-            self.policy.push(Bucket {
+            self.buckets.push(Bucket {
                 key: Arc::clone(key),
                 ready: VecDeque::new(),
                 in_preparation: 0,
@@ -211,42 +212,42 @@ impl<B> PoolPolicy<B> {
                 used_at: now,
                 not_before: now,
             });
-            self.policy.len() - 1
+            self.buckets.len() - 1
         });
-        &mut self.policy[index]
+        &mut self.buckets[index]
     }
 
-    /// Makes room for a key more.
+    /// Makes room for one more key.
     fn forget_one(&mut self) {
-        if self.policy.len() < REMEMBERED_MAX + self.prepared_max {
+        if self.buckets.len() < REMEMBERED_MAX + self.prepared_max {
             return;
         }
-        let bare = self.policy.iter().enumerate().filter(|(_, bucket)| {
+        let bare = self.buckets.iter().enumerate().filter(|(_, bucket)| {
             bucket.ready.is_empty() && bucket.in_preparation == 0 && bucket.live == 0
         });
         if let Some((index, _)) = bare.min_by_key(|(_, bucket)| bucket.used_at) {
-            self.policy.swap_remove(index);
+            self.buckets.swap_remove(index);
         }
     }
 
-    fn make(&mut self, index: usize) -> PoolAction<B> {
-        let Some(bucket) = self.policy.get_mut(index) else { return PoolAction::Wait(None) };
+    fn prepare(&mut self, index: usize) -> PoolAction<B> {
+        let Some(bucket) = self.buckets.get_mut(index) else { return PoolAction::Wait(None) };
         bucket.in_preparation += 1;
-        PoolAction::Make(Arc::clone(&bucket.key))
+        PoolAction::Prepare(Arc::clone(&bucket.key))
     }
 
-    /// The key used last of those that have fewer boxes than runs at once.
+    /// The most recently used key that has fewer sandboxes than concurrent runs.
     fn most_wanted(&self, now: Instant) -> Option<usize> {
-        let wanted = self.policy.iter().enumerate().filter(|(_, bucket)| {
+        let wanted = self.buckets.iter().enumerate().filter(|(_, bucket)| {
             bucket.ready.len() < bucket.live_peak && bucket.not_before <= now
         });
         wanted.max_by_key(|(_, bucket)| bucket.used_at).map(|(index, _)| index)
     }
 
-    /// A box of the key that was used longest ago, if before the one at `index`.
+    /// A sandbox of the least recently used key, if that was used before the key at `index`.
     fn least_used_but(&mut self, index: usize) -> Option<B> {
-        let used_at = self.policy.get(index)?.used_at;
-        let others = self.policy.iter_mut().filter(|bucket| !bucket.ready.is_empty());
+        let used_at = self.buckets.get(index)?.used_at;
+        let others = self.buckets.iter_mut().filter(|bucket| !bucket.ready.is_empty());
         let least = others.min_by_key(|bucket| bucket.used_at)?;
         if least.used_at >= used_at {
             return None;
@@ -255,37 +256,37 @@ impl<B> PoolPolicy<B> {
         least.ready.pop_front()
     }
 
-    /// Forgets policy; gives the boxes that were on them. One with a live run
-    /// stays, without its boxes.
+    /// Removes the matching buckets and returns their sandboxes. A bucket with a live run stays,
+    /// without its sandboxes.
     fn take_buckets(&mut self, goes: impl Fn(&Bucket<B>) -> bool) -> Vec<B> {
-        let mut boxes = Vec::new();
-        self.policy.retain_mut(|bucket| {
+        let mut sandboxes = Vec::new();
+        self.buckets.retain_mut(|bucket| {
             let goes = goes(bucket);
             if goes {
-                boxes.extend(bucket.ready.drain(..));
+                sandboxes.extend(bucket.ready.drain(..));
                 bucket.live_peak = 0;
             }
             !goes || bucket.live > 0 || bucket.in_preparation > 0
         });
-        boxes
+        sandboxes
     }
 
-    /// When something changes by itself: a run grows old, a bucket idle, a failure old enough.
+    /// When a change is due: a run passes an age, a bucket becomes idle, a retry is allowed.
     fn next_wake(&self, now: Instant) -> Option<Instant> {
-        let idle = self.policy.iter().map(|bucket| bucket.used_at + IDLE_MAX);
-        let again = self.policy.iter().map(|bucket| bucket.not_before);
+        let idle = self.buckets.iter().map(|bucket| bucket.used_at + IDLE_MAX);
+        let again = self.buckets.iter().map(|bucket| bucket.not_before);
         let time = if self.has_time(now) { None } else { self.next_time() };
         time.into_iter().chain(idle).chain(again).filter(|at| *at > now).min()
     }
 
-    /// When [`PoolPolicy::has_time`] will be true if no run begins or ends until then:
-    /// one look then, not one for each run.
+    /// When [`PoolPolicy::has_time`] becomes true if no run begins or ends until then. The
+    /// preparer wakes once for it, not once per run.
     fn next_time(&self) -> Option<Instant> {
         let answered = self.ended_at.map(|ended| ended + ANSWERING);
         let mut live = self.live.clone();
         live.sort_unstable();
         let short = live.last().map(|youngest| *youngest + SHORT);
-        // Of so many young runs as there are CPUs, the first has to grow old.
+        // Fewer runs than CPUs may be young: the oldest beyond that has to pass the age.
         let old = live.len().checked_sub(self.cpus).and_then(|index| live.get(index));
         let old = old.map(|began| *began + YOUNG);
         [answered, short, old].into_iter().flatten().max()

@@ -1,19 +1,16 @@
-//! The local backend: a workspace filled from a template, run in a box.
+//! The local backend: runs every program in a sandbox on this host.
 
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::host_ids::AcquiredId;
-use crate::executor::factory::SandboxFactory;
-use crate::executor::pool_key::PoolKey;
-use crate::executor::standby_pool::{LiveRun, StandbyPool};
+use super::factory::SandboxFactory;
+use super::pool_key::PoolKey;
+use super::standby_pool::{LiveRun, StandbyPool};
 use cofferdam_core::executor::{
-    COMMAND_PATH, Capabilities, Executor, FoundProgram, Room, Task, Unavailable,
+    COMMAND_PATH, Capabilities, Executor, FoundProgram, Room, RunInput, Unavailable, WorkspaceInput,
 };
-use cofferdam_core::sync::retained::Retained;
-use cofferdam_core::values::rel_path::RelPath;
 use cofferdam_core::{
     Limits, NotStarted, OutputSink, RunReport, RunSpec, SetupFailure, StandbyFigures, Watch,
     WorkspaceFill,
@@ -21,139 +18,137 @@ use cofferdam_core::{
 use cofferdam_sandbox::{BEFORE_PROGRAM, BoxFs, HostId, ProgramAt, Sandbox};
 use cofferdam_tree::Owner;
 
-/// Files in memory take whole ones.
+/// Files in memory take whole pages.
 const PAGE_BYTES: u64 = 4096;
 
-/// One run: what is in its workspace, and what is executed there.
+/// Runs programs in sandboxes on this host.
 #[derive(Debug)]
-pub struct Job<'a> {
-    /// The directory the workspace is a private copy of; empty where none is given.
-    pub template: Option<&'a Path>,
-    /// Files written over it.
-    pub files: &'a [(&'a RelPath, &'a [u8])],
-    /// The program. How its workspace is filled is decided here.
-    pub spec: RunSpec,
-    /// What stays taken until the box is dead, however long that takes: a permit.
-    pub retained: Retained,
+pub struct SandboxExecutor {
+    // Declared before the factory: the pool is dropped first.
+    pool: Option<StandbyPool>,
+    factory: Arc<SandboxFactory>,
 }
 
-/// Runs jobs in boxes on this host.
-#[derive(Debug)]
-pub struct Sandboxed {
-    // Before the boxes it is made of: dropped first.
-    standby: Option<StandbyPool>,
-    boxes: Arc<SandboxFactory>,
-}
-
-impl Sandboxed {
-    /// A backend over `sandbox` that makes every box when it is asked for.
+impl SandboxExecutor {
+    /// A backend over `sandbox` that creates every sandbox on demand.
     pub fn new(sandbox: Sandbox) -> Self {
-        Self { standby: None, boxes: Arc::new(SandboxFactory::new(sandbox)) }
+        Self { pool: None, factory: Arc::new(SandboxFactory::new(sandbox)) }
     }
 
-    /// Holds host ids for `runs` jobs at once, clears away behind their reports
-    /// from now on, and makes at most `standby_max` boxes ahead for jobs like
-    /// those that have come lately.
+    /// Reserves host ids for `runs` concurrent runs, starts background cleanup, and prepares up
+    /// to `standby_max` sandboxes for runs like the most recent ones.
     pub fn prepare_for(&mut self, runs: usize, standby_max: usize) -> Result<(), SetupFailure> {
-        self.boxes.sandbox().dispose_behind()?;
+        self.factory.sandbox().dispose_behind()?;
         if runs > 1 {
-            self.boxes.sandbox().keep_net_namespaces(runs + standby_max)?;
+            self.factory.sandbox().keep_net_namespaces(runs + standby_max)?;
         }
-        self.boxes.reserve_ids(runs + standby_max)?;
+        self.factory.reserve_ids(runs + standby_max)?;
         if standby_max > 0 {
-            self.standby = Some(StandbyPool::start(Arc::clone(&self.boxes), standby_max)?);
+            self.pool = Some(StandbyPool::start(Arc::clone(&self.factory), standby_max)?);
         }
         Ok(())
     }
 
-    /// What boxes are made with.
+    /// What sandboxes are created with.
     pub fn sandbox(&self) -> &Sandbox {
-        self.boxes.sandbox()
+        self.factory.sandbox()
     }
 
-    /// A host id that no other box has.
-    pub(super) fn acquire_id(&self) -> Result<AcquiredId, SetupFailure> {
-        self.boxes.acquire_id()
-    }
-
-    /// What there is of boxes made ahead; nothing where none are to be.
+    /// The counters of the standby pool; zeros without one.
     pub fn standby_figures(&self) -> StandbyFigures {
-        self.standby.as_ref().map(StandbyPool::figures).unwrap_or_default()
+        self.pool.as_ref().map(StandbyPool::figures).unwrap_or_default()
     }
 
-    /// Lets go of the boxes made ahead and makes no more of them.
+    /// Discards the prepared sandboxes and prepares no more.
     pub fn close_standby(&self) {
-        if let Some(standby) = &self.standby {
-            standby.close();
+        if let Some(pool) = &self.pool {
+            pool.close();
         }
     }
 
-    /// Runs `job` to its end on this thread.
-    pub fn run(
-        &self,
-        job: Job<'_>,
-        watch: &Watch,
-        mut sink: Option<Box<dyn OutputSink>>,
-    ) -> Result<RunReport, NotStarted> {
-        let began = Instant::now();
-        let live = self.expect(&job)?;
-        if let Some((live, ready)) = live.as_ref().and_then(|live| Some((live, live.take()?))) {
-            let (limits, retained) = (job.spec.limits.clone(), job.retained.clone());
-            let running = self.boxes.release(ready, job.files, limits, retained, began)?;
-            match running.supervise(watch, &mut sink) {
-                // Somebody killed it while it stood: nothing of the job has begun.
-                Err(NotStarted::Setup(failure)) if failure.step == BEFORE_PROGRAM => {
-                    log::warn!("a box made ahead: {failure}: one is made now");
-                    live.discard_others();
-                }
-                report => return report.map(|report| RunReport { standby: true, ..report }),
-            }
-        }
-        let host_id = Arc::new(self.acquire_id()?);
-        let retained = job.retained.clone().and(host_id.clone());
-        self.run_in_new(Job { retained, ..job }, host_id.id(), began, watch, sink)
-    }
-
-    /// As [`Sandboxed::run`], in a box made now, as the caller's own `host_id`.
+    /// Executes `input` in a new sandbox as the caller's own `host_id`.
     pub fn run_as(
         &self,
-        job: Job<'_>,
+        input: RunInput<'_>,
         host_id: &HostId,
         watch: &Watch,
-        sink: Option<Box<dyn OutputSink>>,
+        mut sink: Option<Box<dyn OutputSink>>,
     ) -> Result<RunReport, NotStarted> {
         if !host_id.is_free() {
             let words = "the last box that had it is not dead";
             return Err(SetupFailure::from_words("host uid", words).into());
         }
-        let retained = job.retained.clone().and(Arc::new(host_id.clone()));
-        self.run_in_new(Job { retained, ..job }, host_id, Instant::now(), watch, sink)
+        let retained = input.retained.clone().and(Arc::new(host_id.clone()));
+        let input = RunInput { retained, ..input };
+        self.run_in_new(input, host_id, Instant::now(), watch, &mut sink)
+    }
+
+    /// Tells the standby pool that `input` begins, if the pool prepares sandboxes for such runs.
+    fn begin_live(&self, input: &RunInput<'_>) -> Result<Option<LiveRun<'_>>, SetupFailure> {
+        let (Some(pool), WorkspaceInput::Template { dir: Some(dir), .. }) =
+            (&self.pool, &input.workspace)
+        else {
+            return Ok(None);
+        };
+        let contents = self.factory.contents(dir)?;
+        let key = PoolKey::of(dir.to_path_buf(), contents, &input.spec);
+        Ok(key.map(|key| pool.begin(key)))
+    }
+
+    /// Runs `input` in a prepared sandbox; nothing if the pool has none that is alive.
+    fn run_prepared(
+        &self,
+        live: &LiveRun<'_>,
+        input: &RunInput<'_>,
+        began: Instant,
+        watch: &Watch,
+        sink: &mut Option<Box<dyn OutputSink>>,
+    ) -> Result<Option<RunReport>, NotStarted> {
+        let WorkspaceInput::Template { files, .. } = input.workspace else { return Ok(None) };
+        let Some(ready) = live.take() else { return Ok(None) };
+        let (limits, retained) = (input.spec.limits.clone(), input.retained.clone());
+        let running = self.factory.resume(ready, files, limits, retained, began)?;
+        match running.supervise(watch, sink) {
+            // The sandbox was killed before the program began, so the run can be repeated.
+            Err(NotStarted::Setup(failure)) if failure.step == BEFORE_PROGRAM => {
+                log::warn!("prepared sandbox: {failure}; creating a new one");
+                live.discard_others();
+                Ok(None)
+            }
+            report => Ok(Some(RunReport { standby: true, ..report? })),
+        }
     }
 
     fn run_in_new(
         &self,
-        job: Job<'_>,
+        input: RunInput<'_>,
         host_id: &HostId,
         began: Instant,
         watch: &Watch,
-        mut sink: Option<Box<dyn OutputSink>>,
+        sink: &mut Option<Box<dyn OutputSink>>,
     ) -> Result<RunReport, NotStarted> {
-        let Job { template, files, spec, retained } = job;
-        let running = self.boxes.start(host_id, template, files, spec, retained, began)?;
-        running.supervise(watch, &mut sink)
+        let RunInput { mut spec, workspace, retained } = input;
+        match workspace {
+            WorkspaceInput::Template { dir, files } => {
+                let running = self.factory.start(host_id, dir, files, spec, retained, began)?;
+                running.supervise(watch, sink)
+            }
+            WorkspaceInput::Filled { room, fill, collect } => {
+                let fs = self.file_system(&mut spec, room, host_id)?;
+                let owner = Owner { uid: fs.tenant(), gid: fs.tenant() };
+                fill(fs.workspace(false)?.as_fd(), owner)?;
+                // Opened before the program begins: the tenant may replace what is at its path.
+                let workspace = fs.workspace(false)?;
+                let running = self.sandbox().start(spec, fs, retained, began)?;
+                // Moved, so that it is closed before cleanup: closing the last descriptor of a
+                // file system waits until its memory is freed.
+                running.supervise_and(watch, sink, move || collect(workspace.as_fd()))
+            }
+        }
     }
 
-    /// Notes that `job` begins, where boxes for its like are made ahead.
-    fn expect(&self, job: &Job<'_>) -> Result<Option<LiveRun<'_>>, SetupFailure> {
-        let (Some(standby), Some(template)) = (&self.standby, job.template) else {
-            return Ok(None);
-        };
-        let contents = self.boxes.contents(template)?;
-        let key = PoolKey::of(template.to_owned(), contents, &job.spec);
-        Ok(key.map(|key| standby.begin(key)))
-    }
-
-    /// The file system of a box for `spec`, with `room` and the program in it where that has to be.
+    /// The file system of a sandbox for `spec`, with `room` and, where needed, a copy of the
+    /// program.
     fn file_system(
         &self,
         spec: &mut RunSpec,
@@ -175,7 +170,7 @@ impl Sandboxed {
     }
 }
 
-impl Executor for Sandboxed {
+impl Executor for SandboxExecutor {
     fn describe(&self) -> Result<Capabilities, Unavailable> {
         let sandbox = self.sandbox();
         let not_enforced = sandbox.not_enforced().to_vec();
@@ -183,10 +178,10 @@ impl Executor for Sandboxed {
     }
 
     fn find_program(&self, name: &str) -> Result<Option<FoundProgram>, SetupFailure> {
-        for path in places_of(name) {
+        for path in candidates(name) {
             if let Some(ProgramAt { target, file }) = self.sandbox().program_at(&path)? {
                 let (path, target) = (path.to_str(), target.to_str());
-                // A file that no result can name counts as none.
+                // A result cannot name a file whose path is not UTF-8: not found.
                 let (Some(path), Some(target)) = (path, target) else { continue };
                 return Ok(Some(FoundProgram { path: path.into(), target: target.into(), file }));
             }
@@ -196,28 +191,29 @@ impl Executor for Sandboxed {
 
     fn execute(
         &self,
-        task: Task<'_>,
+        input: RunInput<'_>,
         watch: &Watch,
         mut sink: Option<Box<dyn OutputSink>>,
     ) -> Result<RunReport, NotStarted> {
         let began = Instant::now();
-        let Task { mut spec, room, retained, fill, collect } = task;
-        let host_id = Arc::new(self.acquire_id()?);
-        let fs = self.file_system(&mut spec, room, host_id.id())?;
-        fill(fs.workspace(false)?.as_fd(), Owner { uid: fs.tenant(), gid: fs.tenant() })?;
-        // Before the program begins: the directory itself, whatever the tenant makes of its path.
-        let workspace = fs.workspace(false)?;
-        let running = self.sandbox().start(spec, fs, retained.and(host_id), began)?;
-        // Closed by then: whoever closes the last of a file system waits until it is freed.
-        running.supervise_and(watch, &mut sink, move || collect(workspace.as_fd()))
+        let live = self.begin_live(&input)?;
+        if let Some(live) = &live
+            && let Some(report) = self.run_prepared(live, &input, began, watch, &mut sink)?
+        {
+            return Ok(report);
+        }
+        let host_id = Arc::new(self.factory.acquire_id()?);
+        let retained = input.retained.clone().and(host_id.clone());
+        let input = RunInput { retained, ..input };
+        self.run_in_new(input, host_id.id(), began, watch, &mut sink)
     }
 }
 
-/// Where a program called `name` may be.
-fn places_of(name: &str) -> Vec<PathBuf> {
+/// The paths at which a program called `name` may be.
+fn candidates(name: &str) -> Vec<PathBuf> {
     match name {
         impossible if impossible.is_empty() || impossible.contains('\0') => Vec::new(),
-        // Below a working directory, in which there is nothing yet.
+        // Relative to the working directory, which is still empty.
         relative if !relative.starts_with('/') && relative.contains('/') => Vec::new(),
         absolute if absolute.starts_with('/') => {
             let path = Path::new(absolute);
@@ -232,7 +228,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bare_names_are_looked_for_in_the_fixed_path_and_others_only_at_their_place() {
+    fn bare_names_are_looked_up_in_the_fixed_path_and_absolute_paths_at_their_place() {
         for (name, places) in [
             ("", &[][..]),
             ("a\0b", &[]),
@@ -254,7 +250,7 @@ mod tests {
                 ],
             ),
         ] {
-            assert_eq!(places_of(name), places.iter().map(PathBuf::from).collect::<Vec<_>>());
+            assert_eq!(candidates(name), places.iter().map(PathBuf::from).collect::<Vec<_>>());
         }
     }
 }

@@ -1,7 +1,7 @@
-//! SandboxFactory made ahead of the runs that will want them, by a thread of their own.
+//! The standby pool: a thread prepares sandboxes before runs ask for them.
 //!
-//! A box dies with the thread that cloned it, so the preparer lives as long as any
-//! run in a box of its making: until this is dropped, when there is none.
+//! A sandbox dies with the thread that cloned it. The preparer thread therefore lives until the
+//! pool is dropped, when no run uses one of its sandboxes any more.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle, available_parallelism};
@@ -14,10 +14,10 @@ use cofferdam_core::sync::counter::Counter;
 use cofferdam_core::values::deadline::Deadline;
 use cofferdam_core::{SetupFailure, StandbyFigures};
 
-/// How long a run waits for a box that is being made; one of its own takes no longer.
+/// How long a run waits for a sandbox in preparation. Creating its own takes no longer.
 const PREPARE_WAIT: Duration = Duration::from_millis(10);
 
-/// The boxes, and the thread that makes them.
+/// The prepared sandboxes and the thread that prepares them.
 #[derive(Debug)]
 pub struct StandbyPool {
     shared: Arc<PoolShared>,
@@ -26,26 +26,26 @@ pub struct StandbyPool {
 
 #[derive(Debug)]
 struct PoolShared {
-    boxes: Arc<SandboxFactory>,
+    factory: Arc<SandboxFactory>,
     prepared_max: usize,
     counts: PoolCounts,
     state: Mutex<PoolState>,
-    /// For the preparer.
+    /// Wakes the preparer.
     work: Condvar,
-    /// For runs that wait for a box.
-    made: Condvar,
+    /// Wakes runs that wait for a sandbox.
+    prepared: Condvar,
 }
 
 #[derive(Debug)]
 struct PoolState {
     policy: PoolPolicy<ReadySandbox>,
-    /// When the preparer looks again by itself.
+    /// When the preparer wakes without a notification.
     wakes_at: Option<Instant>,
-    /// Whether the preparer is to end.
+    /// Whether the preparer must end.
     stopping: bool,
 }
 
-/// What became of boxes, since the start.
+/// Counts prepared sandboxes since the start.
 #[derive(Debug, Default)]
 struct PoolCounts {
     made: Counter,
@@ -54,26 +54,26 @@ struct PoolCounts {
     failed: Counter,
 }
 
-/// A run of some key that is live; dropped when it has ended.
+/// A live run of one key; dropped when the run ends.
 #[derive(Debug)]
 pub struct LiveRun<'a> {
-    standby: &'a StandbyPool,
+    pool: &'a StandbyPool,
     key: Arc<PoolKey>,
     began: Instant,
 }
 
 impl StandbyPool {
-    /// At most `prepared_max` of `boxes`.
-    pub fn start(boxes: Arc<SandboxFactory>, prepared_max: usize) -> Result<Self, SetupFailure> {
+    /// Starts a pool of at most `prepared_max` sandboxes of `factory`.
+    pub fn start(factory: Arc<SandboxFactory>, prepared_max: usize) -> Result<Self, SetupFailure> {
         let cpus = available_parallelism().map_or(1, usize::from);
         let policy = PoolPolicy::new(prepared_max, cpus);
         let shared = Arc::new(PoolShared {
-            boxes,
+            factory,
             prepared_max,
             counts: PoolCounts::default(),
             state: Mutex::new(PoolState { policy, wakes_at: None, stopping: false }),
             work: Condvar::new(),
-            made: Condvar::new(),
+            prepared: Condvar::new(),
         });
         let preparer = Builder::new().name("standby".to_owned()).spawn({
             let shared = Arc::clone(&shared);
@@ -83,19 +83,19 @@ impl StandbyPool {
         Ok(Self { shared, preparer: Some(preparer) })
     }
 
-    /// Notes that a run of `key` begins: from now on boxes of it are wanted.
+    /// Records that a run of `key` begins, which makes the pool prepare sandboxes for that key.
     pub fn begin(&self, key: PoolKey) -> LiveRun<'_> {
         let (key, began) = (Arc::new(key), Instant::now());
         let mut state = self.shared.lock();
         let outdated = state.policy.begin(&key, began);
         self.shared.wake_preparer(&state, began);
         drop(state);
-        // Killing and reaping them is done here, where nobody waits for the lock.
+        // Killing and reaping take time: done without the lock.
         self.shared.discard(outdated);
-        LiveRun { standby: self, key, began }
+        LiveRun { pool: self, key, began }
     }
 
-    /// The figures now.
+    /// The current counters.
     pub fn figures(&self) -> StandbyFigures {
         let PoolShared { prepared_max, counts, .. } = &*self.shared;
         StandbyFigures {
@@ -108,7 +108,7 @@ impl StandbyPool {
         }
     }
 
-    /// Lets go of every box and makes no more.
+    /// Discards every sandbox and prepares no more.
     pub fn close(&self) {
         self.shared.lock().policy.close();
         self.shared.work.notify_one();
@@ -116,35 +116,35 @@ impl StandbyPool {
 }
 
 impl LiveRun<'_> {
-    /// A box for this run, if one is ready or will be at once.
+    /// A sandbox for this run, if one is ready or about to be.
     pub fn take(&self) -> Option<ReadySandbox> {
-        let shared = &self.standby.shared;
+        let shared = &self.pool.shared;
         loop {
             let ready = shared.take(&self.key)?;
-            // What is fit is asked outside the lock: it reads files.
-            match shared.boxes.is_current(&ready) {
+            // Reads files: done without the lock.
+            match shared.factory.is_current(&ready) {
                 Ok(true) => {
                     shared.counts.used.increment();
                     return Some(ready);
                 }
-                Ok(false) => log::info!("a box made ahead is no longer fit: let go"),
-                Err(failure) => log::warn!("a box made ahead: {failure}: let go"),
+                Ok(false) => log::info!("discarding an outdated prepared sandbox"),
+                Err(failure) => log::warn!("discarding a prepared sandbox: {failure}"),
             }
             self.discard_others();
             shared.discard([ready]);
         }
     }
 
-    /// Where one box is dead or outdated, the others of its kind are not to be counted on.
+    /// Discards the other sandboxes of the key after one was dead or outdated: they may be too.
     pub fn discard_others(&self) {
-        let others = self.standby.shared.lock().policy.clear(&self.key);
-        self.standby.shared.discard(others);
+        let others = self.pool.shared.lock().policy.clear(&self.key);
+        self.pool.shared.discard(others);
     }
 }
 
 impl Drop for LiveRun<'_> {
     fn drop(&mut self) {
-        let (shared, now) = (&self.standby.shared, Instant::now());
+        let (shared, now) = (&self.pool.shared, Instant::now());
         let mut state = shared.lock();
         state.policy.end(&self.key, self.began, now);
         shared.wake_preparer(&state, now);
@@ -156,17 +156,17 @@ impl PoolShared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Wakes the preparer, unless it looks soon: a wake-up for each beginning and end
-    /// would cost the runs more than a box that stands a little later.
+    /// Wakes the preparer, unless it wakes soon by itself. Waking it at the begin and end of each
+    /// run would cost the runs more than a slightly later prepared sandbox.
     fn wake_preparer(&self, state: &PoolState, now: Instant) {
         if state.wakes_at.is_none_or(|at| at > now + SHORT) {
             self.work.notify_one();
         }
     }
 
-    /// Kills and reaps `boxes`, which no run will get.
-    fn discard(&self, boxes: impl IntoIterator<Item = ReadySandbox>) {
-        for unused in boxes {
+    /// Kills and reaps unused sandboxes.
+    fn discard(&self, sandboxes: impl IntoIterator<Item = ReadySandbox>) {
+        for unused in sandboxes {
             drop(unused);
             self.counts.dropped.increment();
         }
@@ -179,14 +179,14 @@ impl PoolShared {
             match state.policy.take(key) {
                 PoolTake::Prepared(ready) => return Some(ready),
                 PoolTake::InPreparation if !deadline.passed() => {
-                    state = wait(&self.made, state, Some(deadline.remaining()));
+                    state = wait(&self.prepared, state, Some(deadline.remaining()));
                 }
                 PoolTake::InPreparation | PoolTake::Nothing => return None,
             }
         }
     }
 
-    /// What the preparer does.
+    /// The loop of the preparer thread.
     fn prepare_and_discard(&self) {
         let mut state = self.lock();
         while !state.stopping {
@@ -198,18 +198,18 @@ impl PoolShared {
                     let at_most = until.map(|until| until.saturating_duration_since(now));
                     state = wait(&self.work, state, at_most);
                 }
-                PoolAction::Discard(boxes) => {
+                PoolAction::Discard(sandboxes) => {
                     drop(state);
-                    self.discard(boxes);
+                    self.discard(sandboxes);
                     state = self.lock();
                 }
-                PoolAction::Make(key) => {
+                PoolAction::Prepare(key) => {
                     drop(state);
-                    let made = self.make(&key);
+                    let result = self.prepare(&key);
                     state = self.lock();
-                    let unwanted = state.policy.made(&key, made, Instant::now());
+                    let unwanted = state.policy.prepared(&key, result, Instant::now());
                     drop(state);
-                    self.made.notify_all();
+                    self.prepared.notify_all();
                     self.discard(unwanted);
                     state = self.lock();
                 }
@@ -217,15 +217,15 @@ impl PoolShared {
         }
     }
 
-    fn make(&self, key: &PoolKey) -> PrepareResult<ReadySandbox> {
-        match self.boxes.stand(key) {
+    fn prepare(&self, key: &PoolKey) -> PrepareResult<ReadySandbox> {
+        match self.factory.prepare(key) {
             Ok(Some(ready)) => {
                 self.counts.made.increment();
                 PrepareResult::Prepared(ready)
             }
             Ok(None) => PrepareResult::Unsettled,
             Err(failure) => {
-                log::warn!("a box cannot be made ahead: {failure}");
+                log::warn!("cannot prepare a sandbox: {failure}");
                 self.counts.failed.increment();
                 PrepareResult::Failed
             }
@@ -258,8 +258,8 @@ impl Drop for StandbyPool {
         if let Some(preparer) = self.preparer.take()
             && preparer.join().is_err()
         {
-            log::error!("the thread that makes boxes ahead panicked");
+            log::error!("the thread that prepares sandboxes panicked");
         }
-        // With the preparer gone its boxes are dying; whatever was ready is reaped with the policy.
+        // The sandboxes die with the preparer; dropping the policy reaps them.
     }
 }

@@ -9,7 +9,9 @@ use std::sync::Arc;
 
 use super::runner::{Runner, RunnerSettings};
 use crate::config::{Config, Overrides};
-use crate::executor::{Capabilities, Executor, FoundProgram, Sandboxed, Task, Unavailable};
+use crate::executor::{
+    Capabilities, Executor, FoundProgram, RunInput, SandboxExecutor, Unavailable,
+};
 use crate::policy::{PolicyConfig, WorkspaceRoots};
 use crate::store::{StoreError, StoreSettings};
 use cofferdam_core::job::JobLimits;
@@ -190,11 +192,11 @@ fn boxes(
     root: Option<PathBuf>,
     private: Vec<PathBuf>,
     strict: bool,
-) -> Result<Sandboxed, SetupFailure> {
+) -> Result<SandboxExecutor, SetupFailure> {
     let profile = builtin_profile(PROFILE)
         .map_err(|error| SetupFailure::from_words("profile", error.to_string()))?;
     let root = root.map_or(RootSource::Host, RootSource::Directory);
-    Ok(Sandboxed::new(Sandbox::open(SandboxConfig { profile, root, private, strict })?))
+    Ok(SandboxExecutor::new(Sandbox::open(SandboxConfig { profile, root, private, strict })?))
 }
 
 /// Made before there is a sandbox: only what is there by then can be kept out of sight wherever
@@ -224,7 +226,7 @@ impl Executor for Missing {
 
     fn execute(
         &self,
-        _: Task<'_>,
+        _: RunInput<'_>,
         _: &Watch,
         _: Option<Box<dyn OutputSink>>,
     ) -> Result<RunReport, NotStarted> {

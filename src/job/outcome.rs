@@ -101,7 +101,7 @@ impl JobOutcome {
     }
 
     /// The same, spoilt by what went wrong beside the run: told where the run itself went well.
-    pub fn spoilt_by(self, fault: Option<JobError>) -> Self {
+    pub fn with_failure(self, fault: Option<JobError>) -> Self {
         match fault {
             Some(error) if self.status == JobStatus::Completed => {
                 Self { status: JobStatus::Failed, error: Some(error), ..self }
@@ -179,10 +179,10 @@ mod tests {
     #[test]
     fn a_fault_beside_the_run_spoils_a_good_end_and_hides_no_bad_one() {
         let fault = || Some(JobError::new(ErrorCode::IoFailed, "disk full"));
-        let spoilt = JobOutcome::of_run(Outcome::Exited { code: 0 }).spoilt_by(fault());
+        let spoilt = JobOutcome::of_run(Outcome::Exited { code: 0 }).with_failure(fault());
         assert_eq!((spoilt.status, spoilt.exit_code), (JobStatus::Failed, Some(0)));
         assert_eq!(spoilt.error.unwrap().code, ErrorCode::IoFailed);
-        let failed = JobOutcome::of_run(Outcome::Exited { code: 3 }).spoilt_by(fault());
+        let failed = JobOutcome::of_run(Outcome::Exited { code: 3 }).with_failure(fault());
         assert_eq!(failed.error.unwrap().code, ErrorCode::ExitNonzero);
     }
 }

@@ -10,7 +10,7 @@ use serde_json::json;
 use tempfile::{TempDir, tempdir};
 
 use super::Runner;
-use crate::executor::{Capabilities, Executor, FoundProgram, Task, Unavailable};
+use crate::executor::{Capabilities, Executor, FoundProgram, RunInput, Unavailable};
 use cofferdam_core::job::{JobStatus, RunJobResult, parse_request};
 use cofferdam_core::{Enforced, NotStarted, OutputSink, RunReport, SetupFailure, Watch};
 use cofferdam_tree::Owner;
@@ -41,13 +41,13 @@ impl Executor for CopyExecutor {
 
     fn execute(
         &self,
-        task: Task<'_>,
+        mut input: RunInput<'_>,
         _: &Watch,
         _: Option<Box<dyn OutputSink>>,
     ) -> Result<RunReport, NotStarted> {
         let target = tempdir().unwrap();
         let owner = Owner { uid: 0, gid: 0 };
-        (task.fill)(fs::File::open(target.path()).unwrap().as_fd(), owner)?;
+        input.fill(fs::File::open(target.path()).unwrap().as_fd(), owner)?;
         let mut names: Vec<_> = fs::read_dir(target.path())
             .unwrap()
             .map(|entry| entry.unwrap().file_name().into_string().unwrap())

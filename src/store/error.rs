@@ -74,7 +74,17 @@ impl StoreError {
         matches!(self, Self::System { .. } | Self::Unusable { .. })
     }
 
-    /// The same for clients, who are told no path of this host.
+    /// Logs a failure of the store with its path. Returns the error for clients, without paths.
+    pub fn logged(self) -> JobError {
+        let reason = self.to_string();
+        let error = JobError::from(self);
+        if error.code == ErrorCode::IoFailed {
+            log::error!(reason; "the store failed");
+        }
+        error
+    }
+
+    /// The message for clients, without paths of this host.
     fn without_paths(&self) -> String {
         match self {
             Self::System { operation, source, .. } => format!("the store: {operation}: {source}"),

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use cofferdam::executor::{Capabilities, Executor, FoundProgram, Task, Unavailable};
+use cofferdam::executor::{Capabilities, Executor, FoundProgram, RunInput, Unavailable};
 use cofferdam_core::{
     Enforced, NotStarted, Outcome, OutputSink, RunReport, SetupFailure, Stream, Usage, Watch,
 };
@@ -135,7 +135,7 @@ impl Executor for Playing {
 
     fn execute(
         &self,
-        task: Task<'_>,
+        task: RunInput<'_>,
         _: &Watch,
         sink: Option<Box<dyn OutputSink>>,
     ) -> Result<RunReport, NotStarted> {

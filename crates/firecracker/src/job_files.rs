@@ -19,7 +19,7 @@ use uuid::Uuid;
 use super::archive::{ENTRY_BYTES_MAX, NAME_BYTES_MAX, Reader, Writer};
 use super::pack::{Bounds, Tree, TreeFault, pack, unpack};
 use cofferdam_core::SetupFailure;
-use cofferdam_core::executor::Task;
+use cofferdam_core::executor::RunInput;
 use cofferdam_tree::{Owner, remove_tree};
 
 /// Drives are a whole number of these.
@@ -72,19 +72,19 @@ impl JobFiles {
         self.directory.join("scratch")
     }
 
-    /// Has `task` fill its workspace, and makes the drive of it.
-    pub fn fill(&self, task: &mut Task<'_>) -> Result<Division, SetupFailure> {
+    /// Has `input` fill its workspace, and makes the drive of it.
+    pub fn fill(&self, input: &mut RunInput<'_>) -> Result<Division, SetupFailure> {
         let failed = |error: io::Error| SetupFailure::from_io("scratch drive", &error);
         let place = self.place("in")?;
         let owner = Owner { uid: geteuid().as_raw(), gid: getegid().as_raw() };
-        (task.fill)(place.as_fd(), owner)?;
+        input.fill(place.as_fd(), owner)?;
         let options = OpenOptions::new().write(true).create_new(true).mode(0o600).clone();
         let file = options.open(self.scratch()).map_err(failed)?;
         let mut writer = Writer::begin(BufWriter::new(file)).map_err(failed)?;
         pack(place.as_fd(), Tree::Ours(owner), &mut writer).map_err(not_gone_over)?;
         let mut file = writer.into_inner().into_inner().map_err(|error| failed(error.into()))?;
         let workspace_bytes = file.stream_position().map_err(failed)?;
-        let division = Division::of(workspace_bytes, task);
+        let division = Division::of(workspace_bytes, input);
         file.set_len(division.result.0 + division.result.1).map_err(failed)?;
         self.remove("in");
         Ok(division)
@@ -139,13 +139,13 @@ pub fn remove_below(directory: &Path, name: &str) {
 }
 
 impl Division {
-    /// With room for all that `task` may leave.
-    fn of(workspace_bytes: u64, task: &Task<'_>) -> Self {
-        let limits = &task.spec.limits;
+    /// With room for all that `input` may leave.
+    fn of(workspace_bytes: u64, input: &RunInput<'_>) -> Self {
+        let limits = &input.spec.limits;
         let names = u64::try_from(NAME_BYTES_MAX).unwrap_or(u64::MAX);
-        let entries = limits.disk_inodes_max.saturating_add(task.room.inodes);
+        let entries = limits.disk_inodes_max.saturating_add(input.room().inodes);
         // Every page of contents may be a record of its own, between holes.
-        let contents = limits.disk_bytes_max.saturating_add(task.room.bytes);
+        let contents = limits.disk_bytes_max.saturating_add(input.room().bytes);
         let contents = contents.saturating_add(contents / BLOCK_BYTES * ENTRY_BYTES_MAX);
         let bytes = entries
             .saturating_mul(ENTRY_BYTES_MAX + names)
@@ -158,13 +158,13 @@ impl Division {
     }
 }
 
-/// How much a run within the limits of `task` can leave.
-pub fn bounds(task: &Task<'_>) -> Bounds {
-    let limits = &task.spec.limits;
+/// How much a run within the limits of `input` can leave.
+pub fn bounds(input: &RunInput<'_>) -> Bounds {
+    let limits = &input.spec.limits;
     Bounds {
-        entries_max: limits.disk_inodes_max.saturating_add(task.room.inodes),
-        bytes_max: limits.disk_bytes_max.saturating_add(task.room.bytes),
-        file_bytes_max: limits.file_bytes_max.max(task.room.bytes),
+        entries_max: limits.disk_inodes_max.saturating_add(input.room().inodes),
+        bytes_max: limits.disk_bytes_max.saturating_add(input.room().bytes),
+        file_bytes_max: limits.file_bytes_max.max(input.room().bytes),
     }
 }
 

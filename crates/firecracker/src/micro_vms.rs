@@ -13,7 +13,7 @@ use super::machine::{Hypervisor, Machine, MachinePlan};
 use super::programs::{Programs, identify};
 use super::talk::{Asked, Heard, Silent, talk};
 use super::wire::{Run, WireProgram, all_to_base64, to_base64};
-use cofferdam_core::executor::{Capabilities, Executor, FoundProgram, Task, Unavailable};
+use cofferdam_core::executor::{Capabilities, Executor, FoundProgram, RunInput, Unavailable};
 use cofferdam_core::values::deadline::Deadline;
 use cofferdam_core::{
     CapturedStream, LimitKind, NotStarted, Outcome, OutputSink, ProgramFile, RunReport, RunSpec,
@@ -135,8 +135,8 @@ impl<H: Hypervisor> MicroVms<H> {
     }
 
     /// Memory of the machine for a job with these needs.
-    fn memory_mib(&self, task: &Task<'_>) -> Result<u64, SetupFailure> {
-        let bytes = task.spec.limits.memory_bytes_max.saturating_add(task.room.bytes);
+    fn memory_mib(&self, input: &RunInput<'_>) -> Result<u64, SetupFailure> {
+        let bytes = input.spec.limits.memory_bytes_max.saturating_add(input.room().bytes);
         let wanted = bytes.div_ceil(MIB).saturating_add(self.settings.own_memory_mib);
         let max = self.settings.memory_mib_max;
         if wanted > max {
@@ -147,10 +147,10 @@ impl<H: Hypervisor> MicroVms<H> {
     }
 
     /// The guest's orders, but for the drive's division.
-    fn orders(&self, task: &Task<'_>) -> Result<Run, SetupFailure> {
+    fn orders(&self, input: &RunInput<'_>) -> Result<Run, SetupFailure> {
         let unfit = |what: &str| Err(SetupFailure::from_words("microvm", what));
-        let RunSpec { argv, program, without_shell, env, workdir, stdin, limits, .. } = &task.spec;
-        if !task.spec.binds.is_empty() || task.spec.workspace != WorkspaceFill::Own {
+        let RunSpec { argv, program, without_shell, env, workdir, stdin, limits, .. } = &input.spec;
+        if !input.spec.binds.is_empty() || input.spec.workspace != WorkspaceFill::Own {
             return unfit("nothing of the host can be shown in a guest");
         }
         if without_shell.is_some() {
@@ -178,8 +178,8 @@ impl<H: Hypervisor> MicroVms<H> {
             workdir: workdir.clone(),
             stdin_bytes,
             limits: limits.into(),
-            tmpfs: task.spec.tmpfs.iter().map(|t| (t.target.clone(), t.bytes_max)).collect(),
-            room: (task.room.bytes, task.room.inodes),
+            tmpfs: input.spec.tmpfs.iter().map(|t| (t.target.clone(), t.bytes_max)).collect(),
+            room: (input.room().bytes, input.room().inodes),
             workspace_bytes: 0,
             result: (0, 0),
         })
@@ -187,16 +187,16 @@ impl<H: Hypervisor> MicroVms<H> {
 
     fn run(
         &self,
-        task: &mut Task<'_>,
+        input: &mut RunInput<'_>,
         watch: &Watch,
         sink: &mut Option<Box<dyn OutputSink>>,
     ) -> Result<RunReport, NotStarted> {
         let began = Instant::now();
         self.settle()?;
-        let memory_mib = self.memory_mib(task)?;
-        let mut run = self.orders(task)?;
+        let memory_mib = self.memory_mib(input)?;
+        let mut run = self.orders(input)?;
         let files = JobFiles::make(&self.settings.work_directory)?;
-        let division = files.fill(task)?;
+        let division = files.fill(input)?;
         (run.workspace_bytes, run.result) = (division.workspace_bytes, division.result);
         let (mut machine, boot) = self.boot(&files, memory_mib)?;
         let called = Line::await_call(machine.as_mut(), boot, Some(&watch.cancel))?;
@@ -207,7 +207,7 @@ impl<H: Hypervisor> MicroVms<H> {
             }
             Called::Cancelled => {
                 machine.end(Duration::ZERO)?;
-                (task.collect)(files.place("out")?.as_fd());
+                input.collect(files.place("out")?.as_fd());
                 return Ok(silent_report(
                     Silent::cancelled_before(),
                     Capabilities::default(),
@@ -215,8 +215,8 @@ impl<H: Hypervisor> MicroVms<H> {
                 ));
             }
         };
-        let limits = &task.spec.limits;
-        let stdin = match &task.spec.stdin {
+        let limits = &input.spec.limits;
+        let stdin = match &input.spec.stdin {
             StdinSource::Bytes(bytes) => bytes.as_slice(),
             StdinSource::Null | StdinSource::Copied(_) => &[],
         };
@@ -234,13 +234,13 @@ impl<H: Hypervisor> MicroVms<H> {
         match heard? {
             Heard::Refused(why) => Err(why),
             Heard::Report(mut report) => {
-                let left = files.collected(division, bounds(task))?;
-                (task.collect)(left.as_fd());
+                let left = files.collected(division, bounds(input))?;
+                input.collect(left.as_fd());
                 report.timings.prepare += prepare;
                 Ok(*report)
             }
             Heard::Silent(silent) => {
-                (task.collect)(files.place("out")?.as_fd());
+                input.collect(files.place("out")?.as_fd());
                 Ok(silent_report(silent, capabilities, began))
             }
         }
@@ -267,11 +267,11 @@ impl<H: Hypervisor> Executor for MicroVms<H> {
 
     fn execute(
         &self,
-        mut task: Task<'_>,
+        mut input: RunInput<'_>,
         watch: &Watch,
         mut sink: Option<Box<dyn OutputSink>>,
     ) -> Result<RunReport, NotStarted> {
-        self.run(&mut task, watch, &mut sink)
+        self.run(&mut input, watch, &mut sink)
     }
 }
 

@@ -1,4 +1,4 @@
-//! The steps of a job that the policy allows: snapshot, run, artifacts.
+//! Runs a job that the policy allows: prepare, execute, collect, finish.
 
 pub(super) mod output;
 pub(super) mod programs;
@@ -17,8 +17,7 @@ use nix::fcntl::{OFlag, OpenHow, ResolveFlag, openat2};
 use serde::Serialize;
 
 use super::control::JobControl;
-use super::runner::told;
-use crate::executor::{Executor, Room, Task};
+use crate::executor::{Executor, Room, RunInput, WorkspaceInput};
 use crate::job::outcome::JobOutcome;
 use crate::job::run::output::{JobOutput, RecordedStream};
 use crate::job::run::programs::{OpenedPrograms, digest_of};
@@ -38,38 +37,38 @@ use cofferdam_core::{
     WorkspaceFill,
 };
 use cofferdam_tree::{
-    ArtifactLimits, ArtifactRules, Owner, SnapshotLimits, SnapshotRules, Until, WorkspaceError,
-    collect_artifacts, survey, take_snapshot,
+    ArtifactLimits, ArtifactRules, Owner, SnapshotLimits, SnapshotRules, Source, Until,
+    WorkspaceError, collect_artifacts, survey, take_snapshot,
 };
 
-/// How long the copy of a workspace may take, both times that it is walked together.
+/// How long the survey and the copy of a workspace may take together.
 const SNAPSHOT_WITHIN: Duration = Duration::from_secs(600);
-/// Where the workspace is in a box.
+/// Where the workspace is in a sandbox.
 const WORKSPACE: &str = "/workspace";
 
-/// Why there are no artifacts of a box that was killed and did not die.
+/// Why a sandbox that was killed and did not die has no artifacts.
 const NOT_DEAD: &str = "processes of the job are not dead";
 
-/// One job's run, and what it works with.
+/// One job to run, with everything that needs.
 #[derive(Debug, Clone, Copy)]
 pub struct JobRun<'a> {
     /// Where it runs.
     pub executor: &'a dyn Executor,
-    /// The programs the policy was told of, open.
+    /// The open programs that the policy has judged.
     pub programs: &'a OpenedPrograms<'a>,
-    /// What is asked for.
+    /// The request.
     pub request: &'a RunJobRequest,
-    /// Where it is written down.
+    /// The job's record, for writing.
     pub record: &'a JobRecord,
-    /// Where that can be read.
+    /// The store of the record, for reading.
     pub store: &'a RunStore,
-    /// What is copied, or why that cannot be opened.
+    /// The directory to copy, or why it cannot be opened.
     pub workspace: Result<&'a OpenedWorkspace, &'a WorkspaceError>,
-    /// What stays taken until the box is dead.
+    /// Held until the sandbox is dead.
     pub retained: &'a Retained,
 }
 
-/// What `snapshot.json` holds.
+/// The contents of `snapshot.json`.
 #[derive(Debug, Serialize)]
 struct SnapshotRecord<'a> {
     #[serde(flatten)]
@@ -77,162 +76,189 @@ struct SnapshotRecord<'a> {
     hash: &'a str,
 }
 
-/// All that a backend is given.
-struct Work<'a> {
+/// A job whose workspace has been surveyed and whose program has been found.
+#[derive(Debug)]
+struct PreparedJob<'a> {
+    workspace: &'a OpenedWorkspace,
     spec: RunSpec,
     room: Room,
     rules: SnapshotRules,
     limits: SnapshotLimits,
-    until: Until<'a>,
-    command: &'a JudgedCommand,
-    workspace: &'a OpenedWorkspace,
+    output: JobOutput,
 }
 
-/// What was learnt while a workspace was filled and emptied.
+/// What happened to a workspace during a run.
 #[derive(Debug, Default)]
 struct RunTrace {
-    filled: Option<Snapshot>,
-    unfilled: Option<JobOutcome>,
-    left: Collected,
+    snapshot: Option<Snapshot>,
+    snapshot_failure: Option<JobOutcome>,
+    /// Set once every process of the run is dead.
+    collected: Option<Collected>,
 }
 
-/// A workspace that was copied.
+/// The copy of a workspace.
 #[derive(Debug)]
 struct Snapshot {
-    snapshot: (SnapshotSummary, String),
+    summary: SnapshotSummary,
+    digest: String,
+    /// The program, if the workspace holds it.
     executable: Option<Executable>,
 }
 
-/// What a program left.
+/// What a program left in its workspace.
 #[derive(Debug, Default)]
 struct Collected {
-    /// Whether it was looked for, which it is when everything of the program is dead.
-    looked: bool,
     artifacts: Vec<Artifact>,
     omitted: Vec<OmittedArtifact>,
     omitted_beyond: u64,
-    uncollected: Option<JobError>,
+    failure: Option<JobError>,
 }
 
 impl JobRun<'_> {
-    /// Does it all, notes it in `facts`, and says how it ended.
-    pub fn to_its_end(
+    /// Runs the job, records what happened in `builder`, and returns how the job ended.
+    pub fn run(
         self,
         command: &JudgedCommand,
-        facts: &mut ResultBuilder,
+        builder: &mut ResultBuilder,
         control: &JobControl,
     ) -> JobOutcome {
-        match self.attempt(command, facts, control) {
-            Ok(ending) | Err(ending) => ending,
-        }
-    }
-
-    fn attempt(
-        self,
-        command: &JudgedCommand,
-        facts: &mut ResultBuilder,
-        control: &JobControl,
-    ) -> Result<JobOutcome, JobOutcome> {
-        let argv0 = self.request.command.argv.first().map_or("", String::as_str);
-        let program = self.program_file(command, facts, argv0)?;
-        let workspace = self.workspace.map_err(unfilled)?;
-        self.check_cwd(workspace)?;
-        let rules = self.snapshot_rules(workspace)?;
-        let limits = snapshot_limits(&self.request.limits);
         let deadline = Deadline::after(SNAPSHOT_WITHIN);
         let is_over = || control.is_asked() || deadline.passed();
         let until = Until(&is_over);
+        let prepared = match self.prepare(command, builder, control, until) {
+            Ok(prepared) => prepared,
+            Err(outcome) => return outcome,
+        };
+        let output = prepared.output.clone();
+        let (report, trace) = self.execute(prepared, command, control, until);
+        self.finish(report, trace, &output, builder, control)
+    }
+
+    /// Finds the program, surveys the workspace and opens the output files.
+    fn prepare(
+        &self,
+        command: &JudgedCommand,
+        builder: &mut ResultBuilder,
+        control: &JobControl,
+        until: Until<'_>,
+    ) -> Result<PreparedJob<'_>, JobOutcome> {
+        let program = self.program_file(command, builder)?;
+        let workspace = self.workspace.map_err(snapshot_failed)?;
+        self.check_cwd(workspace)?;
+        let rules = self.snapshot_rules(workspace)?;
+        let limits = snapshot_limits(&self.request.limits);
         let surveyed = survey(workspace.source(), &rules, &limits, until);
-        let room = surveyed.map_err(|error| control.asked().unwrap_or_else(|| unfilled(&error)))?;
+        let room =
+            surveyed.map_err(|error| control.asked().unwrap_or_else(|| snapshot_failed(&error)))?;
         let room = Room { bytes: room.room_bytes, inodes: room.room_inodes };
         let output = self.output(control)?;
         let spec = self.spec(program)?;
-        let work = Work { spec, room, rules, limits, until, command, workspace };
-        let (report, seen) = self.execute(work, &output, control);
-        let RunTrace { filled, unfilled, left } = seen;
-        if let Some(Snapshot { snapshot, executable }) = filled {
-            facts.snapshot = Some(snapshot);
-            facts.executable = executable.or(facts.executable.take());
-        }
-        let report = report.map_err(|why| {
-            let ending = control.asked().or(unfilled);
-            ending.unwrap_or_else(|| JobOutcome::not_started(why, argv0))
-        })?;
-        let broken = self.note_output(&output, facts);
-        let Collected { looked, artifacts, omitted, omitted_beyond, uncollected } = left;
-        let uncollected = match looked || self.request.policy.artifacts.include.is_empty() {
-            true => uncollected,
-            false => Some(JobError::new(ErrorCode::ArtifactCollectionFailed, NOT_DEAD)),
-        };
-        (facts.artifacts, facts.omitted) = (artifacts, omitted);
-        facts.omitted_beyond = omitted_beyond;
-        facts.ran(&report.enforced, report.not_enforced, &report.usage);
-        let ending = match JobOutcome::of_run(report.outcome) {
-            canceled if canceled.status == JobStatus::Canceled => {
-                control.asked().unwrap_or(canceled)
-            }
-            ending => ending,
-        };
-        Ok(ending.spoilt_by(broken.or(uncollected)))
+        Ok(PreparedJob { workspace, spec, room, rules, limits, output })
     }
 
-    /// Fills, runs and empties a workspace, and tells what was seen of it.
+    /// Copies the workspace, runs the program and collects the artifacts.
     fn execute(
-        self,
-        work: Work<'_>,
-        output: &JobOutput,
+        &self,
+        prepared: PreparedJob<'_>,
+        command: &JudgedCommand,
         control: &JobControl,
+        until: Until<'_>,
     ) -> (Result<RunReport, NotStarted>, RunTrace) {
-        let Work { spec, room, rules, limits, until, command, workspace } = work;
-        let mut seen = RunTrace::default();
-        let (filled, unfilled, left) = (&mut seen.filled, &mut seen.unfilled, &mut seen.left);
+        let PreparedJob { workspace, spec, room, rules, limits, output } = prepared;
+        let RunTrace { mut snapshot, mut snapshot_failure, mut collected } = RunTrace::default();
         let mut fill = |target: BorrowedFd<'_>, owner: Owner| {
-            let copying = (workspace, &rules, &limits);
-            match self.fill((target, owner), copying, until, command) {
-                Ok(done) => *filled = Some(done),
-                Err(ending) => {
-                    *unfilled = Some(ending);
+            let source = (workspace.source(), &rules, &limits);
+            match self.snapshot((target, owner), source, until, command) {
+                Ok(taken) => snapshot = Some(taken),
+                Err(outcome) => {
+                    snapshot_failure = Some(outcome);
                     return Err(SetupFailure::from_words("snapshot", "not copied"));
                 }
             }
             Ok(())
         };
-        let mut collect = |workspace: BorrowedFd<'_>| self.collect(workspace, left);
-        let retained = self.retained.clone();
-        let task = Task { spec, room, retained, fill: &mut fill, collect: &mut collect };
+        let mut collect = |workspace: BorrowedFd<'_>| collected = Some(self.collect(workspace));
+        let workspace = WorkspaceInput::Filled { room, fill: &mut fill, collect: &mut collect };
+        let input = RunInput { spec, workspace, retained: self.retained.clone() };
         let watch = Watch { cancel: control.token(), client: None };
-        let report = self.executor.execute(task, &watch, Some(output.sink()));
-        (report, seen)
+        let report = self.executor.execute(input, &watch, Some(output.sink()));
+        (report, RunTrace { snapshot, snapshot_failure, collected })
     }
 
-    /// Which file is executed: the one the policy was told of.
+    /// Records what happened, and returns how the job ended.
+    fn finish(
+        &self,
+        report: Result<RunReport, NotStarted>,
+        trace: RunTrace,
+        output: &JobOutput,
+        builder: &mut ResultBuilder,
+        control: &JobControl,
+    ) -> JobOutcome {
+        let RunTrace { snapshot, snapshot_failure, collected } = trace;
+        if let Some(Snapshot { summary, digest, executable }) = snapshot {
+            builder.snapshot = Some((summary, digest));
+            builder.executable = executable.or(builder.executable.take());
+        }
+        let report = match report {
+            Ok(report) => report,
+            Err(why) => {
+                let outcome = control.asked().or(snapshot_failure);
+                return outcome.unwrap_or_else(|| JobOutcome::not_started(why, self.argv0()));
+            }
+        };
+        let output_failure = self.record_output(output, builder);
+        let collected = collected.unwrap_or_else(|| self.not_collected());
+        (builder.artifacts, builder.omitted) = (collected.artifacts, collected.omitted);
+        builder.omitted_beyond = collected.omitted_beyond;
+        builder.ran(&report.enforced, report.not_enforced, &report.usage);
+        let outcome = match JobOutcome::of_run(report.outcome) {
+            canceled if canceled.status == JobStatus::Canceled => {
+                control.asked().unwrap_or(canceled)
+            }
+            outcome => outcome,
+        };
+        outcome.with_failure(output_failure.or(collected.failure))
+    }
+
+    /// The result of a job whose processes are still alive: a failure, if it asks for artifacts.
+    fn not_collected(&self) -> Collected {
+        let wanted = !self.request.policy.artifacts.include.is_empty();
+        let failure = wanted.then(|| JobError::new(ErrorCode::ArtifactCollectionFailed, NOT_DEAD));
+        Collected { failure, ..Collected::default() }
+    }
+
+    fn argv0(&self) -> &str {
+        self.request.command.argv.first().map_or("", String::as_str)
+    }
+
+    /// The file to execute: the one that the policy has judged.
     fn program_file(
-        self,
+        &self,
         command: &JudgedCommand,
-        facts: &mut ResultBuilder,
-        argv0: &str,
+        builder: &mut ResultBuilder,
     ) -> Result<ProgramFile, JobOutcome> {
+        let argv0 = self.argv0();
         let missing = || JobOutcome::spawn_failed(argv0, "ENOENT", "no such program");
         if let Place::Workspace(path) = &command.place {
             return Ok(ProgramFile::At(c_string("argv", &format!("{WORKSPACE}/{path}"))?));
         }
         let program = command.program.as_ref().ok_or_else(missing)?;
-        facts.executable =
+        builder.executable =
             Some(Executable { path: program.target.clone(), sha256: program.sha256.clone() });
         if command.pinned.is_empty() {
             return Ok(ProgramFile::At(c_string("argv", &program.path)?));
         }
         let file = File::from(self.programs.take(&program.path).ok_or_else(missing)?);
-        // Again, and of this descriptor, which is the one that is executed.
+        // Hashed again through the descriptor that is executed.
         let digest = digest_of(&file).map_err(|error| {
             JobOutcome::spawn_failed(argv0, "EIO", &format!("cannot be read: {error}"))
         })?;
-        held_to_pins(argv0, &command.pinned, &digest)?;
+        check_pins(argv0, &command.pinned, &digest)?;
         Ok(ProgramFile::Open { file: file.into(), at: c_string("argv", &program.target)? })
     }
 
-    /// Those of the request; the store, where it lies in the workspace, is no part of it.
-    fn snapshot_rules(self, workspace: &OpenedWorkspace) -> Result<SnapshotRules, JobOutcome> {
+    /// The rules of the request. A store inside the workspace is excluded.
+    fn snapshot_rules(&self, workspace: &OpenedWorkspace) -> Result<SnapshotRules, JobOutcome> {
         let asked = &self.request.workspace;
         let rules = SnapshotRules::parse(&asked.include, &asked.exclude).map_err(|bad| {
             let error = JobError::new(ErrorCode::InvalidRequest, bad.to_string());
@@ -241,11 +267,11 @@ impl JobRun<'_> {
         Ok(rules.without(workspace.left_out()))
     }
 
-    /// A working directory that a link takes out of the workspace. What the source lacks is
-    /// told when the box cannot enter it.
-    fn check_cwd(self, workspace: &OpenedWorkspace) -> Result<(), JobOutcome> {
+    /// Refuses a working directory that leaves the workspace through a link. A missing one is
+    /// reported later, when the sandbox cannot enter it.
+    fn check_cwd(&self, workspace: &OpenedWorkspace) -> Result<(), JobOutcome> {
         let cwd = self.request.command.cwd.as_str();
-        // Whatever is there: a fifo would have us wait for a writer.
+        // O_PATH opens any kind of file; opening a fifo for reading would block.
         let how = OpenHow::new()
             .flags(OFlag::O_PATH | OFlag::O_CLOEXEC)
             .resolve(ResolveFlag::RESOLVE_BENEATH | ResolveFlag::RESOLVE_NO_MAGICLINKS);
@@ -262,7 +288,7 @@ impl JobRun<'_> {
         }
     }
 
-    fn output(self, control: &JobControl) -> Result<JobOutput, JobOutcome> {
+    fn output(&self, control: &JobControl) -> Result<JobOutput, JobOutcome> {
         let JobLimits { stdout_bytes, stderr_bytes, .. } = self.request.limits;
         let failed = |error: io::Error| {
             let error = JobError::new(ErrorCode::IoFailed, format!("open output: {error}"));
@@ -274,39 +300,38 @@ impl JobRun<'_> {
         Ok(JobOutput::new((stdout, stdout_bytes), (stderr, stderr_bytes), progress))
     }
 
-    /// Copies the workspace, and finds the program in it that the policy allows there.
-    fn fill(
-        self,
+    /// Copies the workspace, and finds the program in it if the policy allows one there.
+    fn snapshot(
+        &self,
         (target, owner): (BorrowedFd<'_>, Owner),
-        (workspace, rules, limits): (&OpenedWorkspace, &SnapshotRules, &SnapshotLimits),
+        (source, rules, limits): (&Source, &SnapshotRules, &SnapshotLimits),
         until: Until<'_>,
         command: &JudgedCommand,
     ) -> Result<Snapshot, JobOutcome> {
-        let source = workspace.source();
         let taken = take_snapshot(source, rules, limits, until, (target, owner))
-            .map_err(|error| unfilled(&error))?;
+            .map_err(|error| snapshot_failed(&error))?;
         let summary =
             SnapshotSummary { files: taken.files, bytes: taken.bytes, excluded: taken.excluded };
         let hash = snapshot_hash(&taken.digest);
         let record = SnapshotRecord { summary: &summary, hash: &hash };
         self.record
             .write_snapshot(&record)
-            .map_err(|error| JobOutcome::without_run(JobStatus::Failed, told(error)))?;
+            .map_err(|error| JobOutcome::without_run(JobStatus::Failed, error.logged()))?;
         let executable = match &command.place {
             Place::Root => None,
             Place::Workspace(path) => Some(self.workspace_program(target, path, command)?),
         };
-        Ok(Snapshot { snapshot: (summary, taken.digest), executable })
+        Ok(Snapshot { summary, digest: taken.digest, executable })
     }
 
-    /// The file of the copy that is executed: nothing that could change it is alive before it is.
+    /// The file in the copy that is executed. No process that could change it runs before it.
     fn workspace_program(
-        self,
+        &self,
         workspace: BorrowedFd<'_>,
         path: &RelPath,
         command: &JudgedCommand,
     ) -> Result<Executable, JobOutcome> {
-        let argv0 = self.request.command.argv.first().map_or("", String::as_str);
+        let argv0 = self.argv0();
         let how = OpenHow::new()
             .flags(OFlag::O_RDONLY | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC)
             .resolve(ResolveFlag::RESOLVE_BENEATH | ResolveFlag::RESOLVE_NO_MAGICLINKS);
@@ -316,11 +341,11 @@ impl JobRun<'_> {
         let digest = digest_of(&File::from(file)).map_err(|error| {
             JobOutcome::spawn_failed(argv0, "EIO", &format!("cannot be read: {error}"))
         })?;
-        held_to_pins(argv0, &command.pinned, &digest)?;
+        check_pins(argv0, &command.pinned, &digest)?;
         Ok(Executable { path: format!("{WORKSPACE}/{path}"), sha256: digest })
     }
 
-    fn spec(self, program: ProgramFile) -> Result<RunSpec, JobOutcome> {
+    fn spec(&self, program: ProgramFile) -> Result<RunSpec, JobOutcome> {
         let command = &self.request.command;
         let argv = command.argv.iter().map(|word| c_string("argv", word));
         let env = command.env.iter().map(|(key, value)| c_string("env", &format!("{key}={value}")));
@@ -345,27 +370,27 @@ impl JobRun<'_> {
         })
     }
 
-    /// Notes what was written; gives what of it could not be kept.
-    fn note_output(self, output: &JobOutput, facts: &mut ResultBuilder) -> Option<JobError> {
+    /// Records both outputs. Returns an error if one could not be stored whole.
+    fn record_output(&self, output: &JobOutput, builder: &mut ResultBuilder) -> Option<JobError> {
         let (stdout, stderr) = output.end();
-        let mut broken = None;
+        let mut failure = None;
         for (ended, stream, record) in [
-            (stdout, Stream::Stdout, &mut facts.stdout),
-            (stderr, Stream::Stderr, &mut facts.stderr),
+            (stdout, Stream::Stdout, &mut builder.stdout),
+            (stderr, Stream::Stderr, &mut builder.stderr),
         ] {
             match self.stream_record(stream, ended) {
-                Ok(told) => *record = told,
-                Err(error) => broken = Some(JobError::new(ErrorCode::IoFailed, error.to_string())),
+                Ok(stored) => *record = stored,
+                Err(error) => failure = Some(JobError::new(ErrorCode::IoFailed, error.to_string())),
             }
         }
-        broken
+        failure
     }
 
-    fn stream_record(self, stream: Stream, ended: RecordedStream) -> io::Result<StreamRecord> {
+    fn stream_record(&self, stream: Stream, ended: RecordedStream) -> io::Result<StreamRecord> {
         let RecordedStream { kept, total, sha256, broken } = ended;
         let mut bytes = Vec::new();
         let file = self.store.open_stream(self.record.id(), stream);
-        let file = file.map_err(|error| io::Error::other(told(error)))?;
+        let file = file.map_err(|error| io::Error::other(error.logged()))?;
         file.take(kept).read_to_end(&mut bytes)?;
         match broken {
             Some(error) => Err(error),
@@ -373,53 +398,50 @@ impl JobRun<'_> {
         }
     }
 
-    fn collect(self, workspace: BorrowedFd<'_>, left: &mut Collected) {
-        left.looked = true;
+    fn collect(&self, workspace: BorrowedFd<'_>) -> Collected {
         let patterns = &self.request.policy.artifacts;
         if patterns.include.is_empty() {
-            return;
+            return Collected::default();
         }
-        let limits = &self.request.limits;
+        self.try_collect(workspace).unwrap_or_else(|reason| {
+            let failure = Some(JobError::new(ErrorCode::ArtifactCollectionFailed, reason));
+            Collected { failure, ..Collected::default() }
+        })
+    }
+
+    fn try_collect(&self, workspace: BorrowedFd<'_>) -> Result<Collected, String> {
+        let (patterns, limits) = (&self.request.policy.artifacts, &self.request.limits);
         let limits = ArtifactLimits {
             count_max: limits.artifact_count,
             file_bytes_max: limits.artifact_file_bytes,
             total_bytes_max: limits.artifact_total_bytes,
         };
-        let failed =
-            |words: String| Some(JobError::new(ErrorCode::ArtifactCollectionFailed, words));
-        let rules = match ArtifactRules::parse(&patterns.include, &patterns.deny) {
-            Ok(rules) => rules,
-            Err(bad) => return left.uncollected = failed(bad.to_string()),
-        };
-        let into = match self.record.artifacts() {
-            Ok(into) => into,
-            Err(error) => return left.uncollected = failed(told(error).message),
-        };
-        let collected = match collect_artifacts(workspace, &rules, &limits, into.as_fd()) {
-            Ok(collected) => collected,
-            Err(error) => return left.uncollected = failed(error.to_string()),
-        };
-        left.omitted_beyond = collected.omitted_beyond;
+        let rules = ArtifactRules::parse(&patterns.include, &patterns.deny)
+            .map_err(|bad| bad.to_string())?;
+        let into = self.record.artifacts().map_err(|error| error.logged().message)?;
+        let collected = collect_artifacts(workspace, &rules, &limits, into.as_fd())
+            .map_err(|error| error.to_string())?;
         let omitted = collected.omitted.into_iter();
-        left.omitted = omitted.map(|(path, reason)| OmittedArtifact { path, reason }).collect();
-        left.artifacts = collected
-            .kept
-            .into_iter()
-            .filter_map(|kept| {
-                Some(Artifact {
-                    uri: self.record.artifact_uri(&kept.path),
-                    path: kept.path.as_str().to_owned(),
-                    bytes: kept.bytes,
-                    sha256: Sha256::parse(&kept.sha256)?,
-                    truncated: kept.truncated,
-                })
+        let artifacts = collected.kept.into_iter().filter_map(|kept| {
+            Some(Artifact {
+                uri: self.record.artifact_uri(&kept.path),
+                path: kept.path.as_str().to_owned(),
+                bytes: kept.bytes,
+                sha256: Sha256::parse(&kept.sha256)?,
+                truncated: kept.truncated,
             })
-            .collect();
+        });
+        Ok(Collected {
+            artifacts: artifacts.collect(),
+            omitted: omitted.map(|(path, reason)| OmittedArtifact { path, reason }).collect(),
+            omitted_beyond: collected.omitted_beyond,
+            failure: None,
+        })
     }
 }
 
-/// Holds a file to being one of those that were allowed, where only certain ones were.
-fn held_to_pins(argv0: &str, pinned: &[Sha256], found: &Sha256) -> Result<(), JobOutcome> {
+/// Checks a file against the pinned digests, if there are any.
+fn check_pins(argv0: &str, pinned: &[Sha256], found: &Sha256) -> Result<(), JobOutcome> {
     let Some(expected) = pinned.first() else { return Ok(()) };
     if pinned.contains(found) {
         return Ok(());
@@ -430,15 +452,15 @@ fn held_to_pins(argv0: &str, pinned: &[Sha256], found: &Sha256) -> Result<(), Jo
     Err(JobOutcome::without_run(JobStatus::PolicyDenied, error))
 }
 
-/// A workspace that could not be copied.
-fn unfilled(error: &WorkspaceError) -> JobOutcome {
-    let told = JobError::new(ErrorCode::BackendSetupFailed, format!("snapshot: {error}"));
-    let told = told.with("step", "snapshot");
-    let told = match error {
-        WorkspaceError::TooLarge { source, .. } => told.with("limit", source.to_string()),
-        _ => told,
+/// The outcome of a workspace that could not be copied.
+fn snapshot_failed(error: &WorkspaceError) -> JobOutcome {
+    let failure = JobError::new(ErrorCode::BackendSetupFailed, format!("snapshot: {error}"));
+    let failure = failure.with("step", "snapshot");
+    let failure = match error {
+        WorkspaceError::TooLarge { source, .. } => failure.with("limit", source.to_string()),
+        _ => failure,
     };
-    JobOutcome::without_run(JobStatus::SetupFailed, told)
+    JobOutcome::without_run(JobStatus::SetupFailed, failure)
 }
 
 fn c_string(what: &str, text: &str) -> Result<CString, JobOutcome> {
@@ -463,9 +485,9 @@ fn run_limits(limits: &JobLimits) -> Limits {
         processes_max: limits.processes,
         disk_bytes_max: limits.disk_bytes,
         file_bytes_max: limits.disk_bytes.max(defaults.file_bytes_max),
-        // Beyond what is kept, output is hashed and let go.
+        // Output beyond what is stored is hashed and dropped.
         output_bytes_max: None,
-        // Of any one process; all of them together are held to the same figure.
+        // The limit of each process; `cpu_total_max` limits all of them together.
         ..defaults.with_wall(cpu_time)
     }
 }

@@ -53,7 +53,7 @@ pub struct ResultBuilder {
 
 impl ResultBuilder {
     /// Of a job of which only the policy's word is known.
-    pub fn of(decision: PolicyDecision) -> Self {
+    pub fn new(decision: PolicyDecision) -> Self {
         Self {
             decision,
             executable: None,
@@ -95,7 +95,7 @@ impl ResultBuilder {
     }
 
     /// The record of a job that ended so, now.
-    pub fn into_result(
+    pub fn build(
         self,
         id: JobId,
         request: &RunJobRequest,

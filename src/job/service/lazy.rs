@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::JobService;
 use crate::job::api::{JobFeed, JobPage, JobQuery, JobView, Jobs, OpenArtifact, Submitted};
 use crate::job::metrics::JobMetrics;
-use crate::job::runner::{Runner, RunnerSettings};
+use crate::job::runner::{Runner, RunnerSettings, ValidJob};
 use crate::store::StoreError;
 use cofferdam_core::job::{Artifact, ErrorCode, Idempotency, JobError, JobId, RunJobRequest};
 use cofferdam_core::values::deadline::Deadline;
@@ -150,10 +150,9 @@ impl Jobs for LazyJobs {
         request: RunJobRequest,
         idempotency: Option<Idempotency>,
     ) -> Result<Submitted, JobError> {
-        // Before there is a store for it.
-        request.check()?;
-        request.check_maxima(&self.settings.maxima)?;
-        self.started()?.submit(request, idempotency)
+        // First: an invalid request must not create the store.
+        let job = ValidJob::new(request, &self.settings.maxima)?;
+        self.started()?.submit_valid(job, idempotency)
     }
 
     fn view(&self, id: &JobId) -> Result<JobView, JobError> {

@@ -12,10 +12,11 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, SystemTime};
 
 use self::workers::ServiceState;
-use super::runner::{Runner, told};
+use super::runner::{Runner, ValidJob};
 use crate::job::api::{JobFeed, JobPage, JobQuery, JobView, Jobs, OpenArtifact, Submitted};
 use crate::job::metrics::JobMetrics;
 use crate::job::outcome::JobOutcome;
+use crate::store::StoreError;
 use cofferdam_core::Stream;
 use cofferdam_core::job::{
     Artifact, ErrorCode, Idempotency, JobError, JobId, JobStatus, LiveJob, RunJobRequest,
@@ -63,6 +64,20 @@ impl JobService {
         Ok(service)
     }
 
+    /// Accepts a validated job, or repeats the answer to the same `Idempotency-Key`.
+    pub(super) fn submit_valid(
+        &self,
+        job: ValidJob,
+        idempotency: Option<Idempotency>,
+    ) -> Result<Submitted, JobError> {
+        let Some(asked) = &idempotency else { return self.shared.submit(job, None) };
+        let _naming = self.shared.naming.lock().unwrap_or_else(PoisonError::into_inner);
+        match self.shared.runner.store().by_idempotency(&asked.key) {
+            Some((job_id, body, at)) if is_known(at) => first_answer(job_id, asked.body == body),
+            _ => self.shared.submit(job, idempotency),
+        }
+    }
+
     fn spawn(
         &mut self,
         name: &str,
@@ -93,12 +108,7 @@ impl Jobs for JobService {
         request: RunJobRequest,
         idempotency: Option<Idempotency>,
     ) -> Result<Submitted, JobError> {
-        let Some(asked) = &idempotency else { return self.shared.submit(request, None) };
-        let _naming = self.shared.naming.lock().unwrap_or_else(PoisonError::into_inner);
-        match self.shared.runner.store().by_idempotency(&asked.key) {
-            Some((job_id, body, at)) if is_known(at) => first_answer(job_id, asked.body == body),
-            _ => self.shared.submit(request, idempotency),
-        }
+        self.submit_valid(self.shared.runner.validate(request)?, idempotency)
     }
 
     fn view(&self, id: &JobId) -> Result<JobView, JobError> {
@@ -118,7 +128,7 @@ impl Jobs for JobService {
     fn list(&self, asked: &JobQuery) -> Result<JobPage, JobError> {
         let JobQuery { status, limit, cursor } = asked;
         let listed = self.shared.runner.store().list(*status, *limit, cursor.as_deref());
-        let (jobs, next_cursor) = listed.map_err(told)?;
+        let (jobs, next_cursor) = listed.map_err(StoreError::logged)?;
         Ok(JobPage { jobs, next_cursor })
     }
 
@@ -137,7 +147,8 @@ impl Jobs for JobService {
         let listed = artifacts.into_iter().find(|listed| listed.path == path);
         let Artifact { bytes, sha256, .. } = listed.ok_or_else(not_listed)?;
         let path = RelPath::parse(path).map_err(|_| not_listed())?;
-        let file = self.shared.runner.store().open_artifact(id, &path).map_err(told)?;
+        let file =
+            self.shared.runner.store().open_artifact(id, &path).map_err(StoreError::logged)?;
         Ok(OpenArtifact { file, bytes, sha256 })
     }
 
@@ -152,7 +163,7 @@ impl Jobs for JobService {
             let error = JobError::new(ErrorCode::JobConflict, "the job is over");
             return Err(error.with("status", line.status.word()));
         }
-        store.request_cancel(id).map_err(told)?;
+        store.request_cancel(id).map_err(StoreError::logged)?;
         Ok(Submitted { job_id: line.job_id, status: line.status })
     }
 
@@ -164,8 +175,8 @@ impl Jobs for JobService {
             // There is such a job.
             shared.line(id)?;
         }
-        let stdout = store.open_stream(id, Stream::Stdout).map_err(told)?;
-        let stderr = store.open_stream(id, Stream::Stderr).map_err(told)?;
+        let stdout = store.open_stream(id, Stream::Stdout).map_err(StoreError::logged)?;
+        let stderr = store.open_stream(id, Stream::Stderr).map_err(StoreError::logged)?;
         let progress = match live {
             Some(live) => live.control.progress().subscribe(),
             None => shared.follow_by_files(id)?,

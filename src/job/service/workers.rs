@@ -12,12 +12,11 @@ use crate::job::api::{JobProgress, Submitted};
 use crate::job::control::JobControl;
 use crate::job::metrics::{JobCounts, JobMetrics};
 use crate::job::outcome::JobOutcome;
-use crate::job::runner::{AcceptedJob, EndedJob, Runner, cannot, told};
+use crate::job::runner::{AcceptedJob, EndedJob, Runner, ValidJob, cannot};
 use crate::job::service::queue::{JobQueue, QueueError};
 use crate::store::StoreError;
 use cofferdam_core::job::{
-    ErrorCode, Idempotency, JobError, JobId, JobLine, JobStatus, LiveJob, RunJobRequest,
-    RunJobResult,
+    ErrorCode, Idempotency, JobError, JobId, JobLine, JobStatus, LiveJob, RunJobResult,
 };
 use cofferdam_core::sync::request_id::{RequestId, on_behalf_of};
 use cofferdam_core::sync::retained::Retained;
@@ -121,7 +120,7 @@ impl ServiceState {
         on_behalf_of(Some(request_id), || {
             let permit = Arc::new(permit);
             let retained = Retained::of(permit.clone());
-            let result = self.kept(self.runner.perform(job, &live.control, &retained));
+            let result = self.kept(self.runner.run_accepted(job, &live.control, &retained));
             // First: whoever hears of the end asks the store for the result, or for another job.
             self.jobs().end(&id);
             drop(permit);
@@ -225,16 +224,15 @@ impl ServiceState {
 
     pub(super) fn submit(
         &self,
-        request: RunJobRequest,
+        job: ValidJob,
         idempotency: Option<Idempotency>,
     ) -> Result<Submitted, JobError> {
-        self.runner.check(&request)?;
         if !self.unwritten.is_empty() {
             return Err(unwritable());
         }
         let control = JobControl::new().map_err(|error| cannot("eventfd", &error))?;
         self.jobs().reserve().map_err(refused)?;
-        let accepted = self.runner.accept(request, idempotency);
+        let accepted = self.runner.accept(job, idempotency);
         let job = accepted.inspect_err(|_| self.jobs().release()).map_err(not_taken)?;
         let id = job.id().clone();
         let live = Arc::new(ActiveJob {
@@ -261,7 +259,7 @@ impl ServiceState {
         &self,
         id: &JobId,
     ) -> Result<watch::Receiver<JobProgress>, JobError> {
-        let now = progress_of(self.runner.store(), id).map_err(told)?;
+        let now = progress_of(self.runner.store(), id).map_err(StoreError::logged)?;
         let now = now.ok_or_else(JobError::not_found)?;
         let status = self.line(id)?.status;
         if status.is_terminal() {
@@ -294,7 +292,7 @@ impl ServiceState {
     pub(super) fn result(&self, id: &JobId) -> Result<Option<RunJobResult>, JobError> {
         match self.unwritten.get(id) {
             Some(result) => Ok(Some(result)),
-            None => self.runner.store().result(id).map_err(told),
+            None => self.runner.store().result(id).map_err(StoreError::logged),
         }
     }
 
@@ -303,14 +301,14 @@ impl ServiceState {
         if let Some(result) = self.unwritten.get(id) {
             return Ok(JobLine::from(&result));
         }
-        self.runner.store().line(id).map_err(told)?.ok_or_else(JobError::not_found)
+        self.runner.store().line(id).map_err(StoreError::logged)?.ok_or_else(JobError::not_found)
     }
 }
 
 /// A job whose record could not be made.
 fn not_taken(error: StoreError) -> JobError {
     if !error.may_pass() {
-        return told(error);
+        return error.logged();
     }
     log::error!(reason = error.to_string(); "job not taken: the store cannot be written");
     unwritable()

@@ -20,7 +20,7 @@ use super::programs::digest_of;
 use super::wire::{
     Hello, Refused, Report, Run, VERSION, WireProgram, all_from_base64, from_base64, shown,
 };
-use cofferdam_core::executor::{Executor, Room, Task};
+use cofferdam_core::executor::{Executor, Room, RunInput, WorkspaceInput};
 use cofferdam_core::sync::cancel::CancelToken;
 use cofferdam_core::values::deadline::Deadline;
 use cofferdam_core::{
@@ -128,12 +128,16 @@ impl Conversation {
         let target = OpenOptions::new().write(true).open(drive).map_err(failed("open drive"))?;
         let mut uncollected = Some("nobody has looked at it".to_owned());
         let report = executor.execute(
-            Task {
+            RunInput {
                 spec,
-                room: Room { bytes: run.room.0, inodes: run.room.1 },
                 retained: Default::default(),
-                fill: &mut |workspace, owner| fill(&source, run.workspace_bytes, workspace, owner),
-                collect: &mut |workspace| uncollected = collect(&target, run.result, workspace),
+                workspace: WorkspaceInput::Filled {
+                    room: Room { bytes: run.room.0, inodes: run.room.1 },
+                    fill: &mut |workspace, owner| {
+                        fill(&source, run.workspace_bytes, workspace, owner)
+                    },
+                    collect: &mut |workspace| uncollected = collect(&target, run.result, workspace),
+                },
             },
             &Watch { cancel, client: None },
             Some(Box::new(outlet.sink())),
