@@ -1,4 +1,4 @@
-//! Workspaces filled from templates, by the way that costs least.
+//! Fills workspaces from templates in the cheapest way.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -17,7 +17,7 @@ use cofferdam_tree::{
     put_over_template,
 };
 
-/// Changes when an entry of the directory itself does.
+/// Changes when an entry of the directory is added, renamed or removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TemplateStamp {
     device: u64,
@@ -25,23 +25,23 @@ pub struct TemplateStamp {
     changed_ns: (i64, i64),
 }
 
-/// The ways templates are best filled from, learnt once for each until it
-/// changes. A stamp is enough for a choice between two that give the same result.
+/// The best way to fill from each template, found once until the template changes. A stamp is
+/// enough, since both ways give the same result.
 #[derive(Debug, Default)]
 pub struct FillChoices {
     known: Mutex<BTreeMap<PathBuf, (TemplateStamp, Fill)>>,
 }
 
-/// What a box's workspace is filled with before anybody posts files.
+/// What a workspace holds before posted files are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TemplateContents {
-    /// A copy of the template as it was when it had this mark.
+    /// A copy of the template in the state of this mark.
     Copied(Mark),
-    /// The template itself lies below; all of it but its place is looked up when a program asks.
+    /// An overlay over the template itself, whose files are looked up when a program opens them.
     Below(TemplateStamp),
 }
 
-/// The workspace of a box, open to be written into until its program begins.
+/// The workspace of a sandbox, open for writing until its program begins.
 #[derive(Debug)]
 pub struct FilledWorkspace {
     workspace: OwnedFd,
@@ -51,7 +51,7 @@ pub struct FilledWorkspace {
 }
 
 impl FillChoices {
-    /// How `template` is filled from, and what it holds now.
+    /// Identifies how `template` is used and what it holds now.
     pub fn contents(
         &self,
         sandbox: &Sandbox,
@@ -64,7 +64,7 @@ impl FillChoices {
         })
     }
 
-    /// FillChoices the workspace of `fs` from `template`; an empty one where none is given.
+    /// Fills the workspace of `fs` from `template`; without one the workspace stays empty.
     pub fn fill(
         &self,
         sandbox: &Sandbox,
@@ -105,7 +105,7 @@ impl FillChoices {
 }
 
 impl TemplateContents {
-    /// Whether a template that changes from now on cannot but have other contents.
+    /// Whether every later change of the template is certain to show in the contents.
     pub fn are_settled(self) -> bool {
         match self {
             Self::Copied(mark) => mark.is_settled(SystemTime::now()),
@@ -115,7 +115,7 @@ impl TemplateContents {
 }
 
 impl FilledWorkspace {
-    /// Writes `files` over what is there.
+    /// Writes `files` over the template.
     pub fn put(&self, files: &[(&RelPath, &[u8])]) -> Result<(), SetupFailure> {
         let workspace = self.workspace.as_fd();
         for (path, contents) in files {
@@ -130,7 +130,7 @@ impl FilledWorkspace {
         Ok(())
     }
 
-    /// What is left for the box to do.
+    /// How the sandbox completes the workspace.
     pub fn remaining_fill(&self) -> WorkspaceFill {
         match (&self.template, self.fill) {
             (Some((_, template)), Fill::Overlay) => {
@@ -141,8 +141,8 @@ impl FilledWorkspace {
     }
 }
 
-/// An overlay pays for large templates. It needs one owner, whose files it
-/// then shows as the tenant's, and a file system that can do that: tried.
+/// An overlay pays off for large templates. It needs a template with one owner, whose files it shows
+/// as the tenant's, and a file system that supports this, which is tried.
 fn choose(sandbox: &Sandbox, template: &Path) -> Result<Fill, SetupFailure> {
     let scanned = scan(template)?;
     if scanned.fill() == Fill::Copy || scanned.owners == Owners::Several {
@@ -161,7 +161,7 @@ fn scan(template: &Path) -> Result<Template, SetupFailure> {
     Template::scan(template).map_err(|error| failure("read workspace".to_owned(), error))
 }
 
-/// The kernel's reason where there is one; the words of anything else.
+/// The errno of a system call, or the message of another error.
 fn failure(step: String, error: WorkspaceError) -> SetupFailure {
     match error {
         WorkspaceError::System { source, .. } => SetupFailure::from_errno(step, source as i32),

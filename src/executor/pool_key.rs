@@ -1,4 +1,4 @@
-//! What a box made ahead is made from.
+//! The key of the standby pool: what a prepared sandbox is prepared from.
 
 use std::ffi::CString;
 use std::path::PathBuf;
@@ -7,13 +7,13 @@ use std::time::Duration;
 use crate::executor::fill::TemplateContents;
 use cofferdam_core::{Limits, ProgramFile, RunSpec, StdinSource, WorkspaceFill};
 
-/// All that two runs have in common when a box made for one would do for the
-/// other: everything but the posted files and the times they may take.
+/// Everything that two runs must share to use the same prepared sandbox: all but the posted files
+/// and the time limits.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PoolKey {
-    /// The directory the workspace is filled from.
+    /// The directory that the workspace is filled from.
     pub template: PathBuf,
-    /// What is in it.
+    /// The contents of the directory.
     pub contents: TemplateContents,
     argv: Vec<CString>,
     without_shell: Option<Vec<CString>>,
@@ -23,7 +23,8 @@ pub struct PoolKey {
 }
 
 impl PoolKey {
-    /// Of a run of `spec` over `template`; none where the box shows more than every box.
+    /// The key of a run of `spec` over `template`. Returns nothing for a run with its own mounts,
+    /// input or program file.
     pub fn of(template: PathBuf, contents: TemplateContents, spec: &RunSpec) -> Option<Self> {
         let (StdinSource::Null, ProgramFile::Named) = (&spec.stdin, &spec.program) else {
             return None;
@@ -42,17 +43,17 @@ impl PoolKey {
         })
     }
 
-    /// Whether this is of another state of `other`'s template: of no use any more.
+    /// Whether `other` has the same template with newer contents, so that this key is of no use.
     pub fn is_outdated_by(&self, other: &Self) -> bool {
         self.template == other.template && self.contents != other.contents
     }
 
-    /// The bounds, but for the times.
+    /// The limits, without the time limits.
     pub fn limits(&self) -> &Limits {
         &self.limits
     }
 
-    /// What its boxes run, once their times are known.
+    /// The program of the prepared sandboxes, without the time limits.
     pub fn spec(&self, workspace: WorkspaceFill) -> RunSpec {
         RunSpec {
             argv: self.argv.clone(),

@@ -1,4 +1,4 @@
-//! What is made ahead, when, and what goes, by table. A box here is a number.
+//! Which sandboxes the pool prepares and discards, and when. A sandbox here is a number.
 
 use std::ffi::CString;
 use std::path::PathBuf;
@@ -11,14 +11,14 @@ use crate::executor::pool_policy::{PoolAction, PoolPolicy, PoolTake, PrepareResu
 use cofferdam_core::{Limits, ProgramFile, RunSpec, StdinSource, WorkspaceFill};
 use cofferdam_tree::{Mark, Template};
 
-/// After the last run, so long that its answer is out.
+/// Long enough after a run for its answer to be sent.
 const LATER: Duration = Duration::from_millis(20);
-/// The longest that boxes stand which nobody asks for.
+/// How long unused sandboxes are kept.
 const IDLE: Duration = Duration::from_secs(300);
 const CPUS: usize = 2;
 const NONE: [u32; 0] = [];
 
-/// PoolPolicy, the time, and the number of the next box.
+/// The policy, the time, and the number of the last sandbox.
 struct Shop {
     policy: PoolPolicy<u32>,
     now: Instant,
@@ -49,7 +49,7 @@ impl Shop {
         self.policy.end(&key, began, self.now);
     }
 
-    /// So many runs at once that are over by now.
+    /// `count` concurrent runs that have ended.
     fn runs(&mut self, key: &Arc<PoolKey>, count: usize) {
         let runs: Vec<Run> = (0..count).map(|_| self.begin(key)).collect();
         for run in runs {
@@ -65,22 +65,22 @@ impl Shop {
     #[track_caller]
     fn asked_for(&mut self) -> Arc<PoolKey> {
         match self.next() {
-            PoolAction::Make(key) => key,
+            PoolAction::Prepare(key) => key,
             other => panic!("{other:?} instead of a box to make"),
         }
     }
 
-    /// Makes the box that is asked for.
+    /// Prepares the requested sandbox.
     #[track_caller]
     fn make(&mut self) -> (Arc<PoolKey>, u32) {
         let key = self.asked_for();
         self.made += 1;
-        let unwanted = self.policy.made(&key, PrepareResult::Prepared(self.made), self.now);
+        let unwanted = self.policy.prepared(&key, PrepareResult::Prepared(self.made), self.now);
         assert_eq!(unwanted, None);
         (key, self.made)
     }
 
-    /// Makes all that are asked for, and names their blueprints.
+    /// Prepares all requested sandboxes, and returns the names of their keys.
     #[track_caller]
     fn make_all(&mut self) -> Vec<String> {
         let mut names = Vec::new();
@@ -88,9 +88,9 @@ impl Shop {
             match self.next() {
                 PoolAction::Wait(_) => return names,
                 PoolAction::Discard(boxes) => panic!("{boxes:?} are let go"),
-                PoolAction::Make(key) => {
+                PoolAction::Prepare(key) => {
                     self.made += 1;
-                    self.policy.made(&key, PrepareResult::Prepared(self.made), self.now);
+                    self.policy.prepared(&key, PrepareResult::Prepared(self.made), self.now);
                     names.push(name(&key));
                     assert!(names.len() < 1000, "without an end");
                 }
@@ -145,26 +145,26 @@ fn with_contents(template: &str, contents: TemplateContents) -> Arc<PoolKey> {
     Arc::new(PoolKey::of(PathBuf::from(template), contents, &spec).unwrap())
 }
 
-/// One of the template of that name.
+/// The key of that template.
 fn of(template: &str) -> Arc<PoolKey> {
     with_contents(template, TemplateContents::Copied(Mark::default()))
 }
 
-/// The same of another state of the template.
+/// The key of another state of the template.
 fn changed(template: &str) -> Arc<PoolKey> {
     let place = tempfile::tempdir().unwrap();
     with_contents(template, TemplateContents::Copied(Template::scan(place.path()).unwrap().mark))
 }
 
 #[test]
-fn nothing_is_made_before_anybody_has_asked() {
+fn nothing_is_prepared_before_the_first_run() {
     let mut shop = Shop::with(3);
     assert_eq!(shop.assert_waits(), None);
     assert_eq!(shop.take(&of("a")), None);
 }
 
 #[test]
-fn as_many_are_made_as_ran_at_once_and_never_more_than_there_may_be() {
+fn as_many_are_prepared_as_ran_at_once_up_to_the_maximum() {
     for (prepared_max, at_once, made) in
         [(0, 1, 0), (0, 9, 0), (1, 1, 1), (1, 9, 1), (3, 1, 1), (3, 2, 2), (3, 3, 3), (3, 9, 3)]
     {
@@ -172,7 +172,7 @@ fn as_many_are_made_as_ran_at_once_and_never_more_than_there_may_be() {
         shop.runs(&of("a"), at_once);
         assert_eq!(shop.make_all().len(), made, "{prepared_max} {at_once}");
         assert_eq!(shop.policy.ready(), made);
-        // One after the other is not at once.
+        // Runs one after the other are not concurrent.
         shop.runs(&of("a"), 1);
         shop.runs(&of("a"), 1);
         assert_eq!(shop.make_all().len(), 0, "{prepared_max} {at_once}");
@@ -180,7 +180,7 @@ fn as_many_are_made_as_ran_at_once_and_never_more_than_there_may_be() {
 }
 
 #[test]
-fn one_that_was_taken_is_made_again() {
+fn a_taken_sandbox_is_prepared_again() {
     let mut shop = Shop::with(2);
     let a = of("a");
     shop.runs(&a, 1);
@@ -195,7 +195,7 @@ fn one_that_was_taken_is_made_again() {
 }
 
 #[test]
-fn the_one_made_first_is_taken_first_and_each_once() {
+fn the_oldest_sandbox_is_taken_first_and_each_once() {
     let mut shop = Shop::with(3);
     let a = of("a");
     shop.runs(&a, 3);
@@ -205,7 +205,7 @@ fn the_one_made_first_is_taken_first_and_each_once() {
 }
 
 #[test]
-fn a_box_is_for_its_own_blueprint_alone() {
+fn a_sandbox_serves_its_own_key_only() {
     let mut shop = Shop::with(3);
     shop.runs(&of("a"), 1);
     shop.make_all();
@@ -215,7 +215,7 @@ fn a_box_is_for_its_own_blueprint_alone() {
 }
 
 #[test]
-fn the_blueprint_used_last_is_made_first() {
+fn the_most_recent_key_is_prepared_first() {
     for order in [["a", "b", "c"], ["c", "a", "b"], ["b", "c", "a"]] {
         let mut shop = Shop::with(3);
         for template in order {
@@ -228,7 +228,7 @@ fn the_blueprint_used_last_is_made_first() {
 }
 
 #[test]
-fn where_there_is_no_room_the_blueprint_used_longest_ago_gives_a_box() {
+fn a_full_pool_discards_from_the_least_recent_key() {
     let mut shop = Shop::with(3);
     shop.runs(&of("old"), 2);
     shop.make_all();
@@ -240,14 +240,14 @@ fn where_there_is_no_room_the_blueprint_used_longest_ago_gives_a_box() {
         assert_eq!(shop.discard(), [gone]);
         assert_eq!(name(&shop.make().0), "new");
     }
-    // What gave its boxes does not ask for them back from those that were used later.
+    // The key that gave its sandboxes does not take them back from later keys.
     shop.assert_waits();
     assert_eq!(shop.take(&of("middle")), Some(3));
     assert_eq!(shop.take(&of("old")), None);
 }
 
 #[test]
-fn a_blueprint_in_use_takes_no_box_from_one_used_later() {
+fn a_key_in_use_takes_no_sandbox_from_a_later_key() {
     let mut shop = Shop::with(1);
     let run = shop.begin(&of("a"));
     shop.runs(&of("b"), 1);
@@ -259,7 +259,7 @@ fn a_blueprint_in_use_takes_no_box_from_one_used_later() {
 }
 
 #[test]
-fn what_nobody_has_asked_for_in_long_goes_and_is_not_made_again() {
+fn idle_sandboxes_are_discarded_and_not_prepared_again() {
     let mut shop = Shop::with(3);
     shop.runs(&of("a"), 2);
     shop.make_all();
@@ -276,7 +276,7 @@ fn what_nobody_has_asked_for_in_long_goes_and_is_not_made_again() {
 }
 
 #[test]
-fn what_is_being_run_is_not_idle_however_long() {
+fn a_key_with_a_live_run_is_never_idle() {
     let mut shop = Shop::with(1);
     let a = of("a");
     let run = shop.begin(&a);
@@ -288,7 +288,7 @@ fn what_is_being_run_is_not_idle_however_long() {
 }
 
 #[test]
-fn what_cannot_be_made_is_left_alone_for_as_long_as_its_reason_lasts() {
+fn a_failure_delays_the_next_attempt() {
     type Failure = fn() -> PrepareResult<u32>;
     let table: [(Failure, Duration, Duration); 2] = [
         (|| PrepareResult::Failed, Duration::from_millis(4_990), Duration::from_millis(5_001)),
@@ -298,11 +298,11 @@ fn what_cannot_be_made_is_left_alone_for_as_long_as_its_reason_lasts() {
         let mut shop = Shop::with(2);
         shop.runs(&of("a"), 1);
         let key = shop.asked_for();
-        assert_eq!(shop.policy.made(&key, failure(), shop.now), None);
+        assert_eq!(shop.policy.prepared(&key, failure(), shop.now), None);
         shop.pass(too_early);
         let until = shop.assert_waits().expect("a time to try again");
         assert!(too_early + until <= again, "{until:?}");
-        // Others need not wait for it.
+        // Other keys do not wait.
         shop.runs(&of("b"), 1);
         assert_eq!(name(&shop.make().0), "b");
         shop.pass(again - too_early);
@@ -311,7 +311,7 @@ fn what_cannot_be_made_is_left_alone_for_as_long_as_its_reason_lasts() {
 }
 
 #[test]
-fn a_template_that_has_changed_makes_its_boxes_useless_at_once() {
+fn a_changed_template_discards_its_sandboxes_at_once() {
     let mut shop = Shop::with(4);
     shop.runs(&of("a"), 2);
     shop.runs(&of("b"), 1);
@@ -329,13 +329,13 @@ fn a_template_that_has_changed_makes_its_boxes_useless_at_once() {
 }
 
 #[test]
-fn a_box_that_is_outdated_when_it_is_made_is_given_back() {
+fn a_sandbox_that_is_outdated_when_ready_is_returned() {
     let mut shop = Shop::with(4);
     shop.runs(&of("a"), 1);
     let old = shop.asked_for();
     let (new, began) = (changed("a"), shop.now);
     assert_eq!(shop.policy.begin(&new, began), NONE);
-    assert_eq!(shop.policy.made(&old, PrepareResult::Prepared(7), shop.now), Some(7));
+    assert_eq!(shop.policy.prepared(&old, PrepareResult::Prepared(7), shop.now), Some(7));
     shop.end(Run(Arc::clone(&new), began));
     shop.pass(LATER);
     assert_eq!(shop.make().0, new);
@@ -343,7 +343,7 @@ fn a_box_that_is_outdated_when_it_is_made_is_given_back() {
 }
 
 #[test]
-fn a_run_of_the_old_state_that_ends_late_asks_for_no_box_of_it() {
+fn a_late_run_of_the_old_state_requests_no_sandbox() {
     let mut shop = Shop::with(4);
     let run = shop.begin(&of("a"));
     let (new, began) = (changed("a"), shop.now);
@@ -356,19 +356,19 @@ fn a_run_of_the_old_state_that_ends_late_asks_for_no_box_of_it() {
 }
 
 #[test]
-fn one_that_is_being_made_is_said_to_be() {
+fn a_sandbox_in_preparation_is_reported() {
     let mut shop = Shop::with(1);
     let a = of("a");
     shop.runs(&a, 1);
     assert!(matches!(shop.policy.take(&a), PoolTake::Nothing));
     let key = shop.asked_for();
     assert!(matches!(shop.policy.take(&a), PoolTake::InPreparation));
-    shop.policy.made(&key, PrepareResult::Failed, shop.now);
+    shop.policy.prepared(&key, PrepareResult::Failed, shop.now);
     assert!(matches!(shop.policy.take(&a), PoolTake::Nothing));
 }
 
 #[test]
-fn once_closed_everything_goes_and_nothing_is_made() {
+fn a_closed_pool_discards_everything_and_prepares_nothing() {
     let mut shop = Shop::with(3);
     let (a, b) = (of("a"), of("b"));
     shop.runs(&a, 2);
@@ -378,7 +378,10 @@ fn once_closed_everything_goes_and_nothing_is_made() {
     shop.policy.close();
     assert_eq!(shop.discard(), [1]);
     assert_eq!(shop.assert_waits(), None);
-    assert_eq!(shop.policy.made(&in_preparation, PrepareResult::Prepared(2), shop.now), Some(2));
+    assert_eq!(
+        shop.policy.prepared(&in_preparation, PrepareResult::Prepared(2), shop.now),
+        Some(2)
+    );
     shop.end(run);
     shop.runs(&a, 3);
     while let PoolAction::Discard(boxes) = shop.next() {
@@ -390,7 +393,7 @@ fn once_closed_everything_goes_and_nothing_is_made() {
 }
 
 #[test]
-fn boxes_are_made_only_where_that_takes_nothing_from_a_run() {
+fn sandboxes_are_prepared_only_when_no_run_is_slowed_down() {
     let (tiny, young, old) =
         (Duration::from_millis(4), Duration::from_millis(10), Duration::from_millis(1_001));
     // The ages of the runs that are live, on two CPUs; whether there is time.
@@ -418,12 +421,12 @@ fn boxes_are_made_only_where_that_takes_nothing_from_a_run() {
             shop.begin(&a);
         }
         shop.now = now;
-        assert_eq!(matches!(shop.next(), PoolAction::Make(_)), has_time, "{ages:?}");
+        assert_eq!(matches!(shop.next(), PoolAction::Prepare(_)), has_time, "{ages:?}");
     }
 }
 
 #[test]
-fn a_maker_that_has_no_time_looks_again_as_soon_as_it_may_have() {
+fn a_delayed_preparer_wakes_as_soon_as_it_may_prepare() {
     let a = of("a");
     let mut shop = Shop::with(9);
     let run = shop.begin(&a);
@@ -435,7 +438,7 @@ fn a_maker_that_has_no_time_looks_again_as_soon_as_it_may_have() {
     shop.pass(Duration::from_millis(6));
     let until = shop.assert_waits().expect("the first one's old age");
     assert!(until <= Duration::from_secs(1), "{until:?}");
-    // An answer is on the way.
+    // An answer is being sent.
     shop.pass(Duration::from_secs(2));
     for run in more {
         shop.end(run);
@@ -448,13 +451,13 @@ fn a_maker_that_has_no_time_looks_again_as_soon_as_it_may_have() {
 }
 
 #[test]
-fn blueprints_that_come_and_go_do_not_add_up() {
+fn unused_keys_are_forgotten() {
     let mut shop = Shop::with(2);
     for number in 0..10_000_u32 {
         shop.runs(&of(&number.to_string()), 1);
         match shop.next() {
-            PoolAction::Make(key) => {
-                shop.policy.made(&key, PrepareResult::Prepared(number), shop.now);
+            PoolAction::Prepare(key) => {
+                shop.policy.prepared(&key, PrepareResult::Prepared(number), shop.now);
             }
             PoolAction::Discard(boxes) => {
                 assert_eq!(boxes.len(), 1);
@@ -464,7 +467,7 @@ fn blueprints_that_come_and_go_do_not_add_up() {
         }
         assert!(shop.policy.ready() <= 2);
     }
-    // What is left to look through is a hundred lines, not ten thousand.
+    // About a hundred keys are left, not ten thousand.
     let kept = format!("{:?}", shop.policy).matches("Bucket {").count();
     assert!((1..=100).contains(&kept), "{kept}");
 }

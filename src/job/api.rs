@@ -1,4 +1,4 @@
-//! What every door asks of the jobs, and what it is told.
+//! The API of jobs, behind HTTP and the command line.
 
 use std::fs::File;
 
@@ -12,105 +12,104 @@ use cofferdam_core::job::{
 };
 use cofferdam_core::values::deadline::Deadline;
 
-/// The jobs of one store, as a door sees them. The one implementation that runs anything is
-/// `JobService`; a front's tests script their own.
+/// The jobs of one store. `JobService` implements it; tests of the HTTP server script their own.
 pub trait Jobs: Send + Sync {
-    /// Takes a job, or says why not; a job that is not taken leaves nothing behind.
+    /// Accepts a job, or returns why not. A refused job leaves nothing behind.
     fn submit(
         &self,
         request: RunJobRequest,
         idempotency: Option<Idempotency>,
     ) -> Result<Submitted, JobError>;
-    /// Where a job is; the result once there is one.
+    /// The state of a job, and its result once it has ended.
     fn view(&self, id: &JobId) -> Result<JobView, JobError>;
-    /// Jobs, the newest first.
+    /// Lists jobs, the newest first.
     fn list(&self, asked: &JobQuery) -> Result<JobPage, JobError>;
-    /// What a job that is over has left.
+    /// The artifacts of a job that has ended.
     fn artifacts(&self, id: &JobId) -> Result<Vec<Artifact>, JobError>;
-    /// One of these, to be read.
+    /// Opens one artifact for reading.
     fn open_artifact(&self, id: &JobId, path: &str) -> Result<OpenArtifact, JobError>;
-    /// Asks for a job's end: one that queued is over at once, one that runs within a second.
+    /// Cancels a job: a waiting one ends at once, a running one within a second.
     fn cancel(&self, id: &JobId) -> Result<Submitted, JobError>;
-    /// What a job writes, while it does.
+    /// Follows the output of a job.
     fn follow(&self, id: &JobId) -> Result<JobFeed, JobError>;
-    /// What was counted so far, and what there is now.
+    /// The counters.
     fn figures(&self) -> JobMetrics;
-    /// Takes no new jobs from now on.
+    /// Refuses new jobs from now on.
     fn start_draining(&self);
-    /// Ends every live job; what queued is finished as interrupted.
+    /// Ends every live job; waiting ones end as interrupted.
     fn cancel_all(&self);
-    /// Waits until no job is running; false when the deadline came first.
+    /// Waits until no job is live; false if the deadline passed first.
     fn wait_idle(&self, deadline: Deadline) -> bool;
 }
 
-/// A job and where it is.
+/// A job and its state.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Submitted {
-    /// Its name.
+    /// Its id.
     pub job_id: JobId,
-    /// Where it is.
+    /// Its state.
     pub status: JobStatus,
 }
 
-/// What is told of one job.
+/// One job.
 #[derive(Debug, Clone, Serialize)]
 #[serde(untagged)]
 pub enum JobView {
-    /// It is not over.
+    /// A job that has not ended.
     Live(LiveJob),
-    /// It is.
+    /// A job that has ended.
     Ended(Box<RunJobResult>),
 }
 
 /// Which jobs to list.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct JobQuery {
-    /// Only those in this state.
+    /// Only jobs in this state.
     pub status: Option<JobStatus>,
     /// How many at most.
     pub limit: usize,
-    /// After those of an earlier page.
+    /// The end of the page before.
     pub cursor: Option<String>,
 }
 
-/// A part of a list.
+/// A page of a list.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JobPage {
-    /// The newest first.
+    /// The jobs, the newest first.
     pub jobs: Vec<JobLine>,
-    /// What asks for the next part; null at the end.
+    /// The cursor of the next page; null at the end.
     pub next_cursor: Option<String>,
 }
 
 /// An artifact, open for reading.
 #[derive(Debug)]
 pub struct OpenArtifact {
-    /// Its bytes.
+    /// The file.
     pub file: File,
-    /// How many.
+    /// Its size.
     pub bytes: u64,
-    /// Of them.
+    /// Its digest.
     pub sha256: Sha256,
 }
 
-/// A job's output as far as it has come, and word of more.
+/// A job's output so far, and its progress.
 #[derive(Debug)]
 pub struct JobFeed {
-    /// What is kept of stdout, growing.
+    /// The stored stdout, which grows.
     pub stdout: File,
-    /// What is kept of stderr, growing.
+    /// The stored stderr, which grows.
     pub stderr: File,
-    /// How far it is. Its sender goes away when the job is over, whose last word stays.
+    /// The progress. The sender is dropped when the job has ended; the last value stays.
     pub progress: watch::Receiver<JobProgress>,
 }
 
-/// How far a job is.
+/// The progress of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct JobProgress {
-    /// Where it is.
+    /// Its state.
     pub status: JobStatus,
-    /// How much of stdout can be read.
+    /// The bytes of stdout that can be read.
     pub stdout_bytes: u64,
-    /// How much of stderr can be read.
+    /// The bytes of stderr that can be read.
     pub stderr_bytes: u64,
 }

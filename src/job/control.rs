@@ -1,4 +1,4 @@
-//! How a job is asked to end, and how it tells how far it is.
+//! Cancels a job and reports its progress.
 
 use std::io;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -10,14 +10,14 @@ use crate::job::outcome::JobOutcome;
 use cofferdam_core::job::JobStatus;
 use cofferdam_core::sync::cancel::CancelToken;
 
-/// Nobody has asked for its end.
-const GOES_ON: u8 = 0;
-/// Somebody has.
+/// Not asked to end.
+const NOT_ASKED: u8 = 0;
+/// Canceled by a caller.
 const CANCELED: u8 = 1;
-/// The service ends.
+/// Interrupted by the end of the service.
 const INTERRUPTED: u8 = 2;
 
-/// ServiceState by a job's runner and everybody else.
+/// Shared by the runner of a job and its observers.
 #[derive(Debug)]
 pub struct JobControl {
     cancel: CancelToken,
@@ -26,38 +26,38 @@ pub struct JobControl {
 }
 
 impl JobControl {
-    /// Of a job that queued.
+    /// The control of a waiting job.
     pub fn new() -> io::Result<Self> {
         let progress = JobProgress { status: JobStatus::Queued, stdout_bytes: 0, stderr_bytes: 0 };
         Ok(Self {
             cancel: CancelToken::new()?,
-            asked: AtomicU8::new(GOES_ON),
+            asked: AtomicU8::new(NOT_ASKED),
             progress: watch::Sender::new(progress),
         })
     }
 
-    /// Somebody wants the job's end.
+    /// Cancels the job.
     pub fn cancel(&self) {
         self.end(CANCELED);
     }
 
-    /// The service ends, and the job with it.
+    /// Interrupts the job because the service ends.
     pub fn interrupt(&self) {
         self.end(INTERRUPTED);
     }
 
-    /// The first word counts.
+    /// The first call decides how the job ends.
     fn end(&self, why: u8) {
-        let _ = self.asked.compare_exchange(GOES_ON, why, Ordering::SeqCst, Ordering::SeqCst);
+        let _ = self.asked.compare_exchange(NOT_ASKED, why, Ordering::SeqCst, Ordering::SeqCst);
         self.cancel.cancel();
     }
 
-    /// Whether somebody wants its end.
+    /// Whether the job was asked to end.
     pub fn is_asked(&self) -> bool {
-        self.asked.load(Ordering::SeqCst) != GOES_ON
+        self.asked.load(Ordering::SeqCst) != NOT_ASKED
     }
 
-    /// How the job is to end, if it is to.
+    /// The outcome of the job, if it was asked to end.
     pub fn asked(&self) -> Option<JobOutcome> {
         match self.asked.load(Ordering::SeqCst) {
             CANCELED => Some(JobOutcome::canceled()),
@@ -66,17 +66,17 @@ impl JobControl {
         }
     }
 
-    /// What a run watches.
+    /// The token that the run watches.
     pub fn token(&self) -> CancelToken {
         self.cancel.clone()
     }
 
-    /// Tells everybody who follows.
+    /// Sends the progress to the followers.
     pub fn progress(&self) -> &watch::Sender<JobProgress> {
         &self.progress
     }
 
-    /// Says where the job is.
+    /// Sets the state of the job.
     pub fn enter(&self, status: JobStatus) {
         self.progress.send_modify(|progress| progress.status = status);
     }

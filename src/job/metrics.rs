@@ -1,36 +1,36 @@
-//! How many jobs ended how, and how many there are now.
+//! Counters of jobs.
 
 use cofferdam_core::job::JobStatus;
 use cofferdam_core::sync::counter::Counter;
 use serde::Serialize;
 
-/// Of the jobs since the start, by their last state.
+/// Counts ended jobs since the start, by their last state.
 #[derive(Debug, Default)]
 pub struct JobCounts([Counter; JobStatus::ALL.len()]);
 
-/// What there is to tell of the jobs.
+/// The counters at one time.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct JobMetrics {
-    /// Those that wait.
+    /// Waiting jobs.
     pub queued: usize,
-    /// The most that may.
+    /// The most waiting jobs.
     pub queue_max: usize,
-    /// Those that run.
+    /// Running jobs.
     pub running: usize,
-    /// The most at once.
+    /// The most running jobs.
     pub workers: usize,
-    /// Since the start, by their last state.
+    /// Ended jobs since the start, by their last state.
     pub ended: Vec<(JobStatus, u64)>,
 }
 
-/// Agents' jobs, now and at most.
+/// The jobs in the status of the service.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct JobsStatus {
-    /// Those that wait.
+    /// Waiting jobs.
     pub queued: usize,
-    /// Those that run.
+    /// Running jobs.
     pub running: usize,
-    /// The most that run at once.
+    /// The most running jobs.
     pub workers: usize,
 }
 
@@ -42,7 +42,7 @@ impl From<&JobMetrics> for JobsStatus {
 }
 
 impl JobCounts {
-    /// One more that ended so.
+    /// Counts a job that ended in `status`.
     pub fn count(&self, status: JobStatus) {
         let index = JobStatus::ALL.iter().position(|known| *known == status);
         if let Some(counter) = index.and_then(|index| self.0.get(index)) {
@@ -50,7 +50,7 @@ impl JobCounts {
         }
     }
 
-    /// How many of each last state so far.
+    /// The counts by last state.
     pub fn read(&self) -> Vec<(JobStatus, u64)> {
         let counted = JobStatus::ALL.into_iter().zip(&self.0);
         counted

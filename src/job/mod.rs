@@ -1,4 +1,4 @@
-//! Agents' jobs: policy, snapshot, run, artifacts, record.
+//! Jobs of agents: from a request over policy, snapshot, run and artifacts to a record.
 
 mod api;
 mod builder;

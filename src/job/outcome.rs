@@ -1,47 +1,47 @@
-//! How a run's end is told of a job (pure).
+//! How the end of a run becomes the outcome of a job. Pure.
 
 use nix::errno::Errno;
 
 use cofferdam_core::job::{ErrorCode, JobError, JobStatus};
 use cofferdam_core::{LimitKind, NotStarted, Outcome, SetupFailure};
 
-/// Added to the number of the signal that ended a program, in a shell's code.
+/// A shell adds this to the number of the signal that ended a program.
 const BY_SIGNAL: u8 = 128;
-/// The highest number of a signal.
+/// The highest signal number.
 const SIGNAL_MAX: u8 = 64;
 
-/// A job's end, in its result's words.
+/// How a job ended, as its result says it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct JobOutcome {
-    /// The state it ends in.
+    /// The last state.
     pub status: JobStatus,
-    /// What the program ended with, where it did by itself.
+    /// The exit code, if the program exited.
     pub exit_code: Option<u8>,
-    /// The signal that ended it.
+    /// The signal that ended the program.
     pub signal: Option<i32>,
     /// What went wrong.
     pub error: Option<JobError>,
 }
 
 impl JobOutcome {
-    /// An end before anything ran, or beside what ran.
+    /// An outcome without an exit code or a signal.
     pub fn without_run(status: JobStatus, error: JobError) -> Self {
         Self { status, exit_code: None, signal: None, error: Some(error) }
     }
 
-    /// Of a job somebody asked the end of.
+    /// The outcome of a canceled job.
     pub fn canceled() -> Self {
         let error = JobError::new(ErrorCode::Canceled, "the job was canceled");
         Self::without_run(JobStatus::Canceled, error)
     }
 
-    /// Of a job that the service's own end cut short.
+    /// The outcome of a job that the end of the service interrupted.
     pub fn interrupted() -> Self {
         let error = JobError::new(ErrorCode::Interrupted, "the service ended before the job");
         Self::without_run(JobStatus::Failed, error.with("reason", "interrupted"))
     }
 
-    /// Of a program that ran and ended so.
+    /// The outcome of a program that ran.
     pub fn of_run(outcome: Outcome) -> Self {
         match outcome {
             Outcome::Exited { code: 0 } => {
@@ -66,7 +66,7 @@ impl JobOutcome {
                     ErrorCode::LimitExceeded,
                     format!("the {} limit was met", kind.word()),
                 );
-                let (exit_code, signal) = code.map_or((None, None), by_itself_or_signal);
+                let (exit_code, signal) = code.map_or((None, None), exit_code_or_signal);
                 let error = error.with("limit", kind.word());
                 Self { exit_code, signal, ..Self::without_run(JobStatus::Failed, error) }
             }
@@ -74,7 +74,7 @@ impl JobOutcome {
         }
     }
 
-    /// Of a program that never ran, which `argv0` named.
+    /// The outcome of the program `argv0` that did not start.
     pub fn not_started(why: NotStarted, argv0: &str) -> Self {
         match why {
             NotStarted::Setup(failure) => Self::setup_failed(&failure),
@@ -85,7 +85,7 @@ impl JobOutcome {
         }
     }
 
-    /// Of a box that could not be made.
+    /// The outcome of a sandbox that could not be created.
     pub fn setup_failed(failure: &SetupFailure) -> Self {
         let error = JobError::new(ErrorCode::BackendSetupFailed, failure.to_string());
         let error = error.with("step", failure.step.as_str());
@@ -93,14 +93,14 @@ impl JobOutcome {
         Self::without_run(JobStatus::SetupFailed, error)
     }
 
-    /// Of a program that is not there, or cannot be executed.
+    /// The outcome of a program that is missing or cannot be executed.
     pub fn spawn_failed(argv0: &str, reason: &str, words: &str) -> Self {
         let error = JobError::new(ErrorCode::SpawnFailed, format!("{argv0}: {words}"));
         let error = error.with("argv0", argv0).with("reason", reason);
         Self::without_run(JobStatus::SetupFailed, error)
     }
 
-    /// The same, spoilt by what went wrong beside the run: told where the run itself went well.
+    /// Adds a failure outside the run, such as a full disk. It replaces a success only.
     pub fn with_failure(self, fault: Option<JobError>) -> Self {
         match fault {
             Some(error) if self.status == JobStatus::Completed => {
@@ -111,8 +111,8 @@ impl JobOutcome {
     }
 }
 
-/// A shell's code as what it stands for.
-fn by_itself_or_signal(code: u8) -> (Option<u8>, Option<i32>) {
+/// The exit code or the signal that a shell's code stands for.
+fn exit_code_or_signal(code: u8) -> (Option<u8>, Option<i32>) {
     match code.checked_sub(BY_SIGNAL) {
         Some(signal @ 1..=SIGNAL_MAX) => (None, Some(i32::from(signal))),
         _ => (Some(code), None),
@@ -149,23 +149,20 @@ mod tests {
             (limit(LimitKind::CpuTime, None), JobStatus::Failed, None, None, Some(LimitExceeded)),
             (Outcome::Cancelled, JobStatus::Canceled, None, None, Some(Canceled)),
         ] {
-            let ending = JobOutcome::of_run(outcome);
-            assert_eq!(
-                (ending.status, ending.exit_code, ending.signal),
-                (status, exit_code, signal)
-            );
-            assert_eq!(ending.error.as_ref().map(|error| error.code), code, "{outcome:?}");
+            let ended = JobOutcome::of_run(outcome);
+            assert_eq!((ended.status, ended.exit_code, ended.signal), (status, exit_code, signal));
+            assert_eq!(ended.error.as_ref().map(|error| error.code), code, "{outcome:?}");
             if let Some(kind) = outcome.limit().filter(|kind| *kind != LimitKind::WallTime) {
-                assert_eq!(ending.error.unwrap().details["limit"], kind.word());
+                assert_eq!(ended.error.unwrap().details["limit"], kind.word());
             }
         }
     }
 
     #[test]
-    fn a_program_that_is_not_there_is_told_from_a_box_that_could_not_be_made() {
-        let ending = JobOutcome::not_started(NotStarted::Exec { errno: libc::ENOENT }, "magic");
-        let error = ending.error.unwrap();
-        assert_eq!((ending.status, error.code), (JobStatus::SetupFailed, ErrorCode::SpawnFailed));
+    fn a_missing_program_and_a_failed_setup_have_different_codes() {
+        let outcome = JobOutcome::not_started(NotStarted::Exec { errno: libc::ENOENT }, "magic");
+        let error = outcome.error.unwrap();
+        assert_eq!((outcome.status, error.code), (JobStatus::SetupFailed, ErrorCode::SpawnFailed));
         assert_eq!(
             (&error.details["argv0"], &error.details["reason"]),
             (&"magic".into(), &"ENOENT".into())
@@ -177,11 +174,11 @@ mod tests {
     }
 
     #[test]
-    fn a_fault_beside_the_run_spoils_a_good_end_and_hides_no_bad_one() {
+    fn a_failure_outside_the_run_replaces_a_success_only() {
         let fault = || Some(JobError::new(ErrorCode::IoFailed, "disk full"));
-        let spoilt = JobOutcome::of_run(Outcome::Exited { code: 0 }).with_failure(fault());
-        assert_eq!((spoilt.status, spoilt.exit_code), (JobStatus::Failed, Some(0)));
-        assert_eq!(spoilt.error.unwrap().code, ErrorCode::IoFailed);
+        let failed_outside = JobOutcome::of_run(Outcome::Exited { code: 0 }).with_failure(fault());
+        assert_eq!((failed_outside.status, failed_outside.exit_code), (JobStatus::Failed, Some(0)));
+        assert_eq!(failed_outside.error.unwrap().code, ErrorCode::IoFailed);
         let failed = JobOutcome::of_run(Outcome::Exited { code: 3 }).with_failure(fault());
         assert_eq!(failed.error.unwrap().code, ErrorCode::ExitNonzero);
     }

@@ -1,4 +1,4 @@
-//! Workspaces that others change between a job's steps, and workspaces that are the store.
+//! Workspaces that change while a job is judged, and workspaces that contain the store.
 
 use std::fs;
 use std::os::fd::AsFd;
@@ -15,8 +15,8 @@ use cofferdam_core::job::{JobStatus, RunJobResult, parse_request};
 use cofferdam_core::{Enforced, NotStarted, OutputSink, RunReport, SetupFailure, Watch};
 use cofferdam_tree::Owner;
 
-/// A backend that runs nothing: it changes something once it is asked for the program, which is
-/// after the workspace was opened, and notes which files the copy holds.
+/// A backend that runs nothing. It calls `change` when it is asked for the program, which is after
+/// the workspace was opened, and records which files the copy holds.
 struct CopyExecutor {
     change: Box<dyn Fn() + Send + Sync>,
     copied: Mutex<Vec<String>>,
@@ -58,7 +58,7 @@ impl Executor for CopyExecutor {
     }
 }
 
-/// A place with `roots/`, `outside/` and `store/`.
+/// A directory with `roots/`, `outside/` and `store/`.
 struct Scene(TempDir);
 
 impl Scene {
@@ -76,8 +76,8 @@ impl Scene {
         self.0.path().join(name)
     }
 
-    /// What becomes of a job over `path`, and which files were copied for it. `change` is called
-    /// while it is judged.
+    /// Runs a job over `path`. Returns its result and the names of the copied files. `change` is
+    /// called while the job is judged.
     fn run(
         &self,
         path: &Path,
@@ -102,7 +102,7 @@ impl Scene {
     }
 }
 
-/// Makes `link` lead to `target` from one moment to the next.
+/// Makes `link` point to `target`, atomically.
 fn point(link: &Path, target: &Path) {
     let new = link.with_extension("new");
     symlink(target, &new).unwrap();
@@ -110,7 +110,7 @@ fn point(link: &Path, target: &Path) {
 }
 
 #[test]
-fn what_was_judged_is_copied_though_the_link_to_it_leads_elsewhere_by_then() {
+fn the_judged_directory_is_copied_even_if_its_link_changes() {
     let scene = Scene::new();
     let link = scene.at("roots/link");
     point(&link, &scene.at("roots/good"));
@@ -119,14 +119,14 @@ fn what_was_judged_is_copied_though_the_link_to_it_leads_elsewhere_by_then() {
     let (result, copied) = scene.run(&link, roots(), move || point(&moved, &outside));
     assert_eq!((result.status, copied), (JobStatus::SetupFailed, vec!["inside".to_owned()]));
 
-    // It leads outside now, and inside again while it is judged.
+    // The link points outside, and inside while the job is judged.
     let (moved, good) = (link.clone(), scene.at("roots/good"));
     let (result, copied) = scene.run(&link, roots(), move || point(&moved, &good));
     assert_eq!((result.status, copied), (JobStatus::PolicyDenied, vec![]));
 }
 
 #[test]
-fn a_directory_that_comes_to_be_while_it_is_judged_is_not_copied() {
+fn a_directory_that_appears_while_the_job_is_judged_is_not_copied() {
     let scene = Scene::new();
     let link = scene.at("roots/late");
     let (made, outside) = (link.clone(), scene.at("outside"));
@@ -138,7 +138,7 @@ fn a_directory_that_comes_to_be_while_it_is_judged_is_not_copied() {
 }
 
 #[test]
-fn no_job_s_workspace_is_the_store_or_lies_in_it() {
+fn a_workspace_in_the_store_is_denied() {
     let scene = Scene::new();
     symlink(scene.at("store"), scene.at("roots/link")).unwrap();
     let other = scene.run(&scene.at("roots/good"), None, || {}).0.job_id;
@@ -150,7 +150,7 @@ fn no_job_s_workspace_is_the_store_or_lies_in_it() {
         assert_eq!(result.error.unwrap().code.word(), "policy.workspace_denied");
         assert_eq!(copied, Vec::<String>::new());
     }
-    // One that contains the store goes without it.
+    // A workspace that contains the store is copied without it.
     let (_, copied) = scene.run(scene.0.path(), None, || {});
     assert_eq!(copied, ["outside", "roots"]);
 }

@@ -264,7 +264,7 @@ impl JobRun<'_> {
             let error = JobError::new(ErrorCode::InvalidRequest, bad.to_string());
             JobOutcome::without_run(JobStatus::SetupFailed, error)
         })?;
-        Ok(rules.without(workspace.left_out()))
+        Ok(rules.without(workspace.excluded()))
     }
 
     /// Refuses a working directory that leaves the workspace through a link. A missing one is

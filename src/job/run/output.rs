@@ -1,4 +1,4 @@
-//! A job's output on its way: hashed and counted whole, kept up to its limits, told as it comes.
+//! The output of a job: hashed and counted whole, stored up to its limits, announced as it comes.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -11,7 +11,7 @@ use cofferdam_core::job::Sha256;
 use cofferdam_core::values::digest::Digest;
 use cofferdam_core::{OutputSink, Stream};
 
-/// StreamPair streams of one run, held by whoever runs it and by its sink.
+/// Both streams of one run, shared by the run and its sink.
 #[derive(Debug, Clone)]
 pub struct JobOutput(Arc<SharedOutput>);
 
@@ -27,7 +27,7 @@ struct StreamPair {
     stderr: StreamRecorder,
 }
 
-/// One stream.
+/// Records one stream.
 #[derive(Debug)]
 struct StreamRecorder {
     file: File,
@@ -38,16 +38,16 @@ struct StreamRecorder {
     broken: Option<io::Error>,
 }
 
-/// What is known of a stream when it is over.
+/// A stream that has ended.
 #[derive(Debug)]
 pub struct RecordedStream {
-    /// How much of it is in its file, bytes.
+    /// The bytes in its file.
     pub kept: u64,
-    /// How much there was, bytes.
+    /// The bytes that the program wrote.
     pub total: u64,
-    /// Of all of it.
+    /// The digest of all bytes written.
     pub sha256: Sha256,
-    /// Why its file lacks some of what was to be kept.
+    /// Why the file is not complete.
     pub broken: Option<io::Error>,
 }
 
@@ -81,7 +81,7 @@ impl StreamRecorder {
 }
 
 impl JobOutput {
-    /// For empty files, of which each takes so many bytes; `progress` is told of them.
+    /// Records into empty files, each up to its limit, and sends the sizes to `progress`.
     pub fn new(
         (stdout, stdout_bytes_max): (File, u64),
         (stderr, stderr_bytes_max): (File, u64),
@@ -94,12 +94,12 @@ impl JobOutput {
         Self(Arc::new(SharedOutput { kept, progress }))
     }
 
-    /// What takes the run's output.
+    /// The sink for the run.
     pub fn sink(&self) -> Box<dyn OutputSink> {
         Box::new(self.clone())
     }
 
-    /// What came of stdout and stderr; once, when the run is over.
+    /// Returns stdout and stderr. Called once, after the run.
     pub fn end(&self) -> (RecordedStream, RecordedStream) {
         let mut both = self.lock();
         (both.stdout.end(), both.stderr.end())
@@ -141,7 +141,7 @@ mod tests {
     use cofferdam_core::values::digest::sha256_of;
 
     #[test]
-    fn everything_is_hashed_and_counted_and_only_so_much_is_kept() {
+    fn everything_is_hashed_and_counted_and_stored_up_to_the_limit() {
         let place = tempdir().unwrap();
         let file = |name| File::create_new(place.path().join(name)).unwrap();
         let start = JobProgress { status: JobStatus::Running, stdout_bytes: 0, stderr_bytes: 0 };
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_disk_is_told_and_holds_nothing_up() {
+    fn a_full_disk_is_reported_and_delays_nothing() {
         let (sender, _) = watch::channel(JobProgress {
             status: JobStatus::Running,
             stdout_bytes: 0,

@@ -1,4 +1,4 @@
-//! What the policy is told of programs: found by a backend, hashed here.
+//! The programs that the policy judges: a backend finds them, this module hashes them.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -14,13 +14,12 @@ use crate::policy::{Program, Programs};
 use cofferdam_core::job::Sha256;
 use cofferdam_core::values::digest::sha256_of_all;
 
-/// Digests that are remembered.
+/// How many digests are remembered.
 const REMEMBERED_MAX: usize = 1024;
-/// A file changed later than so long before it was read may change again within the same tick
-/// of its clock.
+/// A file that changed more recently may change again without a new time.
 const SETTLED_AFTER: Duration = Duration::from_secs(2);
 
-/// Changes whenever a file's contents do.
+/// Changes with the contents of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct ProgramStamp {
     device: u64,
@@ -29,12 +28,12 @@ struct ProgramStamp {
     changed: (i64, i64),
 }
 
-/// Digests of programs, so that a large runtime is not read for every job.
+/// Remembers digests of programs, so that a large runtime is not read for every job.
 #[derive(Debug, Default)]
 pub struct Digests(Mutex<BTreeMap<ProgramStamp, Sha256>>);
 
 impl Digests {
-    /// Of what `file` holds.
+    /// The digest of `file`.
     fn of(&self, file: &File) -> io::Result<Sha256> {
         let known = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let (stamp, is_settled) = stamp(file)?;
@@ -66,14 +65,14 @@ fn stamp(file: &File) -> io::Result<(ProgramStamp, bool)> {
     Ok((stamp, changed.saturating_add(SETTLED_AFTER) < now))
 }
 
-/// Of everything in `file`, read now.
+/// Reads `file` and returns its digest.
 pub fn digest_of(mut file: &File) -> io::Result<Sha256> {
     file.rewind()?;
     let digest = sha256_of_all(file)?;
     Sha256::parse(&digest).ok_or_else(|| io::Error::other("not a digest"))
 }
 
-/// The programs of one backend, each opened once: what was hashed is what is executed.
+/// The programs of one backend, each opened once: the file that was hashed is executed.
 #[derive(Debug)]
 pub struct OpenedPrograms<'a> {
     executor: &'a dyn Executor,
@@ -82,12 +81,12 @@ pub struct OpenedPrograms<'a> {
 }
 
 impl<'a> OpenedPrograms<'a> {
-    /// Where `executor` runs programs.
+    /// The programs of `executor`.
     pub fn new(executor: &'a dyn Executor, digests: &'a Digests) -> Self {
         Self { executor, digests, opened: RefCell::default() }
     }
 
-    /// The file that [`Programs::find`] found at `path`.
+    /// Takes the file that [`Programs::find`] opened at `path`.
     pub fn take(&self, path: &str) -> Option<OwnedFd> {
         self.opened.borrow_mut().remove(path)
     }

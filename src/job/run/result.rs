@@ -1,4 +1,4 @@
-//! What is known of a job, gathered on its way, and the record it becomes.
+//! Builds the result of a job while it runs.
 
 use std::collections::BTreeMap;
 use std::time::{Instant, SystemTime};
@@ -15,44 +15,44 @@ use cofferdam_core::job::{
 use cofferdam_core::values::utc::rfc3339;
 use cofferdam_core::{Enforced, Usage};
 
-/// When a job was taken and begun.
+/// When a job was accepted and began.
 #[derive(Debug, Clone, Copy)]
 pub struct Times {
-    /// When it was taken.
+    /// When it was accepted.
     pub queued_at: SystemTime,
-    /// When a worker began, if one did.
+    /// When a worker began to run it, if one did.
     pub began: Option<(SystemTime, Instant)>,
 }
 
-/// What was found out so far.
+/// What is known of a job so far.
 #[derive(Debug)]
 pub struct ResultBuilder {
-    /// What the policy said.
+    /// The decision of the policy.
     pub decision: PolicyDecision,
-    /// The file of the command.
+    /// The program.
     pub executable: Option<Executable>,
-    /// What was copied, and its digest.
+    /// The snapshot and its digest.
     pub snapshot: Option<(SnapshotSummary, String)>,
-    /// What it wrote.
+    /// The recorded stdout.
     pub stdout: StreamRecord,
-    /// What it wrote.
+    /// The recorded stderr.
     pub stderr: StreamRecord,
-    /// What it left.
+    /// The artifacts.
     pub artifacts: Vec<Artifact>,
-    /// What of that was not kept.
+    /// Artifacts that were not stored, with the reasons.
     pub omitted: Vec<OmittedArtifact>,
-    /// What else was not, and is in no list.
+    /// How many more were not stored and are not listed.
     pub omitted_beyond: u64,
-    /// What it used.
+    /// The resource usage.
     pub usage: Option<JobUsage>,
-    /// Under which controls it ran.
+    /// The controls of the run.
     pub enforced: BTreeMap<String, Value>,
-    /// Those it ran without.
+    /// Missing controls, with the reasons.
     pub not_enforced: Vec<String>,
 }
 
 impl ResultBuilder {
-    /// Of a job of which only the policy's word is known.
+    /// A builder that knows only the decision of the policy.
     pub fn new(decision: PolicyDecision) -> Self {
         Self {
             decision,
@@ -69,13 +69,13 @@ impl ResultBuilder {
         }
     }
 
-    /// Notes what `backend` holds the job to.
+    /// Records what `backend` enforces.
     pub fn runs_on(&mut self, backend: Capabilities) {
         self.enforced = words(&backend.enforced);
         self.not_enforced = backend.not_enforced;
     }
 
-    /// Notes what a run had and used.
+    /// Records the controls and the usage of a run.
     pub fn ran(&mut self, enforced: &Enforced, not_enforced: Vec<String>, usage: &Usage) {
         let asked = self.decision.network;
         self.decision.network_enforced =
@@ -94,12 +94,12 @@ impl ResultBuilder {
         });
     }
 
-    /// The record of a job that ended so, now.
+    /// Builds the result of a job that has just ended.
     pub fn build(
         self,
         id: JobId,
         request: &RunJobRequest,
-        ending: JobOutcome,
+        outcome: JobOutcome,
         times: Times,
     ) -> RunJobResult {
         let (snapshot, digest) = self.snapshot.unzip();
@@ -109,15 +109,15 @@ impl ResultBuilder {
         }
         let mut result = RunJobResult {
             job_id: id,
-            status: ending.status,
+            status: outcome.status,
             trace: request.trace.clone(),
             command: CommandEcho {
                 argv: request.command.argv.clone(),
                 cwd: request.command.cwd.clone(),
                 executable: self.executable,
             },
-            exit_code: ending.exit_code,
-            signal: ending.signal,
+            exit_code: outcome.exit_code,
+            signal: outcome.signal,
             stdout: self.stdout,
             stderr: self.stderr,
             artifacts: self.artifacts,
@@ -133,7 +133,7 @@ impl ResultBuilder {
                 result: String::new(),
             },
             timing: times.until_now(),
-            error: ending.error,
+            error: outcome.error,
             not_recorded,
         };
         result.replay.result = result_hash(&result);
@@ -153,9 +153,9 @@ impl Times {
     }
 }
 
-/// The controls by name, those that are missing left out.
+/// The enforced controls by name.
 fn words(enforced: &Enforced) -> BTreeMap<String, Value> {
-    // What cannot be written as JSON does not exist among our types.
+    // This type always becomes JSON.
     let value = serde_json::to_value(enforced).unwrap_or_default();
     let Value::Object(words) = value else { return BTreeMap::new() };
     words.into_iter().filter(|(_, by)| !by.is_null()).collect()

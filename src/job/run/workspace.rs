@@ -1,4 +1,4 @@
-//! The directory a job names, opened once: what the policy judges is what is copied.
+//! The directory of a job, opened once: the policy judges the same directory that is copied.
 
 use std::path::Path;
 
@@ -7,10 +7,10 @@ use nix::errno::Errno;
 use crate::policy::WorkspaceFacts;
 use cofferdam_tree::{Source, WorkspaceError};
 
-/// The directories of a store that may be file systems of their own.
+/// The directories of a store that may be separate file systems.
 const STORE_PARTS: [&str; 3] = ["runs", "quarantine", "owners"];
 
-/// An open workspace, and the store that no copy of it may show.
+/// An open workspace, and the store, which no copy may contain.
 #[derive(Debug)]
 pub struct OpenedWorkspace {
     source: Source,
@@ -33,19 +33,19 @@ impl OpenedWorkspace {
         Ok(Self { source, store, is_in_store })
     }
 
-    /// What the policy is told of it.
+    /// What the policy learns about the workspace.
     pub fn facts(&self) -> WorkspaceFacts<'_> {
         let resolved = Some(self.source.resolved());
         WorkspaceFacts { resolved, is_in_store: self.is_in_store }
     }
 
-    /// What is copied.
+    /// The directory to copy.
     pub fn source(&self) -> &Source {
         &self.source
     }
 
-    /// What is left out of every copy: the records of other jobs.
-    pub fn left_out(&self) -> &[Source] {
+    /// Left out of every copy: the records of other jobs.
+    pub fn excluded(&self) -> &[Source] {
         &self.store
     }
 }

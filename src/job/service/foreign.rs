@@ -1,5 +1,5 @@
-//! Jobs of other processes that are followed from here: nothing tells of their progress but their
-//! files, which are looked at again and again.
+//! Followed jobs of other processes. Their files alone show their progress, so the files are
+//! polled.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -11,7 +11,7 @@ use crate::store::{RunStore, StoreError};
 use cofferdam_core::Stream;
 use cofferdam_core::job::JobId;
 
-/// One for each such job that somebody follows.
+/// A sender for each followed job.
 #[derive(Debug, Default)]
 pub struct ForeignJobs(Mutex<BTreeMap<JobId, watch::Sender<JobProgress>>>);
 
@@ -20,20 +20,20 @@ impl ForeignJobs {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether nobody follows any.
+    /// Whether no job is followed.
     pub fn is_empty(&self) -> bool {
         self.followed().is_empty()
     }
 
-    /// Word of a job that is as far as `now` tells.
+    /// Follows a job whose progress is `now`.
     pub fn follow(&self, id: &JobId, now: JobProgress) -> watch::Receiver<JobProgress> {
         let mut followed = self.followed();
         followed.entry(id.clone()).or_insert_with(|| watch::Sender::new(now)).subscribe()
     }
 
-    /// Looks at each once, and tells of it. Lets go of those that are over, are gone, or that
-    /// nobody follows any more.
-    pub fn look(&self, store: &RunStore) {
+    /// Reads the progress of each job and sends it. Stops following jobs that have ended, that are
+    /// gone or that have no receiver.
+    pub fn poll(&self, store: &RunStore) {
         let ids: Vec<JobId> = self.followed().keys().cloned().collect();
         for id in ids {
             let progress = progress_of(store, &id);
@@ -41,14 +41,14 @@ impl ForeignJobs {
             let Some(sender) = followed.get(&id) else { continue };
             let goes_on = match progress {
                 Ok(Some(progress)) => {
-                    sender.send_if_modified(|told| {
-                        let before = std::mem::replace(told, progress);
+                    sender.send_if_modified(|sent| {
+                        let before = std::mem::replace(sent, progress);
                         before != progress
                     });
                     !progress.status.is_terminal()
                 }
                 Ok(None) => false,
-                // The next look may see more.
+                // The next poll may succeed.
                 Err(_) => true,
             };
             if !goes_on || sender.receiver_count() == 0 {
@@ -57,15 +57,15 @@ impl ForeignJobs {
         }
     }
 
-    /// Lets go of all.
+    /// Stops following all jobs.
     pub fn clear(&self) {
         self.followed().clear();
     }
 }
 
-/// How far a job is by its files.
+/// Reads the progress of a job from its files.
 pub fn progress_of(store: &RunStore, id: &JobId) -> Result<Option<JobProgress>, StoreError> {
-    // First: once it is over its outputs are whole.
+    // Before the outputs: once the job has ended they are complete.
     let Some(line) = store.line(id)? else { return Ok(None) };
     Ok(Some(JobProgress {
         status: line.status,

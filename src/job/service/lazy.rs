@@ -1,5 +1,7 @@
-//! Jobs of a service that makes its store when the first one comes: one that only ever answers
-//! `/run` leaves no directory anywhere.
+//! A service of jobs that opens its store late: with the first job, or once another service
+//! releases the store.
+//!
+//! A service that answers `/run` only therefore creates no directory and needs no writable disk.
 
 use std::io;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
@@ -14,21 +16,21 @@ use crate::store::StoreError;
 use cofferdam_core::job::{Artifact, ErrorCode, Idempotency, JobError, JobId, RunJobRequest};
 use cofferdam_core::values::deadline::Deadline;
 
-/// How long a service that ends may go on having the store.
+/// How long to wait for a service that is about to end and still owns the store.
 const OWNED_WITHIN: Duration = Duration::from_secs(2);
-/// Between two looks at it.
+/// How long to wait between two attempts.
 const OWNED_STEP: Duration = Duration::from_millis(50);
 
-/// Why there is no service of jobs.
+/// Why the service of jobs did not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// The store cannot be used.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// A thread cannot be had.
+    /// A thread cannot be started.
     #[error("start workers: {0}")]
     Threads(io::Error),
-    /// The process is about to end.
+    /// The process is draining.
     #[error("no new jobs are taken")]
     Closed,
 }
@@ -43,24 +45,24 @@ impl From<StartError> for JobError {
     }
 }
 
-/// A [`JobService`] from the first job on, or from the start where there is a store already.
+/// A [`JobService`] that starts with the first job, or at once if the store exists.
 #[derive(Debug)]
 pub struct LazyJobs {
     settings: RunnerSettings,
     workers: usize,
     queue_max: usize,
     service: OnceLock<JobService>,
-    /// Whether no new jobs are taken. Held while the service is started, which queued for the
-    /// disk; whoever only looks does not wait for that.
+    /// Whether new jobs are refused. Held while the service starts, which waits for the disk;
+    /// readers do not take it.
     closed: Mutex<bool>,
 }
 
 impl LazyJobs {
-    /// For so many workers, and as many jobs that wait.
+    /// Starts the service if the store exists. If another service owns the store, waits shortly:
+    /// that service may be about to end.
     ///
     /// # Errors
-    /// A store that is there and cannot be used. One that another service has is waited for
-    /// shortly: that one may be about to end.
+    /// The store exists and cannot be used.
     pub fn new(
         settings: RunnerSettings,
         workers: usize,
@@ -74,7 +76,7 @@ impl LazyJobs {
         Ok(jobs)
     }
 
-    /// The same, but for a store that another service has: it is used once that is over.
+    /// The same, but does not open the store yet. A request opens it.
     pub fn deferred(settings: RunnerSettings, workers: usize, queue_max: usize) -> Self {
         let service = OnceLock::new();
         Self { settings, workers, queue_max, service, closed: Mutex::default() }
@@ -99,7 +101,7 @@ impl LazyJobs {
         self.service.get()
     }
 
-    /// The service, where there is a store by now: another process may have made it.
+    /// The service, if the store exists by now. Another process may have created it.
     fn found(&self) -> Result<Option<&JobService>, JobError> {
         match self.service() {
             None if self.settings.store_dir.try_exists().unwrap_or(true) => {
@@ -115,7 +117,7 @@ impl LazyJobs {
 
     fn started(&self) -> Result<&JobService, JobError> {
         self.start().map_err(|error| {
-            log::error!(reason = error.to_string(); "no jobs");
+            log::error!(reason = error.to_string(); "the jobs' store cannot be opened");
             error.into()
         })
     }

@@ -1,4 +1,4 @@
-//! What doors ask of a service of jobs, and what it answers.
+//! A service of jobs: a bounded queue and workers behind the [`Jobs`] API.
 
 mod foreign;
 pub(super) mod lazy;
@@ -24,16 +24,16 @@ use cofferdam_core::job::{
 use cofferdam_core::values::deadline::Deadline;
 use cofferdam_core::values::rel_path::RelPath;
 
-/// How long the name that a client has given its request stands for it.
-const NAMES_KNOWN_FOR: Duration = Duration::from_secs(24 * 3600);
+/// How long an `Idempotency-Key` stands for its request.
+const KEY_VALID_FOR: Duration = Duration::from_secs(24 * 3600);
 
-/// Whether a name that was given then still stands for that request.
-fn is_known(at: SystemTime) -> bool {
-    // A clock that was set back makes it younger, not unknown.
-    at.elapsed().unwrap_or_default() < NAMES_KNOWN_FOR
+/// Whether a key that was first used at that time is still valid.
+fn is_valid(at: SystemTime) -> bool {
+    // If the clock was set back, the key is treated as new.
+    at.elapsed().unwrap_or_default() < KEY_VALID_FOR
 }
 
-/// What was answered before, where the request is the same.
+/// The first answer again, if the request is the same.
 fn first_answer(job_id: JobId, is_same: bool) -> Result<Submitted, JobError> {
     if is_same {
         return Ok(Submitted { job_id, status: JobStatus::Queued });
@@ -42,7 +42,7 @@ fn first_answer(job_id: JobId, is_same: bool) -> Result<Submitted, JobError> {
     Err(JobError::new(ErrorCode::JobConflict, words).with("job_id", job_id.as_str()))
 }
 
-/// Runs jobs on workers of its own, the first come first. Dropped, it ends them.
+/// Runs jobs on its own workers, in the order of arrival. Dropping it ends the jobs.
 #[derive(Debug)]
 pub struct JobService {
     shared: Arc<ServiceState>,
@@ -50,17 +50,17 @@ pub struct JobService {
 }
 
 impl JobService {
-    /// Starts `workers` over `runner`, with room for `queue_max` jobs that wait.
+    /// Starts `workers` over `runner`, with room for `queue_max` waiting jobs.
     ///
     /// # Errors
-    /// A thread that cannot be had.
+    /// A thread cannot be started.
     pub fn start(runner: Runner, workers: usize, queue_max: usize) -> std::io::Result<Self> {
         let shared = Arc::new(ServiceState::new(runner, workers, queue_max));
         let mut service = Self { shared, threads: Vec::new() };
         for _ in 0..workers {
             service.spawn("job", |shared| while shared.work() {})?;
         }
-        service.spawn("job-janitor", ServiceState::keep)?;
+        service.spawn("job-janitor", ServiceState::maintain)?;
         Ok(service)
     }
 
@@ -73,7 +73,7 @@ impl JobService {
         let Some(asked) = &idempotency else { return self.shared.submit(job, None) };
         let _naming = self.shared.naming.lock().unwrap_or_else(PoisonError::into_inner);
         match self.shared.runner.store().by_idempotency(&asked.key) {
-            Some((job_id, body, at)) if is_known(at) => first_answer(job_id, asked.body == body),
+            Some((job_id, body, at)) if is_valid(at) => first_answer(job_id, asked.body == body),
             _ => self.shared.submit(job, idempotency),
         }
     }
@@ -95,7 +95,7 @@ impl Drop for JobService {
         self.start_draining();
         self.cancel_all();
         for thread in self.threads.drain(..) {
-            // One that has panicked has said so.
+            // A panic has already been logged.
             let _ = thread.join();
         }
         self.shared.unwritten.give_up();
@@ -118,7 +118,7 @@ impl Jobs for JobService {
         if let Some(result) = self.shared.result(id)? {
             return Ok(JobView::Ended(Box::new(result)));
         }
-        // Another process may have it.
+        // The job may belong to another process.
         let line = self.shared.line(id)?;
         let (job_id, status) = (line.job_id, line.status);
         let (queued_at, started_at) = (line.queued_at, line.started_at);
@@ -172,7 +172,7 @@ impl Jobs for JobService {
         let live = shared.live(id);
         let store = shared.runner.store();
         if live.is_none() {
-            // There is such a job.
+            // Fails if there is no such job.
             shared.line(id)?;
         }
         let stdout = store.open_stream(id, Stream::Stdout).map_err(StoreError::logged)?;
@@ -199,7 +199,7 @@ impl Jobs for JobService {
             jobs.all_live().for_each(|(_, live)| live.control.interrupt());
             jobs.withdraw_all()
         };
-        // Nothing is waited for any more but what is about to end.
+        // From now on the service waits for running jobs only, not for unwritten results.
         self.shared.ends.store(true, Ordering::SeqCst);
         self.shared.end_unrun(queued, JobOutcome::interrupted);
     }

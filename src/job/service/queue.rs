@@ -1,4 +1,4 @@
-//! Which jobs wait, which are live, and how many may run (pure but for what it holds).
+//! The queue: which jobs wait, which are live, and how many may run.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -6,13 +6,13 @@ use std::sync::Arc;
 use cofferdam_core::job::JobId;
 use cofferdam_core::sync::permits::{SlotGuard, Slots};
 
-/// Jobs in the order they came, and the permits to run, one for each worker. `W` is a job that queued, `L` what
-/// is known of a live one.
+/// Jobs in the order of arrival, and the permits to run, one for each worker. `W` is a waiting job,
+/// `L` describes a live one.
 #[derive(Debug)]
 pub struct JobQueue<W, L> {
     queue: VecDeque<(JobId, W)>,
     live: BTreeMap<JobId, L>,
-    /// Places that were given to jobs whose records are being made.
+    /// Places reserved for jobs whose records are being created.
     reserved: usize,
     permits: Arc<Slots>,
     workers: usize,
@@ -20,17 +20,17 @@ pub struct JobQueue<W, L> {
     closed: bool,
 }
 
-/// Why a job gets no place.
+/// Why the queue refuses a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum QueueError {
-    /// As many wait as may.
+    /// The queue is full.
     Full,
-    /// No new jobs are taken.
+    /// The queue accepts no new jobs.
     Closed,
 }
 
 impl<W, L> JobQueue<W, L> {
-    /// For so many workers, and as many waiting jobs beside those that they have.
+    /// A queue for so many workers, with room for `queue_max` waiting jobs in addition to theirs.
     pub fn new(workers: usize, queue_max: usize) -> Self {
         Self {
             queue: VecDeque::new(),
@@ -43,7 +43,7 @@ impl<W, L> JobQueue<W, L> {
         }
     }
 
-    /// Promises a place: the job follows, or gives it back.
+    /// Reserves a place, which [`enter`](Self::enter) fills or [`release`](Self::release) frees.
     pub fn reserve(&mut self) -> Result<(), QueueError> {
         if self.closed {
             return Err(QueueError::Closed);
@@ -56,12 +56,12 @@ impl<W, L> JobQueue<W, L> {
         Ok(())
     }
 
-    /// A reserved place is not needed.
+    /// Frees a reserved place.
     pub fn release(&mut self) {
         self.reserved = self.reserved.saturating_sub(1);
     }
 
-    /// The job that a place was reserved for; given back where no more are taken by now.
+    /// Enters a job in its reserved place. Returns the job if the queue has been closed.
     pub fn enter(&mut self, id: JobId, queued: W, live: L) -> Result<(), W> {
         self.release();
         if self.closed {
@@ -72,80 +72,80 @@ impl<W, L> JobQueue<W, L> {
         Ok(())
     }
 
-    /// The job that has waited longest, for a worker, with the permit to run it.
+    /// Takes the job that has waited longest, with a permit to run it.
     pub fn begin(&mut self) -> Option<(W, SlotGuard)> {
         let permit = self.permits.try_enter()?;
         let (_, queued) = self.queue.pop_front()?;
         Some((queued, permit))
     }
 
-    /// Whether a job queued for nothing but a permit, which comes without a word to anybody.
+    /// Whether a job may wait for a permit, whose release notifies nobody.
     pub fn wants_permit(&self) -> bool {
         !self.queue.is_empty()
     }
 
-    /// A worker is done with its job; its permit ends by itself.
+    /// Removes a job that a worker has ended. Its permit is released separately.
     pub fn end(&mut self, id: &JobId) {
         self.live.remove(id);
     }
 
-    /// Takes a job out of the queue; it stays live until [`JobQueue::forget`].
+    /// Takes a job out of the queue. It stays live until [`JobQueue::forget`].
     pub fn withdraw(&mut self, id: &JobId) -> Option<W> {
         let index = self.queue.iter().position(|(waiting, _)| waiting == id)?;
         self.queue.remove(index).map(|(_, queued)| queued)
     }
 
-    /// Takes out all that wait.
+    /// Takes all waiting jobs out of the queue.
     pub fn withdraw_all(&mut self) -> Vec<W> {
         self.queue.drain(..).map(|(_, queued)| queued).collect()
     }
 
-    /// A job that was withdrawn is over.
+    /// Removes a job that was withdrawn and has ended.
     pub fn forget(&mut self, id: &JobId) {
         self.live.remove(id);
     }
 
-    /// Takes no new jobs from now on.
+    /// Refuses new jobs from now on.
     pub fn close(&mut self) {
         self.closed = true;
     }
 
-    /// Whether no new jobs are taken.
+    /// Whether new jobs are refused.
     pub fn is_closed(&self) -> bool {
         self.closed
     }
 
-    /// What is known of a job that is not over.
+    /// A job that has not ended.
     pub fn live(&self, id: &JobId) -> Option<&L> {
         self.live.get(id)
     }
 
-    /// The same of all of them.
+    /// All jobs that have not ended.
     pub fn all_live(&self) -> impl Iterator<Item = (&JobId, &L)> {
         self.live.iter()
     }
 
-    /// Whether no job is live, and none is about to be.
+    /// Whether no job is live or about to be.
     pub fn is_idle(&self) -> bool {
         self.live.is_empty() && self.reserved == 0
     }
 
-    /// How many there may be that run.
+    /// How many jobs may run.
     pub fn workers(&self) -> usize {
         self.workers
     }
 
-    /// How many may wait.
+    /// How many jobs may wait.
     pub fn queue_max(&self) -> usize {
         self.queue_max
     }
 
-    /// How many wait.
+    /// How many jobs wait.
     pub fn queued(&self) -> usize {
         self.queue.len()
     }
 
-    /// How many permits are taken: by workers that have a job, and by boxes that are not dead.
+    /// How many permits are held: by running jobs, and by sandboxes that are not dead.
     pub fn running(&self) -> usize {
         self.permits.taken()
     }
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn as_many_wait_as_may_beside_those_that_an_idle_worker_takes() {
+    fn an_idle_worker_adds_a_place_to_the_queue() {
         let mut waiting = JobQueue::new(1, 2);
         for number in 0..3 {
             assert_eq!(enter(&mut waiting, number), Ok(()));
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn no_job_begins_and_none_is_promised_a_worker_while_the_permit_is_retained() {
+    fn no_job_begins_while_the_permit_is_retained() {
         let mut waiting = JobQueue::new(1, 1);
         enter(&mut waiting, 0).unwrap();
         let (_, permit) = waiting.begin().unwrap();
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn a_promised_place_counts_until_it_is_given_back() {
+    fn a_reserved_place_counts_until_it_is_released() {
         let mut waiting: JobQueue<usize, ()> = JobQueue::new(0, 1);
         assert_eq!(waiting.reserve(), Ok(()));
         assert_eq!(waiting.reserve(), Err(QueueError::Full));
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn a_withdrawn_job_is_nobodys_to_begin_and_a_closed_queue_takes_none() {
+    fn a_withdrawn_job_does_not_begin_and_a_closed_queue_takes_none() {
         let mut waiting = JobQueue::new(1, 9);
         for number in 0..3 {
             enter(&mut waiting, number).unwrap();

@@ -1,7 +1,8 @@
-//! Results that the store could not take: kept in memory, told to clients, written later.
+//! Results that the store could not take: kept in memory, served to clients, written later.
 //!
-//! While there is one, no job begins and none is taken. So there are at most as many as jobs were
-//! running or were canceled in the queue, each of at most its `limits.record_bytes`.
+//! While there is one, no job begins and no job is accepted. Their number is therefore limited to
+//! the jobs that were running or were canceled in the queue, each of at most its
+//! `limits.record_bytes`.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,12 +12,12 @@ use crate::job::runner::Unstored;
 use crate::store::JobRecord;
 use cofferdam_core::job::{JobId, RunJobResult};
 
-/// How long after a failure the first new attempt is made; each further one queued twice as long.
+/// How long to wait after a failure before the first retry. The wait doubles with each retry.
 const RETRY_FIRST: Duration = Duration::from_millis(100);
-/// The longest time between two attempts.
+/// The longest wait between two retries.
 const RETRY_MAX: Duration = Duration::from_secs(2);
 
-/// Results that are not in the store, by job.
+/// The results that are not in the store, by job.
 #[derive(Debug)]
 pub struct UnwrittenResults(Mutex<PendingResults>);
 
@@ -45,7 +46,7 @@ impl UnwrittenResults {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Keeps `result`, unless no later attempt can succeed.
+    /// Keeps `result`, unless a later attempt cannot succeed either.
     pub fn keep(&self, result: &RunJobResult, unstored: Unstored) {
         let Unstored { error, record } = unstored;
         let job = result.job_id.as_str();
@@ -68,21 +69,21 @@ impl UnwrittenResults {
         self.kept().results.is_empty()
     }
 
-    /// The result of that job, if it is one of these.
+    /// The unwritten result of a job.
     pub fn get(&self, id: &JobId) -> Option<RunJobResult> {
         let pending = self.kept().results.get(id).map(Arc::clone)?;
         Some(pending.result.clone())
     }
 
-    /// How long until the next attempt is due; nothing where none is needed.
+    /// How long until the next retry is due; nothing if no result is unwritten.
     pub fn due_in(&self) -> Option<Duration> {
         let kept = self.kept();
         let left = kept.next_at.saturating_duration_since(Instant::now());
         (!kept.results.is_empty()).then_some(left)
     }
 
-    /// Tries to write each of them, if that is due, until one fails again. Whether all are
-    /// written that there were.
+    /// Writes the results, if a retry is due, until one fails again. Returns whether all have been
+    /// written.
     pub fn retry(&self) -> bool {
         if self.due_in().is_none_or(|left| !left.is_zero()) {
             return false;
@@ -103,13 +104,13 @@ impl UnwrittenResults {
                     log::error!(job = id.as_str(), reason = error.to_string(); "job's result lost");
                 }
             }
-            // Only now: whoever misses it here finds it in the store.
+            // After the write: a reader that misses the result here finds it in the store.
             self.kept().results.remove(id);
         }
         self.is_empty()
     }
 
-    /// The service ends: tries once more, and says which results are lost.
+    /// Retries a last time when the service ends, and logs the results that are lost.
     pub fn give_up(&self) {
         self.kept().next_at = Instant::now();
         self.retry();

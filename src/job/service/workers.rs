@@ -1,4 +1,4 @@
-//! Many jobs: a bounded queue, workers, and a keeper of their records.
+//! The state of a service of jobs, the loop of its workers, and the janitor of its records.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -22,28 +22,30 @@ use cofferdam_core::sync::request_id::{RequestId, on_behalf_of};
 use cofferdam_core::sync::retained::Retained;
 use cofferdam_core::values::utc::rfc3339;
 
-/// How often the keeper looks for cancels that another process has left in the store.
+/// How often the janitor looks for cancel requests of other processes in the store.
 const CANCEL_LOOK_EVERY: Duration = Duration::from_millis(250);
-/// How often a worker looks for a permit that a box kept after its job was over.
+/// How often a worker checks for a permit that a sandbox held after its job ended.
 const PERMIT_LOOK_EVERY: Duration = Duration::from_millis(250);
-/// How often it looks for records that have grown old.
+/// How often the janitor looks for expired records.
 const EXPIRY_LOOK_EVERY: Duration = Duration::from_secs(60);
-/// How often it looks for records that other processes have made.
+/// How often the janitor looks for records of other processes.
 const STORE_LOOK_EVERY: Duration = Duration::from_secs(5);
 
+/// What the workers, the janitor and the callers of a service share.
 #[derive(Debug)]
 pub(super) struct ServiceState {
     pub(super) runner: Runner,
     jobs: Mutex<JobQueue<QueuedJob, Arc<ActiveJob>>>,
-    /// A job came, one ended, or the service does.
+    /// Notified when a job arrives or ends, and when the service ends.
     pub(super) changed: Condvar,
-    /// Held while a named request becomes a job: sent twice at once, it is one.
+    /// Held while a request with an `Idempotency-Key` becomes a job, so that two concurrent copies
+    /// become one job.
     pub(super) naming: Mutex<()>,
-    /// Results that are still to be written.
+    /// Results that the store does not have yet.
     pub(super) unwritten: UnwrittenResults,
-    /// Jobs of other processes that are followed.
+    /// Followed jobs of other processes.
     foreign: ForeignJobs,
-    /// The service ends, whatever is unwritten.
+    /// Set when the service ends without waiting for unwritten results.
     pub(super) ends: AtomicBool,
     counts: JobCounts,
 }
@@ -55,7 +57,7 @@ pub(super) struct QueuedJob {
     request_id: RequestId,
 }
 
-/// What anybody may know of a job that is not over.
+/// A job that has not ended.
 #[derive(Debug)]
 pub(super) struct ActiveJob {
     pub(super) control: JobControl,
@@ -79,7 +81,7 @@ impl ActiveJob {
 }
 
 impl ServiceState {
-    /// For so many workers, and `queue_max` jobs that wait.
+    /// The state of a service with so many workers and room for `queue_max` waiting jobs.
     pub(super) fn new(runner: Runner, workers: usize, queue_max: usize) -> Self {
         Self {
             runner,
@@ -97,11 +99,11 @@ impl ServiceState {
         self.jobs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Does one job; false when there will be none any more.
+    /// Runs one job. Returns false when the service ends and no job is left.
     pub(super) fn work(&self) -> bool {
         let mut jobs = self.jobs();
         let (QueuedJob { job, live, request_id }, permit) = loop {
-            // As long as the end of one could not be written, that of another could not either.
+            // While a result cannot be written, no other could be written either.
             if self.unwritten.is_empty()
                 && let Some(begun) = jobs.begin()
             {
@@ -120,18 +122,18 @@ impl ServiceState {
         on_behalf_of(Some(request_id), || {
             let permit = Arc::new(permit);
             let retained = Retained::of(permit.clone());
-            let result = self.kept(self.runner.run_accepted(job, &live.control, &retained));
-            // First: whoever hears of the end asks the store for the result, or for another job.
+            let result = self.keep_result(self.runner.run_accepted(job, &live.control, &retained));
+            // Before the end is announced: callers then read the result or submit another job.
             self.jobs().end(&id);
             drop(permit);
-            self.over(&result, &live);
+            self.announce_end(&result, &live);
         });
         self.changed.notify_all();
         true
     }
 
-    /// Sees to it that the result of a job is found from now on, if not in the store.
-    fn kept(&self, EndedJob { result, unstored }: EndedJob) -> RunJobResult {
+    /// Keeps a result in memory if the store does not have it.
+    fn keep_result(&self, EndedJob { result, unstored }: EndedJob) -> RunJobResult {
         match unstored {
             Some(unstored) => self.unwritten.keep(&result, unstored),
             None => drop(self.runner.store().remove_beyond_max()),
@@ -139,8 +141,8 @@ impl ServiceState {
         result
     }
 
-    /// Tells of a job that is over, whose result is found.
-    fn over(&self, result: &RunJobResult, live: &ActiveJob) {
+    /// Logs, counts and announces a job that has ended.
+    fn announce_end(&self, result: &RunJobResult, live: &ActiveJob) {
         self.counts.count(result.status);
         log::info!(
             job = result.job_id.as_str(),
@@ -154,20 +156,20 @@ impl ServiceState {
     }
 
     /// Ends jobs that waited.
-    pub(super) fn end_unrun(&self, queued: Vec<QueuedJob>, ending: impl Fn() -> JobOutcome) {
+    pub(super) fn end_unrun(&self, queued: Vec<QueuedJob>, outcome: impl Fn() -> JobOutcome) {
         for QueuedJob { job, live, request_id } in queued {
             let id = job.id().clone();
             on_behalf_of(Some(request_id), || {
-                let result = self.kept(self.runner.end_unrun(job, ending()));
+                let result = self.keep_result(self.runner.end_unrun(job, outcome()));
                 self.jobs().forget(&id);
-                self.over(&result, &live);
+                self.announce_end(&result, &live);
             });
         }
         self.changed.notify_all();
     }
 
-    /// Looks after records until the service ends.
-    pub(super) fn keep(&self) {
+    /// The loop of the janitor: retries writes, follows other processes, expires records.
+    pub(super) fn maintain(&self) {
         let (mut looked, mut expired) = (Instant::now(), Instant::now());
         loop {
             let jobs = self.jobs();
@@ -184,12 +186,12 @@ impl ServiceState {
                 jobs.all_live().map(|(id, live)| (id.clone(), Arc::clone(live))).collect();
             drop(jobs);
             if self.unwritten.retry() {
-                // Whoever has found one unwritten queued by now, and hears of it.
+                // The lock orders this after a worker that saw unwritten results and is about to wait.
                 drop(self.jobs());
                 self.changed.notify_all();
             }
             let store = self.runner.store();
-            self.foreign.look(store);
+            self.foreign.poll(store);
             for (id, live) in live {
                 if store.cancel_requested(&id) {
                     self.end(&id, &live);
@@ -205,7 +207,7 @@ impl ServiceState {
         }
     }
 
-    /// Ends a live job: at once if it queued.
+    /// Cancels a job. A waiting job ends at once.
     pub(super) fn end(&self, id: &JobId, live: &ActiveJob) -> JobStatus {
         live.control.cancel();
         let withdrawn = self.jobs().withdraw(id);
@@ -254,7 +256,7 @@ impl ServiceState {
         Ok(Submitted { job_id: id, status: JobStatus::Queued })
     }
 
-    /// Word of a job that is over, or another process's.
+    /// Follows a job that has ended or belongs to another process.
     pub(super) fn follow_by_files(
         &self,
         id: &JobId,
@@ -266,13 +268,13 @@ impl ServiceState {
             return Ok(watch::channel(JobProgress { status, ..now }).1);
         }
         let progress = self.foreign.follow(id, now);
-        // The keeper may be about to wait for long.
+        // The janitor may be about to wait for seconds.
         drop(self.jobs());
         self.changed.notify_all();
         Ok(progress)
     }
 
-    /// What there is to tell of the jobs.
+    /// The counters.
     pub(super) fn figures(&self) -> JobMetrics {
         let jobs = self.jobs();
         JobMetrics {
@@ -284,7 +286,7 @@ impl ServiceState {
         }
     }
 
-    /// Whether no result is waited for on its way to the disk.
+    /// Whether the service need not wait for an unwritten result.
     pub(super) fn is_written(&self) -> bool {
         self.unwritten.is_empty() || self.ends.load(Ordering::SeqCst)
     }
@@ -296,7 +298,7 @@ impl ServiceState {
         }
     }
 
-    /// Where a job is that is not live.
+    /// The state of a job that this service is not running.
     pub(super) fn line(&self, id: &JobId) -> Result<JobLine, JobError> {
         if let Some(result) = self.unwritten.get(id) {
             return Ok(JobLine::from(&result));
@@ -305,7 +307,7 @@ impl ServiceState {
     }
 }
 
-/// A job whose record could not be made.
+/// The answer for a job whose record could not be created.
 fn not_taken(error: StoreError) -> JobError {
     if !error.may_pass() {
         return error.logged();
