@@ -1,4 +1,4 @@
-//! Looking at jobs.
+//! Reads jobs: results, states, lists, outputs and artifacts.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -19,15 +19,15 @@ use cofferdam_core::Stream;
 use cofferdam_core::job::{JobId, JobLine, JobStatus, RunJobResult};
 use cofferdam_core::values::rel_path::RelPath;
 
-/// How old the word of another process's jobs may be in a list.
+/// How old the state of another process's job may be in a list.
 const SETTLED_FOR: Duration = Duration::from_secs(1);
 
 impl RunStore {
-    /// What came of a job; nothing while it is not over, or where there is none.
+    /// The result of a job; nothing if it has not ended or does not exist.
     ///
     /// # Errors
-    /// [`StoreError::Corrupt`] where the record is none any more. It is then put into quarantine,
-    /// and gone the next time.
+    /// [`StoreError::Corrupt`] if the record is damaged. It is then moved to the quarantine, and the
+    /// job no longer exists.
     pub fn result(&self, id: &JobId) -> Result<Option<RunJobResult>, StoreError> {
         self.settle_if_foreign(id)?;
         let Some(directory) = self.job(id)? else { return Ok(None) };
@@ -44,20 +44,20 @@ impl RunStore {
         }
     }
 
-    /// Where a job is; nothing where there is none.
+    /// The state of a job; nothing if it does not exist.
     pub fn line(&self, id: &JobId) -> Result<Option<JobLine>, StoreError> {
         self.settle_if_foreign(id)?;
         let Some(directory) = self.job(id)? else { return Ok(None) };
         current_line(&directory, id)
     }
 
-    /// At most `limit` jobs (1000 at most), the newest first, in one state or in any; and the
-    /// cursor by which the next page is asked for, if there is one. Jobs that come and go between
-    /// two pages neither repeat nor hide others. Jobs of other processes are in it; what it tells
-    /// of one that is not over may be a second old.
+    /// Lists at most `limit` jobs (1000 at most), the newest first, in one state or in any, and the
+    /// cursor of the next page, if there is one. Jobs that come and go between two pages neither
+    /// repeat nor hide others. The list includes jobs of other processes; the state of one that has
+    /// not ended may be a second old.
     ///
     /// # Errors
-    /// [`StoreError::BadCursor`] where the cursor is none.
+    /// [`StoreError::BadCursor`] if no list returned the cursor.
     pub fn list(
         &self,
         status: Option<JobStatus>,
@@ -81,7 +81,7 @@ impl RunStore {
         }
     }
 
-    /// The index of a store that is only looked at. What cannot be read is not in it.
+    /// The index of a store that is open for reading only. Leaves out unreadable records.
     fn read_index(&self) -> Result<Index, StoreError> {
         let mut index = Index::default();
         for name in self.opened().runs.names()? {
@@ -100,12 +100,12 @@ impl RunStore {
         Ok(index)
     }
 
-    /// How much is kept of an output by now, bytes.
+    /// The stored bytes of an output so far.
     pub fn stream_bytes(&self, id: &JobId, stream: Stream) -> Result<u64, StoreError> {
         Ok(self.open_output(id, stream)?.1)
     }
 
-    /// What is kept of an output, for reading; it grows while the job runs.
+    /// Opens a stored output for reading. It grows while the job runs.
     pub fn open_stream(&self, id: &JobId, stream: Stream) -> Result<File, StoreError> {
         Ok(self.open_output(id, stream)?.0)
     }
@@ -119,13 +119,13 @@ impl RunStore {
         directory.open_file(name).map_err(|fault| error_at(&directory, name, fault))
     }
 
-    /// What is kept of the artifact `path`, for reading. Only a regular file is opened, and no
-    /// link on the way to it is followed.
+    /// Opens the stored artifact `path` for reading. Opens regular files only, and follows no
+    /// link.
     pub fn open_artifact(&self, id: &JobId, path: &RelPath) -> Result<File, StoreError> {
         let directory = self.job(id)?.ok_or_else(|| StoreError::Unknown { id: id.clone() })?;
         let failed = |errno| directory.error("open", artifact_name(path), errno);
         let artifacts = directory.child(ARTIFACTS).map_err(failed)?;
-        // Looked at before it is opened: a device may do something when it is merely opened.
+        // Checked before it is opened: opening a device can have effects.
         let looked_at = open_beneath(&artifacts, path, OFlag::O_PATH).map_err(failed)?;
         if file_type(&fstat(&looked_at).map_err(failed)?) != SFlag::S_IFREG {
             let reason = "not a regular file".to_owned();
@@ -138,7 +138,7 @@ impl RunStore {
         Ok(File::from(open_beneath(&artifacts, path, flags).map_err(failed)?))
     }
 
-    /// The directory of a job; nothing where there is none, or it is no directory.
+    /// The directory of a job; nothing if there is none.
     pub(super) fn job(&self, id: &JobId) -> Result<Option<StoreDir>, StoreError> {
         let opened = self.opened();
         match opened.runs.child(id.as_str()) {
@@ -148,7 +148,7 @@ impl RunStore {
         }
     }
 
-    /// Looks at a job that may be another process's: one whose owner is dead is finished.
+    /// Finishes a job of another process if its owner is dead.
     fn settle_if_foreign(&self, id: &JobId) -> Result<(), StoreError> {
         let Some(writer) = &self.inner.writer else {
             self.settle_if_dead(id);
@@ -161,7 +161,8 @@ impl RunStore {
         }
     }
 
-    /// The same where the store was opened for looking. What cannot be written is told as it is.
+    /// The same for a store that is open for reading only. The job stays as it is if its record
+    /// cannot be written.
     fn settle_if_dead(&self, id: &JobId) {
         let Ok(Some(directory)) = self.job(id) else { return };
         let Ok(status) = read_status(&directory, id) else { return };
@@ -185,7 +186,7 @@ impl RunStore {
     }
 }
 
-/// Where a job is by its files: the result knows before the status does.
+/// The state of a job by its files. The result is written before the status.
 fn current_line(directory: &StoreDir, id: &JobId) -> Result<Option<JobLine>, StoreError> {
     let status = match read_status(directory, id) {
         Ok(status) => status,

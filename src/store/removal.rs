@@ -59,7 +59,7 @@ impl RunStore {
         self.settle_unowned();
         let removed = self.remove_ended(writer, |writer, (at, _)| is_due(writer, at, now));
         let pruned =
-            self.kept().and_then(|kept| prune(&kept.quarantine, writer.settings.retention, now));
+            self.writer_dirs().and_then(|kept| prune(&kept.quarantine, writer.settings.retention, now));
         if let Err(error) = pruned {
             log::warn!(error:% = error; "quarantine not looked through");
         }
@@ -132,7 +132,7 @@ impl RunStore {
             }
             Some(_) => {}
         }
-        let gone = temp_name(TOMBSTONE, self.kept().ok()?.owner.name());
+        let gone = temp_name(TOMBSTONE, self.writer_dirs().ok()?.owner.name());
         match runs.move_to(id.as_str(), runs, &gone) {
             Ok(()) => remove_temp(runs, &gone),
             Err(errno) => {

@@ -1,4 +1,4 @@
-//! A store, open: for a service, for running single jobs, or for looking alone.
+//! An open store: for a service, for running single jobs, or for reading only.
 
 use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt;
@@ -16,38 +16,38 @@ use crate::store::files::directory::StoreDir;
 use crate::store::files::owner::{Claims, StoreOwner};
 use crate::store::files::service_lock::ServiceLock;
 
-/// The records of jobs in one directory. Handles are clones of one opening.
+/// The records of jobs in one directory. Clones share one opening.
 #[derive(Debug, Clone)]
 pub struct RunStore {
     pub(super) inner: Arc<OpenStore>,
 }
 
-/// How long, and how much, is kept.
+/// How long records are kept, and how much of them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct StoreSettings {
-    /// How long a job's record is kept after its end; for ever where there is none.
+    /// How long the record of an ended job is kept; for ever if unset.
     pub retention: Option<Duration>,
-    /// How much the records of all jobs that are over may take on the disk, bytes.
+    /// The most bytes that the records of ended jobs take on the disk.
     pub bytes_max: Option<u64>,
 }
 
 #[derive(Debug)]
 pub(super) struct OpenStore {
-    /// The whole path.
+    /// The canonical path.
     path: PathBuf,
     opened: RwLock<Arc<StoreDirs>>,
-    /// What an opening has that may change anything.
+    /// Set unless the store is open for reading only.
     pub(super) writer: Option<StoreWriter>,
 }
 
-/// The directories of a store. They are opened anew where the store was removed meanwhile.
+/// The directories of a store. They are opened again if the store was removed.
 #[derive(Debug)]
 pub(super) struct StoreDirs {
     pub(super) runs: StoreDir,
-    kept: Option<Arc<WriterDirs>>,
+    writer: Option<Arc<WriterDirs>>,
 }
 
-/// What is needed of them for changing anything.
+/// What a writer has open in addition.
 #[derive(Debug)]
 pub(super) struct WriterDirs {
     pub(super) owner: StoreOwner,
@@ -55,14 +55,15 @@ pub(super) struct WriterDirs {
     lock: Option<Arc<ServiceLock>>,
 }
 
+/// The state of an opening that may write.
 #[derive(Debug)]
 pub(super) struct StoreWriter {
     pub(super) settings: StoreSettings,
     is_service: bool,
     pub(super) index: Mutex<Index>,
-    /// Held by the one thread that settles what others have left; when one last did.
+    /// Held while a thread finishes jobs of dead owners; when that was last done.
     pub(super) settling: Mutex<Option<Instant>>,
-    /// Held by the one thread that compares the index with the disk; what it last saw there.
+    /// Held while a thread compares the index with the disk; what it last found there.
     pub(super) seen: Mutex<Option<RunsState>>,
 }
 
@@ -77,20 +78,20 @@ impl StoreWriter {
     }
 }
 
-/// A mutex whose value is whole between any two statements, whoever died holding it.
+/// Locks a mutex whose value is consistent between any two statements, even after a panic.
 pub(super) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl RunStore {
-    /// Opens the store in `directory` for running jobs, beside a service or others that do; makes
-    /// it where it is not there. No record is read before it is asked for.
+    /// Opens the store in `directory` for running jobs next to a service or other processes, and
+    /// creates it if missing. Reads no record until one is requested.
     ///
     /// # Errors
-    /// A directory that is none, is somebody else's, or cannot be written.
+    /// The path is not a directory, belongs to another user, or cannot be written.
     pub fn open_shared(directory: &Path, settings: StoreSettings) -> Result<Self, StoreError> {
         let store = Self::open_writer(directory, StoreWriter::new(settings, false))?;
-        Claims::new(store.kept()?.owner.owners()).sweep()?;
+        Claims::new(store.writer_dirs()?.owner.owners()).sweep()?;
         Ok(store)
     }
 
@@ -104,23 +105,23 @@ impl RunStore {
         Ok(Self { inner: Arc::new(OpenStore { path, opened, writer: Some(writer) }) })
     }
 
-    /// Opens the store in `directory` for looking, and for asking for a job's end. Nothing is
-    /// made or removed; a job whose owner is dead is finished as interrupted when it is looked at.
+    /// Opens the store in `directory` for reading and for canceling jobs. Creates and removes
+    /// nothing. A job whose owner is dead is finished as interrupted when it is read.
     ///
     /// # Errors
-    /// A directory that is no store, or cannot be read.
+    /// The directory is not a store, or cannot be read.
     pub fn open_existing(directory: &Path) -> Result<Self, StoreError> {
         let root = open_root(directory)?;
         let runs = root.child("runs").map_err(|errno| StoreError::Unusable {
             path: directory.into(),
             reason: format!("runs: {errno}"),
         })?;
-        let opened = RwLock::new(Arc::new(StoreDirs { runs, kept: None }));
+        let opened = RwLock::new(Arc::new(StoreDirs { runs, writer: None }));
         let path = root.path().to_owned();
         Ok(Self { inner: Arc::new(OpenStore { path, opened, writer: None }) })
     }
 
-    /// The store's whole path.
+    /// The canonical path of the store.
     pub(super) fn path(&self) -> &Path {
         &self.inner.path
     }
@@ -129,22 +130,22 @@ impl RunStore {
         Arc::clone(&self.inner.opened.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// What only an opening has that may change anything.
+    /// The writer's state; an error if the store is open for reading only.
     pub(super) fn writer(&self) -> Result<&StoreWriter, StoreError> {
         self.inner.writer.as_ref().ok_or_else(|| self.read_only_error())
     }
 
-    /// The directories that such an opening has.
-    pub(super) fn kept(&self) -> Result<Arc<WriterDirs>, StoreError> {
-        self.opened().kept.clone().ok_or_else(|| self.read_only_error())
+    /// The writer's directories; an error if the store is open for reading only.
+    pub(super) fn writer_dirs(&self) -> Result<Arc<WriterDirs>, StoreError> {
+        self.opened().writer.clone().ok_or_else(|| self.read_only_error())
     }
 
     fn read_only_error(&self) -> StoreError {
-        let reason = "it was opened for looking alone".to_owned();
+        let reason = "it is open for reading only".to_owned();
         StoreError::Unusable { path: self.inner.path.clone(), reason }
     }
 
-    /// Makes the store again where it was removed, and opens the one that is in its place.
+    /// Opens the store at its path again if it was removed or replaced, and creates it if missing.
     pub(super) fn reopen_if_moved(&self) -> Result<(), StoreError> {
         let writer = self.writer()?;
         if self.opened().runs.is_in_place() {
@@ -155,7 +156,7 @@ impl RunStore {
             return Ok(());
         }
         let path = &self.inner.path;
-        let lock = opened.kept.as_ref().and_then(|kept| kept.lock.clone());
+        let lock = opened.writer.as_ref().and_then(|dirs| dirs.lock.clone());
         let lock = lock.filter(|lock| lock.is_of(path));
         *opened = Arc::new(StoreDirs::make(path, writer.is_service, lock)?);
         drop(opened);
@@ -165,7 +166,7 @@ impl RunStore {
 }
 
 impl StoreDirs {
-    /// Makes what is not there of the store in `directory`, and opens it.
+    /// Opens the store in `directory`, and creates what is missing of it.
     fn make(
         directory: &Path,
         is_service: bool,
@@ -201,11 +202,11 @@ impl StoreDirs {
         };
         let owner =
             StoreOwner::register(part("owners")?).map_err(|error| unusable(error.to_string()))?;
-        Ok(Self { runs, kept: Some(Arc::new(WriterDirs { owner, quarantine, lock })) })
+        Ok(Self { runs, writer: Some(Arc::new(WriterDirs { owner, quarantine, lock })) })
     }
 }
 
-/// The store's directory by its whole path, which is part of what artifacts are told as.
+/// Opens the directory by its canonical path, which is part of the URIs of artifacts.
 fn open_root(directory: &Path) -> Result<StoreDir, StoreError> {
     let unusable =
         |errno: Errno| StoreError::Unusable { path: directory.into(), reason: errno.to_string() };

@@ -135,7 +135,7 @@ impl Executor for Playing {
 
     fn execute(
         &self,
-        task: RunInput<'_>,
+        mut task: RunInput<'_>,
         _: &Watch,
         sink: Option<Box<dyn OutputSink>>,
     ) -> Result<RunReport, NotStarted> {
@@ -143,11 +143,11 @@ impl Executor for Playing {
         let open = fs::File::open(workspace.path()).unwrap();
         let metadata = open.metadata().unwrap();
         let owner = cofferdam_tree::Owner { uid: metadata.uid(), gid: metadata.gid() };
-        (task.fill)(std::os::fd::AsFd::as_fd(&open), owner)?;
+        task.fill(std::os::fd::AsFd::as_fd(&open), owner)?;
         sink.unwrap().take(Stream::Stdout, b"played");
         let input = fs::read_to_string(workspace.path().join("in")).unwrap();
         fs::write(workspace.path().join("out"), input.to_uppercase()).unwrap();
-        (task.collect)(std::os::fd::AsFd::as_fd(&open));
+        task.collect(std::os::fd::AsFd::as_fd(&open));
         let mut report = RunReport {
             outcome: Outcome::Exited { code: 0 },
             stdout: Default::default(),

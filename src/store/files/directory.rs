@@ -1,5 +1,5 @@
-//! One directory of the store, open: everything is reached from it by a single name, and no
-//! link is followed.
+//! An open directory of the store. Everything in it is opened by a single name, and no link is
+//! followed.
 
 use std::ffi::{CStr, OsStr, OsString};
 use std::fs::File;
@@ -17,7 +17,7 @@ use nix::unistd::{UnlinkatFlags, fsync, geteuid, unlinkat};
 
 use crate::store::error::{ReadFault, StoreError, errno_of};
 
-/// A directory and where it is, for errors.
+/// A directory, and its path for errors.
 #[derive(Debug)]
 pub(crate) struct StoreDir {
     fd: OwnedFd,
@@ -26,11 +26,11 @@ pub(crate) struct StoreDir {
 
 const OPEN_DIRECTORY: OFlag =
     OFlag::O_RDONLY.union(OFlag::O_DIRECTORY).union(OFlag::O_NOFOLLOW).union(OFlag::O_CLOEXEC);
-/// A file is the store's alone.
+/// Only the owner of the store may access its files.
 const FILE_MODE: Mode = Mode::S_IRUSR.union(Mode::S_IWUSR);
 
 impl StoreDir {
-    /// Opens `path`, which may lead over links: the operator chose it.
+    /// Opens `path`. Links are followed: the operator chose the path.
     pub(crate) fn open(path: &Path) -> Result<Self, Errno> {
         let flags = OPEN_DIRECTORY.difference(OFlag::O_NOFOLLOW);
         let fd = nix::fcntl::open(path, flags, Mode::empty())?;
@@ -53,7 +53,7 @@ impl StoreDir {
         fstat(&self.fd).map_err(|errno| self.error("stat", "", errno))
     }
 
-    /// When an entry was last made in it, renamed or removed.
+    /// When an entry of the directory was last created, renamed or removed.
     pub(crate) fn changed_at(&self) -> Result<SystemTime, StoreError> {
         let stat = self.stat()?;
         let seconds = Duration::from_secs(u64::try_from(stat.st_mtime).unwrap_or(0));
@@ -61,7 +61,7 @@ impl StoreDir {
         Ok(SystemTime::UNIX_EPOCH + seconds + nanoseconds)
     }
 
-    /// Whether its path still leads to it. What cannot be told is taken for a yes.
+    /// Whether the path still names this directory. Returns true if that is unknown.
     pub(crate) fn is_in_place(&self) -> bool {
         match (fstat(&self.fd), lstat(&self.path)) {
             (Ok(ours), Ok(there)) => (ours.st_dev, ours.st_ino) == (there.st_dev, there.st_ino),
@@ -91,7 +91,7 @@ impl StoreDir {
         Ok(Self { fd, path: self.path.join(name) })
     }
 
-    /// Opens the directory `name`, made where it is not there; it is ours and nobody else's.
+    /// Opens the directory `name`, and creates it if missing. It must belong to this user.
     pub(crate) fn own_child(&self, name: &str) -> Result<Self, StoreError> {
         match mkdirat(&self.fd, name, Mode::S_IRWXU) {
             Ok(()) | Err(Errno::EEXIST) => {}
@@ -109,7 +109,7 @@ impl StoreDir {
         Ok(child)
     }
 
-    /// What `name` is, no link followed; nothing where there is none.
+    /// The metadata of `name`, without following a link; nothing if there is no such entry.
     pub(crate) fn entry(&self, name: impl AsRef<OsStr>) -> Result<Option<FileStat>, StoreError> {
         let name = name.as_ref();
         match fstatat(&self.fd, name, AtFlags::AT_SYMLINK_NOFOLLOW) {
@@ -119,10 +119,10 @@ impl StoreDir {
         }
     }
 
-    /// Opens the regular file `name` for reading. Nothing else is opened, and nothing is waited for.
+    /// Opens the regular file `name` for reading. Opens no other kind of file, and never blocks.
     pub(crate) fn open_file(&self, name: &str) -> Result<(File, u64), ReadFault> {
         let fault = |operation, errno| ReadFault::of(operation, self.path.join(name), errno);
-        // A device may do something when it is merely opened.
+        // Opening a device can have effects.
         let stat = fstatat(&self.fd, name, AtFlags::AT_SYMLINK_NOFOLLOW);
         regular_bytes(&stat.map_err(|errno| fault("stat", errno))?)?;
         let flags = OFlag::O_RDONLY | OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
@@ -132,11 +132,11 @@ impl StoreDir {
         Ok((File::from(file), bytes))
     }
 
-    /// The whole of the regular file `name`.
+    /// Reads the regular file `name`, of at most `bytes_max` bytes.
     pub(crate) fn read(&self, name: &str, bytes_max: u64) -> Result<Vec<u8>, ReadFault> {
         let (file, bytes) = self.open_file(name)?;
         let mut contents = Vec::new();
-        // One byte more than may be, to see that there is more.
+        // One more byte shows that the file is too large.
         let read = file.take(bytes_max.saturating_add(1)).read_to_end(&mut contents);
         read.map_err(|error| ReadFault::of("read", self.path.join(name), errno_of(&error)))?;
         if u64::try_from(contents.len()).unwrap_or(u64::MAX) > bytes_max {
@@ -146,7 +146,7 @@ impl StoreDir {
         Ok(contents)
     }
 
-    /// Makes the file `name`, which is not there yet, for writing.
+    /// Creates the new file `name` for writing.
     pub(crate) fn create_file(&self, name: &str) -> Result<File, StoreError> {
         let flags =
             OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
@@ -155,16 +155,16 @@ impl StoreDir {
             .map_err(|errno| self.error("create", name, errno))
     }
 
-    /// Makes the file `name` of `contents`, which are on the disk on return, though its name may
-    /// not be yet.
+    /// Creates the new file `name` with `contents`. On return the contents are on the disk, but the
+    /// name may not be.
     pub(crate) fn write_new(&self, name: &str, contents: &[u8]) -> Result<(), StoreError> {
         let mut file = self.create_file(name)?;
         file.write_all(contents).map_err(|error| self.error("write", name, errno_of(&error)))?;
         fsync(&file).map_err(|errno| self.error("fsync", name, errno))
     }
 
-    /// Puts `contents` in the place of the file `name`: whoever reads it, also after a loss of
-    /// power, reads what it held before or what it holds now. One writer at a time.
+    /// Replaces the file `name` atomically: a reader sees the old or the new contents, also after a
+    /// loss of power. One writer at a time.
     pub(crate) fn replace(&self, name: &str, contents: &[u8]) -> Result<(), StoreError> {
         let temporary = temporary(name);
         self.unlink(&temporary)?;
@@ -173,18 +173,18 @@ impl StoreDir {
                 .map_err(|errno| self.error("rename", name, errno))
         });
         if renamed.is_err() {
-            // The failure itself is the one worth telling.
+            // The first failure is the one to report.
             let _ = self.unlink(&temporary);
         }
         renamed
     }
 
-    /// Removes what a [`StoreDir::replace`] of the file `name` that was cut off has left.
+    /// Removes the temporary file that an interrupted [`StoreDir::replace`] of `name` has left.
     pub(crate) fn unlink_unfinished(&self, name: &str) -> Result<(), StoreError> {
         self.unlink(&temporary(name))
     }
 
-    /// Removes the file `name`, if it is there.
+    /// Removes the file `name`, if it exists.
     pub(crate) fn unlink(&self, name: &str) -> Result<(), StoreError> {
         match unlinkat(&self.fd, name, UnlinkatFlags::NoRemoveDir) {
             Ok(()) | Err(Errno::ENOENT) => Ok(()),
@@ -192,7 +192,7 @@ impl StoreDir {
         }
     }
 
-    /// Moves the entry `name` to `other` as `new_name`, where nothing is.
+    /// Moves the entry `name` to `other` as `new_name`, unless that exists.
     pub(crate) fn move_to(
         &self,
         name: impl AsRef<OsStr>,
@@ -201,8 +201,8 @@ impl StoreDir {
     ) -> Result<(), Errno> {
         let (name, new_name) = (name.as_ref(), new_name.as_ref());
         match renameat2(&self.fd, name, &other.fd, new_name, RenameFlags::RENAME_NOREPLACE) {
-            // A file system that does not know the flag: a directory never takes the place of
-            // another that holds anything, as every job's does.
+            // The file system does not support the flag. A plain rename does not replace a
+            // directory that holds anything, as every job's does.
             Err(Errno::EINVAL | Errno::ENOSYS) => renameat(&self.fd, name, &other.fd, new_name)
                 .map_err(|errno| match errno {
                     Errno::ENOTEMPTY | Errno::ENOTDIR => Errno::EEXIST,
@@ -212,12 +212,12 @@ impl StoreDir {
         }
     }
 
-    /// What is on the disk of its names is what is there now.
+    /// Writes the names of the entries to the disk.
     pub(crate) fn sync(&self) -> Result<(), StoreError> {
         fsync(&self.fd).map_err(|errno| self.error("fsync", "", errno))
     }
 
-    /// The names of its entries, in no order.
+    /// The names of the entries, in no order.
     pub(crate) fn names(&self) -> Result<Vec<OsString>, StoreError> {
         let failed = |errno| self.error("read", "", errno);
         let flags = OPEN_DIRECTORY;
@@ -234,7 +234,7 @@ impl StoreDir {
     }
 }
 
-/// How many bytes a file has, where it is a regular one.
+/// The size of a regular file.
 fn regular_bytes(stat: &FileStat) -> Result<u64, ReadFault> {
     match file_type(stat) {
         SFlag::S_IFREG => Ok(u64::try_from(stat.st_size).unwrap_or(0)),
@@ -242,12 +242,12 @@ fn regular_bytes(stat: &FileStat) -> Result<u64, ReadFault> {
     }
 }
 
-/// What kind of entry it is.
+/// The kind of an entry.
 pub(crate) fn file_type(stat: &FileStat) -> SFlag {
     SFlag::from_bits_truncate(stat.st_mode & SFlag::S_IFMT.bits())
 }
 
-/// What the file `name` is called until it is whole.
+/// The name of the file `name` until it is complete.
 fn temporary(name: &str) -> String {
     format!(".{name}.new")
 }

@@ -79,7 +79,7 @@ impl RunStore {
 
     pub(super) fn recover(&self) -> Result<Recovered, StoreError> {
         let writer = self.writer()?;
-        let (opened, kept) = (self.opened(), self.kept()?);
+        let (opened, kept) = (self.opened(), self.writer_dirs()?);
         let mut pass = RecoveryPass::new(writer, &kept);
         let mut recovered = Recovered::default();
         for name in opened.runs.names()? {
@@ -113,7 +113,7 @@ impl RunStore {
             return Ok(());
         }
         let mut settled_at = locked(&writer.settling);
-        let (opened, kept) = (self.opened(), self.kept()?);
+        let (opened, kept) = (self.opened(), self.writer_dirs()?);
         let mut pass = RecoveryPass::new(writer, &kept);
         *settled_at = Some(Instant::now());
         for id in ids {

@@ -37,7 +37,7 @@ impl RunStore {
     /// Puts the entry `name` of `runs` aside; nothing where it is gone by now. One that cannot be
     /// moved stays, and says so.
     pub(crate) fn quarantine(&self, name: &OsStr, reason: String) -> Option<Quarantined> {
-        let kept = self.kept().ok()?;
+        let kept = self.writer_dirs().ok()?;
         let mut aside = Quarantined { name: name.as_bytes().escape_ascii().to_string(), reason };
         match move_to_quarantine(&self.opened().runs, &kept.quarantine, name, SystemTime::now()) {
             Ok(()) => {}

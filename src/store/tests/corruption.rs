@@ -150,7 +150,7 @@ fn a_result_that_turns_out_corrupt_later_is_put_aside_then() {
 #[test]
 fn what_was_half_made_or_half_removed_goes_unless_somebody_is_at_it() {
     let (place, store) = store();
-    let alive = store.kept().unwrap().owner.name().to_owned();
+    let alive = store.writer_dirs().unwrap().owner.name().to_owned();
     let runs = place.path().join("runs");
     for owner in ["0".repeat(32), String::new(), alive.clone()] {
         for prefix in [".new-", ".gone-"] {
