@@ -66,7 +66,7 @@ impl Shop {
     fn asked_for(&mut self) -> Arc<PoolKey> {
         match self.next() {
             PoolAction::Prepare(key) => key,
-            other => panic!("{other:?} instead of a box to make"),
+            other => panic!("{other:?} instead of a sandbox to prepare"),
         }
     }
 
@@ -87,7 +87,7 @@ impl Shop {
         loop {
             match self.next() {
                 PoolAction::Wait(_) => return names,
-                PoolAction::Discard(boxes) => panic!("{boxes:?} are let go"),
+                PoolAction::Discard(sandboxes) => panic!("{sandboxes:?} are discarded"),
                 PoolAction::Prepare(key) => {
                     self.made += 1;
                     self.policy.prepared(&key, PrepareResult::Prepared(self.made), self.now);
@@ -109,9 +109,9 @@ impl Shop {
     #[track_caller]
     fn discard(&mut self) -> Vec<u32> {
         match self.next() {
-            PoolAction::Discard(mut boxes) => {
-                boxes.sort_unstable();
-                boxes
+            PoolAction::Discard(mut sandboxes) => {
+                sandboxes.sort_unstable();
+                sandboxes
             }
             other => panic!("{other:?} instead of letting go"),
         }
@@ -384,8 +384,8 @@ fn a_closed_pool_discards_everything_and_prepares_nothing() {
     );
     shop.end(run);
     shop.runs(&a, 3);
-    while let PoolAction::Discard(boxes) = shop.next() {
-        assert_eq!(boxes, NONE);
+    while let PoolAction::Discard(sandboxes) = shop.next() {
+        assert_eq!(sandboxes, NONE);
     }
     assert_eq!(shop.assert_waits(), None);
     assert_eq!(shop.take(&a), None);
@@ -459,8 +459,8 @@ fn unused_keys_are_forgotten() {
             PoolAction::Prepare(key) => {
                 shop.policy.prepared(&key, PrepareResult::Prepared(number), shop.now);
             }
-            PoolAction::Discard(boxes) => {
-                assert_eq!(boxes.len(), 1);
+            PoolAction::Discard(sandboxes) => {
+                assert_eq!(sandboxes.len(), 1);
                 shop.make();
             }
             PoolAction::Wait(_) => panic!("nothing is made for {number}"),

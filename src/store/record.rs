@@ -256,7 +256,9 @@ impl JobRecord {
         self.is_done = true;
         let opened = self.store.opened();
         let runs = &opened.runs;
-        let (Ok(writer), Ok(kept)) = (self.store.writer(), self.store.writer_dirs()) else { return };
+        let (Ok(writer), Ok(kept)) = (self.store.writer(), self.store.writer_dirs()) else {
+            return;
+        };
         let gone = temp_name(TOMBSTONE, kept.owner.name());
         match runs.move_to(self.id.as_str(), runs, &gone) {
             Ok(()) => remove_temp(runs, &gone),

@@ -1,4 +1,4 @@
-//! Jobs that go, by age and by what they take.
+//! Removes ended jobs, by age and by size.
 
 use std::ffi::OsStr;
 use std::time::{Duration, SystemTime};
@@ -13,26 +13,26 @@ use crate::store::recovery::quarantine::prune;
 use cofferdam_core::job::JobId;
 use cofferdam_tree::remove_tree;
 
-/// How the name of a directory begins that is being filled.
+/// The prefix of a directory that is being filled.
 pub(super) const TEMP: &str = ".new-";
-/// How the name of a directory begins that is being removed.
+/// The prefix of a directory that is being removed.
 pub(super) const TOMBSTONE: &str = ".gone-";
 
 /// What was removed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RemovedJobs {
-    /// Jobs.
+    /// How many jobs.
     pub jobs: u64,
-    /// What their records took on the disk, bytes.
+    /// The size of their records on the disk, bytes.
     pub bytes: u64,
 }
 
-/// A fresh name for a directory on its way in or out, of that owner.
+/// A new temporary name for a directory of that owner.
 pub(super) fn temp_name(prefix: &str, owner: &str) -> String {
     format!("{prefix}{owner}-{}", uuid::Uuid::new_v4().simple())
 }
 
-/// Whose directory on its way in or out it is, if it is one. One without an owner's name is nobody's.
+/// The owner in a temporary name; empty if it has none. Nothing for other names.
 pub(super) fn owner_of_temp(name: &OsStr) -> Option<String> {
     let name = name.to_string_lossy();
     let rest = name.strip_prefix(TEMP).or_else(|| name.strip_prefix(TOMBSTONE))?;
@@ -40,7 +40,7 @@ pub(super) fn owner_of_temp(name: &OsStr) -> Option<String> {
     Some(if is_owner_name(owner) { owner.to_owned() } else { String::new() })
 }
 
-/// Removes such a directory; what stays is removed when the store is next opened.
+/// Removes a temporary directory. If that fails, the next opening of the store removes it.
 pub(super) fn remove_temp(runs: &StoreDir, name: &str) {
     match remove_tree(runs.fd(), OsStr::new(name)) {
         Ok(removed) if removed.left == 0 => {}
@@ -49,25 +49,25 @@ pub(super) fn remove_temp(runs: &StoreDir, name: &str) {
 }
 
 impl RunStore {
-    /// Removes jobs that have been over for longer than the retention, then, the longest over
-    /// first, as many as are needed for the rest to take no more than `bytes_max`; and of the
-    /// quarantine what is too old or too many. A job that is not over stays. A store that was
-    /// opened for looking alone removes nothing.
+    /// Removes jobs that ended before the retention, then the oldest until the rest fit in
+    /// `bytes_max`, and old entries of the quarantine. Jobs that have not ended stay. A store that is
+    /// open for reading only removes nothing.
     pub fn remove_expired(&self, now: SystemTime) -> RemovedJobs {
         let Ok(writer) = self.writer() else { return RemovedJobs::default() };
         self.refresh_or_log();
         self.settle_unowned();
         let removed = self.remove_ended(writer, |writer, (at, _)| is_due(writer, at, now));
-        let pruned =
-            self.writer_dirs().and_then(|kept| prune(&kept.quarantine, writer.settings.retention, now));
+        let pruned = self
+            .writer_dirs()
+            .and_then(|kept| prune(&kept.quarantine, writer.settings.retention, now));
         if let Err(error) = pruned {
-            log::warn!(error:% = error; "quarantine not looked through");
+            log::warn!(error:% = error; "quarantine not pruned");
         }
         removed
     }
 
-    /// Removes the jobs that have been over for longest, as many as are needed for the rest to
-    /// take no more than `bytes_max`; never the last, whose result somebody may be waiting for.
+    /// Removes the oldest ended jobs until the rest fit in `bytes_max`. Keeps the last one, whose
+    /// result a client may be waiting for.
     pub fn remove_beyond_max(&self) -> RemovedJobs {
         let Ok(writer) = self.writer() else { return RemovedJobs::default() };
         self.remove_ended(writer, |writer, (_, id)| {
@@ -75,13 +75,13 @@ impl RunStore {
         })
     }
 
-    /// The same with the records that other processes have made since the last look.
-    pub fn look_and_remove_beyond_max(&self) -> RemovedJobs {
+    /// The same, including new records of other processes.
+    pub fn refresh_and_remove_beyond_max(&self) -> RemovedJobs {
         self.refresh_or_log();
         self.remove_beyond_max()
     }
 
-    /// Removes jobs that are over, the longest first, until one is not due.
+    /// Removes ended jobs, the oldest first, until one is not due.
     fn remove_ended(
         &self,
         writer: &StoreWriter,
@@ -102,21 +102,21 @@ impl RunStore {
 
     fn refresh_or_log(&self) {
         if let Err(error) = self.refresh() {
-            log::warn!(error:% = error; "store not looked through");
+            log::warn!(error:% = error; "store not refreshed");
         }
     }
 
-    /// Looks again at every job of which only its files tell.
+    /// Checks every job that this opening does not own.
     pub(super) fn settle_unowned(&self) {
         let Ok(writer) = self.writer() else { return };
         let unowned = writer.index().unowned();
         if let Err(error) = self.settle(&unowned) {
-            log::warn!(error:% = error; "jobs of others not looked at");
+            log::warn!(error:% = error; "jobs of other processes not checked");
         }
     }
 
-    /// Removes a job that is over since `finished_at`; how much it took. Another process may have
-    /// removed it before, and taken in another of its name.
+    /// Removes a job that ended at `finished_at`, and returns its size. Another process may have
+    /// removed it and created another job of that id.
     fn remove_job(&self, writer: &StoreWriter, id: &JobId, finished_at: &str) -> Option<u64> {
         let opened = self.opened();
         let runs = &opened.runs;
@@ -144,7 +144,7 @@ impl RunStore {
     }
 }
 
-/// Whether the job that has been over for longest, since `finished_at`, is to go.
+/// Whether the oldest ended job, which ended at `finished_at`, must be removed.
 fn is_due(writer: &StoreWriter, finished_at: &str, now: SystemTime) -> bool {
     let settings = &writer.settings;
     let age = || -> Option<Duration> { now.duration_since(parse_time(finished_at)?).ok() };

@@ -1,4 +1,4 @@
-//! A result within its size: texts are cut for it, and the record says which.
+//! Truncates a result to a size, and notes in it what is missing.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -8,21 +8,21 @@ use serde_json::Value;
 
 use cofferdam_core::job::{RunJobResult, StreamRecord, TextEncoding};
 
-/// What one step's own words in `not_recorded` take at most, bytes.
+/// The most bytes that one step adds to `not_recorded`.
 const NOTE_BYTES_MAX: u64 = 192;
-/// What is left of one text that is no stream's, bytes as JSON.
+/// The size that a text other than a stream is truncated to, bytes as JSON.
 const TEXT_BYTES_KEPT: u64 = 512;
-/// What is left of an error's particulars, bytes as JSON.
+/// The size that the details of an error are truncated to, bytes as JSON.
 const DETAILS_BYTES_KEPT: u64 = 4096;
 
-/// What is left of a trace at least, where it had that much in small parts, bytes as JSON.
+/// The size down to which a trace is truncated, bytes as JSON.
 const TRACE_BYTES_KEPT: u64 = 4096;
 
-/// Cuts one field for `over` bytes less, and says what it left out.
+/// Truncates one field by `over` bytes, and returns notes on what is missing.
 type TruncateStep = fn(&mut RunJobResult, over: u64) -> Vec<String>;
 
-/// What is cut, in this order: what can be read elsewhere in the store comes first, the
-/// artifacts, which cannot be found without it, last.
+/// The steps, in order. Fields that can be read elsewhere in the store come first; the artifacts,
+/// which cannot be found without their list, come last.
 const TRUNCATE_STEPS: [TruncateStep; 10] = [
     cut_streams,
     cut_error,
@@ -36,10 +36,10 @@ const TRUNCATE_STEPS: [TruncateStep; 10] = [
     |result, over| shortened("artifacts", &mut result.artifacts, over),
 ];
 
-/// Makes `result` at most `record_bytes_max` bytes as JSON, which is 64 KiB or more. Every cut is
-/// named in `not_recorded`, with how much is missing: bytes of a text, else items. Texts open_writer
-/// whole characters, base64 whole groups. Lists are shortened only where the texts were not
-/// enough.
+/// Truncates `result` to `record_bytes_max` bytes of JSON, which is 64 KiB or more. `not_recorded`
+/// names each truncated field with how much is missing: bytes of a text, or items of a list. Texts
+/// keep whole characters, base64 keeps whole groups. Lists are shortened only if truncating texts is
+/// not enough.
 pub fn truncate(result: &mut RunJobResult, record_bytes_max: u64) {
     for cut in TRUNCATE_STEPS {
         let size = json_bytes(result);
@@ -55,7 +55,7 @@ pub fn truncate(result: &mut RunJobResult, record_bytes_max: u64) {
 /// The size of a value as JSON, bytes.
 pub(super) fn json_bytes(value: &impl Serialize) -> u64 {
     let mut counter = JsonSize(0);
-    // What is no JSON has no size that could be too large.
+    // A value that is not JSON counts as empty.
     let _ = serde_json::to_writer(&mut counter, value);
     counter.0
 }
@@ -73,7 +73,7 @@ impl Write for JsonSize {
     }
 }
 
-/// Both outputs share what room there is; one that needs less than its half leaves the rest.
+/// Both outputs share the room. One that needs less than half leaves the rest to the other.
 fn cut_streams(result: &mut RunJobResult, over: u64) -> Vec<String> {
     let (out, err) = (escaped_bytes(&result.stdout.text), escaped_bytes(&result.stderr.text));
     let room = (out + err).saturating_sub(over);
@@ -121,7 +121,7 @@ fn cut_error(result: &mut RunJobResult, _over: u64) -> Vec<String> {
     notes
 }
 
-/// Every text in it, and how many bytes that makes less.
+/// Truncates every text in a value. Returns the bytes removed.
 fn cut_value(value: &mut Value) -> usize {
     match value {
         Value::String(text) => cut_text(text),
@@ -144,7 +144,7 @@ fn cut_controls(result: &mut RunJobResult, over: u64) -> Vec<String> {
     notes
 }
 
-/// By what a caller finds its job again, so that some of it stays.
+/// A caller finds its job by the trace, so part of it stays.
 fn cut_trace(result: &mut RunJobResult, over: u64) -> Vec<String> {
     let most = json_bytes(&result.trace).saturating_sub(TRACE_BYTES_KEPT);
     without_largest("trace", &mut result.trace, over.min(most))
@@ -163,7 +163,7 @@ fn cut_paths(result: &mut RunJobResult, _over: u64) -> Vec<String> {
         .collect()
 }
 
-/// Cuts one text to what is left of any; how many bytes that makes less.
+/// Truncates one text. Returns the bytes removed.
 fn cut_text(text: &mut String) -> usize {
     let end = prefix_within(text, TEXT_BYTES_KEPT);
     let missing = text.len() - end;
@@ -171,20 +171,20 @@ fn cut_text(text: &mut String) -> usize {
     missing
 }
 
-/// Takes items from the end until they made `over` bytes.
+/// Removes items from the end until `over` bytes are free.
 fn shortened<T: Serialize>(name: &str, items: &mut Vec<T>, over: u64) -> Vec<String> {
     let (mut freed, mut missing) = (0, 0_u64);
     while freed < over
         && let Some(last) = items.pop()
     {
-        // One more for the comma, which the first has not.
+        // One more byte for the comma before it.
         freed += json_bytes(&last) + u64::from(!items.is_empty());
         missing += 1;
     }
     if missing == 0 { Vec::new() } else { vec![format!("{name}: {missing}")] }
 }
 
-/// Takes the largest items until they made `over` bytes.
+/// Removes the largest items until `over` bytes are free.
 fn without_largest(name: &str, items: &mut BTreeMap<String, Value>, over: u64) -> Vec<String> {
     let mut sizes: Vec<(u64, String)> = items
         .iter()
@@ -202,7 +202,7 @@ fn without_largest(name: &str, items: &mut BTreeMap<String, Value>, over: u64) -
     if missing == 0 { Vec::new() } else { vec![format!("{name}: {missing}")] }
 }
 
-/// Where the longest beginning of `text` ends that takes `bytes_max` within a JSON text.
+/// The end of the longest prefix of `text` that takes at most `bytes_max` bytes in JSON.
 fn prefix_within(text: &str, bytes_max: u64) -> usize {
     let mut bytes = 0;
     for (at, character) in text.char_indices() {
@@ -214,7 +214,7 @@ fn prefix_within(text: &str, bytes_max: u64) -> usize {
     text.len()
 }
 
-/// What `text` takes within a JSON text, bytes.
+/// The size of `text` in JSON, bytes.
 pub(super) fn escaped_bytes(text: &str) -> u64 {
     text.chars().map(escaped_character_bytes).sum()
 }

@@ -1,4 +1,4 @@
-//! What a workspace's `make test` would run, as the text that `sh -c` gets instead.
+//! Resolves what `make test` would run in a workspace, as a command for `sh -c`.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -6,47 +6,47 @@ use std::time::Duration;
 
 use super::make_process::{self, MakeLimits, MakeOutput, MakeProcessError};
 
-/// Where the workspace is inside the box; `$(CURDIR)` is to say so.
+/// Where the workspace is inside the sandbox, for `$(CURDIR)`.
 const WORKSPACE_IN_BOX: &str = "/workspace";
-/// The longest command, in bytes: the kernel takes no longer argument (128 KiB with its NUL).
+/// The longest command, in bytes: the kernel limits an argument to 128 KiB with its NUL.
 const COMMAND_BYTES_MAX: usize = (128 << 10) - 1;
 /// The longest line quoted from `make`, in characters.
 const QUOTE_CHARS_MAX: usize = 300;
-/// Variables by which an outer `make`, or the operator's shell, would change what is printed.
+/// Variables by which an outer `make` or the operator's shell would change the output.
 const MAKE_VARIABLES: [&str; 5] = ["MAKEFLAGS", "GNUMAKEFLAGS", "MFLAGS", "MAKELEVEL", "MAKEFILES"];
 
 /// Why a workspace has no command.
 #[derive(Debug, thiserror::Error)]
 pub enum ResolveError {
-    /// The directory is missing or cannot be looked into.
+    /// The directory is missing or cannot be read.
     #[error("no workspace at {}", .0.display())]
     NoWorkspace(PathBuf),
-    /// None of the names `make` looks for.
+    /// No file has a name that `make` looks for.
     #[error("no Makefile in {}", .0.display())]
     NoMakefile(PathBuf),
-    /// `make` itself: missing, too slow, too talkative.
+    /// `make` is missing, too slow or prints too much.
     #[error(transparent)]
     Process(#[from] MakeProcessError),
-    /// The Makefile is read and has no such target.
+    /// The Makefile has no such target.
     #[error("the Makefile has no target `test`")]
     NoTarget,
-    /// `make` refuses; its first line.
+    /// `make` failed, with its first line.
     #[error("make -n test: {0}")]
     Refused(String),
     /// The target is up to date, or its recipe is empty.
     #[error("nothing to be done for `test`: it must be .PHONY and have a recipe")]
     NothingToDo,
-    /// The command is not UTF-8 or holds a NUL, and no argument can.
+    /// The command is not UTF-8, or holds a NUL, which an argument cannot.
     #[error("the recipe of `test` is not text")]
     NotText,
 }
 
-/// How `make` is asked.
+/// How `make` is run.
 #[derive(Debug, Clone)]
 pub struct Make {
-    /// The program, looked up in PATH unless it holds a slash.
+    /// The program, looked up in PATH unless its name has a slash.
     pub program: PathBuf,
-    /// What it may use. The command is its stdout.
+    /// Its limits. Its stdout is the command.
     pub limits: MakeLimits,
 }
 
@@ -67,7 +67,7 @@ impl Make {
         for name in MAKE_VARIABLES {
             command.env_remove(name);
         }
-        // What it says is looked into below.
+        // Its messages are parsed below.
         command.env("LC_ALL", "C");
         command_of(make_process::run(command, self.limits)?)
     }
@@ -79,10 +79,10 @@ pub(super) fn command_of(output: MakeOutput) -> Result<String, ResolveError> {
         return Err(refusal(&String::from_utf8_lossy(&output.stderr)));
     }
     let text = String::from_utf8(output.stdout).map_err(|_| ResolveError::NotText)?;
-    // On stdout too: that nothing is to be done, and directories entered where
-    // the Makefile asks for that. Run by a shell it would only be a 127.
+    // `make` prints some messages on stdout too, such as "Nothing to be done" and the directories
+    // it enters. A shell would fail with 127 on them.
     let text = text.strip_suffix('\n').unwrap_or(&text);
-    // By the line feed alone: a carriage return before it is the recipe's.
+    // Split at line feeds only: a carriage return belongs to the recipe.
     let recipe: Vec<&str> = text.split('\n').filter(|line| !line.starts_with("make: ")).collect();
     if recipe.iter().all(|line| line.trim().is_empty()) {
         return Err(ResolveError::NothingToDo);
@@ -93,7 +93,7 @@ pub(super) fn command_of(output: MakeOutput) -> Result<String, ResolveError> {
 
 fn refusal(message: &str) -> ResolveError {
     let first_line = message.lines().next().unwrap_or("it failed without a word").trim_end();
-    // A prerequisite without a rule reads the same up to ", needed by".
+    // The message for a missing prerequisite is the same up to ", needed by".
     if first_line.contains("No rule to make target 'test'. ") {
         return ResolveError::NoTarget;
     }

@@ -1,6 +1,6 @@
-//! What the service makes of what `make -n test` wrote, whatever that is.
+//! The service handles any output of `make -n test`.
 //!
-//! `make` itself is not run: a Makefile is a program, and the operator's.
+//! `make` is not run: a Makefile is a program of the operator.
 
 #![expect(clippy::panic, reason = "how a property says that it does not hold")]
 
@@ -10,7 +10,7 @@ use std::process::ExitStatus;
 use super::make_process::MakeOutput;
 use super::makefile::{ResolveError, command_of};
 
-/// The longest refusal, in characters: what is quoted of `make`, and our own words before it.
+/// The longest error, in characters: the quote of `make`, and our own words before it.
 const WORDS_CHARS_MAX: usize = 320;
 
 /// The input is the exit code, then stdout, then, after the first byte 0xFE, stderr.
@@ -48,7 +48,7 @@ enum ExpectedCommand {
     NoText,
 }
 
-/// The rules over again, in bytes: a recipe is what stdout says less what `make` says for itself.
+/// The same rules, in bytes: a recipe is stdout without the messages of `make`.
 fn expected(code: u8, stdout: &[u8]) -> ExpectedCommand {
     if code != 0 {
         return ExpectedCommand::Refusal;

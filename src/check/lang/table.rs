@@ -1,4 +1,4 @@
-//! The language table: `languages.toml` as checked values.
+//! The language table: `languages.toml`, parsed and validated.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -12,14 +12,14 @@ use cofferdam_core::values::bytes::parse_bytes;
 use cofferdam_core::values::rel_path::RelPath;
 use cofferdam_core::values::variable_name::is_variable_name;
 
-/// The table's name in a languages directory.
+/// The name of the table in a languages directory.
 const TABLE_FILE: &str = "languages.toml";
 /// The largest table read, in bytes.
 const TABLE_BYTES_MAX: u64 = 1 << 20;
-/// Where a request's asserts go, in the language's folder.
+/// The file of the asserts, in the folder of the language.
 const ASSERTS_FILE: &str = "asserts.json";
 
-/// What the service knows of one language. Paths are below the workspace.
+/// One language. Paths are below the workspace.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Language {
     /// Its name in requests.
@@ -28,21 +28,21 @@ pub struct Language {
     pub folder: RelPath,
     /// Where `solution_text` goes.
     pub solution: RelPath,
-    /// Where `checker_text` goes; a language that has a place for it requires it.
+    /// Where `checker_text` goes. A language with a checker requires it.
     pub checker: Option<RelPath>,
     /// Where `asserts` goes.
     pub asserts: RelPath,
-    /// The executables that must be on the box's PATH, the toolchain first.
+    /// The executables that must be in PATH in the sandbox, the toolchain first.
     pub requires: Vec<AnyOf>,
     /// The command that prints the toolchain's version, on either stream.
     pub version: Vec<String>,
     /// The oldest version that the workspace works with.
     pub minimum: Option<Version>,
-    /// Set for every run, over the box's own variables.
+    /// Variables of every run, which override the default ones.
     pub env: BTreeMap<String, String>,
-    /// The least memory figure the toolchain can work with, in bytes.
+    /// The lowest memory limit that the toolchain works with, in bytes.
     pub memory_bytes_max: Option<u64>,
-    /// The least disk figure the toolchain can work with, in bytes.
+    /// The lowest disk limit that the toolchain works with, in bytes.
     pub disk_bytes_max: Option<u64>,
 }
 
@@ -60,46 +60,46 @@ impl AnyOf {
 /// Why a text is not a language table.
 #[derive(Debug, thiserror::Error)]
 pub enum TableError {
-    /// The file is there but cannot be read.
+    /// The file exists but cannot be read.
     #[error("cannot read {}: {source}", path.display())]
     Read {
         /// The file.
         path: PathBuf,
-        /// What reading it said.
+        /// The error.
         source: io::Error,
     },
-    /// Not TOML, a slug given twice included.
+    /// Not TOML, or a slug is given twice.
     #[error("languages.toml line {line}: {}", source.message())]
     Syntax {
         /// The line, counted from one.
         line: usize,
-        /// What the parser said.
+        /// The message of the parser.
         source: Box<toml::de::Error>,
     },
-    /// A key that is missing, unknown, or of another type.
+    /// A key is missing, unknown, or of another type.
     #[error("language {slug}: {}", one_line(source))]
     Shape {
         /// The language.
         slug: String,
-        /// What the parser said; it names the key.
+        /// The message of the parser, which names the key.
         source: Box<toml::de::Error>,
     },
-    /// A name no request should have to spell.
+    /// An invalid slug.
     #[error("language {0:?}: a slug is lower-case letters and digits, a letter first")]
     Slug(String),
-    /// A value that means nothing.
+    /// An invalid value.
     #[error("language {slug}: {field}: {reason}")]
     Field {
         /// The language.
         slug: String,
         /// The key in its table.
         field: &'static str,
-        /// What is wanted.
+        /// The expected value.
         reason: &'static str,
     },
 }
 
-/// The parser's message with the key it speaks of, which it puts on a line of its own.
+/// The message of the parser on one line. The parser puts the key on a second line.
 fn one_line(error: &toml::de::Error) -> String {
     error.to_string().trim_end().replace('\n', " ")
 }
@@ -109,12 +109,12 @@ fn one_line(error: &toml::de::Error) -> String {
 pub struct LanguageTable(BTreeMap<String, Language>);
 
 impl LanguageTable {
-    /// The table this binary was built with.
+    /// The table that this binary contains.
     pub fn embedded() -> Result<Self, TableError> {
         Self::parse(include_str!("../../../langs/languages.toml"))
     }
 
-    /// The table in `langs_dir`, or the embedded one where it holds none.
+    /// The table in `langs_dir`, or the embedded one if there is none.
     pub fn load(langs_dir: &Path) -> Result<Self, TableError> {
         let path = langs_dir.join(TABLE_FILE);
         match read_bounded(&path) {
@@ -124,7 +124,7 @@ impl LanguageTable {
         }
     }
 
-    /// A table from its TOML text.
+    /// Parses a table.
     pub fn parse(text: &str) -> Result<Self, TableError> {
         let tables: BTreeMap<String, toml::Value> = toml::from_str(text).map_err(|source| {
             let start = source.span().map_or(0, |span| span.start);
@@ -160,7 +160,7 @@ impl LanguageTable {
     }
 }
 
-/// One language as the file has it.
+/// One language in the file.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct TableEntry {
@@ -193,7 +193,7 @@ impl From<Requirement> for AnyOf {
     }
 }
 
-/// A key and what its value should have been.
+/// A key and the value it should have.
 type TableFault = (&'static str, &'static str);
 
 impl TableEntry {

@@ -202,7 +202,7 @@ impl ServiceState {
                 store.remove_expired(SystemTime::now());
             } else if looked.elapsed() >= STORE_LOOK_EVERY {
                 looked = Instant::now();
-                store.look_and_remove_beyond_max();
+                store.refresh_and_remove_beyond_max();
             }
         }
     }

@@ -1,4 +1,4 @@
-//! Whether a directory is the record of a job, and what it tells.
+//! Reads the directory of a job and decides what state the job is in.
 
 use nix::sys::stat::SFlag;
 use serde::de::DeserializeOwned;
@@ -16,28 +16,28 @@ pub(crate) const SNAPSHOT: &str = "snapshot.json";
 pub(crate) const ARTIFACTS: &str = "artifacts";
 pub(crate) const CANCEL: &str = "cancel";
 
-/// The largest request that is taken and read, bytes.
+/// The largest request that is accepted and read, bytes.
 pub(crate) const REQUEST_BYTES_MAX: u64 = 64 << 20;
 /// The largest status that is read, bytes.
 const STATUS_BYTES_MAX: u64 = 1 << 20;
 /// The largest result that is written and read, bytes.
 pub(crate) const RESULT_BYTES_MAX: u64 = 64 << 20;
-/// The disk gives room by this many bytes.
+/// The block size of the disk.
 const BLOCK_BYTES: u64 = 4096;
 
-/// What the directory of a job tells.
+/// The state of a job by its directory.
 #[derive(Debug)]
 pub(crate) enum RecordState {
-    /// It is over, and every file agrees.
+    /// It has ended, and every file agrees.
     Over(Box<StatusFile>),
-    /// It is over by its result, and its status does not know.
+    /// It has ended by its result, but its status is older.
     StaleStatus(Box<StatusFile>),
-    /// It is not over.
+    /// It has not ended.
     Live(Box<StatusFile>, Box<RunJobRequest>),
 }
 
-/// Looks at the job `id`. As long as `budget_bytes` lasts every file is read; then those of jobs
-/// that are over are merely looked at, and found out when somebody asks for them.
+/// Inspects the job `id`. Reads every file while `budget_bytes` lasts. After that the files of ended
+/// jobs are only checked for existence; damage shows when they are read.
 pub(crate) fn inspect(
     directory: &StoreDir,
     id: &JobId,
@@ -75,11 +75,11 @@ pub(crate) fn inspect(
             Ok(RecordState::StaleStatus(Box::new(status)))
         }
         (Some(status), None) => Ok(RecordState::Live(Box::new(status), Box::new(request))),
-        (None, None) => Err(ReadFault::Corrupt(format!("{STATUS}: there is none"))),
+        (None, None) => Err(ReadFault::Corrupt(format!("{STATUS}: missing"))),
     }
 }
 
-/// Nothing but files, and a directory for artifacts, has the name of one.
+/// Checks that each name of a record is a file, or a directory for the artifacts.
 fn check_shapes(directory: &StoreDir) -> Result<(), ReadFault> {
     for (name, kind) in [
         ("stdout", SFlag::S_IFREG),
@@ -89,13 +89,13 @@ fn check_shapes(directory: &StoreDir) -> Result<(), ReadFault> {
     ] {
         let entry = directory.entry(name).map_err(ReadFault::System)?;
         if entry.is_some_and(|stat| file_type(&stat) != kind) {
-            return Err(ReadFault::Corrupt(format!("{name}: not what it is to be")));
+            return Err(ReadFault::Corrupt(format!("{name}: not the expected kind of file")));
         }
     }
     Ok(())
 }
 
-/// The status of the job `id`.
+/// Reads the status of the job `id`.
 pub(crate) fn read_status(directory: &StoreDir, id: &JobId) -> Result<StatusFile, ReadFault> {
     let status: StatusFile = parsed(&directory.read(STATUS, STATUS_BYTES_MAX)?)?;
     match status.fault(id) {
@@ -104,7 +104,7 @@ pub(crate) fn read_status(directory: &StoreDir, id: &JobId) -> Result<StatusFile
     }
 }
 
-/// The result of the job `id`.
+/// Reads the result of the job `id`.
 pub(crate) fn read_result(directory: &StoreDir, id: &JobId) -> Result<RunJobResult, ReadFault> {
     let result: RunJobResult = parsed(&directory.read(RESULT, RESULT_BYTES_MAX)?)?;
     match result_fault(&result, id) {
@@ -113,16 +113,16 @@ pub(crate) fn read_result(directory: &StoreDir, id: &JobId) -> Result<RunJobResu
     }
 }
 
-/// What is wrong with a result, as that of the job `id`.
+/// Why a result cannot be that of the job `id`.
 pub(crate) fn result_fault(result: &RunJobResult, id: &JobId) -> Option<&'static str> {
     let JobLine { queued_at, started_at, finished_at, .. } = &JobLine::from(result);
     let times = [Some(queued_at), started_at.as_ref(), finished_at.as_ref()];
     if result.job_id != *id {
         Some("of another job")
     } else if !result.status.is_terminal() {
-        Some("of a job that is not over")
+        Some("of a job that has not ended")
     } else if !times.into_iter().flatten().all(|time| parse_time(time).is_some()) {
-        Some("a time is none")
+        Some("a time is not valid")
     } else {
         None
     }
@@ -140,20 +140,20 @@ fn parsed<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, ReadFault> {
     serde_json::from_slice(bytes).map_err(|error| ReadFault::Corrupt(error.to_string()))
 }
 
-/// The same fault, of the file `name`; one that has to be there and is not is one too.
+/// Adds the name of the file to a fault. A missing file is a fault too.
 fn named(name: &str, fault: ReadFault) -> ReadFault {
     match fault {
-        ReadFault::Absent => ReadFault::Corrupt(format!("{name}: there is none")),
+        ReadFault::Absent => ReadFault::Corrupt(format!("{name}: missing")),
         ReadFault::Corrupt(reason) => ReadFault::Corrupt(format!("{name}: {reason}")),
         system @ ReadFault::System(_) => system,
     }
 }
 
-/// What the record of a job that is over takes on the disk, bytes, by what its result says of the
+/// The size of the record of an ended job on the disk, bytes. The result tells the sizes of the
 /// artifacts.
 pub(crate) fn record_bytes(directory: &StoreDir, result: &RunJobResult) -> u64 {
     let blocks = |bytes: u64| bytes.div_ceil(BLOCK_BYTES).saturating_mul(BLOCK_BYTES);
-    // The directory itself, and the status that is about to be written.
+    // The directory, and the status that is about to be written.
     let mut total = 2 * BLOCK_BYTES;
     for name in [REQUEST, RESULT, SNAPSHOT, "stdout", "stderr"] {
         total = total.saturating_add(blocks(size_of_file(directory, name)));

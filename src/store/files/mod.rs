@@ -1,4 +1,4 @@
-//! The files of a store: its directories, its locks, and the record of one job.
+//! The files of a store: directories, locks, and the files of one record.
 
 pub(super) mod directory;
 pub(super) mod inspect;

@@ -1,8 +1,7 @@
-//! Who runs a job: one opening of the store, known to be alive by the lock it holds.
+//! The owner of a job: one opening of the store, which is alive while it holds its lock.
 //!
-//! A file `owners/<name>` is locked as long as the owner lives; the kernel drops the lock with
-//! the process, and nothing else does. Whoever gets the lock of another's file has claimed what
-//! that one left.
+//! The owner locks a file `owners/<name>`. The kernel releases the lock when the process dies. A
+//! process that gets the lock of another owner's file has claimed the jobs of that owner.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -15,7 +14,7 @@ use nix::sys::stat::{Mode, fstat};
 use super::directory::StoreDir;
 use crate::store::error::StoreError;
 
-/// How often a fresh name is tried before a sweeper is said to be in the way.
+/// How many new names are tried before registering fails.
 const ATTEMPTS_MAX: u32 = 16;
 
 /// This opening of the store.
@@ -27,12 +26,12 @@ pub(crate) struct StoreOwner {
 }
 
 impl StoreOwner {
-    /// Registers under a fresh name.
+    /// Registers under a new name.
     pub(crate) fn register(owners: StoreDir) -> Result<Self, StoreError> {
         for _ in 0..ATTEMPTS_MAX {
             let name = uuid::Uuid::new_v4().simple().to_string();
             let file = owners.create_file(&name)?;
-            // A sweeper may have come between the two, and removed it.
+            // A sweep of another process may have removed the file in between.
             if let Some(lock) = lock(file) {
                 return Ok(Self { name, owners, _lock: lock });
             }
@@ -55,12 +54,12 @@ impl Drop for StoreOwner {
     }
 }
 
-/// Whether a text can be an owner's name: it names a file.
+/// Whether a text can be the name of an owner, which names a file.
 pub(crate) fn is_owner_name(text: &str) -> bool {
     text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
-/// Whether that owner of the store at `store` is dead, by a look that leaves no trace.
+/// Whether that owner of the store at `store` is dead. Changes nothing.
 pub(crate) fn is_dead(store: &Path, owner: &str) -> bool {
     if !is_owner_name(owner) {
         return true;
@@ -73,7 +72,7 @@ pub(crate) fn is_dead(store: &Path, owner: &str) -> bool {
     }
 }
 
-/// What dead owners left, claimed; each is forgotten at the end.
+/// The claimed dead owners. Their files are removed at the end.
 #[derive(Debug)]
 pub(crate) struct Claims<'a> {
     owners: &'a StoreDir,
@@ -85,7 +84,7 @@ impl<'a> Claims<'a> {
         Self { owners, by_name: HashMap::new() }
     }
 
-    /// Whether what `owner` left is ours to deal with: it is dead, and nobody else has it.
+    /// Claims `owner`. Returns whether it is dead and no other process has claimed it.
     pub(crate) fn claim(&mut self, owner: &str) -> Result<bool, StoreError> {
         if !is_owner_name(owner) {
             return Ok(true);
@@ -106,11 +105,11 @@ impl<'a> Claims<'a> {
         Ok(is_claimed)
     }
 
-    /// Forgets every owner that is dead.
+    /// Removes the files of all dead owners.
     pub(crate) fn sweep(mut self) -> Result<(), StoreError> {
         for name in self.owners.names()? {
             let Some(name) = name.to_str().filter(|name| is_owner_name(name)) else { continue };
-            // What cannot be opened is left for somebody to look at.
+            // A file that cannot be opened is left for the operator.
             if self.claim(name).unwrap_or(false) {
                 self.owners.unlink(name)?;
                 self.by_name.remove(name);
@@ -130,7 +129,7 @@ impl Drop for Claims<'_> {
     }
 }
 
-/// The lock of an owner's file, unless somebody has it or the file is gone.
+/// Locks the file of an owner, unless it is locked or removed.
 fn lock(file: File) -> Option<Flock<File>> {
     let lock = Flock::lock(file, FlockArg::LockExclusiveNonblock).ok()?;
     let is_there = fstat(&*lock).is_ok_and(|stat| stat.st_nlink > 0);

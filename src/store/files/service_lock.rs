@@ -1,4 +1,4 @@
-//! One service at a time has a store: a lock on its file `lock`, which holds the process id.
+//! The lock of the one service that owns a store: its file `lock`, which holds the process id.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom, Write};
@@ -15,7 +15,7 @@ const LOCK: &str = "lock";
 /// The longest process id, bytes.
 const PID_BYTES_MAX: u64 = 16;
 
-/// The lock; the kernel drops it with the process.
+/// The lock. The kernel releases it with the process.
 #[derive(Debug)]
 pub(crate) struct ServiceLock(Flock<File>);
 
@@ -23,7 +23,7 @@ impl ServiceLock {
     /// Takes the lock of the store `root`.
     ///
     /// # Errors
-    /// [`StoreError::Owned`] where another service has it.
+    /// [`StoreError::Owned`] if another service holds it.
     pub(crate) fn take(root: &StoreDir) -> Result<Self, StoreError> {
         let flags = OFlag::O_RDWR
             | OFlag::O_CREAT
@@ -39,12 +39,12 @@ impl ServiceLock {
             }
             errno => root.error("lock", LOCK, errno),
         })?;
-        // For a refusal's words alone: the lock is what counts, also on a full disk.
+        // The process id is only for the message of a refusal, so a full disk does not matter.
         let _ = write_pid(&mut lock);
         Ok(Self(lock))
     }
 
-    /// Whether it is the lock of the store that is at `root` now.
+    /// Whether this is the lock of the store that is now at `root`.
     pub(crate) fn is_of(&self, root: &Path) -> bool {
         let (Ok(ours), Ok(there)) = (fstat(&*self.0), stat(&root.join(LOCK))) else { return false };
         (ours.st_dev, ours.st_ino) == (there.st_dev, there.st_ino)
@@ -57,7 +57,7 @@ fn write_pid(file: &mut File) -> std::io::Result<()> {
     file.write_all(format!("{}\n", std::process::id()).as_bytes())
 }
 
-/// The process id that a lock file holds, if it does.
+/// The process id in a lock file.
 fn pid_in(file: &File) -> Option<u32> {
     let mut text = String::new();
     file.take(PID_BYTES_MAX).read_to_string(&mut text).ok()?;

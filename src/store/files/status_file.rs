@@ -1,4 +1,4 @@
-//! `status.json`: where a job is, and what is known of it before its result.
+//! `status.json`: the state of a job, and what is known before its result.
 
 use std::time::SystemTime;
 
@@ -9,32 +9,32 @@ use cofferdam_core::job::{
 };
 use cofferdam_core::values::utc::rfc3339;
 
-/// What the file holds. Keys that are not known are left by later versions, and read over.
+/// The contents of the file. Unknown keys come from later versions and are ignored.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct StatusFile {
     #[serde(flatten)]
     pub(crate) line: JobLine,
-    /// When it was taken, nanoseconds since 1970, by which lists are ordered.
+    /// When the job was accepted, nanoseconds since 1970. Lists are ordered by it.
     #[serde(default)]
     pub(crate) order_ns: Option<u64>,
-    /// Which opening of the store runs it.
+    /// The opening of the store that runs the job.
     pub(crate) owner: String,
-    /// What its record takes on the disk, once it is over.
+    /// The size of the record on the disk, once the job has ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) bytes: Option<u64>,
-    /// What the policy said, once it did and until it is over.
+    /// The decision of the policy, until the job has ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) policy: Option<PolicyDecision>,
-    /// By what a client may ask for the same job again.
+    /// The `Idempotency-Key` and the digest of the request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) idempotency: Option<Idempotency>,
-    /// What is executed, likewise.
+    /// The program, until the job has ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) executable: Option<Executable>,
 }
 
 impl StatusFile {
-    /// Of a job that is taken.
+    /// The status of a job that has just been accepted.
     pub(crate) fn queued(id: &JobId, queued_at: SystemTime, owner: &str) -> Self {
         let line = JobLine {
             job_id: id.clone(),
@@ -49,7 +49,7 @@ impl StatusFile {
         Self { line, order_ns, owner, bytes: None, policy, idempotency, executable }
     }
 
-    /// Of a job that is over, whose record takes `bytes`.
+    /// The status of an ended job whose record takes `bytes`.
     pub(crate) fn over(result: &RunJobResult, before: Option<&Self>, bytes: u64) -> Self {
         Self {
             line: JobLine::from(result),
@@ -62,13 +62,13 @@ impl StatusFile {
         }
     }
 
-    /// By what lists are ordered.
+    /// The key by which lists are ordered.
     pub(crate) fn order(&self) -> u64 {
         let told = || parse_time(&self.line.queued_at).map_or(0, nanoseconds);
         self.order_ns.unwrap_or_else(told)
     }
 
-    /// What is wrong with it, as that of the job `id`.
+    /// Why this cannot be the status of the job `id`.
     pub(crate) fn fault(&self, id: &JobId) -> Option<&'static str> {
         let JobLine { job_id, status, queued_at, started_at, finished_at } = &self.line;
         let is_time = |text: &String| parse_time(text).is_some();
@@ -76,7 +76,7 @@ impl StatusFile {
             return Some("of another job");
         }
         if !is_time(queued_at) || ![started_at, finished_at].into_iter().flatten().all(is_time) {
-            return Some("a time is none");
+            return Some("a time is not valid");
         }
         if status.is_terminal() != finished_at.is_some() {
             return Some("its state and its times contradict each other");
@@ -85,7 +85,7 @@ impl StatusFile {
     }
 }
 
-/// The time that a text in RFC 3339 tells.
+/// Parses a time in RFC 3339.
 pub(crate) fn parse_time(text: &str) -> Option<SystemTime> {
     humantime::parse_rfc3339(text).ok()
 }

@@ -21,16 +21,16 @@ use cofferdam_core::job::{
 use cofferdam_core::values::digest::Digest;
 use cofferdam_core::values::utc::rfc3339;
 
-/// How much of an output file is looked at, bytes: more than any limit lets be there.
+/// How much of an output file is read, bytes: more than any limit allows.
 const STREAM_BYTES_MAX: u64 = 1 << 30;
-/// How much of an output file is kept in the record before that is cut to its size, bytes.
+/// How much of an output file goes into the result before truncation, bytes.
 const TEXT_BYTES_MAX: u64 = 16 << 20;
-/// The largest description of a snapshot that is read, bytes.
+/// The largest `snapshot.json` that is read, bytes.
 const SNAPSHOT_BYTES_MAX: u64 = 16 << 20;
 
-/// What is honestly known of a job that was cut off: its request, what it had written, and what
-/// had been decided. Where no decision was recorded it is told as allowed, since nothing denied
-/// it, by a version `v1:unknown` and with a reason that says so.
+/// Builds the result of an interrupted job from its request, its outputs and the recorded decision.
+/// Without a recorded decision the result says allowed, since nothing denied the job, with the
+/// version `v1:unknown` and a reason that says so.
 pub(crate) fn interrupted(
     directory: &StoreDir,
     request: &RunJobRequest,
@@ -39,7 +39,7 @@ pub(crate) fn interrupted(
 ) -> Result<RunJobResult, ReadFault> {
     let RunJobRequest { trace, command, policy, limits, .. } = request;
     let state = if status.line.started_at.is_some() { "running" } else { "queued" };
-    // It may have ended, and only the result not have been written: nothing here says.
+    // The program may have ended before its result was lost: the files do not tell.
     let message = format!(
         "the process that had the job ended without recording a result; the last recorded state is {state}"
     );
@@ -86,7 +86,7 @@ pub(crate) fn interrupted(
     Ok(result)
 }
 
-/// It is over when that is found out; nobody knows since when it has been.
+/// The job counts as ended now, since the real time is unknown.
 fn timing(status: &StatusFile, now: SystemTime) -> Timing {
     let started = status.line.started_at.as_deref().and_then(parse_time);
     let duration = started.and_then(|started| now.duration_since(started).ok());
@@ -99,7 +99,7 @@ fn timing(status: &StatusFile, now: SystemTime) -> Timing {
     }
 }
 
-/// What is read of `snapshot.json`: the counts, and the hash where it has one.
+/// The part of `snapshot.json` that is read.
 #[derive(Deserialize)]
 struct SnapshotFile {
     #[serde(flatten)]
@@ -112,8 +112,8 @@ fn snapshot(directory: &StoreDir) -> Option<SnapshotFile> {
     serde_json::from_slice(&directory.read(SNAPSHOT, SNAPSHOT_BYTES_MAX).ok()?).ok()
 }
 
-/// What is there of an output. More may have been written that nobody read any more: `bytes` and
-/// `sha256` are of the file.
+/// The record of a stored output. The program may have written more: `bytes` and `sha256` are those
+/// of the file.
 fn stream_record(
     directory: &StoreDir,
     name: &str,
@@ -128,7 +128,7 @@ fn stream_record(
     if let Err(error) = std::str::from_utf8(&kept)
         && error.error_len().is_none()
     {
-        // The one thing wrong is a last character that is not all there.
+        // Only the last character is incomplete.
         kept.truncate(error.valid_up_to());
     }
     let truncated = u64::try_from(kept.len()).unwrap_or(u64::MAX) < bytes;
@@ -136,12 +136,12 @@ fn stream_record(
         Ok(text) => (text, TextEncoding::Utf8),
         Err(error) => (STANDARD.encode(error.as_bytes()), TextEncoding::Base64),
     };
-    let sha256 =
-        Sha256::parse(&sha256).ok_or_else(|| ReadFault::Corrupt("a digest is none".to_owned()))?;
+    let sha256 = Sha256::parse(&sha256)
+        .ok_or_else(|| ReadFault::Corrupt("a digest is not valid".to_owned()))?;
     Ok(StreamRecord { text, truncated, bytes, sha256, encoding })
 }
 
-/// The beginning of what `source` yields, how much that is in all, and its digest.
+/// Reads `source`. Returns its beginning, its size and its digest.
 fn read_stream(
     mut source: impl Read,
     kept_bytes_max: u64,

@@ -1,4 +1,4 @@
-//! Bringing a store in order: at its opening, and whenever a job turns out to be nobody's.
+//! Recovers a store: when it is opened, and when the owner of a job has died.
 
 mod interrupted;
 pub(super) mod quarantine;
@@ -24,34 +24,34 @@ use crate::store::recovery::quarantine::{Quarantined, prune};
 use cofferdam_core::job::{JobId, RunJobRequest};
 use cofferdam_tree::remove_tree;
 
-/// How much of requests and results is read at the opening, bytes; the files of further jobs
-/// that are over are read when somebody asks for them.
+/// How many bytes of requests and results are read at the opening. The files of further ended jobs
+/// are read on request.
 const READ_BYTES_MAX: u64 = 512 << 20;
 
-/// What was found, and done, when a store was opened.
+/// What recovery found and did.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Recovered {
-    /// Jobs whose service had died, finished as failed.
+    /// Jobs whose process had died, finished as failed.
     pub interrupted: Vec<JobId>,
-    /// What was no record any more.
+    /// Damaged records, moved to the quarantine.
     pub quarantined: Vec<Quarantined>,
-    /// How many jobs there are now.
+    /// How many jobs the store holds now.
     pub jobs: u64,
 }
 
-/// What became of one entry of `runs`.
+/// What recovery did with one entry of `runs`.
 enum RecoveryOutcome {
-    /// It is a job, and in the index.
-    WriterDirs,
-    /// Likewise; its end is what was written just now.
+    /// The entry is a job, and in the index.
+    Indexed,
+    /// The same, after its result was written as interrupted.
     Interrupted,
-    /// It is none.
+    /// It is not a job.
     Corrupt(String),
-    /// It is not there any more.
+    /// It no longer exists.
     Gone,
 }
 
-/// One pass over jobs.
+/// One pass over the jobs.
 struct RecoveryPass<'a> {
     writer: &'a StoreWriter,
     kept: &'a WriterDirs,
@@ -61,13 +61,13 @@ struct RecoveryPass<'a> {
 }
 
 impl RunStore {
-    /// Opens the store in `directory` for a service, which is its only one: makes it where it is
-    /// not there, and brings it in order. Jobs whose owner is dead are finished as interrupted,
-    /// what is no record any more is put into quarantine, half-made and half-removed jobs go.
+    /// Opens the store in `directory` for its only service, creates it if missing, and recovers it:
+    /// finishes jobs of dead owners as interrupted, moves damaged records to the quarantine, and
+    /// removes temporary directories.
     ///
     /// # Errors
-    /// [`StoreError::Owned`] where another service has it; a directory that is none, is somebody
-    /// else's, or cannot be written.
+    /// [`StoreError::Owned`] if another service owns it; or the path is not a directory, belongs to
+    /// another user, or cannot be written.
     pub fn open(
         directory: &Path,
         settings: StoreSettings,
@@ -97,7 +97,7 @@ impl RunStore {
                 RecoveryOutcome::Corrupt(reason) => {
                     recovered.quarantined.extend(self.quarantine(&name, reason));
                 }
-                RecoveryOutcome::WriterDirs | RecoveryOutcome::Gone => {}
+                RecoveryOutcome::Indexed | RecoveryOutcome::Gone => {}
             }
         }
         pass.claims.sweep()?;
@@ -106,7 +106,7 @@ impl RunStore {
         Ok(recovered)
     }
 
-    /// Looks at jobs of which only their files tell, whether they are known or not.
+    /// Checks jobs of other owners, indexed or not, and finishes those of dead owners.
     pub(super) fn settle(&self, ids: &[JobId]) -> Result<(), StoreError> {
         let writer = self.writer()?;
         if ids.is_empty() {
@@ -117,15 +117,15 @@ impl RunStore {
         let mut pass = RecoveryPass::new(writer, &kept);
         *settled_at = Some(Instant::now());
         for id in ids {
-            // Meanwhile another thread may have settled it.
+            // Another thread may have settled it in the meantime.
             let hold = writer.index().get(id).map(|entry| entry.hold);
             if matches!(hold, Some(Hold::Ours | Hold::Over)) {
                 continue;
             }
             match pass.settle(&opened.runs, id)? {
-                RecoveryOutcome::WriterDirs | RecoveryOutcome::Interrupted => {}
+                RecoveryOutcome::Indexed | RecoveryOutcome::Interrupted => {}
                 RecoveryOutcome::Gone => writer.index().remove_unless_ours(id),
-                // Somebody may be putting a record there just now: the next opening decides.
+                // A process may be creating the record right now: the next opening decides.
                 RecoveryOutcome::Corrupt(_) if hold.is_none() => {}
                 RecoveryOutcome::Corrupt(reason) => {
                     self.quarantine(OsStr::new(id.as_str()), reason);
@@ -136,8 +136,8 @@ impl RunStore {
         Ok(())
     }
 
-    /// Takes into the index what it lacks, and out of it what is not on the disk any more. Costs
-    /// a look at two directories where nothing has changed.
+    /// Adds new jobs on the disk to the index, and removes jobs that are gone. Costs two `stat`
+    /// calls if nothing has changed.
     pub(crate) fn refresh(&self) -> Result<(), StoreError> {
         let writer = self.writer()?;
         self.reopen_if_moved()?;
@@ -153,7 +153,7 @@ impl RunStore {
         let there: HashSet<JobId> = names.collect();
         let (new, gone) = writer.index().differences(&there);
         for id in gone {
-            // One that was made after the names were read is still there.
+            // A job that was created after the names were read is not gone.
             if opened.runs.entry(id.as_str())?.is_none() {
                 writer.index().remove_unless_ours(&id);
             }
@@ -163,7 +163,7 @@ impl RunStore {
         Ok(())
     }
 
-    /// Removes a directory that was being filled, or removed, by an owner that is dead.
+    /// Removes a temporary directory of a dead owner.
     fn sweep(
         &self,
         pass: &mut RecoveryPass<'_>,
@@ -186,7 +186,7 @@ impl<'a> RecoveryPass<'a> {
         Self { writer, kept, claims, budget_bytes: READ_BYTES_MAX, now: SystemTime::now() }
     }
 
-    /// Takes one job into the index, finished where it was nobody's.
+    /// Adds one job to the index, and finishes it if its owner is dead.
     fn settle(&mut self, runs: &StoreDir, id: &JobId) -> Result<RecoveryOutcome, StoreError> {
         let directory = match runs.child(id.as_str()) {
             Ok(directory) => directory,
@@ -215,20 +215,20 @@ impl<'a> RecoveryPass<'a> {
         if let RecordState::Live(status, _) | RecordState::StaleStatus(status) = &found {
             let is_ours = status.owner == self.kept.owner.name();
             if is_ours && self.writer.index().get(id).is_none() {
-                // It is being taken just now, and its record is about to update_index it.
+                // It is being created right now, and its record is about to add it.
                 return Ok(RecoveryOutcome::Gone);
             }
             if !is_ours && !self.claims.claim(&status.owner).map_err(ReadFault::System)? {
-                self.open_writer(status, Hold::Unowned);
-                return Ok(RecoveryOutcome::WriterDirs);
+                self.update_index(status, Hold::Unowned);
+                return Ok(RecoveryOutcome::Indexed);
             }
-            // Its owner may have finished it since, and only then have died.
+            // Its owner may have finished it before it died.
             found = inspect(directory, id, &mut self.budget_bytes)?;
         }
         match found {
             RecordState::Over(status) => {
-                self.open_writer(&status, Hold::Over);
-                Ok(RecoveryOutcome::WriterDirs)
+                self.update_index(&status, Hold::Over);
+                Ok(RecoveryOutcome::Indexed)
             }
             RecordState::StaleStatus(status) => {
                 let repaired = json_file(directory, STATUS, &status)
@@ -236,8 +236,8 @@ impl<'a> RecoveryPass<'a> {
                 if let Err(error) = repaired {
                     log::warn!(error:% = error; "job status not repaired");
                 }
-                self.open_writer(&status, Hold::Over);
-                Ok(RecoveryOutcome::WriterDirs)
+                self.update_index(&status, Hold::Over);
+                Ok(RecoveryOutcome::Indexed)
             }
             RecordState::Live(status, request) => self.interrupt(directory, &status, &request),
         }
@@ -250,7 +250,7 @@ impl<'a> RecoveryPass<'a> {
         request: &RunJobRequest,
     ) -> Result<RecoveryOutcome, ReadFault> {
         let result = interrupted(directory, request, status, self.now)?;
-        // Artifacts that no result lists are nobody's.
+        // No result lists these artifacts.
         let removed = remove_tree(directory.fd(), OsStr::new(ARTIFACTS));
         if !removed.as_ref().is_ok_and(|removed| removed.left == 0) {
             log::warn!(outcome:? = removed; "artifacts of an interrupted job not removed");
@@ -267,19 +267,19 @@ impl<'a> RecoveryPass<'a> {
         };
         match finished() {
             Ok(over) => {
-                self.open_writer(&over, Hold::Over);
+                self.update_index(&over, Hold::Over);
                 Ok(RecoveryOutcome::Interrupted)
             }
-            // A full disk, say: it stays as it is and is looked at again.
+            // For example a full disk: the job stays as it is and is checked again.
             Err(error) => {
                 log::warn!(error:% = error; "interrupted job not finished");
-                self.open_writer(status, Hold::Unowned);
-                Ok(RecoveryOutcome::WriterDirs)
+                self.update_index(status, Hold::Unowned);
+                Ok(RecoveryOutcome::Indexed)
             }
         }
     }
 
-    fn open_writer(&self, status: &StatusFile, hold: Hold) {
+    fn update_index(&self, status: &StatusFile, hold: Hold) {
         let bytes = if hold == Hold::Over { status.bytes.unwrap_or(0) } else { 0 };
         let (line, idempotency) = (status.line.clone(), status.idempotency.clone());
         let entry = IndexEntry { line, order: status.order(), bytes, hold, idempotency };

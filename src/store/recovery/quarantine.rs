@@ -1,4 +1,4 @@
-//! What was no record any more, put aside for somebody to look at.
+//! The quarantine: damaged records, kept for the operator.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -13,29 +13,29 @@ use crate::store::store::RunStore;
 use cofferdam_core::values::utc::rfc3339;
 use cofferdam_tree::remove_tree;
 
-/// How many entries the quarantine holds; the oldest go.
+/// The most entries of the quarantine. The oldest are removed.
 const ENTRIES_MAX: usize = 1000;
-/// How long one stays where jobs are kept for ever.
+/// How long entries stay if jobs are kept for ever.
 const AGE_MAX: Duration = Duration::from_secs(30 * 24 * 3600);
-/// How much of a name is kept, bytes: with a time it is still a name.
+/// How much of a name is kept, bytes: a time is appended to it.
 const NAME_BYTES_MAX: usize = 200;
-/// How many moments are tried for a name that nothing has.
+/// How many times are tried for a free name.
 const ATTEMPTS_MAX: u64 = 1000;
-/// The bytes of a time as it ends a name, with the dash before.
+/// The length of the appended time, with its dash.
 const TIME_BYTES: usize = "-2026-02-28T23:59:59.007Z".len();
 
-/// An entry of `runs` that was put aside.
+/// An entry of `runs` that was moved to the quarantine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Quarantined {
-    /// Its name there, escaped.
+    /// Its name in `runs`, escaped.
     pub name: String,
-    /// Why it is no record.
+    /// Why it is not a record.
     pub reason: String,
 }
 
 impl RunStore {
-    /// Puts the entry `name` of `runs` aside; nothing where it is gone by now. One that cannot be
-    /// moved stays, and says so.
+    /// Moves the entry `name` of `runs` to the quarantine. Returns nothing if it is gone. If it
+    /// cannot be moved it stays, and the reason says so.
     pub(crate) fn quarantine(&self, name: &OsStr, reason: String) -> Option<Quarantined> {
         let kept = self.writer_dirs().ok()?;
         let mut aside = Quarantined { name: name.as_bytes().escape_ascii().to_string(), reason };
@@ -69,7 +69,7 @@ fn move_to_quarantine(
     Err(Errno::EEXIST)
 }
 
-/// When an entry was put aside; those with another name are older than all.
+/// When an entry was moved here. Entries with other names count as the oldest.
 fn quarantined_at(name: &OsStr) -> SystemTime {
     let bytes = name.as_bytes();
     let time = bytes.len().checked_sub(TIME_BYTES).and_then(|at| bytes.get(at + 1..));
@@ -77,7 +77,7 @@ fn quarantined_at(name: &OsStr) -> SystemTime {
     time.and_then(parse_time).unwrap_or(SystemTime::UNIX_EPOCH)
 }
 
-/// Removes what has been aside for long, and the oldest of too many.
+/// Removes old entries, and the oldest above the maximum.
 pub(crate) fn prune(
     quarantine: &StoreDir,
     retention: Option<Duration>,
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_are_put_aside_again_and_names_of_any_bytes_have_a_place_each() {
+    fn equal_names_and_names_of_any_bytes_are_all_kept() {
         let place = tempfile::tempdir().unwrap();
         let root = StoreDir::open(place.path()).unwrap();
         let (runs, quarantine) =

@@ -1,4 +1,4 @@
-//! What is no record any more, and that nothing else suffers from it.
+//! Damaged records, and that other records do not suffer.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -13,7 +13,7 @@ use serde_json::Value;
 use crate::store::tests::fixtures::{edit, id, names, place_of, reopened, result, run, store};
 use crate::store::{Recovered, StoreError};
 
-/// Something done to a record or to `runs`, and a word of the reason that is told.
+/// A file, how it is damaged, and a part of the reported reason.
 type Corruption = (&'static str, fn(&Path), &'static str);
 
 fn corruptions() -> Vec<Corruption> {
@@ -30,12 +30,12 @@ fn corruptions() -> Vec<Corruption> {
         ("result.json", |it| edit(it, |it| it["job_id"] = "other".into()), "of another job"),
         ("request.json", |it| edit(it, |it| it["job_id"] = "other".into()), "of another job"),
         ("status.json", |it| edit(it, |it| it["status"] = "odd".into()), "unknown variant"),
-        ("status.json", |it| edit(it, |it| it["queued_at"] = "then".into()), "a time is none"),
+        ("status.json", |it| edit(it, |it| it["queued_at"] = "then".into()), "a time is not valid"),
         ("status.json", |it| edit(it, |it| it["finished_at"] = Value::Null), "contradict"),
         ("result.json", |it| edit(it, |it| it["stdout"] = 5.into()), "invalid type"),
-        ("result.json", |it| edit(it, |it| it["status"] = "running".into()), "not over"),
+        ("result.json", |it| edit(it, |it| it["status"] = "running".into()), "has not ended"),
         ("request.json", |it| edit(it, |it| it["extra"] = 1.into()), "unknown field"),
-        ("request.json", |it| fs::remove_file(it).unwrap(), "there is none"),
+        ("request.json", |it| fs::remove_file(it).unwrap(), "missing"),
         ("stdout", |it| instead(it, |it| symlink("/etc/passwd", it).unwrap()), "stdout"),
         ("stderr", |it| instead(it, |it| mkfifo(it, Mode::S_IRWXU).unwrap()), "stderr"),
         ("artifacts", |it| symlink("/etc", it).unwrap(), "artifacts"),
@@ -47,7 +47,7 @@ fn corruptions() -> Vec<Corruption> {
                 fs::remove_dir_all(it).unwrap();
                 fs::create_dir(it).unwrap();
             },
-            "none",
+            "missing",
         ),
         (
             "",
@@ -97,7 +97,7 @@ fn corruptions() -> Vec<Corruption> {
 }
 
 #[test]
-fn every_kind_of_corruption_is_put_aside_and_reported_and_nothing_else_suffers() {
+fn every_kind_of_corruption_is_quarantined_and_reported() {
     for (index, (file, corrupt, reason)) in corruptions().into_iter().enumerate() {
         let (place, store) = store();
         for name in ["good", "bad"] {
@@ -116,13 +116,13 @@ fn every_kind_of_corruption_is_put_aside_and_reported_and_nothing_else_suffers()
         assert!(kept.starts_with("bad-2"), "{kept}");
         assert_eq!(store.result(&id("good")), Ok(Some(result("good", 0))));
         assert_eq!((store.line(&id("bad")), store.result(&id("bad"))), (Ok(None), Ok(None)));
-        // The name is free again.
+        // The id is free again.
         run(&store, "bad", 5);
     }
 }
 
 #[test]
-fn names_that_are_no_jobs_are_put_aside() {
+fn names_that_are_not_job_ids_are_quarantined() {
     let (place, store) = store();
     run(&store, "good", 0);
     drop(store);
@@ -138,7 +138,7 @@ fn names_that_are_no_jobs_are_put_aside() {
 }
 
 #[test]
-fn a_result_that_turns_out_corrupt_later_is_put_aside_then() {
+fn a_result_that_is_found_damaged_later_is_quarantined() {
     let (place, store) = store();
     run(&store, "a", 0);
     fs::write(place_of(place.path(), "a").join("result.json"), "{").unwrap();
@@ -148,7 +148,7 @@ fn a_result_that_turns_out_corrupt_later_is_put_aside_then() {
 }
 
 #[test]
-fn what_was_half_made_or_half_removed_goes_unless_somebody_is_at_it() {
+fn temporary_directories_of_dead_owners_are_removed() {
     let (place, store) = store();
     let alive = store.writer_dirs().unwrap().owner.name().to_owned();
     let runs = place.path().join("runs");

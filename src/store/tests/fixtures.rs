@@ -1,4 +1,4 @@
-//! What the tests of this module share.
+//! Fixtures of the tests of the store.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -16,14 +16,14 @@ use cofferdam_core::job::{
 use cofferdam_core::values::digest::sha256_of;
 use cofferdam_core::values::utc::rfc3339;
 
-/// A store of its own, and its directory.
+/// A new store and its directory.
 pub(crate) fn store() -> (TempDir, RunStore) {
     let place = tempfile::tempdir().unwrap();
     let store = opened(place.path());
     (place, store)
 }
 
-/// One of any number of openings.
+/// Opens the store once more.
 pub(crate) fn opened(directory: &Path) -> RunStore {
     RunStore::open_shared(directory, StoreSettings::default()).unwrap()
 }
@@ -32,7 +32,7 @@ pub(crate) fn id(text: &str) -> JobId {
     JobId::parse(text).unwrap()
 }
 
-/// The moment `seconds` after the one all tests begin at.
+/// The time `seconds` after the start of all tests.
 pub(crate) fn at(seconds: u64) -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000 + seconds)
 }
@@ -56,7 +56,7 @@ pub(crate) fn stream(text: &str) -> StreamRecord {
     }
 }
 
-/// Of a job that was taken at `at(seconds)` and over a second later.
+/// The result of a job that was accepted at `at(seconds)` and ended a second later.
 pub(crate) fn result(name: &str, seconds: u64) -> RunJobResult {
     RunJobResult {
         job_id: id(name),
@@ -106,7 +106,7 @@ pub(crate) fn artifact(path: &str) -> Artifact {
     Artifact { path: path.to_owned(), bytes: 1, sha256, uri, truncated: false }
 }
 
-/// Runs the job `name` from its beginning to its end.
+/// Records the job `name` from start to end.
 pub(crate) fn run(store: &RunStore, name: &str, seconds: u64) {
     let mut record = store.create(&id(name), &request(), at(seconds)).unwrap();
     record.started(at(seconds)).unwrap();
@@ -127,12 +127,12 @@ pub(crate) fn names(store: &Path, directory: &str) -> Vec<String> {
     names
 }
 
-/// The opening of a service, which brings the store in order.
+/// Opens the store as a service, which recovers it.
 pub(crate) fn reopened(directory: &Path) -> (RunStore, Recovered) {
     RunStore::open(directory, StoreSettings::default()).unwrap()
 }
 
-/// Changes a JSON file where it is.
+/// Edits a JSON file in place.
 pub(crate) fn edit(path: &Path, change: impl FnOnce(&mut Value)) {
     let mut value = serde_json::from_slice(&fs::read(path).unwrap()).unwrap();
     change(&mut value);

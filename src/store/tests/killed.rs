@@ -1,4 +1,4 @@
-//! Stores whose process is killed, and stores beside them.
+//! Stores whose process is killed.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -9,10 +9,10 @@ use crate::store::tests::fixtures::{at, id, names, opened, reopened, request, re
 use crate::store::{Recovered, RunStore};
 use cofferdam_core::job::{ErrorCode, JobStatus, RunJobResult};
 
-/// Tells a test that it is the child, and of which store.
+/// Set in the child process: the store to use.
 const CHILD: &str = "COFFERDAM_TEST_RUNSTORE";
 
-/// Makes jobs in four threads until it is killed, and tells of each step on stdout.
+/// Creates jobs in four threads until it is killed, and prints each step.
 fn run_jobs_for_ever(store: &RunStore) {
     std::thread::scope(|scope| {
         for _ in 0..4 {
@@ -56,7 +56,7 @@ fn a_kill_at_any_moment_loses_no_accepted_job_and_leaves_none_torn() {
         let lines =
             std::thread::spawn(move || reader.lines().map_while(Result::ok).collect::<Vec<_>>());
         std::thread::sleep(Duration::from_millis(150 + round * 37));
-        // Another process's opening, in the middle, does no harm.
+        // Opening the store in the meantime does no harm.
         drop(reopened(place.path()));
         child.kill().unwrap();
         child.wait().unwrap();
@@ -90,7 +90,7 @@ fn check_all_over(store: &RunStore, accepted: &[String], finished: &[String]) {
 }
 
 #[test]
-fn jobs_of_a_killed_process_are_finished_by_one_that_has_been_there_all_along() {
+fn a_running_process_finishes_the_jobs_of_a_killed_one() {
     if let Some(place) = std::env::var_os(CHILD) {
         let store = opened(Path::new(&place));
         let _record = store.create(&id("theirs"), &request(), at(0)).unwrap();
@@ -99,7 +99,7 @@ fn jobs_of_a_killed_process_are_finished_by_one_that_has_been_there_all_along() 
         return;
     }
     let place = tempfile::tempdir().unwrap();
-    let name = "jobs_of_a_killed_process_are_finished_by_one_that_has_been_there_all_along";
+    let name = "a_running_process_finishes_the_jobs_of_a_killed_one";
     drop(opened(place.path()));
     let mut child = child(name, place.path());
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();

@@ -1,4 +1,4 @@
-//! A store from outside: what its callers rely on.
+//! What the callers of a store rely on.
 
 mod corruption;
 pub(super) mod fixtures;
@@ -26,7 +26,7 @@ fn rel(path: &str) -> RelPath {
 }
 
 #[test]
-fn a_job_is_told_in_every_state_and_its_result_is_read_again_by_anybody() {
+fn a_job_is_listed_in_every_state_and_every_process_reads_its_result() {
     let (place, store) = store();
     assert_eq!((store.line(&id("a")), store.result(&id("a"))), (Ok(None), Ok(None)));
     let mut record = store.create(&id("a"), &request(), at(0)).unwrap();
@@ -53,7 +53,7 @@ fn a_job_is_told_in_every_state_and_its_result_is_read_again_by_anybody() {
 }
 
 #[test]
-fn everything_in_a_store_is_its_owners_alone() {
+fn only_the_owner_can_access_a_store() {
     let (place, store) = store();
     let directory = place.path().join("made/here");
     drop(opened(&directory));
@@ -78,7 +78,7 @@ fn everything_in_a_store_is_its_owners_alone() {
 }
 
 #[test]
-fn a_name_is_taken_once_whatever_has_it() {
+fn an_id_in_use_is_refused() {
     let (place, store) = store();
     let record = store.create(&id("live"), &request(), at(0)).unwrap();
     run(&store, "over", 0);
@@ -104,7 +104,7 @@ fn a_name_is_taken_once_whatever_has_it() {
 }
 
 #[test]
-fn of_many_that_want_one_name_one_has_it() {
+fn one_of_many_concurrent_jobs_gets_an_id() {
     let (place, store) = store();
     let others = [store.clone(), opened(place.path())];
     let taken: usize = std::thread::scope(|scope| {
@@ -120,7 +120,7 @@ fn of_many_that_want_one_name_one_has_it() {
 }
 
 #[test]
-fn many_threads_each_have_their_jobs_and_the_list_has_them_all() {
+fn the_list_has_the_jobs_of_all_threads() {
     let (place, store) = store();
     std::thread::scope(|scope| {
         for thread in 0..8 {
@@ -143,7 +143,7 @@ fn many_threads_each_have_their_jobs_and_the_list_has_them_all() {
 }
 
 #[test]
-fn outputs_are_followed_while_they_grow_and_artifacts_never_lead_out() {
+fn outputs_can_be_read_while_they_grow_and_artifacts_follow_no_link() {
     let (place, store) = store();
     let record = store.create(&id("a"), &request(), at(0)).unwrap();
     let mut reader = store.open_stream(&id("a"), Stream::Stdout).unwrap();
@@ -173,7 +173,7 @@ fn outputs_are_followed_while_they_grow_and_artifacts_never_lead_out() {
 }
 
 #[test]
-fn a_cancel_is_seen_by_whoever_runs_the_job() {
+fn the_process_of_a_job_sees_a_cancel_request() {
     let (place, store) = store();
     let record = store.create(&id("a"), &request(), at(0)).unwrap();
     assert!(!record.cancel_requested());
@@ -185,7 +185,7 @@ fn a_cancel_is_seen_by_whoever_runs_the_job() {
 }
 
 #[test]
-fn what_is_no_result_of_that_job_is_not_recorded() {
+fn a_result_of_another_job_is_not_recorded() {
     let (_place, store) = store();
     let mut live = result("a", 0);
     live.status = JobStatus::Running;
@@ -198,7 +198,7 @@ fn what_is_no_result_of_that_job_is_not_recorded() {
 }
 
 #[test]
-fn a_handle_for_looking_changes_nothing_but_jobs_of_the_dead() {
+fn a_read_only_store_changes_only_jobs_of_dead_owners() {
     let (place, store) = store();
     drop(store.create(&id("dead"), &request(), at(0)).unwrap());
     drop(store);
@@ -218,7 +218,7 @@ fn a_handle_for_looking_changes_nothing_but_jobs_of_the_dead() {
 }
 
 #[test]
-fn one_service_has_a_store_and_others_share_it() {
+fn one_service_owns_a_store_and_others_share_it() {
     let (place, shared) = store();
     let (service, _) = reopened(place.path());
     let refused = RunStore::open(place.path(), StoreSettings::default()).unwrap_err();
@@ -236,7 +236,7 @@ fn one_service_has_a_store_and_others_share_it() {
 }
 
 #[test]
-fn a_store_and_a_record_that_were_removed_are_in_no_list() {
+fn removed_records_are_not_listed() {
     let place = tempfile::tempdir().unwrap();
     let path = place.path().join("store");
     let (store, _) = reopened(&path);
@@ -289,7 +289,7 @@ fn a_directory_that_cannot_be_a_store_is_refused_with_its_path_and_the_reason() 
 }
 
 #[test]
-fn jobs_go_by_age_and_by_size_the_oldest_first_and_never_a_live_one() {
+fn ended_jobs_are_removed_by_age_and_by_size_the_oldest_first() {
     let place = tempfile::tempdir().unwrap();
     let hour = Duration::from_secs(3600);
     let settings = StoreSettings { retention: Some(hour), bytes_max: None };
@@ -307,7 +307,7 @@ fn jobs_go_by_age_and_by_size_the_oldest_first_and_never_a_live_one() {
     assert!(removed.bytes >= 4 * 4096, "{removed:?}");
     assert_eq!((store.line(&id("old")), store.result(&id("old"))), (Ok(None), Ok(None)));
     drop((live, store));
-    // What records take is known after a restart too.
+    // The sizes of records are known after a restart too.
     let settings = StoreSettings { retention: None, bytes_max: Some(removed.bytes * 2) };
     let (store, _) = RunStore::open(place.path(), settings).unwrap();
     let live = store.create(&id("live2"), &request(), at(0)).unwrap();
@@ -324,7 +324,7 @@ fn jobs_go_by_age_and_by_size_the_oldest_first_and_never_a_live_one() {
 }
 
 #[test]
-fn artifacts_count_among_what_a_record_takes() {
+fn artifacts_count_toward_the_size_of_a_record() {
     let (place, store) = store();
     let mut record = store.create(&id("a"), &request(), at(0)).unwrap();
     let mut large = result("a", 0);

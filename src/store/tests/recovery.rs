@@ -1,4 +1,4 @@
-//! What opening a store does with the jobs that others left.
+//! Recovery of jobs whose process died.
 
 use std::fs;
 use std::io::Write;
@@ -13,7 +13,7 @@ use crate::store::{Recovered, RunStore};
 use crate::store::{request_hash, result_hash};
 use cofferdam_core::job::{Decision, ErrorCode, JobStatus, TextEncoding};
 
-/// Leaves a job as a service does that dies: its owner is nobody by then.
+/// Leaves a job as a service that dies does: its owner is dead.
 fn abandon(store: RunStore, seconds: Option<u64>, stdout: &[u8]) {
     let mut record = store.create(&id("a"), &request(), at(0)).unwrap();
     if let Some(seconds) = seconds {
@@ -27,7 +27,7 @@ fn abandon(store: RunStore, seconds: Option<u64>, stdout: &[u8]) {
 }
 
 #[test]
-fn a_job_whose_service_died_is_finished_as_interrupted_with_what_is_known_of_it() {
+fn a_job_of_a_dead_service_is_finished_as_interrupted() {
     let (place, store) = store();
     abandon(store, Some(1), b"partial");
     let (store, recovered) = reopened(place.path());
@@ -58,7 +58,7 @@ fn a_job_whose_service_died_is_finished_as_interrupted_with_what_is_known_of_it(
 }
 
 #[test]
-fn a_job_that_waited_and_one_whose_decision_was_noted_are_told_so() {
+fn an_interrupted_result_has_the_recorded_state_and_decision() {
     let (place, store) = store();
     drop(store.create(&id("queued"), &request(), at(0)).unwrap());
     let mut record = store.create(&id("decided"), &request(), at(0)).unwrap();
@@ -75,7 +75,7 @@ fn a_job_that_waited_and_one_whose_decision_was_noted_are_told_so() {
 }
 
 #[test]
-fn what_was_written_is_kept_whatever_bytes_it_is() {
+fn written_output_of_any_bytes_is_kept() {
     for (bytes, text, encoding, truncated) in [
         (&b"caf\xC3\xA9"[..], "café", TextEncoding::Utf8, false),
         (b"caf\xC3", "caf", TextEncoding::Utf8, true),
@@ -95,7 +95,7 @@ fn what_was_written_is_kept_whatever_bytes_it_is() {
 }
 
 #[test]
-fn a_record_that_nobody_finishes_is_finished_by_its_own_store() {
+fn a_dropped_record_is_finished_by_its_own_store() {
     let (_place, store) = store();
     drop(store.create(&id("a"), &request(), at(0)).unwrap());
     assert_eq!(store.line(&id("a")).unwrap().unwrap().status, JobStatus::Failed);
@@ -104,7 +104,7 @@ fn a_record_that_nobody_finishes_is_finished_by_its_own_store() {
 }
 
 #[test]
-fn a_live_job_of_another_opening_is_left_alone_and_followed() {
+fn a_live_job_of_another_opening_is_not_touched() {
     let (place, ours) = store();
     let mut record = ours.create(&id("a"), &request(), at(0)).unwrap();
     let (other, recovered) = reopened(place.path());
@@ -118,7 +118,7 @@ fn a_live_job_of_another_opening_is_left_alone_and_followed() {
 }
 
 #[test]
-fn a_status_that_lags_behind_the_result_is_repaired() {
+fn a_status_older_than_the_result_is_repaired() {
     let changes: [fn(&mut Value); 4] = [
         |it| (it["status"], it["finished_at"]) = ("running".into(), Value::Null),
         |it| it["status"] = "failed".into(),
@@ -148,7 +148,7 @@ fn a_status_that_lags_behind_the_result_is_repaired() {
 }
 
 #[test]
-fn a_status_that_is_over_without_a_result_is_interrupted_too() {
+fn an_ended_status_without_a_result_is_interrupted() {
     let (place, store) = store();
     run(&store, "a", 0);
     drop(store);
@@ -158,7 +158,7 @@ fn a_status_that_is_over_without_a_result_is_interrupted_too() {
     assert_eq!(store.line(&id("a")).unwrap().unwrap().status, JobStatus::Failed);
 }
 
-/// A store on a disk of its own, of 256 KiB, which is gone with the thread.
+/// Runs `body` with a directory on a separate disk of 256 KiB.
 fn on_a_small_disk(body: impl FnOnce(&Path) + Send + 'static) {
     use nix::mount::{MsFlags, mount};
     let own = move || {
@@ -173,7 +173,7 @@ fn on_a_small_disk(body: impl FnOnce(&Path) + Send + 'static) {
 }
 
 #[test]
-fn a_full_disk_leaves_nothing_of_a_job_that_is_refused_and_loses_none_that_was_taken() {
+fn a_full_disk_leaves_nothing_of_a_refused_job_and_loses_no_accepted_one() {
     on_a_small_disk(|place| {
         let store = opened(place);
         let mut record = store.create(&id("a"), &request(), at(0)).unwrap();

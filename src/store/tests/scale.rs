@@ -1,4 +1,4 @@
-//! Many jobs.
+//! A store with many jobs.
 
 use std::fs;
 use std::path::Path;
@@ -8,7 +8,7 @@ use crate::store::files::status_file::StatusFile;
 use crate::store::tests::fixtures::{place_of, request, result, store};
 use crate::store::{RunStore, StoreError, StoreSettings};
 
-/// Puts ten thousand records down without waiting for the disk.
+/// Writes ten thousand records without waiting for the disk.
 fn ten_thousand(directory: &Path) {
     for index in 0..10_000 {
         let name = format!("job-{index:05}");

@@ -1,4 +1,4 @@
-//! Results that are cut to their size.
+//! Truncated results.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -23,13 +23,13 @@ fn truncated(mut result: RunJobResult, max: u64) -> RunJobResult {
 }
 
 #[test]
-fn a_result_that_is_small_enough_stays_as_it_is() {
+fn a_small_result_is_not_changed() {
     let whole = result("a", 0);
     assert_eq!(truncated(whole.clone(), json_bytes(&whole)), whole);
 }
 
 #[test]
-fn streams_share_the_room_and_one_that_needs_little_keeps_all() {
+fn streams_share_the_room() {
     let mut both = result("a", 0);
     both.stdout = stream(&"o".repeat(1 << 20));
     both.stderr = stream("short");
@@ -46,7 +46,7 @@ fn streams_share_the_room_and_one_that_needs_little_keeps_all() {
 }
 
 #[test]
-fn a_cut_base64_text_is_the_beginning_of_the_bytes() {
+fn a_truncated_base64_text_is_a_prefix_of_the_bytes() {
     let bytes: Vec<u8> = (0..100_000_u32).map(|byte| byte.to_le_bytes()[0] ^ 0xFF).collect();
     for max in [MIN, MIN + 1, MIN + 2, MIN + 3] {
         let mut whole = result("a", 0);
@@ -58,7 +58,7 @@ fn a_cut_base64_text_is_the_beginning_of_the_bytes() {
     }
 }
 
-/// Results that are too large by one field each, with the words that say so.
+/// Results with one field that is too large, each with its note.
 fn oversized() -> Vec<(&'static str, RunJobResult)> {
     let large = "\u{1}".repeat(1 << 20);
     let with = |change: &dyn Fn(&mut RunJobResult)| {
@@ -99,7 +99,7 @@ fn oversized() -> Vec<(&'static str, RunJobResult)> {
 }
 
 #[test]
-fn whatever_is_too_large_is_cut_and_named_and_nothing_that_came_before_it_is() {
+fn a_field_that_is_too_large_is_truncated_and_named() {
     for (name, whole) in oversized() {
         let cut = truncated(whole, MIN);
         let named = |note: &String| note.split(':').next() == Some(name);
