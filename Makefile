@@ -1,8 +1,8 @@
 # `make` alone lists the targets.
 
-# What boxes search for programs; what only a login shell finds is of no use there.
+# The PATH of sandboxes. Tools that only a login shell finds are of no use there.
 SYSTEM_PATH = /usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
-# command:package, or file:package, of everything that building, tests, demo and benches use.
+# command:package or file:package of everything that the build, the tests, the demo and the benches use.
 NEEDED = make:make gcc:gcc g++:g++ python3:python3 node:nodejs ruby:ruby php:php-cli \
 	javac:default-jdk-headless /usr/share/java/gson.jar:libgoogle-gson-java bwrap:bubblewrap \
 	curl:curl strace:strace update-ca-certificates:ca-certificates
@@ -16,15 +16,15 @@ TARGET_DIR = $(abspath $(or $(CARGO_TARGET_DIR),target))
 BINARY = $(TARGET_DIR)/$(TRIPLE)/release/cofferdam
 PREFIX = /usr/local
 
-# What `toolchains` builds and `image` puts into an image; `all` is every one that has a recipe.
+# The languages that `toolchains` builds and `image` contains; `all` is every language with a recipe.
 LANGUAGES = all
 TOOLCHAINS_DIR = /var/cache/cofferdam/toolchains
-# The first of these that is there builds images; IMAGE_FLAGS are for its `build`.
+# The first of these that is installed builds images. IMAGE_FLAGS are passed to its `build`.
 ENGINE = $(firstword $(foreach engine,docker podman buildah,$(if $(shell command -v $(engine) 2>/dev/null),$(engine))))
 
-# The program that build.rs compiles by itself, out of cargo's sight, under what
-# Cargo.toml asks of the rest. The library and the init share wire.rs, and neither
-# uses all of it; the casts it makes are between machine words.
+# build.rs compiles the init, so cargo does not lint it. These are the lints of Cargo.toml, except
+# dead_code, since the init and the library share wire.rs and neither uses all of it, and except those
+# of casts, which are between machine words there.
 INIT = crates/sandbox/src/init/main.rs
 INIT_LINTS = -D warnings -A dead_code -D missing_debug_implementations -D unsafe_op_in_unsafe_fn \
 	-D unused_qualifications -D clippy::undocumented_unsafe_blocks -D clippy::panic \
@@ -36,16 +36,16 @@ LANGS_ROUNDS = 10
 FUZZ_SECONDS = 600
 HOSTILE_RUNS = 10000
 
-# Each can be taken down in a build made for it, so that the hostile rows which need it must break.
+# A weakened build can remove each of these. The hostile rows that need the removed one must then break.
 WALLS = seccomp user cgroup pid net unowned
-WEAKENED = $(TARGET_DIR)/weakened/$(TRIPLE)/quick/cofferdam
+WEAKENED = $(TARGET_DIR)/weakened/$(TRIPLE)/debug/cofferdam
 
 .DEFAULT_GOAL = help
-# Cargo fills the cores by itself.
+# Cargo uses every core by itself.
 .NOTPARALLEL:
-.PHONY: help deps build install fmt lint deny test test-langs test-toolchains hostile hostile-soak \
-	weakened demo test-metrics bench bench-docs bench-langs soak soak-jobs fuzz toolchains print-serve-env image test-image test-deploy \
-	test-v2 test-firecracker test-containers clean
+.PHONY: help deps build install fmt lint deny check test test-one test-builds test-langs test-toolchains \
+	hostile hostile-soak weakened weakened-build demo test-metrics bench bench-docs config-docs bench-langs soak \
+	soak-jobs fuzz toolchains print-serve-env image test-image test-deploy test-v2 test-firecracker test-containers clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/\1	\2/p' $(MAKEFILE_LIST) | expand -t 17
@@ -71,7 +71,7 @@ fmt: ## Format the code
 	$(CARGO) fmt --all
 	rustfmt $(INIT)
 
-lint: ## Check format and lints, those of a box's init too
+lint: ## Check format and lints
 	$(CARGO) fmt --all --check
 	rustfmt --check $(INIT)
 	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
@@ -79,79 +79,104 @@ lint: ## Check format and lints, those of a box's init too
 	clippy-driver --edition 2024 --crate-name init --crate-type bin -Cpanic=abort \
 		--emit=metadata -o $(TARGET_DIR)/init.rmeta $(INIT_LINTS) $(INIT)
 
-deny: ## Check the dependencies' licences, sources and versions
-	cargo-deny --version >/dev/null 2>&1 || (cd / && $(CARGO) install --locked $(CARGO_DENY))
+# Tools that run for a second or two are not worth a full optimisation.
+INSTALL = cd / && CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_OPT_LEVEL=1 \
+	CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 $(CARGO) install --locked
+
+deny: ## Check the licences, sources and versions of the dependencies
+	cargo-deny --version >/dev/null 2>&1 || ($(INSTALL) $(CARGO_DENY))
 	$(CARGO) deny --locked check bans licenses sources
 
-test: deps lint build ## Lint, then run every test, against the release binary where it is a black box
+# The crate and the parts of names of unit tests that change owners, mount or make cgroups, and so fail
+# without root.
+ROOT_CRATE = cofferdam-tree
+ROOT_TESTS = cgroup::tests::host probe::tests workspace_tests make_missing a_full_disk a_directory_that_cannot
+WITHOUT_ROOT = $(filter-out 0,$(shell id -u))
+
+check: lint ## Check format, lints and unit tests (without root, those that can do without)
+	$(CARGO) test --locked --lib --workspace --exclude cofferdam-fuzz \
+		$(if $(WITHOUT_ROOT),--exclude $(ROOT_CRATE) -- $(addprefix --skip ,$(ROOT_TESTS)))
+
+test-one: ## Run the tests whose names contain T, or the row T of tests/hostile (needs root)
+	CARGO=$(CARGO) ci/test_one.sh "$(T)"
+
+test: deps lint build ## Lint and run every test against the release binary (as root)
 	COFFERDAM_BIN=$(BINARY) REQUIRE_PRIVILEGED=1 $(CARGO) test --locked --no-fail-fast
 	$(MAKE) test-v2
 
-# In the root of the toolchains, for all that was built there or the LANGUAGES named.
+test-builds: ## Compile the tests without running them
+	$(CARGO) test --locked --no-run
+
+# For `all` or the LANGUAGES named, in the root file system that `toolchains` builds.
 IN_TOOLCHAINS = SANDBOX_ROOTFS=$(abspath $(TOOLCHAINS_DIR))/root COFFERDAM_BIN=$(BINARY) \
 	LANGUAGES="$$(langs/toolchains/slugs $(LANGUAGES) | xargs)"
 
-test-langs: deps build ## Hold the LANGUAGES to their vectors in that root, and LANGS_ROUNDS at once
+test-langs: deps build ## Run the vectors of the LANGUAGES in that root, then LANGS_ROUNDS rounds in parallel
 	$(IN_TOOLCHAINS) LANGS_ROUNDS=$(LANGS_ROUNDS) REQUIRE_PRIVILEGED=1 \
 		$(CARGO) test --locked --test languages -- --include-ignored --nocapture --test-threads=1
 
-bench-langs: deps build ## Time the LANGUAGES, cold, warm and beside a bare `make test` in that root
+bench-langs: deps build ## Time the LANGUAGES in that root, cold, warm and against a bare `make test`
 	$(IN_TOOLCHAINS) $(CARGO) bench --locked --bench languages
 
-hostile: deps build ## Attack the service (STANDBY_MAX=0: without boxes made ahead), or the one at URL; print the scorecard
+hostile: deps build ## Attack the service (STANDBY_MAX=0: without a standby pool) or the one at URL; ROWS selects
 	COFFERDAM_BIN=$(BINARY) $(if $(STANDBY_MAX),STANDBY_MAX=$(STANDBY_MAX)) $(if $(URL),HOSTILE_URL=$(URL),REQUIRE_PRIVILEGED=1) \
 		$(CARGO) test --locked --test hostile -- $(ROWS)
 
-hostile-soak: deps build ## Attack with many runs (HOSTILE_RUNS) and look for what they leave behind
+hostile-soak: deps build ## Attack with HOSTILE_RUNS runs and look for leaks
 	COFFERDAM_BIN=$(BINARY) REQUIRE_PRIVILEGED=1 HOSTILE_RUNS=$(HOSTILE_RUNS) \
 		$(CARGO) test --locked --test hostile -- E73
 
-weakened: deps ## Attack a build without each of the WALLS: the rows that need it have to break
+# A build without optimisation is enough, and compiles faster.
+weakened-build:
 	RUSTFLAGS="-C target-feature=+crt-static --cfg cofferdam_weakened" \
-		$(CARGO) build --locked --profile quick --target-dir $(TARGET_DIR)/weakened
+		$(CARGO) build --locked --target-dir $(TARGET_DIR)/weakened
+
+weakened: deps weakened-build ## Attack a build without each of the WALLS: the rows that need it must break
 	@for wall in $(WALLS); do \
 		COFFERDAM_BIN=$(WEAKENED) HOSTILE_WITHOUT=$$wall $(CARGO) test --locked --test hostile || exit 1; \
 	done
 
-demo: deps build ## Start the service, post a solution in each language, show the answers
-	python3 tests/demo/demo.py $(BINARY)
+demo: deps build ## Start the service, post a solution in each language and print the answers
+	python3 ci/demo.py $(BINARY)
 
-test-metrics: deps build ## Hold /metrics to Prometheus' parsers and lints, and have a real Prometheus scrape it
-	python3 tests/metrics/scrape.py $(BINARY) $(TARGET_DIR)/metrics-tools
+test-metrics: deps build ## Check /metrics with Prometheus' parsers and lints and a real Prometheus
+	python3 ci/test_metrics.py $(BINARY) $(TARGET_DIR)/metrics-tools
 
-bench: deps build ## Compare with bare processes and other sandboxes, in PAIRS, and hold goals beside that
+bench: deps build ## Compare with bare processes and other sandboxes in PAIRS, and with the goals
 	COFFERDAM_BIN=$(BINARY) $(CARGO) bench --locked --bench paired
 
-bench-docs: bench ## Write those figures into docs/performance.md
+bench-docs: bench ## Write the figures into docs/performance.md
 	sed -i -e '/^<!-- figures -->$$/,/^<!-- end of figures -->$$/{//!d}' \
 		-e '/^<!-- figures -->$$/r target/bench/bench.md' docs/performance.md
 	cp target/bench/latency.svg docs/latency.svg
 
-soak: deps build ## Run many boxes (SOAK_RUNS, STANDBY_RUNS) and look for what they leave behind
+config-docs: ## Write docs/configuration.md and deploy/systemd/cofferdam.env from the table
+	WRITE_DOCUMENTS=1 $(CARGO) test --locked --test documents configuration
+
+soak: deps build ## Run SOAK_RUNS and STANDBY_RUNS sandboxes and look for leaks
 	COFFERDAM_BIN=$(BINARY) REQUIRE_PRIVILEGED=1 SOAK_RUNS=$(SOAK_RUNS) $(CARGO) test --locked --test api soak::
 	COFFERDAM_BIN=$(BINARY) REQUIRE_PRIVILEGED=1 STANDBY_RUNS=$(STANDBY_RUNS) \
 		$(CARGO) test --locked --test standby soak::
 
-# Kills of the service under a stream of jobs, and jobs in its queue at once.
 JOBS_KILLS = 200
 JOBS_MANY = 2000
 
-soak-jobs: deps build ## Kill the service JOBS_KILLS times under its jobs, and queue JOBS_MANY of them
+soak-jobs: deps build ## Kill the service JOBS_KILLS times while jobs run, and queue JOBS_MANY at once
 	COFFERDAM_BIN=$(BINARY) REQUIRE_PRIVILEGED=1 JOBS_KILLS=$(JOBS_KILLS) JOBS_MANY=$(JOBS_MANY) \
 		$(CARGO) test --locked --test jobs -- --nocapture killed:: many::
 
-fuzz: ## Fuzz each target for FUZZ_SECONDS; a line of result for each
-	cargo-fuzz --version >/dev/null 2>&1 || (cd / && $(CARGO) install --locked $(CARGO_FUZZ))
+fuzz: ## Fuzz each target, or the FUZZ_TARGETS, for FUZZ_SECONDS
+	cargo-fuzz --version >/dev/null 2>&1 || ($(INSTALL) $(CARGO_FUZZ))
 	CARGO=$(CARGO) TARGET_DIR=$(TARGET_DIR) FUZZ_SECONDS=$(FUZZ_SECONDS) fuzz/run $(FUZZ_TARGETS)
 
 toolchains: NEEDED = mmdebstrap:mmdebstrap unshare:util-linux flock:util-linux
-toolchains: deps ## Build the root file system of the LANGUAGES below TOOLCHAINS_DIR (as root)
+toolchains: deps ## Build the root file system of the LANGUAGES in TOOLCHAINS_DIR (as root)
 	@TOOLCHAINS_DIR=$(TOOLCHAINS_DIR) langs/toolchains/build $(LANGUAGES)
 
-test-toolchains: ## Hold `toolchains` to doing nothing twice, in what it has built
-	TOOLCHAINS_DIR=$(TOOLCHAINS_DIR) tests/toolchains/test python
+test-toolchains: ## Test that `toolchains` rebuilds only what has changed (as root)
+	TOOLCHAINS_DIR=$(TOOLCHAINS_DIR) ci/test_toolchains.sh python
 
-print-serve-env: ## Print the variables with which `cofferdam serve` finds that root and langs/
+print-serve-env: ## Print the variables with which `cofferdam serve` uses that root and langs/
 	@echo SANDBOX_ROOTFS=$(abspath $(TOOLCHAINS_DIR))/root
 	@echo LANGS_DIR=$(CURDIR)/langs
 
@@ -162,26 +187,26 @@ image: build ## Build cofferdam:<slug> for each of the LANGUAGES, or cofferdam:a
 			--tag cofferdam:$$language . || exit 1; \
 	done
 
-test-image: deps build ## Build images for python and cpp from nothing, run them, ask them (as root)
-	python3 tests/image/test.py $(BINARY)
+test-image: deps build ## Build the images for python and cpp from scratch, run and query them (as root)
+	python3 ci/test_image.py $(BINARY)
 
-test-deploy: build ## Render, validate and start what deploy/ and its documents say (PARTS; as root)
-	python3 tests/deploy/test.py $(BINARY) $(PARTS)
+test-deploy: build ## Render, validate and start what deploy/ describes; PARTS selects (as root)
+	python3 ci/test_deploy.py $(BINARY) $(PARTS)
 
-# What it fetches for its guests is kept there.
+# Keeps the downloaded parts of the guests.
 V2_DIR = /var/cache/cofferdam/v2
 
-test-v2: deps build ## Test boxes under QEMU, Linux 6.1 and 6.12, with all controllers on cgroup v2 (as root)
-	CARGO=$(CARGO) python3 tests/v2/test.py $(BINARY) $(V2_DIR)
+test-v2: deps build ## Test in QEMU on Linux 6.1 and 6.12 with every controller on cgroup v2 (as root)
+	CARGO=$(CARGO) python3 ci/test_v2.py $(BINARY) $(V2_DIR)
 
-# Kernels with the modules that these guests need, and the programs of their system.
+# Keeps the kernels with the modules for these guests, and their root file system.
 GUESTS_DIR = /var/cache/cofferdam/guests
 
-test-firecracker: deps build ## Run jobs in guests under QEMU, Linux 6.1 and 6.12, as the backend firecracker does (as root)
-	CARGO=$(CARGO) python3 tests/firecracker/test.py $(BINARY) $(GUESTS_DIR) $(V2_DIR) $(TARGET_DIR)/guest-tools
+test-firecracker: deps build ## Run jobs in QEMU guests as the backend firecracker does (as root)
+	CARGO=$(CARGO) python3 ci/test_firecracker.py $(BINARY) $(GUESTS_DIR) $(V2_DIR) $(TARGET_DIR)/guest-tools
 
-test-containers: deps build ## Start the service in four kinds of containers, and hold each to docs/deploy.md (as root)
-	python3 tests/containers/test.py $(BINARY)
+test-containers: deps build ## Test the service in four kinds of containers, as docs/deploy.md lists them (as root)
+	python3 ci/test_containers.py $(BINARY)
 
-clean: ## Remove what was built
+clean: ## Remove the build output
 	$(CARGO) clean

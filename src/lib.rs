@@ -78,7 +78,7 @@ pub mod jobs {
     };
     pub use crate::policy::WorkspaceRoots;
     pub use crate::store::{RunStore, StoreError, StoreSettings};
-    pub use cofferdam_core::job::Control as ControlName;
+    pub use cofferdam_core::job::ControlName;
     pub use cofferdam_core::job::*;
     pub use cofferdam_sandbox::settle_in;
 }

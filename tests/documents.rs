@@ -5,9 +5,9 @@
 //! - `sh`: run with `sh -eu` at the repository's root, in order, and has to succeed;
 //! - `text`: what the `sh` block before it prints, where `…` stands for any text of one line;
 //! - `sh server`: started in the background, ended by SIGTERM after the last block, exits with 0;
-//! - `sh deploy`: not run here, but by `tests/deploy`, which has or stands in for what they talk to;
+//! - `sh deploy`: not run here, but by `make test-deploy`, which has or stands in for what they talk to;
 //! - `sh ci`: not run here, since it would run this test; each line is a line of `.ci/run`;
-//! - a language and a path: a file, which `tests/languages` or `tests/metrics` puts there and uses.
+//! - a language and a path: a file, which `tests/languages` or `make test-metrics` puts there and uses.
 //!
 //! Port 4040 of a document is a free one here.
 
@@ -24,6 +24,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use cofferdam::config::{configuration_page, environment_file, variables_help};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
@@ -32,9 +33,10 @@ const START_WAIT: Duration = Duration::from_secs(30);
 const STOP_WAIT: Duration = Duration::from_secs(40);
 const PORT_IN_DOCUMENTS: &str = "4040";
 /// The documents with fenced blocks, below the root.
-const WITH_COMMANDS: [&str; 7] = [
+const WITH_COMMANDS: [&str; 8] = [
     "README.md",
     "docs/deploy.md",
+    "docs/http-api.md",
     "docs/jobs.md",
     "docs/languages.md",
     "docs/operations.md",
@@ -114,14 +116,20 @@ fn every_document_with_a_block_is_among_those_whose_commands_are_run() {
 }
 
 #[test]
-fn every_variable_the_configuration_reads_is_in_the_readme() {
-    let (source, readme) = (read("src/config.rs"), read("README.md"));
-    let quoted = source.split('"').skip(1).step_by(2);
-    let names: Vec<&str> = quoted.filter(|text| is_variable(text)).collect();
-    assert!(names.contains(&"PORT"), "no names found in src/config.rs");
-    for name in names {
-        assert!(readme.contains(&format!("| `{name}` |")), "{name} is not in the README's table");
+fn the_documents_of_the_configuration_are_what_its_table_yields() {
+    for (name, text) in [
+        ("docs/configuration.md", configuration_page()),
+        ("deploy/systemd/cofferdam.env", environment_file()),
+    ] {
+        if env::var_os("WRITE_DOCUMENTS").is_some() {
+            fs::write(Path::new(ROOT).join(name), &text).unwrap();
+        }
+        let is_current = read(name) == text;
+        assert!(is_current, "{name} differs from src/config/table; `make config-docs` writes it");
     }
+    let output = shell("cofferdam serve --help", free_port()).output().unwrap();
+    let help = String::from_utf8(output.stdout).unwrap();
+    assert!(help.contains(&variables_help()), "cofferdam serve --help prints\n{help}");
 }
 
 #[test]
@@ -267,12 +275,6 @@ fn line_fits(pattern: &str, line: &str) -> bool {
         line = &line[at + part.len()..];
     }
     line.ends_with(last)
-}
-
-/// Whether a literal is a variable's whole name, and not the beginning of several.
-fn is_variable(text: &str) -> bool {
-    let letter = |byte: u8| byte.is_ascii_uppercase() || byte == b'_';
-    text.len() >= 4 && text.bytes().all(letter) && !text.ends_with('_')
 }
 
 /// Every document for readers of the project.

@@ -18,7 +18,7 @@ use cofferdam_sandbox::plan::PATH_DEFAULT;
 
 /// How long the search for all toolchains, or one version command, may take.
 const LOOK_WAIT: Duration = Duration::from_secs(20);
-/// Programs that recipes of one-language images call, in addition to those of the table.
+/// ProgramFinder that recipes of one-language images call, in addition to those of the table.
 const CALLED_IN_IMAGES: [&str; 4] = ["bb", "cargo", "kotlin", "python"];
 
 /// Where languages find their workspaces.

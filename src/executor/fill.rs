@@ -13,7 +13,7 @@ use cofferdam_core::values::rel_path::RelPath;
 use cofferdam_core::{SetupFailure, WorkspaceFill};
 use cofferdam_sandbox::{BoxFs, Sandbox};
 use cofferdam_tree::{
-    Fill, Mark, Owner, Owners, Template, TreeLimits, WorkspaceError, copy_tree, put,
+    Fill, Fingerprint, Owner, Owners, Template, TreeLimits, WorkspaceError, copy_tree, put,
     put_over_template,
 };
 
@@ -35,8 +35,8 @@ pub struct FillChoices {
 /// What a workspace holds before posted files are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TemplateContents {
-    /// A copy of the template in the state of this mark.
-    Copied(Mark),
+    /// A copy of the template in the state of this fingerprint.
+    Copied(Fingerprint),
     /// An overlay over the template itself, whose files are looked up when a program opens them.
     Below(TemplateStamp),
 }
@@ -60,7 +60,7 @@ impl FillChoices {
         let stamp = stamp(template)?;
         Ok(match self.of(sandbox, template, stamp)? {
             Fill::Overlay => TemplateContents::Below(stamp),
-            Fill::Copy => TemplateContents::Copied(scan(template)?.mark),
+            Fill::Copy => TemplateContents::Copied(scan(template)?.fingerprint),
         })
     }
 
@@ -108,7 +108,7 @@ impl TemplateContents {
     /// Whether every later change of the template is certain to show in the contents.
     pub fn are_settled(self) -> bool {
         match self {
-            Self::Copied(mark) => mark.is_settled(SystemTime::now()),
+            Self::Copied(fingerprint) => fingerprint.is_settled(SystemTime::now()),
             Self::Below(_) => true,
         }
     }

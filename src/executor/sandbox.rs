@@ -12,7 +12,7 @@ use cofferdam_core::executor::{
     COMMAND_PATH, Capabilities, Executor, FoundProgram, Room, RunInput, Unavailable, WorkspaceInput,
 };
 use cofferdam_core::{
-    Limits, NotStarted, OutputSink, RunReport, RunSpec, SetupFailure, StandbyFigures, Watch,
+    Limits, NotStarted, OutputSink, RunReport, RunSpec, SetupFailure, StandbyMetrics, Watch,
     WorkspaceFill,
 };
 use cofferdam_sandbox::{BEFORE_PROGRAM, BoxFs, HostId, ProgramAt, Sandbox};
@@ -55,7 +55,7 @@ impl SandboxExecutor {
     }
 
     /// The counters of the standby pool; zeros without one.
-    pub fn standby_figures(&self) -> StandbyFigures {
+    pub fn standby_figures(&self) -> StandbyMetrics {
         self.pool.as_ref().map(StandbyPool::figures).unwrap_or_default()
     }
 

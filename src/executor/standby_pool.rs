@@ -12,7 +12,7 @@ use crate::executor::pool_key::PoolKey;
 use crate::executor::pool_policy::{PoolAction, PoolPolicy, PoolTake, PrepareResult, SHORT};
 use cofferdam_core::sync::counter::Counter;
 use cofferdam_core::values::deadline::Deadline;
-use cofferdam_core::{SetupFailure, StandbyFigures};
+use cofferdam_core::{SetupFailure, StandbyMetrics};
 
 /// How long a run waits for a sandbox in preparation. Creating its own takes no longer.
 const PREPARE_WAIT: Duration = Duration::from_millis(10);
@@ -96,9 +96,9 @@ impl StandbyPool {
     }
 
     /// The current counters.
-    pub fn figures(&self) -> StandbyFigures {
+    pub fn figures(&self) -> StandbyMetrics {
         let PoolShared { prepared_max, counts, .. } = &*self.shared;
-        StandbyFigures {
+        StandbyMetrics {
             boxes_max: *prepared_max,
             ready: self.shared.lock().policy.ready(),
             made: counts.made.get(),

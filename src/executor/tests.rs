@@ -9,7 +9,7 @@ use crate::executor::fill::TemplateContents;
 use crate::executor::pool_key::PoolKey;
 use crate::executor::pool_policy::{PoolAction, PoolPolicy, PoolTake, PrepareResult};
 use cofferdam_core::{Limits, ProgramFile, RunSpec, StdinSource, WorkspaceFill};
-use cofferdam_tree::{Mark, Template};
+use cofferdam_tree::{Fingerprint, Template};
 
 /// Long enough after a run for its answer to be sent.
 const LATER: Duration = Duration::from_millis(20);
@@ -147,13 +147,16 @@ fn with_contents(template: &str, contents: TemplateContents) -> Arc<PoolKey> {
 
 /// The key of that template.
 fn of(template: &str) -> Arc<PoolKey> {
-    with_contents(template, TemplateContents::Copied(Mark::default()))
+    with_contents(template, TemplateContents::Copied(Fingerprint::default()))
 }
 
 /// The key of another state of the template.
 fn changed(template: &str) -> Arc<PoolKey> {
     let place = tempfile::tempdir().unwrap();
-    with_contents(template, TemplateContents::Copied(Template::scan(place.path()).unwrap().mark))
+    with_contents(
+        template,
+        TemplateContents::Copied(Template::scan(place.path()).unwrap().fingerprint),
+    )
 }
 
 #[test]

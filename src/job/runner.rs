@@ -12,12 +12,12 @@ use super::run::programs::{Digests, OpenedPrograms};
 use super::run::result::{ResultBuilder, Times};
 use super::run::workspace::OpenedWorkspace;
 use crate::executor::{Capabilities, Executor};
-use crate::policy::{self, Judged, JudgedCommand, PolicyConfig, WorkspaceFacts};
+use crate::policy::{self, ApprovedCommand, PolicyConfig, PolicyOutcome, WorkspaceFacts};
 use crate::store;
 use crate::store::{JobRecord, Recovered, RunStore, StoreError, StoreSettings};
 use cofferdam_core::job::{
-    BackendKind, Control as ControlName, ErrorCode, Idempotency, JobError, JobId, JobLimits,
-    JobStatus, RunJobRequest, RunJobResult,
+    BackendKind, ControlName, ErrorCode, Idempotency, JobError, JobId, JobLimits, JobStatus,
+    RunJobRequest, RunJobResult,
 };
 use cofferdam_core::sync::retained::Retained;
 use cofferdam_tree::WorkspaceError;
@@ -91,7 +91,7 @@ pub struct Unstored {
 struct PolicyContext<'a> {
     backend: Option<&'a dyn Executor>,
     programs: &'a OpenedPrograms<'a>,
-    command: Option<JudgedCommand>,
+    command: Option<ApprovedCommand>,
     workspace: Result<OpenedWorkspace, WorkspaceError>,
 }
 
@@ -250,8 +250,8 @@ impl Runner {
         let workspace =
             OpenedWorkspace::open(&job.request.workspace.path, &self.settings.store_dir);
         let known = workspace.as_ref().map_or(WorkspaceFacts::default(), OpenedWorkspace::facts);
-        let judged = policy::judge(&job.request, &self.settings.policy, known, programs);
-        let Judged { decision, error, command } = judged;
+        let judged = policy::evaluate(&job.request, &self.settings.policy, known, programs);
+        let PolicyOutcome { decision, error, command } = judged;
         let allowed = match error {
             Some(error) if error.code == ErrorCode::BackendSetupFailed => {
                 Err(JobOutcome::without_run(JobStatus::SetupFailed, error))

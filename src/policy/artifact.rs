@@ -1,12 +1,12 @@
-//! Patterns of artifacts that are not taken: those that lead out of the workspace, and those that
-//! name secrets. What a wider pattern meets is looked at file by file when artifacts are collected.
+//! The rule on artifacts: a pattern must not leave the workspace or name a secret. Patterns that
+//! merely match secrets are accepted: each file is checked when artifacts are collected.
 
 mod pattern;
 
 use cofferdam_core::job::{ErrorCode, ExcludedGroup, JobError, excluded_group};
-use pattern::{Part, Token, WRITTEN_OUT_MAX, alternatives};
+use pattern::{EXPANDED_MAX, PatternPart, PatternToken, alternatives};
 
-/// Names of secrets, and how many letters and digits of each make it one.
+/// Names of secrets, each with the number of letters and digits that identify it.
 const SECRETS: &[(&str, usize)] = &[
     (".env", 3),
     (".env.local", 3),
@@ -29,15 +29,16 @@ const SECRETS: &[(&str, usize)] = &[
     (".secrets", 7),
 ];
 
-/// Refuses the first pattern that is absolute, has a part `..` or names a secret.
+/// Refuses the first pattern that is absolute, has a component `..` or names a secret, and all
+/// patterns beyond [`EXPANDED_MAX`].
 pub(super) fn check(patterns: &[String]) -> Result<(), JobError> {
-    let mut left = WRITTEN_OUT_MAX;
+    let mut budget = EXPANDED_MAX;
     for pattern in patterns {
-        let fault = match alternatives(pattern, &mut left) {
+        let refusal = match alternatives(pattern, &mut budget) {
             None => Some("the patterns have too many alternatives"),
-            Some(all) => fault(&all),
+            Some(all) => refusal(&all),
         };
-        if let Some(message) = fault {
+        if let Some(message) = refusal {
             let error = JobError::new(ErrorCode::ArtifactDenied, message);
             return Err(error.with("pattern", pattern.as_str()));
         }
@@ -45,31 +46,26 @@ pub(super) fn check(patterns: &[String]) -> Result<(), JobError> {
     Ok(())
 }
 
-/// Whether `pattern` names a secret: by a part that is one, or that says more than half of one
-/// and leaves the rest open, in any of its alternatives. `*` and `*.json` name none. A pattern of
-/// too many alternatives counts as one that does.
-pub fn secret_pattern(pattern: &str) -> bool {
-    let mut left = WRITTEN_OUT_MAX;
-    alternatives(pattern, &mut left).is_none_or(|all| all.iter().any(|path| is_secret(path)))
-}
-
-fn fault(alternatives: &[Vec<Part>]) -> Option<&'static str> {
-    if alternatives.iter().any(|path| leads_out(path)) {
-        return Some("the pattern leads out of the workspace");
+fn refusal(alternatives: &[Vec<PatternPart>]) -> Option<&'static str> {
+    if alternatives.iter().any(|path| leaves_workspace(path)) {
+        return Some("the pattern leaves the workspace");
     }
     let is_secret = alternatives.iter().any(|path| is_secret(path));
     is_secret.then_some("the pattern names a secret")
 }
 
-fn leads_out(path: &[Part]) -> bool {
+fn leaves_workspace(path: &[PatternPart]) -> bool {
     let is_absolute = path.len() > 1 && path.first().is_some_and(|part| part.tokens.is_empty());
     is_absolute || path.iter().any(|part| part.literal().is_some_and(|text| text == ".."))
 }
 
-fn is_secret(path: &[Part]) -> bool {
+/// Whether a component is the name of a secret, or gives more than half of such a name and matches
+/// it. `*` and `*.json` do not.
+fn is_secret(path: &[PatternPart]) -> bool {
     path.iter().any(|part| {
         let as_written = part.text(|_| "*");
-        let without_stars = part.text(|token| if matches!(token, Token::Star) { "" } else { "?" });
+        let without_stars =
+            part.text(|token| if matches!(token, PatternToken::Star) { "" } else { "?" });
         is_secret_name(&as_written)
             || is_secret_name(&without_stars)
             || SECRETS
@@ -88,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_secret_in_the_table_is_one_by_the_rules_of_exclusion() {
+    fn every_secret_in_the_table_is_excluded_from_workspaces() {
         for (name, weight) in SECRETS {
             assert!(is_secret_name(name), "{name}");
             let letters = name.chars().filter(char::is_ascii_alphanumeric).count();
@@ -97,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pattern_that_names_a_secret_is_told_from_one_that_only_meets_some() {
+    fn a_pattern_that_names_a_secret_is_refused_and_one_that_only_matches_some_is_not() {
         for pattern in [
             ".env",
             "**/.env",
@@ -142,9 +138,9 @@ mod tests {
             "[.]env",
             "[.]ssh[/]x",
         ] {
-            assert!(secret_pattern(pattern), "{pattern}");
             let error = check(&["out/*".to_owned(), pattern.to_owned()]).unwrap_err();
             assert_eq!(error.code, ErrorCode::ArtifactDenied, "{pattern}");
+            assert_eq!(error.message, "the pattern names a secret", "{pattern}");
             assert_eq!(error.details["pattern"], pattern);
         }
         for pattern in [
@@ -180,13 +176,12 @@ mod tests {
             "a,b",
             "a}b",
         ] {
-            assert!(!secret_pattern(pattern), "{pattern}");
             assert_eq!(check(&[pattern.to_owned()]), Ok(()), "{pattern}");
         }
     }
 
     #[test]
-    fn a_pattern_that_leads_out_is_refused() {
+    fn a_pattern_that_leaves_the_workspace_is_refused() {
         for pattern in [
             "/etc/passwd",
             "/",
@@ -206,7 +201,7 @@ mod tests {
             "{,a}/x",
         ] {
             let error = check(&[pattern.to_owned()]).unwrap_err();
-            assert!(error.message.contains("leads out"), "{pattern}: {error}");
+            assert!(error.message.contains("leaves the workspace"), "{pattern}: {error}");
         }
         for pattern in ["...", "a..b", "..a/x", "./x", "a//b", "a/", "{a,b}"] {
             assert_eq!(check(&[pattern.to_owned()]), Ok(()), "{pattern}");
@@ -214,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn hostile_patterns_are_judged_in_no_time() {
+    fn hostile_patterns_are_checked_quickly() {
         let group = "{a,b,c,d,e,f,g,h}{1,2,3,4,5,6,7,8}{x,y,z}";
         for part in ["ab/", "*?*", "a*b*c*/", "{"] {
             let pattern = part.repeat(900 / part.len()) + group;
@@ -226,9 +221,8 @@ mod tests {
     }
 
     #[test]
-    fn alternatives_are_bounded_for_a_pattern_and_for_all() {
+    fn alternatives_are_bounded_for_one_pattern_and_for_all_together() {
         let many = "{a,b}".repeat(100);
-        assert!(secret_pattern(&many));
         let error = check(std::slice::from_ref(&many)).unwrap_err();
         assert_eq!(error.details["pattern"], many.as_str());
         let some = format!("{{a,b,c,d}}{{1,2,3,4}}{}", "x".repeat(700));

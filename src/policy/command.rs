@@ -1,181 +1,173 @@
-//! The allow-list of commands.
+//! The rule on commands: an entry of `policy.allowed_commands` must match.
 
-use super::program::{Lookup, Named, Program, is_in_path, last_part, named};
+use super::program::{
+    ProgramCache, ProgramName, ResolvedProgram, basename, is_in_path, parse_name,
+};
 use super::shell::is_multi_call;
-use super::{JudgedCommand, PATH_DIRECTORIES, Place};
 use cofferdam_core::job::{
     AllowedCommand, CommandRequest, ErrorCode, JobError, PolicyRequest, Sha256,
 };
 use cofferdam_core::values::rel_path::RelPath;
 
-/// The working directory by which paths of the policy are read: they are absolute.
+/// The working directory for paths in entries, which are absolute.
 const NO_DIRECTORY: &str = ".";
 
-/// A program as it is held against the entries.
+/// A command that an entry allows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ApprovedCommand {
+    /// The program, or `None` for a file of the workspace and for a program that does not exist:
+    /// starting the latter fails.
+    pub program: Option<ResolvedProgram>,
+    /// Where its file is.
+    pub location: CommandLocation,
+    /// The digests that the executed file may have; empty if it may have any.
+    pub pinned: Vec<Sha256>,
+}
+
+/// Where the file of a command is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum CommandLocation {
+    /// In the root file system.
+    Root,
+    /// In the copy of the workspace, so it can be read only after the copy is made.
+    Workspace(RelPath),
+}
+
+/// A program to compare with the entries.
 struct Candidate<'a> {
-    /// What it is called by.
+    /// The name it is called by.
     name: &'a str,
-    /// Where it is, or would be; none for a bare name that is not found.
+    /// Its path, whether or not it exists; `None` for a bare name that is not found.
     path: Option<&'a str>,
-    program: Option<&'a Program>,
-    /// Whether it was, or would be, found through the fixed PATH.
+    program: Option<&'a ResolvedProgram>,
+    /// Whether that path lies in the fixed PATH.
     in_path: bool,
 }
 
-/// How an entry and a program go together.
-enum Fit {
-    Meets,
-    /// The entry is of something else.
-    Other,
-    Misses(Miss),
+impl<'a> Candidate<'a> {
+    fn at(path: &'a str, program: Option<&'a ResolvedProgram>) -> Self {
+        let found = program.map_or(path, |program| program.path.as_str());
+        let name = basename(path);
+        let in_path = is_in_path(found) && basename(found) == name;
+        Self { name, path: Some(path), program, in_path }
+    }
 }
 
-/// A pin that a program which is otherwise meant does not meet.
-struct Miss {
+/// The result of comparing an entry with a program.
+enum EntryMatch {
+    Matches,
+    /// The entry is about another program.
+    Other,
+    Mismatch(PinMismatch),
+}
+
+/// A path or a digest of an entry that differs from the program's.
+struct PinMismatch {
     pin: &'static str,
     expected: String,
     actual: String,
 }
 
-/// The command of a request, where an entry allows it.
-pub(super) fn allow(
+/// Returns the command of a request if an entry allows it.
+pub(super) fn approve(
     command: &CommandRequest,
     policy: &PolicyRequest,
-    lookup: &mut Lookup<'_>,
-) -> Result<JudgedCommand, JobError> {
+    programs: &mut ProgramCache<'_>,
+) -> Result<ApprovedCommand, JobError> {
     let word = command.argv.first().map_or("", String::as_str);
     let entries = &policy.allowed_commands;
-    // Nothing is looked at for a policy that allows nothing.
+    // A policy that allows nothing needs no lookup.
     if entries.is_empty() {
         return Err(denied(word));
     }
-    match named(word, &command.cwd) {
+    match parse_name(word, &command.cwd) {
         None => Err(denied(word)),
-        Some(Named::Workspace(file)) => {
+        Some(ProgramName::Workspace(file)) => {
             let pinned = workspace_pins(entries, &file, file.file_name());
             let pinned = pinned.ok_or_else(|| denied(word))?;
-            Ok(JudgedCommand { program: None, place: Place::Workspace(file), pinned })
+            Ok(ApprovedCommand {
+                program: None,
+                location: CommandLocation::Workspace(file),
+                pinned,
+            })
         }
-        Some(Named::Root(path)) => {
-            let program = lookup.find(&path)?;
-            let pinned = allow_at(entries, word, &path, program.as_ref(), lookup)?;
-            Ok(JudgedCommand { program, place: Place::Root, pinned })
+        Some(ProgramName::Root(path)) => {
+            let program = programs.find(&path)?;
+            let candidate = Candidate::at(&path, program.as_ref());
+            let pinned = approve_candidate(entries, word, &candidate, programs)?;
+            Ok(ApprovedCommand { program, location: CommandLocation::Root, pinned })
         }
-        Some(Named::Bare(name)) => allow_bare(entries, &name, lookup),
+        Some(ProgramName::Bare(name)) => approve_bare(entries, &name, programs),
     }
 }
 
-/// A command that a wrapper would start, where an entry allows it. Wrappers look for a bare name
-/// in some order of their own, so every program of that name has to be allowed; those that there
-/// are, are handed back.
-pub(super) fn allow_wrapped(
-    entries: &[AllowedCommand],
-    word: &str,
-    cwd: &str,
-    lookup: &mut Lookup<'_>,
-) -> Result<Vec<Program>, JobError> {
-    // A wrapper hands a path to the kernel as it is, where links may bend a way through `..`.
-    if word.split('/').any(|part| part == "..") {
-        return Err(denied(word));
-    }
-    let candidates = match named(word, cwd).ok_or_else(|| denied(word))? {
-        Named::Workspace(file) => {
-            // What such a file holds can be held to a pin only where we execute it ourselves.
-            let pins = workspace_pins(entries, &file, file.file_name());
-            return pins.filter(Vec::is_empty).map(|_| Vec::new()).ok_or_else(|| denied(word));
-        }
-        Named::Root(path) => vec![path],
-        Named::Bare(name) => {
-            PATH_DIRECTORIES.iter().map(|directory| format!("{directory}/{name}")).collect()
-        }
-    };
-    let mut found = Vec::new();
-    for path in &candidates {
-        let program = lookup.find(path)?;
-        if program.is_none() && candidates.len() > 1 {
-            continue;
-        }
-        allow_at(entries, word, path, program.as_ref(), lookup)?;
-        found.extend(program);
-    }
-    let is_named = || entries.iter().any(|entry| entry.basename.as_deref() == Some(word));
-    if found.is_empty() && candidates.len() > 1 && !is_named() {
-        return Err(denied(word));
-    }
-    Ok(found)
+/// The file that the path of an entry names.
+fn entry_file(entry: &AllowedCommand) -> Option<ProgramName> {
+    parse_name(entry.path.as_deref()?, NO_DIRECTORY)
 }
 
-/// What a file of the workspace has to hold; none where no entry allows it. Only a path does.
+/// Returns the digests that a file of the workspace may have, or `None` if no entry allows it.
+/// Only an entry with its path does.
 fn workspace_pins(entries: &[AllowedCommand], file: &RelPath, name: &str) -> Option<Vec<Sha256>> {
-    let mut meets = entries
+    let mut digests = entries
         .iter()
         .filter(|entry| {
-            let place = entry.path.as_deref().and_then(|path| named(path, NO_DIRECTORY));
-            place.is_some_and(|place| place == Named::Workspace(file.clone()))
+            entry_file(entry).is_some_and(|named| named == ProgramName::Workspace(file.clone()))
                 && entry.basename.as_deref().is_none_or(|basename| basename == name)
         })
         .map(|entry| entry.sha256.clone())
         .peekable();
-    meets.peek()?;
-    // One entry without a pin is enough.
-    Some(meets.collect::<Option<Vec<_>>>().unwrap_or_default())
+    digests.peek()?;
+    // One entry without a digest allows any contents.
+    Some(digests.collect::<Option<Vec<_>>>().unwrap_or_default())
 }
 
-fn allow_at(
-    entries: &[AllowedCommand],
-    word: &str,
-    path: &str,
-    program: Option<&Program>,
-    lookup: &mut Lookup<'_>,
-) -> Result<Vec<Sha256>, JobError> {
-    let found = program.map_or(path, |program| program.path.as_str());
-    let name = last_part(path);
-    let in_path = is_in_path(found) && last_part(found) == name;
-    allow_candidate(entries, word, &Candidate { name, path: Some(path), program, in_path }, lookup)
-}
-
-fn allow_bare(
+fn approve_bare(
     entries: &[AllowedCommand],
     name: &str,
-    lookup: &mut Lookup<'_>,
-) -> Result<JudgedCommand, JobError> {
-    let program = lookup.find(name)?;
+    programs: &mut ProgramCache<'_>,
+) -> Result<ApprovedCommand, JobError> {
+    let program = programs.find(name)?;
     if program.is_none()
-        && let Some(command) = allow_pinned_place(entries, name, lookup)?
+        && let Some(command) = approve_entry_path(entries, name, programs)?
     {
         return Ok(command);
     }
     let path = program.as_ref().map(|program| program.path.as_str());
     let candidate = Candidate { name, path, program: program.as_ref(), in_path: true };
-    let pinned = allow_candidate(entries, name, &candidate, lookup)?;
-    Ok(JudgedCommand { program, place: Place::Root, pinned })
+    let pinned = approve_candidate(entries, name, &candidate, programs)?;
+    Ok(ApprovedCommand { program, location: CommandLocation::Root, pinned })
 }
 
-/// For a name that the fixed PATH does not have: the place that an entry gives it.
-fn allow_pinned_place(
+/// Approves a name that is not in the fixed PATH by the path of an entry with that basename.
+fn approve_entry_path(
     entries: &[AllowedCommand],
     name: &str,
-    lookup: &mut Lookup<'_>,
-) -> Result<Option<JudgedCommand>, JobError> {
+    programs: &mut ProgramCache<'_>,
+) -> Result<Option<ApprovedCommand>, JobError> {
     let (mut missing, mut error) = (None, None);
     for entry in entries.iter().filter(|entry| entry.basename.as_deref() == Some(name)) {
-        let command = match entry.path.as_deref().and_then(|path| named(path, NO_DIRECTORY)) {
-            Some(Named::Workspace(file)) => {
+        let command = match entry_file(entry) {
+            Some(ProgramName::Workspace(file)) => {
                 let Some(pinned) = workspace_pins(entries, &file, name) else { continue };
-                JudgedCommand { program: None, place: Place::Workspace(file), pinned }
+                ApprovedCommand {
+                    program: None,
+                    location: CommandLocation::Workspace(file),
+                    pinned,
+                }
             }
-            Some(Named::Root(path)) => {
-                let program = lookup.find(&path)?;
-                if let Fit::Misses(miss) = check_digest(entry, program.as_ref()) {
-                    error = Some(missed(name, miss));
+            Some(ProgramName::Root(path)) => {
+                let program = programs.find(&path)?;
+                if let EntryMatch::Mismatch(mismatch) = check_digest(entry, program.as_ref()) {
+                    error = Some(pin_mismatch(name, mismatch));
                     continue;
                 }
                 let pinned = entry.sha256.iter().cloned().collect();
-                JudgedCommand { program, place: Place::Root, pinned }
+                ApprovedCommand { program, location: CommandLocation::Root, pinned }
             }
-            Some(Named::Bare(_)) | None => continue,
+            Some(ProgramName::Bare(_)) | None => continue,
         };
-        if command.program.is_some() || command.place != Place::Root {
+        if command.program.is_some() || command.location != CommandLocation::Root {
             return Ok(Some(command));
         }
         missing = Some(command);
@@ -186,45 +178,47 @@ fn allow_pinned_place(
     }
 }
 
-/// What an allowed program's file has to hold; the error tells of the closest miss.
-fn allow_candidate(
+/// Returns the digests that the program's file may have. The error names the closest mismatch.
+fn approve_candidate(
     entries: &[AllowedCommand],
     word: &str,
     candidate: &Candidate<'_>,
-    lookup: &mut Lookup<'_>,
+    programs: &mut ProgramCache<'_>,
 ) -> Result<Vec<Sha256>, JobError> {
-    let mut closest: Option<Miss> = None;
+    let mut closest: Option<PinMismatch> = None;
     for entry in entries {
-        match fit(entry, candidate, lookup)? {
-            Fit::Meets => return Ok(entry.sha256.iter().cloned().collect()),
-            Fit::Other => {}
-            // The digest is looked at last: who fails there has come furthest.
-            Fit::Misses(miss) => {
-                if closest.as_ref().is_none_or(|had| had.pin != "sha256" && miss.pin == "sha256") {
-                    closest = Some(miss);
+        match match_entry(entry, candidate, programs)? {
+            EntryMatch::Matches => return Ok(entry.sha256.iter().cloned().collect()),
+            EntryMatch::Other => {}
+            // The digest is compared last, so a mismatch there is the closest.
+            EntryMatch::Mismatch(mismatch) => {
+                let is_closer =
+                    |than: &PinMismatch| than.pin != "sha256" && mismatch.pin == "sha256";
+                if closest.as_ref().is_none_or(is_closer) {
+                    closest = Some(mismatch);
                 }
             }
         }
     }
-    Err(closest.map_or_else(|| denied(word), |miss| missed(word, miss)))
+    Err(closest.map_or_else(|| denied(word), |mismatch| pin_mismatch(word, mismatch)))
 }
 
-fn fit(
+fn match_entry(
     entry: &AllowedCommand,
     candidate: &Candidate<'_>,
-    lookup: &mut Lookup<'_>,
-) -> Result<Fit, JobError> {
+    programs: &mut ProgramCache<'_>,
+) -> Result<EntryMatch, JobError> {
     if entry.basename.as_deref().is_some_and(|basename| basename != candidate.name) {
-        return Ok(Fit::Other);
+        return Ok(EntryMatch::Other);
     }
     match entry.path.as_deref() {
-        None if !candidate.in_path => return Ok(Fit::Other),
-        Some(path) if !is_at(path, candidate, lookup)? => {
-            let is_meant = entry.basename.is_some() || last_part(path) == candidate.name;
-            let actual = candidate.path.filter(|_| is_meant);
-            return Ok(actual.map_or(Fit::Other, |actual| {
+        None if !candidate.in_path => return Ok(EntryMatch::Other),
+        Some(path) if !is_at(path, candidate, programs)? => {
+            let is_same_name = entry.basename.is_some() || basename(path) == candidate.name;
+            let actual = candidate.path.filter(|_| is_same_name);
+            return Ok(actual.map_or(EntryMatch::Other, |actual| {
                 let (expected, actual) = (path.to_owned(), actual.to_owned());
-                Fit::Misses(Miss { pin: "path", expected, actual })
+                EntryMatch::Mismatch(PinMismatch { pin: "path", expected, actual })
             }));
         }
         None | Some(_) => {}
@@ -232,9 +226,13 @@ fn fit(
     Ok(check_digest(entry, candidate.program))
 }
 
-/// Whether the program is the one at `path`: found there, or the same file.
-fn is_at(path: &str, candidate: &Candidate<'_>, lookup: &mut Lookup<'_>) -> Result<bool, JobError> {
-    let Some(Named::Root(path)) = named(path, NO_DIRECTORY) else { return Ok(false) };
+/// Whether the program was found at `path` or is the same file.
+fn is_at(
+    path: &str,
+    candidate: &Candidate<'_>,
+    programs: &mut ProgramCache<'_>,
+) -> Result<bool, JobError> {
+    let Some(ProgramName::Root(path)) = parse_name(path, NO_DIRECTORY) else { return Ok(false) };
     if candidate.path == Some(&path) {
         return Ok(true);
     }
@@ -242,22 +240,22 @@ fn is_at(path: &str, candidate: &Candidate<'_>, lookup: &mut Lookup<'_>) -> Resu
     if program.path == path {
         return Ok(true);
     }
-    // Of a file that is many programs, a path means the one of its name.
+    // The path of a multi-call program means only the program of that name.
     let is_same_program =
-        !is_multi_call(last_part(&program.target)) || last_part(&path) == candidate.name;
-    let there = lookup.find(&path)?;
-    Ok(is_same_program && there.is_some_and(|there| there.target == program.target))
+        !is_multi_call(basename(&program.target)) || basename(&path) == candidate.name;
+    let other = programs.find(&path)?;
+    Ok(is_same_program && other.is_some_and(|other| other.target == program.target))
 }
 
-/// A program that is not there holds nothing wrong: starting it will fail.
-fn check_digest(entry: &AllowedCommand, program: Option<&Program>) -> Fit {
+/// A program that does not exist matches every digest, because starting it fails.
+fn check_digest(entry: &AllowedCommand, program: Option<&ResolvedProgram>) -> EntryMatch {
     match (&entry.sha256, program) {
         (Some(expected), Some(program)) if *expected != program.sha256 => {
             let (expected, actual) = (expected.as_str(), program.sha256.as_str());
             let (expected, actual) = (expected.to_owned(), actual.to_owned());
-            Fit::Misses(Miss { pin: "sha256", expected, actual })
+            EntryMatch::Mismatch(PinMismatch { pin: "sha256", expected, actual })
         }
-        _ => Fit::Meets,
+        _ => EntryMatch::Matches,
     }
 }
 
@@ -265,6 +263,9 @@ fn denied(word: &str) -> JobError {
     JobError::new(ErrorCode::CommandDenied, "command is not allowed by policy").with("argv0", word)
 }
 
-fn missed(word: &str, miss: Miss) -> JobError {
-    denied(word).with("pin", miss.pin).with("expected", miss.expected).with("actual", miss.actual)
+fn pin_mismatch(word: &str, mismatch: PinMismatch) -> JobError {
+    denied(word)
+        .with("pin", mismatch.pin)
+        .with("expected", mismatch.expected)
+        .with("actual", mismatch.actual)
 }

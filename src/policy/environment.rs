@@ -1,12 +1,12 @@
-//! Variables: only those that somebody has named are given, and some are worth a word.
+//! The rule on the environment: the request or the runner must allow each variable.
 
-use super::PolicyConfig;
-use cofferdam_core::job::{ErrorCode, JobError, PolicyRequest};
+use std::collections::BTreeSet;
 
-/// Variables that make programs load, run or believe something else; a name that ends with `_`
-/// stands for all that begin so.
+use cofferdam_core::job::{ErrorCode, JobError};
+
+/// Variables that change what programs load, run or trust. A name that ends with `_` is a prefix.
 const DANGEROUS: &[&str] = &[
-    // The loader and the C library.
+    // The dynamic loader and the C library.
     "LD_",
     "DYLD_",
     "MALLOC_",
@@ -21,7 +21,7 @@ const DANGEROUS: &[&str] = &[
     "HOSTALIASES",
     "LOCALDOMAIN",
     "NIS_PATH",
-    // Shells, and what they are for others.
+    // Shells, and what programs pass on to shells.
     "PATH",
     "HOME",
     "IFS",
@@ -36,7 +36,7 @@ const DANGEROUS: &[&str] = &[
     "FPATH",
     "ZDOTDIR",
     "SHELL",
-    // Programs that others start.
+    // Programs that other programs start.
     "EDITOR",
     "VISUAL",
     "PAGER",
@@ -86,7 +86,7 @@ const DANGEROUS: &[&str] = &[
     "ERL_FLAGS",
     "R_PROFILE",
     "R_PROFILE_USER",
-    // What a library takes its own settings, terminals and modules from.
+    // Where libraries find settings, terminal descriptions and modules.
     "TERMINFO",
     "TERMINFO_DIRS",
     "TERMCAP",
@@ -97,20 +97,19 @@ const DANGEROUS: &[&str] = &[
     "SSL_CERT_DIR",
 ];
 
-/// Whether a variable of that name is worth a word where it is given.
-pub fn is_dangerous(name: &str) -> bool {
+/// Whether a decision lists this variable if it is given.
+pub(super) fn is_dangerous(name: &str) -> bool {
     DANGEROUS.iter().any(|rule| *rule == name || (rule.ends_with('_') && name.starts_with(rule)))
 }
 
 /// Refuses the first variable that neither the request nor the runner allows.
-pub(super) fn check(
-    given: &[String],
-    policy: &PolicyRequest,
-    config: &PolicyConfig,
+pub(super) fn check<'a>(
+    mut given: impl Iterator<Item = &'a String>,
+    by_request: &[String],
+    by_runner: &BTreeSet<String>,
 ) -> Result<(), JobError> {
-    let is_allowed =
-        |name: &String| policy.allowed_env.contains(name) || config.allowed_env.contains(name);
-    match given.iter().find(|name| !is_allowed(name)) {
+    let is_allowed = |name: &String| by_request.contains(name) || by_runner.contains(name);
+    match given.find(|name| !is_allowed(name)) {
         None => Ok(()),
         Some(name) => {
             let message = "environment variable is not allowed by policy";
@@ -124,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_that_bend_a_program_are_known() {
+    fn variables_that_change_what_programs_do_are_dangerous() {
         for name in [
             "LD_PRELOAD",
             "LD_LIBRARY_PATH",

@@ -1,54 +1,54 @@
-//! Programs where the job would run, and what a word of a command line names there.
+//! Finds programs in the root file system of a job, and tells which file a command names.
 
 use std::collections::BTreeMap;
 
 use cofferdam_core::job::{ErrorCode, JobError, Sha256};
 use cofferdam_core::values::rel_path::RelPath;
 
-/// Where bare names are looked for, in this order, whatever PATH a request gives.
-pub const PATH_DIRECTORIES: [&str; 6] =
+/// The directories in which bare names are looked up, in this order. A request's PATH does not count.
+pub(super) const PATH_DIRECTORIES: [&str; 6] =
     ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"];
 
-/// The directory in which a job finds its workspace.
+/// Where a job sees its workspace.
 const WORKSPACE: &str = "/workspace";
 
-/// Facts about programs where the job would run; the only thing that is asked of outside.
-pub trait Programs {
-    /// The program that `name` is: looked for in [`PATH_DIRECTORIES`] where it is a bare name, at
-    /// its place where it is an absolute path. None where there is none; an error where that
-    /// cannot be told.
-    fn find(&self, name: &str) -> Result<Option<Program>, String>;
+/// Finds programs in the root file system of a job. The policy depends on nothing else outside the
+/// request and the configuration.
+pub trait ProgramFinder {
+    /// Finds a bare name in the fixed PATH, and an absolute path at that path. Returns `None` if
+    /// there is no such program, and an error if the lookup fails.
+    fn find(&self, name: &str) -> Result<Option<ResolvedProgram>, String>;
 }
 
-/// A program's file.
+/// A program that was found.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Program {
-    /// Where it was found, absolute, in the box.
+pub struct ResolvedProgram {
+    /// The absolute path in the sandbox at which it was found.
     pub path: String,
-    /// Where it is, links resolved.
+    /// The same path with all links resolved.
     pub target: String,
-    /// What it holds.
+    /// The digest of its contents.
     pub sha256: Sha256,
 }
 
-/// [`Programs`] that are asked once for each name: hashing a program takes time.
-pub(super) struct Lookup<'a> {
-    programs: &'a dyn Programs,
-    known: BTreeMap<String, Option<Program>>,
+/// Looks up each name once, because the finder hashes the program.
+pub(super) struct ProgramCache<'a> {
+    finder: &'a dyn ProgramFinder,
+    known: BTreeMap<String, Option<ResolvedProgram>>,
 }
 
-impl<'a> Lookup<'a> {
-    pub fn new(programs: &'a dyn Programs) -> Self {
-        Self { programs, known: BTreeMap::new() }
+impl<'a> ProgramCache<'a> {
+    pub fn new(finder: &'a dyn ProgramFinder) -> Self {
+        Self { finder, known: BTreeMap::new() }
     }
 
-    /// The program that `name` is.
-    pub fn find(&mut self, name: &str) -> Result<Option<Program>, JobError> {
+    /// Finds the program `name`. A failed lookup is `backend.setup_failed`.
+    pub fn find(&mut self, name: &str) -> Result<Option<ResolvedProgram>, JobError> {
         if let Some(known) = self.known.get(name) {
             return Ok(known.clone());
         }
-        let found = self.programs.find(name).map_err(|fault| {
-            let message = format!("programs could not be looked for: {fault}");
+        let found = self.finder.find(name).map_err(|reason| {
+            let message = format!("cannot look up the program {name}: {reason}");
             JobError::new(ErrorCode::BackendSetupFailed, message)
         })?;
         self.known.insert(name.to_owned(), found.clone());
@@ -56,24 +56,24 @@ impl<'a> Lookup<'a> {
     }
 }
 
-/// What a command's first word names.
+/// The file that a command names.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Named {
-    /// A name to be looked for.
+pub(super) enum ProgramName {
+    /// A name without a slash, to look up in the fixed PATH.
     Bare(String),
-    /// An absolute path outside the workspace, without `.`, `..` and empty parts.
+    /// An absolute path outside the workspace, without `.`, `..` and empty components.
     Root(String),
     /// A file of the workspace.
     Workspace(RelPath),
 }
 
-/// What `word` names for a process in the directory `cwd` of the workspace; none where that is
-/// no file, outside the workspace by `..`, or, for an absolute path, on a way through `..` that
-/// links may bend.
-pub(super) fn named(word: &str, cwd: &str) -> Option<Named> {
+/// Returns the file that `word` names for a process in the directory `cwd` of the workspace, or
+/// `None` if `word` cannot name a file, leaves the workspace through `..`, or is an absolute path
+/// with `..`, which the kernel resolves after links.
+pub(super) fn parse_name(word: &str, cwd: &str) -> Option<ProgramName> {
     if !word.contains('/') {
         let is_name = !matches!(word, "" | "." | "..");
-        return is_name.then(|| Named::Bare(word.to_owned()));
+        return is_name.then(|| ProgramName::Bare(word.to_owned()));
     }
     if !word.starts_with('/') {
         return in_workspace(cwd.split('/').chain(word.split('/')));
@@ -86,28 +86,28 @@ pub(super) fn named(word: &str, cwd: &str) -> Option<Named> {
     match path.strip_prefix(WORKSPACE) {
         Some("") => None,
         Some(below) if below.starts_with('/') => in_workspace(below.split('/')),
-        _ => Some(Named::Root(path)),
+        _ => Some(ProgramName::Root(path)),
     }
 }
 
-fn in_workspace<'a>(parts: impl Iterator<Item = &'a str>) -> Option<Named> {
-    let mut way = Vec::new();
+fn in_workspace<'a>(parts: impl Iterator<Item = &'a str>) -> Option<ProgramName> {
+    let mut components = Vec::new();
     for part in parts {
         match part {
             "" | "." => {}
-            ".." => _ = way.pop()?,
-            name => way.push(name),
+            ".." => _ = components.pop()?,
+            name => components.push(name),
         }
     }
-    RelPath::parse(&way.join("/")).ok().map(Named::Workspace)
+    RelPath::parse(&components.join("/")).ok().map(ProgramName::Workspace)
 }
 
-/// The last part of a path, or of a name.
-pub(super) fn last_part(path: &str) -> &str {
+/// Returns the last component of a path.
+pub(super) fn basename(path: &str) -> &str {
     path.trim_end_matches('/').rsplit('/').next().unwrap_or(path)
 }
 
-/// Whether `path` lies directly in one of the directories of the fixed PATH.
+/// Whether `path` lies directly in a directory of the fixed PATH.
 pub(super) fn is_in_path(path: &str) -> bool {
     path.rsplit_once('/').is_some_and(|(directory, _)| PATH_DIRECTORIES.contains(&directory))
 }
@@ -117,11 +117,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_word_names_what_the_kernel_would_open() {
-        let workspace = |path| Some(Named::Workspace(RelPath::parse(path).unwrap()));
-        let root = |path: &str| Some(Named::Root(path.to_owned()));
+    fn a_word_names_the_file_that_the_kernel_opens() {
+        let workspace = |path| Some(ProgramName::Workspace(RelPath::parse(path).unwrap()));
+        let root = |path: &str| Some(ProgramName::Root(path.to_owned()));
         for (word, cwd, expected) in [
-            ("python3", "sub", Some(Named::Bare("python3".to_owned()))),
+            ("python3", "sub", Some(ProgramName::Bare("python3".to_owned()))),
             ("./python3", ".", workspace("python3")),
             ("./python3", "a/b", workspace("a/b/python3")),
             ("bin/python3", ".", workspace("bin/python3")),
@@ -143,12 +143,12 @@ mod tests {
             (".", ".", None),
             ("..", ".", None),
         ] {
-            assert_eq!(named(word, cwd), expected, "{word:?} in {cwd:?}");
+            assert_eq!(parse_name(word, cwd), expected, "{word:?} in {cwd:?}");
         }
     }
 
     #[test]
-    fn only_what_lies_directly_in_a_directory_of_the_path_is_in_it() {
+    fn only_a_file_directly_in_a_path_directory_is_in_the_path() {
         for (path, expected) in [
             ("/bin/ls", true),
             ("/usr/local/bin/ls", true),

@@ -1,19 +1,19 @@
-//! Programs that are not there, for tests.
+//! Fake programs for tests.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
-use super::program::{PATH_DIRECTORIES, Program, Programs};
-use super::wrapper_table::WRAPPERS;
-use super::{Judged, PolicyConfig, WorkspaceFacts, WorkspaceRoots, judge};
+use super::program::{PATH_DIRECTORIES, ProgramFinder, ResolvedProgram};
+use super::shell::WRAPPERS;
+use super::{PolicyConfig, PolicyOutcome, WorkspaceFacts, WorkspaceRoots, evaluate};
 use cofferdam_core::job::{RunJobRequest, Sha256};
 use cofferdam_core::values::digest::sha256_of;
 
-/// A program found at `path`, whose file is `target`. What it holds is its name.
-pub fn program(path: &str, target: &str) -> Program {
+/// A program found at `path`, whose file is `target`. Its contents are the path of the file.
+pub fn program(path: &str, target: &str) -> ResolvedProgram {
     let sha256 = digest_of(target);
-    Program { path: path.to_owned(), target: target.to_owned(), sha256 }
+    ResolvedProgram { path: path.to_owned(), target: target.to_owned(), sha256 }
 }
 
 /// The digest of the program whose file is `target`.
@@ -21,12 +21,12 @@ pub fn digest_of(target: &str) -> Sha256 {
     Sha256::parse(&sha256_of(target.as_bytes())).unwrap()
 }
 
-/// Files by their paths, each with the file it is a link to.
+/// Paths, each with the path that it links to, or itself.
 #[derive(Debug, Clone, Default)]
 pub struct FakePrograms(pub BTreeMap<String, String>);
 
 impl FakePrograms {
-    fn at(&self, path: &str) -> Option<Program> {
+    fn at(&self, path: &str) -> Option<ResolvedProgram> {
         let mut target = self.0.get(path)?;
         while let Some(next) = self.0.get(target).filter(|next| *next != target) {
             target = next;
@@ -35,38 +35,26 @@ impl FakePrograms {
     }
 }
 
-impl Programs for FakePrograms {
-    fn find(&self, name: &str) -> Result<Option<Program>, String> {
+impl ProgramFinder for FakePrograms {
+    fn find(&self, name: &str) -> Result<Option<ResolvedProgram>, String> {
         if name.starts_with('/') {
             return Ok(self.at(name));
         }
-        assert!(!name.contains('/'), "{name} was looked for");
-        let mut places = PATH_DIRECTORIES.iter().map(|directory| format!("{directory}/{name}"));
-        Ok(places.find_map(|path| self.at(&path)))
+        assert!(!name.contains('/'), "{name} was looked up");
+        let mut paths = PATH_DIRECTORIES.iter().map(|directory| format!("{directory}/{name}"));
+        Ok(paths.find_map(|path| self.at(&path)))
     }
 }
 
-/// A root file system with the usual links: `/bin` is `/usr/bin`, and `foo` a shell in disguise.
+/// A root file system with the usual links: `/bin` is `/usr/bin`, and `foo` is a link to a shell.
 pub fn usual() -> FakePrograms {
     let mut links = BTreeMap::new();
     let own = |name: &str| (format!("/usr/bin/{name}"), format!("/usr/bin/{name}"));
-    for name in [
-        "bash",
-        "dash",
-        "busybox",
-        "python3.11",
-        "node",
-        "ls",
-        "echo",
-        "tool",
-        "coreutils",
-        "setarch",
-    ] {
+    for name in ["bash", "dash", "busybox", "python3.11", "node", "ls", "echo", "tool", "coreutils"]
+    {
         links.extend([own(name)]);
     }
-    for row in WRAPPERS {
-        links.extend(row.names.iter().map(|name| own(name)));
-    }
+    links.extend(WRAPPERS.split_ascii_whitespace().map(own));
     for (name, target) in [
         ("sh", "dash"),
         ("python3", "python3.11"),
@@ -74,6 +62,8 @@ pub fn usual() -> FakePrograms {
         ("ash", "busybox"),
         ("linux32", "setarch"),
         ("wrap", "env"),
+        ("genv", "tool"),
+        ("gnuenv", "tool"),
         ("tac", "coreutils"),
     ] {
         links.insert(format!("/usr/bin/{name}"), format!("/usr/bin/{target}"));
@@ -94,7 +84,7 @@ pub fn usual() -> FakePrograms {
     FakePrograms(links)
 }
 
-/// A request for `argv`, which allows `commands` (as on the wire) and nothing else.
+/// A request for `argv` that allows `commands` (in the JSON form) and nothing else.
 pub fn request(argv: &[&str], commands: &Value) -> RunJobRequest {
     let request = json!({
         "workspace": { "source": "local_path", "path": "/home/me/project" },
@@ -111,12 +101,12 @@ pub fn open_runner() -> PolicyConfig {
     PolicyConfig { allowed_env: BTreeSet::new(), roots: WorkspaceRoots::Any }
 }
 
-/// What is decided of `request` with the usual programs.
-pub fn judged(request: &RunJobRequest) -> Judged {
-    judge(request, &open_runner(), WorkspaceFacts::default(), &usual())
+/// Evaluates `request` with the usual programs.
+pub fn outcome_of(request: &RunJobRequest) -> PolicyOutcome {
+    evaluate(request, &open_runner(), WorkspaceFacts::default(), &usual())
 }
 
 /// The code of the error, or `allowed`.
-pub fn verdict(judged: &Judged) -> &'static str {
-    judged.error.as_ref().map_or("allowed", |error| error.code.word())
+pub fn verdict(outcome: &PolicyOutcome) -> &'static str {
+    outcome.error.as_ref().map_or("allowed", |error| error.code.word())
 }

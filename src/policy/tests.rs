@@ -1,16 +1,15 @@
-//! Decisions as a whole: their order, and what is told of them.
+//! The order of the rules, and the contents of decisions.
 
 mod commands;
-mod hidden_shells;
-mod wrappers;
+mod shells;
 
 use serde_json::json;
 
-use super::testing::{judged, open_runner, request, usual, verdict};
+use super::testing::{open_runner, outcome_of, request, usual, verdict};
 use super::*;
 
-/// Nothing of it is allowed.
-fn hopeless() -> RunJobRequest {
+/// A request that every rule denies.
+fn denied_by_every_rule() -> RunJobRequest {
     let mut request = request(&["bash", "-c", "x"], &json!([]));
     request.command.env.insert("LD_PRELOAD".to_owned(), "hidden".to_owned());
     request.policy.artifacts.include = vec!["/etc/*".to_owned()];
@@ -19,16 +18,16 @@ fn hopeless() -> RunJobRequest {
 }
 
 #[test]
-fn the_first_rule_that_fails_is_told() {
+fn the_first_rule_that_fails_is_reported() {
     let nowhere = PolicyConfig { roots: WorkspaceRoots::Only(Vec::new()), ..open_runner() };
-    let mut request = hopeless();
+    let mut request = denied_by_every_rule();
     let code = |request: &RunJobRequest, config: &PolicyConfig| {
-        let judged = judge(request, config, WorkspaceFacts::default(), &usual());
-        let told = verdict(&judged);
-        let denied = told != "allowed";
-        assert_eq!(judged.decision.decision == Decision::Denied, denied);
-        assert_eq!(judged.decision.reasons.first().map(String::as_str) == Some(told), denied);
-        told
+        let outcome = evaluate(request, config, WorkspaceFacts::default(), &usual());
+        let code = verdict(&outcome);
+        let denied = code != "allowed";
+        assert_eq!(outcome.decision.decision == Decision::Denied, denied);
+        assert_eq!(outcome.decision.reasons.first().map(String::as_str) == Some(code), denied);
+        code
     };
     assert_eq!(code(&request, &nowhere), "policy.command_denied");
     request.policy.allowed_commands = vec![cofferdam_core::job::AllowedCommand::named("bash")];
@@ -45,7 +44,7 @@ fn the_first_rule_that_fails_is_told() {
 }
 
 #[test]
-fn a_variable_is_given_only_where_the_request_or_the_runner_lists_it() {
+fn a_variable_needs_to_be_listed_by_the_request_or_the_runner() {
     for (key, asked, runner, expected) in [
         ("LANG", &[][..], &[][..], "policy.env_denied"),
         ("LANG", &["LANG"], &[], "allowed"),
@@ -59,42 +58,41 @@ fn a_variable_is_given_only_where_the_request_or_the_runner_lists_it() {
         request.policy.allowed_env = asked.iter().map(|name| (*name).to_owned()).collect();
         let allowed_env = runner.iter().map(|name| (*name).to_owned()).collect();
         let config = PolicyConfig { allowed_env, ..open_runner() };
-        let judged = judge(&request, &config, WorkspaceFacts::default(), &usual());
-        assert_eq!(verdict(&judged), expected, "{key} {asked:?} {runner:?}");
-        if let Some(error) = &judged.error {
+        let outcome = evaluate(&request, &config, WorkspaceFacts::default(), &usual());
+        assert_eq!(verdict(&outcome), expected, "{key} {asked:?} {runner:?}");
+        if let Some(error) = &outcome.error {
             assert_eq!(error.details["key"], key);
         }
-        assert!(!format!("{judged:?}").contains("the-value"));
+        assert!(!format!("{outcome:?}").contains("the-value"));
     }
 }
 
 #[test]
-fn dangerous_variables_are_named_in_the_decision_and_their_values_never() {
-    let mut request = request(&["env", "PYTHONPATH=value", "python3"], &json!(["env", "python3"]));
+fn the_decision_names_dangerous_variables_and_never_their_values() {
+    let mut request = request(&["python3"], &json!(["python3"]));
     for key in ["LD_PRELOAD", "LANG", "BASH_ENV"] {
         request.command.env.insert(key.to_owned(), "value".to_owned());
     }
-    let names = ["LD_PRELOAD", "LANG", "BASH_ENV", "PYTHONPATH"];
+    let names = ["LD_PRELOAD", "LANG", "BASH_ENV"];
     request.policy.allowed_env = names.map(str::to_owned).to_vec();
-    let allowed = judged(&request);
-    let dangerous =
-        ["dangerous_env:BASH_ENV", "dangerous_env:LD_PRELOAD", "dangerous_env:PYTHONPATH"];
+    let allowed = outcome_of(&request);
+    let dangerous = ["dangerous_env:BASH_ENV", "dangerous_env:LD_PRELOAD"];
     assert_eq!(
         (verdict(&allowed), &allowed.decision.reasons[..]),
         ("allowed", &dangerous.map(str::to_owned)[..])
     );
     request.policy.allowed_env.clear();
-    let denied = judged(&request);
+    let denied = outcome_of(&request);
     assert_eq!(denied.decision.reasons[0], "policy.env_denied");
     assert_eq!(denied.decision.reasons[1..], dangerous);
     assert!(!format!("{allowed:?}{denied:?}").contains("value"));
 }
 
 #[test]
-fn every_decision_has_the_version_of_all_that_was_allowed() {
+fn the_version_of_a_decision_covers_everything_that_is_allowed() {
     let first = request(&["python3"], &json!(["python3"]));
     let version = |request: &RunJobRequest, config: &PolicyConfig| {
-        judge(request, config, WorkspaceFacts::default(), &usual()).decision.version
+        evaluate(request, config, WorkspaceFacts::default(), &usual()).decision.version
     };
     let of_first = version(&first, &open_runner());
     assert!(of_first.starts_with("v1:") && of_first.len() == 3 + 64, "{of_first}");
@@ -103,7 +101,11 @@ fn every_decision_has_the_version_of_all_that_was_allowed() {
     other.workspace.path = "/elsewhere".into();
     let roots = WorkspaceRoots::Only(vec!["/srv".into()]);
     let elsewhere = PolicyConfig { roots, ..open_runner() };
-    assert_eq!(version(&other, &elsewhere), of_first, "a denied one, of other words and places");
+    assert_eq!(
+        version(&other, &elsewhere),
+        of_first,
+        "a denied request with another command and workspace"
+    );
 
     other.policy.allow_shell = true;
     assert_ne!(version(&other, &open_runner()), of_first);
@@ -112,41 +114,41 @@ fn every_decision_has_the_version_of_all_that_was_allowed() {
 }
 
 #[test]
-fn programs_that_cannot_be_looked_at_are_no_reason_to_run() {
+fn a_failed_lookup_of_programs_denies_the_job() {
     struct Broken;
-    impl Programs for Broken {
-        fn find(&self, _: &str) -> Result<Option<Program>, String> {
-            Err("the disk is gone".to_owned())
+    impl ProgramFinder for Broken {
+        fn find(&self, _: &str) -> Result<Option<ResolvedProgram>, String> {
+            Err("input/output error".to_owned())
         }
     }
-    let judged = judge(
+    let outcome = evaluate(
         &request(&["python3"], &json!(["python3"])),
         &open_runner(),
         WorkspaceFacts::default(),
         &Broken,
     );
-    assert_eq!(verdict(&judged), "backend.setup_failed");
-    assert_eq!((judged.decision.decision, judged.command), (Decision::Denied, None));
+    assert_eq!(verdict(&outcome), "backend.setup_failed");
+    assert_eq!((outcome.decision.decision, outcome.command), (Decision::Denied, None));
     let nothing_allowed = request(&["python3"], &json!([]));
-    let judged = judge(&nothing_allowed, &open_runner(), WorkspaceFacts::default(), &Broken);
-    assert_eq!(verdict(&judged), "policy.command_denied");
+    let outcome = evaluate(&nothing_allowed, &open_runner(), WorkspaceFacts::default(), &Broken);
+    assert_eq!(verdict(&outcome), "policy.command_denied");
 }
 
 #[test]
-fn only_the_network_that_is_enforced_is_allowed() {
+fn the_network_of_the_host_is_denied() {
     let mut request = request(&["python3"], &json!(["python3"]));
-    let none = judged(&request);
+    let none = outcome_of(&request);
     assert_eq!((none.decision.network, none.decision.network_enforced), (Network::None, false));
     request.policy.network = Network::Host;
-    let host = judged(&request);
+    let host = outcome_of(&request);
     assert_eq!((verdict(&host), host.decision.network), ("policy.network_denied", Network::Host));
 }
 
 #[test]
-fn patterns_that_deny_are_never_refused() {
+fn deny_patterns_of_artifacts_are_never_refused() {
     let mut request = request(&["python3"], &json!(["python3"]));
     request.policy.artifacts.deny = vec!["**/*.key".to_owned(), "/etc/**".to_owned()];
-    assert_eq!(verdict(&judged(&request)), "allowed");
+    assert_eq!(verdict(&outcome_of(&request)), "allowed");
     request.policy.artifacts.include = vec!["**/*.key".to_owned()];
-    assert_eq!(verdict(&judged(&request)), "policy.artifact_denied");
+    assert_eq!(verdict(&outcome_of(&request)), "policy.artifact_denied");
 }

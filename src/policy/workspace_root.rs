@@ -1,13 +1,30 @@
-//! Where workspaces may be.
+//! The rule on the workspace: it must be below a root, and not in the store of records.
 
-use std::path::{Component, Path};
+use std::path::{Component, Path, PathBuf};
 
-use super::{WorkspaceFacts, WorkspaceRoots};
 use cofferdam_core::job::{ErrorCode, JobError};
 
-/// Refuses a workspace outside the roots, and one that lies in the store of records, which hold
-/// what other jobs were given. One that cannot be opened is taken as it is written, without `..`,
-/// so that its being missing is told only to those who may look there.
+/// Where workspaces may be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum WorkspaceRoots {
+    /// Anywhere.
+    Any,
+    /// In or below one of these canonical directories; an empty list allows none.
+    Only(Vec<PathBuf>),
+}
+
+/// Facts about the directory that a request names.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct WorkspaceFacts<'a> {
+    /// Its path with links resolved; `None` if it cannot be opened.
+    pub resolved: Option<&'a Path>,
+    /// Whether it is the store of records or lies in it.
+    pub is_in_store: bool,
+}
+
+/// Refuses a workspace outside the roots, and one in the store of records, which contains the data
+/// of other jobs. If a workspace cannot be opened, its path as written must lie below a root and
+/// have no `..`: a request learns only below the roots whether a directory is missing.
 pub(super) fn check(
     asked: &Path,
     facts: WorkspaceFacts<'_>,
@@ -22,9 +39,9 @@ pub(super) fn check(
     }
     let WorkspaceRoots::Only(roots) = roots else { return Ok(()) };
     let path = facts.resolved.unwrap_or(asked);
-    let climbs = path.components().any(|part| part == Component::ParentDir);
+    let has_parent = path.components().any(|part| part == Component::ParentDir);
     let is_below = |root: &&Path| root.is_absolute() && path.starts_with(root);
-    if !climbs && roots.iter().any(|root| is_below(&root.as_path())) {
+    if !has_parent && roots.iter().any(|root| is_below(&root.as_path())) {
         return Ok(());
     }
     Err(denied())
@@ -32,12 +49,10 @@ pub(super) fn check(
 
 #[cfg(test)]
 mod tests {
-    use std::path::PathBuf;
-
     use super::*;
 
     #[test]
-    fn a_workspace_is_in_or_below_a_root_where_it_really_is() {
+    fn a_workspace_must_lie_below_a_root_after_links_are_resolved() {
         for (asked, canonical, roots, allowed) in [
             ("/w/a", Some("/w/a"), &["/w"][..], true),
             ("/w", Some("/w"), &["/w"], true),
@@ -67,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn the_store_is_no_workspace_wherever_it_is() {
+    fn a_workspace_in_the_store_is_refused_below_any_root() {
         let facts = WorkspaceFacts { resolved: Some(Path::new("/w/store")), is_in_store: true };
         for roots in [WorkspaceRoots::Any, WorkspaceRoots::Only(vec!["/w".into()])] {
             let error = check(Path::new("/w/store"), facts, &roots).unwrap_err();

@@ -21,7 +21,7 @@ pub struct Qemu {
 }
 
 impl Qemu {
-    /// What `tests/firecracker/test.py` has prepared.
+    /// What `ci/test_firecracker.py` has prepared.
     pub fn prepared() -> Self {
         let path = |name: &str| {
             let value = env::var_os(name);

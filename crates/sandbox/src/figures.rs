@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 
 use crate::launch::setup::Sandbox;
-use crate::supervise::cleanup::BACKLOG_MAX;
-use crate::supervise::undying::UNDYING_MAX;
-use cofferdam_core::SandboxFigures;
+use crate::supervise::cleanup::queue::BACKLOG_MAX;
+use crate::supervise::cleanup::undying::UNDYING_MAX;
+use cofferdam_core::SandboxMetrics;
 
 /// The controls there are. Those a host may lack have these names in `not_enforced` too.
 const CONTROLS: [&str; 8] =
@@ -13,12 +13,12 @@ const CONTROLS: [&str; 8] =
 
 impl Sandbox {
     /// The figures now.
-    pub fn figures(&self) -> SandboxFigures {
-        SandboxFigures {
+    pub fn figures(&self) -> SandboxMetrics {
+        SandboxMetrics {
             kill_failures: self.kill_failures.count(),
-            undying: self.disposal.undying().count(),
+            undying: self.cleanup.undying().count(),
             undying_max: UNDYING_MAX,
-            cleanup_backlog: self.disposal.backlog(),
+            cleanup_backlog: self.cleanup.backlog(),
             cleanup_backlog_max: BACKLOG_MAX,
             swept: self.swept,
             controls: controls(self.not_enforced()),

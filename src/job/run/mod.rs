@@ -23,7 +23,7 @@ use crate::job::run::output::{JobOutput, RecordedStream};
 use crate::job::run::programs::{OpenedPrograms, digest_of};
 use crate::job::run::result::ResultBuilder;
 use crate::job::run::workspace::OpenedWorkspace;
-use crate::policy::{JudgedCommand, Place};
+use crate::policy::{ApprovedCommand, CommandLocation};
 use crate::store::{JobRecord, RunStore, snapshot_hash};
 use cofferdam_core::job::{
     Artifact, ErrorCode, Executable, JobError, JobLimits, JobStatus, OmittedArtifact,
@@ -37,7 +37,7 @@ use cofferdam_core::{
     WorkspaceFill,
 };
 use cofferdam_tree::{
-    ArtifactLimits, ArtifactRules, Owner, SnapshotLimits, SnapshotRules, Source, Until,
+    ArtifactLimits, ArtifactRules, Owner, SnapshotLimits, SnapshotRules, SourceDir, StopCheck,
     WorkspaceError, collect_artifacts, survey, take_snapshot,
 };
 
@@ -118,13 +118,13 @@ impl JobRun<'_> {
     /// Runs the job, records what happened in `builder`, and returns how the job ended.
     pub fn run(
         self,
-        command: &JudgedCommand,
+        command: &ApprovedCommand,
         builder: &mut ResultBuilder,
         control: &JobControl,
     ) -> JobOutcome {
         let deadline = Deadline::after(SNAPSHOT_WITHIN);
         let is_over = || control.is_asked() || deadline.passed();
-        let until = Until(&is_over);
+        let until = StopCheck(&is_over);
         let prepared = match self.prepare(command, builder, control, until) {
             Ok(prepared) => prepared,
             Err(outcome) => return outcome,
@@ -137,10 +137,10 @@ impl JobRun<'_> {
     /// Finds the program, surveys the workspace and opens the output files.
     fn prepare(
         &self,
-        command: &JudgedCommand,
+        command: &ApprovedCommand,
         builder: &mut ResultBuilder,
         control: &JobControl,
-        until: Until<'_>,
+        until: StopCheck<'_>,
     ) -> Result<PreparedJob<'_>, JobOutcome> {
         let program = self.program_file(command, builder)?;
         let workspace = self.workspace.map_err(snapshot_failed)?;
@@ -160,9 +160,9 @@ impl JobRun<'_> {
     fn execute(
         &self,
         prepared: PreparedJob<'_>,
-        command: &JudgedCommand,
+        command: &ApprovedCommand,
         control: &JobControl,
-        until: Until<'_>,
+        until: StopCheck<'_>,
     ) -> (Result<RunReport, NotStarted>, RunTrace) {
         let PreparedJob { workspace, spec, room, rules, limits, output } = prepared;
         let RunTrace { mut snapshot, mut snapshot_failure, mut collected } = RunTrace::default();
@@ -234,12 +234,12 @@ impl JobRun<'_> {
     /// The file to execute: the one that the policy has judged.
     fn program_file(
         &self,
-        command: &JudgedCommand,
+        command: &ApprovedCommand,
         builder: &mut ResultBuilder,
     ) -> Result<ProgramFile, JobOutcome> {
         let argv0 = self.argv0();
         let missing = || JobOutcome::spawn_failed(argv0, "ENOENT", "no such program");
-        if let Place::Workspace(path) = &command.place {
+        if let CommandLocation::Workspace(path) = &command.location {
             return Ok(ProgramFile::At(c_string("argv", &format!("{WORKSPACE}/{path}"))?));
         }
         let program = command.program.as_ref().ok_or_else(missing)?;
@@ -304,9 +304,9 @@ impl JobRun<'_> {
     fn snapshot(
         &self,
         (target, owner): (BorrowedFd<'_>, Owner),
-        (source, rules, limits): (&Source, &SnapshotRules, &SnapshotLimits),
-        until: Until<'_>,
-        command: &JudgedCommand,
+        (source, rules, limits): (&SourceDir, &SnapshotRules, &SnapshotLimits),
+        until: StopCheck<'_>,
+        command: &ApprovedCommand,
     ) -> Result<Snapshot, JobOutcome> {
         let taken = take_snapshot(source, rules, limits, until, (target, owner))
             .map_err(|error| snapshot_failed(&error))?;
@@ -317,9 +317,11 @@ impl JobRun<'_> {
         self.record
             .write_snapshot(&record)
             .map_err(|error| JobOutcome::without_run(JobStatus::Failed, error.logged()))?;
-        let executable = match &command.place {
-            Place::Root => None,
-            Place::Workspace(path) => Some(self.workspace_program(target, path, command)?),
+        let executable = match &command.location {
+            CommandLocation::Root => None,
+            CommandLocation::Workspace(path) => {
+                Some(self.workspace_program(target, path, command)?)
+            }
         };
         Ok(Snapshot { summary, digest: taken.digest, executable })
     }
@@ -329,7 +331,7 @@ impl JobRun<'_> {
         &self,
         workspace: BorrowedFd<'_>,
         path: &RelPath,
-        command: &JudgedCommand,
+        command: &ApprovedCommand,
     ) -> Result<Executable, JobOutcome> {
         let argv0 = self.argv0();
         let how = OpenHow::new()

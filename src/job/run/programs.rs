@@ -10,7 +10,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::executor::{Executor, FoundProgram};
-use crate::policy::{Program, Programs};
+use crate::policy::{ProgramFinder, ResolvedProgram};
 use cofferdam_core::job::Sha256;
 use cofferdam_core::values::digest::sha256_of_all;
 
@@ -86,19 +86,19 @@ impl<'a> OpenedPrograms<'a> {
         Self { executor, digests, opened: RefCell::default() }
     }
 
-    /// Takes the file that [`Programs::find`] opened at `path`.
+    /// Takes the file that [`ProgramFinder::find`] opened at `path`.
     pub fn take(&self, path: &str) -> Option<OwnedFd> {
         self.opened.borrow_mut().remove(path)
     }
 }
 
-impl Programs for OpenedPrograms<'_> {
-    fn find(&self, name: &str) -> Result<Option<Program>, String> {
+impl ProgramFinder for OpenedPrograms<'_> {
+    fn find(&self, name: &str) -> Result<Option<ResolvedProgram>, String> {
         let found = self.executor.find_program(name).map_err(|failure| failure.to_string())?;
         let Some(FoundProgram { path, target, file }) = found else { return Ok(None) };
         let file = File::from(file);
         let sha256 = self.digests.of(&file).map_err(|error| format!("read {target}: {error}"))?;
         self.opened.borrow_mut().insert(path.clone(), file.into());
-        Ok(Some(Program { path, target, sha256 }))
+        Ok(Some(ResolvedProgram { path, target, sha256 }))
     }
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use cofferdam_core::job::JobId;
-use cofferdam_core::sync::permits::{SlotGuard, Slots};
+use cofferdam_core::sync::permits::{Permit, Permits};
 
 /// Jobs in the order of arrival, and the permits to run, one for each worker. `W` is a waiting job,
 /// `L` describes a live one.
@@ -14,7 +14,7 @@ pub struct JobQueue<W, L> {
     live: BTreeMap<JobId, L>,
     /// Places reserved for jobs whose records are being created.
     reserved: usize,
-    permits: Arc<Slots>,
+    permits: Arc<Permits>,
     workers: usize,
     queue_max: usize,
     closed: bool,
@@ -36,7 +36,7 @@ impl<W, L> JobQueue<W, L> {
             queue: VecDeque::new(),
             live: BTreeMap::new(),
             reserved: 0,
-            permits: Slots::new(workers),
+            permits: Permits::new(workers),
             workers,
             queue_max,
             closed: false,
@@ -73,7 +73,7 @@ impl<W, L> JobQueue<W, L> {
     }
 
     /// Takes the job that has waited longest, with a permit to run it.
-    pub fn begin(&mut self) -> Option<(W, SlotGuard)> {
+    pub fn begin(&mut self) -> Option<(W, Permit)> {
         let permit = self.permits.try_enter()?;
         let (_, queued) = self.queue.pop_front()?;
         Some((queued, permit))

@@ -1,84 +1,84 @@
-//! A pattern taken apart, to see what it names. What it matches is for `base::glob` to say.
+//! Parses a pattern to find what it names. `values::glob` decides what it matches.
 
-/// How many characters patterns may come to with all their alternatives written out.
-pub const WRITTEN_OUT_MAX: usize = 256 * 1024;
+/// How many characters the alternatives of all patterns of a request may have together.
+pub(super) const EXPANDED_MAX: usize = 256 * 1024;
 
-/// One character's place in a pattern.
+/// One element of a pattern.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Token {
+pub enum PatternToken {
     /// This character.
     Is(char),
-    /// One of several, or any one.
+    /// Any character, or one of several.
     One,
-    /// Any number of any.
+    /// Any number of characters.
     Star,
 }
 
-/// What stands between slashes, in lower case.
+/// A path component of a pattern, in lower case.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Part {
-    pub tokens: Vec<Token>,
+pub struct PatternPart {
+    pub tokens: Vec<PatternToken>,
 }
 
-/// A character's place, or a sign of a group.
+/// A token, or a symbol of the syntax.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Sign {
-    Token(Token),
+enum PatternSymbol {
+    Token(PatternToken),
     Slash,
     Open,
     Comma,
     Close,
 }
 
-/// Every way to read the groups of `pattern`, each as its parts. What they come to is taken from
-/// `left`; none where that is too little.
-pub fn alternatives(pattern: &str, left: &mut usize) -> Option<Vec<Vec<Part>>> {
-    let (mut pending, mut paths) = (vec![signs(pattern)], Vec::new());
-    while let Some(signs) = pending.pop() {
-        *left = left.checked_sub(signs.len())?;
-        let Some((start, end, alternatives)) = first_group(&signs) else {
-            paths.push(parts(&signs));
+/// Expands the groups of `pattern` into all alternatives. Subtracts their length from `budget`;
+/// `None` if that does not suffice.
+pub fn alternatives(pattern: &str, budget: &mut usize) -> Option<Vec<Vec<PatternPart>>> {
+    let (mut pending, mut paths) = (vec![symbols(pattern)], Vec::new());
+    while let Some(symbols) = pending.pop() {
+        *budget = budget.checked_sub(symbols.len())?;
+        let Some((start, end, alternatives)) = first_group(&symbols) else {
+            paths.push(parts(&symbols));
             continue;
         };
         for alternative in alternatives {
-            let (before, after) = (signs.get(..start)?, signs.get(end + 1..)?);
+            let (before, after) = (symbols.get(..start)?, symbols.get(end + 1..)?);
             pending.push([before, alternative, after].concat());
         }
     }
     Some(paths)
 }
 
-fn signs(pattern: &str) -> Vec<Sign> {
-    let mut signs = Vec::new();
+fn symbols(pattern: &str) -> Vec<PatternSymbol> {
+    let mut symbols = Vec::new();
     let mut rest = pattern.chars();
     while let Some(character) = rest.next() {
-        signs.push(match character {
+        symbols.push(match character {
             '\\' => literal(rest.next().unwrap_or('\\')),
-            '*' => Sign::Token(Token::Star),
-            '?' => Sign::Token(Token::One),
+            '*' => PatternSymbol::Token(PatternToken::Star),
+            '?' => PatternSymbol::Token(PatternToken::One),
             '[' => class(&mut rest),
-            '{' => Sign::Open,
-            ',' => Sign::Comma,
-            '}' => Sign::Close,
+            '{' => PatternSymbol::Open,
+            ',' => PatternSymbol::Comma,
+            '}' => PatternSymbol::Close,
             other => literal(other),
         });
     }
-    signs
+    symbols
 }
 
-fn literal(character: char) -> Sign {
+fn literal(character: char) -> PatternSymbol {
     match character {
-        '/' => Sign::Slash,
-        other => Sign::Token(Token::Is(other.to_ascii_lowercase())),
+        '/' => PatternSymbol::Slash,
+        other => PatternSymbol::Token(PatternToken::Is(other.to_ascii_lowercase())),
     }
 }
 
-/// Reads a class up to its end. One of a single character is that character; one with a slash is
-/// taken for a slash.
-fn class(rest: &mut std::str::Chars<'_>) -> Sign {
+/// Reads a class up to its end. A class of one character is that character; a class that contains a
+/// slash counts as a slash.
+fn class(rest: &mut std::str::Chars<'_>) -> PatternSymbol {
     let mut members = Vec::new();
     for member in rest.by_ref() {
-        // At its beginning a bracket is a member, also behind what turns the class around.
+        // A bracket at the beginning, or after a negation, is a member.
         let is_first = members.is_empty() || matches!(members[..], ['!' | '^']);
         if member == ']' && !is_first {
             break;
@@ -86,27 +86,27 @@ fn class(rest: &mut std::str::Chars<'_>) -> Sign {
         members.push(member);
     }
     match members[..] {
-        ['!' | '^', ..] => Sign::Token(Token::One),
+        ['!' | '^', ..] => PatternSymbol::Token(PatternToken::One),
         [only] => literal(only),
-        _ if members.contains(&'/') => Sign::Slash,
+        _ if members.contains(&'/') => PatternSymbol::Slash,
         [first, '-', last] if first == last => literal(first),
-        _ => Sign::Token(Token::One),
+        _ => PatternSymbol::Token(PatternToken::One),
     }
 }
 
-/// The first group: where it begins and ends, and what is in it.
-fn first_group(signs: &[Sign]) -> Option<(usize, usize, Vec<&[Sign]>)> {
-    let start = signs.iter().position(|sign| *sign == Sign::Open)?;
+/// Returns the start and end of the first group, and its alternatives.
+fn first_group(symbols: &[PatternSymbol]) -> Option<(usize, usize, Vec<&[PatternSymbol]>)> {
+    let start = symbols.iter().position(|symbol| *symbol == PatternSymbol::Open)?;
     let (mut depth, mut from, mut alternatives) = (0_usize, start + 1, Vec::new());
-    for (at, sign) in signs.iter().enumerate().skip(start) {
-        match sign {
-            Sign::Open => depth += 1,
-            Sign::Close => depth -= 1,
-            Sign::Token(_) | Sign::Slash | Sign::Comma => {}
+    for (at, symbol) in symbols.iter().enumerate().skip(start) {
+        match symbol {
+            PatternSymbol::Open => depth += 1,
+            PatternSymbol::Close => depth -= 1,
+            PatternSymbol::Token(_) | PatternSymbol::Slash | PatternSymbol::Comma => {}
         }
         let is_end = depth == 0;
-        if is_end || (depth == 1 && *sign == Sign::Comma) {
-            alternatives.push(signs.get(from..at)?);
+        if is_end || (depth == 1 && *symbol == PatternSymbol::Comma) {
+            alternatives.push(symbols.get(from..at)?);
             from = at + 1;
         }
         if is_end {
@@ -116,21 +116,21 @@ fn first_group(signs: &[Sign]) -> Option<(usize, usize, Vec<&[Sign]>)> {
     None
 }
 
-fn parts(signs: &[Sign]) -> Vec<Part> {
-    let mut parts = vec![Part::default()];
-    for sign in signs {
-        let token = match sign {
-            Sign::Slash => {
-                parts.push(Part::default());
+fn parts(symbols: &[PatternSymbol]) -> Vec<PatternPart> {
+    let mut parts = vec![PatternPart::default()];
+    for symbol in symbols {
+        let token = match symbol {
+            PatternSymbol::Slash => {
+                parts.push(PatternPart::default());
                 continue;
             }
-            Sign::Token(token) => token.clone(),
-            Sign::Open => Token::Is('{'),
-            Sign::Comma => Token::Is(','),
-            Sign::Close => Token::Is('}'),
+            PatternSymbol::Token(token) => token.clone(),
+            PatternSymbol::Open => PatternToken::Is('{'),
+            PatternSymbol::Comma => PatternToken::Is(','),
+            PatternSymbol::Close => PatternToken::Is('}'),
         };
         if let Some(part) = parts.last_mut()
-            && !(token == Token::Star && part.tokens.last() == Some(&Token::Star))
+            && !(token == PatternToken::Star && part.tokens.last() == Some(&PatternToken::Star))
         {
             part.tokens.push(token);
         }
@@ -138,37 +138,37 @@ fn parts(signs: &[Sign]) -> Vec<Part> {
     parts
 }
 
-impl Part {
-    /// Its text, where it is only that.
+impl PatternPart {
+    /// Returns its text, if it contains no wildcard.
     pub fn literal(&self) -> Option<String> {
-        let character = |token: &Token| match token {
-            Token::Is(character) => Some(*character),
-            Token::One | Token::Star => None,
+        let character = |token: &PatternToken| match token {
+            PatternToken::Is(character) => Some(*character),
+            PatternToken::One | PatternToken::Star => None,
         };
         self.tokens.iter().map(character).collect()
     }
 
-    /// Its text, with `stands_for` in place of what is open.
-    pub fn text(&self, stands_for: impl Fn(&Token) -> &'static str) -> String {
+    /// Returns its text, with each wildcard replaced.
+    pub fn text(&self, replacement: impl Fn(&PatternToken) -> &'static str) -> String {
         let mut text = String::new();
         for token in &self.tokens {
             match token {
-                Token::Is(character) => text.push(*character),
-                open => text.push_str(stands_for(open)),
+                PatternToken::Is(character) => text.push(*character),
+                wildcard => text.push_str(replacement(wildcard)),
             }
         }
         text
     }
 
-    /// How many letters and digits it says.
+    /// Counts the letters and digits in its text.
     pub fn letters_and_digits(&self) -> usize {
-        let says = |token: &&Token| matches!(token, Token::Is(c) if c.is_ascii_alphanumeric());
-        self.tokens.iter().filter(says).count()
+        let is_counted = |token: &&PatternToken| matches!(token, PatternToken::Is(c) if c.is_ascii_alphanumeric());
+        self.tokens.iter().filter(is_counted).count()
     }
 
-    /// Whether it matches the whole of `name`, which is short and in lower case.
+    /// Whether it matches the whole of `name`, which must be short and in lower case.
     pub fn matches(&self, name: &str) -> bool {
-        let needed = self.tokens.iter().filter(|token| **token != Token::Star).count();
+        let needed = self.tokens.iter().filter(|token| **token != PatternToken::Star).count();
         let has_star = needed < self.tokens.len();
         if needed > name.len() || (needed < name.len() && !has_star) {
             return false;
@@ -182,12 +182,12 @@ impl Part {
             for (at, is_end) in ends.iter().enumerate() {
                 any_before |= is_end;
                 match token {
-                    Token::Star => next[at] = any_before,
-                    Token::One if at > 0 => next[at] = ends[at - 1],
-                    Token::Is(c) if at > 0 => {
+                    PatternToken::Star => next[at] = any_before,
+                    PatternToken::One if at > 0 => next[at] = ends[at - 1],
+                    PatternToken::Is(c) if at > 0 => {
                         next[at] = ends[at - 1] && name.get(at - 1) == Some(c);
                     }
-                    Token::One | Token::Is(_) => {}
+                    PatternToken::One | PatternToken::Is(_) => {}
                 }
             }
             ends = next;

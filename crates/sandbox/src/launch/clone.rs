@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use nix::sys::signal::{SigSet, SigmaskHow};
 
 use super::child::{self, ChildStart};
-use crate::supervise::kill::KillCount;
+use crate::supervise::kill_count::KillCount;
 use crate::sys;
 use crate::sys::Rusage;
 use cofferdam_core::values::deadline::Deadline;

@@ -9,7 +9,7 @@ use std::time::Instant;
 use super::running::Running;
 use super::setup::Sandbox;
 use crate::cgroup;
-use crate::cgroup::BoxGroup;
+use crate::cgroup::SandboxGroup;
 use crate::files::box_fs::BoxFs;
 use crate::host::weakened;
 use crate::host::weakened::Wall;
@@ -32,7 +32,7 @@ const CROWDED: &str = "as many killed boxes are still alive as may be";
 impl Sandbox {
     /// Whether so many killed boxes are still alive that no new one is made.
     pub fn is_crowded(&self) -> bool {
-        self.disposal.undying().is_full()
+        self.cleanup.undying().is_full()
     }
 
     /// Makes a box whose program waits to be let go, and says what of the host
@@ -77,7 +77,7 @@ impl Sandbox {
             limits: &spec.limits,
             prepare_began: began,
             retained,
-            disposal: self.disposal.sender(),
+            cleanup: self.cleanup.handle(),
         }
         .clone_box()?;
         let running = running.counting_kills(&self.kill_failures);
@@ -86,9 +86,9 @@ impl Sandbox {
 
     /// A cgroup under a name never used before: one that would not go must not
     /// stand in the way of the next.
-    fn create_group(&self, limits: &Limits) -> Result<BoxGroup, SetupFailure> {
+    fn create_group(&self, limits: &Limits) -> Result<SandboxGroup, SetupFailure> {
         let number = self.boxes_started.fetch_add(1, Ordering::Relaxed);
-        self.cgroups.create(&format!("{}{number}", cgroup::BOX_PREFIX), limits)
+        self.cgroups.create(&format!("{}{number}", cgroup::SANDBOX_PREFIX), limits)
     }
 
     /// The template's tree, if there is one, then the binds, mount points made.

@@ -11,9 +11,9 @@ use crate::cgroup::GroupUsage;
 use crate::init::wire::{ENDED, FAILED, READY, RECORD_BYTES, STANDING};
 use crate::plan::ChildPlan;
 use crate::plan::step::{Program, Step};
-use crate::supervise::Observed;
-use crate::supervise::pipe::pipe_from_box;
-use crate::supervise::report::Remains;
+use crate::supervise::io::pipe::pipe_from_sandbox;
+use crate::supervise::observation::Observation;
+use crate::supervise::report::FinishedRun;
 use crate::sys::Rusage;
 
 /// The most an init writes: standing, ready, a failure of each of its two processes, an end.
@@ -22,9 +22,9 @@ const RECORDS_MAX: usize = 5;
 /// The input is the size of a write, then what is written.
 pub fn check(input: &[u8]) {
     let Some((size, written)) = input.split_first() else { return };
-    let Ok((ours, theirs)) = pipe_from_box() else { return };
+    let Ok((ours, theirs)) = pipe_from_sandbox() else { return };
     let (mut pipe, mut init) = (StatusPipe::new(ours), File::from(theirs));
-    let (mut observed, mut expected) = (Observed::default(), Expected::default());
+    let (mut observed, mut expected) = (Observation::default(), Expected::default());
     for write in written.chunks(usize::from(*size).max(1)) {
         assert!(init.write_all(write).is_ok());
         expected.take(write);
@@ -43,10 +43,10 @@ pub fn check(input: &[u8]) {
 }
 
 /// Everything that has arrived, as the supervisor's loop takes it.
-fn listen(pipe: &mut StatusPipe, observed: &mut Observed) -> std::io::Result<()> {
+fn listen(pipe: &mut StatusPipe, observed: &mut Observation) -> std::io::Result<()> {
     let mut messages = 0;
     while let Some(message) = pipe.next()? {
-        observed.hear(message);
+        observed.record(message);
         messages += 1;
         assert!(messages <= RECORDS_MAX, "the loop listens and does nothing else");
     }
@@ -90,7 +90,7 @@ impl Expected {
         }
     }
 
-    fn compare(&mut self, observed: &Observed) {
+    fn compare(&mut self, observed: &Observation) {
         assert_eq!(observed.started.is_some(), self.started, "{self:?}");
         assert_eq!(observed.failed, self.failed, "{self:?}");
         assert_eq!(observed.ended.is_some(), self.ended.is_some(), "{self:?}");
@@ -102,7 +102,7 @@ impl Expected {
     }
 
     /// A program that was not ready has no outcome, and one that failed to start has none either.
-    fn compare_report(&self, observed: Observed) {
+    fn compare_report(&self, observed: Observation) {
         let exec =
             Step::Exec(Program { fd: None, paths: Vec::new(), argv: Vec::new(), env: Vec::new() });
         let plan = ChildPlan {
@@ -111,7 +111,7 @@ impl Expected {
             guard: vec![Step::MakeUndumpable],
         };
         let now = Instant::now();
-        let remains = Remains {
+        let remains = FinishedRun {
             observed,
             group: GroupUsage::default(),
             rusage: Rusage::default(),

@@ -54,7 +54,7 @@ impl Sandbox {
     ) -> Result<Running, SetupFailure> {
         let not_enforced = self.clamp(&mut limits);
         let Standing { mut running, .. } = standing;
-        running.holdings.retained.extend(retained);
+        running.live.retained.extend(retained);
         running.limits = limits;
         running.prepare_began = began;
         running.let_go()?;
@@ -95,7 +95,7 @@ impl Running {
     fn wait_for_word(&self, deadline: Deadline) -> Result<(), Errno> {
         let millis = deadline.remaining().as_millis();
         let timeout = PollTimeout::try_from(millis).unwrap_or(PollTimeout::MAX);
-        let process = PollFd::new(self.holdings.process.pidfd.as_fd(), PollFlags::POLLIN);
+        let process = PollFd::new(self.live.process.pidfd.as_fd(), PollFlags::POLLIN);
         let status = self.status.pipe().map(|pipe| PollFd::new(pipe, PollFlags::POLLIN));
         let mut both: Vec<PollFd<'_>> = [Some(process), status].into_iter().flatten().collect();
         match poll(&mut both, timeout) {
@@ -105,7 +105,7 @@ impl Running {
     }
 
     fn is_dead(&self) -> bool {
-        let mut process = [PollFd::new(self.holdings.process.pidfd.as_fd(), PollFlags::POLLIN)];
+        let mut process = [PollFd::new(self.live.process.pidfd.as_fd(), PollFlags::POLLIN)];
         poll(&mut process, PollTimeout::ZERO).is_ok_and(|ready| ready > 0)
     }
 }

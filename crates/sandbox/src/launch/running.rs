@@ -11,11 +11,11 @@ use crate::files::box_fs::BoxFs;
 use crate::init::wire::RELEASE_WORDS;
 use crate::locks::LockWatch;
 use crate::plan::ChildPlan;
-use crate::supervise::capture::Streams;
-use crate::supervise::cleanup::Remnants;
-use crate::supervise::holdings::Holdings;
-use crate::supervise::kill::KillFailures;
-use crate::supervise::report::Remains;
+use crate::supervise::cleanup::live_sandbox::LiveSandbox;
+use crate::supervise::cleanup::queue::SandboxResources;
+use crate::supervise::io::StdioPipes;
+use crate::supervise::kill_count::KillFailures;
+use crate::supervise::report::FinishedRun;
 use crate::supervise::{Supervised, supervise};
 use cofferdam_core::sync::cancel::CancelToken;
 use cofferdam_core::{Enforced, Limits, NotStarted, OutputSink, RunReport, SetupFailure, Watch};
@@ -23,11 +23,11 @@ use cofferdam_core::{Enforced, Limits, NotStarted, OutputSink, RunReport, SetupF
 /// A box whose init is on its way. Dropped unsupervised, it is killed.
 #[derive(Debug)]
 pub struct Running {
-    pub(crate) holdings: Holdings,
+    pub(crate) live: LiveSandbox,
     pub(crate) plan: ChildPlan,
     pub(crate) status: StatusPipe,
     pub(crate) release: OwnedFd,
-    pub(crate) streams: Streams,
+    pub(crate) streams: StdioPipes,
     pub(crate) limits: Limits,
     pub(crate) prepare_began: Instant,
     pub(crate) enforced: Enforced,
@@ -37,7 +37,7 @@ pub struct Running {
 impl Running {
     /// Has the box counted among `failures` if it will not die.
     pub(crate) fn counting_kills(self, failures: &KillFailures) -> Self {
-        self.holdings.process.kill_count.count_among(failures);
+        self.live.process.kill_count.count_among(failures);
         self
     }
 
@@ -89,8 +89,8 @@ impl Running {
         sink: &mut Option<Box<dyn OutputSink>>,
         look: impl FnOnce(),
     ) -> Result<RunReport, NotStarted> {
-        let Self { mut holdings, plan, limits, mut streams, prepare_began, .. } = self;
-        let (process, Remnants { fs, group, .. }) = (&holdings.process, &holdings.remnants);
+        let Self { mut live, plan, limits, mut streams, prepare_began, .. } = self;
+        let (process, SandboxResources { fs, group, .. }) = (&live.process, &live.resources);
         let listener_from = plan.watches_locks().then(|| self.release.as_fd());
         let mut parts = Supervised {
             process,
@@ -109,7 +109,7 @@ impl Running {
         // A program that ended well met no limit that mattered: nobody will ask for them.
         let met_limits = !observed.ended_well();
         let has_run = observed.has_run();
-        let mut remains = Remains {
+        let mut remains = FinishedRun {
             observed,
             group: group.as_ref().map(|group| group.usage(met_limits)).unwrap_or_default(),
             rusage,
@@ -127,11 +127,11 @@ impl Running {
         } else {
             drop(look);
         }
-        if let Some(net) = holdings.remnants.net.as_mut().filter(|_| made_no_socket) {
+        if let Some(net) = live.resources.net.as_mut().filter(|_| made_no_socket) {
             net.had_no_socket();
         }
         // Given back, or kept where it is not dead.
-        drop(holdings);
+        drop(live);
         remains.into_report(&plan, &limits, self.enforced, self.not_enforced)
     }
 }

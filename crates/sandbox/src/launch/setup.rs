@@ -16,9 +16,11 @@ use crate::files::layers::Layer;
 use crate::files::masked_paths::Covers;
 use crate::files::root_directory::RootDirectory;
 use crate::files::unowned::Finding;
+use crate::host::abandoned::{SWEEP_WAIT, sweep_abandoned};
+use crate::host::hard_limits::HardLimits;
 use crate::host::root_source::{
-    HardLimits, RootSource, SWEEP_WAIT, has_message_queues, init_filter, last_capability,
-    layout_of, lock_filter, mountpoint, sweep_abandoned, user_namespaces_are_doubtful,
+    RootSource, has_message_queues, init_filter, last_capability, layout_of, lock_filter,
+    mountpoint, user_namespaces_are_doubtful,
 };
 use crate::host::state::{Instance, StateDirectory};
 use crate::host::weakened;
@@ -29,13 +31,13 @@ use crate::plan::identity::HostId;
 use crate::plan::rootfs::{Covered, RootLayout};
 use crate::pool::idmap::IdMaps;
 use crate::pool::net_namespaces::NetNamespaces;
-use crate::supervise::cleanup::Disposal;
-use crate::supervise::kill::KillFailures;
+use crate::supervise::cleanup::Cleanup;
+use crate::supervise::kill_count::KillFailures;
 use crate::sys;
 use cofferdam_core::sync::retained::Retained;
 use cofferdam_core::values::deadline::Deadline;
 use cofferdam_core::{
-    Enforced, Limits, ProgramFile, RunSpec, SetupFailure, StdinSource, Swept, WorkspaceFill,
+    Enforced, Limits, ProgramFile, RunSpec, SetupFailure, StdinSource, SweepCounts, WorkspaceFill,
 };
 use cofferdam_seccomp::filter::Filter;
 use cofferdam_seccomp::profile::Profile;
@@ -64,9 +66,9 @@ enum Ahead {
 /// looked up when it was opened.
 #[derive(Debug)]
 pub struct Sandbox {
-    pub(crate) disposal: Disposal,
+    pub(crate) cleanup: Cleanup,
     pub(crate) kill_failures: KillFailures,
-    pub(crate) swept: Swept,
+    pub(crate) swept: SweepCounts,
     pub(crate) net_namespaces: Arc<NetNamespaces>,
     pub(crate) profile: Profile,
     pub(crate) locks: LockFilter,
@@ -153,7 +155,7 @@ impl Sandbox {
         layout.show_unowned(&unowned.trees);
         covers.trust_unowned(&unowned.trees);
         let mut sandbox = Self {
-            disposal: Disposal::default(),
+            cleanup: Cleanup::default(),
             kill_failures: KillFailures::default(),
             swept,
             net_namespaces,
@@ -237,7 +239,7 @@ impl Sandbox {
 
     /// Has what dead boxes leave cleared away behind their reports from now on.
     pub fn dispose_behind(&self) -> Result<(), SetupFailure> {
-        self.disposal.start(&self.net_namespaces)
+        self.cleanup.start(&self.net_namespaces)
     }
 
     /// Has network namespaces for so many boxes ready from now on.
@@ -323,7 +325,7 @@ impl Drop for Sandbox {
     fn drop(&mut self) {
         // One for all of it.
         let deadline = Deadline::after(SWEEP_WAIT);
-        std::mem::take(&mut self.disposal).close(deadline);
+        std::mem::take(&mut self.cleanup).close(deadline);
         // Whatever does not go now stays registered, for the next start to sweep.
         let forgotten = self.cgroups.close(deadline).map_err(|error| error.to_string());
         let forgotten =
