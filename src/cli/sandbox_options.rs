@@ -14,7 +14,7 @@ use crate::check::languages::{Languages, Workspaces};
 use crate::check::run::{CheckRunner, CheckSettings};
 use crate::check::status::Examined;
 use crate::config::{Config, Isolation, Overrides, Problems, WorkspaceChoice};
-use crate::executor::Sandboxed;
+use crate::executor::SandboxExecutor;
 use cofferdam_core::SetupFailure;
 use cofferdam_sandbox::builtin_profile;
 use cofferdam_sandbox::plan::PATH_DEFAULT;
@@ -75,7 +75,7 @@ impl SandboxOptions {
 #[derive(Debug)]
 pub struct CheckBackend {
     /// Runs programs in sandboxes.
-    pub executor: Sandboxed,
+    pub executor: SandboxExecutor,
     /// The languages and their toolchains.
     pub languages: Languages,
 }
@@ -88,7 +88,7 @@ impl CheckBackend {
         config: &Config,
         examined: Examined,
         others: usize,
-    ) -> Result<(Arc<CheckRunner>, Arc<Sandboxed>), SetupFailure> {
+    ) -> Result<(Arc<CheckRunner>, Arc<SandboxExecutor>), SetupFailure> {
         self.runner(config, config.concurrency, config.standby_max, examined, others)
     }
 
@@ -104,7 +104,7 @@ impl CheckBackend {
         standby_max: usize,
         examined: Examined,
         others: usize,
-    ) -> Result<(Arc<CheckRunner>, Arc<Sandboxed>), SetupFailure> {
+    ) -> Result<(Arc<CheckRunner>, Arc<SandboxExecutor>), SetupFailure> {
         let Self { mut executor, languages } = self;
         executor.prepare_for(concurrency + others, standby_max)?;
         let executor = Arc::new(executor);
@@ -201,7 +201,7 @@ impl ResolvedConfig {
         let strict = isolation == Isolation::Strict;
         let mut sandbox = Sandbox::open(SandboxConfig { profile, root, private, strict })?;
         add_layers(&mut sandbox, writable_paths);
-        let executor = Sandboxed::new(sandbox);
+        let executor = SandboxExecutor::new(sandbox);
         let search_path = search_path(&workspaces);
         let looked = Languages::look(table, workspaces, resolver, search_path, &executor);
         let languages = looked.map_err(|why| why.into_failure("exec sh"))?;

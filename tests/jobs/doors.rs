@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use cofferdam::executor::Sandboxed;
+use cofferdam::executor::SandboxExecutor;
 use cofferdam::job::{Runner, RunnerSettings};
 use cofferdam::policy::{PolicyConfig, WorkspaceRoots};
 use cofferdam::store::StoreSettings;
@@ -74,7 +74,7 @@ impl Doors {
             return None;
         }
         let store = TempDir::new().unwrap();
-        let mut local = Sandboxed::new(Sandbox::open(host::config()).unwrap());
+        let mut local = SandboxExecutor::new(Sandbox::open(host::config()).unwrap());
         local.prepare_for(8, 0).unwrap();
         let settings = RunnerSettings {
             store_dir: store.path().join("library"),
