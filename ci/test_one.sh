@@ -4,7 +4,7 @@
 set -euo pipefail
 shopt -s nullglob
 name=${1:?is missing: make test-one T=name}
-suites=(--lib --bins)
+suites=(--lib --bins --examples)
 for path in {.,crates/*}/tests/{*.rs,*/main.rs}; do
     suite=${path%/main.rs}
     suite=$(basename "$suite" .rs)

@@ -23,8 +23,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     run(&mut io::stdout())
 }
 
-/// Makes a workspace, runs the program in it and tells of the result.
-pub fn run(out: &mut impl Write) -> Result<(), Box<dyn Error>> {
+/// Creates a workspace, runs the program in it and writes its output and artifacts to `out`.
+fn run(out: &mut impl Write) -> Result<(), Box<dyn Error>> {
     let place = tempfile::tempdir()?;
     let workspace = place.path().join("workspace");
     fs::create_dir(&workspace)?;
@@ -47,4 +47,18 @@ pub fn run(out: &mut impl Write) -> Result<(), Box<dyn Error>> {
         writeln!(out, "{}: {} bytes at {}", artifact.path, artifact.bytes, artifact.uri)?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_example_writes_the_output_and_the_artifact_of_its_job() {
+        let mut out = Vec::new();
+        super::run(&mut out).unwrap();
+        let text = String::from_utf8(out).unwrap();
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines.len(), 2, "{text}");
+        assert_eq!(lines[0], "hello from /workspace");
+        assert!(lines[1].starts_with("out/answer.txt: 3 bytes at file:///"), "{text}");
+    }
 }

@@ -14,10 +14,7 @@ use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::Duration;
 
 use cofferdam_core::{NotStarted, StdinSource};
-use support::{MIB, Program, ending, lines_of};
-
-#[path = "support/mod.rs"]
-mod support;
+use cofferdam_test_support::{self as support, MIB, Program, ending, lines_of};
 
 /// The exit code of a process that allocated where it may not.
 const TRAPPED: i32 = 93;

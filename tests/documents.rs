@@ -125,10 +125,7 @@ fn the_documents_of_the_configuration_are_what_its_table_yields() {
             fs::write(Path::new(ROOT).join(name), &text).unwrap();
         }
         let is_current = read(name) == text;
-        assert!(
-            is_current,
-            "{name} differs from src/config/table; `make config-docs` writes it"
-        );
+        assert!(is_current, "{name} differs from src/config/table; `make config-docs` writes it");
     }
     let output = shell("cofferdam serve --help", free_port()).output().unwrap();
     let help = String::from_utf8(output.stdout).unwrap();

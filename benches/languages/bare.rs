@@ -5,10 +5,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
+use cofferdam_test_server::shipped::{Language, repository};
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
-
-use crate::shipped::{Language, repository};
 
 /// A root whose writable places are in memory, as a box's are.
 pub struct BareRoot {

@@ -14,25 +14,19 @@
 )]
 
 mod bare;
-#[path = "../../tests/server/mod.rs"]
-mod server;
-#[path = "../../tests/languages/shipped.rs"]
-mod shipped;
-#[path = "../../tests/languages/vector.rs"]
-mod vector;
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::process::Command;
 use std::time::Instant;
 
+use cofferdam_test_server::client::Answer;
+use cofferdam_test_server::service::{Service, cofferdam};
+use cofferdam_test_server::shipped::{self, Language};
+use cofferdam_test_server::vector::Vector;
 use serde_json::Value;
 
 use bare::BareRoot;
-use server::client::Answer;
-use server::service::{Service, cofferdam};
-use shipped::Language;
-use vector::Vector;
 
 const PAIRS_DEFAULT: usize = 7;
 

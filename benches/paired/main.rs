@@ -23,8 +23,6 @@ mod peers;
 mod plot;
 mod report;
 mod runner;
-#[path = "../../tests/server/mod.rs"]
-mod server;
 mod stats;
 
 use std::path::Path;

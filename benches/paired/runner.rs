@@ -1,7 +1,7 @@
 //! A client that posts the same run again and again on one kept connection.
 
-use crate::server::client::{Client, post, solution};
-use crate::server::service::Service;
+use cofferdam_test_server::client::{Client, post, solution};
+use cofferdam_test_server::service::Service;
 
 pub struct Runner {
     client: Client,

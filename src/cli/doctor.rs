@@ -12,7 +12,7 @@ use crate::cli::sandbox_options::PROFILE;
 use cofferdam_core::SetupFailure;
 use cofferdam_sandbox::builtin_profile;
 use cofferdam_sandbox::host::probe;
-use cofferdam_sandbox::host::probe::{Control, Report};
+use cofferdam_sandbox::host::probe::{ProbeReport, ProbedControl};
 use cofferdam_sandbox::{RootSource, Sandbox, SandboxConfig};
 use cofferdam_seccomp::profile::Profile;
 
@@ -68,9 +68,9 @@ impl DoctorCommand {
 }
 
 /// The result of trying each control; if the trials cannot run, a report that says why.
-pub fn examine() -> Result<Report, SetupFailure> {
+pub fn examine() -> Result<ProbeReport, SetupFailure> {
     let profile = profile()?;
-    Ok(probe::examine(&profile).unwrap_or_else(|failure| Report::untried(&failure)))
+    Ok(probe::examine(&profile).unwrap_or_else(|failure| ProbeReport::untried(&failure)))
 }
 
 /// Opens a sandbox as a service does when it starts.
@@ -88,7 +88,7 @@ fn profile() -> Result<Profile, SetupFailure> {
     builtin_profile(PROFILE).map_err(|error| SetupFailure::from_words("profile", error.to_string()))
 }
 
-fn exit_code(report: &Report, strict: bool) -> u8 {
+fn exit_code(report: &ProbeReport, strict: bool) -> u8 {
     if strict && !report.is_whole() {
         NOT_WHOLE
     } else if report.makes_boxes() {
@@ -100,14 +100,14 @@ fn exit_code(report: &Report, strict: bool) -> u8 {
 
 /// The report as text: one line for each control, then the fixes for controls that are not
 /// enforced, each fix once.
-fn lines(report: &Report) -> String {
+fn lines(report: &ProbeReport) -> String {
     let width = report.controls.iter().map(|control| control.name.len()).max().unwrap_or(0);
     let mut text = String::new();
-    for Control { name, status, reason, .. } in &report.controls {
+    for ProbedControl { name, status, reason, .. } in &report.controls {
         let start = format!("{name:width$}  {:8}  ", status.word());
         wrap(&mut text, &start, width + 12, reason);
     }
-    let environment = report.environment.word();
+    let environment = report.host_kind.word();
     let fixes = fixes(&report.controls);
     if !fixes.is_empty() {
         text.push_str("\nto fix:\n");
@@ -127,9 +127,10 @@ fn lines(report: &Report) -> String {
 }
 
 /// Each fix with the controls that it fixes, in the order of the controls.
-fn fixes(controls: &[Control]) -> Vec<(&str, Vec<&str>)> {
+fn fixes(controls: &[ProbedControl]) -> Vec<(&str, Vec<&str>)> {
     let mut fixes: Vec<(&str, Vec<&str>)> = Vec::new();
-    for Control { name, fix, .. } in controls.iter().filter(|control| !control.fix.is_empty()) {
+    for ProbedControl { name, fix, .. } in controls.iter().filter(|control| !control.fix.is_empty())
+    {
         match fixes.iter_mut().find(|(known, _)| *known == fix) {
             Some((_, names)) => names.push(name),
             None => fixes.push((fix, vec![name])),
@@ -163,30 +164,30 @@ fn wrap(text: &mut String, start: &str, indent: usize, words: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use cofferdam_sandbox::host::host_kind::Environment;
-    use cofferdam_sandbox::host::probe::Status;
+    use cofferdam_sandbox::host::host_kind::HostKind;
+    use cofferdam_sandbox::host::probe::Enforcement;
 
-    fn report(whole_box: Status) -> Report {
-        let control = |name, status, reason: &str, fix: &str| Control {
+    fn report(whole_box: Enforcement) -> ProbeReport {
+        let control = |name, status, reason: &str, fix: &str| ProbedControl {
             name,
             status,
             reason: reason.to_owned(),
             fix: fix.to_owned(),
         };
-        Report {
+        ProbeReport {
             controls: vec![
-                control("seccomp", Status::Enforced, "tried", ""),
-                control("memory", Status::Missing, &"no controller ".repeat(9), "mount one"),
-                control("cpu", Status::Missing, "no controller", "mount one"),
+                control("seccomp", Enforcement::Enforced, "tried", ""),
+                control("memory", Enforcement::Missing, &"no controller ".repeat(9), "mount one"),
+                control("cpu", Enforcement::Missing, "no controller", "mount one"),
                 control("whole box", whole_box, "tried", ""),
             ],
-            environment: Environment::Docker,
+            host_kind: HostKind::Docker,
         }
     }
 
     #[test]
     fn json_has_the_keys_of_the_contract_in_their_order() {
-        let Examined { mut controls, environment } = (&report(Status::Enforced)).into();
+        let Examined { mut controls, environment } = (&report(Enforcement::Enforced)).into();
         controls.remove(1);
         controls.pop();
         assert_eq!(
@@ -210,20 +211,20 @@ to fix:
 
 environment: docker; sandboxes can be created, without the controls missing above
 ";
-        assert_eq!(lines(&report(Status::Enforced)), want);
+        assert_eq!(lines(&report(Enforcement::Enforced)), want);
     }
 
     #[test]
     fn a_host_that_cannot_create_a_sandbox_has_its_own_exit_code() {
-        let mut whole = report(Status::Enforced);
-        whole.controls.retain(|control| control.status == Status::Enforced);
+        let mut whole = report(Enforcement::Enforced);
+        whole.controls.retain(|control| control.status == Enforcement::Enforced);
         for (report, strict, code) in [
             (&whole, false, 0),
             (&whole, true, 0),
-            (&report(Status::Enforced), false, 0),
-            (&report(Status::Enforced), true, 1),
-            (&report(Status::Missing), false, 125),
-            (&report(Status::Missing), true, 1),
+            (&report(Enforcement::Enforced), false, 0),
+            (&report(Enforcement::Enforced), true, 1),
+            (&report(Enforcement::Missing), false, 125),
+            (&report(Enforcement::Missing), true, 1),
         ] {
             assert_eq!(exit_code(report, strict), code, "strict: {strict}");
         }

@@ -8,7 +8,7 @@ use nix::errno::Errno;
 use crate::check::run::CheckError;
 use crate::config::Problems;
 use cofferdam_core::{LimitKind, NotStarted, Outcome, SetupFailure};
-use cofferdam_sandbox::host::host_kind::Environment;
+use cofferdam_sandbox::host::host_kind::HostKind;
 use cofferdam_sandbox::host::remedy::to_start;
 
 /// A usage error: options, files or configuration.
@@ -95,7 +95,7 @@ fn advice(failure: &SetupFailure) -> String {
     }
     // The flags of a container engine fix only refused calls.
     let is_refused = failure.errno == Some(libc::EPERM);
-    match to_start(Environment::detect()).filter(|_| is_refused) {
+    match to_start(HostKind::detect()).filter(|_| is_refused) {
         Some(flags) => format!("{flags}; {DOCTOR}"),
         None => DOCTOR.to_owned(),
     }

@@ -114,7 +114,7 @@ fn prepare_process() {
 fn serve_in_queue(serve: serve::ServeCommand) -> ExitCode {
     prepare_process();
     bound_heaps();
-    let mut log = match log_format::begin_queued("info") {
+    let mut log = match log_format::init_queued("info") {
         Ok(log) => log,
         Err(error) => {
             let failure = Failure::Serve(error);
@@ -133,7 +133,7 @@ fn serve_in_queue(serve: serve::ServeCommand) -> ExitCode {
 impl CliCommand {
     fn run(self) -> Result<u8, Failure> {
         prepare_process();
-        log_format::begin("error");
+        log_format::init("error");
         match self {
             // Unreachable: `main` calls `serve_in_queue`, which sets up the queued log.
             Self::Serve(serve) => serve.run(Arc::default()),

@@ -2,8 +2,8 @@
 
 use std::net::TcpListener;
 
-use crate::server::client::request;
-use crate::server::service::Setup;
+use cofferdam_test_server::client::request;
+use cofferdam_test_server::service::Setup;
 
 /// A port that was free a moment ago.
 fn free_port() -> u16 {

@@ -6,7 +6,7 @@ use seccompiler::{
     SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
 };
 
-use crate::server::service::Setup;
+use cofferdam_test_server::service::Setup;
 
 #[test]
 fn where_user_namespaces_are_refused_a_run_has_the_slots_host_uid_and_no_capability() {
@@ -16,7 +16,7 @@ fn where_user_namespaces_are_refused_a_run_has_the_slots_host_uid_and_no_capabil
     let lines: Vec<String> =
         ids.stdout().lines().map(|line| line.split_whitespace().collect()).collect();
     let uid: u32 = lines[0].parse().unwrap();
-    assert!(crate::server::host::HOST_UIDS.contains(&uid), "{uid}");
+    assert!(cofferdam_test_server::host::HOST_UIDS.contains(&uid), "{uid}");
     let none = "0000000000000000";
     let bare = ["Groups:", "CapInh:", "CapPrm:", "CapEff:", "CapBnd:", "CapAmb:"];
     let mut expected: Vec<String> = bare

@@ -3,9 +3,9 @@
 use std::fs;
 use std::time::Duration;
 
-use crate::server::client::Client;
-use crate::server::exposition::Exposition;
-use crate::server::service::{Service, Setup, wait_until};
+use cofferdam_test_server::client::Client;
+use cofferdam_test_server::exposition::Exposition;
+use cofferdam_test_server::service::{Service, Setup, wait_until};
 
 /// The soft and the hard limit of open files of a server.
 fn limits(service: &Service) -> (u64, u64) {
@@ -62,7 +62,7 @@ fn a_hard_limit_that_is_too_low_is_said_with_what_it_is_enough_for() {
         Setup::shell().env("STANDBY_MAX", "10").env("JOBS", "off").with_limits("-n 800").start();
     assert_eq!(limits(&service), (800, 800));
     assert_eq!(connections_max(&service), 176.0);
-    let said = "open files: 1648 are needed for 1024 connections beside the boxes, and the hard \
+    let said = "open files: 1648 are needed for 1024 connections besides the sandboxes, and the hard \
                 limit is 800: 176 connections are served at once";
     assert!(service.log.text().contains(said), "{}", service.log.text());
     assert_eq!(service.run("ulimit -n").stdout(), "256\n");

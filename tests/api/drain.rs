@@ -2,11 +2,10 @@
 
 use std::time::{Duration, Instant};
 
+use cofferdam_test_server::client::{Client, post, request, solution};
+use cofferdam_test_server::host::{Footprint, is_running};
+use cofferdam_test_server::service::{Service, Setup, wait_until};
 use nix::sys::signal::Signal;
-
-use crate::server::client::{Client, post, request, solution};
-use crate::server::host::{Footprint, is_running};
-use crate::server::service::{Service, Setup, wait_until};
 
 const DRAINING: &str = r#"{"error":"draining"}"#;
 /// For what has to happen at once, on a loaded machine.

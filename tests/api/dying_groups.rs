@@ -4,8 +4,8 @@
 use std::fs;
 use std::path::PathBuf;
 
-use crate::server::host::alone;
-use crate::server::service::Setup;
+use cofferdam_test_server::host::alone;
+use cofferdam_test_server::service::Setup;
 
 /// So many runs leave a page each.
 const RUNS: usize = 400;

@@ -5,8 +5,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
-use crate::server::service::Setup;
-use crate::server::workspace::Workspace;
+use cofferdam_test_server::service::Setup;
+use cofferdam_test_server::workspace::Workspace;
 
 /// Copies `program` and the libraries it is linked to below `root`.
 fn install(root: &Path, program: &str) {

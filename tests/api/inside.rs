@@ -2,9 +2,9 @@
 
 use std::thread;
 
-use crate::server::client::{solution, solution_within};
-use crate::server::service::Setup;
-use crate::server::workspace::Workspace;
+use cofferdam_test_server::client::{solution, solution_within};
+use cofferdam_test_server::service::Setup;
+use cofferdam_test_server::workspace::Workspace;
 
 #[test]
 fn a_program_is_10001_without_groups_or_capabilities() {

@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use crate::server::client::{post, solution, solution_within};
-use crate::server::service::Setup;
+use cofferdam_test_server::client::{post, solution, solution_within};
+use cofferdam_test_server::service::Setup;
 
 const PAYLOAD_TOO_LARGE: &str = r#"{"error":"payload too large"}"#;
 const OUTPUT_TOO_LARGE: &str = r#"{"error":"output too large"}"#;

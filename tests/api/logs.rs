@@ -2,10 +2,9 @@
 
 use std::time::Duration;
 
+use cofferdam_test_server::client::{Answer, post, request, solution};
+use cofferdam_test_server::service::{Service, Setup, wait_until};
 use serde_json::Value;
-
-use crate::server::client::{Answer, post, request, solution};
-use crate::server::service::{Service, Setup, wait_until};
 
 /// The log's lines as JSON; every line is an object.
 fn lines(service: &Service) -> Vec<Value> {
@@ -88,7 +87,7 @@ fn a_run_in_a_box_made_ahead_says_so() {
 #[test]
 fn a_run_that_we_ended_and_one_whose_client_left_are_lines_too() {
     let service = json().start();
-    let late = crate::server::client::solution_within("100ms", "sleep 9");
+    let late = cofferdam_test_server::client::solution_within("100ms", "sleep 9");
     let id = id_of(&service.post(&late));
     let line = &lines_of(&service, "run ended", 1)[0];
     assert_eq!(

@@ -18,8 +18,6 @@ mod outcomes;
 mod rehearsal;
 mod requests;
 mod routes;
-#[path = "../server/mod.rs"]
-mod server;
 mod slots;
 mod soak;
 mod status;

@@ -3,10 +3,10 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use crate::server::client::{Answer, solution, solution_within};
-use crate::server::host::of_runs;
-use crate::server::service::{Setup, wait_until};
-use crate::server::workspace::Workspace;
+use cofferdam_test_server::client::{Answer, solution, solution_within};
+use cofferdam_test_server::host::of_runs;
+use cofferdam_test_server::service::{Setup, wait_until};
+use cofferdam_test_server::workspace::Workspace;
 
 /// The answer of a workspace whose command is `recipe`.
 fn answer_of(recipe: &[&str]) -> Answer {

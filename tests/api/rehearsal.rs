@@ -7,11 +7,10 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use cofferdam_test_server::client::{Client, post, solution};
+use cofferdam_test_server::host::{Footprint, Process, alone, tenants};
+use cofferdam_test_server::service::{Service, Setup, wait_until};
 use nix::sys::signal::Signal;
-
-use crate::server::client::{Client, post, solution};
-use crate::server::host::{Footprint, Process, alone, tenants};
-use crate::server::service::{Service, Setup, wait_until};
 
 const CLIENTS: usize = 200;
 const SLOTS: usize = 16;

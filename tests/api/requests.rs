@@ -2,11 +2,10 @@
 
 use std::time::{Duration, Instant};
 
+use cofferdam_test_server::client::{post, solution, solution_within};
+use cofferdam_test_server::service::Setup;
+use cofferdam_test_server::workspace::{RUN_SOLUTION, Workspace};
 use serde_json::{Value, json};
-
-use crate::server::client::{post, solution, solution_within};
-use crate::server::service::Setup;
-use crate::server::workspace::{RUN_SOLUTION, Workspace};
 
 const VALID: &str = r#"{"lang_slug":"python","solution_text":"echo hi"}"#;
 const CHECKER_REQUIRED: &str = r#"{"error":"checker_text is required"}"#;

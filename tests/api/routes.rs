@@ -2,11 +2,10 @@
 
 use std::time::{Duration, Instant};
 
+use cofferdam_test_server::client::{post, request, solution};
+use cofferdam_test_server::host::alone;
+use cofferdam_test_server::service::{Setup, best_of_three};
 use serde_json::json;
-
-use crate::server::client::{post, request, solution};
-use crate::server::host::alone;
-use crate::server::service::{Setup, best_of_three};
 
 #[test]
 fn health_answers_in_text_and_where_asked_in_json() {

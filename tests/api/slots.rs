@@ -3,9 +3,9 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::server::client::{Client, post, solution};
-use crate::server::host::{Process, alone, is_running, of_runs};
-use crate::server::service::{Service, Setup, best_of_three, wait_until};
+use cofferdam_test_server::client::{Client, post, solution};
+use cofferdam_test_server::host::{Process, alone, is_running, of_runs};
+use cofferdam_test_server::service::{Service, Setup, best_of_three, wait_until};
 
 const BUSY: &str = r#"{"error":"runner busy"}"#;
 /// For what has to happen soon, on a loaded machine.

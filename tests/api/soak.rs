@@ -5,12 +5,12 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::server::client::{post, solution, solution_within};
-use crate::server::host::{
+use cofferdam_test_server::client::{post, solution, solution_within};
+use cofferdam_test_server::host::{
     Footprint, Process, alone, descendants, in_turn, mounts, resident_bytes, tenants,
     threads_and_descriptors,
 };
-use crate::server::service::{Service, Setup, wait_until};
+use cofferdam_test_server::service::{Service, Setup, wait_until};
 
 /// Runs of the short form; `SOAK_RUNS` asks for another number.
 const RUNS: usize = 200;
@@ -66,7 +66,7 @@ fn tenants_files(directory: &Path) -> usize {
     use std::os::unix::fs::MetadataExt;
     let entries = fs::read_dir(directory).unwrap().flatten();
     let owners = entries.filter_map(|entry| Some(entry.metadata().ok()?.uid()));
-    owners.filter(|uid| crate::server::host::HOST_UIDS.contains(uid)).count()
+    owners.filter(|uid| cofferdam_test_server::host::HOST_UIDS.contains(uid)).count()
 }
 
 /// One run of some kind, and whether it was answered as that kind has to be.

@@ -2,12 +2,11 @@
 
 use std::time::{Duration, Instant};
 
+use cofferdam_test_server::client::{Answer, request};
+use cofferdam_test_server::host::alone;
+use cofferdam_test_server::service::{Service, Setup, best_of_three, cofferdam, wait_until};
 use nix::sys::signal::Signal;
 use serde_json::Value;
-
-use crate::server::client::{Answer, request};
-use crate::server::host::alone;
-use crate::server::service::{Service, Setup, best_of_three, cofferdam, wait_until};
 
 fn status(service: &Service) -> Value {
     let answer = service.get("/status");

@@ -2,10 +2,9 @@
 
 use std::time::{Duration, Instant};
 
+use cofferdam_test_server::client::{Answer, post, solution};
+use cofferdam_test_server::service::{Service, Setup};
 use serde_json::{Value, json};
-
-use crate::server::client::{Answer, post, solution};
-use crate::server::service::{Service, Setup};
 
 const ACCEPT: &str = "accept: text/event-stream\r\nconnection: close\r\n";
 

@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use crate::server::client::{Answer, solution_within};
-use crate::server::host::{alone, of_runs};
-use crate::server::service::{Service, Setup, best_of_three, wait_until};
+use cofferdam_test_server::client::{Answer, solution_within};
+use cofferdam_test_server::host::{alone, of_runs};
+use cofferdam_test_server::service::{Service, Setup, best_of_three, wait_until};
 
 /// How long after the limit an answer may come.
 const LATE_MAX: Duration = Duration::from_millis(50);

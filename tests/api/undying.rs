@@ -8,10 +8,10 @@ use std::sync::mpsc::{Sender, channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use crate::server::client::solution_within;
-use crate::server::exposition::Exposition;
-use crate::server::host::{is_running, tenants};
-use crate::server::service::{Service, Setup, wait_until};
+use cofferdam_test_server::client::solution_within;
+use cofferdam_test_server::exposition::Exposition;
+use cofferdam_test_server::host::{is_running, tenants};
+use cofferdam_test_server::service::{Service, Setup, wait_until};
 
 const BUSY: &str = r#"{"error":"runner busy"}"#;
 /// How long a killed box is waited for (`KILL_WAIT`).

@@ -6,14 +6,13 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use cofferdam_test_server::client::{Client, post, request, solution};
+use cofferdam_test_server::exposition::Exposition;
+use cofferdam_test_server::service::cofferdam;
+use cofferdam_test_server::workspace::Workspace;
 use nix::fcntl::{FcntlArg, fcntl};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-
-use crate::server::client::{Client, post, request, solution};
-use crate::server::exposition::Exposition;
-use crate::server::service::cofferdam;
-use crate::server::workspace::Workspace;
 
 /// The least a pipe may hold, so that few lines fill it.
 const PIPE_BYTES: i32 = 4096;

@@ -4,11 +4,10 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
+use cofferdam_test_server::client::solution;
+use cofferdam_test_server::service::{Service, Setup, cofferdam};
+use cofferdam_test_server::workspace::{Workspace, makefile};
 use serde_json::json;
-
-use crate::server::client::solution;
-use crate::server::service::{Service, Setup, cofferdam};
-use crate::server::workspace::{Workspace, makefile};
 
 const UNAVAILABLE: &str = r#"{"error":"language unavailable"}"#;
 /// Makefiles without a command, with a word the reason has to hold.
@@ -50,7 +49,7 @@ fn languages() -> Workspace {
     langs
 }
 
-fn run(service: &Service, slug: &str) -> crate::server::client::Answer {
+fn run(service: &Service, slug: &str) -> cofferdam_test_server::client::Answer {
     let mut body = solution("");
     body["lang_slug"] = slug.into();
     service.post(&body)

@@ -7,10 +7,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use cofferdam_test_server::client::{post, solution_within};
+use cofferdam_test_server::host::{alone, tenants};
+use cofferdam_test_server::service::{Service, Setup, wait_until};
+
 use crate::latency::Latency;
-use crate::server::client::{post, solution_within};
-use crate::server::host::{alone, tenants};
-use crate::server::service::{Service, Setup, wait_until};
 
 /// How long a bomb may take to go off, and to be gone: whoever starts 250 loops shares its CPU
 /// with those that it has started, and with whatever else the machine does.

@@ -6,10 +6,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use cofferdam_test_server::host::Footprint;
+use cofferdam_test_server::service::Service;
+use cofferdam_test_server::workspace::Workspace;
+
 use crate::latency::SHORT;
-use crate::server::host::Footprint;
-use crate::server::service::Service;
-use crate::server::workspace::Workspace;
 
 /// Joins the group `$0`, says so, and becomes the rest when it is told to. The joining can wait
 /// for all CPUs of the host; boxes have ways of their own that need not.

@@ -6,9 +6,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use cofferdam_test_server::client::{Client, post, request, solution};
+use cofferdam_test_server::service::Service;
+
 use crate::host_command::HostCommand;
-use crate::server::client::{Client, post, request, solution};
-use crate::server::service::Service;
 
 /// Runs that make a median.
 const RUNS: usize = 15;

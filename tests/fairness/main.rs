@@ -11,5 +11,3 @@ mod bomb;
 mod bombs;
 mod host_command;
 mod latency;
-#[path = "../server/mod.rs"]
-mod server;

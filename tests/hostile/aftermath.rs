@@ -8,13 +8,12 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
-
-use super::server::host::{
+use cofferdam_test_server::host::{
     Footprint, HOST_UIDS, mounts, parent, ready_boxes, threads_and_descriptors,
 };
-use super::server::service::Service;
+use cofferdam_test_server::service::Service;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 
 /// How long what a row used may take to be gone: the kernel frees namespaces in its own time.
 const GONE_WITHIN: Duration = Duration::from_secs(5);

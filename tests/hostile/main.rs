@@ -23,8 +23,6 @@ mod probe;
 mod punctual;
 mod rows;
 mod scorecard;
-#[path = "../server/mod.rs"]
-mod server;
 mod target;
 mod weakened;
 

@@ -4,7 +4,7 @@ use std::fs;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use super::server::service::wait_until;
+use cofferdam_test_server::service::wait_until;
 
 /// How long the killed may take to be out of sight.
 const GONE_WITHIN: Duration = Duration::from_secs(1);

@@ -1,9 +1,9 @@
 //! What came back from a probe.
 
+use cofferdam_test_server::client::Answer;
 use serde_json::Value;
 
 use super::probe::MARKS;
-use super::server::client::Answer;
 
 /// What a probe returned, read out of the harness's own JSON.
 ///

@@ -8,6 +8,9 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use std::{fs, thread};
 
+use cofferdam_test_server::client::{Answer, Client, post, request};
+use cofferdam_test_server::host::ready_boxes;
+use cofferdam_test_server::service::{Service, Setup, wait_until};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -15,9 +18,6 @@ use super::Unexercised;
 use super::aftermath::HostState;
 use super::observe::observed;
 use super::probe::Probe;
-use super::server::client::{Answer, Client, post, request};
-use super::server::host::ready_boxes;
-use super::server::service::{Service, Setup, wait_until};
 use super::weakened::Wall;
 
 /// Runs our own service lets be live at once; rows need up to four.

@@ -8,8 +8,9 @@ mod figures;
 
 use std::time::Duration;
 
-use crate::server::host::{alone, in_turn};
-use crate::server::service::{Service, Setup, wait_until};
+use cofferdam_test_server::host::{alone, in_turn};
+use cofferdam_test_server::service::{Service, Setup, wait_until};
+
 use figures::{Figures, Held, Peak, Probe, watch};
 
 /// How long anybody else's probe may take meanwhile.

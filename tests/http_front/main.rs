@@ -16,8 +16,6 @@ mod origins;
 mod process;
 mod routes;
 mod runs;
-#[path = "../server/mod.rs"]
-mod server;
 mod shutdown;
 mod streaming;
 mod support;

@@ -12,10 +12,10 @@ use cofferdam::http::{HttpLimits, HttpSettings};
 use cofferdam::job::JobFigures;
 use cofferdam_core::job::JobStatus;
 use cofferdam_core::{SandboxMetrics, SetupFailure, StandbyMetrics, SweepCounts};
+use cofferdam_test_server::exposition::Exposition;
 
 use crate::jobs::scripted::ScriptedJobs;
 use crate::jobs::serve_plainly;
-use crate::server::exposition::Exposition;
 use crate::support::{
     Answer, HEALTH, Running, ScriptedChecks, body, post, settings, start, start_echo,
 };

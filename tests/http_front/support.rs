@@ -12,7 +12,9 @@ use cofferdam::check::request::CheckRequest;
 use cofferdam::check::run::{CheckError, CheckReport};
 use cofferdam::check::status::{Examined, HostReport, ServiceStatus, SlotsStatus, StandbyStatus};
 use cofferdam::config::{MetricsPlace, OnDisconnect, Tokens};
-use cofferdam::http::{Boxes, Checks, HttpLimits, HttpSettings, RunCheck, Server, ShutdownHandle};
+use cofferdam::http::{
+    Checks, HttpLimits, HttpSettings, RunCheck, SandboxCounts, Server, ShutdownHandle,
+};
 use cofferdam::job::Jobs;
 use cofferdam_core::sync::cancel::CancelToken;
 use cofferdam_core::sync::permits::Permits;
@@ -209,7 +211,7 @@ pub fn settings() -> HttpSettings {
             event_streams_max: 64,
             downloads_max: 64,
         },
-        boxes: Boxes { runs: 2, jobs: 1, standby: 0, followers: 64 },
+        boxes: SandboxCounts { runs: 2, jobs: 1, standby: 0, followers: 64 },
         input_bytes_max: Some(1000),
         jobs_input_bytes_max: 1000,
         output_bytes_max: Some(1 << 20),

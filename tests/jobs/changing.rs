@@ -6,14 +6,14 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
+use cofferdam_test_server::service::Service;
+use cofferdam_test_support::has;
 use nix::fcntl::{AT_FDCWD, RenameFlags, renameat2};
 use nix::unistd::geteuid;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::doors::{EACH, doors, job_server, post_job, wait_for_end};
-use crate::server::service::Service;
-use crate::support::has;
 use crate::workspace::{Workspace, with};
 
 /// Jobs of one race.

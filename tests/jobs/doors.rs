@@ -13,13 +13,12 @@ use cofferdam::policy::{PolicyConfig, WorkspaceRoots};
 use cofferdam::store::StoreSettings;
 use cofferdam_core::job::{JobLimits, JobRequestError, parse_request};
 use cofferdam_sandbox::Sandbox;
+use cofferdam_test_server::client::{Answer, request};
+use cofferdam_test_server::service::{Service, Setup, cofferdam};
+use cofferdam_test_support::{has, host};
 use nix::unistd::geteuid;
 use serde_json::Value;
 use tempfile::TempDir;
-
-use crate::server::client::{Answer, request};
-use crate::server::service::{Service, Setup, cofferdam};
-use crate::support::{has, host};
 
 /// No job of these tests takes longer.
 const PATIENCE: Duration = Duration::from_secs(60);

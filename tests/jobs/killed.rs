@@ -8,14 +8,14 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use cofferdam_test_server::client::{Client, request};
+use cofferdam_test_server::host::{self, Footprint};
+use cofferdam_test_support::has;
 use nix::unistd::geteuid;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::doors::{job_server, wait_for_end};
-use crate::server::client::{Client, request};
-use crate::server::host::{self, Footprint};
-use crate::support::has;
 use crate::workspace::{Workspace, with};
 
 /// Kills in one go of the suite; `make soak-jobs` asks for more.

@@ -13,13 +13,9 @@ mod killed;
 mod limits;
 mod many;
 mod names;
-#[path = "../server/mod.rs"]
-mod server;
 mod shapes;
 mod shared_store;
 mod statements;
-#[path = "../support/mod.rs"]
-mod support;
 mod told;
 mod unwritable;
 mod workspace;

@@ -5,14 +5,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use cofferdam_test_server::host;
+use cofferdam_test_server::service::wait_until;
+use cofferdam_test_support::has;
 use nix::unistd::geteuid;
 use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::doors::{job_server, post_job, post_to};
-use crate::server::host;
-use crate::server::service::wait_until;
-use crate::support::has;
 use crate::workspace::{Workspace, with};
 
 /// Jobs in one go of the suite; `make soak-jobs` asks for more.

@@ -3,14 +3,14 @@
 use std::fs;
 use std::thread;
 
+use cofferdam_test_server::client::Answer;
+use cofferdam_test_server::service::Service;
+use cofferdam_test_support::has;
 use nix::unistd::geteuid;
 use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::doors::{job_server, post_to, wait_for_end};
-use crate::server::client::Answer;
-use crate::server::service::Service;
-use crate::support::has;
 use crate::workspace::{Workspace, with};
 
 fn post(service: &Service, key: &str, request: &Value) -> Answer {

@@ -3,10 +3,10 @@
 use std::io::Write;
 use std::process::{Command, Stdio};
 
+use cofferdam_test_server::service::cofferdam;
 use serde_json::{Value, json};
 
 use crate::doors::{EACH, doors, post_to};
-use crate::server::service::cofferdam;
 use crate::workspace::{Workspace, with};
 
 /// What `cofferdam job validate` says of `text`.

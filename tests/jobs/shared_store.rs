@@ -7,15 +7,15 @@ use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
+use cofferdam_test_server::client::request;
+use cofferdam_test_server::service::{Service, Setup, cofferdam, wait_until};
+use cofferdam_test_server::workspace::Workspace as RunWorkspace;
+use cofferdam_test_support::has;
 use nix::unistd::geteuid;
 use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::doors::{job_server, post_job, post_to, wait_for_end};
-use crate::server::client::request;
-use crate::server::service::{Service, Setup, cofferdam, wait_until};
-use crate::server::workspace::Workspace as RunWorkspace;
-use crate::support::has;
 use crate::workspace::{Workspace, with};
 
 const PATIENCE: Duration = Duration::from_secs(40);

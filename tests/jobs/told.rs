@@ -2,13 +2,13 @@
 
 use std::fs;
 
+use cofferdam_test_server::client::request;
+use cofferdam_test_support::has;
 use nix::unistd::geteuid;
 use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::doors::{job_server, post_job, wait_for_end};
-use crate::server::client::request;
-use crate::support::has;
 use crate::workspace::{Workspace, with};
 
 #[test]

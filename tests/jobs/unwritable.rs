@@ -6,6 +6,9 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use cofferdam_test_server::client::request;
+use cofferdam_test_server::service::{Service, wait_until};
+use cofferdam_test_support::has;
 use nix::mount::{MsFlags, mount, umount};
 use nix::sched::{CloneFlags, unshare};
 use nix::unistd::geteuid;
@@ -13,9 +16,6 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::doors::{job_server, post_job, wait_for_end};
-use crate::server::client::request;
-use crate::server::service::{Service, wait_until};
-use crate::support::has;
 use crate::workspace::{Workspace, with};
 
 const PATIENCE: Duration = Duration::from_secs(40);

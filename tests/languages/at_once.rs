@@ -1,7 +1,8 @@
 //! Solutions that run at the same time do not disturb each other.
 
+use cofferdam_test_server::shipped;
+
 use crate::queue::{Case, run_all};
-use crate::shipped;
 
 /// Rounds of the short form; `LANGS_ROUNDS` asks for another number.
 const ROUNDS: usize = 1;

@@ -4,12 +4,11 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 
+use cofferdam_test_server::service::cofferdam;
+use cofferdam_test_server::shipped::{self, Language, read, table};
+use cofferdam_test_server::vector::Vector;
+use cofferdam_test_server::workspace::Workspace;
 use serde_json::Value;
-
-use crate::server::service::cofferdam;
-use crate::server::workspace::Workspace;
-use crate::shipped::{self, Language, read, table};
-use crate::vector::Vector;
 
 const PAGE: &str = "docs/languages.md";
 /// How the page runs one solution of a new language.
@@ -84,7 +83,7 @@ fn a_language_is_added_as_the_page_says() {
 /// Runs the page's command with the workspaces in `langs`.
 fn run_one_as_the_page_says(langs: &Path) {
     let page = read(PAGE);
-    let line = page.lines().find(|line| line.starts_with(RUN_ONE));
+    let line = page.lines().map(str::trim).find(|line| line.starts_with(RUN_ONE));
     let words = line.unwrap_or_else(|| panic!("{PAGE} has no {RUN_ONE:?}")).split(' ').skip(1);
     let words = words.map(|word| match word.strip_prefix("langs/") {
         Some(file) => langs.join(file).into_os_string(),

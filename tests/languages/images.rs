@@ -5,12 +5,12 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::Path;
 
+use cofferdam_test_server::client::Answer;
+use cofferdam_test_server::service::{Service, Setup};
+use cofferdam_test_server::workspace::Workspace;
 use serde_json::json;
 
 use crate::overlaid::Overlaid;
-use crate::server::client::Answer;
-use crate::server::service::{Service, Setup};
-use crate::server::workspace::Workspace;
 
 /// As whom the platform's images make their caches.
 const OF_THE_IMAGE: u32 = 10_001;

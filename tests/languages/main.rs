@@ -12,11 +12,7 @@ mod documented;
 mod images;
 mod overlaid;
 mod queue;
-#[path = "../server/mod.rs"]
-mod server;
-mod shipped;
 mod stand_in;
 mod unaltered;
 mod uncached;
-mod vector;
 mod vectors;

@@ -5,10 +5,9 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use cofferdam_test_server::shipped::{self, repository};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use tempfile::TempDir;
-
-use crate::shipped::{self, repository};
 
 /// The root of the toolchains, or the host's, with files of a test over it.
 #[derive(Debug)]

@@ -4,9 +4,9 @@ use std::collections::VecDeque;
 use std::sync::Mutex;
 use std::thread;
 
-use crate::server::service::Service;
-use crate::shipped::{CONCURRENCY, Language};
-use crate::vector::Vector;
+use cofferdam_test_server::service::Service;
+use cofferdam_test_server::shipped::{CONCURRENCY, Language};
+use cofferdam_test_server::vector::Vector;
 
 /// A vector that is to be run.
 #[derive(Debug)]

@@ -3,9 +3,10 @@
 
 use std::path::Path;
 
+use cofferdam_test_server::shipped::{self, is_available, repository, table};
+
 use crate::overlaid::Overlaid;
 use crate::queue::{Case, run_all};
-use crate::shipped::{self, is_available, repository, table};
 use crate::vectors::names;
 
 /// The vectors whose solutions dart's stand-in knows.

@@ -5,11 +5,11 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use cofferdam_test_server::service::Service;
+use cofferdam_test_server::shipped::{self, CACHE};
 use serde_json::{Value, json};
 
 use crate::queue::{Case, run_all};
-use crate::server::service::Service;
-use crate::shipped::{self, CACHE};
 
 /// Tries to write to every file and into every directory. Tells where it could, but for the file
 /// system of its own, and spoils what is there.

@@ -2,9 +2,10 @@
 
 use std::fs;
 
+use cofferdam_test_server::shipped::{self, CACHE, repository};
+use cofferdam_test_server::vector::Vector;
+
 use crate::overlaid::Overlaid;
-use crate::shipped::{self, CACHE, repository};
-use crate::vector::Vector;
 
 /// Its crates are nowhere but in the cache: without it a checker has the standard library alone.
 const NEEDS_ITS_CACHE: &str = "rust";

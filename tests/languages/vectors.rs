@@ -3,9 +3,10 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::fs;
 
+use cofferdam_test_server::shipped::{self, read, repository, table};
+use cofferdam_test_server::vector::Vector;
+
 use crate::queue::{Case, run_all};
-use crate::shipped::{self, read, repository, table};
-use crate::vector::Vector;
 
 /// The guarantees that every language has a vector for.
 const OF_EVERY_LANGUAGE: [&str; 8] = [

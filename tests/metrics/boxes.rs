@@ -3,11 +3,11 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
+use cofferdam_test_server::host::ready_boxes;
+use cofferdam_test_server::service::{Service, Setup, wait_until};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use crate::server::host::ready_boxes;
-use crate::server::service::{Service, Setup, wait_until};
 use crate::{figure, scrape};
 
 /// How long making a box ahead, or letting go of one, may take on a loaded machine.

@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 
+use cofferdam_test_server::service::Setup;
 use serde_json::Value;
 
 use crate::jobs::with_jobs;
 use crate::scrape;
-use crate::server::service::Setup;
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 
@@ -108,14 +108,15 @@ fn the_build_and_the_process_are_told_as_they_are() {
     assert_eq!(build[0].labels["version"], env!("CARGO_PKG_VERSION"));
     let target = &build[0].labels["target"];
     assert!(target.starts_with(std::env::consts::ARCH) && target.contains("linux"), "{target}");
-    let (threads, descriptors) = crate::server::host::threads_and_descriptors(service.pid());
+    let (threads, descriptors) =
+        cofferdam_test_server::host::threads_and_descriptors(service.pid());
     let near = |name: &str, seen: usize| {
         let told = scraped.get(name, &[]);
         assert!((told - seen as f64).abs() <= 4.0, "{name}: {told} and {seen}");
     };
     near("process_threads", threads);
     near("process_open_fds", descriptors);
-    let resident = crate::server::host::resident_bytes(service.pid()) as f64;
+    let resident = cofferdam_test_server::host::resident_bytes(service.pid()) as f64;
     let told = scraped.get("process_resident_memory_bytes", &[]);
     assert!((told / resident - 1.0).abs() < 0.5, "{told} and {resident}");
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();

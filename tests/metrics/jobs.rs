@@ -3,13 +3,13 @@
 use std::fs;
 use std::time::Duration;
 
+use cofferdam_test_server::client::{Answer, request};
+use cofferdam_test_server::service::{Service, Setup, wait_until};
 use nix::unistd::geteuid;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::scrape;
-use crate::server::client::{Answer, request};
-use crate::server::service::{Service, Setup, wait_until};
 
 /// How long a job may take to begin or to end on a loaded machine.
 const PATIENCE: Duration = Duration::from_secs(30);

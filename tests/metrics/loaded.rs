@@ -3,13 +3,13 @@
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
+use cofferdam_test_server::client::{Client, post, request, solution};
+use cofferdam_test_server::exposition::Exposition;
+use cofferdam_test_server::host::alone;
+use cofferdam_test_server::service::{Service, Setup, best_of_three, wait_until};
 use nix::sys::signal::Signal;
 
 use crate::scrape;
-use crate::server::client::{Client, post, request, solution};
-use crate::server::exposition::Exposition;
-use crate::server::host::alone;
-use crate::server::service::{Service, Setup, best_of_three, wait_until};
 
 const AT_ONCE: Duration = Duration::from_millis(100);
 const SOON: Duration = Duration::from_secs(10);

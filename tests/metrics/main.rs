@@ -11,11 +11,9 @@ mod documented;
 mod jobs;
 mod loaded;
 mod runs;
-#[path = "../server/mod.rs"]
-mod server;
 
-use server::exposition::Exposition;
-use server::service::Service;
+use cofferdam_test_server::exposition::Exposition;
+use cofferdam_test_server::service::Service;
 
 /// What the service exposes now.
 #[track_caller]

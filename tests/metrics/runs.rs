@@ -3,11 +3,11 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use cofferdam_test_server::client::{Answer, post, solution, solution_within};
+use cofferdam_test_server::exposition::Exposition;
+use cofferdam_test_server::service::{Service, Setup, wait_until};
 use nix::sys::signal::Signal;
 
-use crate::server::client::{Answer, post, solution, solution_within};
-use crate::server::exposition::Exposition;
-use crate::server::service::{Service, Setup, wait_until};
 use crate::{figure, scrape};
 
 /// For what has to happen soon, on a loaded machine.

@@ -4,11 +4,10 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 
+use cofferdam_test_support::processes::in_own_process;
+use cofferdam_test_support::{self as support, Program, lines_of, stdout_of};
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
-
-use crate::support::processes::in_own_process;
-use crate::support::{self, Program, lines_of, stdout_of};
 
 /// A directory everybody may enter and read.
 fn place_in(directory: &str) -> tempfile::TempDir {

@@ -7,11 +7,10 @@ use std::time::Duration;
 
 use cofferdam_core::WorkspaceFill;
 use cofferdam_sandbox::Sandbox;
-
-use crate::support::processes::{
+use cofferdam_test_support::processes::{
     cgroups_of, eventually, is_own_process, own_instances, own_process, processes_of,
 };
-use crate::support::{self, Program, lines_of};
+use cofferdam_test_support::{self as support, Program, lines_of};
 
 const TEST: &str = "crash::the_boxes_of_a_killed_supervisor_die_and_are_swept";
 

@@ -4,9 +4,8 @@ use std::fs::File;
 use std::os::fd::{AsFd, FromRawFd, OwnedFd};
 
 use cofferdam_core::StdinSource;
+use cofferdam_test_support::{self as support, Program, lines_of};
 use nix::fcntl::{FcntlArg, fcntl};
-
-use crate::support::{self, Program, lines_of};
 
 /// Prints the descriptors of the program; the one that lists them is closed by then.
 const LIST: &str = "import os\n\

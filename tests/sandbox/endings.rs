@@ -8,8 +8,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use cofferdam_core::{NotStarted, Outcome};
-
-use crate::support::{self, Host, Program, ending, lines_of};
+use cofferdam_test_support::{self as support, Host, Program, ending, lines_of};
 
 #[test]
 fn a_code_is_what_a_parent_would_see_of_it() {

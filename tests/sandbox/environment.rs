@@ -1,6 +1,6 @@
 //! What a program's environment holds: what it was given.
 
-use crate::support::{self, Program, stdout_of};
+use cofferdam_test_support::{self as support, Program, stdout_of};
 
 #[test]
 fn the_environment_is_exactly_what_was_given() {

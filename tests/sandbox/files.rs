@@ -4,8 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use cofferdam_sandbox::RootSource;
-
-use crate::support::{self, MIB, Program, lines_of, stdout_of};
+use cofferdam_test_support::{self as support, MIB, Program, lines_of, stdout_of};
 
 #[test]
 fn nothing_outside_the_boxs_own_places_can_be_written() {

@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
-use crate::support::{self, Program, lines_of, stdout_of};
+use cofferdam_test_support::{self as support, Program, lines_of, stdout_of};
 
 fn status_field<'a>(status: &'a str, name: &str) -> Vec<&'a str> {
     let prefix = format!("{name}:");

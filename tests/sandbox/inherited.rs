@@ -1,9 +1,8 @@
 //! What a program would inherit from the server and does not: its priority, its limits.
 
+use cofferdam_test_support::processes::in_own_process;
+use cofferdam_test_support::{self as support, Program, lines_of, stdout_of};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
-
-use crate::support::processes::in_own_process;
-use crate::support::{self, Program, lines_of, stdout_of};
 
 const IOPRIO_WHO_PROCESS: libc::c_int = 1;
 /// The best-effort class, level 7.

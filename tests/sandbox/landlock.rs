@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use crate::support::{self, Host, MIB, Program, lines_of};
+use cofferdam_test_support::{self as support, Host, MIB, Program, lines_of};
 
 /// A sandbox whose kernel has the rules.
 #[track_caller]

@@ -6,16 +6,15 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use cofferdam_test_support::processes::{
+    cgroups_of, eventually, in_own_process, own_instances, processes_of,
+};
+use cofferdam_test_support::{self as support, Host, MIB, Program};
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
 use cofferdam_core::{NotStarted, StdinSource};
-
-use crate::support::processes::{
-    cgroups_of, eventually, in_own_process, own_instances, processes_of,
-};
-use crate::support::{self, Host, MIB, Program};
 
 /// A sandbox in a mount namespace in which only this thread mounts and makes
 /// temporary files, so that every difference is the sandbox's doing. Mounts

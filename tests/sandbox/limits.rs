@@ -3,8 +3,7 @@
 use std::time::Duration;
 
 use cofferdam_core::{NotStarted, Outcome};
-
-use crate::support::{self, MIB, Program, ending, lines_of};
+use cofferdam_test_support::{self as support, MIB, Program, ending, lines_of};
 
 #[test]
 fn one_process_that_uses_up_its_cpu_seconds_is_ended() {

@@ -24,6 +24,3 @@ mod tasks;
 mod tenants;
 mod wall;
 mod workspace;
-
-#[path = "../support/mod.rs"]
-mod support;

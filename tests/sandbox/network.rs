@@ -4,7 +4,7 @@ use std::net::{TcpListener, TcpStream};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 
-use crate::support::{self, Program, lines_of, stdout_of};
+use cofferdam_test_support::{self as support, Program, lines_of, stdout_of};
 
 #[test]
 fn there_is_one_interface_and_no_route() {

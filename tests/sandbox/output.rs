@@ -4,8 +4,7 @@ use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
 
 use cofferdam_core::{OutputSink, Stream};
-
-use crate::support::{self, Program, ending, stdout_of};
+use cofferdam_test_support::{self as support, Program, ending, stdout_of};
 
 fn print_bytes(stream: u8, bytes: u64) -> Program {
     Program::sh(&format!("head -c {bytes} /dev/zero >&{stream}"))

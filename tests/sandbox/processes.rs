@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::support::{self, Program, lines_of, stdout_of};
+use cofferdam_test_support::{self as support, Program, lines_of, stdout_of};
 
 #[test]
 fn proc_shows_the_init_and_the_programs_own_processes_only() {

@@ -7,8 +7,7 @@ use cofferdam::executor::FoundProgram;
 use cofferdam_sandbox::RootSource;
 use cofferdam_sandbox::builtin_profile;
 use cofferdam_seccomp::profile::Profile;
-
-use crate::support::{self, Host, Root, TaskOf};
+use cofferdam_test_support::{self as support, Host, Root, TaskOf};
 
 /// What prints which file it is.
 const WHO: [&str; 2] = ["readlink", "/proc/self/exe"];

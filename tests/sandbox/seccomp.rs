@@ -10,10 +10,10 @@ use std::process::Command;
 use std::time::Duration;
 
 use cofferdam_core::Outcome;
+use cofferdam_test_support::{self as support, Host, Program};
 use nix::errno::Errno;
 use tempfile::TempDir;
 
-use crate::support::{self, Host, Program};
 use cofferdam_fixtures::answers::{PROFILES, Row, rows};
 use cofferdam_sandbox::builtin_profile;
 

@@ -8,10 +8,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use cofferdam_core::{NotStarted, OutputSink, Stream};
-
-use crate::support::processes::{in_own_process, processes_of};
-use crate::support::task::list;
-use crate::support::{self, MIB, TaskOf};
+use cofferdam_test_support::processes::{in_own_process, processes_of};
+use cofferdam_test_support::task::list;
+use cofferdam_test_support::{self as support, MIB, TaskOf};
 
 #[test]
 fn what_is_left_is_looked_at_however_the_program_ended() {

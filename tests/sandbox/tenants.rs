@@ -1,8 +1,7 @@
 //! Two runs at once: neither takes from the other, and no name leads from one to the other.
 
 use cofferdam_core::Outcome;
-
-use crate::support::{self, Program, lines_of, stdout_of};
+use cofferdam_test_support::{self as support, Program, lines_of, stdout_of};
 
 #[test]
 fn two_runs_have_two_hundred_processes_each_at_the_same_time() {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::support::{self, Program, ending};
+use cofferdam_test_support::{self as support, Program, ending};
 
 /// The promise.
 const LATE_MAX: Duration = Duration::from_millis(50);

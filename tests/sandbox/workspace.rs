@@ -4,9 +4,8 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
 
+use cofferdam_test_support::{self as support, Program, lines_of, stdout_of};
 use tempfile::TempDir;
-
-use crate::support::{self, Program, lines_of, stdout_of};
 
 /// Templates up to about this many files are copied.
 const COPIED_FILES: usize = 5;

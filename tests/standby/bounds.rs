@@ -4,13 +4,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use cofferdam_test_server::client::solution_within;
+use cofferdam_test_server::host::{Process, inits, ready_boxes};
+use cofferdam_test_server::service::{Service, Setup, wait_until};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use crate::ready::{PATIENCE, shell_with, shells, wait_ready};
-use crate::server::client::solution_within;
-use crate::server::host::{Process, inits, ready_boxes};
-use crate::server::service::{Service, Setup, wait_until};
 
 /// Runs posted at once.
 const BURST: usize = 6;

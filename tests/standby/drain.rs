@@ -4,12 +4,12 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use cofferdam_test_server::client::solution;
+use cofferdam_test_server::host::{Footprint, Process, descendants, host_id_files, ready_boxes};
+use cofferdam_test_server::service::{Service, wait_until};
 use nix::sys::signal::Signal;
 
 use crate::ready::{PATIENCE, begin_in_one_of, shell_with, wait_ready};
-use crate::server::client::solution;
-use crate::server::host::{Footprint, Process, descendants, host_id_files, ready_boxes};
-use crate::server::service::{Service, wait_until};
 
 /// A server in which as many boxes stand.
 fn standing(count: usize) -> Service {

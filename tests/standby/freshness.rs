@@ -5,10 +5,11 @@ use std::os::unix::fs::PermissionsExt;
 use std::thread;
 use std::time::Duration;
 
+use cofferdam_test_server::client::solution;
+use cofferdam_test_server::service::{Service, Setup};
+use cofferdam_test_server::workspace::{RUN_SOLUTION, Workspace, makefile};
+
 use crate::ready::{LINGER, OVERLAID_FILES, run_in_ready, wait_ready};
-use crate::server::client::solution;
-use crate::server::service::{Service, Setup};
-use crate::server::workspace::{RUN_SOLUTION, Workspace, makefile};
 
 /// Shows names, modes and contents.
 const SHOW: &str = "find . -path ./check -prune -o ! -name Makefile -printf '%p %M\\n' | sort; \

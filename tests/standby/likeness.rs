@@ -2,11 +2,11 @@
 
 use std::path::Path;
 
+use cofferdam_test_server::service::{Service, Setup};
+use cofferdam_test_server::workspace::Workspace;
 use serde_json::{Value, json};
 
 use crate::ready::{OVERLAID_FILES, run_in_ready};
-use crate::server::service::{Service, Setup};
-use crate::server::workspace::Workspace;
 
 /// Prints all that a program can see but times, and counters and numbers that differ by nature.
 const SEE: &str = include_str!("see.py");

@@ -11,8 +11,6 @@ mod drain;
 mod freshness;
 mod likeness;
 mod ready;
-#[path = "../server/mod.rs"]
-mod server;
 mod single_use;
 mod soak;
 mod times;

@@ -2,12 +2,11 @@
 
 use std::time::Duration;
 
+use cofferdam_test_server::client::{Answer, Client, post};
+use cofferdam_test_server::host::{Process, is_running, ready_boxes};
+use cofferdam_test_server::service::{Service, Setup, wait_until};
+use cofferdam_test_server::workspace::{RUN_SOLUTION, Workspace, makefile};
 use serde_json::Value;
-
-use crate::server::client::{Answer, Client, post};
-use crate::server::host::{Process, is_running, ready_boxes};
-use crate::server::service::{Service, Setup, wait_until};
-use crate::server::workspace::{RUN_SOLUTION, Workspace, makefile};
 
 /// How long making a box ahead, or letting go of one, may take on a loaded machine.
 pub const PATIENCE: Duration = Duration::from_secs(30);

@@ -1,12 +1,12 @@
 //! A box is one run's alone, and holds what every box holds when that run begins.
 
+use cofferdam_test_server::client::solution;
+use cofferdam_test_server::host::Process;
+use cofferdam_test_server::service::{Setup, wait_until};
+use cofferdam_test_server::workspace::Workspace;
 use serde_json::{Value, json};
 
 use crate::ready::{LINGER, OVERLAID_FILES, PATIENCE, run_in_ready, shell_with, wait_ready};
-use crate::server::client::solution;
-use crate::server::host::Process;
-use crate::server::service::{Setup, wait_until};
-use crate::server::workspace::Workspace;
 
 /// Runs one after the other, each in a box that stood.
 const ROUNDS: usize = 8;

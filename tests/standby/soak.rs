@@ -3,14 +3,15 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::ready::{shells, wait_ready};
-use crate::server::client::{post, solution, solution_within};
-use crate::server::host::{
+use cofferdam_test_server::client::{post, solution, solution_within};
+use cofferdam_test_server::host::{
     Footprint, alone, descendants, host_id_files, in_turn, mounts, resident_bytes,
     threads_and_descriptors,
 };
-use crate::server::service::{Service, Setup};
-use crate::server::workspace::Workspace;
+use cofferdam_test_server::service::{Service, Setup};
+use cofferdam_test_server::workspace::Workspace;
+
+use crate::ready::{shells, wait_ready};
 
 /// Runs of the short form; `STANDBY_RUNS` asks for another number.
 const RUNS: usize = 300;

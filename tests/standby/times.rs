@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
+use cofferdam_test_server::client::{Answer, solution_within};
+use cofferdam_test_server::host::alone;
+use cofferdam_test_server::service::{Service, wait_until};
 use serde_json::Value;
 
 use crate::ready::{LINGER, run_in_ready, shell_with, wait_ready};
-use crate::server::client::{Answer, solution_within};
-use crate::server::host::alone;
-use crate::server::service::{Service, wait_until};
 
 /// How much later than its limit a run may end on a loaded machine, and not be another's.
 const LATE_MAX: Duration = Duration::from_millis(900);

@@ -4,10 +4,11 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use cofferdam_test_server::client::{post, solution};
+use cofferdam_test_server::host::{Process, alone, inits, is_running};
+use cofferdam_test_server::service::{Service, wait_until};
+
 use crate::ready::{PATIENCE, shell_with, wait_ready};
-use crate::server::client::{post, solution};
-use crate::server::host::{Process, alone, inits, is_running};
-use crate::server::service::{Service, wait_until};
 
 /// Clients that each post the next run when they have the answer to the last.
 const CLIENTS: usize = 8;

@@ -2,10 +2,11 @@
 
 use std::fs;
 
+use cofferdam_test_server::host::alone;
+use cofferdam_test_server::service::cofferdam;
+
 use crate::ceilings::{EXEC, PER_OTHER_SERVER};
 use crate::counts::{Counts, Window};
-use crate::server::host::alone;
-use crate::server::service::cofferdam;
 use crate::strace::{can_trace, trace_of};
 
 /// Commands that make a median.

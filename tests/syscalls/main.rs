@@ -12,7 +12,5 @@ mod ceilings;
 mod counts;
 mod exec;
 mod runs;
-#[path = "../server/mod.rs"]
-mod server;
 mod strace;
 mod trace;

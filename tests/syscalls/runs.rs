@@ -2,11 +2,12 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use cofferdam_test_server::client::{post, solution};
+use cofferdam_test_server::host::alone;
+use cofferdam_test_server::service::Setup;
+
 use crate::ceilings::{Ceilings, RUN, RUN_WITHOUT_STANDBY};
 use crate::counts::{Counts, Window};
-use crate::server::client::{post, solution};
-use crate::server::host::alone;
-use crate::server::service::Setup;
 use crate::strace::{Attached, can_trace};
 
 /// Runs that make a median.

@@ -6,11 +6,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Instant;
 
+use cofferdam_test_server::service::{Service, Setup};
+
 use crate::bare;
 use crate::plot::{Point, Series};
 use crate::report::{Report, Table};
 use crate::runner::Runner;
-use crate::server::service::{Service, Setup};
 use crate::stats::{Pairs, as_millis, median, quantile};
 
 const CLIENTS: [usize; 6] = [1, 2, 4, 8, 16, 32];

@@ -2,10 +2,11 @@
 
 use std::process::Command;
 
+use cofferdam_test_server::service::cofferdam;
+
 use crate::bare::succeed;
 use crate::peers::{Go, PEERS};
 use crate::report::Report;
-use crate::server::service::cofferdam;
 use crate::stats::{Pairs, millis};
 
 pub fn measure(report: &mut Report) {

@@ -4,9 +4,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use cofferdam_test_server::client::Client;
+use cofferdam_test_server::service::{Service, Setup};
+
 use crate::report::Report;
-use crate::server::client::Client;
-use crate::server::service::{Service, Setup};
 use crate::stats::{Spread, as_millis, quantile};
 
 const BUSY_RUNS: usize = 8;

@@ -3,10 +3,11 @@
 use std::thread;
 use std::time::Duration;
 
+use cofferdam_test_server::service::Setup;
+
 use crate::bare;
 use crate::report::Report;
 use crate::runner::Runner;
-use crate::server::service::Setup;
 use crate::stats::{Pairs, millis};
 
 const IDLE: Duration = Duration::from_millis(50);

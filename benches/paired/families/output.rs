@@ -1,9 +1,10 @@
 //! What printing costs a run.
 
+use cofferdam_test_server::service::{Service, Setup};
+use cofferdam_test_server::workspace::{RUN_SOLUTION, Workspace};
+
 use crate::report::{Report, Table};
 use crate::runner::Runner;
-use crate::server::service::{Service, Setup};
-use crate::server::workspace::{RUN_SOLUTION, Workspace};
 use crate::stats::{Pairs, millis};
 
 const MIB: usize = 1 << 20;

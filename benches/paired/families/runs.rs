@@ -1,10 +1,11 @@
 //! `POST /run` beside the bare `make test` of the same workspace.
 
+use cofferdam_test_server::service::Setup;
+use cofferdam_test_server::workspace::Workspace;
+
 use crate::bare;
 use crate::report::Report;
 use crate::runner::Runner;
-use crate::server::service::Setup;
-use crate::server::workspace::Workspace;
 use crate::stats::{Pairs, millis};
 
 const SMALL_BYTES: usize = 4096;

@@ -2,12 +2,13 @@
 
 use std::time::{Duration, Instant};
 
+use cofferdam_test_server::client::Client;
+use cofferdam_test_server::host::resident_bytes;
+use cofferdam_test_server::service::{Service, Setup, wait_until};
+
 use crate::bare;
 use crate::report::{Report, Table};
 use crate::runner::Runner;
-use crate::server::client::Client;
-use crate::server::host::resident_bytes;
-use crate::server::service::{Service, Setup, wait_until};
 use crate::stats::{Pairs, millis};
 
 const MB: u64 = 1_000_000;

@@ -5,11 +5,12 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
+use cofferdam_test_server::host::{Footprint, descendants, parent, resident_bytes};
+use cofferdam_test_server::service::{Service, Setup, wait_until};
+
 use crate::bare;
 use crate::report::Report;
 use crate::runner::Runner;
-use crate::server::host::{Footprint, descendants, parent, resident_bytes};
-use crate::server::service::{Service, Setup, wait_until};
 use crate::stats::{Pairs, Spread};
 
 const STANDBYS: usize = 10;

@@ -1,8 +1,9 @@
 //! How long after its limit a run of 250 processes is answered.
 
+use cofferdam_test_server::client::solution_within;
+use cofferdam_test_server::service::{Service, Setup};
+
 use crate::report::Report;
-use crate::server::client::solution_within;
-use crate::server::service::{Service, Setup};
 use crate::stats::{Spread, median, millis};
 
 const PROCESSES: usize = 250;

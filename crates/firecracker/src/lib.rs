@@ -1,10 +1,18 @@
-//! The backend `firecracker`: each run in a box in a virtual machine of its own.
+//! The backend `firecracker`: each run in a sandbox in its own virtual machine.
 //!
-//! The host asks Firecracker for a machine (`requests`, `api`, `jailer`, `vmm`), gives it a
-//! workspace as a stream on a drive (`archive`, `pack`, `job_files`), and speaks with its first
-//! program (`guest`) in frames over a socket (`frame`, `wire`, `line`, `run_session`). Whatever a guest
-//! says is a stranger's word: it is bounded, checked, and waited for until a deadline, and then
-//! the machine is killed.
+//! **Experimental until a real Firecracker has run a job.** So far it has run jobs on emulated machines
+//! (QEMU) and against a scripted Firecracker API.
+//!
+//! [`Firecracker`] implements `cofferdam_core::executor::Executor`. [`MicroVms`] is the same over any
+//! [`Hypervisor`]. A run goes as follows:
+//! - `vmm` starts Firecracker, in its jailer if configured, and configures a machine over its API.
+//! - `drive` passes the workspace to the guest as a stream on a drive without a file system, and reads
+//!   the result from there.
+//! - `session` exchanges frames with the guest over vsock: the run, its output and the report.
+//! - [`guest`] is the guest side: the init of the machine, which runs the program in a sandbox.
+//!
+//! The host does not trust a guest. All data from it is bounded and validated, and all waits have a
+//! deadline, after which the machine is killed.
 
 #![forbid(unsafe_code)]
 
@@ -27,5 +35,5 @@ pub use vmm::Vmm;
 pub use vmm::jailer::Jailer;
 pub use vmm::requests::GUEST_PROGRAM;
 
-/// Runs jobs in Firecracker's machines.
+/// Runs jobs in Firecracker machines.
 pub type Firecracker = MicroVms<Vmm>;

@@ -1,4 +1,4 @@
-//! The backend: each run in a machine of its own.
+//! The backend: each run in its own machine.
 
 use std::os::fd::AsFd;
 use std::path::PathBuf;
@@ -21,34 +21,34 @@ use cofferdam_core::{
 };
 
 const MIB: u64 = 1 << 20;
-/// The most standard input that goes to a guest, bytes.
+/// The most standard input of a run, bytes.
 const STDIN_BYTES_MAX: u64 = 64 * MIB;
 
-/// What machines are given, and how long they may take.
+/// The configuration and the time limits of machines.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
-    /// Where each job has its files while it runs: a directory for nobody else, mode 0700.
+    /// The directory for the files of running jobs: private, mode 0700.
     pub work_directory: PathBuf,
-    /// A directory with the same content as the guest's root file system.
+    /// A directory with the same contents as the guest's root file system.
     pub root_directory: PathBuf,
     /// Virtual processors of a machine.
     pub vcpus: u8,
-    /// Memory of a machine beside what its job may use: kernel, first program, workspace, MiB.
+    /// Memory of a machine in addition to its job's limit, for kernel, init and workspace, MiB.
     pub own_memory_mib: u64,
-    /// The most memory a machine gets, MiB; a job that needs more is refused.
+    /// The most memory of a machine, MiB. A job that needs more is refused.
     pub memory_mib_max: u64,
-    /// From a machine's start to its first word.
+    /// Time limit from a machine's start to its first message.
     pub boot_wait: Duration,
-    /// What a guest may take beyond its program's time: to unpack, pack and report.
+    /// Time that a guest gets beyond its program's limit, to unpack, pack and report.
     pub answer_wait: Duration,
-    /// From a cancel to the machine's death.
+    /// Time limit from a cancel to the end of the machine.
     pub cancel_wait: Duration,
-    /// How long an answer of [`Executor::describe`] holds.
+    /// How long an answer of [`Executor::describe`] is cached.
     pub probe_holds: Duration,
 }
 
 impl Settings {
-    /// The usual figures.
+    /// The default settings.
     pub fn new(work_directory: PathBuf, root_directory: PathBuf) -> Self {
         Self {
             work_directory,
@@ -64,7 +64,7 @@ impl Settings {
     }
 }
 
-/// Runs jobs in virtual machines, each in a box in one of its own.
+/// Runs jobs in virtual machines, each in a sandbox in its own machine.
 #[derive(Debug)]
 pub struct MicroVms<H> {
     settings: Settings,
@@ -75,20 +75,20 @@ pub struct MicroVms<H> {
 }
 
 impl<H: Hypervisor> MicroVms<H> {
-    /// A backend whose machines `hypervisor` makes.
+    /// Creates a backend whose machines `hypervisor` starts.
     pub fn new(settings: Settings, hypervisor: H) -> Self {
         let programs = GuestPrograms::below(settings.root_directory.clone());
         Self { settings, hypervisor, programs, probed: Mutex::default(), swept: Mutex::default() }
     }
 
-    /// Makes the work directory this process's own, and clears it, once.
+    /// Locks the work directory for this process and clears it, once.
     fn settle(&self) -> Result<(), SetupFailure> {
         let failed = |error: std::io::Error| SetupFailure::from_io("work directory", &error);
         let mut swept = self.swept.lock().unwrap_or_else(PoisonError::into_inner);
         if swept.is_none() {
             let directory = &self.settings.work_directory;
             let open = std::fs::File::open(directory).map_err(failed)?;
-            // It goes with the process, however that ends.
+            // The kernel releases it when the process ends.
             let lock = Flock::lock(open, FlockArg::LockExclusiveNonblock).map_err(|_| {
                 SetupFailure::from_words("work directory", "another process has it")
             })?;
@@ -115,7 +115,7 @@ impl<H: Hypervisor> MicroVms<H> {
         Ok((machine, boot))
     }
 
-    /// Boots a machine and asks it what it can do.
+    /// Boots a machine and reads its capabilities.
     fn probe(&self) -> Result<Capabilities, Unavailable> {
         let unavailable = |failure: SetupFailure| Unavailable(failure.to_string());
         let called = (|| {
@@ -128,41 +128,41 @@ impl<H: Hypervisor> MicroVms<H> {
             Ok(called)
         })();
         match called.map_err(unavailable)? {
-            BootOutcome::There(_, capabilities) => Ok(capabilities),
+            BootOutcome::Ready(_, capabilities) => Ok(capabilities),
             BootOutcome::Unable(reason) => Err(reason),
             BootOutcome::Cancelled => Err(Unavailable("cancelled".to_owned())),
         }
     }
 
-    /// Memory of the machine for a job with these needs.
+    /// The memory of the machine for this task, MiB.
     fn memory_mib(&self, task: &Task<'_>) -> Result<u64, SetupFailure> {
         let bytes = task.spec.limits.memory_bytes_max.saturating_add(task.room.bytes);
         let wanted = bytes.div_ceil(MIB).saturating_add(self.settings.own_memory_mib);
         let max = self.settings.memory_mib_max;
         if wanted > max {
-            let reason = format!("{wanted} MiB are needed, and a machine gets {max} at most");
+            let reason = format!("{wanted} MiB needed, but a machine gets at most {max}");
             return Err(SetupFailure::from_words("memory of the machine", reason));
         }
         Ok(wanted)
     }
 
-    /// The guest's orders, but for the drive's division.
+    /// The message with the run, without the layout of the drive.
     fn orders(&self, task: &Task<'_>) -> Result<RunMessage, SetupFailure> {
         let unfit = |what: &str| Err(SetupFailure::from_words("microvm", what));
         let RunSpec { argv, program, without_shell, env, workdir, stdin, limits, .. } = &task.spec;
         if !task.spec.binds.is_empty() || task.spec.workspace != WorkspaceFill::Own {
-            return unfit("nothing of the host can be shown in a guest");
+            return unfit("files of the host cannot be visible in a guest");
         }
         if without_shell.is_some() {
-            return unfit("a plain command is run as it is");
+            return unfit("a command without its shell is not supported");
         }
         let stdin_bytes = match stdin {
             StdinSource::Null => None,
             StdinSource::Bytes(bytes) => Some(u64::try_from(bytes.len()).unwrap_or(u64::MAX)),
-            StdinSource::Copied(_) => return unfit("a descriptor does not reach into a guest"),
+            StdinSource::Copied(_) => return unfit("a descriptor cannot be passed to a guest"),
         };
         if stdin_bytes.is_some_and(|bytes| bytes > STDIN_BYTES_MAX) {
-            return unfit("more standard input than goes to a guest");
+            return unfit("too much standard input for a guest");
         }
         let program = match program {
             ProgramFile::Named => WireProgram::Named,
@@ -200,8 +200,8 @@ impl<H: Hypervisor> MicroVms<H> {
         (run.workspace_bytes, run.result) = (division.workspace_bytes, division.result);
         let (mut machine, boot) = self.boot(&files, memory_mib)?;
         let called = GuestConnection::await_call(machine.as_mut(), boot, Some(&watch.cancel))?;
-        let (mut line, capabilities) = match called {
-            BootOutcome::There(line, capabilities) => (line, capabilities),
+        let (mut connection, capabilities) = match called {
+            BootOutcome::Ready(connection, capabilities) => (connection, capabilities),
             BootOutcome::Unable(reason) => {
                 return Err(SetupFailure::from_words("guest", reason.to_string()).into());
             }
@@ -228,8 +228,8 @@ impl<H: Hypervisor> MicroVms<H> {
             over: Deadline::after(limits.wall.saturating_add(self.settings.answer_wait)),
             cancel_wait: self.settings.cancel_wait,
         };
-        let heard = run_session(&mut line, asked, watch, sink);
-        // Nothing is left to say, and nothing more is waited for: what it wrote it has synced.
+        let heard = run_session(&mut connection, asked, watch, sink);
+        // The session is over, and the guest has synced the drive.
         machine.end(Duration::ZERO)?;
         match heard? {
             SessionOutcome::Refused(why) => Err(why),
@@ -249,7 +249,7 @@ impl<H: Hypervisor> MicroVms<H> {
 
 impl<H: Hypervisor> Executor for MicroVms<H> {
     fn describe(&self) -> Result<Capabilities, Unavailable> {
-        // Held meanwhile: whoever asks at the same time waits for the same answer.
+        // Locked during the probe: concurrent callers wait for the same answer.
         let mut probed = self.probed.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((at, answer)) = &*probed
             && at.elapsed() < self.settings.probe_holds
@@ -275,7 +275,7 @@ impl<H: Hypervisor> Executor for MicroVms<H> {
     }
 }
 
-/// What can be said of a run whose machine was killed before it reported.
+/// The report of a run whose machine was killed before it reported.
 fn silent_report(silent: PartialRun, capabilities: Capabilities, began: Instant) -> RunReport {
     let PartialRun { cancelled, stdout, stderr, received, took } = silent;
     let [stdout_bytes, stderr_bytes] = received;

@@ -9,12 +9,12 @@ use std::time::Duration;
 
 use cofferdam_core::values::deadline::Deadline;
 
-/// Connects to the socket at `path`, however long that is.
+/// Connects to the socket at `path`, which may be longer than a socket address.
 pub fn connect(path: &Path) -> io::Result<UnixStream> {
     let (Some(directory), Some(name)) = (path.parent(), path.file_name()) else {
         return Err(io::ErrorKind::InvalidInput.into());
     };
-    // An address has no room for more than a hundred bytes.
+    // A socket address holds about a hundred bytes.
     let directory = File::open(directory)?;
     let near = Path::new("/proc/self/fd").join(directory.as_raw_fd().to_string()).join(name);
     UnixStream::connect(near)
@@ -34,7 +34,7 @@ pub fn write_by(stream: &mut UnixStream, mut bytes: &[u8], deadline: Deadline) -
     Ok(())
 }
 
-/// Reads what is there before `deadline`; nothing at the end.
+/// Reads available bytes before `deadline`; returns 0 at the end of the stream.
 pub fn read_by(
     stream: &mut UnixStream,
     buffer: &mut [u8],
@@ -51,11 +51,11 @@ pub fn read_by(
 
 fn time_left(deadline: Deadline) -> io::Result<Duration> {
     let left = deadline.remaining();
-    // No time at all would mean for ever.
+    // A zero time-out would mean no time-out.
     if left.is_zero() { Err(io::ErrorKind::TimedOut.into()) } else { Ok(left) }
 }
 
-/// Whether the deadline tells what is to be done about it.
+/// Whether to try again: the deadline decides when to give up.
 fn is_passing(error: &io::Error) -> bool {
     use io::ErrorKind::{Interrupted, TimedOut, WouldBlock};
     matches!(error.kind(), Interrupted | TimedOut | WouldBlock)

@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_since_the_common_numbering_are_numbered_alike() {
+    fn calls_since_the_common_numbering_have_equal_numbers() {
         // From pidfd_send_signal on, the kernel gives a new call one number everywhere.
         let since = |arch: Arch| arch.calls().iter().filter(|(_, number)| *number >= 424);
         let calls: Vec<_> = since(Arch::X86_64).collect();

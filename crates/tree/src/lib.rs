@@ -3,7 +3,7 @@
 //!
 //! - [`copy_tree`] copies a tree for one owner, within [`TreeLimits`].
 //! - [`take_snapshot`] copies the part of a [`SourceDir`] that [`SnapshotRules`] select, and returns a
-//!   digest; [`survey`] tells the size beforehand.
+//!   digest; [`survey`] returns the size beforehand.
 //! - [`collect_artifacts`] copies the files that [`ArtifactRules`] select.
 //! - [`put`] and [`put_over_template`] write one file, [`remove_tree`] removes a tree.
 //! - [`Template`] counts what a directory holds and detects changes ([`Fingerprint`]).

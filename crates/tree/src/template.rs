@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn a_template_that_is_no_directory_is_named() {
+    fn a_template_that_is_not_a_directory_is_named() {
         let error = Template::scan(Path::new("/dev/null")).unwrap_err();
         assert_eq!(error.to_string(), r#"open "/dev/null": ENOTDIR: Not a directory"#);
     }

@@ -14,7 +14,7 @@ use crate::cli::failure::Failure;
 use crate::cli::foreground::signals::Signals;
 use crate::cli::sandbox_options::SandboxOptions;
 use crate::config::variables_help;
-use crate::http::{HttpSettings, NotBound, Server, Shortage};
+use crate::http::{BindError, DescriptorShortage, HttpSettings, Server};
 use crate::job::Jobs;
 use cofferdam_core::sync::counter::Counter;
 use cofferdam_sandbox::{Sandbox, request_short_slices};
@@ -55,7 +55,7 @@ impl ServeCommand {
         resolved.require_command()?;
         let settings = HttpSettings { log_dropped, ..HttpSettings::from(&config) };
         let shortage = settings.raise_descriptors().map_err(Failure::Serve)?;
-        if let Some(fatal) = shortage.as_ref().and_then(Shortage::refusal) {
+        if let Some(fatal) = shortage.as_ref().and_then(DescriptorShortage::fatal) {
             return Err(Failure::Limits(fatal));
         }
         check_file_size(&config)?;
@@ -78,7 +78,7 @@ impl ServeCommand {
             .map_err(Failure::Refused)?;
         let jobs = jobs.start(&config, executor)?.map(|jobs| jobs as Arc<dyn Jobs>);
         let server = Server::bind(config.address, runner, jobs, settings)
-            .map_err(|NotBound { address, source }| Failure::Listen { address, source })?;
+            .map_err(|BindError { address, source }| Failure::Listen { address, source })?;
         let shutdown = server.shutdown_handle();
         let _signals = Signals::on_each(move || shutdown.request()).map_err(Failure::Serve)?;
         return_after_bursts().map_err(Failure::Serve)?;

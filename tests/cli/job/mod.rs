@@ -1,6 +1,5 @@
 //! `cofferdam job`.
 
-mod example;
 mod query;
 mod run;
 mod scripted_server;

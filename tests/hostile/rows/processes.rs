@@ -9,10 +9,11 @@ mod signals;
 
 use std::time::{Duration, Instant};
 
+use cofferdam_test_server::client::Answer;
+use cofferdam_test_server::service::best_of_three;
+
 use crate::Row;
 use crate::probe::Probe;
-use crate::server::client::Answer;
-use crate::server::service::best_of_three;
 use crate::target::Target;
 
 pub const ROWS: &[Row] = &[

@@ -6,9 +6,10 @@ mod framing;
 mod names;
 mod soak;
 
+use cofferdam_test_server::client::post;
+
 use crate::Row;
 use crate::probe::Probe;
-use crate::server::client::post;
 use crate::target::Target;
 
 pub const ROWS: &[Row] = &[

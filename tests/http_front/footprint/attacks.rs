@@ -7,13 +7,13 @@ use std::sync::Mutex;
 use std::thread;
 use std::time::Duration;
 
+use cofferdam_test_server::client::{Client, post, request, solution};
+use cofferdam_test_server::host::{in_turn, threads_and_descriptors};
+use cofferdam_test_server::service::{Service, wait_until};
 use nix::sys::socket::{setsockopt, sockopt::Linger};
 
 use super::figures::Held;
 use crate::framing::{DOUBTFUL_CODINGS, DOUBTFUL_LENGTHS};
-use crate::server::client::{Client, post, request, solution};
-use crate::server::host::{in_turn, threads_and_descriptors};
-use crate::server::service::{Service, wait_until};
 
 const SLOW_HEAD: &str = "GET /health HTTP/1.1\r\nx: ";
 const SLOW_BODY: &str = "POST /run HTTP/1.1\r\nhost: x\r\ncontent-length: 100\r\n\r\n{";

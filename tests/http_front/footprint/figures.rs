@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::server::client::request;
-use crate::server::host::{resident_bytes, threads_and_descriptors};
-use crate::server::service::Service;
+use cofferdam_test_server::client::request;
+use cofferdam_test_server::host::{resident_bytes, threads_and_descriptors};
+use cofferdam_test_server::service::Service;
 
 /// Between two looks, and between two probes.
 const LOOK_EVERY: Duration = Duration::from_millis(5);

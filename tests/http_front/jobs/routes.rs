@@ -7,11 +7,11 @@ use cofferdam::http::{HttpLimits, HttpSettings};
 use cofferdam::job::ListAsked;
 use cofferdam_core::job::{ErrorCode, JobError, JobStatus};
 use cofferdam_core::values::digest::sha256_of;
+use cofferdam_test_server::exposition::Exposition;
 use serde_json::{Value, json};
 
 use super::scripted::{ScriptedJobs, result_json};
 use super::{JOB, assert_error, get, request, serve, serve_plainly, submission};
-use crate::server::exposition::Exposition;
 use crate::support::{Answer, HEALTH, ScriptedChecks, settings, start};
 
 fn json_of(answer: &Answer) -> Value {

@@ -3,13 +3,13 @@
 use std::fs;
 use std::time::{Duration, Instant};
 
+use cofferdam_test_server::client::Answer;
+use cofferdam_test_server::service::{Service, best_of_three, wait_until};
+use cofferdam_test_support::has;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::doors::{doors, job_server, post_job, post_to, wait_for_end};
-use crate::server::client::Answer;
-use crate::server::service::{Service, best_of_three, wait_until};
-use crate::support::has;
 use crate::workspace::{Workspace, with};
 
 /// From a cancel to the end of a job that runs.
@@ -17,7 +17,7 @@ const CANCELED_WITHIN: Duration = Duration::from_secs(1);
 const SLEEPS: &str = "print('began', flush=True)\nimport time; time.sleep(600)";
 
 fn request_for(target: &str) -> String {
-    crate::server::client::request("GET", target, "connection: close\r\n")
+    cofferdam_test_server::client::request("GET", target, "connection: close\r\n")
 }
 
 fn body(answer: &Answer) -> Value {

@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 use std::process::Command;
 
+use cofferdam_test_server::service::cofferdam;
 use serde_json::{Value, json};
 
 use crate::doors::{Door, EACH, doors};
-use crate::server::service::cofferdam;
 use crate::workspace::{Workspace, with};
 
 #[test]

@@ -3,10 +3,10 @@
 use std::time::Instant;
 
 use cofferdam_core::values::digest::sha256_of;
+use cofferdam_test_server::host;
 use serde_json::{Value, json};
 
 use crate::doors::{EACH, doors};
-use crate::server::host;
 use crate::workspace::{Workspace, with};
 
 #[test]

@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_that_is_no_pattern_is_named() {
+    fn a_malformed_pattern_is_named() {
         for pattern in ["[", "a{", "", "a\0", &"x".repeat(PATTERN_BYTES_MAX + 1)] {
             assert_eq!(Globs::parse(&["**", pattern]).unwrap_err().index, 1, "{pattern:?}");
         }

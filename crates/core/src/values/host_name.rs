@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_host_is_malformed() {
+    fn a_malformed_host_is_refused() {
         let long = "a".repeat(254);
         for text in [
             "",

@@ -108,7 +108,7 @@ mod tests {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..Default::default() })]
 
         #[test]
-        fn what_is_taken_never_leaves_its_directory(
+        fn an_accepted_path_never_leaves_its_directory(
             parts in proptest::collection::vec(part(), 0..8), start in "/{0,2}",
         ) {
             let text = start + &parts.join("/");
@@ -121,7 +121,7 @@ mod tests {
         }
 
         #[test]
-        fn what_is_taken_is_kept_as_it_is_and_comes_apart_without_loss(
+        fn an_accepted_path_is_kept_unchanged_and_splits_without_loss(
             parts in proptest::collection::vec("[^/\0]{1,8}", 1..8),
         ) {
             let text = parts.join("/");

@@ -1,48 +1,48 @@
-//! A tree as a stream of bytes: what goes to a guest on its drive, and what it leaves there.
+//! The stream format of directory trees on a drive. Pure.
 //!
-//! Pure. No entry has a path: a directory is gone into and left again, and a name is one name, so
-//! nothing in a stream can speak of a place outside its tree. All numbers are big-endian.
+//! Entries have names, not paths: records enter and leave directories, so a stream cannot refer to
+//! anything outside its tree. All numbers are big-endian.
 
 use std::io::{self, Read, Write};
 
-/// What every stream begins with.
+/// The first bytes of every stream.
 const MAGIC: &[u8; 8] = b"CFDTREE1";
 /// The longest name, bytes: the kernel's `NAME_MAX`.
 pub const NAME_BYTES_MAX: usize = 255;
-/// The longest text of a link, bytes.
+/// The longest link text, bytes.
 const LINK_BYTES_MAX: usize = 4095;
-/// The most contents in one record, bytes.
+/// The most contents of a record, bytes.
 pub const DATA_BYTES_MAX: usize = 256 * 1024;
-/// Nanoseconds of a second.
+/// Nanoseconds per second.
 const NANOS: u32 = 1_000_000_000;
-/// The most bytes that an entry takes beside its name, link text and contents: a directory is
-/// gone into and left.
+/// The most bytes of an entry besides its name, link text and contents, including both records of a
+/// directory.
 pub const ENTRY_BYTES_MAX: u64 = 64;
 
-/// When something was last changed, since the epoch.
+/// A modification time, since the epoch.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Modified {
     /// Whole seconds.
     pub seconds: i64,
-    /// And nanoseconds, less than a second.
+    /// Nanoseconds, less than a second.
     pub nanoseconds: u32,
 }
 
-/// One piece of a stream.
+/// One record of a stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ArchiveRecord {
-    /// A directory; what follows is in it.
+    /// A directory. The following records are in it.
     Enter {
         /// Its name.
         name: Vec<u8>,
         /// Its permission bits.
         mode: u16,
-        /// Its time, to be set when it is left.
+        /// Its time, which is set when it is left.
         modified: Modified,
     },
-    /// The end of the directory that was last gone into.
+    /// The end of the directory that was entered last.
     Leave,
-    /// A regular file; its contents follow, holes left out.
+    /// A regular file. Its contents follow, without holes.
     File {
         /// Its name.
         name: Vec<u8>,
@@ -50,14 +50,14 @@ pub enum ArchiveRecord {
         mode: u16,
         /// Its time.
         modified: Modified,
-        /// Its length in bytes, holes counted in.
+        /// Its length in bytes, including holes.
         bytes: u64,
     },
     /// Contents of the last file.
     Data {
-        /// Where they begin in it.
+        /// Their offset in the file.
         offset: u64,
-        /// They themselves, [`DATA_BYTES_MAX`] at most.
+        /// At most [`DATA_BYTES_MAX`] bytes.
         contents: Vec<u8>,
     },
     /// A symbolic link.
@@ -67,7 +67,7 @@ pub enum ArchiveRecord {
         /// Its text.
         target: Vec<u8>,
     },
-    /// Something else, of which there is a name alone.
+    /// Any other entry, with its name only.
     Other {
         /// The name.
         name: Vec<u8>,
@@ -76,16 +76,16 @@ pub enum ArchiveRecord {
     End,
 }
 
-/// Why a stream is none.
+/// Why a stream is invalid.
 #[derive(Debug, thiserror::Error)]
 pub enum ArchiveError {
-    /// It could not be read or written.
+    /// Reading or writing failed.
     #[error("{0}")]
     Io(#[from] io::Error),
-    /// It ends before its end.
+    /// The stream is incomplete.
     #[error("cut off")]
     CutOff,
-    /// It holds something that no writer of ours writes.
+    /// The stream has a record that the writer never writes.
     #[error("malformed: {0}")]
     Malformed(&'static str),
 }
@@ -95,13 +95,13 @@ pub enum ArchiveError {
 pub struct ArchiveWriter<W>(W);
 
 impl<W: Write> ArchiveWriter<W> {
-    /// Begins a stream.
+    /// Writes the start of a stream.
     pub fn begin(mut target: W) -> io::Result<Self> {
         target.write_all(MAGIC)?;
         Ok(Self(target))
     }
 
-    /// Adds one.
+    /// Writes a record.
     pub fn write(&mut self, record: &ArchiveRecord) -> Result<(), ArchiveError> {
         let mut head = Vec::new();
         let tail: &[u8] = match record {
@@ -157,7 +157,7 @@ impl<W: Write> ArchiveWriter<W> {
         Ok(())
     }
 
-    /// What was written to, after everything in it.
+    /// Returns the target.
     pub fn into_inner(self) -> W {
         self.0
     }
@@ -177,24 +177,24 @@ fn put_name(head: &mut Vec<u8>, name: &[u8]) -> Result<(), ArchiveError> {
     Ok(())
 }
 
-/// One name of a directory, and nothing that leads elsewhere.
+/// Checks that `name` is a single name that does not lead elsewhere.
 fn check_name(name: &[u8]) -> Result<(), ArchiveError> {
     let is_name = !matches!(name, b"" | b"." | b"..") && !name.iter().any(|b| b"/\0".contains(b));
     if is_name { Ok(()) } else { Err(ArchiveError::Malformed("a name")) }
 }
 
-/// Reads records, and holds them to what a stream may be: directories are left as often as they
-/// are gone into, and contents follow their file in order and end within it.
+/// Reads and validates records: directories are left as often as they are entered, and contents
+/// follow their file in order and end within it.
 #[derive(Debug)]
 pub struct ArchiveReader<R> {
     source: R,
     depth: u64,
-    /// From where on contents of the last file may follow, and where it ends.
+    /// The least offset of the next contents of the last file, and its length.
     file: Option<(u64, u64)>,
 }
 
 impl<R: Read> ArchiveReader<R> {
-    /// Begins with a stream.
+    /// Reads the start of a stream.
     pub fn begin(mut source: R) -> Result<Self, ArchiveError> {
         let magic = take::<8>(&mut source)?;
         if magic != *MAGIC {
@@ -203,7 +203,7 @@ impl<R: Read> ArchiveReader<R> {
         Ok(Self { source, depth: 0, file: None })
     }
 
-    /// The next record; none follows an [`ArchiveRecord::End`].
+    /// Reads the next record. There is none after [`ArchiveRecord::End`].
     pub fn read(&mut self) -> Result<ArchiveRecord, ArchiveError> {
         let [kind] = take::<1>(&mut self.source)?;
         if kind != b'X' {
@@ -218,7 +218,7 @@ impl<R: Read> ArchiveReader<R> {
             b'O' => Ok(ArchiveRecord::Other { name: self.name()? }),
             b'E' if self.depth == 0 => Ok(ArchiveRecord::End),
             b'E' => Err(ArchiveError::Malformed("an end inside a directory")),
-            _ => Err(ArchiveError::Malformed("a record of no kind")),
+            _ => Err(ArchiveError::Malformed("unknown kind of record")),
         }
     }
 
@@ -231,7 +231,7 @@ impl<R: Read> ArchiveReader<R> {
 
     fn leave(&mut self) -> Result<ArchiveRecord, ArchiveError> {
         let above = self.depth.checked_sub(1);
-        self.depth = above.ok_or(ArchiveError::Malformed("a way out of the tree"))?;
+        self.depth = above.ok_or(ArchiveError::Malformed("a directory left but not entered"))?;
         Ok(ArchiveRecord::Leave)
     }
 
@@ -364,11 +364,11 @@ mod tests {
     }
 
     #[test]
-    fn what_no_writer_of_ours_writes_is_refused_by_its_reason() {
+    fn a_malformed_stream_is_refused_with_a_reason() {
         let raw = |bytes: &[u8]| [MAGIC, bytes].concat();
         let cases: [(&str, Vec<u8>); 12] = [
             ("not a tree", b"CFDTREE2E".to_vec()),
-            ("a way out of the tree", written(&[ArchiveRecord::Leave])),
+            ("a directory left but not entered", written(&[ArchiveRecord::Leave])),
             ("an end inside a directory", written(&[directory("d"), ArchiveRecord::End])),
             ("contents of no file", written(&[data(0, "x")])),
             (
@@ -382,7 +382,7 @@ mod tests {
             ("contents outside their file", written(&[file("f", 3), data(1, "abc")])),
             ("contents outside their file", written(&[file("f", 9), data(3, "abc"), data(2, "x")])),
             ("contents outside their file", written(&[file("f", u64::MAX), data(u64::MAX, "x")])),
-            ("a record of no kind", raw(b"Z")),
+            ("unknown kind of record", raw(b"Z")),
             ("a name", raw(b"O\x02..")),
             ("a name", raw(b"O\x03a/b")),
             ("attributes", raw(&[&b"D\xFF\xFF"[..], &[0; 12], b"\x01d"].concat())),
@@ -394,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn a_length_alone_takes_no_memory() {
+    fn a_length_without_data_allocates_no_memory() {
         let mut bytes = written(&[file("f", u64::MAX)]);
         bytes.push(b'X');
         bytes.extend(0_u64.to_be_bytes());
@@ -429,7 +429,7 @@ mod tests {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..Default::default() })]
 
         #[test]
-        fn what_is_taken_is_what_was_written_and_never_leaves_the_tree(
+        fn accepted_records_equal_the_written_ones_and_stay_in_the_tree(
             records in vec(record(), 0..20),
         ) {
             let Ok(taken) = read(&written(&records)) else { return Ok(()) };
@@ -443,7 +443,7 @@ mod tests {
         }
 
         #[test]
-        fn no_bytes_and_no_cut_do_harm(bytes in vec(any::<u8>(), 0..200), cut in 0_usize..200) {
+        fn arbitrary_and_truncated_bytes_do_no_harm(bytes in vec(any::<u8>(), 0..200), cut in 0_usize..200) {
             let _ = read(&bytes);
             let _ = read(&[MAGIC, &bytes[..]].concat());
             let whole = written(&[directory("d"), file("f", 9), data(0, "123"), ArchiveRecord::Leave, ArchiveRecord::End]);

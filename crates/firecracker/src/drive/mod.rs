@@ -1,10 +1,8 @@
-//! The files of one job on the host: a directory of its own with the drive that its workspace goes
-//! to the guest by, and comes back.
+//! The drive of one job: it carries the workspace to the guest and back.
 //!
-//! The drive has no file system. The host writes a stream to its beginning; the guest writes one
-//! further on; and the host parses that as it would parse any other message of a stranger. An
-//! image of ext4 that a guest has written would have to be mounted by the host's kernel, whose
-//! parser is no place for a tenant's bytes.
+//! The drive has no file system. The host writes a stream at its start, the guest writes one behind
+//! it, and the host parses that as untrusted data. To read an ext4 image from a guest, the host's
+//! kernel would have to mount it, and its parser must not see a tenant's bytes.
 
 pub(crate) mod archive;
 pub(crate) mod tree_io;
@@ -27,14 +25,14 @@ use cofferdam_core::SetupFailure;
 use cofferdam_core::executor::Task;
 use cofferdam_tree::{Owner, remove_tree};
 
-/// Drives are a whole number of these.
+/// The block size: drives have a whole number of blocks.
 const BLOCK_BYTES: u64 = 4096;
-/// What directories and links may take beside contents and names.
+/// Space for directories and links besides contents and names.
 const SLACK_BYTES: u64 = 1 << 20;
-/// What is put before the name of a machine's directory.
+/// The prefix of the names of machines' directories.
 pub const PREFIX: &str = "vm-";
 
-/// Files that go when this is dropped.
+/// The directory and the drive of one job. They are removed on drop.
 #[derive(Debug)]
 pub struct JobDrive {
     work_directory: PathBuf,
@@ -42,17 +40,17 @@ pub struct JobDrive {
     directory: PathBuf,
 }
 
-/// How a drive is divided.
+/// The layout of a drive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DriveLayout {
-    /// The workspace, from the beginning.
+    /// The size of the workspace's stream, at the start of the drive.
     pub workspace_bytes: u64,
-    /// Where what is left of it goes: first byte and length.
+    /// The region for the result: first byte and length.
     pub result: (u64, u64),
 }
 
 impl JobDrive {
-    /// A fresh directory below `work_directory`.
+    /// Creates a directory below `work_directory`.
     pub fn make(work_directory: &Path) -> Result<Self, SetupFailure> {
         let id = Uuid::new_v4().simple().to_string();
         let id = format!("{PREFIX}{}", id.get(..16).unwrap_or(&id));
@@ -62,7 +60,7 @@ impl JobDrive {
         Ok(Self { work_directory: work_directory.to_owned(), id, directory })
     }
 
-    /// The machine's name.
+    /// The machine's id.
     pub fn id(&self) -> &str {
         &self.id
     }
@@ -72,12 +70,12 @@ impl JobDrive {
         &self.directory
     }
 
-    /// The drive.
+    /// The path of the drive.
     pub fn scratch(&self) -> PathBuf {
         self.directory.join("scratch")
     }
 
-    /// Has `task` fill its workspace, and makes the drive of it.
+    /// Fills the workspace with [`Task::fill`] and writes the drive from it.
     pub fn fill(&self, task: &mut Task<'_>) -> Result<DriveLayout, SetupFailure> {
         let failed = |error: io::Error| SetupFailure::from_io("scratch drive", &error);
         let place = self.place("in")?;
@@ -86,7 +84,7 @@ impl JobDrive {
         let options = OpenOptions::new().write(true).create_new(true).mode(0o600).clone();
         let file = options.open(self.scratch()).map_err(failed)?;
         let mut writer = ArchiveWriter::begin(BufWriter::new(file)).map_err(failed)?;
-        pack(place.as_fd(), TreeOrigin::Ours(owner), &mut writer).map_err(not_gone_over)?;
+        pack(place.as_fd(), TreeOrigin::Ours(owner), &mut writer).map_err(drive_failure)?;
         let mut file = writer.into_inner().into_inner().map_err(|error| failed(error.into()))?;
         let workspace_bytes = file.stream_position().map_err(failed)?;
         let division = DriveLayout::of(workspace_bytes, task);
@@ -95,13 +93,13 @@ impl JobDrive {
         Ok(division)
     }
 
-    /// An empty drive, for a guest that is asked nothing.
+    /// Creates an empty drive, for a probe.
     pub fn blank(&self) -> Result<(), SetupFailure> {
         let made = File::create_new(self.scratch()).and_then(|file| file.set_len(BLOCK_BYTES));
         made.map_err(|error| SetupFailure::from_io("scratch drive", &error))
     }
 
-    /// A fresh directory with what the guest has left on the drive; it is dead.
+    /// Unpacks the result from the drive to a new directory. The guest must be dead.
     pub fn collected(
         &self,
         division: DriveLayout,
@@ -112,12 +110,12 @@ impl JobDrive {
         let mut file = File::open(self.scratch()).map_err(failed)?;
         file.seek(SeekFrom::Start(division.result.0)).map_err(failed)?;
         let mut reader = ArchiveReader::begin(BufReader::new(file.take(division.result.1)))
-            .map_err(|fault| not_gone_over(fault.into()))?;
-        unpack(&mut reader, place.as_fd(), TreeOrigin::Theirs, bounds).map_err(not_gone_over)?;
+            .map_err(|fault| drive_failure(fault.into()))?;
+        unpack(&mut reader, place.as_fd(), TreeOrigin::Theirs, bounds).map_err(drive_failure)?;
         Ok(place)
     }
 
-    /// The fresh directory `name`, open.
+    /// Creates and opens the directory `name`.
     pub fn place(&self, name: &str) -> Result<File, SetupFailure> {
         let path = self.directory.join(name);
         let made = DirBuilder::new().mode(0o700).create(&path).and_then(|()| File::open(&path));
@@ -135,7 +133,7 @@ impl Drop for JobDrive {
     }
 }
 
-/// Removes `name` of `directory`; what stays is told.
+/// Removes `name` of `directory`, and logs what cannot be removed.
 pub fn remove_below(directory: &Path, name: &str) {
     let removed = File::open(directory).map_err(|error| error.to_string()).and_then(|open| {
         remove_tree(open.as_fd(), OsStr::new(name)).map_err(|error| error.to_string())
@@ -148,12 +146,12 @@ pub fn remove_below(directory: &Path, name: &str) {
 }
 
 impl DriveLayout {
-    /// With room for all that `task` may leave.
+    /// The layout with room for everything that `task` may leave.
     fn of(workspace_bytes: u64, task: &Task<'_>) -> Self {
         let limits = &task.spec.limits;
         let names = u64::try_from(NAME_BYTES_MAX).unwrap_or(u64::MAX);
         let entries = limits.disk_inodes_max.saturating_add(task.room.inodes);
-        // Every page of contents may be a record of its own, between holes.
+        // Each page of contents may be a separate record between holes.
         let contents = limits.disk_bytes_max.saturating_add(task.room.bytes);
         let contents = contents.saturating_add(contents / BLOCK_BYTES * ENTRY_BYTES_MAX);
         let bytes = entries
@@ -161,13 +159,13 @@ impl DriveLayout {
             .saturating_add(contents)
             .saturating_add(SLACK_BYTES);
         let blocks = |bytes: u64| bytes.div_ceil(BLOCK_BYTES).saturating_mul(BLOCK_BYTES);
-        // Far below what a file's length can be.
+        // Far below the largest file size.
         let bytes = bytes.min(1 << 50);
         Self { workspace_bytes, result: (blocks(workspace_bytes), blocks(bytes)) }
     }
 }
 
-/// How much a run within the limits of `task` can leave.
+/// The largest result of a run within the limits of `task`.
 pub fn bounds(task: &Task<'_>) -> UnpackLimits {
     let limits = &task.spec.limits;
     UnpackLimits {
@@ -178,11 +176,11 @@ pub fn bounds(task: &Task<'_>) -> UnpackLimits {
 }
 
 #[allow(clippy::needless_pass_by_value, reason = "what map_err hands on")]
-fn not_gone_over(fault: TreeIoError) -> SetupFailure {
+fn drive_failure(fault: TreeIoError) -> SetupFailure {
     SetupFailure::from_words("scratch drive", fault.to_string())
 }
 
-/// A file that no more is written to than there is room for.
+/// A region of the drive, with a bounded size.
 #[derive(Debug)]
 pub struct DriveRegion {
     file: File,
@@ -190,13 +188,13 @@ pub struct DriveRegion {
 }
 
 impl DriveRegion {
-    /// Of `drive`, from `first` on, so many bytes.
+    /// The region of `drive` from `first` on, `bytes` long.
     pub fn of(mut drive: File, (first, bytes): (u64, u64)) -> io::Result<Self> {
         drive.seek(SeekFrom::Start(first))?;
         Ok(Self { file: drive, left: bytes })
     }
 
-    /// Has everything reach the drive.
+    /// Flushes all data to the drive.
     pub fn sync(&self) -> io::Result<()> {
         self.file.sync_all()
     }
@@ -218,7 +216,7 @@ impl Write for DriveRegion {
     }
 }
 
-/// Removes what a service that was killed has left in `work_directory`.
+/// Removes the leftovers of a killed service from `work_directory`.
 pub fn sweep(work_directory: &Path) -> io::Result<()> {
     for entry in fs::read_dir(work_directory)? {
         let name = entry?.file_name();

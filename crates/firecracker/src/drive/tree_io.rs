@@ -1,4 +1,4 @@
-//! A directory tree into a stream, and out of one into an empty directory.
+//! Writes a directory tree to a stream, and unpacks a stream to an empty directory.
 
 use std::ffi::{CStr, CString};
 use std::fs::File;
@@ -20,55 +20,55 @@ use super::archive::{
 };
 use cofferdam_tree::Owner;
 
-/// Directories within each other, at most: each is held open while what it holds is gone through.
+/// The most nested directories: each stays open while its contents are processed.
 pub const DEPTH_MAX: usize = 256;
-/// What stands for something of a guest that is no regular file: a link that leads nowhere.
+/// The target of the link that replaces a guest's entry that is not a regular file. It leads nowhere.
 const NOTHING: &CStr = c"not-a-regular-file";
 
-/// Whose tree it is.
+/// The origin of a tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TreeOrigin {
-    /// One of the host's making: all of it goes over, for this owner, or nothing does.
+    /// The host made it: all entries are transferred, for this owner, or the transfer fails.
     Ours(Owner),
-    /// What a program has left in a guest: regular files and directories go over, everything
-    /// else by its name alone.
+    /// A program in a guest left it: regular files and directories are transferred, other entries
+    /// with their name only.
     Theirs,
 }
 
-/// How much a stream may unpack to.
+/// The limits of an unpacked stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UnpackLimits {
-    /// Files, directories and whatever else has a name.
+    /// Files, directories and other entries.
     pub entries_max: u64,
-    /// Contents of all files together, holes not counted.
+    /// Contents of all files together without holes, bytes.
     pub bytes_max: u64,
-    /// The length of one file, holes counted in.
+    /// The length of one file including holes, bytes.
     pub file_bytes_max: u64,
 }
 
-/// Why a tree did not go over.
+/// Why a tree was not transferred.
 #[derive(Debug, thiserror::Error)]
 pub enum TreeIoError {
-    /// The stream is at fault.
+    /// The stream is invalid.
     #[error(transparent)]
     Archive(#[from] ArchiveError),
-    /// The kernel refused something.
+    /// A system call failed.
     #[error("{operation}: {errno:?}")]
     System {
-        /// What.
+        /// The system call.
         operation: &'static str,
-        /// Why.
+        /// Its errno.
         errno: Errno,
     },
-    /// More than there may be of something.
+    /// A limit was exceeded.
     #[error("more {what} than {max}")]
     TooMuch {
-        /// Of what.
+        /// What the limit counts.
         what: &'static str,
-        /// The bound.
+        /// The limit.
         max: u64,
     },
-    /// A link or a special file where there may be none.
+    /// A link or a special file where none is allowed.
     #[error("an entry that is neither a regular file nor a directory")]
     Kind,
 }
@@ -90,14 +90,14 @@ impl<T> OperationContext<T> for std::io::Result<T> {
     }
 }
 
-/// A directory that is being gone through.
+/// A directory that is being written.
 struct PackedDir {
     directory: OwnedFd,
-    /// What is left in it, the next one last.
+    /// Its remaining names, the next one last.
     names: Vec<CString>,
 }
 
-/// Writes what is in `root`, in the order of names.
+/// Writes the contents of `root`, in the order of names.
 pub fn pack<W: Write>(
     root: BorrowedFd<'_>,
     tree: TreeOrigin,
@@ -138,7 +138,7 @@ impl PackedDir {
     }
 }
 
-/// Writes the entry `name`; if it is a directory, gives what is to be gone through next.
+/// Writes the entry `name`. Returns its contents if it is a directory.
 fn pack_entry<W: Write>(
     directory: &OwnedFd,
     name: CString,
@@ -188,7 +188,7 @@ fn pack_entry<W: Write>(
     Ok(None)
 }
 
-/// Writes what is in `file` up to `bytes`, holes left out.
+/// Writes the first `bytes` of `file` without holes.
 fn pack_contents<W: Write>(
     file: &File,
     bytes: u64,
@@ -199,7 +199,7 @@ fn pack_contents<W: Write>(
         let offset = i64::try_from(at).unwrap_or(i64::MAX);
         let begin = match lseek(file, offset, Whence::SeekData) {
             Ok(begin) => u64::try_from(begin).unwrap_or(bytes),
-            // Nothing but a hole is left.
+            // Only a hole remains.
             Err(Errno::ENXIO) => break,
             Err(Errno::EINVAL) => at,
             Err(errno) => return Err(errno).during("seek"),
@@ -228,7 +228,7 @@ fn attributes(stat: &FileStat) -> (u16, Modified) {
     (mode, Modified { seconds: stat.st_mtime, nanoseconds })
 }
 
-/// Fills the empty directory `root`, which is nobody else's, from a stream.
+/// Unpacks a stream to the empty directory `root`, which must not be accessible to others.
 pub fn unpack<R: Read>(
     reader: &mut ArchiveReader<R>,
     root: BorrowedFd<'_>,
@@ -247,7 +247,7 @@ pub fn unpack<R: Read>(
     }
 }
 
-/// What is set when everything else is done with a file or a directory.
+/// The attributes that are set when a file or a directory is finished.
 type FileAttributes = (u16, Modified);
 
 struct Unpacking {
@@ -255,7 +255,7 @@ struct Unpacking {
     bounds: UnpackLimits,
     entries: u64,
     bytes: u64,
-    /// The directories it is in, each with what it is to have once it is left.
+    /// The current directories, each with the attributes that it gets when it is left.
     levels: Vec<(OwnedFd, Option<FileAttributes>)>,
     file: Option<(File, FileAttributes)>,
 }
@@ -284,7 +284,9 @@ impl Unpacking {
 
     fn here(&self) -> Result<BorrowedFd<'_>, TreeIoError> {
         let last = self.levels.last().map(|(directory, _)| directory.as_fd());
-        last.ok_or(TreeIoError::Archive(ArchiveError::Malformed("a way out of the tree")))
+        last.ok_or(TreeIoError::Archive(ArchiveError::Malformed(
+            "a directory left but not entered",
+        )))
     }
 
     fn count(&mut self) -> Result<(), TreeIoError> {
@@ -361,7 +363,7 @@ impl Unpacking {
         fchownat(here, name, uid, gid, AtFlags::AT_SYMLINK_NOFOLLOW).during("chown")
     }
 
-    /// Of a guest's tree nothing is taken over but names and contents.
+    /// Sets owner and attributes. Of a guest's tree only names and contents are used.
     fn settle(&self, made: impl AsFd, (mode, modified): FileAttributes) -> Result<(), TreeIoError> {
         let TreeOrigin::Ours(Owner { uid, gid }) = self.tree else { return Ok(()) };
         fchown(&made, Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid))).during("chown")?;

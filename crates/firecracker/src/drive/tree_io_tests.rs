@@ -1,4 +1,4 @@
-//! Trees that go over, and streams that may not.
+//! Tests of transferred trees and of hostile streams.
 
 use std::fs::{self, File};
 use std::os::fd::AsFd;
@@ -39,7 +39,7 @@ fn unpacked(
     (place, done)
 }
 
-/// A workspace with one of everything.
+/// A workspace with all kinds of files.
 fn workspace() -> TempDir {
     let place = tempdir().unwrap();
     let path = |name: &str| place.path().join(name);
@@ -64,7 +64,7 @@ fn mode(path: PathBuf) -> u32 {
 }
 
 #[test]
-fn a_workspace_goes_over_whole() {
+fn a_workspace_is_transferred_whole() {
     let from = workspace();
     symlink("src/deep/main.py", from.path().join("link")).unwrap();
     let bytes = packed(from.path(), ours()).unwrap();
@@ -78,7 +78,7 @@ fn a_workspace_goes_over_whole() {
     let mut far = [0; 4];
     File::open(path("sparse")).unwrap().read_at(&mut far, (4 << 30) - 1).unwrap();
     assert_eq!(&far, b"\0far");
-    // Without what would give a program another's rights.
+    // Without setuid.
     assert_eq!((mode(path("run")), mode(path("empty"))), (0o755, mode(from.path().join("empty"))));
     let time = |path: PathBuf| fs::metadata(path).unwrap().modified().unwrap();
     for name in ["src/deep", "src/deep/main.py"] {
@@ -88,7 +88,7 @@ fn a_workspace_goes_over_whole() {
 }
 
 #[test]
-fn what_a_program_left_goes_over_as_files_and_names_alone() {
+fn a_guests_tree_is_transferred_as_files_and_names() {
     let from = workspace();
     let path = |name: &str| from.path().join(name);
     symlink("/etc/passwd", path("link")).unwrap();
@@ -108,7 +108,7 @@ fn what_a_program_left_goes_over_as_files_and_names_alone() {
 }
 
 #[test]
-fn a_tree_without_end_goes_over_as_deep_as_may_be() {
+fn a_deep_tree_is_transferred_up_to_the_depth_limit() {
     let from = tempdir().unwrap();
     let mut path = from.path().to_owned();
     for _ in 0..DEPTH_MAX + 3 {
@@ -141,7 +141,7 @@ fn directory(name: &str) -> ArchiveRecord {
 }
 
 #[test]
-fn a_hostile_stream_ends_at_the_first_thing_it_may_not_hold() {
+fn a_hostile_stream_is_refused_at_the_first_invalid_record() {
     let small = UnpackLimits { entries_max: 3, bytes_max: 10, file_bytes_max: 100 };
     let data = |offset, contents: &str| ArchiveRecord::Data { offset, contents: contents.into() };
     let link = ArchiveRecord::Link { name: b"l".to_vec(), target: b"/etc".to_vec() };
@@ -163,5 +163,5 @@ fn a_hostile_stream_ends_at_the_first_thing_it_may_not_hold() {
         assert_eq!(done.unwrap_err().to_string(), want);
     }
     let (_place, done) = unpacked(&stream(&[other(), ArchiveRecord::End]), ours(), BOUNDS);
-    assert!(matches!(done, Err(TreeIoError::Kind)), "a guest is given no nothings");
+    assert!(matches!(done, Err(TreeIoError::Kind)), "the host sends no placeholders");
 }

@@ -1,4 +1,4 @@
-//! What the first program of a guest does beside its conversation: mounts, calls the host, ends.
+//! The guest's init: mounts the file systems, connects to the host and ends the machine.
 
 use std::fs;
 use std::io;
@@ -18,20 +18,20 @@ use crate::machine::HOST_PORT;
 use cofferdam_core::SetupFailure;
 use cofferdam_core::values::deadline::Deadline;
 
-/// The drive that workspaces come and go by: the second one.
+/// The second drive, which carries workspaces.
 pub const SCRATCH_DRIVE: &str = "/dev/vdb";
 /// The drive with the root file system.
 const ROOT_DRIVE: &str = "/dev/vda";
-/// Where it is put until it is the root.
+/// Where the root drive is mounted before it becomes the root.
 const NEW_ROOT: &str = "/root";
-/// What it may be.
+/// The supported file systems of the root drive.
 const ROOT_KINDS: [&str; 3] = ["ext4", "squashfs", "erofs"];
-/// The kinds of file systems that an initramfs is.
+/// The file system types of an initramfs: tmpfs and ramfs.
 const INITRAMFS_KINDS: [i64; 2] = [0x8584_58f6, 0x0102_1994];
 
 const RETRY_AFTER: Duration = Duration::from_millis(20);
 
-/// Kind, place, flags, options.
+/// Type, mount point, flags, options.
 type Mount = (&'static str, &'static str, MsFlags, &'static str);
 const PLAIN: MsFlags = MsFlags::MS_NOSUID.union(MsFlags::MS_NOEXEC).union(MsFlags::MS_NODEV);
 const OPEN: MsFlags = MsFlags::MS_NOSUID.union(MsFlags::MS_NODEV);
@@ -45,7 +45,7 @@ const MOUNTS: [Mount; 7] = [
     ("cgroup2", "/sys/fs/cgroup", PLAIN, "nsdelegate,memory_recursiveprot"),
 ];
 
-/// Makes a system of a kernel with a root file system, or with an initramfs and a root drive.
+/// Mounts the file systems, on a root file system or on an initramfs with a root drive.
 pub fn settle() -> Result<(), SetupFailure> {
     let root = statfs("/").map_err(|errno| SetupFailure::from_errno("statfs /", errno as i32))?;
     if INITRAMFS_KINDS.contains(&root.filesystem_type().0) {
@@ -60,7 +60,7 @@ pub fn settle() -> Result<(), SetupFailure> {
     Ok(())
 }
 
-/// Mounts it; where the kernel has done so already, it is as it should be.
+/// Mounts a file system, unless the kernel has mounted it already.
 fn put(
     source: &str,
     kind: &str,
@@ -74,7 +74,7 @@ fn put(
     }
 }
 
-/// Has the file system of the first drive, read-only, be the root.
+/// Makes the file system of the first drive the root, read-only.
 fn enter_root_drive() -> Result<(), SetupFailure> {
     let failed =
         |step: &'static str| move |errno: Errno| SetupFailure::from_errno(step, errno as i32);
@@ -88,7 +88,10 @@ fn enter_root_drive() -> Result<(), SetupFailure> {
         .find_map(|kind| mount(Some(ROOT_DRIVE), NEW_ROOT, Some(*kind), flags, None::<&str>).ok());
     mounted.ok_or_else(|| {
         let kinds = ROOT_KINDS.join(", ");
-        SetupFailure::from_words(format!("mount {ROOT_DRIVE}"), format!("it is none of {kinds}"))
+        SetupFailure::from_words(
+            format!("mount {ROOT_DRIVE}"),
+            format!("its file system is not one of {kinds}"),
+        )
     })?;
     let none = None::<&str>;
     chdir(NEW_ROOT).map_err(failed("chdir"))?;
@@ -97,13 +100,13 @@ fn enter_root_drive() -> Result<(), SetupFailure> {
     chdir("/").map_err(failed("chdir"))
 }
 
-/// A line to the host, which was listening before this machine was started.
+/// Connects to the host, which listened before the machine started.
 pub fn call_host(deadline: Deadline) -> Result<UnixStream, SetupFailure> {
     loop {
         match connect_to_host() {
-            // What is spoken on it is read and written as on any other stream of the kind.
-            Ok(line) => return Ok(UnixStream::from(line)),
-            // The device may not be there yet.
+            // A vsock stream is read and written like a Unix stream.
+            Ok(connection) => return Ok(UnixStream::from(connection)),
+            // The device may not exist yet.
             Err(errno) if deadline.passed() => {
                 return Err(SetupFailure::from_errno("call the host", errno as i32));
             }
@@ -113,15 +116,15 @@ pub fn call_host(deadline: Deadline) -> Result<UnixStream, SetupFailure> {
 }
 
 fn connect_to_host() -> Result<OwnedFd, Errno> {
-    let line = socket(AddressFamily::Vsock, SockType::Stream, SockFlag::SOCK_CLOEXEC, None)?;
-    connect(line.as_raw_fd(), &VsockAddr::new(libc::VMADDR_CID_HOST, HOST_PORT))?;
-    Ok(line)
+    let connection = socket(AddressFamily::Vsock, SockType::Stream, SockFlag::SOCK_CLOEXEC, None)?;
+    connect(connection.as_raw_fd(), &VsockAddr::new(libc::VMADDR_CID_HOST, HOST_PORT))?;
+    Ok(connection)
 }
 
-/// Ends the machine. A program that is first and returns would be a panic of the kernel.
+/// Ends the machine. If init returned, the kernel would panic.
 pub fn end() -> io::Result<()> {
     sync();
-    // What a machine without a firmware understands; with QEMU's -no-reboot, the end too.
+    // A machine without firmware ends on reboot; QEMU with -no-reboot does too.
     match reboot(RebootMode::RB_AUTOBOOT) {
         Ok(never) => match never {},
         Err(errno) => Err(errno.into()),

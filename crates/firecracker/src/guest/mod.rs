@@ -1,4 +1,4 @@
-//! The guest's side: one conversation about one run.
+//! The guest's side of a session: it runs one program and reports.
 
 mod init;
 mod output_writer;
@@ -31,17 +31,17 @@ use cofferdam_tree::Owner;
 pub use init::{SCRATCH_DRIVE, call_host, end, settle};
 use output_writer::{Acknowledger, OutputWriter};
 
-/// From hello to the last of the orders: the host has them ready.
+/// Time limit from the hello to the end of standard input: the host has it ready.
 const ORDERS_WAIT: Duration = Duration::from_secs(30);
-/// For the last of the output, and for the report.
+/// Time limit for the rest of the output, and for the report.
 const LAST_WAIT: Duration = Duration::from_secs(20);
 const BUFFER_BYTES: usize = 64 * 1024;
 
-/// Serves the host at the other end of `stream`: says hello, runs what is asked for with the
-/// workspace of `drive`, and reports. `executor` is what runs it, or why nothing can.
+/// Serves the host on `stream`: sends a hello, runs the requested program with the workspace on
+/// `drive`, and reports. `executor` runs the program, or is the reason why nothing can run.
 ///
 /// # Errors
-/// The host has hung up, or says what none says; a probe hangs up after the hello.
+/// The host disconnected, as a probe does after the hello, or sent an invalid frame.
 pub fn serve(
     stream: UnixStream,
     executor: Result<&dyn Executor, &str>,
@@ -82,10 +82,10 @@ impl HostSession {
             .map_err(|error| SetupFailure::from_io("send", &error))
     }
 
-    /// What is to be run, and its standard input.
+    /// Receives the run and its standard input.
     fn orders(&mut self) -> Result<(RunMessage, Vec<u8>), SetupFailure> {
         let deadline = Deadline::after(ORDERS_WAIT);
-        let strange = || SetupFailure::from_words("orders", "what is not for a host to say");
+        let strange = || SetupFailure::from_words("orders", "a frame that only a guest may send");
         let Frame::Run(run) = self.frame(deadline)? else { return Err(strange()) };
         let wanted = run.stdin_bytes.unwrap_or(0);
         let mut stdin = Vec::new();
@@ -104,14 +104,14 @@ impl HostSession {
                 return Ok(frame);
             }
             match read_by(&mut self.stream, &mut buffer, deadline) {
-                Ok(0) => return Err(failed("the host has hung up".to_owned())),
+                Ok(0) => return Err(failed("the host disconnected".to_owned())),
                 Ok(count) => self.decoder.take(buffer.get(..count).unwrap_or_default()),
                 Err(error) => return Err(SetupFailure::from_io("orders", &error)),
             }
         }
     }
 
-    /// The report, and why what is left of the workspace is not on the drive.
+    /// Returns the report, and why the result is not on the drive if it is not.
     fn run(
         &mut self,
         executor: &dyn Executor,
@@ -129,7 +129,7 @@ impl HostSession {
         let spec = spec_of(run, stdin, executor)?;
         let source = File::open(drive).map_err(failed("open drive"))?;
         let target = OpenOptions::new().write(true).open(drive).map_err(failed("open drive"))?;
-        let mut uncollected = Some("nobody has looked at it".to_owned());
+        let mut uncollected = Some("it was not collected".to_owned());
         let report = executor.execute(
             Task {
                 spec,
@@ -146,7 +146,7 @@ impl HostSession {
     }
 }
 
-/// A host that has hung up wants nothing any more either.
+/// Reads acknowledgements from the host. Cancels the run on any other frame and on a disconnect.
 fn listen_to_host(
     mut host: UnixStream,
     mut decoder: FrameDecoder,
@@ -168,7 +168,7 @@ fn listen_to_host(
             match host.read(&mut buffer) {
                 Ok(count @ 1..) => decoder.take(buffer.get(..count).unwrap_or_default()),
                 Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-                // A time-out belongs to whoever reads or writes beside this thread.
+                // Other threads set time-outs on the same socket.
                 Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
                 Ok(_) | Err(_) => return std::io::Result::Ok(()),
             }
@@ -213,7 +213,7 @@ fn spec_of(
     })
 }
 
-/// The file that will be executed, if it is what the host has hashed.
+/// Opens the program, if it has the digest that the host computed.
 fn verified(path: &str, sha256: &str, executor: &dyn Executor) -> Result<OwnedFd, SetupFailure> {
     let step = "verify program";
     let found = executor.find_program(path)?;
@@ -223,7 +223,7 @@ fn verified(path: &str, sha256: &str, executor: &dyn Executor) -> Result<OwnedFd
     if digest == sha256 {
         return Ok(file.into());
     }
-    Err(SetupFailure::from_words(step, "it is another here than the host has"))
+    Err(SetupFailure::from_words(step, "the guest has another file than the host"))
 }
 
 fn fill(
@@ -241,7 +241,7 @@ fn fill(
     unpack(&mut reader, workspace, TreeOrigin::Ours(owner), bounds).map_err(failed)
 }
 
-/// Why it did not all go over.
+/// Writes the result to the drive. Returns the reason if it failed.
 fn collect(drive: &File, result: (u64, u64), workspace: BorrowedFd<'_>) -> Option<String> {
     let written = || -> Result<(), TreeIoError> {
         let io = ArchiveError::Io;

@@ -1,4 +1,4 @@
-//! A program's output on its way to the host, without the run waiting for the line.
+//! Sends a program's output to the host on a separate thread, so that the run does not wait for it.
 
 use std::collections::VecDeque;
 use std::io;
@@ -14,21 +14,21 @@ use crate::socket::write_by;
 use cofferdam_core::values::deadline::Deadline;
 use cofferdam_core::{OutputSink, Stream};
 
-/// What waits for the line at most, beside what was taken last.
+/// The most queued bytes, besides those added last.
 const QUEUE_BYTES_MAX: usize = 256 * 1024;
 
-/// What a frame has beside its output.
+/// The bytes of a frame besides its output.
 const HEAD_BYTES: usize = 5;
 
-/// The way out.
+/// The writer of a run's output.
 #[derive(Debug)]
 pub struct OutputWriter(Arc<OutputShared>);
 
-/// Where it is told what the host has taken.
+/// Receives the host's acknowledgements.
 #[derive(Debug)]
 pub struct Acknowledger(Arc<OutputShared>);
 
-/// What a run gives its output to.
+/// The sink for a run's output.
 #[derive(Debug)]
 pub struct FrameQueueSink(Arc<OutputShared>);
 
@@ -43,16 +43,16 @@ struct OutputShared {
 struct FrameQueue {
     frames: VecDeque<Vec<u8>>,
     bytes: usize,
-    /// Whether the last one is being written.
+    /// Whether a frame is being written.
     busy: bool,
-    /// What the host has not taken of what was written.
+    /// The bytes that were written but not acknowledged.
     under_way: usize,
-    /// No more frames come, or none can go.
+    /// No more frames are added or can be sent.
     closed: bool,
 }
 
 impl OutputWriter {
-    /// Sends what is given to the sink to `host`, on a thread of its own.
+    /// Starts the thread that sends the sink's data to `host`.
     pub fn start(mut host: UnixStream) -> io::Result<Self> {
         let room = EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?;
         let shared = OutputShared { queue: Mutex::default(), changed: Condvar::new(), room };
@@ -60,7 +60,7 @@ impl OutputWriter {
         let sending = Arc::clone(&shared);
         thread::Builder::new().name("output".to_owned()).spawn(move || {
             while let Some(frame) = sending.next() {
-                // For as long as a run can last: the host kills the machine before.
+                // No time limit: the host kills the machine first.
                 let deadline = Deadline::after(std::time::Duration::MAX);
                 if write_by(&mut host, &frame, deadline).is_err() {
                     sending.close();
@@ -72,17 +72,17 @@ impl OutputWriter {
         Ok(Self(shared))
     }
 
-    /// What a run gives its output to.
+    /// The sink for a run's output.
     pub fn sink(&self) -> FrameQueueSink {
         FrameQueueSink(Arc::clone(&self.0))
     }
 
-    /// Where to tell what the host has taken.
+    /// The receiver of acknowledgements.
     pub fn taken(&self) -> Acknowledger {
         Acknowledger(Arc::clone(&self.0))
     }
 
-    /// Waits until everything is on its way.
+    /// Waits until all frames are written.
     pub fn finish(self, deadline: Deadline) {
         let mut queue = self.0.lock();
         while !queue.closed && (queue.busy || !queue.frames.is_empty()) && !deadline.passed() {
@@ -127,7 +127,7 @@ impl OutputShared {
         self.changed.notify_all();
     }
 
-    /// Nobody hears it any more: it is let go of, so that nothing waits for room.
+    /// Drops all frames, because the host has disconnected, so that the run does not wait for room.
     fn close(&self) {
         let mut queue = self.lock();
         *queue = FrameQueue { closed: true, ..FrameQueue::default() };
@@ -137,7 +137,7 @@ impl OutputShared {
 }
 
 impl Acknowledger {
-    /// So much of the output in one frame.
+    /// Records that the host has read one frame with this much output.
     pub fn note(&self, bytes: u32) {
         let mut queue = self.0.lock();
         let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
@@ -169,7 +169,7 @@ impl OutputSink for FrameQueueSink {
         let queue = self.0.lock();
         let has_room = queue.bytes < QUEUE_BYTES_MAX;
         if !has_room {
-            // Raised again when there is; under the lock, so that it is not missed.
+            // Reset under the lock, so that the next signal is not missed.
             let _ = self.0.room.read();
         }
         has_room

@@ -1,7 +1,7 @@
 //! The frames that host and guest exchange: a length, a kind, a body. Pure.
 //!
-//! The length is four bytes, big-endian, and counts what follows it. It is held to
-//! [`FRAME_BYTES_MAX`] before anything of that size is asked for.
+//! The length is four bytes, big-endian, and counts the bytes after it. It is checked against
+//! [`FRAME_BYTES_MAX`] before memory is allocated.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -9,55 +9,55 @@ use serde::de::DeserializeOwned;
 use super::messages::{HelloMessage, RefusalMessage, ReportMessage, RunMessage};
 use cofferdam_core::Stream;
 
-/// The most bytes of a frame, its length not counted.
+/// The most bytes of a frame, without its length.
 pub const FRAME_BYTES_MAX: usize = 4 << 20;
-/// The most output or input in one frame, bytes.
+/// The most output or input in a frame, bytes.
 pub const CHUNK_BYTES_MAX: usize = 16 * 1024;
-/// The most output that a guest has under way, bytes: what the host has not said it has taken. It
-/// fits into any socket's buffer, so that no hypervisor has to hold any of it.
+/// The most output in flight, bytes: sent by the guest and not acknowledged by the host. It fits in
+/// any socket buffer, so the hypervisor need not buffer it.
 pub const WINDOW_BYTES: usize = 64 * 1024;
 const LENGTH_BYTES: usize = 4;
 
-/// What one side tells the other.
+/// One message of a session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Frame {
-    /// The guest is there.
+    /// Guest: it is ready.
     Hello(HelloMessage),
-    /// What the guest is to run.
+    /// Host: the run.
     Run(Box<RunMessage>),
-    /// The next bytes of the program's standard input.
+    /// Host: the next bytes of standard input.
     Input(Vec<u8>),
-    /// The run is to end.
+    /// Host: cancel the run.
     Cancel,
-    /// The next bytes of the program's output.
+    /// Guest: the next bytes of output.
     Output(Stream, Vec<u8>),
-    /// So many bytes of output have been taken.
+    /// Host: it has read this many bytes of output.
     Taken(u32),
-    /// The program has not run.
+    /// Guest: the program did not run.
     Refused(RefusalMessage),
-    /// It has, and is over.
+    /// Guest: the program has ended.
     Report(Box<ReportMessage>),
 }
 
-/// Why bytes are no frame.
+/// Why bytes are not a frame.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FrameError {
-    /// Longer than any may be.
+    /// The frame is too long.
     #[error("a frame of {0} bytes, more than {FRAME_BYTES_MAX}")]
     TooLong(u64),
-    /// Of length zero, or of a kind there is not.
-    #[error("a frame of no kind")]
+    /// The length is zero, or the kind is unknown.
+    #[error("a frame of unknown kind")]
     NoKind,
-    /// What it holds is not what its kind has.
-    #[error("a frame that does not hold what it should: {0}")]
+    /// The body does not match the kind.
+    #[error("a frame with an invalid body: {0}")]
     Malformed(String),
 }
 
 impl Frame {
-    /// Its bytes.
+    /// Encodes the frame.
     ///
     /// # Errors
-    /// [`FrameError::TooLong`] where it holds too much.
+    /// [`FrameError::TooLong`] if the body is too long.
     pub fn encode(&self) -> Result<Vec<u8>, FrameError> {
         let (kind, body) = match self {
             Self::Hello(hello) => (1, json(hello)?),
@@ -93,7 +93,7 @@ impl Frame {
             7 => Self::Refused(value(body)?),
             8 => Self::Report(value(body)?),
             9 => {
-                let odd = |_| FrameError::Malformed("a count that is none".to_owned());
+                let odd = |_| FrameError::Malformed("an invalid count".to_owned());
                 Self::Taken(u32::from_be_bytes(body.try_into().map_err(odd)?))
             }
             _ => return Err(FrameError::NoKind),
@@ -111,27 +111,27 @@ fn value<T: DeserializeOwned>(body: &[u8]) -> Result<T, FrameError> {
 
 #[allow(clippy::needless_pass_by_value, reason = "what map_err hands on")]
 fn malformed(error: serde_json::Error) -> FrameError {
-    // The place alone: the words may quote whoever wrote the frame.
+    // Only the position: the text could quote the sender.
     FrameError::Malformed(format!("line {} column {}", error.line(), error.column()))
 }
 
-/// Makes frames of bytes as they come.
+/// Decodes frames from bytes as they arrive.
 #[derive(Debug, Default)]
 pub struct FrameDecoder {
     bytes: Vec<u8>,
 }
 
 impl FrameDecoder {
-    /// Takes the next bytes; to be followed by [`FrameDecoder::next`] until there is none, so that no
-    /// more than a frame and what was taken last is held.
+    /// Adds the next bytes. Call [`FrameDecoder::next`] until it returns `None` afterwards, so that at
+    /// most a frame and these bytes are buffered.
     pub fn take(&mut self, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// The next whole frame.
+    /// Returns the next complete frame.
     ///
     /// # Errors
-    /// Bytes that are none; nothing that follows them can be told apart then.
+    /// The bytes are not a frame. The rest of the stream cannot be decoded then.
     pub fn next(&mut self) -> Result<Option<Frame>, FrameError> {
         let Some((length, rest)) = self.bytes.split_first_chunk::<LENGTH_BYTES>() else {
             return Ok(None);
@@ -152,7 +152,7 @@ impl FrameDecoder {
         Ok(Some(frame))
     }
 
-    /// Whether a frame has begun that is not whole.
+    /// Whether an incomplete frame is buffered.
     pub fn is_inside(&self) -> bool {
         !self.bytes.is_empty()
     }
@@ -188,20 +188,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_frame_is_refused_as_soon_as_it_can_be_told() {
+    fn an_invalid_frame_is_refused_as_early_as_possible() {
         for (bytes, want) in [
-            (&b"\x00\x00\x00\x00"[..], "a frame of no kind"),
+            (&b"\x00\x00\x00\x00"[..], "a frame of unknown kind"),
             (b"\x00\x40\x00\x01", "a frame of 4194305 bytes, more than 4194304"),
             (b"\xFF\xFF\xFF\xFF", "a frame of 4294967295 bytes, more than 4194304"),
-            (b"\x00\x00\x00\x01\x0A", "a frame of no kind"),
-            (
-                b"\x00\x00\x00\x02\x04x",
-                "a frame that does not hold what it should: a cancel with a body",
-            ),
-            (
-                b"\x00\x00\x00\x03\x01{}",
-                "a frame that does not hold what it should: line 1 column 2",
-            ),
+            (b"\x00\x00\x00\x01\x0A", "a frame of unknown kind"),
+            (b"\x00\x00\x00\x02\x04x", "a frame with an invalid body: a cancel with a body"),
+            (b"\x00\x00\x00\x03\x01{}", "a frame with an invalid body: line 1 column 2"),
         ] {
             let mut decoder = FrameDecoder::default();
             decoder.take(bytes);
@@ -219,7 +213,7 @@ mod tests {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..Default::default() })]
 
         #[test]
-        fn frames_come_out_as_they_went_in_however_they_were_cut(
+        fn frames_are_decoded_from_pieces_of_any_size(
             frames in vec(frame(), 1..8), piece in 1_usize..50,
         ) {
             let bytes: Vec<u8> = frames.iter().flat_map(|frame| frame.encode().unwrap()).collect();
@@ -236,7 +230,7 @@ mod tests {
         }
 
         #[test]
-        fn bytes_of_any_kind_do_no_harm(bytes in vec(any::<u8>(), 0..300)) {
+        fn arbitrary_bytes_do_no_harm(bytes in vec(any::<u8>(), 0..300)) {
             let mut decoder = FrameDecoder::default();
             decoder.take(&bytes);
             while let Ok(Some(_)) = decoder.next() {}

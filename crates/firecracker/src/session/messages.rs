@@ -1,7 +1,7 @@
-//! What host and guest tell each other, as JSON, and how it becomes our own values again.
+//! The messages of host and guest as JSON, and their conversion to the types of `cofferdam-core`.
 //!
-//! The host takes nothing from a guest at its word: figures are held to what they may be, words
-//! to those there are, texts to a length.
+//! The host validates everything from a guest: numbers must be in range, words must be known, texts
+//! have a length limit.
 
 use std::ffi::CString;
 use std::path::PathBuf;
@@ -17,13 +17,13 @@ use cofferdam_core::{
     Timings, Tmpfs, Usage,
 };
 
-/// What both sides have to speak.
+/// The version of the protocol, which must be the same on both sides.
 pub const VERSION: u32 = 1;
-/// The most bytes of one text of a guest.
+/// The most bytes of a text from a guest.
 const TEXT_BYTES_MAX: usize = 512;
-/// The most texts in a list of a guest.
+/// The most texts in a list from a guest.
 const TEXTS_MAX: usize = 32;
-/// Every word that says what holds a control, as [`Enforced`] and [`Usage`] have them.
+/// All names of mechanisms in [`Enforced`] and [`Usage`].
 const WORDS: [&str; 12] = [
     "pid",
     "mount",
@@ -41,22 +41,22 @@ const WORDS: [&str; 12] = [
 const TMPFS: &str = "tmpfs";
 const RUSAGE: &str = "rusage";
 
-/// Something a guest told that cannot be.
+/// An invalid value in a guest's message.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("the guest told of {0}")]
+#[error("the guest reported {0}")]
 pub struct InvalidReply(pub &'static str);
 
-/// The guest's first word.
+/// The guest's first message.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HelloMessage {
-    /// Its [`VERSION`].
+    /// The guest's [`VERSION`].
     pub version: u32,
-    /// What it holds runs to, or why it can run nothing.
+    /// The controls that it enforces, or why it cannot run anything.
     pub capabilities: Result<WireCapabilities, String>,
 }
 
-/// [`Capabilities`].
+/// [`Capabilities`] as JSON.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct WireCapabilities {
@@ -75,41 +75,41 @@ struct WireEnforced {
     cpu: Option<String>,
 }
 
-/// What the guest is to do.
+/// The run that the guest executes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RunMessage {
-    /// The program and its arguments, in base64: they need not be text.
+    /// The program and its arguments in base64, because they need not be text.
     pub argv: Vec<String>,
-    /// Which file that is.
+    /// The file that is executed.
     pub program: WireProgram,
     /// `KEY=VALUE`, in base64.
     pub env: Vec<String>,
     /// The working directory.
     pub workdir: PathBuf,
-    /// How many bytes of standard input follow; none for `/dev/null`.
+    /// The number of bytes of standard input that follow; `None` for `/dev/null`.
     pub stdin_bytes: Option<u64>,
-    /// The bounds.
+    /// The limits.
     pub limits: WireLimits,
     /// Extra private file systems, and their sizes in bytes.
     pub tmpfs: Vec<(PathBuf, Option<u64>)>,
     /// [`cofferdam_core::executor::Room`]: bytes and inodes.
     pub room: (u64, u64),
-    /// How many bytes of the drive, from its beginning, hold the workspace.
+    /// The size of the workspace's stream, at the start of the drive.
     pub workspace_bytes: u64,
-    /// Where on the drive what is left of the workspace goes: first byte and length.
+    /// The region of the drive for the result: first byte and length.
     pub result: (u64, u64),
 }
 
-/// Which file is executed.
+/// The file that is executed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum WireProgram {
-    /// The one that the first argument names.
+    /// The file that the first argument names.
     Named,
-    /// The one at this path, in base64.
+    /// The file at this path, in base64.
     At(String),
-    /// The one at this path, if it has this digest when it is opened to be executed.
+    /// The file at this path, if it has this digest.
     Verified {
         /// Absolute, links resolved, in base64.
         path: String,
@@ -118,7 +118,7 @@ pub enum WireProgram {
     },
 }
 
-/// [`Limits`], durations in microseconds.
+/// [`Limits`] as JSON, durations in microseconds.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct WireLimits {
@@ -135,18 +135,18 @@ pub struct WireLimits {
     output_bytes_max: Option<u64>,
 }
 
-/// Why the guest did not run it.
+/// Why the guest did not run the program.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RefusalMessage {
     step: String,
     reason: String,
     errno: Option<i32>,
-    /// Whether the box stood and exec failed.
+    /// Whether the sandbox was created and exec failed.
     exec: bool,
 }
 
-/// What the guest knows of a run once it is over.
+/// The guest's report of a finished run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ReportMessage {
@@ -156,7 +156,7 @@ pub struct ReportMessage {
     usage: WireUsage,
     capabilities: WireCapabilities,
     timings_us: (u64, u64, u64),
-    /// Why what is left of the workspace could not be written to the drive.
+    /// Why the result could not be written to the drive.
     pub uncollected: Option<String>,
 }
 
@@ -190,23 +190,23 @@ struct WireUsage {
     stderr_bytes: u64,
 }
 
-/// Bytes that need not be text, as text.
+/// Encodes bytes in base64.
 pub fn to_base64(bytes: &[u8]) -> String {
     STANDARD.encode(bytes)
 }
 
-/// And back; they hold no NUL.
+/// Decodes base64 to a string without NUL.
 pub fn from_base64(text: &str) -> Result<CString, InvalidReply> {
-    let bytes = STANDARD.decode(text).map_err(|_| InvalidReply("words that are not base64"))?;
-    CString::new(bytes).map_err(|_| InvalidReply("words with a NUL"))
+    let bytes = STANDARD.decode(text).map_err(|_| InvalidReply("a text that is not base64"))?;
+    CString::new(bytes).map_err(|_| InvalidReply("a text with a NUL"))
 }
 
-/// `words` in base64.
+/// Encodes each of `words` in base64.
 pub fn all_to_base64(words: &[CString]) -> Vec<String> {
     words.iter().map(|word| to_base64(word.to_bytes())).collect()
 }
 
-/// And back.
+/// Decodes each of `words` from base64.
 pub fn all_from_base64(words: &[String]) -> Result<Vec<CString>, InvalidReply> {
     words.iter().map(|word| from_base64(word)).collect()
 }
@@ -255,7 +255,7 @@ impl From<&WireLimits> for Limits {
 }
 
 impl RunMessage {
-    /// The extra file systems as a box takes them.
+    /// The extra private file systems.
     pub fn tmpfs(&self) -> Vec<Tmpfs> {
         let tmpfs = |(target, bytes_max): &(PathBuf, Option<u64>)| Tmpfs {
             target: target.clone(),
@@ -287,11 +287,11 @@ impl WireCapabilities {
         }
     }
 
-    /// Our own value, if every word of it is one of ours.
+    /// Converts to [`Capabilities`], if all words are known.
     pub fn checked(self) -> Result<Capabilities, InvalidReply> {
         let WireEnforced { namespaces, seccomp, memory, processes, disk, cpu } = self.enforced;
         if namespaces.len() > TEXTS_MAX || self.not_enforced.len() > TEXTS_MAX {
-            return Err(InvalidReply("more controls than there are"));
+            return Err(InvalidReply("too many controls"));
         }
         let namespaces = namespaces.iter().map(|name| word(name)).collect::<Result<_, _>>()?;
         let known = |name: Option<String>| name.as_deref().map(word).transpose();
@@ -311,10 +311,10 @@ impl WireCapabilities {
 
 fn word(told: &str) -> Result<&'static str, InvalidReply> {
     let words = WORDS.iter().chain([&TMPFS, &RUSAGE]);
-    words.copied().find(|word| *word == told).ok_or(InvalidReply("a control there is not"))
+    words.copied().find(|word| *word == told).ok_or(InvalidReply("an unknown control"))
 }
 
-/// `text` on one line and of bounded length.
+/// `text` on one line, cut to 512 bytes.
 pub fn shown(text: &str) -> String {
     let plain = |c: char| if c.is_control() { ' ' } else { c };
     let mut shown: String = text.chars().take(TEXT_BYTES_MAX).map(plain).collect();
@@ -353,7 +353,7 @@ impl From<RefusalMessage> for NotStarted {
 }
 
 impl ReportMessage {
-    /// Of a finished run in the guest.
+    /// The message for a finished run.
     pub fn of(report: &RunReport, uncollected: Option<String>) -> Self {
         let stream = |stream: &CapturedStream| WireStream {
             bytes_total: stream.bytes_total,
@@ -371,7 +371,7 @@ impl ReportMessage {
         }
     }
 
-    /// The report of a run of whose output so much was `received` here, and that much kept.
+    /// Validates the report. `received` is the number of bytes received on stdout and stderr.
     pub fn checked(
         self,
         stdout: Vec<u8>,
@@ -402,7 +402,7 @@ impl WireStream {
     fn checked(self, bytes: Vec<u8>, received: u64) -> Result<CapturedStream, InvalidReply> {
         let Self { bytes_total, truncated } = self;
         if received > bytes_total || (received < bytes_total && !truncated) {
-            return Err(InvalidReply("other output than it has sent"));
+            return Err(InvalidReply("another amount of output than it sent"));
         }
         Ok(CapturedStream { bytes, bytes_total, truncated })
     }
@@ -425,12 +425,12 @@ impl WireOutcome {
         Ok(match self {
             Self::Exited(code) => Outcome::Exited { code },
             Self::Signaled(signal @ 1..=64) => Outcome::Signaled { signal },
-            Self::Signaled(_) => return Err(InvalidReply("a signal there is not")),
+            Self::Signaled(_) => return Err(InvalidReply("an invalid signal")),
             Self::Cancelled => Outcome::Cancelled,
             Self::LimitHit { kind, code } => {
                 let kinds = [WallTime, CpuTime, Memory, Processes, Disk, Output];
                 let kind = kinds.into_iter().find(|known| known.word() == kind);
-                Outcome::LimitHit { kind: kind.ok_or(InvalidReply("a limit there is not"))?, code }
+                Outcome::LimitHit { kind: kind.ok_or(InvalidReply("an unknown limit"))?, code }
             }
         })
     }

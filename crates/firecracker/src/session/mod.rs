@@ -1,5 +1,5 @@
-//! The conversation about one run, from the host's side: nothing a guest says or does not say
-//! takes more time, memory or output than the run's limits allow.
+//! The host's side of a session: the exchange with a guest about one run. Whatever a guest does, it
+//! uses no more time, memory or output than the run's limits allow.
 
 pub(crate) mod frame;
 pub(crate) mod messages;
@@ -17,50 +17,50 @@ use self::vsock::{GuestConnection, STEP, is_raised};
 use cofferdam_core::values::deadline::Deadline;
 use cofferdam_core::{NotStarted, OutputSink, RunReport, SetupFailure, Stream, Watch};
 
-/// How long to wait for room where a sink has no descriptor for it, or for its next look.
+/// How long to wait before a full sink without a descriptor is asked again.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
-/// For a guest to take a few bytes.
+/// Time limit for a guest to accept a few bytes.
 const LISTEN_WAIT: Duration = Duration::from_secs(1);
 
-/// What a guest is asked, and how long it may take.
+/// The request of a session, and its time limits.
 #[derive(Debug)]
 pub struct SessionRequest<'a> {
-    /// The run.
+    /// The message with the run.
     pub run: RunMessage,
     /// The program's standard input.
     pub stdin: &'a [u8],
-    /// Each of stdout and stderr.
+    /// The limit on each of stdout and stderr, bytes.
     pub output_bytes_max: Option<u64>,
-    /// When it has to be over, cancelled or not.
+    /// The deadline of the session, cancelled or not.
     pub over: Deadline,
-    /// How long after a cancel.
+    /// The time limit after a cancel.
     pub cancel_wait: Duration,
 }
 
-/// What came of it.
+/// The outcome of a session.
 #[derive(Debug)]
 pub enum SessionOutcome {
-    /// The guest's report, and whether what is left of the workspace is on the drive.
+    /// The guest reported, and the result is on the drive.
     Report(Box<RunReport>),
-    /// The program has not run.
+    /// The program did not run.
     Refused(NotStarted),
-    /// The guest said nothing more in time.
+    /// The guest did not answer in time.
     Silent(PartialRun),
 }
 
-/// What is known of a run that its guest did not report of.
+/// What is known of a run without a report.
 #[derive(Debug)]
 pub struct PartialRun {
-    /// Whether somebody had asked for its end.
+    /// Whether it was cancelled.
     pub cancelled: bool,
-    /// Its output until then.
+    /// Its stdout so far.
     pub stdout: Vec<u8>,
-    /// And on stderr.
+    /// Its stderr so far.
     pub stderr: Vec<u8>,
-    /// How much came of each, kept or not, bytes.
+    /// The bytes received on stdout and stderr, kept or not.
     pub received: [u64; 2],
-    /// How long it went on.
+    /// Its duration.
     pub took: Duration,
 }
 
@@ -71,24 +71,24 @@ impl PartialRun {
     }
 }
 
-/// Asks the guest at the other end of `line` and listens until it has answered.
+/// Sends a run to the guest and waits for its answer.
 ///
 /// # Errors
-/// It broke the rules, or hung up. Programs may have run.
+/// The guest violated the protocol or disconnected. The program may have run.
 pub fn run_session(
-    line: &mut GuestConnection,
+    connection: &mut GuestConnection,
     asked: SessionRequest<'_>,
     watch: &Watch,
     sink: &mut Option<Box<dyn OutputSink>>,
 ) -> Result<SessionOutcome, SetupFailure> {
     let SessionRequest { run, stdin, output_bytes_max, over, cancel_wait } = asked;
-    line.send(&Frame::Run(Box::new(run)), over)?;
+    connection.send(&Frame::Run(Box::new(run)), over)?;
     for chunk in stdin.chunks(CHUNK_BYTES_MAX) {
-        line.send(&Frame::Input(chunk.to_vec()), over)?;
+        connection.send(&Frame::Input(chunk.to_vec()), over)?;
     }
     let began = Instant::now();
     let mut session = Session {
-        line,
+        connection,
         watch,
         sink,
         over,
@@ -113,7 +113,7 @@ pub fn run_session(
 }
 
 struct Session<'a> {
-    line: &'a mut GuestConnection,
+    connection: &'a mut GuestConnection,
     watch: &'a Watch,
     sink: &'a mut Option<Box<dyn OutputSink>>,
     over: Deadline,
@@ -125,18 +125,18 @@ struct Session<'a> {
 }
 
 impl Session<'_> {
-    /// Until there is an answer; nothing where the time is over.
+    /// Waits for the answer. Returns `None` at the deadline.
     fn listen(&mut self) -> Result<Option<SessionOutcome>, SetupFailure> {
         loop {
-            // What was read before there was no more room comes first.
+            // Frames that are already read come first.
             while self.has_room() {
-                let Some(frame) = self.line.next()? else { break };
+                let Some(frame) = self.connection.next()? else { break };
                 if let Some(heard) = self.take(frame)? {
                     return Ok(Some(heard));
                 }
             }
-            if self.line.is_over() {
-                return Err(broken("it hung up before it had reported"));
+            if self.connection.is_over() {
+                return Err(broken("it disconnected before its report"));
             }
             if self.over.passed() {
                 return Ok(None);
@@ -149,14 +149,14 @@ impl Session<'_> {
         self.sink.as_ref().is_none_or(|sink| sink.has_room())
     }
 
-    /// Waits for the next thing to happen, and reads or cancels.
+    /// Waits for the next event, then reads or cancels.
     fn wait(&mut self) -> Result<(), SetupFailure> {
         let has_room = self.has_room();
         let room = self.sink.as_ref().and_then(|sink| sink.room_fd()).filter(|_| !has_room);
         let mut most = self.over.remaining();
         let mut waited = Vec::with_capacity(3);
         if has_room {
-            waited.push(PollFd::new(self.line.as_fd(), PollFlags::POLLIN));
+            waited.push(PollFd::new(self.connection.as_fd(), PollFlags::POLLIN));
         } else if let Some(room) = room {
             waited.push(PollFd::new(room, PollFlags::POLLIN));
         } else {
@@ -169,7 +169,7 @@ impl Session<'_> {
                 waited.push(PollFd::new(client.as_fd(), gone));
             }
         }
-        // Rounded up, or the last millisecond would be spent in a loop.
+        // Rounded up, or the last millisecond would be a busy loop.
         let timeout = PollTimeout::try_from(most + Duration::from_millis(1));
         match poll(&mut waited, timeout.unwrap_or(PollTimeout::MAX)) {
             Ok(_) | Err(Errno::EINTR) => {}
@@ -177,14 +177,14 @@ impl Session<'_> {
         }
         let happened = |fd: &PollFd<'_>| fd.revents().is_none_or(|events| !events.is_empty());
         let readable = has_room && waited.first().is_some_and(happened);
-        // The flag of a peer that is gone has no name for the wrapper: what did happen is asked.
+        // The wrapper does not know POLLRDHUP, so any event counts.
         let others = waited.get(usize::from(has_room || room.is_some())..).unwrap_or_default();
         let to_cancel = !self.cancelled && others.iter().any(happened);
         if to_cancel && (is_raised(&self.watch.cancel) || self.watch.client.is_some()) {
             self.cancel()?;
         }
         if readable {
-            self.line.read(self.over)?;
+            self.connection.read(self.over)?;
         }
         Ok(())
     }
@@ -192,8 +192,8 @@ impl Session<'_> {
     fn cancel(&mut self) -> Result<(), SetupFailure> {
         self.cancelled = true;
         self.over = self.over.min(Deadline::after(self.cancel_wait));
-        // A guest that does not listen is killed when that time is over.
-        if let Err(failure) = self.line.send(&Frame::Cancel, self.over)
+        // A guest that does not react is killed at that deadline.
+        if let Err(failure) = self.connection.send(&Frame::Cancel, self.over)
             && !self.over.passed()
         {
             return Err(failure);
@@ -210,21 +210,21 @@ impl Session<'_> {
             Frame::Refused(refused) => Ok(Some(SessionOutcome::Refused(refused.into()))),
             Frame::Report(report) => self.report(*report).map(Some),
             Frame::Hello(_) | Frame::Run(_) | Frame::Input(_) | Frame::Cancel | Frame::Taken(_) => {
-                Err(broken("it said what is not for a guest to say"))
+                Err(broken("it sent a frame that only a host may send"))
             }
         }
     }
 
-    /// Has the guest send more. One that does not listen would have us wait.
+    /// Allows the guest to send more. A guest that does not read must not block the host.
     fn acknowledge(&mut self, bytes: usize) -> Result<Option<SessionOutcome>, SetupFailure> {
         let taken = Frame::Taken(u32::try_from(bytes).unwrap_or(u32::MAX));
-        let sent = self.line.send(&taken, self.over.min(Deadline::after(LISTEN_WAIT)));
+        let sent = self.connection.send(&taken, self.over.min(Deadline::after(LISTEN_WAIT)));
         match sent {
-            // It may have reported already what comes next, and be gone.
+            // The guest may have sent its report already and disconnected.
             Ok(()) | Err(SetupFailure { errno: Some(libc::EPIPE | libc::ECONNRESET), .. }) => {
                 Ok(None)
             }
-            Err(_) => Err(broken("it does not listen")),
+            Err(_) => Err(broken("it does not read")),
         }
     }
 

@@ -1,4 +1,4 @@
-//! The host's end of the line to a guest.
+//! The host's end of the connection to a guest.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -16,13 +16,13 @@ use cofferdam_core::executor::{Capabilities, Unavailable};
 use cofferdam_core::sync::cancel::CancelToken;
 use cofferdam_core::values::deadline::Deadline;
 
-/// The step that a failure of the conversation has.
+/// The step name of session failures.
 pub const STEP: &str = "guest";
-/// How often to see whether the machine is still there, and still wanted.
+/// How often to check whether the machine has ended or the run was cancelled.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 const BUFFER_BYTES: usize = 64 * 1024;
 
-/// A line to a guest that has said hello.
+/// A connection to a guest.
 #[derive(Debug)]
 pub struct GuestConnection {
     stream: UnixStream,
@@ -30,22 +30,22 @@ pub struct GuestConnection {
     over: bool,
 }
 
-/// What came of waiting for a guest.
+/// The outcome of booting a guest.
 #[derive(Debug)]
 pub enum BootOutcome {
-    /// It is there, and can run programs.
-    There(GuestConnection, Capabilities),
-    /// It is there, and says why it can run nothing.
+    /// The guest is ready to run programs.
+    Ready(GuestConnection, Capabilities),
+    /// The guest cannot run programs, and says why.
     Unable(Unavailable),
-    /// Somebody asked for an end before it was there.
+    /// The run was cancelled before the guest was ready.
     Cancelled,
 }
 
 impl GuestConnection {
-    /// Waits for the call of `machine`'s guest, and for its hello.
+    /// Waits for the connection of the machine's guest, and for its hello.
     ///
     /// # Errors
-    /// None came before `boot`, the machine is over, or what the guest said is no hello.
+    /// There was no hello before `boot`, the machine has ended, or the hello is invalid.
     pub fn await_call(
         machine: &mut dyn Machine,
         boot: Deadline,
@@ -60,23 +60,23 @@ impl GuestConnection {
                 break;
             }
             if let Some(over) = machine.is_over() {
-                return Err(failed(&format!("it did not come up: {over}")));
+                return Err(failed(&format!("it did not boot: {over}")));
             }
             if boot.passed() {
-                return Err(failed("it did not come up in time"));
+                return Err(failed("it did not boot in time"));
             }
         }
         let (stream, _) =
             machine.calls().accept().map_err(|error| SetupFailure::from_io(STEP, &error))?;
-        let mut line = Self { stream, decoder: FrameDecoder::default(), over: false };
-        while !line.over {
-            if let Some(frame) = line.next()? {
+        let mut connection = Self { stream, decoder: FrameDecoder::default(), over: false };
+        while !connection.over {
+            if let Some(frame) = connection.next()? {
                 let Frame::Hello(hello) = frame else { break };
-                return line.greeted(hello);
+                return connection.greeted(hello);
             }
-            line.read(boot)?;
+            connection.read(boot)?;
         }
-        Err(failed("it did not say hello"))
+        Err(failed("it sent no hello"))
     }
 
     fn greeted(
@@ -85,12 +85,14 @@ impl GuestConnection {
     ) -> Result<BootOutcome, SetupFailure> {
         let failed = |reason: String| SetupFailure::from_words(STEP, reason);
         if version != VERSION {
-            return Err(failed(format!("it speaks version {version}, and we {VERSION}")));
+            return Err(failed(format!(
+                "it has protocol version {version}, the host has {VERSION}"
+            )));
         }
         match capabilities {
             Ok(told) => {
                 let capabilities = told.checked().map_err(|lie| failed(lie.to_string()))?;
-                Ok(BootOutcome::There(self, capabilities))
+                Ok(BootOutcome::Ready(self, capabilities))
             }
             Err(reason) => {
                 let reason = shown(&reason);
@@ -99,25 +101,25 @@ impl GuestConnection {
         }
     }
 
-    /// The next frame of what was read.
+    /// The next frame that was read completely.
     pub fn next(&mut self) -> Result<Option<Frame>, SetupFailure> {
         self.decoder.next().map_err(|fault| SetupFailure::from_words(STEP, fault.to_string()))
     }
 
-    /// Reads once.
+    /// Reads available bytes.
     ///
     /// # Errors
-    /// Nothing came before `deadline`, or the guest hung up in the middle of a frame.
+    /// Nothing arrived before `deadline`, or the guest disconnected within a frame.
     pub fn read(&mut self, deadline: Deadline) -> Result<(), SetupFailure> {
         let failed = |reason: &str| SetupFailure::from_words(STEP, reason);
         let mut buffer = vec![0; BUFFER_BYTES];
         let read = match read_by(&mut self.stream, &mut buffer, deadline) {
-            // It went without having heard everything.
+            // The guest closed the connection with unread data.
             Err(error) if error.kind() == io::ErrorKind::ConnectionReset => Ok(0),
             read => read,
         };
         match read {
-            Ok(0) if self.decoder.is_inside() => Err(failed("it hung up in the middle of a frame")),
+            Ok(0) if self.decoder.is_inside() => Err(failed("it disconnected within a frame")),
             Ok(0) => {
                 self.over = true;
                 Ok(())
@@ -127,18 +129,18 @@ impl GuestConnection {
                 Ok(())
             }
             Err(error) if error.kind() == io::ErrorKind::TimedOut => {
-                Err(failed("it said nothing in time"))
+                Err(failed("it sent nothing in time"))
             }
             Err(error) => Err(SetupFailure::from_io(STEP, &error)),
         }
     }
 
-    /// Whether the guest has hung up.
+    /// Whether the guest has disconnected.
     pub fn is_over(&self) -> bool {
         self.over
     }
 
-    /// Tells the guest something.
+    /// Sends a frame.
     pub fn send(&mut self, frame: &Frame, deadline: Deadline) -> Result<(), SetupFailure> {
         let bytes =
             frame.encode().map_err(|fault| SetupFailure::from_words(STEP, fault.to_string()))?;
@@ -153,12 +155,12 @@ impl AsFd for GuestConnection {
     }
 }
 
-/// Whether somebody has raised `cancel`.
+/// Whether `cancel` is raised.
 pub fn is_raised(cancel: &CancelToken) -> bool {
     is_readable(cancel, Duration::ZERO)
 }
 
-/// Whether `source` is readable within `wait`.
+/// Whether `source` becomes readable within `wait`.
 fn is_readable(source: &impl AsFd, wait: Duration) -> bool {
     let mut waited = [PollFd::new(source.as_fd(), PollFlags::POLLIN)];
     let timeout = PollTimeout::try_from(wait).unwrap_or(PollTimeout::MAX);

@@ -1,7 +1,6 @@
-//! Firecracker's API: requests over its socket, one connection each.
+//! A client of Firecracker's API: HTTP/1.1 over a Unix socket, one connection per request.
 //!
-//! As much of HTTP/1.1 as its server speaks. An answer is bounded in bytes and in time; anything
-//! that is not one is an error.
+//! Answers have limits in bytes and time. A malformed answer is an error.
 
 use std::io;
 use std::os::unix::net::UnixStream;
@@ -16,21 +15,21 @@ use crate::session::messages::shown;
 use crate::socket::{connect, read_by, write_by};
 use cofferdam_core::values::deadline::Deadline;
 
-/// Head and body of an answer together.
+/// The most bytes of an answer's head and body together.
 const ANSWER_BYTES_MAX: usize = 64 * 1024;
-/// How long to wait before the socket is tried again.
+/// How long to wait before the next connection attempt.
 const RETRY_AFTER: Duration = Duration::from_millis(10);
 
-/// Why Firecracker did not do what it was asked.
+/// Why an API request failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ApiError {
-    /// Its socket cannot be had.
+    /// The socket cannot be connected to, read or written.
     #[error("no socket: {0}")]
     Socket(String),
-    /// It did not answer in time.
+    /// There was no answer in time.
     #[error("no answer in time")]
     Timeout,
-    /// It refused, in its own words.
+    /// Firecracker refused the request.
     #[error("{status}: {fault_message}")]
     Refused {
         /// The status of its answer.
@@ -38,12 +37,12 @@ pub enum ApiError {
         /// Its `fault_message`.
         fault_message: String,
     },
-    /// What it sent is no answer.
-    #[error("no answer of the API: {0}")]
+    /// The answer is malformed.
+    #[error("malformed answer of the API: {0}")]
     Malformed(&'static str),
 }
 
-/// A Firecracker's socket.
+/// A client of one Firecracker process.
 #[derive(Debug)]
 pub struct ApiClient {
     socket: PathBuf,
@@ -55,12 +54,12 @@ struct FaultBody {
 }
 
 impl ApiClient {
-    /// The one at `socket`.
+    /// A client for the socket at `socket`.
     pub fn at(socket: PathBuf) -> Self {
         Self { socket }
     }
 
-    /// Waits until the socket can be connected to, as long as `goes_on` says so.
+    /// Waits until the socket accepts connections, as long as `goes_on` returns true.
     pub fn wait(
         &self,
         deadline: Deadline,
@@ -77,7 +76,7 @@ impl ApiClient {
         }
     }
 
-    /// `PUT path` with `body`; whatever was put is in force after it.
+    /// Sends `PUT path` with `body`, and waits until it has taken effect.
     pub fn put(&self, path: &str, body: &Value, deadline: Deadline) -> Result<(), ApiError> {
         let body = body.to_string();
         let request = format!(
@@ -125,7 +124,7 @@ fn read_answer(stream: &mut UnixStream, deadline: Deadline) -> Result<(u16, Vec<
     }
 }
 
-/// Status, where the body begins and how long it is, once the head is whole.
+/// Parses the head: status, start and length of the body. Returns `None` until it is complete.
 fn head_of(bytes: &[u8]) -> Result<Option<(u16, usize, usize)>, ApiError> {
     let Some(end) = bytes.windows(4).position(|window| window == b"\r\n\r\n") else {
         return Ok(None);
@@ -162,7 +161,7 @@ mod tests {
 
     use super::*;
 
-    /// What becomes of a request that is answered so; an empty piece is a pause.
+    /// The result of a request that gets these pieces as its answer.
     fn answered(pieces: &'static [&'static str], keep_open: bool) -> Result<(), ApiError> {
         let place = tempfile::tempdir().unwrap();
         let socket = place.path().join("api.sock");
@@ -175,7 +174,7 @@ mod tests {
                 thread::sleep(Duration::from_millis(5));
                 stream.write_all(piece.as_bytes()).unwrap();
             }
-            // Until the client has had enough.
+            // Waits until the client disconnects.
             let _ = keep_open.then(|| stream.read(&mut [0; 1]));
             String::from_utf8_lossy(&request[..count]).into_owned()
         });
@@ -189,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_counts_when_it_is_whole() {
+    fn an_answer_counts_when_it_is_complete() {
         let refused = ApiError::Refused { status: 400, fault_message: "no such file".to_owned() };
         let fault = &[
             "HTTP/1.1 400 \r\nServer: Firecracker API\r\nContent-Len",
@@ -202,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_answer_is_told_by_its_reason() {
+    fn a_malformed_answer_is_refused_with_a_reason() {
         let malformed = |reason| Err(ApiError::Malformed(reason));
         assert_eq!(answered(&[], true), Err(ApiError::Timeout));
         assert_eq!(answered(&["HTTP/1.1 204"], true), Err(ApiError::Timeout));
@@ -228,14 +227,14 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_without_end_is_cut() {
+    fn an_endless_answer_is_refused() {
         let endless = Box::leak("x".repeat(ANSWER_BYTES_MAX + 1).into_boxed_str());
         let pieces: &'static [&'static str] = Box::leak(Box::new([&*endless]));
         assert_eq!(answered(pieces, false), Err(ApiError::Malformed("too long")));
     }
 
     #[test]
-    fn a_socket_of_any_length_of_path_is_found() {
+    fn a_socket_with_a_long_path_is_found() {
         let place = tempfile::tempdir().unwrap();
         let deep = place.path().join("d".repeat(200));
         std::fs::create_dir(&deep).unwrap();

@@ -1,4 +1,4 @@
-//! The last of what a machine prints: a guest may print without end.
+//! The last output on a machine's console: a guest may print without end.
 
 use std::io::Read;
 use std::process::{ChildStderr, ChildStdout};
@@ -8,14 +8,14 @@ use std::time::{Duration, Instant};
 
 use crate::session::messages::shown;
 
-/// What is kept of it, bytes.
+/// The kept bytes.
 const KEPT_BYTES_MAX: usize = 4096;
-/// What is told of it, characters.
+/// The characters that are reported.
 const TOLD_CHARS_MAX: usize = 300;
-/// For what is still in the pipes when the process is over.
+/// How long to wait for the rest of the pipes after the process has ended.
 const LAST_WAIT: Duration = Duration::from_millis(200);
 
-/// What a process prints, its end kept.
+/// The last output of a process.
 #[derive(Debug, Clone, Default)]
 pub struct Console {
     kept: Arc<Mutex<Vec<u8>>>,
@@ -23,7 +23,7 @@ pub struct Console {
 }
 
 impl Console {
-    /// Reads both until their ends, on threads that end with them.
+    /// Reads both streams to their end, on two threads.
     pub fn of(stdout: Option<ChildStdout>, stderr: Option<ChildStderr>) -> Self {
         let console = Self::default();
         if let Some(stdout) = stdout {
@@ -44,7 +44,7 @@ impl Console {
             }
         });
         if let Err(error) = reading {
-            log::warn!("the console of a machine is not read: {error}");
+            log::warn!("cannot read the console of a machine: {error}");
         }
     }
 
@@ -55,7 +55,7 @@ impl Console {
         kept.drain(..over);
     }
 
-    /// The last lines, as one, once the process is over.
+    /// The last output as one line. Call it after the process has ended.
     pub fn last_words(&self) -> String {
         let until = Instant::now() + LAST_WAIT;
         while Arc::strong_count(&self.readers) > 1 && Instant::now() < until {
@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_end_is_kept_and_told_on_one_line() {
+    fn only_the_end_is_kept_and_reported_on_one_line() {
         let console = Console::default();
         for _ in 0..1000 {
             console.take(b"much\x1b[31m\r\n");

@@ -1,32 +1,32 @@
-//! Firecracker's jailer: its command line, and where things are in a jail. Pure.
+//! The command line of Firecracker's jailer, and the paths in a jail. Pure.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-/// The socket of the API, in the machine's directory.
+/// The file name of the API socket in the machine's directory.
 pub const API_SOCKET: &str = "api.sock";
 
-/// How Firecracker is confined on the host.
+/// The configuration of the jailer, which confines Firecracker on the host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Jailer {
-    /// The jailer's binary, of the same release as Firecracker's.
+    /// The `jailer` binary, of the same release as `firecracker`.
     pub binary: PathBuf,
-    /// The user that Firecracker becomes; one that owns nothing else.
+    /// The user id that Firecracker runs as. The user should own nothing else.
     pub uid: u32,
-    /// And the group.
+    /// The group id that Firecracker runs as.
     pub gid: u32,
-    /// Where jails are made. Kernel, images and work directory have to be on the same file system:
-    /// jails hold hard links to them.
+    /// The directory for jails. Kernel, images and work directory must be on the same file system,
+    /// because jails have hard links to them.
     pub chroot_base: PathBuf,
     /// The cgroup version, 1 or 2.
     pub cgroup_version: u8,
-    /// The group below which each machine gets one of its own; the jailer's choice without one.
+    /// The parent of the machines' cgroups; the jailer's default if `None`.
     pub parent_cgroup: Option<String>,
-    /// What is written into the machine's group: `memory.max=1G`.
+    /// Settings of each machine's cgroup: `memory.max=1G`.
     pub cgroups: Vec<String>,
-    /// A network namespace to be in. One without interfaces is best: no machine has any.
+    /// The network namespace of Firecracker. One without interfaces is best: machines have none.
     pub netns: Option<PathBuf>,
-    /// Bounds of the process: `no-file=256`, `fsize=1073741824`.
+    /// Resource limits of the process: `no-file=256`, `fsize=1073741824`.
     pub resource_limits: Vec<String>,
 }
 
@@ -53,7 +53,7 @@ impl Jailer {
         if let Some(netns) = &self.netns {
             add("--netns", netns.clone().into());
         }
-        // Neither --daemonize nor --new-pid-ns: the process we start is the machine's, to its end.
+        // Without --daemonize and --new-pid-ns, the child process is the machine until its end.
         arguments.push("--".into());
         arguments.extend(["--api-sock".into(), format!("/{API_SOCKET}").into()]);
         arguments
@@ -64,12 +64,12 @@ impl Jailer {
         self.chroot_base.join(firecracker.file_name().unwrap_or_default())
     }
 
-    /// What machine `id` sees as its root.
+    /// The root directory of machine `id`.
     pub fn root(&self, firecracker: &Path, id: &str) -> PathBuf {
         self.jails(firecracker).join(id).join("root")
     }
 
-    /// The groups of machine `id`, which the jailer leaves behind, below `mounted`.
+    /// The cgroups of machine `id` below `mounted`, which the jailer does not remove.
     pub fn groups(&self, mounted: &Path, firecracker: &Path, id: &str) -> Vec<PathBuf> {
         let own = firecracker.file_name().map(|name| name.to_string_lossy().into_owned());
         let parent = self.parent_cgroup.clone().or(own).unwrap_or_default();
@@ -84,7 +84,7 @@ impl Jailer {
     }
 }
 
-/// The arguments that start Firecracker as machine `id` without a jail, in its directory.
+/// The arguments that start Firecracker as machine `id` without a jail, in its own directory.
 pub fn unjailed(id: &str) -> Vec<OsString> {
     ["--id", id, "--api-sock", API_SOCKET].map(OsString::from).to_vec()
 }
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_jailer_leaves_behind_is_known_by_its_path() {
+    fn the_paths_that_the_jailer_leaves_behind_are_known() {
         let (firecracker, mounted) =
             (Path::new("/usr/bin/firecracker"), Path::new("/sys/fs/cgroup"));
         let root = jailer().root(firecracker, "vm-1");

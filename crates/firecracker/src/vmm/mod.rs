@@ -1,4 +1,4 @@
-//! Firecracker's process: started, told what to be, ended.
+//! The Firecracker process: starts, configures and ends it.
 
 mod api;
 mod console;
@@ -26,31 +26,31 @@ use cofferdam_core::SetupFailure;
 use cofferdam_core::values::deadline::Deadline;
 use cofferdam_tree::remove_tree;
 
-/// The names of a jail's hard links.
+/// The names of the hard links in a jail.
 const LINKS: [&str; 4] = ["kernel", "initrd", "root-image", "scratch"];
 const CGROUPS: &str = "/sys/fs/cgroup";
-/// One answer of the API, at most; they take milliseconds.
+/// Time limit of one API call; they take milliseconds.
 const ANSWER_WAIT: Duration = Duration::from_secs(5);
-/// From the end of its socket to its own, where it is dying.
+/// How long to wait for a dying process after its socket is gone.
 const END_WAIT: Duration = Duration::from_millis(300);
-/// From SIGKILL to the end.
+/// How long to wait after SIGKILL.
 const KILL_WAIT: Duration = Duration::from_secs(10);
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
-/// Makes machines with Firecracker.
+/// Starts machines with Firecracker.
 #[derive(Debug, Clone)]
 pub struct Vmm {
-    /// Firecracker's binary.
+    /// The `firecracker` binary.
     pub firecracker: PathBuf,
-    /// What confines it on the host; without one it runs as this process does.
+    /// The jailer that confines it on the host. Without one it runs with this process's privileges.
     pub jailer: Option<Jailer>,
     /// The guest's kernel, uncompressed (`vmlinux`).
     pub kernel: PathBuf,
-    /// An initramfs, where the root image lacks the guest's first program.
+    /// An initramfs, if the root image has no guest init.
     pub initrd: Option<PathBuf>,
-    /// The image of the guest's root file system, given to it read-only.
+    /// The image of the guest's root file system, which is read-only in the guest.
     pub root_image: PathBuf,
-    /// Further words for the kernel.
+    /// Further kernel arguments.
     pub boot_arguments: String,
 }
 
@@ -68,7 +68,7 @@ impl Hypervisor for Vmm {
 }
 
 impl Vmm {
-    /// Whether everything it needs is there.
+    /// Checks that all files exist.
     fn look(&self) -> Result<(), SetupFailure> {
         let jailer = self.jailer.as_ref().map(|jailer| &jailer.binary);
         let files = [Some(&self.firecracker), jailer, Some(&self.kernel), self.initrd.as_ref()];
@@ -107,7 +107,7 @@ impl Vmm {
         Ok(VmmProcess { child, place, calls, console, over: None })
     }
 
-    /// What is asked of it, with paths as it sees them.
+    /// The API requests, with paths as Firecracker sees them.
     fn requests(&self, plan: &MachinePlan<'_>) -> Vec<(&'static str, serde_json::Value)> {
         let links = LINKS.map(|name| Path::new("/").join(name));
         let jail_socket = Path::new("/").join(VSOCK);
@@ -130,14 +130,14 @@ impl Vmm {
     }
 }
 
-/// Where a machine's sockets are, and what of it is to be cleared away.
+/// The directory of a machine's sockets, and its jail if it has one.
 #[derive(Debug)]
 struct MachineDir {
     directory: PathBuf,
     jail: Option<Jail>,
 }
 
-/// A jail, removed when this is dropped: only then is nothing alive in it.
+/// A jail. It is removed on drop, when no process is left in it.
 #[derive(Debug)]
 struct Jail {
     jails: PathBuf,
@@ -146,7 +146,7 @@ struct Jail {
 }
 
 impl MachineDir {
-    /// A jail's root with everything linked into it.
+    /// Creates a jail and links all files into it.
     fn jailed(vmm: &Vmm, jailer: &Jailer, plan: &MachinePlan<'_>) -> Result<Self, SetupFailure> {
         let failed = |step: String| move |error: io::Error| SetupFailure::from_io(step, &error);
         let directory = jailer.root(&vmm.firecracker, plan.id);
@@ -183,20 +183,22 @@ impl Drop for Jail {
             });
         match removed {
             Ok(removed) if removed.left == 0 => {}
-            Ok(removed) => log::error!("jail {}: {} entries are left", self.id, removed.left),
+            Ok(removed) => {
+                log::error!("jail {}: {} entries could not be removed", self.id, removed.left)
+            }
             Err(error) => log::error!("jail {}: {error}", self.id),
         }
         for group in &self.groups {
-            // There is none where the jailer was given nothing to write into it.
+            // It does not exist if the jailer had no cgroup settings.
             let _ = fs::remove_dir(group);
         }
     }
 }
 
-/// A Firecracker that was started.
+/// A started Firecracker process.
 struct VmmProcess {
     child: Child,
-    /// After the process, which is killed before: see [`Drop`].
+    /// Dropped after the process was killed: see [`Drop`].
     place: MachineDir,
     calls: UnixListener,
     console: Console,
@@ -218,7 +220,7 @@ impl VmmProcess {
             let deadline = boot.min(Deadline::after(ANSWER_WAIT));
             api.put(path, body, deadline).map_err(|fault| {
                 if matches!(fault, ApiError::Socket(_) | ApiError::Malformed(_)) {
-                    // Its socket goes before it does.
+                    // The socket is gone before the process.
                     wait(self, Deadline::after(END_WAIT));
                 }
                 let why = self.is_over().map(|over| format!("; {over}")).unwrap_or_default();
@@ -239,7 +241,7 @@ impl Machine for VmmProcess {
             && let Ok(Some(status)) = self.child.try_wait()
         {
             let ended = match (status.code(), status.signal()) {
-                (Some(code), _) => format!("it ended with {code}"),
+                (Some(code), _) => format!("it exited with code {code}"),
                 (_, signal) => format!("signal {} ended it", signal.unwrap_or(0)),
             };
             self.over = Some(match self.console.last_words() {
@@ -258,11 +260,11 @@ impl Machine for VmmProcess {
         if wait(self, Deadline::after(KILL_WAIT)) {
             return Ok(());
         }
-        Err(SetupFailure::from_words("firecracker", "it is not dead after SIGKILL"))
+        Err(SetupFailure::from_words("firecracker", "it is still alive after SIGKILL"))
     }
 }
 
-/// Whether it is over before `deadline`.
+/// Waits until the process has ended. Returns false if `deadline` passes first.
 fn wait(process: &mut VmmProcess, deadline: Deadline) -> bool {
     while process.is_over().is_none() {
         if deadline.passed() {
@@ -277,7 +279,7 @@ impl Drop for VmmProcess {
     fn drop(&mut self) {
         if let Err(failure) = self.end(Duration::ZERO) {
             log::error!("{failure}");
-            // Whatever it may still write to stays where it is.
+            // The process may still write to the jail, so it is not removed.
             std::mem::forget(self.place.jail.take());
         }
     }

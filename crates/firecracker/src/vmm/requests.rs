@@ -1,35 +1,34 @@
-//! What is asked of Firecracker to make a machine, in order. Pure.
+//! The API requests that configure and start a machine, in order. Pure.
 //!
-//! No network interface is ever asked for: a machine has a processor, memory, two drives and a
-//! socket to its host.
+//! A machine has processors, memory, two drives and a vsock, and never a network interface.
 
 use std::path::Path;
 
 use serde_json::{Value, json};
 
-/// The guest's number on its side of the socket; each machine has a socket of its own.
+/// The vsock context id of every guest: each machine has its own socket.
 const GUEST_CID: u32 = 3;
-/// The guest's first program, in the root image or the initramfs.
+/// The path of the guest's init, in the root image or the initramfs.
 pub const GUEST_PROGRAM: &str = "/sbin/cofferdam-guest";
-/// What every kernel is told: one console, that its end is the machine's, and what need not be
-/// looked for.
+/// The kernel arguments of every machine: one console, reboot ends the machine, and no probing for
+/// missing devices.
 const BOOT_ARGUMENTS: &str = "console=ttyS0 quiet reboot=k panic=-1 pci=off i8042.noaux i8042.nomux \
                               i8042.nopnp i8042.dumbkbd random.trust_cpu=on";
 
-/// Where the parts of a machine are, as Firecracker sees them.
+/// The parts of a machine, with paths as Firecracker sees them.
 #[derive(Debug, Clone, Copy)]
 pub struct MachineParts<'a> {
     /// The kernel.
     pub kernel: &'a Path,
-    /// An initramfs that has the guest's first program, where the root image has it not.
+    /// An initramfs with the guest's init, if the root image has none.
     pub initrd: Option<&'a Path>,
     /// The image of the root file system.
     pub root_image: &'a Path,
-    /// The drive that workspaces come and go by.
+    /// The drive for workspaces.
     pub scratch: &'a Path,
-    /// The socket into the guest.
+    /// The vsock socket.
     pub vsock: &'a Path,
-    /// Further words for the kernel.
+    /// Further kernel arguments.
     pub boot_arguments: &'a str,
     /// Virtual processors.
     pub vcpus: u8,
@@ -37,7 +36,7 @@ pub struct MachineParts<'a> {
     pub memory_mib: u64,
 }
 
-/// Path and body of each request; each is a PUT.
+/// The path and the body of each PUT request.
 pub fn requests(parts: &MachineParts<'_>) -> Vec<(&'static str, Value)> {
     let first = if parts.initrd.is_some() { "rdinit" } else { "init" };
     let mut arguments = format!("{BOOT_ARGUMENTS} {first}={GUEST_PROGRAM}");
@@ -61,7 +60,7 @@ pub fn requests(parts: &MachineParts<'_>) -> Vec<(&'static str, Value)> {
     ]
 }
 
-/// The root image, which is read alone, or the one drive that a guest may write to.
+/// The read-only root image, or the only drive that a guest can write to.
 fn drive(id: &str, path: &Path, is_root: bool) -> Value {
     json!({
         "drive_id": id,
@@ -90,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_is_asked_for_in_the_golden_words() {
+    fn the_requests_of_a_machine_are_the_golden_ones() {
         let asked = requests(&parts());
         let lines: Vec<String> =
             asked.iter().map(|(path, body)| format!("PUT {path} {body}\n")).collect();
@@ -98,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn an_initramfs_has_the_first_program_itself() {
+    fn an_initramfs_has_the_init() {
         let initrd = Some(Path::new("/images/initrd"));
         let asked = requests(&MachineParts { initrd, boot_arguments: "loglevel=7", ..parts() });
         let boot = &asked[1].1;
@@ -109,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn no_machine_is_given_a_network_or_a_second_drive_to_write_to() {
+    fn no_machine_has_a_network_or_a_second_writable_drive() {
         for initrd in [None, Some(Path::new("/i"))] {
             let asked = requests(&MachineParts { initrd, ..parts() });
             assert!(asked.iter().all(|(path, _)| !path.starts_with("/network")), "{asked:?}");

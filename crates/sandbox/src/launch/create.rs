@@ -9,7 +9,7 @@ use std::time::Instant;
 use super::running::{PreparedSandbox, RunningSandbox};
 use super::sandbox::Sandbox;
 use crate::cgroup;
-use crate::cgroup::BoxGroup;
+use crate::cgroup::SandboxGroup;
 use crate::files::sandbox_fs::SandboxFs;
 use crate::host::weakened;
 use crate::host::weakened::Wall;
@@ -35,7 +35,7 @@ const CROWDED: &str = "too many killed sandboxes are still alive";
 impl Sandbox {
     /// Whether so many killed sandboxes are still alive that no new one is created.
     pub fn is_crowded(&self) -> bool {
-        self.disposal.undying().is_full()
+        self.cleanup.undying().is_full()
     }
 
     /// Creates the sandbox around `fs` and starts its program, as the host id that `fs` was created
@@ -81,7 +81,7 @@ impl Sandbox {
     ) -> Result<RunningSandbox, SetupFailure> {
         let not_enforced = self.clamp(&mut limits);
         let PreparedSandbox { mut running, .. } = prepared;
-        running.holdings.retained.extend(retained);
+        running.live.retained.extend(retained);
         running.limits = limits;
         running.prepare_began = began;
         running.resume()?;
@@ -135,7 +135,7 @@ impl Sandbox {
             limits: &spec.limits,
             prepare_began: began,
             retained,
-            disposal: self.disposal.sender(),
+            cleanup: self.cleanup.handle(),
         }
         .spawn_init()?;
         let running = running.counting_kills(&self.kill_failures);
@@ -144,9 +144,9 @@ impl Sandbox {
 
     /// Creates a cgroup under a name never used before: one that could not be removed must not
     /// block the next.
-    fn create_group(&self, limits: &Limits) -> Result<BoxGroup, SetupFailure> {
+    fn create_group(&self, limits: &Limits) -> Result<SandboxGroup, SetupFailure> {
         let number = self.started.fetch_add(1, Ordering::Relaxed);
-        self.cgroups.create(&format!("{}{number}", cgroup::BOX_PREFIX), limits)
+        self.cgroups.create(&format!("{}{number}", cgroup::SANDBOX_PREFIX), limits)
     }
 
     /// The template's tree, if there is one, then the binds. Creates their mount points.

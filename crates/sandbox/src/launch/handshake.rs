@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use crate::init::wire;
 use crate::init::wire::RECORD_BYTES;
-use crate::supervise::pipe::PipeEnd;
+use crate::supervise::io::pipe::PipeEnd;
 
 /// One message of the init or of the program's process before exec.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -121,7 +121,7 @@ mod tests {
     use std::io::Write;
 
     use super::*;
-    use crate::supervise::pipe::pipe_from_box;
+    use crate::supervise::io::pipe::pipe_from_sandbox;
 
     fn record(kind: u32, step: u32, value: i32, at_ns: u64) -> [u8; RECORD_BYTES] {
         let mut bytes = [0; RECORD_BYTES];
@@ -164,7 +164,7 @@ mod tests {
 
     /// The messages of a pipe into which a writer put `written` before it closed the pipe.
     fn messages_of(written: &[u8]) -> io::Result<Vec<Message>> {
-        let (ours, theirs) = pipe_from_box()?;
+        let (ours, theirs) = pipe_from_sandbox()?;
         File::from(theirs).write_all(written)?;
         let mut pipe = StatusPipe::new(ours);
         let mut messages = Vec::new();

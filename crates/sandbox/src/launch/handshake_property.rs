@@ -13,11 +13,11 @@ use crate::plan::ChildPlan;
 use crate::plan::steps::Step;
 use crate::plan::steps::identity::IdentityStep;
 use crate::plan::steps::mount::MountStep;
-use crate::plan::steps::start::ExecCommand;
+use crate::plan::steps::start::ExecTarget;
 use crate::plan::steps::start::StartStep;
-use crate::supervise::Observed;
-use crate::supervise::pipe::pipe_from_box;
-use crate::supervise::report::Remains;
+use crate::supervise::io::pipe::pipe_from_sandbox;
+use crate::supervise::observation::Observation;
+use crate::supervise::report::FinishedRun;
 use crate::sys::Rusage;
 
 /// The most records of an init: prepared, ready, a failure of each of its two processes, an end.
@@ -26,9 +26,9 @@ const RECORDS_MAX: usize = 5;
 /// The input is the size of a write, then the bytes to write.
 pub fn check(input: &[u8]) {
     let Some((size, written)) = input.split_first() else { return };
-    let Ok((ours, theirs)) = pipe_from_box() else { return };
+    let Ok((ours, theirs)) = pipe_from_sandbox() else { return };
     let (mut pipe, mut init) = (StatusPipe::new(ours), File::from(theirs));
-    let (mut observed, mut expected) = (Observed::default(), ExpectedRecords::default());
+    let (mut observed, mut expected) = (Observation::default(), ExpectedRecords::default());
     for write in written.chunks(usize::from(*size).max(1)) {
         assert!(init.write_all(write).is_ok());
         expected.take(write);
@@ -47,10 +47,10 @@ pub fn check(input: &[u8]) {
 }
 
 /// Reads everything that has arrived, as the supervisor's loop does.
-fn listen(pipe: &mut StatusPipe, observed: &mut Observed) -> std::io::Result<()> {
+fn listen(pipe: &mut StatusPipe, observed: &mut Observation) -> std::io::Result<()> {
     let mut messages = 0;
     while let Some(message) = pipe.next()? {
-        observed.hear(message);
+        observed.record(message);
         messages += 1;
         assert!(messages <= RECORDS_MAX, "the loop listens and does nothing else");
     }
@@ -94,7 +94,7 @@ impl ExpectedRecords {
         }
     }
 
-    fn compare(&mut self, observed: &Observed) {
+    fn compare(&mut self, observed: &Observation) {
         assert_eq!(observed.started.is_some(), self.started, "{self:?}");
         assert_eq!(observed.failed, self.failed, "{self:?}");
         assert_eq!(observed.ended.is_some(), self.ended.is_some(), "{self:?}");
@@ -106,8 +106,8 @@ impl ExpectedRecords {
     }
 
     /// A program that was not ready, or that failed to start, has no outcome.
-    fn compare_report(&self, observed: Observed) {
-        let exec = Step::Start(StartStep::Exec(ExecCommand {
+    fn compare_report(&self, observed: Observation) {
+        let exec = Step::Start(StartStep::Exec(ExecTarget {
             fd: None,
             paths: Vec::new(),
             argv: Vec::new(),
@@ -119,7 +119,7 @@ impl ExpectedRecords {
             guard: vec![Step::Identity(IdentityStep::MakeUndumpable)],
         };
         let now = Instant::now();
-        let remains = Remains {
+        let remains = FinishedRun {
             observed,
             group: GroupUsage::default(),
             rusage: Rusage::default(),

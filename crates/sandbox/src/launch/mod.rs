@@ -24,7 +24,7 @@ use std::time::Instant;
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, socketpair};
 use nix::unistd::{Gid, Uid, fchown};
 
-use super::cgroup::BoxGroup;
+use super::cgroup::SandboxGroup;
 use super::plan::ChildPlan;
 use super::{init, sys};
 use crate::files::sandbox_fs::SandboxFs;
@@ -36,11 +36,13 @@ use crate::launch::handshake::StatusPipe;
 use crate::launch::running::RunningSandbox;
 use crate::plan::encode::EncodedPlan;
 use crate::pool::net_namespaces::NetNamespace;
-use crate::supervise::capture::Streams;
 use crate::supervise::cleanup;
-use crate::supervise::cleanup::Remnants;
-use crate::supervise::holdings::Holdings;
-use crate::supervise::pipe::{Capture, Feed, pipe_from_box, pipe_into_box};
+use crate::supervise::cleanup::live_sandbox::LiveSandbox;
+use crate::supervise::cleanup::queue::SandboxResources;
+use crate::supervise::io::StdioPipes;
+use crate::supervise::io::output_capture::OutputCapture;
+use crate::supervise::io::pipe::{pipe_from_sandbox, pipe_into_sandbox};
+use crate::supervise::io::stdin_feed::StdinFeed;
 use cofferdam_core::sync::retained::Retained;
 use cofferdam_core::{Enforced, Limits, SetupFailure, StdinSource, Stream};
 
@@ -63,7 +65,7 @@ pub struct Launch<'a> {
     /// The sandbox's file system, if it has one.
     pub fs: Option<SandboxFs>,
     /// The sandbox's cgroup.
-    pub group: Option<BoxGroup>,
+    pub group: Option<SandboxGroup>,
     /// The sandbox's network namespace, which the plan joins.
     pub net: Option<NetNamespace>,
     /// Further descriptors the plan refers to, after the `tasks` files.
@@ -77,7 +79,7 @@ pub struct Launch<'a> {
     /// What the sandbox keeps until it is dead.
     pub retained: Retained,
     /// Cleans up the sandbox when it is dead.
-    pub disposal: cleanup::Sender,
+    pub cleanup: cleanup::CleanupHandle,
 }
 
 impl Launch<'_> {
@@ -86,9 +88,9 @@ impl Launch<'_> {
     pub fn spawn_init(self) -> Result<RunningSandbox, SetupFailure> {
         let failed =
             |step: &'static str| move |error: io::Error| SetupFailure::from_io(step, &error);
-        let (status, status_end) = pipe_from_box().map_err(failed("status pipe"))?;
-        let (stdout, stdout_end) = pipe_from_box().map_err(failed("stdout pipe"))?;
-        let (stderr, stderr_end) = pipe_from_box().map_err(failed("stderr pipe"))?;
+        let (status, status_end) = pipe_from_sandbox().map_err(failed("status pipe"))?;
+        let (stdout, stdout_end) = pipe_from_sandbox().map_err(failed("stdout pipe"))?;
+        let (stderr, stderr_end) = pipe_from_sandbox().map_err(failed("stderr pipe"))?;
         let (release_end, release) = release_socket().map_err(failed("release socket"))?;
         let (feed, stdin_end) = open_stdin(self.stdin).map_err(failed("stdin"))?;
         if let Some(tenant) = self.fs.as_ref().map(SandboxFs::tenant) {
@@ -104,9 +106,9 @@ impl Launch<'_> {
         let mut descriptors: Vec<RawFd> = fixed.into_iter().map(AsRawFd::as_raw_fd).collect();
         descriptors.extend(self.fs.as_ref().map(|fs| fs.as_fd().as_raw_fd()));
         descriptors
-            .extend(self.group.iter().flat_map(BoxGroup::task_files).map(AsRawFd::as_raw_fd));
+            .extend(self.group.iter().flat_map(SandboxGroup::task_files).map(AsRawFd::as_raw_fd));
         descriptors.extend(
-            self.group.iter().flat_map(BoxGroup::program_task_files).map(AsRawFd::as_raw_fd),
+            self.group.iter().flat_map(SandboxGroup::program_task_files).map(AsRawFd::as_raw_fd),
         );
         descriptors.extend(self.extra);
         if descriptors.len() > DESCRIPTORS_MAX {
@@ -114,26 +116,26 @@ impl Launch<'_> {
         }
         let init = init::program().map_err(failed("init program"))?;
         let start = ChildStart { descriptors: &descriptors, init: init.as_raw_fd(), join: None };
-        let into = self.group.as_ref().and_then(BoxGroup::clone_into);
+        let into = self.group.as_ref().and_then(SandboxGroup::clone_into);
         let process = clone_vfork(self.namespaces, into, &start).map_err(failed("clone"))?;
         let mut group = self.group;
-        group.iter_mut().for_each(BoxGroup::close_task_files);
+        group.iter_mut().for_each(SandboxGroup::close_task_files);
         let mounts = self.fs.as_ref().and_then(|_| mount_namespace(process.pid));
-        let holdings = Holdings {
+        let live = LiveSandbox {
             process: Arc::new(process),
-            remnants: Remnants { fs: self.fs, group, net: self.net, mounts },
+            resources: SandboxResources { fs: self.fs, group, net: self.net, mounts },
             retained: self.retained,
-            disposal: self.disposal,
+            cleanup: self.cleanup,
         };
         let output_max = self.limits.output_bytes_max;
         Ok(RunningSandbox {
-            holdings,
+            live,
             plan: self.plan,
             status: StatusPipe::new(status),
             release,
-            streams: Streams {
-                stdout: Capture::new(Stream::Stdout, stdout, stdout_end, output_max),
-                stderr: Capture::new(Stream::Stderr, stderr, stderr_end, output_max),
+            streams: StdioPipes {
+                stdout: OutputCapture::new(Stream::Stdout, stdout, stdout_end, output_max),
+                stderr: OutputCapture::new(Stream::Stderr, stderr, stderr_end, output_max),
                 feed,
             },
             limits: self.limits.clone(),
@@ -157,12 +159,12 @@ fn release_socket() -> io::Result<(OwnedFd, OwnedFd)> {
 }
 
 /// The program's stdin, and the feed of its pipe unless it is the null device.
-fn open_stdin(source: StdinSource) -> io::Result<(Option<Feed>, OwnedFd)> {
+fn open_stdin(source: StdinSource) -> io::Result<(Option<StdinFeed>, OwnedFd)> {
     if let StdinSource::Null = source {
         return Ok((None, File::open("/dev/null")?.into()));
     }
-    let (ours, theirs) = pipe_into_box()?;
-    Ok((Some(Feed::new(source, ours)), theirs))
+    let (ours, theirs) = pipe_into_sandbox()?;
+    Ok((Some(StdinFeed::new(source, ours)), theirs))
 }
 
 /// Makes the tenant the owner of `pipe`, so that it can open `/dev/stdin`, `/dev/stdout` and
@@ -236,12 +238,12 @@ mod tests {
             limits: &Limits::default(),
             prepare_began: Instant::now(),
             retained: Retained::default(),
-            disposal: cleanup::Sender::default(),
+            cleanup: cleanup::CleanupHandle::default(),
         };
         // The clone returns when the child executes the init, which then waits.
         let running = launch.spawn_init().unwrap();
-        let inside = running.holdings.remnants.group.as_ref().unwrap().processes().unwrap();
-        assert_eq!(inside, [running.holdings.process.pid]);
+        let inside = running.live.resources.group.as_ref().unwrap().processes().unwrap();
+        assert_eq!(inside, [running.live.process.pid]);
         drop(running);
         tree.close(Deadline::after(Duration::from_secs(20))).unwrap();
     }

@@ -10,14 +10,14 @@ use nix::unistd::write;
 use super::handshake::{Message, StatusPipe};
 use crate::files::sandbox_fs::SandboxFs;
 use crate::init::wire::RELEASE_WORDS;
-use crate::launch::process::KillFailures;
 use crate::locks::LockWatch;
 use crate::plan::ChildPlan;
 use crate::plan::rootfs::MaskedPath;
-use crate::supervise::capture::Streams;
-use crate::supervise::cleanup::Remnants;
-use crate::supervise::holdings::Holdings;
-use crate::supervise::report::Remains;
+use crate::supervise::cleanup::live_sandbox::LiveSandbox;
+use crate::supervise::cleanup::queue::SandboxResources;
+use crate::supervise::io::StdioPipes;
+use crate::supervise::kill_count::KillFailures;
+use crate::supervise::report::FinishedRun;
 use crate::supervise::{Supervised, supervise};
 use cofferdam_core::sync::cancel::CancelToken;
 use cofferdam_core::values::deadline::Deadline;
@@ -26,11 +26,11 @@ use cofferdam_core::{Enforced, Limits, NotStarted, OutputSink, RunReport, SetupF
 /// A sandbox whose init is running. Dropped unsupervised, it is killed.
 #[derive(Debug)]
 pub struct RunningSandbox {
-    pub(crate) holdings: Holdings,
+    pub(crate) live: LiveSandbox,
     pub(crate) plan: ChildPlan,
     pub(crate) status: StatusPipe,
     pub(crate) release: OwnedFd,
-    pub(crate) streams: Streams,
+    pub(crate) streams: StdioPipes,
     pub(crate) limits: Limits,
     pub(crate) prepare_began: Instant,
     pub(crate) enforced: Enforced,
@@ -52,7 +52,7 @@ pub struct PreparedSandbox {
 impl RunningSandbox {
     /// Counts the sandbox among `failures` if it cannot be killed.
     pub(crate) fn counting_kills(self, failures: &KillFailures) -> Self {
-        self.holdings.process.kill_count.count_among(failures);
+        self.live.process.kill_count.count_among(failures);
         self
     }
 
@@ -104,8 +104,8 @@ impl RunningSandbox {
         sink: &mut Option<Box<dyn OutputSink>>,
         look: impl FnOnce(),
     ) -> Result<RunReport, NotStarted> {
-        let Self { mut holdings, plan, limits, mut streams, prepare_began, .. } = self;
-        let (process, Remnants { fs, group, .. }) = (&holdings.process, &holdings.remnants);
+        let Self { mut live, plan, limits, mut streams, prepare_began, .. } = self;
+        let (process, SandboxResources { fs, group, .. }) = (&live.process, &live.resources);
         let listener_from = plan.watches_locks().then(|| self.release.as_fd());
         let mut parts = Supervised {
             process,
@@ -124,7 +124,7 @@ impl RunningSandbox {
         // A program that ended well met no limit, so the counters of its limits are not read.
         let met_limits = !observed.ended_well();
         let has_run = observed.has_run();
-        let mut remains = Remains {
+        let mut remains = FinishedRun {
             observed,
             group: group.as_ref().map(|group| group.usage(met_limits)).unwrap_or_default(),
             rusage,
@@ -142,11 +142,11 @@ impl RunningSandbox {
         } else {
             drop(look);
         }
-        if let Some(net) = holdings.remnants.net.as_mut().filter(|_| made_no_socket) {
+        if let Some(net) = live.resources.net.as_mut().filter(|_| made_no_socket) {
             net.had_no_socket();
         }
         // Gives the resources back, or keeps them if the sandbox is not dead.
-        drop(holdings);
+        drop(live);
         remains.into_report(&plan, &limits, self.enforced, self.not_enforced)
     }
 
@@ -176,7 +176,7 @@ impl RunningSandbox {
     fn wait_for_word(&self, deadline: Deadline) -> Result<(), Errno> {
         let millis = deadline.remaining().as_millis();
         let timeout = PollTimeout::try_from(millis).unwrap_or(PollTimeout::MAX);
-        let process = PollFd::new(self.holdings.process.pidfd.as_fd(), PollFlags::POLLIN);
+        let process = PollFd::new(self.live.process.pidfd.as_fd(), PollFlags::POLLIN);
         let status = self.status.pipe().map(|pipe| PollFd::new(pipe, PollFlags::POLLIN));
         let mut both: Vec<PollFd<'_>> = [Some(process), status].into_iter().flatten().collect();
         match poll(&mut both, timeout) {
@@ -186,7 +186,7 @@ impl RunningSandbox {
     }
 
     pub(crate) fn is_dead(&self) -> bool {
-        let mut process = [PollFd::new(self.holdings.process.pidfd.as_fd(), PollFlags::POLLIN)];
+        let mut process = [PollFd::new(self.live.process.pidfd.as_fd(), PollFlags::POLLIN)];
         poll(&mut process, PollTimeout::ZERO).is_ok_and(|ready| ready > 0)
     }
 }

@@ -18,22 +18,25 @@ use crate::files::programs::LocatedProgram;
 use crate::files::root_directory::RootDirectory;
 use crate::files::sandbox_fs::SandboxFs;
 use crate::files::unowned::UnownedProbe;
+use crate::host::abandoned::{SWEEP_WAIT, sweep_abandoned};
+use crate::host::hard_limits::HardLimits;
 use crate::host::root_source::{
-    HardLimits, RootSource, SWEEP_WAIT, has_message_queues, init_filter, last_capability,
-    layout_of, lock_filter, mountpoint, sweep_abandoned, user_namespaces_are_doubtful,
+    RootSource, has_message_queues, init_filter, last_capability, layout_of, lock_filter,
+    mountpoint, user_namespaces_are_doubtful,
 };
 use crate::host::state::{Instance, StateDirectory};
 use crate::host::weakened;
 use crate::host::weakened::Wall;
 use crate::landlock::Landlock;
-use crate::launch::process::KillFailures;
 use crate::locks::LockFilter;
 use crate::plan::rootfs::{MaskedPath, RootLayout};
 use crate::pool::host_id::HostId;
 use crate::pool::idmap::IdMaps;
 use crate::pool::net_namespaces::NetNamespaces;
-use crate::supervise::cleanup::{BACKLOG_MAX, Disposal};
-use crate::supervise::undying::UNDYING_MAX;
+use crate::supervise::cleanup::Cleanup;
+use crate::supervise::cleanup::queue::BACKLOG_MAX;
+use crate::supervise::cleanup::undying::UNDYING_MAX;
+use crate::supervise::kill_count::KillFailures;
 use crate::sys;
 use cofferdam_core::sync::retained::Retained;
 use cofferdam_core::values::deadline::Deadline;
@@ -68,7 +71,7 @@ enum Prefetch {
 /// it is opened.
 #[derive(Debug)]
 pub struct Sandbox {
-    pub(crate) disposal: Disposal,
+    pub(crate) cleanup: Cleanup,
     pub(crate) kill_failures: KillFailures,
     pub(crate) swept: SweepCounts,
     pub(crate) net_namespaces: Arc<NetNamespaces>,
@@ -157,7 +160,7 @@ impl Sandbox {
         layout.show_unowned(&unowned.trees);
         masked.trust_unowned(&unowned.trees);
         let mut sandbox = Self {
-            disposal: Disposal::default(),
+            cleanup: Cleanup::default(),
             kill_failures: KillFailures::default(),
             swept,
             net_namespaces,
@@ -241,7 +244,7 @@ impl Sandbox {
 
     /// Starts the thread that cleans up dead sandboxes after their reports are sent.
     pub fn start_cleanup_thread(&self) -> Result<(), SetupFailure> {
-        self.disposal.start(&self.net_namespaces)
+        self.cleanup.start(&self.net_namespaces)
     }
 
     /// Keeps network namespaces ready for this many sandboxes from now on.
@@ -347,9 +350,9 @@ impl Sandbox {
     pub fn figures(&self) -> SandboxMetrics {
         SandboxMetrics {
             kill_failures: self.kill_failures.count(),
-            undying: self.disposal.undying().count(),
+            undying: self.cleanup.undying().count(),
             undying_max: UNDYING_MAX,
-            cleanup_backlog: self.disposal.backlog(),
+            cleanup_backlog: self.cleanup.backlog(),
             cleanup_backlog_max: BACKLOG_MAX,
             swept: self.swept,
             controls: controls(self.not_enforced()),
@@ -373,7 +376,7 @@ impl Drop for Sandbox {
     fn drop(&mut self) {
         // One deadline for all of the cleanup.
         let deadline = Deadline::after(SWEEP_WAIT);
-        std::mem::take(&mut self.disposal).close(deadline);
+        std::mem::take(&mut self.cleanup).close(deadline);
         // Groups that remain stay registered, and the next start sweeps them.
         let closed = self.cgroups.close(deadline).map_err(|error| error.to_string());
         let closed =

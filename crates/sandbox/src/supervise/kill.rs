@@ -1,4 +1,4 @@
-//! Ending a box for good.
+//! Kills a sandbox and waits for its death.
 
 use std::os::fd::AsFd;
 use std::time::Duration;
@@ -6,38 +6,38 @@ use std::time::Duration;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
-use crate::cgroup::BoxGroup;
+use crate::cgroup::SandboxGroup;
 use crate::launch::process::InitProcess;
 use crate::sys;
 use cofferdam_core::values::deadline::Deadline;
 
-/// How long the kernel may take to end a box it was told to end.
+/// How long the kernel may take to end a killed sandbox.
 pub const KILL_WAIT: Duration = Duration::from_secs(5);
 
-/// Tells the kernel to end everything in the box, by both means there are:
-/// its cgroup at once, and its init, whose death takes the PID namespace along
-/// (whoever has left the process group, stopped, or ignores signals).
-pub fn end(process: &InitProcess, group: Option<&BoxGroup>) {
-    if let Some(Err(error)) = group.map(BoxGroup::kill) {
+/// Kills every process of the sandbox in two ways: all at once through its cgroup, and through its
+/// init. The death of the init ends its PID namespace, with processes that left the process group,
+/// are stopped, or ignore signals.
+pub fn end(process: &InitProcess, group: Option<&SandboxGroup>) {
+    if let Some(Err(error)) = group.map(SandboxGroup::kill) {
         log::warn!("cgroup kill: {error}");
     }
     if let Err(error) = sys::signal_process(process.pidfd.as_fd(), libc::SIGKILL) {
-        // ESRCH: it ended by itself just now.
+        // ESRCH: it has just ended by itself.
         if error.raw_os_error() != Some(libc::ESRCH) {
-            log::error!("kill box {}: {error}", process.pid);
+            log::error!("kill sandbox {}: {error}", process.pid);
         }
     }
 }
 
-/// Waits for at most so long until the box's init is dead, which it may become by itself.
+/// Waits at most `at_most` for the init to die by itself.
 pub fn dies_within(process: &InitProcess, at_most: Duration) -> bool {
     let timeout = PollTimeout::try_from(at_most).unwrap_or(PollTimeout::ZERO);
     let mut pidfd = [PollFd::new(process.pidfd.as_fd(), PollFlags::POLLIN)];
     poll(&mut pidfd, timeout).is_ok_and(|ready| ready > 0)
 }
 
-/// Waits until the box's init is dead, and with it everything inside. The first wait for it sets
-/// the deadline, `at_most` from then, that every later one has too.
+/// Waits until the init is dead, and with it everything inside. The first call sets the deadline to
+/// `at_most` from then; later calls use the same deadline.
 pub fn wait_dead(process: &InitProcess, at_most: Duration) -> bool {
     let deadline = *process.death_due.get_or_init(|| Deadline::after(at_most));
     loop {
@@ -45,13 +45,13 @@ pub fn wait_dead(process: &InitProcess, at_most: Duration) -> bool {
         let timeout = PollTimeout::try_from(millis).unwrap_or(PollTimeout::ZERO);
         match poll(&mut [PollFd::new(process.pidfd.as_fd(), PollFlags::POLLIN)], timeout) {
             Ok(0) if deadline.passed() => {
-                process.kill_count.failed();
+                process.kill_count.record_failure();
                 return false;
             }
             Ok(0) | Err(Errno::EINTR) => {}
             Ok(_) => return true,
             Err(errno) => {
-                log::error!("wait for box {}: {errno}", process.pid);
+                log::error!("wait for sandbox {}: {errno}", process.pid);
                 return false;
             }
         }
@@ -61,10 +61,10 @@ pub fn wait_dead(process: &InitProcess, at_most: Duration) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::launch::process::KillFailures;
+    use crate::supervise::kill_count::KillFailures;
 
     #[test]
-    fn a_box_that_does_not_die_is_counted_once_and_by_its_own_sandbox_alone() {
+    fn a_sandbox_that_does_not_die_is_counted_once_and_by_its_own_counter_alone() {
         let (failures, others) = (KillFailures::default(), KillFailures::default());
         let process = InitProcess::sleeping();
         process.kill_count.count_among(&failures);
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn a_box_is_waited_for_once() {
+    fn later_waits_share_the_deadline_of_the_first() {
         let process = InitProcess::sleeping();
         let began = std::time::Instant::now();
         let at_most = Duration::from_millis(50);

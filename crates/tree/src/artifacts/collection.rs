@@ -5,16 +5,45 @@ use std::os::fd::BorrowedFd;
 
 use nix::errno::Errno;
 
+use super::rules::{ArtifactLimits, ArtifactRules};
 use super::store::{ArtifactStore, OpenedArtifact};
-use super::{ArtifactLimits, ArtifactRules, CollectedArtifacts, OMITTED_MAX};
 use crate::error::WorkspaceError;
 use crate::walk::path_stack::PathStack;
 use crate::walk::{FileKind, TreeWalk, WalkEvent};
 use cofferdam_core::job::{ExcludedGroup, OmittedReason, excluded_group};
 use cofferdam_core::values::rel_path::RelPath;
 
+/// The most omitted files that are listed. Others are only counted.
+pub const OMITTED_MAX: usize = 1000;
 /// The longest path, bytes: the limit of system calls.
 const PATH_BYTES_MAX: usize = 4095;
+
+/// A file that was kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeptFile {
+    /// Its path, in the workspace and below the target directory.
+    pub path: RelPath,
+    /// Size of the kept part, bytes.
+    pub bytes: u64,
+    /// SHA-256 of the kept part, 64 hexadecimal digits.
+    pub sha256: String,
+    /// Whether the file was longer.
+    pub truncated: bool,
+}
+
+/// The files that were kept and those that were not, both in the order of the walk: sorted by the
+/// bytes of the names in each directory.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct CollectedArtifacts {
+    /// The files that were kept.
+    pub kept: Vec<KeptFile>,
+    /// The first [`OMITTED_MAX`] matching files that were not kept. Bytes that are not UTF-8 are
+    /// replaced, and paths too long for a system call are cut. A file that ended the collection is
+    /// always the last.
+    pub omitted: Vec<(String, OmittedReason)>,
+    /// The number of further omitted files.
+    pub omitted_beyond: u64,
+}
 
 /// The rules that apply to everything in a directory.
 #[derive(Debug, Clone, Copy, Default)]
@@ -199,7 +228,7 @@ impl<'a> Collection<'a> {
         };
         let truncated = opened.bytes > wanted;
         self.bytes += bytes;
-        self.collected.kept.push(super::KeptFile { path, bytes, sha256, truncated });
+        self.collected.kept.push(KeptFile { path, bytes, sha256, truncated });
         Ok(Ok(()))
     }
 

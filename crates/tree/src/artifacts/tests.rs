@@ -18,6 +18,7 @@ use crate::testing::{
     OwnProcess, TreeEntry, chmod, directory, entry, in_memory, in_own_mounts, in_own_process,
     in_time, make_deep, mount_tmpfs, picture,
 };
+use cofferdam_core::job::OmittedReason;
 use cofferdam_core::values::digest::sha256_of;
 
 const LIMITS: ArtifactLimits =

@@ -83,7 +83,7 @@ fn take(source: &Path, rules: &SnapshotRules, target: &Path) -> SnapshotContents
         .unwrap()
 }
 
-/// Whether a file, fifo or link at `path` is taken, told from its path alone.
+/// Whether a file, fifo or link at `path` is selected, judged by its path only.
 fn is_taken(path: &Path, include: &Globs, exclude: &Globs) -> bool {
     let above: Vec<_> = path.ancestors().filter(|part| !part.as_os_str().is_empty()).collect();
     let is_always_out = |part: &&Path| {

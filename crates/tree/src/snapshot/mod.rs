@@ -30,19 +30,10 @@ use crate::walk::stop_check::StopCheck;
 use cofferdam_core::job::ExcludedGroup;
 use cofferdam_core::values::owner::Owner;
 
-pub use self::rules::SnapshotRules;
+pub use self::rules::{SnapshotLimits, SnapshotRules};
 
 /// The page size to which tmpfs rounds up a file's contents.
 const PAGE_BYTES: u64 = 4096;
-
-/// The limits of a snapshot. Its depth and the number of visited entries have fixed limits.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct SnapshotLimits {
-    /// Number of regular files and links together, and separately of directories.
-    pub files_max: u64,
-    /// Size of the regular files together, including holes, bytes.
-    pub bytes_max: u64,
-}
 
 /// The space that a snapshot needs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

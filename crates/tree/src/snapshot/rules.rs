@@ -7,6 +7,15 @@ use crate::walk::prefix_filter::PrefixFilter;
 use cofferdam_core::job::{ExcludedGroup, excluded_group};
 use cofferdam_core::values::glob::{BadGlob, Globs};
 
+/// The limits of a snapshot. Its depth and the number of visited entries have fixed limits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SnapshotLimits {
+    /// Number of regular files and links together, and separately of directories.
+    pub files_max: u64,
+    /// Size of the regular files together, including holes, bytes.
+    pub bytes_max: u64,
+}
+
 /// Selects the entries of a snapshot.
 ///
 /// Entries of an [`excluded_group`] are never selected, at any depth. Another entry is selected if it

@@ -10,8 +10,7 @@ use nix::errno::Errno;
 use nix::fcntl::{AtFlags, readlinkat};
 use nix::sys::stat::{FileStat, fstatat};
 
-use super::SnapshotLimits;
-use super::rules::{SnapshotRules, Verdict};
+use super::rules::{SnapshotLimits, SnapshotRules, Verdict};
 use crate::error::{During, WorkspaceError, WorkspaceFault};
 use crate::walk::budget::{TreeBudget, TreeLimit, TreeLimits};
 use crate::walk::dir_stack::Identity;

@@ -19,7 +19,7 @@ fn everything() -> SnapshotRules {
     SnapshotRules::parse(&["**".to_owned()], &[]).unwrap()
 }
 
-/// A source with files, links and directories, beside a place for copies.
+/// A source with files, links and directories, and a directory for copies.
 fn scene() -> (TempDir, PathBuf) {
     let place = in_memory();
     let source = place.path().join("source");

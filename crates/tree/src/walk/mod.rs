@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn a_walk_that_chooses_tells_of_everything_and_lists_only_what_is_not_passed_over() {
+    fn a_choosing_walk_returns_everything_and_lists_no_skipped_directory() {
         let place = tempdir().unwrap();
         fs::create_dir_all(place.path().join("a/inner")).unwrap();
         fs::create_dir_all(place.path().join("b/inner")).unwrap();

@@ -5,12 +5,13 @@ use std::fs;
 use std::thread;
 use std::time::Duration;
 
+use cofferdam_test_server::client::post;
+
 use super::answers::{Expected, OK, answers_in, answers_told};
 use crate::Unexercised;
 use crate::exec::SharedDirectory;
 use crate::observe::{assert_answers, observed};
 use crate::probe::Probe;
-use crate::server::client::post;
 use crate::target::Target;
 
 /// On any file.

@@ -5,15 +5,15 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::Command;
 
+use cofferdam_test_server::client::{Client, post};
+use cofferdam_test_server::host::HOST_UIDS;
+use cofferdam_test_server::service::Service;
 use serde_json::json;
 
 use super::answers::{Expected, OK, answers_told};
 use crate::Unexercised;
 use crate::observe::observed;
 use crate::probe::Probe;
-use crate::server::client::{Client, post};
-use crate::server::host::HOST_UIDS;
-use crate::server::service::Service;
 use crate::target::Target;
 
 const SIGNALS: &[&str] = &[

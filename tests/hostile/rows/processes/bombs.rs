@@ -1,5 +1,6 @@
 //! Processes and threads without end.
 
+use cofferdam_test_server::client::{Answer, request};
 use serde_json::Value;
 
 use super::timed_out;
@@ -8,7 +9,6 @@ use crate::marker::Marker;
 use crate::observe::{number_of, observed, pairs, pairs_of};
 use crate::probe::Probe;
 use crate::rows::at_once;
-use crate::server::client::{Answer, request};
 use crate::target::Target;
 
 /// Processes and threads a run may have, ours and the harness's not counted.

@@ -1,10 +1,11 @@
 //! Time: a run's own, and everybody's.
 
+use cofferdam_test_server::client::post;
+
 use super::{figure, timed_out};
 use crate::Unexercised;
 use crate::observe::{assert_answers, number_of, pairs_of};
 use crate::probe::Probe;
-use crate::server::client::post;
 use crate::target::Target;
 
 /// CPU time that starting a harness may take, in milliseconds.

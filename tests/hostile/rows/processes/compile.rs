@@ -3,11 +3,11 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use cofferdam_test_server::client::{Answer, post};
 use serde_json::json;
 
 use crate::Unexercised;
 use crate::rows::at_once;
-use crate::server::client::{Answer, post};
 use crate::target::Target;
 
 /// Compilations at the same time: each may take all the memory of a run.

@@ -3,12 +3,13 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
+use cofferdam_test_server::client::{Client, post};
+use cofferdam_test_server::host::{Footprint, mounts};
+use cofferdam_test_server::service::{Service, best_of_three, wait_until};
+
 use crate::Unexercised;
 use crate::marker::Marker;
 use crate::probe::Probe;
-use crate::server::client::{Client, post};
-use crate::server::host::{Footprint, mounts};
-use crate::server::service::{Service, best_of_three, wait_until};
 use crate::target::{CONCURRENCY, Own, Target};
 
 /// For what has to happen soon, on a loaded machine.

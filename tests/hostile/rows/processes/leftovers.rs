@@ -2,12 +2,13 @@
 
 use std::time::{Duration, Instant};
 
+use cofferdam_test_server::client::Answer;
+
 use super::timed_out;
 use crate::Unexercised;
 use crate::marker::Marker;
 use crate::observe::{assert_answers, observed, pairs_of};
 use crate::probe::Probe;
-use crate::server::client::Answer;
 use crate::target::Target;
 
 /// What is left of a run's timeout then tells an answer that waited for a descriptor to close.

@@ -5,12 +5,13 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
+use cofferdam_test_server::client::Answer;
+use cofferdam_test_server::host::Footprint;
+use cofferdam_test_server::service::wait_until;
+
 use crate::Unexercised;
 use crate::observe::{answer_of, assert_answers, number_of, observed, outcome_is, pairs};
 use crate::probe::Probe;
-use crate::server::client::Answer;
-use crate::server::host::Footprint;
-use crate::server::service::wait_until;
 use crate::target::{Own, Target};
 
 /// A run's memory by default (`RUN_MEMORY_MAX`).

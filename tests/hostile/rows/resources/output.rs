@@ -2,14 +2,14 @@
 
 use std::time::{Duration, Instant};
 
+use cofferdam_test_server::client::Answer;
+use cofferdam_test_server::host::resident_bytes;
 use serde_json::json;
 
 use crate::Unexercised;
 use crate::observe::outcome_is;
 use crate::probe::Probe;
 use crate::punctual::assert_is_answered_in_time;
-use crate::server::client::Answer;
-use crate::server::host::resident_bytes;
 use crate::target::Target;
 
 /// Bytes of each stream by default (`RUN_OUTPUT_MAX`).

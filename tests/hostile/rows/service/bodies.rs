@@ -1,9 +1,9 @@
 //! Bodies that are not what they should be.
 
+use cofferdam_test_server::client::{Answer, post};
 use serde_json::json;
 
 use crate::Unexercised;
-use crate::server::client::{Answer, post};
 use crate::target::Target;
 
 /// More than any service with this contract takes by default.

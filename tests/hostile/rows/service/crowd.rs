@@ -3,12 +3,13 @@
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
+use cofferdam_test_server::client::{Client, post, request};
+use cofferdam_test_server::service::best_of_three;
+
 use super::plain;
 use crate::Unexercised;
 use crate::probe::Probe;
 use crate::rows::at_once;
-use crate::server::client::{Client, post, request};
-use crate::server::service::best_of_three;
 use crate::target::Target;
 
 /// No service is asked for more slots than this.

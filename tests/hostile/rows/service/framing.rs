@@ -2,12 +2,13 @@
 
 use std::time::{Duration, Instant};
 
+use cofferdam_test_server::client::{Client, post, request};
+use cofferdam_test_server::host::threads_and_descriptors;
+use cofferdam_test_server::service::best_of_three;
+
 use super::plain;
 use crate::Unexercised;
 use crate::probe::Probe;
-use crate::server::client::{Client, post, request};
-use crate::server::host::threads_and_descriptors;
-use crate::server::service::best_of_three;
 use crate::target::Target;
 
 /// Connections that send slowly, half of them heads and half of them bodies.

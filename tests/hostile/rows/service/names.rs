@@ -1,11 +1,11 @@
 //! Whose page asks, and for what.
 
+use cofferdam_test_server::client::{Answer, post, request};
 use serde_json::json;
 
 use super::plain;
 use crate::Unexercised;
 use crate::probe::Probe;
-use crate::server::client::{Answer, post, request};
 use crate::target::Target;
 
 const UNSUPPORTED: &str = r#"{"error":"unsupported lang_slug"}"#;

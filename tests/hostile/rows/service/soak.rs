@@ -6,15 +6,16 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use cofferdam_test_server::client::{Client, post};
+use cofferdam_test_server::host::{
+    Footprint, descendants, mounts, ready_boxes, resident_bytes, threads_and_descriptors,
+};
+use cofferdam_test_server::service::{Service, wait_until};
+
 use crate::Unexercised;
 use crate::aftermath::tenants_files;
 use crate::probe::Probe;
 use crate::rows::at_once;
-use crate::server::client::{Client, post};
-use crate::server::host::{
-    Footprint, descendants, mounts, ready_boxes, resident_bytes, threads_and_descriptors,
-};
-use crate::server::service::{Service, wait_until};
 use crate::target::{NAP, Own, Target, standby_max};
 
 /// Runs of the short form; `HOSTILE_RUNS` asks for another number.

@@ -1,0 +1,326 @@
+//! The binary as a process: started, spoken to, ended, and its log shown where a test fails.
+
+use std::ffi::{OsStr, OsString};
+use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{self, Sender};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::Value;
+
+use crate::client::{Answer, Client, post, request, solution};
+use crate::workspace::Workspace;
+
+/// How long a start or an end may take on a loaded machine.
+const PATIENCE: Duration = Duration::from_secs(40);
+
+/// The absolute path of the binary under test: `COFFERDAM_BIN`, or the one that cargo built with the
+/// test.
+pub fn cofferdam() -> PathBuf {
+    let binary =
+        ["COFFERDAM_BIN", "CARGO_BIN_EXE_cofferdam"].into_iter().find_map(std::env::var_os);
+    std::path::absolute(binary.expect("COFFERDAM_BIN is set where cargo does not run the test"))
+        .unwrap()
+}
+
+/// A server that is about to be started.
+#[derive(Debug)]
+pub struct Setup {
+    workspaces: Vec<Workspace>,
+    directory: PathBuf,
+    args: Vec<OsString>,
+    env: Vec<(OsString, OsString)>,
+    redirections: String,
+    /// Shell commands that come before it.
+    before: String,
+}
+
+impl Setup {
+    /// A server that is told nothing, started in `directory`. `STANDBY_MAX` of our own
+    /// environment is its too, unless the test says otherwise.
+    pub fn inside(directory: &Path) -> Self {
+        let args = ["serve", "--addr", "127.0.0.1:0"].map(OsString::from).to_vec();
+        let passed = ["PATH", "STANDBY_MAX"];
+        let env = passed.iter().filter_map(|name| Some((name.into(), std::env::var_os(name)?)));
+        Self {
+            workspaces: Vec::new(),
+            directory: directory.to_owned(),
+            args,
+            env: env.collect(),
+            redirections: String::new(),
+            before: String::new(),
+        }
+    }
+
+    /// Every slug runs in `workspace`.
+    pub fn of(workspace: Workspace) -> Self {
+        let directory = workspace.path().to_owned();
+        let mut setup = Self::inside(&directory).arg("--workspace").arg(&directory);
+        setup.workspaces.push(workspace);
+        setup
+    }
+
+    /// Every slug runs the posted solution in a shell.
+    pub fn shell() -> Self {
+        Self::of(Workspace::shell())
+    }
+
+    pub fn arg(mut self, arg: impl AsRef<OsStr>) -> Self {
+        self.args.push(arg.as_ref().to_owned());
+        self
+    }
+
+    /// Without `--addr`: the environment alone says where to listen.
+    pub fn without_addr(mut self) -> Self {
+        self.args.drain(1..3);
+        self
+    }
+
+    pub fn env(mut self, name: &str, value: impl AsRef<OsStr>) -> Self {
+        self.env.push((name.into(), value.as_ref().to_owned()));
+        self
+    }
+
+    /// As a careless parent would start it: with descriptors opened by these redirections.
+    pub fn with_open(mut self, redirections: &str) -> Self {
+        redirections.clone_into(&mut self.redirections);
+        self
+    }
+
+    /// With the process limits that these options of `ulimit` set.
+    pub fn with_limits(mut self, options: &str) -> Self {
+        self.before = format!("ulimit {options} && ");
+        self
+    }
+
+    /// Starts it and waits until it is ready.
+    #[track_caller]
+    pub fn start(self) -> Service {
+        let (mut child, log) = self.spawn();
+        let (sender, ready) = mpsc::channel();
+        read_log(child.stderr.take().unwrap(), log.clone(), sender);
+        let mut service =
+            Service { child, address: ([0, 0, 0, 0], 0).into(), log, setup: self, ended: None };
+        match ready.recv_timeout(PATIENCE) {
+            Ok(address) => service.address = SocketAddr::from(([127, 0, 0, 1], address.port())),
+            Err(error) => panic!("not ready: {error}"),
+        }
+        service.get("/health").assert_text(200, "ok\n");
+        service
+    }
+
+    /// Starts it and waits for its refusal: its exit code and what it says.
+    #[track_caller]
+    pub fn refused(self) -> (Option<i32>, String) {
+        let (mut child, log) = self.spawn();
+        let (sender, ready) = mpsc::channel();
+        read_log(child.stderr.take().unwrap(), log.clone(), sender);
+        if let Ok(address) = ready.recv_timeout(PATIENCE) {
+            child.kill().unwrap();
+            child.wait().unwrap();
+            panic!("it listens on {address}: {}", log.text());
+        }
+        (child.wait().unwrap().code(), log.text())
+    }
+
+    fn spawn(&self) -> (Child, Log) {
+        let binary = cofferdam();
+        let script = format!("{}exec {} \"$@\"", self.before, self.redirections);
+        let child = Command::new("/bin/sh")
+            .args([OsStr::new("-c"), script.as_ref(), OsStr::new("sh"), binary.as_os_str()])
+            .args(&self.args)
+            .env_clear()
+            .envs(self.env.iter().map(|(name, value)| (name, value)))
+            .current_dir(&self.directory)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        (child, Log::default())
+    }
+}
+
+/// What the server has said so far.
+#[derive(Debug, Clone, Default)]
+pub struct Log(Arc<Mutex<String>>);
+
+impl Log {
+    pub fn text(&self) -> String {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn push(&self, line: &str) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push_str(line);
+    }
+}
+
+/// Collects the log, and tells the address of the line that says where it listens.
+fn read_log(stderr: ChildStderr, log: Log, ready: Sender<SocketAddr>) {
+    thread::spawn(move || {
+        let mut lines = BufReader::new(stderr);
+        let mut line = String::new();
+        let mut ready = Some(ready);
+        while lines.read_line(&mut line).is_ok_and(|bytes| bytes > 0) {
+            log.push(&line);
+            if let Some(address) = address_in(&line) {
+                // Nobody waits for a second one.
+                let _ = ready.take().map(|ready| ready.send(address));
+            }
+            line.clear();
+        }
+    });
+}
+
+/// The address of the line that says the server is ready.
+fn address_in(line: &str) -> Option<SocketAddr> {
+    let (_, line) = line.split_once("listening on ")?;
+    let words = line.split(|c: char| !c.is_ascii_digit() && !matches!(c, '.' | ':'));
+    let mut addresses = words.filter_map(|word| word.trim_matches(['.', ':']).parse().ok());
+    addresses.find(|address: &SocketAddr| address.port() != 0)
+}
+
+/// A running server. Dropped, it is asked to end and has to do so well.
+#[derive(Debug)]
+pub struct Service {
+    child: Child,
+    pub address: SocketAddr,
+    pub log: Log,
+    setup: Setup,
+    ended: Option<ExitStatus>,
+}
+
+impl Service {
+    pub fn pid(&self) -> i32 {
+        i32::try_from(self.child.id()).unwrap()
+    }
+
+    /// The workspace it was made for.
+    pub fn workspace(&self) -> &Workspace {
+        &self.setup.workspaces[0]
+    }
+
+    pub fn connect(&self) -> Client {
+        Client::connect(self.address)
+    }
+
+    /// Sends `bytes` on a connection of its own and reads the one answer.
+    pub fn ask(&self, bytes: impl AsRef<[u8]>) -> Answer {
+        self.connect().ask(bytes)
+    }
+
+    pub fn get(&self, target: &str) -> Answer {
+        self.ask(request("GET", target, ""))
+    }
+
+    /// Posts `body` to `/run`.
+    pub fn post(&self, body: &Value) -> Answer {
+        self.ask(post("", body.to_string()))
+    }
+
+    /// Runs a shell script.
+    pub fn run(&self, script: &str) -> Answer {
+        self.post(&solution(script))
+    }
+
+    /// A connection on which `script` runs: it has begun when this returns.
+    /// Its answer is a stream of events that ends with the connection.
+    pub fn live(&self, script: &str) -> Client {
+        let mut client = self.connect();
+        let body = solution(&format!("echo began\n{script}")).to_string();
+        client.send(post("accept: text/event-stream\r\nconnection: close\r\n", body));
+        client.wait_for("began");
+        client
+    }
+
+    pub fn signal(&self, signal: Signal) {
+        kill(Pid::from_raw(self.pid()), signal).unwrap();
+    }
+
+    /// Waits until the drain shows.
+    #[track_caller]
+    pub fn wait_draining(&self) {
+        wait_until("draining", PATIENCE, || self.get("/health").status == 503);
+    }
+
+    /// Waits for it to end by itself.
+    #[track_caller]
+    pub fn wait_end(&mut self, within: Duration) -> ExitStatus {
+        if let Some(status) = self.ended {
+            return status;
+        }
+        wait_until("the end of the server", within, || {
+            self.ended = self.child.try_wait().unwrap();
+            self.ended.is_some()
+        });
+        self.ended.unwrap()
+    }
+
+    /// Asks it to end, waits, and holds it to a clean exit.
+    #[track_caller]
+    pub fn stop(&mut self) {
+        self.signal(Signal::SIGTERM);
+        let status = self.wait_end(PATIENCE);
+        assert_eq!(status.code(), Some(0), "{status}");
+    }
+
+    /// Kills it without a chance to clean up.
+    pub fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.ended = Some(self.child.wait().unwrap());
+    }
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            // Its log is the best account of what went wrong.
+            eprintln!("the server said:\n{}", self.log.text());
+            if self.ended.is_none() {
+                let _ = kill(Pid::from_raw(self.pid()), Signal::SIGTERM);
+                let _ = kill(Pid::from_raw(self.pid()), Signal::SIGTERM);
+                let deadline = Instant::now() + Duration::from_secs(10);
+                while self.child.try_wait().is_ok_and(|ended| ended.is_none()) {
+                    if Instant::now() > deadline {
+                        let _ = self.child.kill();
+                        let _ = self.child.wait();
+                        return;
+                    }
+                    thread::sleep(Duration::from_millis(10));
+                }
+            }
+        } else if self.ended.is_none() {
+            self.stop();
+        }
+    }
+}
+
+/// Looks every few milliseconds until `condition` holds.
+#[track_caller]
+pub fn wait_until(what: &str, within: Duration, mut condition: impl FnMut() -> bool) {
+    let deadline = Instant::now() + within;
+    while !condition() {
+        assert!(Instant::now() < deadline, "waited {within:?} for {what}");
+        thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// Three tries to keep a bound: the machine may be busy, the service never is
+/// by itself. `measure` gives what it took.
+#[track_caller]
+pub fn best_of_three(bound: Duration, mut measure: impl FnMut() -> Duration) {
+    let mut taken = Vec::new();
+    for _ in 0..3 {
+        taken.push(measure());
+        if taken.last().is_some_and(|took| *took <= bound) {
+            return;
+        }
+    }
+    panic!("within {bound:?} was asked for, it took {taken:?}");
+}

@@ -1,0 +1,205 @@
+//! The sandbox of the tests, and what the host it is on can do.
+
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak};
+use std::time::Instant;
+
+use cofferdam::executor::{Executor, Sandboxed};
+use cofferdam_core::{NotStarted, OutputSink, RunReport};
+use cofferdam_sandbox::builtin_profile;
+use cofferdam_sandbox::{HostId, RootSource, Sandbox, SandboxConfig};
+
+use nix::mount::{MsFlags, mount};
+use nix::sched::{CloneFlags, unshare};
+
+use crate::live::Live;
+use crate::program::Program;
+
+/// Tests that measure time run alone, all others side by side.
+static TURNS: RwLock<()> = RwLock::new(());
+/// One sandbox for the tests that are running. Not a plain static, which
+/// would never be dropped and leave its cgroups behind.
+static SHARED: Mutex<Weak<Sandboxed>> = Mutex::new(Weak::new());
+
+/// A sandbox for as long as one test runs.
+#[derive(Debug)]
+pub struct Host {
+    backend: Arc<Sandboxed>,
+    _turn: Turn,
+}
+
+/// Held until it is dropped.
+#[derive(Debug)]
+enum Turn {
+    Shared { _guard: RwLockReadGuard<'static, ()> },
+    Alone { _guard: RwLockWriteGuard<'static, ()> },
+}
+
+/// Whether the host has `feature`. A host that lacks it skips the test aloud,
+/// unless `REQUIRE_PRIVILEGED=1` says that it must not.
+#[track_caller]
+pub fn has(feature: &str, there: bool) -> bool {
+    if !there {
+        let required = std::env::var_os("REQUIRE_PRIVILEGED").is_some_and(|value| value == "1");
+        assert!(!required, "host lacks {feature}, and REQUIRE_PRIVILEGED=1");
+        eprintln!("SKIP: host lacks {feature}");
+    }
+    there
+}
+
+/// The usual sandbox; none where the host cannot have one.
+#[track_caller]
+pub fn host() -> Option<Host> {
+    let turn = Turn::Shared { _guard: TURNS.read().unwrap_or_else(PoisonError::into_inner) };
+    Some(Host { backend: shared()?, _turn: turn })
+}
+
+/// The usual sandbox while no other test of this binary runs.
+#[track_caller]
+pub fn quiet_host() -> Option<Host> {
+    let turn = Turn::Alone { _guard: TURNS.write().unwrap_or_else(PoisonError::into_inner) };
+    Some(Host { backend: shared()?, _turn: turn })
+}
+
+/// A sandbox of the test's own, changed by `change`.
+#[track_caller]
+pub fn host_with(change: impl FnOnce(&mut SandboxConfig)) -> Option<Host> {
+    let turn = Turn::Shared { _guard: TURNS.read().unwrap_or_else(PoisonError::into_inner) };
+    let mut config = config();
+    change(&mut config);
+    Some(Host { backend: Arc::new(Sandboxed::new(open(config)?)), _turn: turn })
+}
+
+/// `return` and its operand that allows, as in `linux/filter.h` and `linux/seccomp.h`.
+const RETURN: u16 = 0x06;
+const ALLOW: u32 = 0x7fff_0000;
+
+/// A sandbox whose boxes have every wall but the filter.
+#[track_caller]
+pub fn host_without_filter() -> Option<Host> {
+    host_with(|config| {
+        let profile = &mut config.profile;
+        for filter in [&mut profile.filter, &mut profile.writable_binds_filter] {
+            let program = &mut filter.program;
+            program.retain(|instruction| (instruction.code, instruction.k) == (RETURN, ALLOW));
+            program.truncate(1);
+            assert_eq!(program.len(), 1);
+        }
+    })
+}
+
+/// The configuration of the usual sandbox.
+pub fn config() -> SandboxConfig {
+    SandboxConfig {
+        profile: builtin_profile("default").unwrap(),
+        root: RootSource::Host,
+        private: Vec::new(),
+        strict: false,
+    }
+}
+
+#[track_caller]
+fn shared() -> Option<Arc<Sandboxed>> {
+    let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(backend) = shared.upgrade() {
+        return Some(backend);
+    }
+    let backend = Arc::new(Sandboxed::new(open(config())?));
+    *shared = Arc::downgrade(&backend);
+    Some(backend)
+}
+
+#[track_caller]
+fn open(config: SandboxConfig) -> Option<Sandbox> {
+    let able = has("root", nix::unistd::geteuid().is_root())
+        && has("namespaces and mounts for root", can_divide());
+    able.then(|| Sandbox::open(config).expect("a host with namespaces and mounts has sandboxes"))
+}
+
+/// Whether this process may make namespaces and mounts, tried on a thread
+/// that ends with them. On a host that lets it, a sandbox that does not open
+/// is a failure and not a reason to skip.
+fn can_divide() -> bool {
+    let flags = CloneFlags::CLONE_NEWNS
+        | CloneFlags::CLONE_NEWPID
+        | CloneFlags::CLONE_NEWIPC
+        | CloneFlags::CLONE_NEWUTS
+        | CloneFlags::CLONE_NEWNET;
+    let attempt = move || {
+        let none: Option<&str> = None;
+        unshare(flags)?;
+        mount(none, "/", none, MsFlags::MS_REC | MsFlags::MS_PRIVATE, none)?;
+        mount(Some("tmpfs"), "/tmp", Some("tmpfs"), MsFlags::empty(), none)
+    };
+    std::thread::spawn(attempt).join().unwrap().is_ok()
+}
+
+impl Host {
+    /// The sandbox itself.
+    pub fn sandbox(&self) -> &Sandbox {
+        self.backend.sandbox()
+    }
+
+    /// What runs tasks in it.
+    pub fn executor(&self) -> &dyn Executor {
+        &*self.backend
+    }
+
+    /// A host id that nobody else has.
+    pub fn host_id(&self) -> HostId {
+        self.sandbox().host_id().unwrap()
+    }
+
+    /// Runs `program` to its end; it must start.
+    #[track_caller]
+    pub fn run(&self, program: Program) -> RunReport {
+        self.try_run(program).unwrap()
+    }
+
+    /// Runs `program` to its end.
+    pub fn try_run(&self, program: Program) -> Result<RunReport, NotStarted> {
+        self.try_run_as(&self.host_id(), program)
+    }
+
+    /// Runs `program` to its end as `host_id`.
+    pub fn try_run_as(&self, host_id: &HostId, program: Program) -> Result<RunReport, NotStarted> {
+        program.run_on(&self.backend, host_id, None)
+    }
+
+    /// Runs `program` and measures what its caller waits for beyond `prepare`:
+    /// the time from the program's exec to the answer.
+    pub fn timed(&self, program: Program) -> (RunReport, std::time::Duration) {
+        let host_id = self.host_id();
+        let began = Instant::now();
+        let report = self.try_run_as(&host_id, program).unwrap();
+        let waited = began.elapsed().saturating_sub(report.timings.prepare);
+        (report, waited)
+    }
+
+    /// Runs `program` to its end; `sink` takes its output as it comes.
+    pub fn run_into(&self, program: Program, sink: Box<dyn OutputSink>) -> RunReport {
+        program.run_on(&self.backend, &self.host_id(), Some(sink)).unwrap()
+    }
+
+    /// Starts `program` on a thread of its own.
+    pub fn start(&self, program: Program) -> Live {
+        Live::start(Arc::clone(&self.backend), program)
+    }
+
+    /// Whether boxes have a memory limit.
+    #[track_caller]
+    pub fn bounds_memory(&self) -> bool {
+        has("a memory controller", self.sandbox().enforced().memory.is_some())
+    }
+
+    /// Whether boxes have their CPU time counted.
+    #[track_caller]
+    pub fn counts_cpu(&self) -> bool {
+        has("CPU accounting by cgroup", self.sandbox().enforced().cpu.is_some())
+    }
+
+    /// Whether boxes have user namespaces.
+    #[track_caller]
+    pub fn maps_users(&self) -> bool {
+        has("user namespaces", self.sandbox().maps_users())
+    }
+}

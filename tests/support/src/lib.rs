@@ -1,0 +1,49 @@
+//! What tests on a real kernel share: a sandbox, programs to run in it, and looks at the host.
+
+#![allow(
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stderr,
+    clippy::unwrap_used,
+    reason = "used by tests only"
+)]
+
+pub mod host;
+pub mod live;
+pub mod processes;
+pub mod program;
+pub mod root;
+pub mod task;
+
+use cofferdam_core::{Outcome, RunReport};
+
+pub use host::{Host, has, host, host_with, host_without_filter, quiet_host};
+pub use program::Program;
+pub use root::Root;
+pub use task::{Ran, TaskOf};
+
+pub const MIB: u64 = 1 << 20;
+
+/// What a run printed; it must have ended with exit code 0.
+#[track_caller]
+pub fn stdout_of(report: &RunReport) -> String {
+    let stdout = report.stdout.text();
+    assert_eq!(
+        report.outcome,
+        Outcome::Exited { code: 0 },
+        "\nstdout: {stdout}\nstderr: {}",
+        report.stderr.text()
+    );
+    stdout
+}
+
+/// What a run printed, as trimmed lines.
+#[track_caller]
+pub fn lines_of(report: &RunReport) -> Vec<String> {
+    stdout_of(report).lines().map(|line| line.trim().to_owned()).collect()
+}
+
+/// The outcome's word and the shell's code for it.
+pub fn ending(report: &RunReport) -> (&'static str, Option<u8>) {
+    (report.outcome.word(), report.outcome.shell_code())
+}

@@ -1,0 +1,91 @@
+//! A run in progress: told apart by what it prints, ended by closing its stdin.
+
+use std::fs::File;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use cofferdam::executor::Sandboxed;
+use cofferdam_core::sync::cancel::CancelToken;
+use cofferdam_core::{NotStarted, OutputSink, RunReport, StdinSource, Stream};
+use nix::fcntl::OFlag;
+
+use crate::program::Program;
+
+/// How long a run may take to say what is waited for.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A run on a thread of its own.
+#[derive(Debug)]
+pub struct Live {
+    /// The host uid it runs as.
+    pub host_uid: u32,
+    cancel: CancelToken,
+    output: Receiver<Vec<u8>>,
+    seen: String,
+    stdin: Option<File>,
+    thread: JoinHandle<Result<RunReport, NotStarted>>,
+}
+
+impl Live {
+    pub(crate) fn start(backend: Arc<Sandboxed>, program: Program) -> Self {
+        let (read, write) = nix::unistd::pipe2(OFlag::O_CLOEXEC).unwrap();
+        let (sender, output) = channel();
+        let host_id = backend.sandbox().host_id().unwrap();
+        let host_uid = host_id.id();
+        let cancel = program.cancel_token();
+        let program = program.stdin(StdinSource::Copied(read));
+        let thread = std::thread::spawn(move || {
+            program.run_on(&backend, &host_id, Some(Box::new(Teller(sender))))
+        });
+        let stdin = Some(File::from(write));
+        Self { host_uid, cancel, output, seen: String::new(), stdin, thread }
+    }
+
+    /// Waits until the run has printed `text`.
+    #[track_caller]
+    pub fn wait_for(&mut self, text: &str) {
+        let began = Instant::now();
+        while !self.seen.contains(text) {
+            let left = PATIENCE.saturating_sub(began.elapsed());
+            match self.output.recv_timeout(left) {
+                Ok(bytes) => self.seen.push_str(&String::from_utf8_lossy(&bytes)),
+                Err(error) => panic!("no {text:?} but {:?}: {error}", self.seen),
+            }
+        }
+    }
+
+    /// Raises its cancel token and waits for its end.
+    #[track_caller]
+    pub fn cancel(self) -> RunReport {
+        self.cancel.cancel();
+        self.join()
+    }
+
+    /// Closes its stdin and waits for its end.
+    #[track_caller]
+    pub fn finish(mut self) -> RunReport {
+        self.stdin = None;
+        self.join()
+    }
+
+    /// Waits for its end, which it finds by itself.
+    #[track_caller]
+    pub fn join(self) -> RunReport {
+        let Self { thread, stdin, .. } = self;
+        let report = thread.join().unwrap().unwrap();
+        drop(stdin);
+        report
+    }
+}
+
+/// Passes output on to the test as it comes.
+struct Teller(Sender<Vec<u8>>);
+
+impl OutputSink for Teller {
+    fn take(&mut self, _: Stream, bytes: &[u8]) {
+        // A test that has seen enough no longer listens.
+        let _ = self.0.send(bytes.to_vec());
+    }
+}

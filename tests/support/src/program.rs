@@ -1,0 +1,153 @@
+//! A program for a box, built up by the test that runs it.
+
+use std::ffi::CString;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+
+use cofferdam::executor::{Job, Sandboxed};
+use cofferdam_core::sync::cancel::CancelToken;
+use cofferdam_core::values::rel_path::RelPath;
+use cofferdam_core::{
+    Bind, Limits, NotStarted, OutputSink, ProgramFile, RunReport, RunSpec, StdinSource, Tmpfs,
+    Watch, WorkspaceFill,
+};
+use cofferdam_sandbox::HostId;
+
+/// The environment of a program that does not set its own.
+const ENV: [&str; 3] = ["PATH=/usr/local/bin:/usr/bin:/bin", "HOME=/tmp/home", "LANG=C.UTF-8"];
+
+/// One program and everything around it.
+#[derive(Debug)]
+pub struct Program {
+    argv: Vec<String>,
+    env: Vec<String>,
+    workdir: PathBuf,
+    pub stdin: StdinSource,
+    limits: Limits,
+    template: Option<PathBuf>,
+    files: Vec<(RelPath, Vec<u8>)>,
+    binds: Vec<Bind>,
+    tmpfs: Vec<Tmpfs>,
+    client: Option<OwnedFd>,
+    cancel: CancelToken,
+}
+
+impl Program {
+    /// This command.
+    pub fn new(argv: &[&str]) -> Self {
+        Self {
+            argv: argv.iter().map(|&arg| arg.to_owned()).collect(),
+            env: ENV.map(str::to_owned).to_vec(),
+            workdir: "/workspace".into(),
+            stdin: StdinSource::Null,
+            limits: Limits::default(),
+            template: None,
+            files: Vec::new(),
+            binds: Vec::new(),
+            tmpfs: Vec::new(),
+            client: None,
+            cancel: CancelToken::new().unwrap(),
+        }
+    }
+
+    /// A shell script.
+    pub fn sh(script: &str) -> Self {
+        Self::new(&["/bin/sh", "-c", script])
+    }
+
+    /// A Python program, isolated from whatever the host's users installed.
+    pub fn python(source: &str) -> Self {
+        Self::new(&["/usr/bin/python3", "-I", "-S", "-c", source])
+    }
+
+    /// The whole environment.
+    pub fn env(mut self, env: &[&str]) -> Self {
+        self.env = env.iter().map(|&entry| entry.to_owned()).collect();
+        self
+    }
+
+    /// The working directory.
+    pub fn workdir(mut self, workdir: &str) -> Self {
+        self.workdir = workdir.into();
+        self
+    }
+
+    /// Standard input.
+    pub fn stdin(mut self, stdin: StdinSource) -> Self {
+        self.stdin = stdin;
+        self
+    }
+
+    /// Changes the limits.
+    pub fn limits(mut self, change: impl FnOnce(&mut Limits)) -> Self {
+        change(&mut self.limits);
+        self
+    }
+
+    /// The template of the workspace.
+    pub fn template(mut self, template: &Path) -> Self {
+        self.template = Some(template.to_owned());
+        self
+    }
+
+    /// A file in the workspace.
+    pub fn file(mut self, path: &str, contents: &[u8]) -> Self {
+        self.files.push((RelPath::parse(path).unwrap(), contents.to_vec()));
+        self
+    }
+
+    /// A path of the host.
+    pub fn bind(mut self, source: &Path, target: &str, read_only: bool) -> Self {
+        self.binds.push(Bind { source: source.to_owned(), target: target.into(), read_only });
+        self
+    }
+
+    /// An extra tmpfs.
+    pub fn tmpfs(mut self, target: &str, bytes_max: Option<u64>) -> Self {
+        self.tmpfs.push(Tmpfs { target: target.into(), bytes_max });
+        self
+    }
+
+    /// The socket of a client whose going away ends the run.
+    pub fn client(mut self, client: OwnedFd) -> Self {
+        self.client = Some(client);
+        self
+    }
+
+    /// What cancels the run.
+    pub fn cancel_token(&self) -> CancelToken {
+        self.cancel.clone()
+    }
+
+    pub(crate) fn run_on(
+        self,
+        backend: &Sandboxed,
+        host_id: &HostId,
+        sink: Option<Box<dyn OutputSink>>,
+    ) -> Result<RunReport, NotStarted> {
+        let c_strings = |texts: Vec<String>| {
+            texts.into_iter().map(|text| CString::new(text).unwrap()).collect::<Vec<_>>()
+        };
+        let files: Vec<(&RelPath, &[u8])> =
+            self.files.iter().map(|(path, contents)| (path, contents.as_slice())).collect();
+        let spec = RunSpec {
+            argv: c_strings(self.argv),
+            program: ProgramFile::Named,
+            without_shell: None,
+            env: c_strings(self.env),
+            workdir: self.workdir,
+            stdin: self.stdin,
+            limits: self.limits,
+            workspace: WorkspaceFill::Own,
+            binds: self.binds,
+            tmpfs: self.tmpfs,
+        };
+        let job = Job {
+            template: self.template.as_deref(),
+            files: &files,
+            spec,
+            retained: Default::default(),
+        };
+        backend.run_as(job, host_id, &Watch { cancel: self.cancel, client: self.client }, sink)
+    }
+}

@@ -1,0 +1,177 @@
+//! A task, built up by the test that has it executed.
+
+use std::ffi::CString;
+use std::fs::File;
+use std::io::Write;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use cofferdam::executor::{Executor, FoundProgram, Room, Task};
+use cofferdam_core::sync::cancel::CancelToken;
+use cofferdam_core::{
+    Limits, NotStarted, OutputSink, ProgramFile, RunReport, RunSpec, SetupFailure, StdinSource,
+    Watch, WorkspaceFill,
+};
+use nix::fcntl::{OFlag, openat};
+use nix::sys::stat::Mode;
+
+/// One task and everything around it.
+#[derive(Debug)]
+pub struct TaskOf {
+    argv: Vec<CString>,
+    program: ProgramFile,
+    env: Vec<CString>,
+    limits: Limits,
+    room: Room,
+    files: Vec<(&'static str, usize)>,
+    pub cancel: CancelToken,
+}
+
+/// What came of one, and what its workspace held: nothing where nobody looked.
+#[derive(Debug)]
+pub struct Ran {
+    pub report: Result<RunReport, NotStarted>,
+    pub collected: Option<Vec<(String, u64)>>,
+}
+
+fn c_string(text: &str) -> CString {
+    CString::new(text).unwrap()
+}
+
+impl TaskOf {
+    /// These words, the file being at `path` in the box.
+    pub fn at(path: &str, argv: &[&str]) -> Self {
+        Self::of(ProgramFile::At(c_string(path)), argv)
+    }
+
+    /// These words, the file being that one.
+    pub fn open(found: FoundProgram, argv: &[&str]) -> Self {
+        Self::of(ProgramFile::Open { file: found.file, at: c_string(&found.target) }, argv)
+    }
+
+    /// A shell script.
+    pub fn sh(script: &str) -> Self {
+        let task = Self::at("/bin/sh", &["sh", "-c", script]);
+        Self { env: vec![c_string("PATH=/usr/bin:/bin")], ..task }
+    }
+
+    fn of(program: ProgramFile, argv: &[&str]) -> Self {
+        Self {
+            argv: argv.iter().map(|word| c_string(word)).collect(),
+            program,
+            env: Vec::new(),
+            limits: Limits { output_bytes_max: None, ..Limits::default() },
+            room: Room::default(),
+            files: Vec::new(),
+            cancel: CancelToken::new().unwrap(),
+        }
+    }
+
+    /// Changes the limits.
+    pub fn limits(mut self, change: impl FnOnce(&mut Limits)) -> Self {
+        change(&mut self.limits);
+        self
+    }
+
+    /// A wall-clock limit.
+    pub fn wall_ms(self, millis: u64) -> Self {
+        self.limits(|limits| limits.wall = Duration::from_millis(millis))
+    }
+
+    /// A file of so many bytes in the workspace, and room for it.
+    pub fn file(mut self, name: &'static str, bytes: usize) -> Self {
+        self.files.push((name, bytes));
+        self.room.bytes += (bytes as u64).next_multiple_of(4096);
+        self.room.inodes += 1;
+        self
+    }
+
+    /// Executes it. `look` has the workspace and the host uid, when both are somebody's.
+    pub fn execute(
+        self,
+        executor: &dyn Executor,
+        sink: Option<Box<dyn OutputSink>>,
+        look: &mut dyn FnMut(BorrowedFd<'_>, u32),
+    ) -> Result<RunReport, NotStarted> {
+        let spec = RunSpec {
+            argv: self.argv,
+            program: self.program,
+            without_shell: None,
+            env: self.env,
+            workdir: "/workspace".into(),
+            stdin: StdinSource::Null,
+            limits: self.limits,
+            workspace: WorkspaceFill::Own,
+            binds: Vec::new(),
+            tmpfs: Vec::new(),
+        };
+        let uid = std::cell::Cell::new(0);
+        let mut fill = |workspace: BorrowedFd<'_>, owner: cofferdam_tree::Owner| {
+            uid.set(owner.uid);
+            for (name, bytes) in &self.files {
+                write(workspace, name, *bytes, owner.uid);
+            }
+            Ok::<(), SetupFailure>(())
+        };
+        let mut collect = |workspace: BorrowedFd<'_>| look(workspace, uid.get());
+        let task = Task {
+            spec,
+            room: self.room,
+            retained: Default::default(),
+            fill: &mut fill,
+            collect: &mut collect,
+        };
+        executor.execute(task, &Watch { cancel: self.cancel, client: None }, sink)
+    }
+
+    /// Executes it and lists what is left in its workspace.
+    pub fn run(self, executor: &dyn Executor) -> Ran {
+        let mut collected = None;
+        let mut look = |workspace: BorrowedFd<'_>, _| collected = Some(list(workspace));
+        let report = self.execute(executor, None, &mut look);
+        Ran { report, collected }
+    }
+}
+
+impl Ran {
+    /// What it printed; it must have ended with exit code 0.
+    #[track_caller]
+    pub fn stdout(&self) -> String {
+        crate::stdout_of(self.report.as_ref().unwrap())
+    }
+
+    /// The outcome's word and the shell's code for it.
+    #[track_caller]
+    pub fn ending(&self) -> (&'static str, Option<u8>) {
+        crate::ending(self.report.as_ref().unwrap())
+    }
+
+    /// The errno of an exec that failed.
+    #[track_caller]
+    pub fn exec_errno(&self) -> i32 {
+        match self.report {
+            Err(NotStarted::Exec { errno }) => errno,
+            ref other => panic!("{other:?}"),
+        }
+    }
+}
+
+/// The names in a directory and the sizes of what they name.
+pub fn list(directory: BorrowedFd<'_>) -> Vec<(String, u64)> {
+    let path =
+        PathBuf::from(format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&directory)));
+    let entries = std::fs::read_dir(path).unwrap().map(Result::unwrap);
+    let mut listed: Vec<(String, u64)> = entries
+        .map(|entry| (entry.file_name().into_string().unwrap(), entry.metadata().unwrap().len()))
+        .collect();
+    listed.sort();
+    listed
+}
+
+fn write(directory: BorrowedFd<'_>, name: &str, bytes: usize, owner: u32) {
+    let flags = OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_WRONLY | OFlag::O_CLOEXEC;
+    let file = openat(directory.as_fd(), name, flags, Mode::from_bits_truncate(0o644)).unwrap();
+    nix::unistd::fchown(&file, Some(owner.into()), Some(owner.into())).unwrap();
+    File::from(file).write_all(&vec![b'x'; bytes]).unwrap();
+}
