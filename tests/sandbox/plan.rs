@@ -372,16 +372,16 @@ fn the_file_of_a_program_is_attached_behind_what_is_covered_and_kept_open_until_
     assert_eq!(
         closes,
         [
-            "CloseRange { first: 6, last: 11 }",
-            "CloseFrom { first: 13 }",
-            "CloseOnExec { first: 12, last: 12 }",
-            "CloseRange { first: 4, last: 4 }",
-            "CloseOnExec { first: 3, last: 5 }",
+            "Process(CloseRange { first: 6, last: 11 })",
+            "Process(CloseFrom { first: 13 })",
+            "Process(CloseOnExec { first: 12, last: 12 })",
+            "Process(CloseRange { first: 4, last: 4 })",
+            "Process(CloseOnExec { first: 3, last: 5 })",
         ]
     );
     let exec = format!("{:?}", with.program.last().unwrap());
     assert!(exec.contains(r#"fd: Some(12), paths: ["/usr/bin/make"]"#), "{exec}");
-    // What is tried before is looked up as ever.
+    // The attempt before it is looked up along PATH.
     let tried = format!("{:?}", with.program[with.program.len() - 2]);
     assert!(tried.contains(r#"fd: None, paths: ["/usr/bin/true", "/bin/true"]"#), "{tried}");
 }

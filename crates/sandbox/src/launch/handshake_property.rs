@@ -13,10 +13,10 @@ use crate::plan::ChildPlan;
 use crate::plan::steps::Step;
 use crate::plan::steps::identity::IdentityStep;
 use crate::plan::steps::mount::MountStep;
-use crate::plan::steps::start::ExecCommand;
+use crate::plan::steps::start::ExecTarget;
 use crate::plan::steps::start::StartStep;
-use crate::supervise::observation::Observation;
 use crate::supervise::io::pipe::pipe_from_sandbox;
+use crate::supervise::observation::Observation;
 use crate::supervise::report::FinishedRun;
 use crate::sys::Rusage;
 
@@ -107,7 +107,7 @@ impl ExpectedRecords {
 
     /// A program that was not ready, or that failed to start, has no outcome.
     fn compare_report(&self, observed: Observation) {
-        let exec = Step::Start(StartStep::Exec(ExecCommand {
+        let exec = Step::Start(StartStep::Exec(ExecTarget {
             fd: None,
             paths: Vec::new(),
             argv: Vec::new(),

@@ -10,7 +10,7 @@ use crate::plan::rootfs::c_string;
 use crate::plan::steps::Step;
 use crate::plan::steps::identity::IdentityStep;
 use crate::plan::steps::process::{ProcessStep, Rlimit};
-use crate::plan::steps::start::{ExecCommand, StartStep};
+use crate::plan::steps::start::{ExecTarget, StartStep};
 use cofferdam_seccomp::interpret::lets_through;
 
 /// The inotify instances of one sandbox. Each instance that watches a file slows down every access
@@ -122,7 +122,7 @@ fn close_steps(program: ProgramSource<'_>) -> impl Iterator<Item = ProcessStep> 
     steps.into_iter()
 }
 
-fn exec_command(source: ProgramSource<'_>, argv: &[CString], input: &PlanInput<'_>) -> ExecCommand {
+fn exec_command(source: ProgramSource<'_>, argv: &[CString], input: &PlanInput<'_>) -> ExecTarget {
     let (fd, paths) = match source {
         ProgramSource::Named => (None, executable_paths(argv, input.env)),
         ProgramSource::At(path) => (None, vec![path.to_owned()]),
@@ -133,7 +133,7 @@ fn exec_command(source: ProgramSource<'_>, argv: &[CString], input: &PlanInput<'
             (fd, vec![at.to_owned()])
         }
     };
-    ExecCommand { fd, paths, argv: argv.to_vec(), env: input.env.to_vec() }
+    ExecTarget { fd, paths, argv: argv.to_vec(), env: input.env.to_vec() }
 }
 
 fn limit_steps(input: &PlanInput<'_>) -> impl Iterator<Item = Step> {

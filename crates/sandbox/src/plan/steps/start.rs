@@ -11,7 +11,7 @@ const F_WRLCK: i16 = 1;
 
 /// The program that a sandbox executes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ExecCommand {
+pub struct ExecTarget {
     /// The descriptor of its file. A script cannot be executed through it, since its interpreter
     /// needs a path.
     pub fd: Option<i32>,
@@ -43,9 +43,9 @@ pub enum StartStep {
     /// Report to the supervisor that exec is next.
     ReportReady,
     /// Execute the program; continue if that fails.
-    TryExec(ExecCommand),
+    TryExec(ExecTarget),
     /// Execute the program.
-    Exec(ExecCommand),
+    Exec(ExecTarget),
 }
 
 impl StartStep {
@@ -98,7 +98,7 @@ fn lock_plan(out: &mut Encoder, command: i32) {
     out.call(libc::SYS_fcntl, &[wire::PLAN_FD.into(), command.into(), lock]);
 }
 
-fn exec(out: &mut Encoder, program: &ExecCommand, on_error: u16) {
+fn exec(out: &mut Encoder, program: &ExecTarget, on_error: u16) {
     let argv = out.string_array(&program.argv);
     let env = out.string_array(&program.env);
     if let Some(fd) = program.fd {
