@@ -10,12 +10,12 @@ use crate::executor::pool_key::PoolKey;
 use cofferdam_core::sync::retained::Retained;
 use cofferdam_core::values::rel_path::RelPath;
 use cofferdam_core::{Limits, RunSpec, SetupFailure};
-use cofferdam_sandbox::{HostId, RunningSandbox, Sandbox, PreparedSandbox};
+use cofferdam_sandbox::engine::{HostId, PreparedSandbox, RunningSandbox, SandboxHost};
 
 /// Creates sandboxes.
 #[derive(Debug)]
 pub struct SandboxFactory {
-    sandbox: Sandbox,
+    sandbox: SandboxHost,
     fills: FillChoices,
     host_ids: Arc<HostIds>,
 }
@@ -29,12 +29,12 @@ pub struct ReadySandbox {
 
 impl SandboxFactory {
     /// A factory that uses `sandbox`.
-    pub fn new(sandbox: Sandbox) -> Self {
+    pub fn new(sandbox: SandboxHost) -> Self {
         Self { sandbox, fills: FillChoices::default(), host_ids: Arc::default() }
     }
 
     /// What sandboxes are created with.
-    pub fn sandbox(&self) -> &Sandbox {
+    pub fn sandbox(&self) -> &SandboxHost {
         &self.sandbox
     }
 

@@ -11,7 +11,7 @@ use std::time::SystemTime;
 
 use cofferdam_core::values::rel_path::RelPath;
 use cofferdam_core::{SetupFailure, WorkspaceFill};
-use cofferdam_sandbox::{Sandbox, SandboxFs};
+use cofferdam_sandbox::engine::{SandboxFs, SandboxHost};
 use cofferdam_tree::{
     Fill, Fingerprint, Owner, Owners, Template, TreeLimits, WorkspaceError, copy_tree, put,
     put_over_template,
@@ -54,7 +54,7 @@ impl FillChoices {
     /// Identifies how `template` is used and what it holds now.
     pub fn contents(
         &self,
-        sandbox: &Sandbox,
+        sandbox: &SandboxHost,
         template: &Path,
     ) -> Result<TemplateContents, SetupFailure> {
         let stamp = stamp(template)?;
@@ -67,7 +67,7 @@ impl FillChoices {
     /// Fills the workspace of `fs` from `template`; without one the workspace stays empty.
     pub fn fill(
         &self,
-        sandbox: &Sandbox,
+        sandbox: &SandboxHost,
         fs: &SandboxFs,
         template: Option<&Path>,
     ) -> Result<FilledWorkspace, SetupFailure> {
@@ -88,7 +88,7 @@ impl FillChoices {
 
     fn of(
         &self,
-        sandbox: &Sandbox,
+        sandbox: &SandboxHost,
         template: &Path,
         stamp: TemplateStamp,
     ) -> Result<Fill, SetupFailure> {
@@ -143,7 +143,7 @@ impl FilledWorkspace {
 
 /// An overlay pays off for large templates. It needs a template with one owner, whose files it shows
 /// as the tenant's, and a file system that supports this, which is tried.
-fn choose(sandbox: &Sandbox, template: &Path) -> Result<Fill, SetupFailure> {
+fn choose(sandbox: &SandboxHost, template: &Path) -> Result<Fill, SetupFailure> {
     let scanned = scan(template)?;
     if scanned.fill() == Fill::Copy || scanned.owners == Owners::Several {
         return Ok(Fill::Copy);

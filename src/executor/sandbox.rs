@@ -15,7 +15,7 @@ use cofferdam_core::{
     Limits, NotStarted, OutputSink, RunReport, RunSpec, SetupFailure, StandbyMetrics, Watch,
     WorkspaceFill,
 };
-use cofferdam_sandbox::{BEFORE_PROGRAM, SandboxFs, HostId, LocatedProgram, Sandbox};
+use cofferdam_sandbox::engine::{BEFORE_PROGRAM, HostId, LocatedProgram, SandboxFs, SandboxHost};
 use cofferdam_tree::Owner;
 
 /// Files in memory take whole pages.
@@ -31,7 +31,7 @@ pub struct SandboxExecutor {
 
 impl SandboxExecutor {
     /// A backend over `sandbox` that creates every sandbox on demand.
-    pub fn new(sandbox: Sandbox) -> Self {
+    pub fn new(sandbox: SandboxHost) -> Self {
         Self { pool: None, factory: Arc::new(SandboxFactory::new(sandbox)) }
     }
 
@@ -50,7 +50,7 @@ impl SandboxExecutor {
     }
 
     /// What sandboxes are created with.
-    pub fn sandbox(&self) -> &Sandbox {
+    pub fn sandbox(&self) -> &SandboxHost {
         self.factory.sandbox()
     }
 

@@ -16,8 +16,8 @@ use crate::policy::{PolicyConfig, WorkspaceRoots};
 use crate::store::{StoreError, StoreSettings};
 use cofferdam_core::job::JobLimits;
 use cofferdam_core::{NotStarted, OutputSink, RunReport, SetupFailure, Watch};
-use cofferdam_sandbox::builtin_profile;
-use cofferdam_sandbox::{RootSource, Sandbox, SandboxConfig};
+use cofferdam_sandbox::engine::builtin_profile;
+use cofferdam_sandbox::engine::{RootSource, SandboxConfig, SandboxHost};
 
 /// The profile of every sandbox.
 const PROFILE: &str = "default";
@@ -69,7 +69,7 @@ pub enum BuildError {
     Store(#[from] StoreError),
     /// Sandboxes cannot be created here.
     #[error(transparent)]
-    Sandbox(#[from] SetupFailure),
+    SandboxHost(#[from] SetupFailure),
 }
 
 impl Runner {
@@ -196,7 +196,7 @@ fn sandboxes(
     let profile = builtin_profile(PROFILE)
         .map_err(|error| SetupFailure::from_words("profile", error.to_string()))?;
     let root = root.map_or(RootSource::Host, RootSource::Directory);
-    Ok(SandboxExecutor::new(Sandbox::open(SandboxConfig { profile, root, private, strict })?))
+    Ok(SandboxExecutor::new(SandboxHost::open(SandboxConfig { profile, root, private, strict })?))
 }
 
 /// Creates the directory before the sandbox is opened: only an existing directory can be masked

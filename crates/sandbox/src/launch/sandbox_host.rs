@@ -70,7 +70,7 @@ enum Prefetch {
 /// Creates sandboxes on this host. Everything that does not depend on a run is looked up once, when
 /// it is opened.
 #[derive(Debug)]
-pub struct Sandbox {
+pub struct SandboxHost {
     pub(crate) cleanup: Cleanup,
     pub(crate) kill_failures: KillFailures,
     pub(crate) swept: SweepCounts,
@@ -101,7 +101,7 @@ pub struct Sandbox {
     pub(crate) strict: bool,
 }
 
-impl Sandbox {
+impl SandboxHost {
     /// Removes what dead servers left, examines the host, and tries a whole sandbox. A host that
     /// cannot create one is refused here, with the step that failed. On a host without user
     /// namespaces, sandboxes do without.
@@ -123,7 +123,7 @@ impl Sandbox {
         Ok(sandbox)
     }
 
-    /// As [`Sandbox::open`], for a caller that creates one sandbox, which is then the trial. Only a
+    /// As [`SandboxHost::open`], for a caller that creates one sandbox, which is then the trial. Only a
     /// host that may refuse user namespaces is tried before.
     pub fn open_for_one(config: SandboxConfig) -> Result<Self, SetupFailure> {
         if user_namespaces_are_doubtful() {
@@ -260,7 +260,7 @@ impl Sandbox {
         HostId::acquire(&self.state).map_err(|error| SetupFailure::from_io("host uid", &error))
     }
 
-    /// Creates the file system of one sandbox, to be filled before [`Sandbox::start`].
+    /// Creates the file system of one sandbox, to be filled before [`SandboxHost::start`].
     pub fn create_fs(&self, limits: &Limits, host_id: &HostId) -> Result<SandboxFs, SetupFailure> {
         SandboxFs::create(&self.layout, limits, host_id.id())
     }
@@ -372,7 +372,7 @@ impl Sandbox {
     }
 }
 
-impl Drop for Sandbox {
+impl Drop for SandboxHost {
     fn drop(&mut self) {
         // One deadline for all of the cleanup.
         let deadline = Deadline::after(SWEEP_WAIT);
