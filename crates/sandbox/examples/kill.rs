@@ -1,5 +1,7 @@
 //! Starts two commands at once, kills one, and shows how each ended.
 
+#![expect(clippy::print_stdout, reason = "an example")]
+
 use std::thread;
 use std::time::Duration;
 

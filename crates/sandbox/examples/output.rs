@@ -1,5 +1,7 @@
 //! Runs one command within limits and prints what it wrote.
 
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "an example")]
+
 use std::time::Duration;
 
 use cofferdam_sandbox::{Sandbox, enter_user_namespace};

@@ -1,5 +1,7 @@
 //! Reads a command's output as it comes.
 
+#![expect(clippy::print_stdout, reason = "an example")]
+
 use std::io::{BufRead, BufReader};
 
 use cofferdam_sandbox::{Sandbox, enter_user_namespace};
