@@ -24,7 +24,7 @@ use std::sync::Arc;
 use clap::error::{ContextKind, ContextValue};
 use clap::{CommandFactory, Parser, Subcommand};
 
-use cofferdam_sandbox::{bound_heaps, enter_user_namespace, survive_file_size_limit};
+use cofferdam_sandbox::engine::{bound_heaps, enter_user_namespace, survive_file_size_limit};
 use failure::Failure;
 use stdio::print;
 

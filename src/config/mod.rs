@@ -22,7 +22,7 @@ use self::parse::{
 use self::reader::VariableReader;
 use cofferdam_core::Limits;
 use cofferdam_core::values::duration::parse_duration;
-use cofferdam_sandbox::SANDBOXES_MAX;
+use cofferdam_sandbox::engine::SANDBOXES_MAX;
 
 pub use self::choices::{Isolation, LogFormat, MetricsPlace, OnDisconnect, WorkspaceChoice};
 pub use self::firecracker::{FirecrackerConfig, JailerConfig};

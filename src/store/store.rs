@@ -1,4 +1,4 @@
-//! A store, open: for a service, for running single jobs, or for looking alone.
+//! An open store: for a service, for running single jobs, or for reading only.
 
 use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt;
@@ -10,66 +10,65 @@ use nix::errno::Errno;
 use nix::sys::stat::Mode;
 use nix::unistd::geteuid;
 
-use super::directory::Directory;
 use super::error::{StoreError, errno_of};
-use super::index::Index;
-use super::owner::{Claims, Owner};
-use super::recovery::Recovered;
-use super::refresh::Seen;
-use super::service_lock::ServiceLock;
+use super::index::{Index, RunsState};
+use crate::store::files::directory::StoreDir;
+use crate::store::files::owner::{Claims, StoreOwner};
+use crate::store::files::service_lock::ServiceLock;
 
-/// The records of jobs in one directory. Handles are clones of one opening.
+/// The records of jobs in one directory. Clones share one opening.
 #[derive(Debug, Clone)]
 pub struct RunStore {
-    pub(super) inner: Arc<Inner>,
+    pub(super) inner: Arc<OpenStore>,
 }
 
-/// How long, and how much, is kept.
+/// How long records are kept, and how much of them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct StoreSettings {
-    /// How long a job's record is kept after its end; for ever where there is none.
+    /// How long the record of an ended job is kept; for ever if unset.
     pub retention: Option<Duration>,
-    /// How much the records of all jobs that are over may take on the disk, bytes.
+    /// The most bytes that the records of ended jobs take on the disk.
     pub bytes_max: Option<u64>,
 }
 
 #[derive(Debug)]
-pub(super) struct Inner {
-    /// The whole path.
+pub(super) struct OpenStore {
+    /// The canonical path.
     path: PathBuf,
-    opened: RwLock<Arc<Opened>>,
-    /// What an opening has that may change anything.
-    pub(super) keeper: Option<Keeper>,
+    opened: RwLock<Arc<StoreDirs>>,
+    /// Set unless the store is open for reading only.
+    pub(super) writer: Option<StoreWriter>,
 }
 
-/// The directories of a store. They are opened anew where the store was removed meanwhile.
+/// The directories of a store. They are opened again if the store was removed.
 #[derive(Debug)]
-pub(super) struct Opened {
-    pub(super) runs: Directory,
-    kept: Option<Arc<Kept>>,
+pub(super) struct StoreDirs {
+    pub(super) runs: StoreDir,
+    writer: Option<Arc<WriterDirs>>,
 }
 
-/// What is needed of them for changing anything.
+/// What a writer has open in addition.
 #[derive(Debug)]
-pub(super) struct Kept {
-    pub(super) owner: Owner,
-    pub(super) quarantine: Directory,
+pub(super) struct WriterDirs {
+    pub(super) owner: StoreOwner,
+    pub(super) quarantine: StoreDir,
     lock: Option<Arc<ServiceLock>>,
 }
 
+/// The state of an opening that may write.
 #[derive(Debug)]
-pub(super) struct Keeper {
+pub(super) struct StoreWriter {
     pub(super) settings: StoreSettings,
     is_service: bool,
     pub(super) index: Mutex<Index>,
-    /// Held by the one thread that settles what others have left; when one last did.
+    /// Held while a thread finishes jobs of dead owners; when that was last done.
     pub(super) settling: Mutex<Option<Instant>>,
-    /// Held by the one thread that compares the index with the disk; what it last saw there.
-    pub(super) seen: Mutex<Option<Seen>>,
+    /// Held while a thread compares the index with the disk; what it last found there.
+    pub(super) seen: Mutex<Option<RunsState>>,
 }
 
-impl Keeper {
-    fn new(settings: StoreSettings, is_service: bool) -> Self {
+impl StoreWriter {
+    pub(super) fn new(settings: StoreSettings, is_service: bool) -> Self {
         let (index, settling, seen) = (Mutex::default(), Mutex::default(), Mutex::default());
         Self { settings, is_service, index, settling, seen }
     }
@@ -79,92 +78,76 @@ impl Keeper {
     }
 }
 
-/// A mutex whose value is whole between any two statements, whoever died holding it.
+/// Locks a mutex whose value is consistent between any two statements, even after a panic.
 pub(super) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl RunStore {
-    /// Opens the store in `directory` for a service, which is its only one: makes it where it is
-    /// not there, and brings it in order. Jobs whose owner is dead are finished as interrupted,
-    /// what is no record any more is put into quarantine, half-made and half-removed jobs go.
+    /// Opens the store in `directory` for running jobs next to a service or other processes, and
+    /// creates it if missing. Reads no record until one is requested.
     ///
     /// # Errors
-    /// [`StoreError::Owned`] where another service has it; a directory that is none, is somebody
-    /// else's, or cannot be written.
-    pub fn open(
-        directory: &Path,
-        settings: StoreSettings,
-    ) -> Result<(Self, Recovered), StoreError> {
-        let store = Self::keep(directory, Keeper::new(settings, true))?;
-        let recovered = store.recover()?;
-        Ok((store, recovered))
-    }
-
-    /// Opens the store in `directory` for running jobs, beside a service or others that do; makes
-    /// it where it is not there. No record is read before it is asked for.
-    ///
-    /// # Errors
-    /// A directory that is none, is somebody else's, or cannot be written.
+    /// The path is not a directory, belongs to another user, or cannot be written.
     pub fn open_shared(directory: &Path, settings: StoreSettings) -> Result<Self, StoreError> {
-        let store = Self::keep(directory, Keeper::new(settings, false))?;
-        Claims::new(store.kept()?.owner.owners()).sweep()?;
+        let store = Self::open_writer(directory, StoreWriter::new(settings, false))?;
+        Claims::new(store.writer_dirs()?.owner.owners()).sweep()?;
         Ok(store)
     }
 
-    fn keep(directory: &Path, keeper: Keeper) -> Result<Self, StoreError> {
-        let opened = Opened::make(directory, keeper.is_service, None)?;
+    pub(super) fn open_writer(directory: &Path, writer: StoreWriter) -> Result<Self, StoreError> {
+        let opened = StoreDirs::make(directory, writer.is_service, None)?;
         let path = directory.canonicalize().map_err(|error| StoreError::Unusable {
             path: directory.into(),
             reason: errno_of(&error).to_string(),
         })?;
         let opened = RwLock::new(Arc::new(opened));
-        Ok(Self { inner: Arc::new(Inner { path, opened, keeper: Some(keeper) }) })
+        Ok(Self { inner: Arc::new(OpenStore { path, opened, writer: Some(writer) }) })
     }
 
-    /// Opens the store in `directory` for looking, and for asking for a job's end. Nothing is
-    /// made or removed; a job whose owner is dead is finished as interrupted when it is looked at.
+    /// Opens the store in `directory` for reading and for canceling jobs. Creates and removes
+    /// nothing. A job whose owner is dead is finished as interrupted when it is read.
     ///
     /// # Errors
-    /// A directory that is no store, or cannot be read.
+    /// The directory is not a store, or cannot be read.
     pub fn open_existing(directory: &Path) -> Result<Self, StoreError> {
         let root = open_root(directory)?;
         let runs = root.child("runs").map_err(|errno| StoreError::Unusable {
             path: directory.into(),
             reason: format!("runs: {errno}"),
         })?;
-        let opened = RwLock::new(Arc::new(Opened { runs, kept: None }));
+        let opened = RwLock::new(Arc::new(StoreDirs { runs, writer: None }));
         let path = root.path().to_owned();
-        Ok(Self { inner: Arc::new(Inner { path, opened, keeper: None }) })
+        Ok(Self { inner: Arc::new(OpenStore { path, opened, writer: None }) })
     }
 
-    /// The store's whole path.
+    /// The canonical path of the store.
     pub(super) fn path(&self) -> &Path {
         &self.inner.path
     }
 
-    pub(super) fn opened(&self) -> Arc<Opened> {
+    pub(super) fn opened(&self) -> Arc<StoreDirs> {
         Arc::clone(&self.inner.opened.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// What only an opening has that may change anything.
-    pub(super) fn keeper(&self) -> Result<&Keeper, StoreError> {
-        self.inner.keeper.as_ref().ok_or_else(|| self.for_looking())
+    /// The writer's state; an error if the store is open for reading only.
+    pub(super) fn writer(&self) -> Result<&StoreWriter, StoreError> {
+        self.inner.writer.as_ref().ok_or_else(|| self.read_only_error())
     }
 
-    /// The directories that such an opening has.
-    pub(super) fn kept(&self) -> Result<Arc<Kept>, StoreError> {
-        self.opened().kept.clone().ok_or_else(|| self.for_looking())
+    /// The writer's directories; an error if the store is open for reading only.
+    pub(super) fn writer_dirs(&self) -> Result<Arc<WriterDirs>, StoreError> {
+        self.opened().writer.clone().ok_or_else(|| self.read_only_error())
     }
 
-    fn for_looking(&self) -> StoreError {
-        let reason = "it was opened for looking alone".to_owned();
+    fn read_only_error(&self) -> StoreError {
+        let reason = "it is open for reading only".to_owned();
         StoreError::Unusable { path: self.inner.path.clone(), reason }
     }
 
-    /// Makes the store again where it was removed, and opens the one that is in its place.
-    pub(super) fn find_again(&self) -> Result<(), StoreError> {
-        let keeper = self.keeper()?;
+    /// Opens the store at its path again if it was removed or replaced, and creates it if missing.
+    pub(super) fn reopen_if_moved(&self) -> Result<(), StoreError> {
+        let writer = self.writer()?;
         if self.opened().runs.is_in_place() {
             return Ok(());
         }
@@ -173,17 +156,17 @@ impl RunStore {
             return Ok(());
         }
         let path = &self.inner.path;
-        let lock = opened.kept.as_ref().and_then(|kept| kept.lock.clone());
+        let lock = opened.writer.as_ref().and_then(|dirs| dirs.lock.clone());
         let lock = lock.filter(|lock| lock.is_of(path));
-        *opened = Arc::new(Opened::make(path, keeper.is_service, lock)?);
+        *opened = Arc::new(StoreDirs::make(path, writer.is_service, lock)?);
         drop(opened);
         log::warn!(store = path.display().to_string(); "the store was removed; made again");
         Ok(())
     }
 }
 
-impl Opened {
-    /// Makes what is not there of the store in `directory`, and opens it.
+impl StoreDirs {
+    /// Opens the store in `directory`, and creates what is missing of it.
     fn make(
         directory: &Path,
         is_service: bool,
@@ -218,15 +201,15 @@ impl Opened {
             lock => lock,
         };
         let owner =
-            Owner::register(part("owners")?).map_err(|error| unusable(error.to_string()))?;
-        Ok(Self { runs, kept: Some(Arc::new(Kept { owner, quarantine, lock })) })
+            StoreOwner::register(part("owners")?).map_err(|error| unusable(error.to_string()))?;
+        Ok(Self { runs, writer: Some(Arc::new(WriterDirs { owner, quarantine, lock })) })
     }
 }
 
-/// The store's directory by its whole path, which is part of what artifacts are told as.
-fn open_root(directory: &Path) -> Result<Directory, StoreError> {
+/// Opens the directory by its canonical path, which is part of the URIs of artifacts.
+fn open_root(directory: &Path) -> Result<StoreDir, StoreError> {
     let unusable =
         |errno: Errno| StoreError::Unusable { path: directory.into(), reason: errno.to_string() };
     let whole: PathBuf = directory.canonicalize().map_err(|error| unusable(errno_of(&error)))?;
-    Directory::open(&whole).map_err(unusable)
+    StoreDir::open(&whole).map_err(unusable)
 }

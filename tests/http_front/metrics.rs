@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use cofferdam::check::metrics::{Figures, RunCount};
+use cofferdam::check::metrics::{CheckMetrics, RunCount};
 use cofferdam::check::run::CheckError;
 use cofferdam::config::MetricsPlace;
 use cofferdam::http::{HttpLimits, HttpSettings};
-use cofferdam::job::JobFigures;
+use cofferdam::job::JobMetrics;
 use cofferdam_core::job::JobStatus;
 use cofferdam_core::{SandboxMetrics, SetupFailure, StandbyMetrics, SweepCounts};
 use cofferdam_test_server::exposition::Exposition;
@@ -46,7 +46,7 @@ fn refusals(server: &Running) -> BTreeMap<String, f64> {
 fn every_refusal_is_counted_under_its_own_reason() {
     // Takes so long that a second run finds no slot.
     let checks = ScriptedChecks::new(1, |request, watch, _| match request.solution_text.as_str() {
-        "fail" => Err(CheckError::Sandbox(SetupFailure::from_errno("clone", libc::EPERM))),
+        "fail" => Err(CheckError::SandboxHost(SetupFailure::from_errno("clone", libc::EPERM))),
         "panic" => panic!("a defect, for the test"),
         _ => {
             crate::support::wait_for_end(&watch);
@@ -212,7 +212,7 @@ fn metrics_are_where_the_operator_put_them_and_nowhere_else() {
 #[test]
 fn what_the_service_says_of_itself_is_what_is_exposed() {
     let checks = ScriptedChecks::echo();
-    *checks.figures.lock().unwrap() = Figures {
+    *checks.figures.lock().unwrap() = CheckMetrics {
         runs: vec![RunCount { language: "cpp".into(), outcome: "exited", count: 41 }],
         phases: Vec::new(),
         slots: 31,
@@ -262,7 +262,7 @@ fn what_the_service_says_of_itself_is_what_is_exposed() {
 #[test]
 fn what_the_jobs_say_of_themselves_is_what_is_exposed_and_in_the_status() {
     let jobs = ScriptedJobs::new();
-    *jobs.figures.lock().unwrap() = JobFigures {
+    *jobs.figures.lock().unwrap() = JobMetrics {
         queued: 1,
         queue_max: 2,
         running: 3,

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use cofferdam::check::metrics::Figures;
+use cofferdam::check::metrics::CheckMetrics;
 use cofferdam::check::request::CheckRequest;
 use cofferdam::check::run::{CheckError, CheckReport};
 use cofferdam::check::status::{Examined, HostReport, ServiceStatus, SlotsStatus, StandbyStatus};
@@ -39,7 +39,7 @@ pub struct ScriptedChecks {
     /// Held by a test, it makes every admission wait.
     pub admission: Mutex<()>,
     /// What it says of itself, but for whether it drains.
-    pub figures: Mutex<Figures>,
+    pub figures: Mutex<CheckMetrics>,
     /// How many runs were admitted.
     pub runs: AtomicUsize,
 }
@@ -108,8 +108,8 @@ impl Checks for ScriptedChecks {
         }))
     }
 
-    fn figures(&self) -> Figures {
-        Figures { draining: self.is_draining(), ..self.figures.lock().unwrap().clone() }
+    fn figures(&self) -> CheckMetrics {
+        CheckMetrics { draining: self.is_draining(), ..self.figures.lock().unwrap().clone() }
     }
 
     fn start_draining(&self) {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use cofferdam_core::Limits;
-use cofferdam_sandbox::builtin_profile;
+use cofferdam_sandbox::engine::builtin_profile;
 use cofferdam_sandbox::landlock::Landlock;
 use cofferdam_sandbox::locks::{LockCalls, LockFilter};
 use cofferdam_sandbox::plan::rootfs;

@@ -146,7 +146,7 @@ fn limits_end_tasks_as_they_end_runs() {
 
 #[test]
 fn a_workspace_that_cannot_be_filled_is_told_as_what_failed() {
-    use cofferdam::executor::{Room, Task};
+    use cofferdam::executor::{Room, RunInput, WorkspaceInput};
     use cofferdam_core::{ProgramFile, SetupFailure, Watch};
     let Some(host) = support::host() else { return };
     let failure = SetupFailure::from_words("snapshot a", "no such thing");
@@ -164,12 +164,11 @@ fn a_workspace_that_cannot_be_filled_is_told_as_what_failed() {
     };
     let mut fill = |_: BorrowedFd<'_>, _| Err(failure.clone());
     let mut collect = |_: BorrowedFd<'_>| panic!("nothing ran");
-    let task = Task {
+    let room = Room::default();
+    let task = RunInput {
         spec,
-        room: Room::default(),
+        workspace: WorkspaceInput::Filled { room, fill: &mut fill, collect: &mut collect },
         retained: Default::default(),
-        fill: &mut fill,
-        collect: &mut collect,
     };
     let watch =
         Watch { cancel: cofferdam_core::sync::cancel::CancelToken::new().unwrap(), client: None };

@@ -17,7 +17,7 @@ use crate::config::variables_help;
 use crate::http::{BindError, DescriptorShortage, HttpSettings, Server};
 use crate::job::Jobs;
 use cofferdam_core::sync::counter::Counter;
-use cofferdam_sandbox::{Sandbox, request_short_slices};
+use cofferdam_sandbox::engine::{SandboxHost, request_short_slices};
 use file_size_limit::check_file_size;
 use jobs::ServedJobs;
 use memory::return_after_bursts;
@@ -94,6 +94,6 @@ impl ServeCommand {
 }
 
 /// The enforced controls in one line, as in a report.
-fn controls(sandbox: &Sandbox) -> std::io::Result<String> {
+fn controls(sandbox: &SandboxHost) -> std::io::Result<String> {
     Ok(serde_json::to_string(&sandbox.enforced())?)
 }

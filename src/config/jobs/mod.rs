@@ -13,7 +13,7 @@ use super::reader::VariableReader;
 use super::table;
 use cofferdam_core::job::JobLimits;
 use cofferdam_core::values::bytes::parse_bytes;
-use cofferdam_sandbox::SANDBOXES_MAX;
+use cofferdam_sandbox::engine::SANDBOXES_MAX;
 
 /// The most jobs that may wait: each holds its request in memory.
 const QUEUE_MAX: usize = 100_000;

@@ -3,10 +3,10 @@
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak};
 use std::time::Instant;
 
-use cofferdam::executor::{Executor, Sandboxed};
+use cofferdam::executor::{Executor, SandboxExecutor};
 use cofferdam_core::{NotStarted, OutputSink, RunReport};
-use cofferdam_sandbox::builtin_profile;
-use cofferdam_sandbox::{HostId, RootSource, Sandbox, SandboxConfig};
+use cofferdam_sandbox::engine::builtin_profile;
+use cofferdam_sandbox::engine::{HostId, RootSource, SandboxConfig, SandboxHost};
 
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
@@ -18,12 +18,12 @@ use crate::program::Program;
 static TURNS: RwLock<()> = RwLock::new(());
 /// One sandbox for the tests that are running. Not a plain static, which
 /// would never be dropped and leave its cgroups behind.
-static SHARED: Mutex<Weak<Sandboxed>> = Mutex::new(Weak::new());
+static SHARED: Mutex<Weak<SandboxExecutor>> = Mutex::new(Weak::new());
 
 /// A sandbox for as long as one test runs.
 #[derive(Debug)]
 pub struct Host {
-    backend: Arc<Sandboxed>,
+    backend: Arc<SandboxExecutor>,
     _turn: Turn,
 }
 
@@ -66,7 +66,7 @@ pub fn host_with(change: impl FnOnce(&mut SandboxConfig)) -> Option<Host> {
     let turn = Turn::Shared { _guard: TURNS.read().unwrap_or_else(PoisonError::into_inner) };
     let mut config = config();
     change(&mut config);
-    Some(Host { backend: Arc::new(Sandboxed::new(open(config)?)), _turn: turn })
+    Some(Host { backend: Arc::new(SandboxExecutor::new(open(config)?)), _turn: turn })
 }
 
 /// `return` and its operand that allows, as in `linux/filter.h` and `linux/seccomp.h`.
@@ -98,21 +98,23 @@ pub fn config() -> SandboxConfig {
 }
 
 #[track_caller]
-fn shared() -> Option<Arc<Sandboxed>> {
+fn shared() -> Option<Arc<SandboxExecutor>> {
     let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(backend) = shared.upgrade() {
         return Some(backend);
     }
-    let backend = Arc::new(Sandboxed::new(open(config())?));
+    let backend = Arc::new(SandboxExecutor::new(open(config())?));
     *shared = Arc::downgrade(&backend);
     Some(backend)
 }
 
 #[track_caller]
-fn open(config: SandboxConfig) -> Option<Sandbox> {
+fn open(config: SandboxConfig) -> Option<SandboxHost> {
     let able = has("root", nix::unistd::geteuid().is_root())
         && has("namespaces and mounts for root", can_divide());
-    able.then(|| Sandbox::open(config).expect("a host with namespaces and mounts has sandboxes"))
+    able.then(|| {
+        SandboxHost::open(config).expect("a host with namespaces and mounts has sandboxes")
+    })
 }
 
 /// Whether this process may make namespaces and mounts, tried on a thread
@@ -135,7 +137,7 @@ fn can_divide() -> bool {
 
 impl Host {
     /// The sandbox itself.
-    pub fn sandbox(&self) -> &Sandbox {
+    pub fn sandbox(&self) -> &SandboxHost {
         self.backend.sandbox()
     }
 

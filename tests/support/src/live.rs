@@ -6,7 +6,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use cofferdam::executor::Sandboxed;
+use cofferdam::executor::SandboxExecutor;
 use cofferdam_core::sync::cancel::CancelToken;
 use cofferdam_core::{NotStarted, OutputSink, RunReport, StdinSource, Stream};
 use nix::fcntl::OFlag;
@@ -29,7 +29,7 @@ pub struct Live {
 }
 
 impl Live {
-    pub(crate) fn start(backend: Arc<Sandboxed>, program: Program) -> Self {
+    pub(crate) fn start(backend: Arc<SandboxExecutor>, program: Program) -> Self {
         let (read, write) = nix::unistd::pipe2(OFlag::O_CLOEXEC).unwrap();
         let (sender, output) = channel();
         let host_id = backend.sandbox().host_id().unwrap();

@@ -4,14 +4,14 @@ use std::ffi::CString;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
-use cofferdam::executor::{Job, Sandboxed};
+use cofferdam::executor::{RunInput, SandboxExecutor, WorkspaceInput};
 use cofferdam_core::sync::cancel::CancelToken;
 use cofferdam_core::values::rel_path::RelPath;
 use cofferdam_core::{
     Bind, Limits, NotStarted, OutputSink, ProgramFile, RunReport, RunSpec, StdinSource, Tmpfs,
     Watch, WorkspaceFill,
 };
-use cofferdam_sandbox::HostId;
+use cofferdam_sandbox::engine::HostId;
 
 /// The environment of a program that does not set its own.
 const ENV: [&str; 3] = ["PATH=/usr/local/bin:/usr/bin:/bin", "HOME=/tmp/home", "LANG=C.UTF-8"];
@@ -121,7 +121,7 @@ impl Program {
 
     pub(crate) fn run_on(
         self,
-        backend: &Sandboxed,
+        backend: &SandboxExecutor,
         host_id: &HostId,
         sink: Option<Box<dyn OutputSink>>,
     ) -> Result<RunReport, NotStarted> {
@@ -142,12 +142,8 @@ impl Program {
             binds: self.binds,
             tmpfs: self.tmpfs,
         };
-        let job = Job {
-            template: self.template.as_deref(),
-            files: &files,
-            spec,
-            retained: Default::default(),
-        };
-        backend.run_as(job, host_id, &Watch { cancel: self.cancel, client: self.client }, sink)
+        let workspace = WorkspaceInput::Template { dir: self.template.as_deref(), files: &files };
+        let input = RunInput { spec, workspace, retained: Default::default() };
+        backend.run_as(input, host_id, &Watch { cancel: self.cancel, client: self.client }, sink)
     }
 }

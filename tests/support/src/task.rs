@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use cofferdam::executor::{Executor, FoundProgram, Room, Task};
+use cofferdam::executor::{Executor, FoundProgram, Room, RunInput, WorkspaceInput};
 use cofferdam_core::sync::cancel::CancelToken;
 use cofferdam_core::{
     Limits, NotStarted, OutputSink, ProgramFile, RunReport, RunSpec, SetupFailure, StdinSource,
@@ -115,12 +115,11 @@ impl TaskOf {
             Ok::<(), SetupFailure>(())
         };
         let mut collect = |workspace: BorrowedFd<'_>| look(workspace, uid.get());
-        let task = Task {
+        let room = self.room;
+        let task = RunInput {
             spec,
-            room: self.room,
+            workspace: WorkspaceInput::Filled { room, fill: &mut fill, collect: &mut collect },
             retained: Default::default(),
-            fill: &mut fill,
-            collect: &mut collect,
         };
         executor.execute(task, &Watch { cancel: self.cancel, client: None }, sink)
     }

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use super::running::{PreparedSandbox, RunningSandbox};
-use super::sandbox::Sandbox;
+use super::sandbox_host::SandboxHost;
 use crate::cgroup;
 use crate::cgroup::SandboxGroup;
 use crate::files::sandbox_fs::SandboxFs;
@@ -32,7 +32,7 @@ use cofferdam_core::{
 
 const CROWDED: &str = "too many killed sandboxes are still alive";
 
-impl Sandbox {
+impl SandboxHost {
     /// Whether so many killed sandboxes are still alive that no new one is created.
     pub fn is_crowded(&self) -> bool {
         self.cleanup.undying().is_full()

@@ -11,7 +11,7 @@ pub(crate) mod handshake;
 pub mod handshake_property;
 pub(crate) mod process;
 pub(crate) mod running;
-pub(crate) mod sandbox;
+pub(crate) mod sandbox_host;
 pub(crate) mod unprivileged;
 
 use std::fs::File;

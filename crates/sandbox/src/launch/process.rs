@@ -2,47 +2,13 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
 
+use crate::supervise::kill_count::KillCount;
 use crate::sys;
 use crate::sys::Rusage;
-use cofferdam_core::sync::counter::Counter;
 use cofferdam_core::values::deadline::Deadline;
-
-/// Counts the sandboxes that did not die in time.
-#[derive(Debug, Clone, Default)]
-pub struct KillFailures(Arc<Counter>);
-
-impl KillFailures {
-    /// How many there were so far.
-    pub fn count(&self) -> u64 {
-        self.0.get()
-    }
-}
-
-/// Counts one sandbox that did not die in time, once however often it is waited for.
-#[derive(Debug, Default)]
-pub struct KillCount {
-    failures: OnceLock<KillFailures>,
-    counted: AtomicBool,
-}
-
-impl KillCount {
-    /// Sets where it is counted. Later calls change nothing.
-    pub fn count_among(&self, failures: &KillFailures) {
-        self.failures.get_or_init(|| failures.clone());
-    }
-
-    /// Counts it, unless it was counted before.
-    pub fn record_failure(&self) {
-        if !self.counted.swap(true, Ordering::Relaxed)
-            && let Some(failures) = self.failures.get()
-        {
-            failures.0.increment();
-        }
-    }
-}
 
 /// The init of a sandbox, PID 1 inside.
 #[derive(Debug)]

@@ -61,7 +61,7 @@ pub fn wait_dead(process: &InitProcess, at_most: Duration) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::launch::process::KillFailures;
+    use crate::supervise::kill_count::KillFailures;
 
     #[test]
     fn a_sandbox_that_does_not_die_is_counted_once_and_by_its_own_counter_alone() {

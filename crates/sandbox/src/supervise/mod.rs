@@ -5,6 +5,7 @@ pub(crate) mod cleanup;
 pub(crate) mod cpu_watch;
 pub(crate) mod io;
 pub(crate) mod kill;
+pub(crate) mod kill_count;
 pub(crate) mod observation;
 pub(crate) mod report;
 
