@@ -97,7 +97,7 @@ fn the_guard_traps_a_child_that_allocates_or_frees() {
 }
 
 #[test]
-fn boxes_of_every_kind_are_made_without_an_allocation_in_the_child() {
+fn no_child_allocates_for_any_kind_of_sandbox() {
     ALLOCATOR.arm();
     let Some(host) = support::host() else { return };
     let template = tempfile::tempdir().unwrap();
@@ -124,7 +124,7 @@ fn boxes_of_every_kind_are_made_without_an_allocation_in_the_child() {
 }
 
 #[test]
-fn boxes_made_by_many_threads_at_once_do_not_allocate_either() {
+fn no_child_allocates_when_many_threads_create_sandboxes() {
     ALLOCATOR.arm();
     let Some(host) = support::host() else { return };
     std::thread::scope(|scope| {

@@ -9,7 +9,7 @@ use seccompiler::{
 use cofferdam_test_server::service::Setup;
 
 #[test]
-fn where_user_namespaces_are_refused_a_run_has_the_slots_host_uid_and_no_capability() {
+fn without_user_namespaces_a_run_has_its_host_uid_and_no_capability() {
     refuse_user_namespaces();
     let service = Setup::shell().start();
     let ids = service.run("id -u; grep -E '^(Cap|Groups|NoNew|Seccomp:)' /proc/self/status");
@@ -29,7 +29,7 @@ fn where_user_namespaces_are_refused_a_run_has_the_slots_host_uid_and_no_capabil
 }
 
 #[test]
-fn where_clone3_is_refused_runs_are_as_they_are_elsewhere() {
+fn without_clone3_runs_work_the_same() {
     refuse(libc::SYS_clone3, Vec::new(), libc::ENOSYS);
     let service = Setup::shell().start();
     let run = service.run("id -u; cat /proc/self/cgroup | grep -v ':/$'; true");

@@ -22,7 +22,7 @@ fn connections_max(service: &Service) -> f64 {
 }
 
 #[test]
-fn the_server_raises_its_own_limit_as_far_as_it_needs_and_no_box_has_more_for_it() {
+fn the_server_raises_its_own_limit_of_open_files_but_not_that_of_sandboxes() {
     for (options, soft) in [
         // 64 for itself, 32 for each of 10 runs, 24 for each of 10 boxes ahead, and 700.
         ("-Sn 256", 1324),
@@ -45,7 +45,7 @@ fn the_server_raises_its_own_limit_as_far_as_it_needs_and_no_box_has_more_for_it
 }
 
 #[test]
-fn more_connections_than_the_limit_it_was_started_with_are_served_at_once() {
+fn more_connections_than_the_initial_limit_are_served_at_once() {
     let service = Setup::shell().with_limits("-Sn 256").start();
     let connected: Vec<Client> = (0..500).map(|_| service.connect()).collect();
     let open = || {
@@ -57,7 +57,7 @@ fn more_connections_than_the_limit_it_was_started_with_are_served_at_once() {
 }
 
 #[test]
-fn a_hard_limit_that_is_too_low_is_said_with_what_it_is_enough_for() {
+fn a_hard_limit_that_is_too_low_is_logged_with_the_connections_it_allows() {
     let service =
         Setup::shell().env("STANDBY_MAX", "10").env("JOBS", "off").with_limits("-n 800").start();
     assert_eq!(limits(&service), (800, 800));

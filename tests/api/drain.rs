@@ -20,7 +20,7 @@ fn begin(service: &Service, script: &str) -> Client {
 }
 
 #[test]
-fn a_drain_by_request_ends_the_process_when_the_last_run_has_ended() {
+fn a_drain_by_request_ends_the_process_after_the_last_run() {
     for value in ["1", "true"] {
         let mut service = Setup::shell().env("ALLOW_SHUTDOWN", value).start();
         let mut live = begin(&service, "sleep 1; echo ended; exit 3");
@@ -33,7 +33,7 @@ fn a_drain_by_request_ends_the_process_when_the_last_run_has_ended() {
 }
 
 #[test]
-fn a_drain_without_runs_ends_the_process_by_itself() {
+fn a_drain_without_runs_ends_the_process() {
     let mut service = Setup::shell().env("ALLOW_SHUTDOWN", "1").start();
     // A connection that lies idle is no reason to stay.
     let mut idle = service.connect();
@@ -43,7 +43,7 @@ fn a_drain_without_runs_ends_the_process_by_itself() {
 }
 
 #[test]
-fn a_signal_drains_as_the_request_does() {
+fn a_signal_starts_the_same_drain_as_a_request() {
     for signal in [Signal::SIGTERM, Signal::SIGINT] {
         let mut service = Setup::shell().start();
         let mut live = begin(&service, "sleep 1; echo ended");
@@ -59,7 +59,7 @@ fn a_signal_drains_as_the_request_does() {
 }
 
 #[test]
-fn the_grace_ends_what_does_not_end_by_itself_and_nothing_is_left() {
+fn runs_are_cancelled_after_the_grace_period_and_leave_nothing() {
     let mut service = Setup::shell().env("SHUTDOWN_GRACE", "300ms").start();
     let footprint = Footprint::of(service.pid());
     let mut live = begin(&service, "trap '' TERM; setsid sleep 60 & sleep 60");
@@ -72,7 +72,7 @@ fn the_grace_ends_what_does_not_end_by_itself_and_nothing_is_left() {
 }
 
 #[test]
-fn the_default_grace_lets_a_run_go_on_for_seconds() {
+fn the_default_grace_period_is_several_seconds() {
     let mut service = Setup::shell().start();
     let mut live = begin(&service, "sleep 3; echo ended");
     service.signal(Signal::SIGTERM);

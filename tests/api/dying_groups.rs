@@ -41,7 +41,7 @@ fn memory_groups() -> u64 {
 }
 
 #[test]
-fn runs_that_read_what_they_have_dropped_leave_no_group_each() {
+fn runs_that_cache_file_pages_do_not_each_leave_a_memory_group() {
     let _alone = alone();
     let service = Setup::shell().start();
     assert_eq!(service.run("true").status, 200);

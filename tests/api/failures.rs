@@ -22,7 +22,7 @@ fn install(root: &Path, program: &str) {
 }
 
 #[test]
-fn a_root_whose_shell_is_gone_is_a_500_that_names_the_step_and_the_errno() {
+fn a_root_without_a_shell_is_a_500_that_names_the_step_and_the_errno() {
     let root = tempfile::tempdir().unwrap();
     fs::set_permissions(root.path(), fs::Permissions::from_mode(0o755)).unwrap();
     install(root.path(), "/bin/sh");

@@ -23,7 +23,7 @@ fn chunked(body: &str) -> String {
 }
 
 #[test]
-fn a_body_may_be_as_long_as_the_limit_and_not_a_byte_longer() {
+fn a_body_of_exactly_the_limit_is_accepted_and_a_longer_one_refused() {
     for (setup, limit) in
         [(Setup::shell(), 1 << 20), (Setup::shell().env("RUN_INPUT_MAX", "1000"), 1000)]
     {
@@ -39,7 +39,7 @@ fn a_body_may_be_as_long_as_the_limit_and_not_a_byte_longer() {
 }
 
 #[test]
-fn a_body_limit_of_zero_is_none() {
+fn a_body_limit_of_zero_means_unlimited() {
     let service = Setup::shell().env("RUN_INPUT_MAX", "0").start();
     let long = body_of(3 << 20);
     assert_eq!(service.ask(post("", &long)).stdout(), "hi\n");
@@ -47,7 +47,7 @@ fn a_body_limit_of_zero_is_none() {
 }
 
 #[test]
-fn each_stream_may_have_as_many_bytes_as_the_limit_and_not_one_more() {
+fn each_stream_may_have_exactly_as_many_bytes_as_the_limit() {
     for (setup, limit) in
         [(Setup::shell(), 1 << 20), (Setup::shell().env("RUN_OUTPUT_MAX", "4097"), 4097)]
     {
@@ -78,7 +78,7 @@ fn a_run_is_killed_as_soon_as_it_crosses_the_output_limit() {
 }
 
 #[test]
-fn an_output_limit_of_zero_is_none() {
+fn an_output_limit_of_zero_means_unlimited() {
     let service = Setup::shell().env("RUN_OUTPUT_MAX", "0").start();
     let stdout = service.run("head -c 3000000 /dev/zero | tr '\\0' x").stdout();
     assert_eq!(stdout.len(), 3_000_000);

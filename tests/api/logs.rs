@@ -34,7 +34,7 @@ fn id_of(answer: &Answer) -> String {
 }
 
 #[test]
-fn the_end_of_a_run_is_one_line_with_its_figures() {
+fn the_end_of_a_run_is_logged_as_one_line_with_its_measurements() {
     let service = json().env("STANDBY_MAX", "0").start();
     let named = post("x-request-id: battle-7_a.b\r\n", solution("exit 3").to_string());
     assert_eq!(id_of(&service.ask(named)), "battle-7_a.b");
@@ -60,7 +60,7 @@ fn the_end_of_a_run_is_one_line_with_its_figures() {
 }
 
 #[test]
-fn the_same_line_in_words_says_the_same() {
+fn the_text_format_has_the_same_fields() {
     let service = Setup::shell().start();
     let id = id_of(&service.run("exit 3"));
     let find =
@@ -76,7 +76,7 @@ fn the_same_line_in_words_says_the_same() {
 }
 
 #[test]
-fn a_run_in_a_box_made_ahead_says_so() {
+fn a_run_in_a_prepared_sandbox_is_logged_as_such() {
     let service = json().env("STANDBY_MAX", "2").start();
     wait_until("a run in a box made ahead", Duration::from_secs(20), || {
         service.run("true");
@@ -85,7 +85,7 @@ fn a_run_in_a_box_made_ahead_says_so() {
 }
 
 #[test]
-fn a_run_that_we_ended_and_one_whose_client_left_are_lines_too() {
+fn timed_out_and_cancelled_runs_are_logged() {
     let service = json().start();
     let late = cofferdam_test_server::client::solution_within("100ms", "sleep 9");
     let id = id_of(&service.post(&late));
@@ -102,7 +102,7 @@ fn a_run_that_we_ended_and_one_whose_client_left_are_lines_too() {
 }
 
 #[test]
-fn a_refusal_is_a_line_with_its_reason() {
+fn a_refused_request_is_logged_with_the_reason() {
     let service = json().start();
     for (bytes, status, reason, path) in [
         (request("GET", "/secret?token=s3cret", "").into_bytes(), 404, "not found", "/secret"),
@@ -128,7 +128,7 @@ fn a_refusal_is_a_line_with_its_reason() {
 
 /// Such answers are the parser's own: they have no name.
 #[test]
-fn what_is_no_request_at_all_is_a_line_too() {
+fn bytes_that_are_not_a_request_are_logged() {
     let service = json().start();
     for (bytes, status) in [
         (request("GET", "/health", "x: \x1b[2K\r\n"), 400),
@@ -147,7 +147,7 @@ fn what_is_no_request_at_all_is_a_line_too() {
 }
 
 #[test]
-fn refusals_cannot_fill_the_log() {
+fn lines_about_refused_requests_are_rate_limited() {
     let service = json().start();
     let mut client = service.connect();
     let asked = 1000;
@@ -168,7 +168,7 @@ fn refusals_cannot_fill_the_log() {
 }
 
 #[test]
-fn every_answer_has_a_name_that_is_the_client_s_where_it_is_a_good_one() {
+fn every_answer_has_a_request_id_taken_from_the_client_if_valid() {
     let service = json().env("RUN_CONCURRENCY", "1").start();
     let good = ["a", "7c9e6679-7425-40de-944b-e07fc1f90ae7", &"x".repeat(128)];
     for name in good {
@@ -214,7 +214,7 @@ fn every_answer_has_a_name_that_is_the_client_s_where_it_is_a_good_one() {
 }
 
 #[test]
-fn nothing_of_a_tenant_or_of_a_secret_is_logged_and_no_byte_forges_a_line() {
+fn no_tenant_text_or_secret_is_logged_and_no_input_forges_a_line() {
     let tenant = "te11tale";
     let script = format!("echo {tenant}; echo {tenant} >&2; echo \"$OPERATORS\"; exit 1");
     for (format, debug) in [("text", false), ("text", true), ("json", false), ("json", true)] {
@@ -253,14 +253,14 @@ fn nothing_of_a_tenant_or_of_a_secret_is_logged_and_no_byte_forges_a_line() {
 }
 
 #[test]
-fn a_format_that_is_none_refuses_the_start_and_names_the_variable() {
+fn an_unknown_log_format_prevents_the_start_and_names_the_variable() {
     let (code, said) = Setup::shell().env("LOG_FORMAT", "logfmt").refused();
     assert_eq!(code, Some(2), "{said}");
     assert!(said.contains("LOG_FORMAT: want text or json, got \"logfmt\""), "{said}");
 }
 
 #[test]
-fn lines_from_inside_a_run_have_its_name() {
+fn log_lines_of_a_run_have_its_request_id() {
     // A box that cannot be made: the workspace goes away behind the service's back.
     let service = json().env("STANDBY_MAX", "0").start();
     assert_eq!(service.run("true").status, 200);

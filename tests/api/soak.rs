@@ -93,7 +93,7 @@ fn run_some_kind(service: &Service, number: usize) {
 }
 
 #[test]
-fn after_many_runs_of_every_kind_everything_is_as_before() {
+fn many_runs_of_every_kind_leave_nothing_behind() {
     let _alone = alone();
     let temporary = tempfile::tempdir().unwrap();
     let runs = std::env::var("SOAK_RUNS").map_or(RUNS, |runs| runs.parse().unwrap());
@@ -129,7 +129,7 @@ fn after_many_runs_of_every_kind_everything_is_as_before() {
 }
 
 #[test]
-fn a_killed_server_leaves_no_tenant_and_the_next_start_clears_the_rest() {
+fn tenants_die_with_a_killed_server_and_the_next_start_cleans_up() {
     let mut service = Setup::shell().start();
     let footprint = Footprint::of(service.pid());
     let _live = [

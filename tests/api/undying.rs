@@ -82,7 +82,7 @@ fn run_undying(service: &Service) -> (Held, (u32, String), Duration) {
 }
 
 #[test]
-fn what_a_box_that_does_not_die_holds_is_nobody_elses_until_it_is_dead() {
+fn an_unkillable_sandbox_keeps_its_uid_namespace_and_slot_until_it_dies() {
     let service = Setup::shell().env("RUN_CONCURRENCY", "2").env("STANDBY_MAX", "0").start();
     let (held, (uid, net), took) = run_undying(&service);
     let mut seen = BTreeSet::new();
@@ -111,7 +111,7 @@ fn what_a_box_that_does_not_die_holds_is_nobody_elses_until_it_is_dead() {
 }
 
 #[test]
-fn a_server_ends_in_time_with_a_box_that_does_not_die() {
+fn a_server_stops_in_time_despite_an_unkillable_sandbox() {
     let mut service = Setup::shell()
         .env("RUN_CONCURRENCY", "1")
         .env("STANDBY_MAX", "0")

@@ -91,7 +91,7 @@ impl Serving {
 }
 
 #[test]
-fn a_log_that_is_not_read_stops_neither_requests_nor_runs_nor_signals() {
+fn an_unread_log_blocks_neither_requests_nor_runs_nor_signals() {
     for format in ["text", "json"] {
         let mut service = Serving::start(format);
         service.fill_log();
@@ -100,7 +100,7 @@ fn a_log_that_is_not_read_stops_neither_requests_nor_runs_nor_signals() {
 }
 
 #[test]
-fn a_log_that_is_read_again_says_how_much_it_lacks() {
+fn a_log_that_is_read_again_counts_its_dropped_lines() {
     for (format, dropped) in [("text", " dropped"), ("json", "\"message\":\"log lines dropped")] {
         let mut service = Serving::start(format);
         service.fill_log();

@@ -148,19 +148,19 @@ fn loops_of_two_tenants_leave_their_neighbours_their_share() {
 }
 
 #[test]
-fn sessions_are_worth_no_more_than_processes() {
+fn processes_in_their_own_sessions_leave_their_neighbours_their_share() {
     Bomb::of("sessions", SESSIONS, 250).disturbs_nobody();
 }
 
 #[test]
-fn the_death_of_many_processes_over_and_over_holds_nobody_up() {
+fn repeated_death_of_many_processes_does_not_delay_neighbours() {
     let mut bomb = Bomb::of("loops, killed", LOOPS, 100);
     bomb.timeout = "600ms";
     bomb.disturbs_nobody();
 }
 
 #[test]
-fn a_storm_of_short_programs_holds_nobody_up() {
+fn a_storm_of_short_programs_does_not_delay_neighbours() {
     Bomb::of("short programs", STORM, 2).disturbs_nobody();
 }
 
@@ -170,27 +170,27 @@ fn a_thread_bomb_leaves_its_neighbours_their_share() {
 }
 
 #[test]
-fn a_memory_bomb_holds_nobody_up() {
+fn a_memory_bomb_does_not_delay_neighbours() {
     Bomb::of("memory", MEMORY, 2).disturbs_nobody();
 }
 
 #[test]
-fn two_memory_bombs_hold_nobody_up() {
+fn two_memory_bombs_do_not_delay_neighbours() {
     Bomb::of("memory, 2 tenants", MEMORY, 2).twice().disturbs_nobody();
 }
 
 #[test]
-fn a_disk_bomb_holds_nobody_up() {
+fn a_disk_bomb_does_not_delay_neighbours() {
     Bomb::of("disk", DISK, 1).disturbs_nobody();
 }
 
 #[test]
-fn full_disks_to_clear_away_hold_nobody_up() {
+fn the_cleanup_of_full_disks_does_not_delay_neighbours() {
     Bomb::of("disks left full", DISK_LEFT, 1).twice().disturbs_nobody();
 }
 
 #[test]
-fn an_inode_bomb_holds_nobody_up() {
+fn an_inode_bomb_does_not_delay_neighbours() {
     Bomb::of("inodes", INODES, 1).disturbs_nobody();
 }
 
@@ -200,12 +200,12 @@ fn a_descriptor_bomb_leaves_its_neighbours_their_share() {
 }
 
 #[test]
-fn an_output_bomb_holds_nobody_up() {
+fn an_output_bomb_does_not_delay_neighbours() {
     Bomb::of("output", OUTPUT, 1).disturbs_nobody();
 }
 
 #[test]
-fn output_without_a_limit_holds_nobody_up() {
+fn unlimited_output_does_not_delay_neighbours() {
     let mut bomb = Bomb::of("output, streamed", OUTPUT, 1).twice();
     bomb.streams = true;
     bomb.disturbs_nobody();
@@ -213,13 +213,13 @@ fn output_without_a_limit_holds_nobody_up() {
 
 /// What the kernel does for packets on `lo` it does partly in no box's bill.
 #[test]
-fn a_flood_of_datagrams_is_little_worse_than_loops() {
+fn a_flood_of_datagrams_delays_little_more_than_loops() {
     let loops = Bomb::of("8 loops", FEW_LOOPS, 8);
     Bomb::of("datagrams on lo", UDP, 8).disturbs_little_more_than(&loops);
 }
 
 #[test]
-fn a_flood_over_connections_is_little_worse_than_loops() {
+fn a_flood_over_connections_delays_little_more_than_loops() {
     let loops = Bomb::of("8 loops", FEW_LOOPS, 8);
     Bomb::of("connections on lo", TCP, 8).disturbs_little_more_than(&loops);
 }

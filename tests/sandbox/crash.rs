@@ -12,7 +12,7 @@ use cofferdam_test_support::processes::{
 };
 use cofferdam_test_support::{self as support, Program, lines_of};
 
-const TEST: &str = "crash::the_boxes_of_a_killed_supervisor_die_and_are_swept";
+const TEST: &str = "crash::sandboxes_of_a_killed_supervisor_die_and_are_cleaned_up";
 
 /// A supervisor with one long run, until it is killed.
 fn supervise_for_ever() {
@@ -28,7 +28,7 @@ fn supervise_for_ever() {
 }
 
 #[test]
-fn the_boxes_of_a_killed_supervisor_die_and_are_swept() {
+fn sandboxes_of_a_killed_supervisor_die_and_are_cleaned_up() {
     if is_own_process(TEST) {
         return supervise_for_ever();
     }
@@ -60,7 +60,7 @@ fn the_boxes_of_a_killed_supervisor_die_and_are_swept() {
 }
 
 #[test]
-fn supervisors_that_come_and_go_do_not_sweep_each_other() {
+fn supervisors_do_not_clean_up_each_others_live_sandboxes() {
     let Some(_) = support::host() else { return };
     std::thread::scope(|scope| {
         for _ in 0..8 {

@@ -33,7 +33,7 @@ fn a_program_has_only_its_three_streams() {
 }
 
 #[test]
-fn nothing_of_a_run_beside_it_is_open_in_a_box() {
+fn a_sandbox_has_no_descriptor_of_a_concurrent_run() {
     let Some(host) = support::host() else { return };
     let mut beside = host.start(Program::sh("echo up; cat"));
     beside.wait_for("up\n");
@@ -42,7 +42,7 @@ fn nothing_of_a_run_beside_it_is_open_in_a_box() {
 }
 
 #[test]
-fn stdin_is_the_null_device_unless_something_is_given() {
+fn stdin_is_the_null_device_by_default() {
     let Some(host) = support::host() else { return };
     let describe = "import os, stat, sys\n\
         mode = os.fstat(0)\n\
@@ -54,7 +54,7 @@ fn stdin_is_the_null_device_unless_something_is_given() {
 }
 
 #[test]
-fn stdin_that_nobody_reads_holds_nobody_up() {
+fn unread_stdin_blocks_nothing() {
     let Some(host) = support::host() else { return };
     let report = host.run(Program::sh("echo done").stdin(StdinSource::Bytes(vec![b'x'; 1 << 20])));
     assert_eq!(lines_of(&report), ["done"]);

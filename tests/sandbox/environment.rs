@@ -19,7 +19,7 @@ fn an_empty_environment_is_empty() {
 }
 
 #[test]
-fn a_program_is_found_in_the_path_it_is_given() {
+fn a_program_is_found_in_the_path_of_its_environment() {
     let Some(host) = support::host() else { return };
     let program = || Program::new(&["tool"]).file("bin/tool", b"#!/bin/sh\necho found\n");
     let in_workspace = program().env(&["PATH=/absent:/etc/passwd:/usr/bin:/workspace/bin"]);
@@ -31,7 +31,7 @@ fn a_program_is_found_in_the_path_it_is_given() {
 }
 
 #[test]
-fn a_program_starts_in_its_working_directory_with_umask_022_and_the_boxs_host_name() {
+fn a_program_starts_in_its_working_directory_with_umask_022_and_the_sandbox_host_name() {
     let Some(host) = support::host() else { return };
     let script = "pwd; umask; cat /proc/sys/kernel/hostname";
     assert_eq!(stdout_of(&host.run(Program::sh(script))), "/workspace\n0022\nsandbox\n");

@@ -24,7 +24,7 @@ fn every_id_is_10001_and_there_are_no_other_groups() {
 }
 
 #[test]
-fn no_set_holds_a_capability_and_exec_gives_none() {
+fn every_capability_set_is_empty_and_exec_adds_none() {
     let Some(host) = support::host() else { return };
     let status = stdout_of(&host.run(Program::new(&["cat", "/proc/self/status"])));
     for set in ["CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"] {
@@ -47,7 +47,7 @@ fn a_program_leads_a_session_of_its_own_without_a_terminal() {
 }
 
 #[test]
-fn the_id_maps_are_one_line_each_and_final() {
+fn the_id_maps_have_one_line_each_and_cannot_be_changed() {
     let Some(host) = support::host() else { return };
     if !host.maps_users() {
         return;
@@ -68,7 +68,7 @@ fn the_id_maps_are_one_line_each_and_final() {
 }
 
 #[test]
-fn no_namespace_can_be_made_or_entered() {
+fn no_namespace_can_be_created_or_entered() {
     let Some(host) = support::host() else { return };
     let report = host.run(Program::python(
         "import ctypes, errno, os\n\
@@ -83,7 +83,7 @@ fn no_namespace_can_be_made_or_entered() {
 }
 
 #[test]
-fn no_namespace_can_be_made_where_the_filter_does_not_refuse_it() {
+fn no_namespace_can_be_created_without_the_filter_either() {
     let Some(host) = support::host_without_filter() else { return };
     if !host.maps_users() {
         return;
@@ -103,7 +103,7 @@ fn no_namespace_can_be_made_where_the_filter_does_not_refuse_it() {
 
 /// What a program finds of its init before it has had a chance to do anything else.
 #[test]
-fn no_program_runs_before_its_init_has_given_everything_up() {
+fn no_program_runs_before_its_init_has_dropped_its_privileges() {
     let Some(host) = support::host() else { return };
     for _ in 0..50 {
         let status = stdout_of(&host.run(Program::new(&["cat", "/proc/1/status"])));
@@ -118,7 +118,7 @@ fn no_program_runs_before_its_init_has_given_everything_up() {
 /// A host file with the set-user-id bit, shown in the box, is the worst case:
 /// its owner is the host's root.
 #[test]
-fn no_user_namespace_fits_below_a_programs_own() {
+fn no_user_namespace_can_be_nested_below_that_of_a_program() {
     let Some(host) = support::host() else { return };
     if !host.maps_users() {
         return;

@@ -40,8 +40,8 @@ fn look() -> Program {
 }
 
 #[test]
-fn a_run_has_neither_class_nor_nice_value_nor_io_priority_of_the_server() {
-    let test = "inherited::a_run_has_neither_class_nor_nice_value_nor_io_priority_of_the_server";
+fn a_run_does_not_inherit_the_servers_scheduling_class_or_priorities() {
+    let test = "inherited::a_run_does_not_inherit_the_servers_scheduling_class_or_priorities";
     in_own_process(test, || {
         let Some(host) = support::host() else { return };
         let can = caps::has_cap(None, caps::CapSet::Effective, caps::Capability::CAP_SYS_NICE);
@@ -63,8 +63,8 @@ fn a_run_has_neither_class_nor_nice_value_nor_io_priority_of_the_server() {
 
 /// An operator's server without the privilege to raise itself stays where it was put.
 #[test]
-fn a_server_that_cannot_raise_its_runs_runs_them_where_it_is() {
-    let test = "inherited::a_server_that_cannot_raise_its_runs_runs_them_where_it_is";
+fn a_server_without_the_privilege_runs_programs_at_its_own_priority() {
+    let test = "inherited::a_server_without_the_privilege_runs_programs_at_its_own_priority";
     in_own_process(test, || {
         let Some(host) = support::host() else { return };
         schedule(libc::SCHED_IDLE, 0, 19, IOPRIO_LAST);
@@ -98,8 +98,8 @@ const LIMITS: &str = "import resource as r\n\
     for limit in 8, 11, 12, 15: print(*r.getrlimit(limit))\n";
 
 #[test]
-fn the_process_limits_of_a_run_are_not_those_of_the_server() {
-    let test = "inherited::the_process_limits_of_a_run_are_not_those_of_the_server";
+fn a_run_does_not_inherit_the_servers_process_limits() {
+    let test = "inherited::a_run_does_not_inherit_the_servers_process_limits";
     in_own_process(test, || {
         // Soft limits below what a run gets: nothing of them may show.
         for resource in [Resource::RLIMIT_MEMLOCK, Resource::RLIMIT_SIGPENDING] {
@@ -113,8 +113,8 @@ fn the_process_limits_of_a_run_are_not_those_of_the_server() {
 }
 
 #[test]
-fn a_hard_limit_below_a_runs_own_is_its_ceiling_and_no_failure() {
-    let test = "inherited::a_hard_limit_below_a_runs_own_is_its_ceiling_and_no_failure";
+fn a_lower_hard_limit_of_the_server_caps_the_limit_of_a_run() {
+    let test = "inherited::a_lower_hard_limit_of_the_server_caps_the_limit_of_a_run";
     in_own_process(test, || {
         setrlimit(Resource::RLIMIT_MEMLOCK, 65_536, 65_536).unwrap();
         setrlimit(Resource::RLIMIT_SIGPENDING, 100, 100).unwrap();

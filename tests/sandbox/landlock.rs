@@ -30,7 +30,7 @@ fn trying(source: &str) -> Program {
 /// A node numbered 0 is no device and needs no privilege: neither the mounts nor
 /// the file modes are against it. The filter is, so it is not there.
 #[test]
-fn a_run_cannot_make_a_device_node_even_one_that_needs_no_privilege() {
+fn a_run_cannot_create_a_device_node_even_without_needing_privilege() {
     let (Some(_), Some(host)) = (ruled_host(), support::host_without_filter()) else { return };
     let report = host.run(
         trying(
@@ -45,7 +45,7 @@ fn a_run_cannot_make_a_device_node_even_one_that_needs_no_privilege() {
 
 /// The places that a bind's mount point needs are the tenant's by their owner.
 #[test]
-fn a_run_cannot_write_where_a_directory_of_its_own_is_not_meant_for_it() {
+fn a_run_cannot_write_to_its_own_mount_point_directories() {
     let Some(host) = ruled_host() else { return };
     let report = host.run(
         trying(
@@ -76,7 +76,7 @@ fn shared() -> tempfile::TempDir {
 /// Compilers write beside their target and move into place; package tools link
 /// out of a cache.
 #[test]
-fn files_and_directories_move_between_all_places_of_a_run() {
+fn files_and_directories_can_be_moved_between_all_places_of_a_run() {
     let Some(host) = ruled_host() else { return };
     let report = host.run(trying(
         "places = ['/workspace', '/tmp', '/run', '/dev/shm', os.environ['HOME']]\n\
@@ -96,7 +96,7 @@ fn files_and_directories_move_between_all_places_of_a_run() {
 /// The same in file systems that the box's own is not: where a workspace is an
 /// overlay, in an extra tmpfs, in a writable bind.
 #[test]
-fn files_move_between_directories_of_every_other_file_system() {
+fn files_can_be_moved_within_every_other_file_system() {
     let Some(host) = ruled_host() else { return };
     let (template, place) = (tempfile::tempdir().unwrap(), shared());
     fs::set_permissions(template.path(), PermissionsExt::from_mode(0o755)).unwrap();
@@ -127,7 +127,7 @@ fn files_move_between_directories_of_every_other_file_system() {
 }
 
 #[test]
-fn files_devices_and_sockets_work_as_without_the_rules() {
+fn files_devices_and_sockets_work_under_landlock() {
     let Some(host) = ruled_host() else { return };
     let report = host.run(trying(
         "def nameless():\n\
@@ -155,7 +155,7 @@ fn files_devices_and_sockets_work_as_without_the_rules() {
 /// Signals and abstract sockets end at the box, not within it; addresses of `lo`
 /// are everybody's inside.
 #[test]
-fn processes_of_a_run_reach_one_another() {
+fn processes_of_a_run_can_reach_each_other() {
     let Some(host) = ruled_host() else { return };
     let report = host.run(trying(
         "for family, address in (socket.AF_UNIX, '\\0name'), (socket.AF_INET, ('127.0.0.1', 4041)):\n\
@@ -174,7 +174,7 @@ fn processes_of_a_run_reach_one_another() {
 }
 
 #[test]
-fn programs_start_from_every_place_that_can_be_read() {
+fn programs_can_be_executed_from_every_readable_place() {
     let Some(host) = ruled_host() else { return };
     let report = host.run(
         Program::sh(

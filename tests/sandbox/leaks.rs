@@ -76,8 +76,8 @@ fn mixed(host: &Host, slot: &cofferdam_sandbox::HostId, number: usize) -> &'stat
 }
 
 #[test]
-fn nothing_is_left_of_two_hundred_runs() {
-    in_own_process("leaks::nothing_is_left_of_two_hundred_runs", || {
+fn two_hundred_runs_leave_nothing_behind() {
+    in_own_process("leaks::two_hundred_runs_leave_nothing_behind", || {
         let Some(host) = secluded_host() else { return };
         let slot = host.host_id();
         // What is made once and kept, such as the init's program file.
@@ -116,8 +116,8 @@ fn file_at(number: RawFd) -> File {
 /// Whatever descriptor is the first that cannot be had: the run fails by name
 /// or is well, and everything made before is given back.
 #[test]
-fn a_shortage_of_descriptors_is_told_and_costs_none() {
-    in_own_process("leaks::a_shortage_of_descriptors_is_told_and_costs_none", || {
+fn running_out_of_descriptors_is_reported_and_leaks_none() {
+    in_own_process("leaks::running_out_of_descriptors_is_reported_and_leaks_none", || {
         let bait = file_at(3);
         let Some(host) = secluded_host() else { return };
         let slot = host.host_id();
@@ -150,8 +150,8 @@ fn a_shortage_of_descriptors_is_told_and_costs_none() {
 }
 
 #[test]
-fn mounts_of_a_live_box_do_not_show_on_the_host() {
-    in_own_process("leaks::mounts_of_a_live_box_do_not_show_on_the_host", || {
+fn mounts_of_a_live_sandbox_are_invisible_on_the_host() {
+    in_own_process("leaks::mounts_of_a_live_sandbox_are_invisible_on_the_host", || {
         let Some(host) = secluded_host() else { return };
         let slot = host.host_id();
         let uid = slot.id();

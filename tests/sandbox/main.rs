@@ -3,7 +3,6 @@
 // The whole crate is a test; clippy knows it only where it is told.
 #![cfg(test)]
 
-mod covered;
 mod crash;
 mod descriptors;
 mod endings;
@@ -14,6 +13,7 @@ mod inherited;
 mod landlock;
 mod leaks;
 mod limits;
+mod masked;
 mod network;
 mod output;
 mod plan;

@@ -4,7 +4,7 @@ use cofferdam_core::Outcome;
 use cofferdam_test_support::{self as support, Program, lines_of, stdout_of};
 
 #[test]
-fn two_runs_have_two_hundred_processes_each_at_the_same_time() {
+fn two_runs_can_have_two_hundred_processes_each() {
     let Some(host) = support::host() else { return };
     let crowd = || {
         Program::python(
@@ -29,7 +29,7 @@ fn two_runs_have_two_hundred_processes_each_at_the_same_time() {
 }
 
 #[test]
-fn one_that_forks_without_end_does_not_keep_another_from_forking() {
+fn a_run_that_forks_endlessly_does_not_stop_another_from_forking() {
     let Some(host) = support::host() else { return };
     let mut bomb = host.start(Program::python(
         "import os\n\
@@ -138,7 +138,7 @@ fn keyrings_are_refused() {
 }
 
 #[test]
-fn what_one_run_leaves_in_ipc_is_gone_in_the_next_of_the_same_slot() {
+fn ipc_objects_of_a_run_are_gone_in_the_next_of_the_same_slot() {
     let Some(host) = support::host() else { return };
     let slot = host.host_id();
     let run = |script: &str| {

@@ -73,7 +73,7 @@ fn a_program_that_only_computes_is_answered_in_time() {
 }
 
 #[test]
-fn a_program_that_forks_without_end_is_answered_in_time() {
+fn a_program_that_forks_endlessly_is_answered_in_time() {
     is_answered_in_time(SHORT, "started\n", || {
         Program::python(
             "import os\n\
@@ -99,7 +99,7 @@ fn two_hundred_and_fifty_processes_are_answered_in_time() {
 }
 
 #[test]
-fn no_time_at_all_is_answered_at_once() {
+fn a_wall_limit_of_zero_is_answered_at_once() {
     let Some(host) = support::quiet_host() else { return };
     let report = host.run(
         Program::sh("sleep 60").limits(|limits| *limits = limits.clone().with_wall(Duration::ZERO)),

@@ -115,7 +115,7 @@ fn modes_links_and_contents_are_those_of_the_template() {
 }
 
 #[test]
-fn a_tenant_can_change_everything_and_the_template_stays_as_it_is() {
+fn a_tenant_can_change_its_workspace_but_not_the_template() {
     for_every_filling(|host, template| {
         let before = described(template);
         let report = host.run(
@@ -146,7 +146,7 @@ fn a_tenant_can_change_everything_and_the_template_stays_as_it_is() {
 }
 
 #[test]
-fn given_files_are_the_tenants_and_stand_over_the_templates() {
+fn given_files_belong_to_the_tenant_and_replace_those_of_the_template() {
     for_every_filling(|host, template| {
         let report = host.run(
             Program::sh("cat check/0.txt new/deep/file; stat -c '%U %u %a' check/0.txt new/deep; ls check | wc -l")
@@ -164,7 +164,7 @@ fn given_files_are_the_tenants_and_stand_over_the_templates() {
 }
 
 #[test]
-fn without_a_template_the_workspace_is_empty_and_the_tenants() {
+fn without_a_template_the_workspace_is_empty_and_belongs_to_the_tenant() {
     let Some(host) = support::host() else { return };
     let report = host.run(Program::sh("ls -A; stat -c %u .; echo x >file && cat file"));
     assert_eq!(lines_of(&report), ["10001", "x"]);

@@ -5,7 +5,7 @@ use std::thread;
 use std::time::Duration;
 
 use cofferdam_test_server::client::solution_within;
-use cofferdam_test_server::host::{Process, inits, ready_boxes};
+use cofferdam_test_server::host::{Process, inits, ready_sandboxes};
 use cofferdam_test_server::service::{Service, Setup, wait_until};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -36,7 +36,7 @@ fn burst(service: &Service, round: usize) {
 fn most_ready(service: &Service, over: &AtomicBool) -> usize {
     let mut most = 0;
     while !over.load(Ordering::SeqCst) {
-        most = most.max(ready_boxes(service.pid()).len());
+        most = most.max(ready_sandboxes(service.pid()).len());
         thread::sleep(LOOK_EVERY);
     }
     most
@@ -69,22 +69,22 @@ fn assert_no_more_than(boxes_max: usize) {
 }
 
 #[test]
-fn no_box_stands_where_none_may() {
+fn a_pool_of_zero_prepares_no_sandbox() {
     assert_no_more_than(0);
 }
 
 #[test]
-fn one_box_stands_where_one_may() {
+fn a_pool_of_one_never_exceeds_one() {
     assert_no_more_than(1);
 }
 
 #[test]
-fn three_boxes_stand_where_three_may() {
+fn a_pool_of_three_never_exceeds_three() {
     assert_no_more_than(3);
 }
 
 #[test]
-fn nothing_is_made_before_the_first_run_nor_for_languages_nobody_asks_for() {
+fn sandboxes_are_prepared_only_for_languages_that_have_run() {
     let langs = shells(&SLUGS);
     let service = Setup::inside(langs.path()).arg("--langs").arg(langs.path()).start();
     thread::sleep(Duration::from_millis(200));
@@ -98,7 +98,7 @@ fn nothing_is_made_before_the_first_run_nor_for_languages_nobody_asks_for() {
 }
 
 #[test]
-fn a_box_that_was_killed_costs_no_run() {
+fn a_killed_prepared_sandbox_fails_no_run() {
     let service = shell_with(3).start();
     thread::scope(|scope| {
         let runs = [(); 3].map(|()| scope.spawn(|| service.run("sleep 0.3; echo hi").stdout()));

@@ -5,7 +5,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use cofferdam_test_server::client::solution;
-use cofferdam_test_server::host::{Footprint, Process, descendants, host_id_files, ready_boxes};
+use cofferdam_test_server::host::{
+    Footprint, Process, descendants, host_id_files, ready_sandboxes,
+};
 use cofferdam_test_server::service::{Service, wait_until};
 use nix::sys::signal::Signal;
 
@@ -38,12 +40,12 @@ fn are_locked(files: &[PathBuf]) -> bool {
 }
 
 #[test]
-fn a_drain_lets_go_of_what_stands_and_not_of_a_run_in_such_a_box() {
+fn a_drain_discards_prepared_sandboxes_but_not_runs_in_them() {
     let mut service = standing(3);
     let footprint = Footprint::of(service.pid());
     let ids = host_id_files(service.pid());
     assert!(ids.len() >= 3 && are_locked(&ids), "{ids:?}");
-    let ready = ready_boxes(service.pid());
+    let ready = ready_sandboxes(service.pid());
     let body = solution("sleep 3; echo ended; exit 3");
     let mut live = begin_in_one_of(&ready, &service, &body);
     wait_ready(&service, 3);
@@ -51,7 +53,7 @@ fn a_drain_lets_go_of_what_stands_and_not_of_a_run_in_such_a_box() {
     service.signal(Signal::SIGTERM);
     service.wait_draining();
     wait_until("the end of what stood", Duration::from_millis(2_500), || {
-        ready_boxes(service.pid()).is_empty()
+        ready_sandboxes(service.pid()).is_empty()
     });
     assert_eq!(live.answer().finished().stdout, "ended\n");
     assert_eq!(service.wait_end(PATIENCE).code(), Some(0));
@@ -61,15 +63,15 @@ fn a_drain_lets_go_of_what_stands_and_not_of_a_run_in_such_a_box() {
 }
 
 #[test]
-fn a_drain_makes_no_box_however_much_time_there_is() {
+fn a_draining_server_prepares_no_sandbox() {
     let mut service = shell_with(3).start();
     let mut live = service.live("sleep 2");
     service.signal(Signal::SIGTERM);
     service.wait_draining();
     // What was being made when the drain began.
-    wait_until("the end of what stood", PATIENCE, || ready_boxes(service.pid()).is_empty());
+    wait_until("the end of what stood", PATIENCE, || ready_sandboxes(service.pid()).is_empty());
     for _ in 0..100 {
-        assert_eq!(ready_boxes(service.pid()).len(), 0);
+        assert_eq!(ready_sandboxes(service.pid()).len(), 0);
         std::thread::sleep(Duration::from_millis(5));
     }
     assert!(String::from_utf8(live.rest()).unwrap().contains("exited"));
@@ -77,7 +79,7 @@ fn a_drain_makes_no_box_however_much_time_there_is() {
 }
 
 #[test]
-fn an_idle_server_with_boxes_that_stand_ends_at_once_and_leaves_nothing() {
+fn an_idle_server_with_prepared_sandboxes_stops_at_once_and_leaves_nothing() {
     for signal in [Signal::SIGTERM, Signal::SIGINT] {
         let mut service = standing(2);
         let footprint = Footprint::of(service.pid());
@@ -92,7 +94,7 @@ fn an_idle_server_with_boxes_that_stand_ends_at_once_and_leaves_nothing() {
 }
 
 #[test]
-fn boxes_that_stand_die_with_a_server_that_is_killed() {
+fn prepared_sandboxes_die_with_a_killed_server() {
     let mut service = standing(2);
     let footprint = Footprint::of(service.pid());
     let below = descendants(service.pid());

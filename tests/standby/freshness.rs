@@ -101,7 +101,7 @@ fn the_next_run_sees_every_change_of_an_overlaid_template() {
 }
 
 #[test]
-fn the_next_run_obeys_a_makefile_that_has_changed() {
+fn the_next_run_uses_a_changed_makefile() {
     for workspace in [copied(), overlaid()] {
         let service = start(workspace);
         assert_eq!(service.run("echo solution").stdout(), "solution\n");
@@ -130,17 +130,17 @@ fn assert_changes_show_at_once(workspace: Workspace, file: &str) {
 }
 
 #[test]
-fn a_change_right_after_a_run_shows_in_the_next_of_a_copied_template() {
+fn a_change_right_after_a_run_is_seen_by_the_next_in_a_copied_template() {
     assert_changes_show_at_once(copied(), "lib/deep/data");
 }
 
 #[test]
-fn a_change_right_after_a_run_shows_in_the_next_of_an_overlaid_template() {
+fn a_change_right_after_a_run_is_seen_by_the_next_in_an_overlaid_template() {
     assert_changes_show_at_once(overlaid(), "lib/deep/data");
 }
 
 #[test]
-fn a_template_that_becomes_too_large_to_be_copied_shows_all_it_holds() {
+fn a_template_that_becomes_too_large_to_copy_is_seen_completely() {
     let service = start(copied());
     as_in_a_run(&service);
     wait_ready(&service, 1);

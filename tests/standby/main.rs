@@ -9,7 +9,7 @@
 mod bounds;
 mod drain;
 mod freshness;
-mod likeness;
+mod indistinguishable;
 mod ready;
 mod single_use;
 mod soak;

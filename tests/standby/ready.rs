@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use cofferdam_test_server::client::{Answer, Client, post};
-use cofferdam_test_server::host::{Process, is_running, ready_boxes};
+use cofferdam_test_server::host::{Process, is_running, ready_sandboxes};
 use cofferdam_test_server::service::{Service, Setup, wait_until};
 use cofferdam_test_server::workspace::{RUN_SOLUTION, Workspace, makefile};
 use serde_json::Value;
@@ -45,7 +45,7 @@ pub fn shells(slugs: &[&str]) -> Workspace {
 pub fn wait_ready(service: &Service, count: usize) -> Vec<Process> {
     let mut ready = Vec::new();
     wait_until(&format!("{count} boxes made ahead"), PATIENCE, || {
-        ready = ready_boxes(service.pid());
+        ready = ready_sandboxes(service.pid());
         ready.len() == count
     });
     ready
@@ -67,7 +67,7 @@ pub fn begin_in_one_of(ready: &[Process], service: &Service, body: &Value) -> Cl
 pub fn run_in_ready(service: &Service, body: &Value) -> Answer {
     let mut ready = Vec::new();
     wait_until("a box made ahead", PATIENCE, || {
-        ready = ready_boxes(service.pid());
+        ready = ready_sandboxes(service.pid());
         !ready.is_empty()
     });
     begin_in_one_of(&ready, service, body).answer()

@@ -70,12 +70,12 @@ fn assert_each_is_used_once(workspace: Workspace) {
 }
 
 #[test]
-fn nothing_that_a_run_left_is_seen_by_the_next_in_a_copied_workspace() {
+fn a_run_sees_nothing_of_the_run_before_in_a_copied_workspace() {
     assert_each_is_used_once(Workspace::shell());
 }
 
 #[test]
-fn nothing_that_a_run_left_is_seen_by_the_next_in_an_overlaid_workspace() {
+fn a_run_sees_nothing_of_the_run_before_in_an_overlaid_workspace() {
     let workspace = Workspace::shell();
     for number in 0..OVERLAID_FILES {
         workspace.put(&format!("lib/{number}"), "one of many");
@@ -84,7 +84,7 @@ fn nothing_that_a_run_left_is_seen_by_the_next_in_an_overlaid_workspace() {
 }
 
 #[test]
-fn many_runs_at_once_each_have_a_box_of_their_own() {
+fn concurrent_runs_each_have_their_own_sandbox() {
     let service = shell_with(4).env("RUN_CONCURRENCY", "4").start();
     let script = "ls -A /tmp check; echo $$ >/tmp/mine; sleep 0.1; ls -A /tmp";
     for _ in 0..10 {
@@ -99,7 +99,7 @@ fn many_runs_at_once_each_have_a_box_of_their_own() {
 }
 
 #[test]
-fn posted_files_are_the_tenant_s_and_replace_those_of_the_template() {
+fn posted_files_belong_to_the_tenant_and_replace_those_of_the_template() {
     let workspace = Workspace::shell()
         .with("check/solution.py", "from the template")
         .with("check/asserts.json", "from the template")

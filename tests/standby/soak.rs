@@ -110,7 +110,7 @@ fn settled(service: &Service, footprint: &Footprint, last: Option<&Holdings>) ->
 }
 
 #[test]
-fn after_many_runs_with_boxes_made_ahead_everything_is_as_before() {
+fn many_runs_with_a_standby_pool_leave_nothing_behind() {
     let _alone = alone();
     let runs = std::env::var("STANDBY_RUNS").map_or(RUNS, |runs| runs.parse().unwrap());
     let langs = shells(&SLUGS);

@@ -42,7 +42,7 @@ fn a_run_is_timed_out_by_its_own_timeout() {
 }
 
 #[test]
-fn a_run_that_only_computes_ends_by_its_own_limit() {
+fn a_run_that_only_computes_ends_at_its_own_limit() {
     let _alone = alone();
     let service = shell_with(1).start();
     assert_eq!(service.post(&solution_within("30s", "echo hi")).stdout(), "hi\n");
@@ -69,7 +69,7 @@ fn a_run_has_its_own_cpu_seconds() {
 }
 
 #[test]
-fn a_run_that_uses_up_its_own_cpu_seconds_ends_by_that() {
+fn a_run_ends_when_its_own_cpu_seconds_are_used_up() {
     let service = shell_with(1).start();
     assert_eq!(service.post(&solution_within("30s", "echo hi")).stdout(), "hi\n");
     // Its shell lowers nothing: a second is what its timeout gives.

@@ -43,7 +43,7 @@ fn runs_per_second(service: &Service) -> f64 {
 }
 
 #[test]
-fn many_clients_lose_nothing_to_boxes_made_ahead() {
+fn the_standby_pool_does_not_slow_down_many_clients() {
     let _alone = alone();
     let services = [shell_with(0).start(), shell_with(10).start()];
     for service in &services {
@@ -81,7 +81,7 @@ fn new_inits(service: &Service, known: &[Process], until: Instant) -> (Vec<Proce
 }
 
 #[test]
-fn no_box_is_made_while_more_runs_have_just_begun_than_there_are_cpus() {
+fn no_sandbox_is_prepared_while_new_runs_outnumber_the_cpus() {
     let _alone = alone();
     let count = crowd();
     let service = shell_with(2 * count).env("RUN_CONCURRENCY", count.to_string()).start();
@@ -113,7 +113,7 @@ fn no_box_is_made_while_more_runs_have_just_begun_than_there_are_cpus() {
 }
 
 #[test]
-fn runs_that_have_lasted_long_keep_nobody_from_a_box_made_ahead() {
+fn long_runs_do_not_stop_the_preparation_of_sandboxes() {
     let count = crowd();
     let service = shell_with(1).env("RUN_CONCURRENCY", (count + 1).to_string()).start();
     let _live: Vec<_> = (0..count).map(|_| service.live("sleep 60")).collect();

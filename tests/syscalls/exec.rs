@@ -13,7 +13,7 @@ use crate::strace::{can_trace, trace_of};
 const RUNS: usize = 5;
 
 #[test]
-fn a_command_in_a_box_makes_no_more_system_calls_than_it_did() {
+fn a_command_in_a_sandbox_stays_below_its_system_call_ceiling() {
     if !can_trace() {
         return;
     }

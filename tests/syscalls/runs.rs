@@ -16,12 +16,12 @@ const RUNS: usize = 21;
 const WARM_UP_RUNS: usize = 3;
 
 #[test]
-fn a_run_makes_no_more_system_calls_than_it_did() {
+fn a_run_stays_below_its_system_call_ceiling() {
     hold("POST /run of `:`", Setup::shell(), &RUN);
 }
 
 #[test]
-fn a_run_whose_box_is_made_for_it_makes_no_more_system_calls_than_it_did() {
+fn a_run_without_a_prepared_sandbox_stays_below_its_system_call_ceiling() {
     let setup = Setup::shell().env("STANDBY_MAX", "0");
     hold("POST /run, STANDBY_MAX=0", setup, &RUN_WITHOUT_STANDBY);
 }

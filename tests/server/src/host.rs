@@ -87,7 +87,7 @@ pub fn inits(pid: i32) -> Vec<Process> {
 
 /// The inits of the boxes that were made ahead: nothing but the word that lets it go
 /// (src/sandbox/init/wire.rs) keeps the program from its exec.
-pub fn ready_boxes(pid: i32) -> Vec<Process> {
+pub fn ready_sandboxes(pid: i32) -> Vec<Process> {
     let waiting = format!("{} {:#x} ", libc::SYS_read, RELEASE_FD);
     let waits = |program: &Process| {
         fs::read_to_string(format!("/proc/{}/syscall", program.pid))
@@ -97,8 +97,8 @@ pub fn ready_boxes(pid: i32) -> Vec<Process> {
 }
 
 /// The descendants that belong to runs: all but the boxes made ahead.
-pub fn of_runs(pid: i32) -> Vec<Process> {
-    let ready = ready_boxes(pid);
+pub fn run_processes(pid: i32) -> Vec<Process> {
+    let ready = ready_sandboxes(pid);
     let ahead = |process: &Process| {
         ready.iter().any(|init| init.pid == process.pid || parent(process.pid) == Some(init.pid))
     };
@@ -111,7 +111,7 @@ pub fn tenants(pid: i32) -> Vec<Process> {
         fs::metadata(format!("/proc/{}", process.pid))
             .is_ok_and(|proc| HOST_UIDS.contains(&proc.uid()))
     };
-    of_runs(pid).into_iter().filter(is_tenant).collect()
+    run_processes(pid).into_iter().filter(is_tenant).collect()
 }
 
 /// The parent that `pid` has now.

@@ -20,7 +20,7 @@ use cofferdam_core::{Outcome, RunReport};
 pub use host::{Host, has, host, host_with, host_without_filter, quiet_host};
 pub use program::Program;
 pub use root::Root;
-pub use task::{Ran, TaskOf};
+pub use task::{Ran, TaskBuilder};
 
 pub const MIB: u64 = 1 << 20;
 

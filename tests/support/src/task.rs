@@ -18,7 +18,7 @@ use nix::sys::stat::Mode;
 
 /// One task and everything around it.
 #[derive(Debug)]
-pub struct TaskOf {
+pub struct TaskBuilder {
     argv: Vec<CString>,
     program: ProgramFile,
     env: Vec<CString>,
@@ -39,7 +39,7 @@ fn c_string(text: &str) -> CString {
     CString::new(text).unwrap()
 }
 
-impl TaskOf {
+impl TaskBuilder {
     /// These words, the file being at `path` in the box.
     pub fn at(path: &str, argv: &[&str]) -> Self {
         Self::of(ProgramFile::At(c_string(path)), argv)

@@ -23,7 +23,7 @@ fn look_at(path: &Path) -> Program {
 }
 
 #[test]
-fn a_top_level_directory_that_is_not_the_systems_is_absent_whenever_it_was_made() {
+fn a_foreign_top_level_directory_is_absent_whenever_it_was_created() {
     let before = place_in("/");
     fs::write(before.path().join("file"), "secret").unwrap();
     let Some(host) = support::host_with(|_| {}) else { return };
@@ -59,7 +59,7 @@ fn a_top_level_directory_that_is_not_the_systems_is_absent_whenever_it_was_made(
 }
 
 #[test]
-fn a_private_path_made_after_the_start_behind_a_link_from_elsewhere_is_covered() {
+fn a_private_path_created_after_the_start_behind_a_link_is_masked() {
     let place = place_in("/usr/local");
     let elsewhere = tempfile::tempdir().unwrap();
     symlink(place.path(), elsewhere.path().join("link")).unwrap();
@@ -74,7 +74,7 @@ fn a_private_path_made_after_the_start_behind_a_link_from_elsewhere_is_covered()
 }
 
 #[test]
-fn a_private_path_made_or_moved_after_the_start_is_covered() {
+fn a_private_path_created_or_moved_after_the_start_is_masked() {
     let place = place_in("/usr/local");
     let (made, linked) = (place.path().join("made"), place.path().join("linked"));
     let private = vec![made.clone(), linked.clone()];
@@ -99,7 +99,7 @@ fn a_private_path_made_or_moved_after_the_start_is_covered() {
 }
 
 #[test]
-fn a_private_path_below_a_bind_is_covered_there_too() {
+fn a_private_path_below_a_bind_is_masked_there() {
     let place = place_in("/tmp");
     let store = place.path().join("store");
     fs::create_dir(&store).unwrap();
@@ -125,9 +125,9 @@ fn mount_over(place: &Path) {
 }
 
 #[test]
-fn neither_a_file_system_mounted_below_a_shown_directory_nor_what_it_hides_is_seen() {
+fn file_systems_mounted_below_a_shown_directory_and_what_they_hide_are_invisible() {
     let test =
-        "covered::neither_a_file_system_mounted_below_a_shown_directory_nor_what_it_hides_is_seen";
+        "covered::file_systems_mounted_below_a_shown_directory_and_what_they_hide_are_invisible";
     in_own_process(test, || {
         drop(support::host());
         let none: Option<&str> = None;

@@ -150,7 +150,7 @@ fn setup() -> Setup {
 }
 
 #[test]
-fn two_hundred_clients_lose_no_accepted_run_to_a_drain() {
+fn no_accepted_run_of_two_hundred_clients_is_lost_in_a_drain() {
     let _alone = alone();
     let mut service = setup().start();
     let footprint = Footprint::of(service.pid());
@@ -170,7 +170,7 @@ fn two_hundred_clients_lose_no_accepted_run_to_a_drain() {
 }
 
 #[test]
-fn two_hundred_clients_get_whole_answers_from_a_second_signal_too() {
+fn two_hundred_clients_get_complete_answers_after_a_second_signal() {
     let _alone = alone();
     let mut service = setup().start();
     let footprint = Footprint::of(service.pid());
@@ -188,7 +188,7 @@ fn two_hundred_clients_get_whole_answers_from_a_second_signal_too() {
 }
 
 #[test]
-fn a_kill_in_the_midst_of_a_drain_leaves_nothing_that_the_next_start_does_not_clear() {
+fn the_next_start_cleans_up_after_a_kill_during_a_drain() {
     let _alone = alone();
     let mut service = setup().start();
     let footprint = Footprint::of(service.pid());

@@ -73,11 +73,11 @@ fn assert_same(made: &str, stood: &str) {
 }
 
 #[test]
-fn a_tenant_sees_the_same_in_a_box_that_stood_and_a_copied_workspace() {
+fn a_prepared_sandbox_with_a_copied_workspace_looks_like_a_new_one() {
     assert_alike(&python(), "'/workspace/lib/data', '0o100644', 10001, 10001");
 }
 
 #[test]
-fn a_tenant_sees_the_same_in_a_box_that_stood_and_an_overlaid_workspace() {
+fn a_prepared_sandbox_with_an_overlaid_workspace_looks_like_a_new_one() {
     assert_alike(&with_many_files(python()), "- overlay ");
 }
