@@ -1,11 +1,12 @@
-//! The environment and the flags: what refuses a start, what warns, what is logged.
+//! Environment variables and flags: which values prevent the start, which only warn, and what is
+//! logged.
 
 use std::net::TcpListener;
 
 use cofferdam_test_server::client::request;
 use cofferdam_test_server::service::Setup;
 
-/// A port that was free a moment ago.
+/// A port that was free just now.
 fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
@@ -77,7 +78,7 @@ fn a_port_in_use_is_a_failure_and_one_in_time_wait_is_not() {
     let (code, said) = Setup::shell().without_addr().env("PORT", &port).refused();
     assert_eq!(code, Some(1), "{said}");
     drop(holder);
-    // Connections of the server before are still in their last wait.
+    // Connections of the previous server are still in TIME_WAIT.
     for _ in 0..2 {
         let service = Setup::shell().without_addr().env("PORT", &port).start();
         service.get("/health").assert_text(200, "ok\n");

@@ -1,4 +1,5 @@
-//! Open files: as many as the connections and boxes need, and none more for a tenant.
+//! The limit of open files: the server gets as many as its connections and sandboxes need, a tenant
+//! gets no more.
 
 use std::fs;
 use std::time::Duration;
@@ -15,7 +16,7 @@ fn limits(service: &Service) -> (u64, u64) {
     (figures.next().unwrap(), figures.next().unwrap())
 }
 
-/// How many connections it says it serves at once.
+/// How many connections the server accepts at once, by its own metric.
 fn connections_max(service: &Service) -> f64 {
     let scraped = Exposition::parse(&service.get("/metrics").body);
     scraped.get("cofferdam_connections_max", &[])
@@ -24,7 +25,7 @@ fn connections_max(service: &Service) -> f64 {
 #[test]
 fn the_server_raises_its_own_limit_of_open_files_but_not_that_of_sandboxes() {
     for (options, soft) in [
-        // 64 for itself, 32 for each of 10 runs, 24 for each of 10 boxes ahead, and 700.
+        // 64 for the server, 32 for each of 10 runs, 24 for each of 10 prepared sandboxes, and 700.
         ("-Sn 256", 1324),
         ("-Sn 1324", 1324),
         ("-Sn 2000", 2000),
@@ -37,7 +38,7 @@ fn the_server_raises_its_own_limit_of_open_files_but_not_that_of_sandboxes() {
         assert_eq!(limits(&service), (soft, 4000), "{options}");
         assert_eq!(connections_max(&service), 700.0, "{options}");
         assert!(!service.log.text().contains("open files"), "{}", service.log.text());
-        // In a box made for it, and in one made ahead.
+        // In a new sandbox and in a prepared one.
         for _ in 0..3 {
             assert_eq!(service.run("ulimit -Sn; ulimit -Hn").stdout(), "256\n256\n", "{options}");
         }
@@ -52,7 +53,7 @@ fn more_connections_than_the_initial_limit_are_served_at_once() {
         let scraped = Exposition::parse(&service.get("/metrics").body);
         scraped.get("cofferdam_connections", &[])
     };
-    wait_until("all of them", Duration::from_secs(10), || open() > connected.len() as f64);
+    wait_until("all connections", Duration::from_secs(10), || open() > connected.len() as f64);
     assert_eq!(service.run("echo hi").stdout(), "hi\n");
 }
 

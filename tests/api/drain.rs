@@ -1,4 +1,4 @@
-//! Rows 2, 5, 6 and 7: the ways down.
+//! Rows 2, 5, 6 and 7 of the contract: shutting down.
 
 use std::time::{Duration, Instant};
 
@@ -8,10 +8,10 @@ use cofferdam_test_server::service::{Service, Setup, wait_until};
 use nix::sys::signal::Signal;
 
 const DRAINING: &str = r#"{"error":"draining"}"#;
-/// For what has to happen at once, on a loaded machine.
+/// For what must happen at once, on a loaded machine.
 const SOON: Duration = Duration::from_secs(10);
 
-/// Asks for a run of `script` on a connection of its own, and waits until it sleeps.
+/// Posts a run of `script` on its own connection and waits until it sleeps.
 fn begin(service: &Service, script: &str) -> Client {
     let mut client = service.connect();
     client.send(post("", solution(script).to_string()));
@@ -35,7 +35,7 @@ fn a_drain_by_request_ends_the_process_after_the_last_run() {
 #[test]
 fn a_drain_without_runs_ends_the_process() {
     let mut service = Setup::shell().env("ALLOW_SHUTDOWN", "1").start();
-    // A connection that lies idle is no reason to stay.
+    // An idle connection does not delay the end.
     let mut idle = service.connect();
     idle.ask(request("GET", "/health", "")).assert_text(200, "ok\n");
     service.ask(request("POST", "/shutdown", "")).assert_text(200, "shutdown\n");

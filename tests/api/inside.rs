@@ -1,4 +1,4 @@
-//! What user code sees through `/run`; how deep the walls are is tested elsewhere.
+//! What user code sees through `/run`. tests/sandbox and tests/hostile test the isolation itself.
 
 use std::thread;
 
@@ -72,7 +72,7 @@ fn a_sandbox_has_its_own_host_name_network_and_processes() {
     let stdout = service.run(script).stdout();
     let lines: Vec<&str> = stdout.lines().collect();
     assert_eq!(lines[..3], ["sandbox", "/dev/null", "lo"], "{stdout}");
-    assert!(lines[3].parse::<u32>().unwrap() < 10, "more than its own processes: {stdout}");
+    assert!(lines[3].parse::<u32>().unwrap() < 10, "processes of others are visible: {stdout}");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Rows 20 and 22: how much goes in and how much comes out.
+//! Rows 20 and 22 of the contract: the limits of input and output.
 
 use std::time::{Duration, Instant};
 
@@ -33,7 +33,7 @@ fn a_body_of_exactly_the_limit_is_accepted_and_a_longer_one_refused() {
         assert_eq!(service.ask(chunked(&whole)).stdout(), "hi\n");
         service.ask(post("", &longer)).assert_json(413, PAYLOAD_TOO_LARGE);
         service.ask(chunked(&longer)).assert_json(413, PAYLOAD_TOO_LARGE);
-        // Whatever it holds: the length is judged before the JSON.
+        // The length is checked before the JSON.
         service.ask(post("", "x".repeat(limit + 1))).assert_json(413, PAYLOAD_TOO_LARGE);
     }
 }

@@ -1,8 +1,8 @@
-//! The service as its clients meet it: the real binary, real sockets, real boxes.
+//! The service as its clients see it: the real binary, real sockets, real sandboxes.
 //!
-//! `COFFERDAM_BIN` names another binary to hold to the same guarantees.
+//! `COFFERDAM_BIN` names another binary to test.
 
-// The whole crate is a test; clippy knows it only where it is told.
+// Tells clippy that the whole crate is test code.
 #![cfg(test)]
 
 mod configuration;

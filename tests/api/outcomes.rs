@@ -1,4 +1,4 @@
-//! Rows 3, 24 to 27 and 32: how a run ended, and how that is told.
+//! Rows 3, 24 to 27 and 32 of the contract: how a run ends and how the answer reports it.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -70,7 +70,7 @@ fn death_by_a_signal_is_exit_code_128_plus_its_number() {
         let answer = service.run(&format!("kill -{signal} $$; sleep 5"));
         let finished = answer.finished();
         assert_eq!(finished.exit_code, Some(code), "SIG{signal}");
-        // No shell is left to say it.
+        // The shell itself is killed, so no shell prints a message.
         assert_eq!(finished.stderr, words, "SIG{signal}");
         assert_eq!(answer.header("x-run-outcome"), Some("signaled"), "SIG{signal}");
     }
@@ -113,7 +113,8 @@ fn a_run_gets_no_more_than_its_cpu_quota() {
     let body = solution_within("1s", "while :; do :; done & while :; do :; done");
     let used: u64 = service.post(&body).header("x-run-cpu-ms").unwrap().parse().unwrap();
     let is_enforced = service.log.text().contains(r#""cpu":"cgroup"#);
-    // Two of them on whole CPUs would use up to two seconds; a quota is exceeded by a period at most.
+    // On two whole CPUs they would use up to two seconds. A quota is exceeded by one period at
+    // most.
     assert!(!is_enforced || used <= 400, "{used} ms");
 }
 
@@ -134,7 +135,7 @@ fn a_child_that_keeps_stdout_open_does_not_delay_the_answer_and_is_killed() {
         let start = Instant::now();
         assert_eq!(service.run(script).stdout(), "done\n");
         assert!(start.elapsed() < Duration::from_secs(5), "{script}");
-        wait_until("the child's death", Duration::from_secs(1), || {
+        wait_until("the child to die", Duration::from_secs(1), || {
             run_processes(service.pid()).is_empty()
         });
     }
@@ -160,7 +161,7 @@ fn output_that_is_not_utf8_is_still_a_string() {
 #[test]
 fn truncation_never_splits_a_character() {
     let service = Setup::shell().start();
-    // Whatever piece arrives last, the text up to it is whole characters.
+    // Wherever the limit cuts, the text before it ends with a whole character.
     let script = "while :; do printf '\\342\\202'; sleep 0.01; printf '\\254'; done";
     let answer = service.post(&solution_within("500ms", script));
     let finished = answer.finished();

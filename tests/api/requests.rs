@@ -1,4 +1,4 @@
-//! Rows 8 to 19: what a request may hold, and the answer to what it may not.
+//! Rows 8 to 19 of the contract: what a request may contain, and how an invalid one is answered.
 
 use std::time::{Duration, Instant};
 

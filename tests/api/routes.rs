@@ -1,4 +1,4 @@
-//! Rows 1, 4, 5 and 21: paths, methods and the ways a request may be framed.
+//! Rows 1, 4, 5 and 21 of the contract: paths, methods and the framing of requests.
 
 use std::time::{Duration, Instant};
 
@@ -64,7 +64,7 @@ fn head_is_get_without_a_body() {
     let head = client.head();
     assert_eq!((head.status, head.header("content-length")), (200, Some("3")), "{}", head.head);
     assert_eq!(head.header("content-type"), Some("text/plain"));
-    // The connection goes on right behind the head.
+    // The next answer follows directly after the head.
     client.ask(request("GET", "/health", "")).assert_text(200, "ok\n");
 }
 
@@ -113,7 +113,7 @@ fn a_request_in_every_http_1_framing_is_run() {
     assert_eq!(client.head().status, 100);
     assert_eq!(client.ask(body).stdout(), "hi\n");
 
-    // The same connection again, with several requests at once.
+    // Several requests at once on the same connection.
     client.send([post("", body), chunked.into_bytes(), post("", body)].concat());
     for _ in 0..3 {
         assert_eq!(client.answer().stdout(), "hi\n");

@@ -1,4 +1,4 @@
-//! Rows 28 to 30: how many runs there are at once, and when a place is free again.
+//! Rows 28 to 30 of the contract: how many runs are allowed at once, and when a slot is free again.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -8,7 +8,7 @@ use cofferdam_test_server::host::{Process, alone, is_running, run_processes};
 use cofferdam_test_server::service::{Service, Setup, best_of_three, wait_until};
 
 const BUSY: &str = r#"{"error":"runner busy"}"#;
-/// For what has to happen soon, on a loaded machine.
+/// For what must happen soon, on a loaded machine.
 const SOON: Duration = Duration::from_secs(10);
 
 fn assert_busy(service: &Service) {
@@ -19,7 +19,7 @@ fn assert_busy(service: &Service) {
     assert!(start.elapsed() < Duration::from_secs(2), "not at once: {:?}", start.elapsed());
 }
 
-/// How long after `client` has gone the next run is let in.
+/// How long after the disconnect of `client` the next run is accepted.
 fn free_after(service: &Service, client: Client) -> Duration {
     drop(client);
     let gone = Instant::now();
@@ -75,7 +75,7 @@ fn a_client_that_posts_again_at_once_is_never_refused() {
     for round in 0..50 {
         assert_eq!(service.run("echo hi").status, 200, "connection {round}");
     }
-    // Failures free it too.
+    // Failed runs free the slot too.
     for script in ["kill -9 $$", "yes", "exit 3"] {
         for round in 0..5 {
             assert_ne!(client.ask(post("", solution(script).to_string())).status, 429, "{round}");
@@ -93,13 +93,15 @@ fn a_disconnect_kills_the_run_and_frees_its_slot_within_200_ms() {
         free_after(&service, live)
     });
     best_of_three(Duration::from_millis(200), || {
-        // The same without a stream: nothing was written to it before it left.
+        // The same without a stream: the service has written nothing before the disconnect.
         let mut client = service.connect();
         client.send(post("", solution(script).to_string()));
         wait_until("the run", SOON, || is_running(service.pid(), "sleep"));
         free_after(&service, client)
     });
-    wait_until("their death", Duration::from_secs(1), || run_processes(service.pid()).is_empty());
+    wait_until("the processes to die", Duration::from_secs(1), || {
+        run_processes(service.pid()).is_empty()
+    });
 }
 
 #[test]
@@ -113,8 +115,8 @@ fn a_client_that_half_closes_its_connection_still_gets_its_answer() {
     let service = Setup::shell().env("RUN_ON_DISCONNECT", "finish").start();
     assert_eq!(ask(&service, "sleep 1; echo done"), "done\n");
     drop(service);
-    // Where leavers' runs are killed, nothing tells it from one for long: only a
-    // short run is safe, and on a loaded machine not every time.
+    // If disconnects kill runs, a half-closed connection looks like a disconnect after a while:
+    // only a short run is safe, and on a loaded machine not every time.
     let service = Setup::shell().start();
     assert!((0..10).any(|_| ask(&service, "echo done") == "done\n"));
 }
@@ -149,5 +151,5 @@ fn a_run_outlives_its_client_if_configured() {
         assert_busy(&service);
     }
     assert!(program.iter().all(Process::is_alive), "{program:?}");
-    wait_until("its own end", SOON, || service.run("true").status == 200);
+    wait_until("the run to end", SOON, || service.run("true").status == 200);
 }

@@ -1,4 +1,4 @@
-//! `GET /status`: what the service tells of itself, and that it always can.
+//! `GET /status`: what the service reports about itself, also when it is busy or draining.
 
 use std::time::{Duration, Instant};
 
@@ -69,7 +69,7 @@ fn status_counts_running_runs_and_uptime() {
     let until = Instant::now() + Duration::from_millis(1100);
     std::thread::sleep(until - Instant::now());
     assert!(status(&service)["uptime_seconds"].as_u64().unwrap() >= 1);
-    // A language that turns out not to be there is no longer listed.
+    // A language that turns out to be unavailable is no longer listed.
     std::fs::remove_file(service.workspace().path().join("Makefile")).unwrap();
     assert_eq!(service.run("true").status, 503);
     assert!(!status(&service)["languages"].as_array().unwrap().contains(&"python".into()));

@@ -1,4 +1,4 @@
-//! The streaming form of `/run`: events as they happen, the result last.
+//! The streaming form of `/run`: events as they happen and the result at the end.
 
 use std::time::{Duration, Instant};
 
@@ -52,7 +52,7 @@ fn dechunked(mut body: &[u8]) -> Vec<u8> {
     }
 }
 
-/// What the events of `name` say together; their ids have to be the offsets.
+/// The text of all events called `name`. Their ids must be the offsets.
 fn text_of(events: &[Event], name: &str) -> String {
     let mut text = String::new();
     for event in events.iter().filter(|event| event.name == name) {

@@ -1,4 +1,4 @@
-//! Row 23: when the time is up, the answer comes, whatever the program did.
+//! Row 23 of the contract: at the time limit the answer is sent, whatever the program does.
 
 use std::time::{Duration, Instant};
 
@@ -8,11 +8,11 @@ use cofferdam_test_server::service::{Service, Setup, best_of_three, wait_until};
 
 /// How long after the limit an answer may come.
 const LATE_MAX: Duration = Duration::from_millis(50);
-/// How long the killed may take to be out of sight.
+/// How long killed processes may remain visible.
 const GONE_WITHIN: Duration = Duration::from_secs(1);
 
-/// Runs `script` and returns how long after its limit it was answered. The
-/// limit counts from the start of the program, so what came before is taken off.
+/// Runs `script` and returns how long after its time limit the answer came. The limit counts from
+/// the start of the program, so the time before that is subtracted.
 fn lateness(service: &Service, limit: Duration, script: &str, check: impl Fn(&Answer)) -> Duration {
     let body = solution_within(&format!("{}ms", limit.as_millis()), script);
     let start = Instant::now();
@@ -21,7 +21,7 @@ fn lateness(service: &Service, limit: Duration, script: &str, check: impl Fn(&An
     assert_eq!(answer.finished().exit_code, None, "{script}: {answer:?}");
     assert_eq!(answer.header("x-run-outcome"), Some("timed_out"), "{script}");
     check(&answer);
-    wait_until("the last process", GONE_WITHIN, || run_processes(service.pid()).is_empty());
+    wait_until("the last process to die", GONE_WITHIN, || run_processes(service.pid()).is_empty());
     let before = answer.timing_ms("queue") + answer.timing_ms("prepare");
     took.saturating_sub(Duration::from_secs_f64(before / 1e3)).saturating_sub(limit)
 }

@@ -1,4 +1,4 @@
-//! Which workspace a request runs in, and what becomes of one that does not resolve.
+//! Which workspace a request runs in, and what happens if the workspace does not resolve.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -10,7 +10,7 @@ use cofferdam_test_server::workspace::{Workspace, makefile};
 use serde_json::json;
 
 const UNAVAILABLE: &str = r#"{"error":"language unavailable"}"#;
-/// Makefiles without a command, with a word the reason has to hold.
+/// Makefiles that do not resolve to a command, and a word that the reason must contain.
 const UNRESOLVABLE: [(&str, &str, &str); 6] = [
     ("no target", "all:\n\techo hi\n", "test"),
     ("an error", "test:\n\techo $(error too old)\n", "too old"),
@@ -19,7 +19,7 @@ const UNRESOLVABLE: [(&str, &str, &str); 6] = [
     ("up to date", "test: Makefile\n", "test"),
     ("not a Makefile", "\"\n\techo\n", "Makefile"),
 ];
-/// A table of languages that need nothing but a shell.
+/// A table of languages that need only a shell.
 const TABLE: &str = r#"
 [alpha]
 folder = "check"
@@ -40,7 +40,7 @@ requires = ["no-such-toolchain"]
 version = ["no-such-toolchain", "--version"]
 "#;
 
-/// A directory of workspaces, each of which says its name.
+/// A directory of workspaces that each print their own name.
 fn languages() -> Workspace {
     let langs = Workspace::empty().with("languages.toml", TABLE);
     for slug in ["alpha", "beta", "gamma"] {
@@ -165,7 +165,7 @@ fn a_missing_toolchain_is_a_503_instead_of_exit_code_127() {
 
 #[test]
 fn a_missing_toolchain_of_a_single_workspace_is_a_503() {
-    // A language of the table's, which a test host is without.
+    // A language of the table that the test host does not have.
     let service = Setup::of(Workspace::running(&["swiftc check/solution.swift", "bb it"])).start();
     run(&service, "python").assert_json(503, UNAVAILABLE);
 }
@@ -215,7 +215,7 @@ fn a_changed_makefile_is_resolved_again() {
     assert_eq!(run(&service, "python").stdout(), "two words\n");
 }
 
-/// The environment in the order in which it was given: a shell would have sorted it its own way.
+/// The environment in its original order, which a shell would change.
 #[test]
 fn a_plain_command_runs_without_a_shell() {
     let service = Setup::of(Workspace::running(&["env"])).start();
@@ -253,7 +253,7 @@ fn a_plain_command_has_the_same_result_as_in_a_shell() {
         }
         let service = Setup::of(workspace).start();
         let without = service.run("");
-        // The empty command after it is all that makes it one for a shell.
+        // The `;` makes the same command one that needs a shell.
         service.workspace().put("Makefile", &makefile(&[&format!("{plain};")]));
         let with = service.run("");
         assert_eq!(without.body, with.body, "{plain}");

@@ -2,21 +2,21 @@
 
 use crate::bomb::Bomb;
 
-/// Forks as long as it may, and goes on trying.
+/// Forks up to its limit, and keeps trying.
 const FORKS: &str = "exec python3 -Sc '
 import os
 while True:
     try: os.fork()
     except OSError: pass
 '";
-/// Computes in every process it may have.
+/// Computes in as many processes as it may have.
 const LOOPS: &str = "exec python3 -Sc '
 import os
 for _ in range(250):
     if os.fork() == 0: break
 while True: pass
 '";
-/// The same, each in a session of its own: some kernels divide CPU time by sessions.
+/// The same with each process in its own session: some kernels divide CPU time by session.
 const SESSIONS: &str = "exec python3 -Sc '
 import os
 for _ in range(250):
@@ -27,7 +27,7 @@ while True: pass
 '";
 /// Starts programs that end at once.
 const STORM: &str = "while :; do /bin/true & /bin/true & /bin/true & wait; done";
-/// Starts threads that end soon, more than it may have.
+/// Starts short-lived threads, more than its limit.
 const THREADS: &str = "exec python3 -Sc '
 import _thread, time
 def soon_over(): time.sleep(0.001)
@@ -35,7 +35,7 @@ while True:
     try: _thread.start_new_thread(soon_over, ())
     except RuntimeError: pass
 '";
-/// Takes memory until it is killed for it, child after child.
+/// Allocates memory until the OOM killer ends the child, again and again.
 const MEMORY: &str = "exec python3 -Sc '
 import os
 while True:
@@ -45,7 +45,7 @@ while True:
         while True: taken.append(bytearray(1 << 22))
     os.waitpid(child, 0)
 '";
-/// Fills its disk with files, and empties it again.
+/// Fills its disk with files and empties it again.
 const DISK: &str = "exec python3 -Sc '
 import os
 piece = bytes(1 << 20)
@@ -59,14 +59,14 @@ while True:
     except OSError: pass
     for name in range(files): os.unlink(str(name))
 '";
-/// Fills its disk until it is refused, which ends it with a full disk to clear away.
+/// Fills its disk until the run ends with a full disk to clean up.
 const DISK_LEFT: &str = "exec python3 -Sc '
 piece = bytes(1 << 20)
 for name in range(1000):
     with open(str(name), \"wb\", 0) as file:
         for _ in range(60): file.write(piece)
 '";
-/// Makes all the files it may, and removes them again.
+/// Creates as many files as it may and removes them again.
 const INODES: &str = "exec python3 -Sc '
 import os
 while True:
@@ -78,7 +78,7 @@ while True:
     except OSError: pass
     for name in range(files): os.unlink(str(name))
 '";
-/// Opens all the descriptors it may, in many processes.
+/// Opens as many descriptors as it may, in many processes.
 const DESCRIPTORS: &str = "exec python3 -Sc '
 import os
 for _ in range(100):
@@ -90,14 +90,14 @@ while True:
     except OSError: pass
     for fd in held: os.close(fd)
 '";
-/// Computes in a few processes: what floods are compared with.
+/// Computes in a few processes, as the comparison for the floods.
 const FEW_LOOPS: &str = "exec python3 -Sc '
 import os
 for _ in range(7):
     if os.fork() == 0: break
 while True: pass
 '";
-/// Sends datagrams to itself over `lo`, which nobody reads, in as many processes.
+/// Sends datagrams over `lo` that are never read, in as many processes.
 const UDP: &str = "exec python3 -Sc '
 import os, _socket
 for _ in range(7):
@@ -109,7 +109,7 @@ while True:
     try: socket.sendto(piece, address)
     except OSError: pass
 '";
-/// Sends bytes to itself over `lo`, and reads them, in as many processes.
+/// Sends bytes over `lo` and reads them, in as many processes.
 const TCP: &str = "exec python3 -Sc '
 import os, _socket
 for _ in range(7):
@@ -211,7 +211,7 @@ fn unlimited_output_does_not_delay_neighbours() {
     bomb.disturbs_nobody();
 }
 
-/// What the kernel does for packets on `lo` it does partly in no box's bill.
+/// The kernel does part of its work for packets on `lo` outside the CPU account of any sandbox.
 #[test]
 fn a_flood_of_datagrams_delays_little_more_than_loops() {
     let loops = Bomb::of("8 loops", FEW_LOOPS, 8);

@@ -127,7 +127,7 @@ fn mount_over(place: &Path) {
 #[test]
 fn file_systems_mounted_below_a_shown_directory_and_what_they_hide_are_invisible() {
     let test =
-        "covered::file_systems_mounted_below_a_shown_directory_and_what_they_hide_are_invisible";
+        "masked::file_systems_mounted_below_a_shown_directory_and_what_they_hide_are_invisible";
     in_own_process(test, || {
         drop(support::host());
         let none: Option<&str> = None;

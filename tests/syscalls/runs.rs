@@ -1,4 +1,4 @@
-//! What one run of the service costs.
+//! The system calls of one run of the service.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -10,9 +10,9 @@ use crate::ceilings::{Ceilings, RUN, RUN_WITHOUT_STANDBY};
 use crate::counts::{Counts, Window};
 use crate::strace::{Attached, can_trace};
 
-/// Runs that make a median.
+/// The number of runs per median.
 const RUNS: usize = 21;
-/// Before them, for what is done once.
+/// Runs before them, which do the work that is done once.
 const WARM_UP_RUNS: usize = 3;
 
 #[test]
