@@ -165,7 +165,7 @@ fn no_accepted_run_of_two_hundred_clients_is_lost_in_a_drain() {
         println!("it ended {} ms after the signal", took.as_millis());
         assert!(took < Duration::from_secs(10), "{took:?}: the grace was used up");
     });
-    assert!(crowd.count(Fate::Draining) > 0, "nobody was refused");
+    assert!(crowd.count(Fate::Draining) > 0, "no request was refused");
     assert_eq!([Fate::Lost, Fate::Cut, Fate::Cancelled].map(|fate| crowd.count(fate)), [0; 3]);
     footprint.assert_gone();
 }

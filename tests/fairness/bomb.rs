@@ -51,7 +51,7 @@ impl Bomb {
 
     /// Checks the bounds for a neighbour of the bomb, in one of [`TRIES`].
     #[track_caller]
-    pub fn disturbs_nobody(&self) {
+    pub fn assert_fair(&self) {
         let _alone = alone();
         let mut tries = Vec::new();
         for _ in 0..TRIES {

@@ -1,4 +1,4 @@
-//! A supervisor that dies takes its boxes along, and its successor clears the rest away.
+//! When a supervisor dies, its sandboxes die with it, and the next one cleans up the rest.
 
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
@@ -35,9 +35,9 @@ fn sandboxes_of_a_killed_supervisor_die_and_are_cleaned_up() {
     let Some(_) = support::host() else { return };
     let mut supervisor = own_process(TEST).stdout(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(supervisor.stdout.take().unwrap()).lines();
-    // The test runner has begun a line of its own by then.
+    // The test runner has already written part of the line.
     let line = lines.find_map(|line| Some(line.unwrap().split_once("crash: ")?.1.to_owned()));
-    let line = line.expect("the supervisor says where it is");
+    let line = line.expect("the supervisor reports its directory");
     let (uid, instance) = line.split_once(' ').unwrap();
     let (uid, instance): (u32, PathBuf) = (uid.parse().unwrap(), instance.into());
     let id = instance.file_name().unwrap().to_str().unwrap().to_owned();
@@ -52,7 +52,7 @@ fn sandboxes_of_a_killed_supervisor_die_and_are_cleaned_up() {
     assert!(all_dead, "{:?}", processes_of(uid));
 
     let Some(successor) = support::host_with(|_| {}) else { return };
-    // Another successor may have been quicker, and not be done yet.
+    // Another supervisor may do the cleanup and not be finished yet.
     let swept =
         eventually(Duration::from_secs(10), || cgroups_of(&id).is_empty() && !instance.exists());
     assert!(swept, "{:?}, {}", cgroups_of(&id), instance.display());

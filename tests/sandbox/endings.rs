@@ -1,4 +1,4 @@
-//! How runs end and how that is told; and why some never begin.
+//! How runs end and how that is reported, and why some do not start.
 
 use std::fs;
 use std::net::Shutdown;
@@ -81,8 +81,8 @@ fn a_token_raised_before_the_start_ends_the_run() {
     }
 }
 
-/// A run of `script` whose client does `leave` once it has printed `up`; how
-/// long its end took from then on.
+/// Runs `script`, calls `leave` on the client's socket once it has printed `up`, and returns how
+/// long the run took to end after that.
 fn left_by_client(
     host: &Host,
     script: &str,
@@ -114,7 +114,8 @@ fn a_disconnect_ends_the_run_within_200_ms() {
 fn a_half_closed_client_has_100_ms_to_get_its_answer() {
     let Some(host) = support::quiet_host() else { return };
     let half = |client: &UnixStream| client.shutdown(Shutdown::Write).unwrap();
-    // Of three, since a busy machine may take longer than the grace over the program itself.
+    // One of three attempts, since on a busy machine the program itself may take longer than the
+    // grace period.
     let answered = (0..3)
         .any(|_| left_by_client(&host, "echo up; exit 3", half).0 == Outcome::Exited { code: 3 });
     assert!(answered, "a short run was never answered");
@@ -211,7 +212,7 @@ fn a_program_that_cannot_be_executed_is_reported_with_its_errno() {
         ("./no-format", libc::ENOEXEC),
     ] {
         let failure = host.try_run(Program::new(&[program]).template(template.path()));
-        // The search of a path says "not found" or "not allowed", as execvp does.
+        // A search in the path reports "not found" or "not allowed", like execvp.
         let errno = if errno == libc::ENOTDIR { libc::ENOENT } else { errno };
         assert_eq!(failure.unwrap_err(), NotStarted::Exec { errno }, "{program}");
     }

@@ -1,4 +1,4 @@
-//! What a program's environment holds: what it was given.
+//! The environment of a program: exactly what the run specifies.
 
 use cofferdam_test_support::{self as support, Program, stdout_of};
 
@@ -23,7 +23,7 @@ fn a_program_is_found_in_the_path_of_its_environment() {
     let Some(host) = support::host() else { return };
     let program = || Program::new(&["tool"]).file("bin/tool", b"#!/bin/sh\necho found\n");
     let in_workspace = program().env(&["PATH=/absent:/etc/passwd:/usr/bin:/workspace/bin"]);
-    // Files are written without the execute bit; a template's keep theirs.
+    // Written files have no execute bit. Those of a template keep theirs.
     let refused = host.try_run(in_workspace).unwrap_err();
     assert_eq!(refused.to_string(), "sandbox: exec: EACCES");
     let report = host.run(Program::new(&["true"]).env(&["PATH=:/usr/bin"]));

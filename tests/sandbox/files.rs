@@ -1,4 +1,4 @@
-//! Which files of the host a program sees, and where it can write.
+//! Which files of the host a program can see, and where it can write.
 
 use std::fs;
 use std::path::Path;
@@ -161,7 +161,7 @@ fn binds_have_the_requested_mode() {
     assert_eq!(owner, 0, "on the host it is its directory's owner's");
 }
 
-/// With the numbers of the calls that C libraries have no name for.
+/// With the numbers of system calls that have no wrapper in the C library.
 const SET_ID_BITS: &str = "import ctypes, errno, os\n\
     os.umask(0)\n\
     libc = ctypes.CDLL(None, use_errno=True)\n\
@@ -186,7 +186,7 @@ const SET_ID_BITS: &str = "import ctypes, errno, os\n\
 fn a_writable_bind_takes_no_set_id_program_or_device() {
     let Some(host) = support::host() else { return };
     let place = tempfile::tempdir().unwrap();
-    // So that the bits are tried even where ids cannot be mapped.
+    // So that the bits are tested even where ids cannot be mapped.
     fs::set_permissions(place.path(), std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
     let report = host.run(Program::python(SET_ID_BITS).bind(place.path(), "/write", false));
     let lines = lines_of(&report);
@@ -257,8 +257,7 @@ fn a_configured_root_replaces_the_root_of_the_host() {
     assert_eq!(report.stderr.text(), "");
 }
 
-/// Copies a program and the libraries it is linked with to where they are
-/// below `root`.
+/// Copies a program and the libraries it is linked to below `root`.
 fn copy_with_libraries(program: &Path, root: &Path) {
     let output = std::process::Command::new("ldd").arg(program).output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();

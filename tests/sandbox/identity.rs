@@ -1,4 +1,4 @@
-//! Who a program is: user 10001 without any privilege or a way to one.
+//! The identity of a program: user 10001, without privileges or a way to gain them.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -95,13 +95,13 @@ fn no_namespace_can_be_created_without_the_filter_either() {
          for kind in kinds:\n\
          \u{20}   print(libc.unshare(kind), errno.errorcode[ctypes.get_errno()])\n",
     ));
-    // A user namespace is one too many; for the others it would take a capability in one.
+    // A user namespace exceeds its limit. The others need a capability in one.
     let mut want = vec!["-1 EPERM"; 8];
     want[0] = "-1 ENOSPC";
     assert_eq!(lines_of(&report), want);
 }
 
-/// What a program finds of its init before it has had a chance to do anything else.
+/// What a program sees of its init at its very start.
 #[test]
 fn no_program_runs_before_its_init_has_dropped_its_privileges() {
     let Some(host) = support::host() else { return };
@@ -115,8 +115,8 @@ fn no_program_runs_before_its_init_has_dropped_its_privileges() {
     }
 }
 
-/// A host file with the set-user-id bit, shown in the box, is the worst case:
-/// its owner is the host's root.
+/// The worst case is a host file with the set-user-id bit, shown in the sandbox: its owner is the
+/// root of the host.
 #[test]
 fn no_user_namespace_can_be_nested_below_that_of_a_program() {
     let Some(host) = support::host() else { return };

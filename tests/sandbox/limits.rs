@@ -1,4 +1,4 @@
-//! What a program can use up: CPU, memory, processes, files, disk, each to its figure.
+//! The limits of CPU, memory, processes, files and disk.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ fn a_process_that_uses_up_its_cpu_seconds_is_ended() {
     let report =
         host.run(Program::sh("while :; do :; done").limits(|limits| limits.cpu_seconds_max = 1));
     assert_eq!(ending(&report), ("cpu_limit", Some(152)), "{:?}", report.usage);
-    // The limit's clock counts in ticks, ours does not; on a busy machine they are far apart.
+    // The limit counts ticks, this test does not. On a busy machine they differ much.
     assert!((500..5_000).contains(&report.usage.cpu_ms), "{:?}", report.usage);
 }
 
@@ -31,7 +31,7 @@ fn the_cpu_time_of_many_processes_counts_together() {
     if !host.counts_cpu() {
         return;
     }
-    // No process of its own gets near a second.
+    // No single process gets near a second.
     let bound = |program: Program| {
         program.limits(|limits| limits.cpu_total_max = Some(Duration::from_millis(500)))
     };
@@ -96,8 +96,7 @@ fn a_program_that_survives_the_oom_kill_of_a_child_ends_normally() {
     assert_eq!(lines_of(&report), ["137"]);
 }
 
-/// Forks until it may not, says how many processes there were, and ends with
-/// the code that follows.
+/// Forks until it fails, prints how many processes there were, and exits with the given code.
 const FORK_ALL: &str = "import os, signal, sys\n\
     children = []\n\
     try:\n\

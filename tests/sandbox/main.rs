@@ -1,6 +1,6 @@
-//! What a box guarantees, each shown on this host's kernel.
+//! The guarantees of a sandbox, each tested on the kernel of this host.
 
-// The whole crate is a test; clippy knows it only where it is told.
+// Tells clippy that the whole crate is test code.
 #![cfg(test)]
 
 mod crash;

@@ -1,4 +1,4 @@
-//! What of the host stays out of sight although something around it is shown.
+//! What of the host stays invisible although a directory around it is shown.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -9,14 +9,14 @@ use cofferdam_test_support::{self as support, Program, lines_of, stdout_of};
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
 
-/// A directory everybody may enter and read.
+/// A directory that every user may enter and read.
 fn place_in(directory: &str) -> tempfile::TempDir {
     let place = tempfile::tempdir_in(directory).unwrap();
     fs::set_permissions(place.path(), PermissionsExt::from_mode(0o755)).unwrap();
     place
 }
 
-/// Prints every file below `path` and whatever can be read of it.
+/// Prints every file below `path` and everything that can be read of it.
 fn look_at(path: &Path) -> Program {
     let path = path.display();
     Program::sh(&format!("find {path} -mindepth 1; find {path} -type f -exec cat {{}} +"))
@@ -112,7 +112,8 @@ fn a_private_path_below_a_bind_is_masked_there() {
     }
 }
 
-/// Files below `place` and, over them, a tmpfs with others and a file over a file.
+/// Creates files below `place` and mounts over them a tmpfs with other files and a file over a
+/// file.
 fn mount_over(place: &Path) {
     let none: Option<&str> = None;
     let (volume, file) = (place.join("volume"), place.join("file"));
@@ -143,7 +144,7 @@ fn file_systems_mounted_below_a_shown_directory_and_what_they_hide_are_invisible
             seen.sort();
             assert_eq!(seen, want);
         }
-        // In a bind it is the same.
+        // The same holds in a bind.
         let look = look_at("/shown".as_ref()).bind(after.path(), "/shown", false);
         let mut seen = lines_of(&host.run(look));
         seen.sort();

@@ -1,4 +1,4 @@
-//! What a program reaches over the network: itself.
+//! A program reaches only itself over the network.
 
 use std::net::{TcpListener, TcpStream};
 use std::os::linux::net::SocketAddrExt;

@@ -1,4 +1,4 @@
-//! The output limit: kept to the byte, and enforced at once.
+//! The output limit is exact and enforced at once.
 
 use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
@@ -43,7 +43,7 @@ fn a_flood_ends_its_run_long_before_the_time_limit() {
     }
 }
 
-/// Takes no output until it has to.
+/// Takes no output until it must.
 struct Full(Sender<usize>);
 
 impl OutputSink for Full {
@@ -66,7 +66,7 @@ fn a_full_sink_blocks_the_program_and_gets_the_rest_at_its_end() {
     assert_eq!((report.stdout.bytes.len(), report.stderr.bytes.len()), (1000, 500));
     assert_eq!(taken.iter().sum::<usize>(), 1500);
 
-    // More than a pipe holds: it waits for room until its time is up.
+    // More than a pipe holds, so the program waits for room until its time limit.
     let (sender, taken) = channel();
     let long = Program::sh("yes").limits(|limits| limits.wall = Duration::from_millis(300));
     let report = host.run_into(long, Box::new(Full(sender)));
@@ -82,8 +82,8 @@ fn without_an_output_limit_all_output_is_kept() {
     assert_eq!(stdout_of(&report).len(), 3 << 20);
 }
 
-/// Keeps whoever brings output until the file is locked by nobody else, as a
-/// tenant's thread that holds a pipe's lock would; tells whether that came.
+/// Blocks the thread that delivers output until no other process locks the file, like a tenant's
+/// thread that holds the lock of a pipe, and sends whether that happened.
 struct UntilUnlocked(std::fs::File, Sender<bool>);
 
 impl OutputSink for UntilUnlocked {

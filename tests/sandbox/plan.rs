@@ -1,4 +1,4 @@
-//! The order of the steps that make a box. Needs no privilege: a plan is data.
+//! The order of the steps that create a sandbox. Needs no privilege, because a plan is data.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -29,7 +29,7 @@ fn unprivileged_plan() -> ChildPlan {
     plan_of("default", true, true, true)
 }
 
-/// A plan whose program is the file that another one has to be covered with.
+/// A plan whose program is a file to be attached over another.
 fn plan_of_a_file(profile: &Profile) -> ChildPlan {
     let program = ProgramPlace::Mounted { fd: 12, at: c"/usr/bin/make" };
     plan_with(profile, program, true, true, false)
@@ -83,7 +83,7 @@ fn plan_with(
     .unwrap()
 }
 
-/// The names of a plan's steps, its three stages in one.
+/// The names of the steps of all three stages.
 fn names(plan: &ChildPlan) -> Vec<String> {
     let stages = [&plan.setup, &plan.program, &plan.guard];
     let count = stages.iter().map(|stage| stage.len()).sum::<usize>();
@@ -217,7 +217,7 @@ fn the_init_stage_closes_descriptors_before_it_drops_privileges() {
 
 #[test]
 fn each_step_comes_after_what_it_needs() {
-    // Why the order is what it is, whatever else may come between.
+    // The dependencies that determine the order.
     let needs = [
         ("scheduling", "join cgroup"),
         ("join cgroup", "cgroup namespace"),
@@ -239,9 +239,9 @@ fn each_step_comes_after_what_it_needs() {
         ("drop bounding set", "capset"),
         ("capset", "workdir /workspace"),
         ("capset", "no_new_privs"),
-        // The guard's wait is a lock, which nobody would answer yet.
+        // Init waits on a lock, for which no listener answers yet.
         ("await init", "seccomp default and locks"),
-        // The listener's number is the lowest that is free, and below any limit.
+        // The listener gets the lowest free number, which is below any limit.
         ("close descriptors", "seccomp default and locks"),
         ("seccomp default and locks", "rlimit openfiles"),
         ("seccomp default and locks", "report standing"),
@@ -296,7 +296,7 @@ fn a_rootless_plan_seals_the_root_and_sets_limits_after_the_user_namespace() {
     let names = names(&plan);
     for ids in ["setgroups", "setresgid", "setresuid", "net namespace", "mount overlay /workspace"]
     {
-        assert!(!names.iter().any(|name| name == ids), "{ids} takes privileges");
+        assert!(!names.iter().any(|name| name == ids), "{ids} needs privileges");
     }
     let needs = [
         ("bind /etc", "mount root"),
@@ -324,7 +324,7 @@ fn a_rootless_plan_seals_the_root_and_sets_limits_after_the_user_namespace() {
 
 #[test]
 fn every_step_has_a_unique_name() {
-    // Steps of several calls to the same end; which of them failed matters to nobody.
+    // Several calls with the same purpose. Which of them failed does not matter.
     let repeated = ["join cgroup", "close descriptors", "set dumpable", "capset", "no_new_privs"];
     let mut counts = BTreeMap::<String, usize>::new();
     names(&plan(true)).into_iter().for_each(|name| *counts.entry(name).or_default() += 1);
@@ -381,7 +381,7 @@ fn a_program_file_is_attached_after_masking_and_kept_open_until_exec() {
     );
     let exec = format!("{:?}", with.program.last().unwrap());
     assert!(exec.contains(r#"fd: Some(12), paths: ["/usr/bin/make"]"#), "{exec}");
-    // What is tried before is looked up as ever.
+    // The step that is tried first still looks the file up by path.
     let tried = format!("{:?}", with.program[with.program.len() - 2]);
     assert!(tried.contains(r#"fd: None, paths: ["/usr/bin/true", "/bin/true"]"#), "{tried}");
 }
@@ -389,7 +389,7 @@ fn a_program_file_is_attached_after_masking_and_kept_open_until_exec() {
 #[test]
 fn a_filter_without_execveat_executes_the_file_by_path() {
     let mut profile = builtin_profile("default").unwrap();
-    // All that is left of it is a verdict other than yes.
+    // Reduces the filter to one verdict, which does not allow.
     let verdict = |code, k| code == 0x06 && k != 0x7fff_0000;
     profile.filter.program.retain(|instruction| verdict(instruction.code, instruction.k));
     profile.filter.program.truncate(1);

@@ -1,4 +1,4 @@
-//! Which processes a program sees and reaches: its own.
+//! A program sees and reaches only its own processes.
 
 use std::fs;
 
@@ -49,7 +49,7 @@ fn the_init_cannot_be_signalled_traced_or_read() {
     }
 }
 
-/// From the host, since nothing of it can be seen from inside.
+/// Observed from the host, since init is invisible from inside.
 #[test]
 fn the_init_keeps_one_descriptor_and_no_capability() {
     let Some(host) = support::host() else { return };

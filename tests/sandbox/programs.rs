@@ -1,4 +1,5 @@
-//! Which file a task executes: found where boxes have it, and that very one.
+//! The file that a task executes: it is found as sandboxes see it, and exactly that file is
+//! executed.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -9,7 +10,7 @@ use cofferdam_sandbox::builtin_profile;
 use cofferdam_seccomp::profile::Profile;
 use cofferdam_test_support::{self as support, Host, Root, TaskBuilder};
 
-/// What prints which file it is.
+/// A script that prints which file it is.
 const WHO: [&str; 2] = ["readlink", "/proc/self/exe"];
 
 #[track_caller]
@@ -68,7 +69,8 @@ fn the_file_that_was_inspected_is_the_file_that_is_executed() {
     let (tools, other) = (root.at("/opt/tools"), root.at("/opt/other"));
     let arguments: [(&str, &[&str]); 2] = [("script", &["script"]), ("program", &WHO)];
 
-    // By then another file has the name, or a directory that of the directory, or nobody has it.
+    // Meanwhile another file takes the name, or another directory that of its directory, or the
+    // name is gone.
     for change in ["replaced", "directory replaced", "removed"] {
         let changed = tempfile::tempdir_in(root.at("/opt")).unwrap();
         for (name, argv) in arguments {
@@ -171,11 +173,11 @@ fn a_failed_exec_is_not_a_setup_failure_and_collects_nothing() {
         ("/etc", libc::EACCES),
     ] {
         let ran = TaskBuilder::at(path, &["x"]).file("given", 1).run(host.executor());
-        // As execvp has it, a path through a file is one that leads nowhere.
+        // Like execvp, a path through a file counts as not found.
         let errno = if errno == libc::ENOTDIR { libc::ENOENT } else { errno };
         assert_eq!((ran.exec_errno(), ran.collected), (errno, None), "{path}");
     }
-    // Found by a server that has seen another box, perhaps: it is not there in this one.
+    // The file was found in another root and does not exist in this sandbox.
     let mut found = find(&host, "env");
     found.target = "/usr/bin/absent".to_owned();
     let ran = TaskBuilder::open(found, &["env"]).run(host.executor());
@@ -212,7 +214,7 @@ fn programs_are_found_where_sandboxes_have_them() {
     fs::write(root.at("/usr/bin/plain"), "").unwrap();
     let fifo = root.at("/usr/bin/fifo");
     nix::unistd::mkfifo(&fifo, nix::sys::stat::Mode::from_bits_truncate(0o777)).unwrap();
-    // On the host this leads to a file that there is.
+    // On the host this link leads to an existing file.
     assert!(fs::metadata("/usr/bin/readlink").is_ok());
     for (link, to) in [
         ("absolute", "/opt/tool"),
@@ -270,7 +272,7 @@ fn programs_hidden_from_sandboxes_are_not_found() {
     assert!(host.executor().find_program(hidden).unwrap().is_none());
     find(&host, "readlink");
 
-    // Somebody's data, as far as the host's top level goes.
+    // Not a system directory at the top level of the host.
     let place = tempfile::tempdir().unwrap();
     fs::set_permissions(place.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let own = place.path().join("tool");

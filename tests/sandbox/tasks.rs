@@ -1,4 +1,4 @@
-//! Tasks: what is left to look at, and when; what they may take; what they print.
+//! Tasks: what is collected and when, their limits, and their output.
 
 use std::fs;
 use std::os::fd::BorrowedFd;
@@ -72,7 +72,7 @@ fn nothing_is_collected_from_a_program_that_never_started() {
     let task = TaskBuilder::sh("true");
     task.cancel.cancel();
     let ran = task.run(host.executor());
-    // A token raised before is seen before the program is, or right behind its start.
+    // A token raised before the start is noticed before the program starts or right after.
     assert_eq!(ran.ending(), ("cancelled", None));
 
     let refused = TaskBuilder::sh("true").limits(|limits| limits.memory_bytes_max = 4096);
@@ -163,7 +163,7 @@ fn a_failure_to_fill_the_workspace_is_reported() {
         tmpfs: Vec::new(),
     };
     let mut fill = |_: BorrowedFd<'_>, _| Err(failure.clone());
-    let mut collect = |_: BorrowedFd<'_>| panic!("nothing ran");
+    let mut collect = |_: BorrowedFd<'_>| panic!("collected without a run");
     let task = Task {
         spec,
         room: Room::default(),
@@ -174,7 +174,7 @@ fn a_failure_to_fill_the_workspace_is_reported() {
     let watch =
         Watch { cancel: cofferdam_core::sync::cancel::CancelToken::new().unwrap(), client: None };
     let Err(NotStarted::Setup(told)) = host.executor().execute(task, &watch, None) else {
-        panic!("it ran")
+        panic!("the task ran")
     };
     assert_eq!(told, failure);
 }
@@ -187,7 +187,7 @@ fn the_local_backend_reports_what_it_enforces() {
     assert_eq!(told.not_enforced, host.sandbox().not_enforced());
 }
 
-/// Counts what it is given, and is the only one who wants it.
+/// Counts the output and is its only receiver.
 struct Counting(Arc<AtomicU64>);
 
 impl OutputSink for Counting {
@@ -200,7 +200,7 @@ impl OutputSink for Counting {
     }
 }
 
-/// A figure of this process's memory in bytes.
+/// A value of this process's memory statistics, in bytes.
 fn memory(field: &str) -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix(field)).unwrap();
@@ -212,7 +212,7 @@ fn a_gibibyte_of_output_is_counted_but_not_held_in_memory() {
     in_own_process("tasks::a_gibibyte_of_output_is_counted_but_not_held_in_memory", || {
         let Some(host) = support::quiet_host() else { return };
         assert_eq!(TaskBuilder::sh("echo warm").run(host.executor()).stdout(), "warm\n");
-        // From now on the peak is that of what comes.
+        // Resets the peak.
         fs::write("/proc/self/clear_refs", "5").unwrap();
         let (before, counted) = (memory("VmRSS:"), Arc::new(AtomicU64::new(0)));
         let sink = Some(Box::new(Counting(Arc::clone(&counted))) as Box<dyn OutputSink>);

@@ -1,4 +1,4 @@
-//! The workspace: a private copy of its template, however it was filled.
+//! The workspace is a private copy of its template, whichever way it was filled.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
@@ -7,9 +7,9 @@ use std::path::Path;
 use cofferdam_test_support::{self as support, Program, lines_of, stdout_of};
 use tempfile::TempDir;
 
-/// Templates up to about this many files are copied.
+/// Templates of about this many files are copied.
 const COPIED_FILES: usize = 5;
-/// Templates of so many are the lower layer of an overlay.
+/// Templates of this many files are the lower layer of an overlay.
 const OVERLAID_FILES: usize = 60;
 
 fn write(path: &Path, contents: &str, mode: u32) {
@@ -17,7 +17,7 @@ fn write(path: &Path, contents: &str, mode: u32) {
     fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
 }
 
-/// A template with a bit of everything and `files` files more.
+/// A template with entries of every kind and `files` more files.
 fn template(files: usize) -> TempDir {
     let place = tempfile::tempdir().unwrap();
     let root = place.path();
@@ -38,7 +38,7 @@ fn template(files: usize) -> TempDir {
     place
 }
 
-/// Everything about a tree that a tenant could have changed.
+/// Everything about a tree that a tenant could change.
 fn described(root: &Path) -> Vec<String> {
     let mut pending = vec![root.to_owned()];
     let mut lines = Vec::new();
@@ -66,7 +66,7 @@ fn described(root: &Path) -> Vec<String> {
     lines
 }
 
-/// Calls `hold` with a template of each kind of filling that this host has.
+/// Calls `hold` with a template for each way of filling that this host supports.
 #[track_caller]
 fn for_every_filling(hold: impl Fn(&support::Host, &Path)) {
     let Some(host) = support::host() else { return };
