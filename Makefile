@@ -44,8 +44,8 @@ WEAKENED = $(TARGET_DIR)/weakened/$(TRIPLE)/debug/cofferdam
 # Cargo uses every core by itself.
 .NOTPARALLEL:
 .PHONY: help deps build install fmt lint deny check test test-one test-builds test-langs test-toolchains \
-	hostile hostile-soak weakened weakened-build demo test-metrics bench bench-docs bench-langs soak soak-jobs \
-	fuzz toolchains print-serve-env image test-image test-deploy test-v2 test-firecracker test-containers clean
+	hostile hostile-soak weakened weakened-build demo test-metrics bench bench-docs config-docs bench-langs soak \
+	soak-jobs fuzz toolchains print-serve-env image test-image test-deploy test-v2 test-firecracker test-containers clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/\1	\2/p' $(MAKEFILE_LIST) | expand -t 17
@@ -149,6 +149,9 @@ bench-docs: bench ## Write the figures into docs/performance.md
 	sed -i -e '/^<!-- figures -->$$/,/^<!-- end of figures -->$$/{//!d}' \
 		-e '/^<!-- figures -->$$/r target/bench/bench.md' docs/performance.md
 	cp target/bench/latency.svg docs/latency.svg
+
+config-docs: ## Write docs/configuration.md and deploy/systemd/cofferdam.env from the table
+	WRITE_DOCUMENTS=1 $(CARGO) test --locked --test documents configuration
 
 soak: deps build ## Run SOAK_RUNS and STANDBY_RUNS sandboxes and look for leaks
 	COFFERDAM_BIN=$(BINARY) REQUIRE_PRIVILEGED=1 SOAK_RUNS=$(SOAK_RUNS) $(CARGO) test --locked --test api soak::

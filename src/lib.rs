@@ -28,11 +28,11 @@ pub mod jobs {
     //! written.
     //!
     //! ```no_run
-    //! use cofferdam::jobs::{JobStatus, Runner, RunJobRequest, settle_in};
+    //! use cofferdam::jobs::{JobStatus, Runner, RunJobRequest, enter_user_namespace};
     //!
     //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
     //! // While this process has one thread; see below.
-    //! settle_in();
+    //! enter_user_namespace();
     //! let runner = Runner::builder("/var/lib/agent/runs")
     //!     .roots(["/srv/workspaces"])
     //!     .allow_env(["LANG"])
@@ -55,7 +55,7 @@ pub mod jobs {
     //! # Privileges
     //!
     //! As root, boxes have ids and groups of their own. Without privileges they are made in a user
-    //! namespace, which a process can enter only while it has one thread: call [`settle_in`] first
+    //! namespace, which a process can enter only while it has one thread: call [`enter_user_namespace`] first
     //! thing in `main`, before a runtime or a logger starts threads. For root it does nothing, and
     //! where it was not called [`RunnerBuilder::build`] fails with the step that was refused.
     //!
@@ -76,7 +76,7 @@ pub mod jobs {
     };
     pub use crate::policy::WorkspaceRoots;
     pub use crate::store::{RunStore, StoreError, StoreSettings};
-    pub use cofferdam_core::job::Control as ControlName;
+    pub use cofferdam_core::job::ControlName;
     pub use cofferdam_core::job::*;
-    pub use cofferdam_sandbox::settle_in;
+    pub use cofferdam_sandbox::enter_user_namespace;
 }

@@ -24,6 +24,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use cofferdam::config::{configuration_page, environment_file, variables_help};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
@@ -115,14 +116,20 @@ fn every_document_with_a_block_is_among_those_whose_commands_are_run() {
 }
 
 #[test]
-fn every_variable_that_the_configuration_reads_is_documented() {
-    let (source, document) = (read("src/config.rs"), read("docs/configuration.md"));
-    let quoted = source.split('"').skip(1).step_by(2);
-    let names: Vec<&str> = quoted.filter(|text| is_variable(text)).collect();
-    assert!(names.contains(&"PORT"), "no names found in src/config.rs");
-    for name in names {
-        assert!(document.contains(&format!("| `{name}` |")), "{name} is not documented");
+fn the_documents_of_the_configuration_are_what_its_table_yields() {
+    for (name, text) in [
+        ("docs/configuration.md", configuration_page()),
+        ("deploy/systemd/cofferdam.env", environment_file()),
+    ] {
+        if env::var_os("WRITE_DOCUMENTS").is_some() {
+            fs::write(Path::new(ROOT).join(name), &text).unwrap();
+        }
+        let is_current = read(name) == text;
+        assert!(is_current, "{name} differs from src/config/table; `make config-docs` writes it");
     }
+    let output = shell("cofferdam serve --help", free_port()).output().unwrap();
+    let help = String::from_utf8(output.stdout).unwrap();
+    assert!(help.contains(&variables_help()), "cofferdam serve --help prints\n{help}");
 }
 
 #[test]
@@ -268,12 +275,6 @@ fn line_fits(pattern: &str, line: &str) -> bool {
         line = &line[at + part.len()..];
     }
     line.ends_with(last)
-}
-
-/// Whether a literal is a variable's whole name, and not the beginning of several.
-fn is_variable(text: &str) -> bool {
-    let letter = |byte: u8| byte.is_ascii_uppercase() || byte == b'_';
-    text.len() >= 4 && text.bytes().all(letter) && !text.ends_with('_')
 }
 
 /// Every document for readers of the project.

@@ -28,10 +28,9 @@ def defaults():
 
 
 def variables():
-    """The variables that the configuration reads."""
-    read = [*REPOSITORY.glob("src/config.rs"), *REPOSITORY.glob("src/config/**/*.rs")]
-    names = re.findall(r'"([A-Z_]{4,})"', "".join(path.read_text() for path in read))
-    return {name for name in names if not name.endswith("_")}
+    """The variables of the table in src/config/table."""
+    table = "".join(path.read_text() for path in REPOSITORY.glob("src/config/table/*.rs"))
+    return set(re.findall(r"^    ([A-Z_]+) \{$", table, re.M))
 
 
 def after_the_grace():

@@ -1,8 +1,8 @@
-//! What the five targets have in common: each hands its input to a property of `cofferdam`.
+//! Shared by the fuzz targets: each passes its input to a property.
 
-/// Makes a program of the property `$check`.
+/// Defines the program that fuzzes the property `$check`.
 ///
-/// Built without cargo-fuzz there is no fuzzer to link, and the program only says so.
+/// Without cargo-fuzz there is no fuzzer to link, and the program only prints a hint.
 #[macro_export]
 macro_rules! target {
     ($check:path) => {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use cofferdam_core::sync::counter::{Counter, DurationCounts, Durations};
-use cofferdam_core::{RunReport, SandboxFigures, StandbyFigures};
+use cofferdam_core::{RunReport, SandboxMetrics, StandbyMetrics};
 
 /// How runs end, in the words of [`Outcome`](cofferdam_core::Outcome), and one for those whose
 /// program never began.
@@ -39,9 +39,9 @@ pub struct Figures {
     /// Whether new runs are refused.
     pub draining: bool,
     /// Of boxes made ahead.
-    pub standby: StandbyFigures,
+    pub standby: StandbyMetrics,
     /// Of boxes.
-    pub sandbox: SandboxFigures,
+    pub sandbox: SandboxMetrics,
 }
 
 /// How often runs of one language ended in one way.

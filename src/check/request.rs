@@ -1,4 +1,9 @@
-//! The body of `POST /run` as a checked value.
+//! Parses and validates the body of `POST /run`.
+//!
+//! The parser is written by hand because derived ones give other answers: a syntax error anywhere
+//! takes precedence over a wrong type, and a key sent twice is refused even if it is unknown. An
+//! untagged enum or `Value` would also build skipped values in memory, about 16 times the size of
+//! the body.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -8,28 +13,28 @@ use serde::de::{Deserialize, Deserializer, Error as _, IgnoredAny, MapAccess, Se
 
 use cofferdam_core::values::duration::parse_timeout;
 
-/// The most of a tenant's key that an answer repeats, in characters.
+/// How many characters of a tenant's key an error message repeats.
 const KEY_CHARS_SHOWN_MAX: usize = 64;
 
-/// One code-battle run as asked for. The language is looked up later.
+/// A request to check one solution. The language is looked up later.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CheckRequest {
     /// The language's slug, as sent.
     pub lang_slug: String,
-    /// The solution's text, written as it is.
+    /// The solution, written unchanged.
     pub solution_text: String,
-    /// The checker's text, if one was sent.
+    /// The checker, if present.
     pub checker_text: Option<String>,
-    /// The text of `asserts.json`; the workspace's own stays where absent.
+    /// The text of `asserts.json`; without it the workspace's own file is used.
     pub asserts: Option<String>,
     /// The wall-clock limit.
     pub timeout: Duration,
 }
 
-/// Why a body is not a [`CheckRequest`].
+/// Why a body is not a valid [`CheckRequest`].
 #[derive(Debug, thiserror::Error)]
-pub enum RequestFault {
-    /// Nothing but white space.
+pub enum CheckRequestError {
+    /// Only white space.
     #[error("empty body")]
     Empty,
     /// A byte order mark, which JSON does not allow.
@@ -38,59 +43,63 @@ pub enum RequestFault {
     /// Bytes that are not UTF-8.
     #[error("body is not UTF-8")]
     NotUtf8,
-    /// Not one JSON object: syntax, trailing bytes, a key sent twice.
+    /// Not one JSON object: a syntax error, trailing bytes or a key sent twice.
     #[error("bad JSON: {0}")]
     Json(#[from] serde_json::Error),
-    /// JSON, but a list or a single value.
+    /// JSON, but not an object.
     #[error("bad JSON: expected an object")]
     NotAnObject,
-    /// An escape that stands for half a character.
+    /// An escape for half of a character.
     #[error("bad JSON: lone surrogate")]
     LoneSurrogate,
-    /// A field that must be there is absent or null.
+    /// A required field is absent or null.
     #[error("{0} is required")]
     Missing(&'static str),
-    /// A field of another type than string.
+    /// A field that is not a string.
     #[error("{0} must be a string")]
     NotAString(&'static str),
-    /// A timeout outside the grammar, or too large a number.
+    /// A malformed timeout, or a number that is too large.
     #[error("invalid timeout")]
     Timeout,
-    /// A timeout above the operator's figure.
+    /// A timeout above the operator's limit.
     #[error("timeout is above the limit of {0:?}")]
     TimeoutAboveMaximum(Duration),
 }
 
 impl CheckRequest {
-    /// Reads the JSON object of a request. An absent `timeout` is
-    /// `timeout_default`, or `timeout_max` where that is shorter.
+    /// Parses a request. Without `timeout`, uses `timeout_default`, or `timeout_max` if that is
+    /// shorter.
     pub fn from_json(
         body: &[u8],
         timeout_default: Duration,
         timeout_max: Duration,
-    ) -> Result<Self, RequestFault> {
-        // JSON's parser checks only the strings it keeps; the whole body is text or refused.
-        let text = std::str::from_utf8(body).map_err(|_| RequestFault::NotUtf8)?;
+    ) -> Result<Self, CheckRequestError> {
+        // serde_json checks only the strings that it keeps, so the whole body is checked here.
+        let text = std::str::from_utf8(body).map_err(|_| CheckRequestError::NotUtf8)?;
         if text.starts_with('\u{FEFF}') {
-            return Err(RequestFault::ByteOrderMark);
+            return Err(CheckRequestError::ByteOrderMark);
         }
         if text.trim_ascii().is_empty() {
-            return Err(RequestFault::Empty);
+            return Err(CheckRequestError::Empty);
         }
         let fields: Fields = serde_json::from_str(text).map_err(|error| {
-            // The parser's own words would repeat a text of any length.
+            // serde_json's message would repeat a text of any length.
             let is_object = text.trim_ascii_start().starts_with('{');
-            if error.is_data() && !is_object { RequestFault::NotAnObject } else { error.into() }
+            if error.is_data() && !is_object {
+                CheckRequestError::NotAnObject
+            } else {
+                error.into()
+            }
         })?;
         if has_lone_surrogate(text) {
-            return Err(RequestFault::LoneSurrogate);
+            return Err(CheckRequestError::LoneSurrogate);
         }
         let timeout = match fields.timeout.optional("timeout")? {
             None => timeout_default.min(timeout_max),
-            Some(text) => parse_timeout(&text).map_err(|_| RequestFault::Timeout)?,
+            Some(text) => parse_timeout(&text).map_err(|_| CheckRequestError::Timeout)?,
         };
         if timeout > timeout_max {
-            return Err(RequestFault::TimeoutAboveMaximum(timeout_max));
+            return Err(CheckRequestError::TimeoutAboveMaximum(timeout_max));
         }
         Ok(Self {
             lang_slug: fields.lang_slug.required("lang_slug")?,
@@ -102,12 +111,12 @@ impl CheckRequest {
     }
 }
 
-/// Whether an escape in `json`, which is valid otherwise, stands for half a
-/// character: the parser lets it pass in strings it does not keep.
+/// Returns whether an escape in `json`, which is otherwise valid, stands for half of a character.
+/// serde_json accepts it in strings that it skips.
 fn has_lone_surrogate(json: &str) -> bool {
     let mut rest = json;
     let mut after_high = false;
-    // Outside of strings JSON has no backslash.
+    // JSON has backslashes only in strings.
     while let Some((before, escape)) = rest.split_once('\\') {
         let hex = escape.strip_prefix('u').and_then(|digits| digits.get(..4));
         let unit = hex.and_then(|digits| u16::from_str_radix(digits, 16).ok());
@@ -121,7 +130,7 @@ fn has_lone_surrogate(json: &str) -> bool {
     after_high
 }
 
-/// The object's known fields, as they came.
+/// The known fields of the object.
 #[derive(Default)]
 struct Fields {
     lang_slug: Field,
@@ -171,7 +180,7 @@ impl<'de> Visitor<'de> for FieldsVisitor {
     }
 }
 
-/// One value where a string is wanted; what else it may be decides the answer's words.
+/// The value of a field that must be a string. The other cases decide the error message.
 #[derive(Default)]
 enum Field {
     #[default]
@@ -181,15 +190,15 @@ enum Field {
 }
 
 impl Field {
-    fn required(self, name: &'static str) -> Result<String, RequestFault> {
-        self.optional(name)?.ok_or(RequestFault::Missing(name))
+    fn required(self, name: &'static str) -> Result<String, CheckRequestError> {
+        self.optional(name)?.ok_or(CheckRequestError::Missing(name))
     }
 
-    fn optional(self, name: &'static str) -> Result<Option<String>, RequestFault> {
+    fn optional(self, name: &'static str) -> Result<Option<String>, CheckRequestError> {
         match self {
             Self::Absent => Ok(None),
             Self::Text(text) => Ok(Some(text)),
-            Self::Other => Err(RequestFault::NotAString(name)),
+            Self::Other => Err(CheckRequestError::NotAString(name)),
         }
     }
 }
@@ -261,13 +270,13 @@ mod tests {
         CheckRequest::from_json(body, DEFAULT, MAX).map_err(|fault| fault.to_string())
     }
 
-    /// A valid body with `extra` members behind it.
+    /// Returns a valid body with `extra` members at the end.
     fn with(extra: &str) -> Vec<u8> {
         format!(r#"{{"solution_text":"s","lang_slug":"python"{extra}}}"#).into_bytes()
     }
 
     #[test]
-    fn a_whole_request_is_taken_as_sent() {
+    fn a_complete_request_is_accepted_unchanged() {
         let request = read(
             br#"{"timeout":"2m","asserts":"[]","checker_text":"","lang_slug":"cpp","solution_text":"\u0000\ud83d\ude00"}"#,
         );
@@ -284,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn a_null_option_is_an_absent_one_and_unknown_keys_are_ignored() {
+    fn null_means_absent_and_unknown_keys_are_ignored() {
         let bare = read(&with("")).unwrap();
         assert_eq!((bare.timeout, &bare.asserts, &bare.checker_text), (DEFAULT, &None, &None));
         for extra in [
@@ -296,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn each_fault_of_the_text_is_named() {
+    fn every_text_error_is_named() {
         let table: [(&[u8], &str); 13] = [
             (b"", "empty body"),
             (b" \r\n\t", "empty body"),
@@ -319,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fault_never_repeats_a_long_text() {
+    fn an_error_never_repeats_a_long_text() {
         let long = "x".repeat(100_000);
         for body in [format!("\"{long}\""), format!(" \n\"{long}\"")] {
             assert_eq!(read(body.as_bytes()).unwrap_err(), "bad JSON: expected an object");
@@ -327,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lone_surrogate_is_refused_wherever_it_stands() {
+    fn a_lone_surrogate_is_refused_everywhere() {
         for text in [
             r"\ud800",
             r"\uD800",
@@ -359,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_sent_twice_is_refused_known_or_not() {
+    fn a_duplicate_key_is_refused_known_or_not() {
         for extra in
             [r#","lang_slug":"ruby""#, r#","x":1,"x":1"#, r#","timeout":null,"timeout":null"#]
         {
@@ -372,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn a_field_that_is_no_string_is_named() {
+    fn a_field_that_is_not_a_string_is_named() {
         for value in ["5", "-5", "5.5", "true", "[]", "[1,[2]]", "{}", r#"{"a":{"b":1}}"#] {
             for name in ["asserts", "timeout", "checker_text"] {
                 let fault = read(&with(&format!(r#","{name}":{value}"#))).unwrap_err();
@@ -392,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn a_timeout_is_within_grammar_and_maximum() {
+    fn a_timeout_obeys_the_grammar_and_the_maximum() {
         for (text, seconds) in [("1000ms", 1), ("1s", 1), ("1m", 60), ("0s", 0), ("300s", 300)] {
             let request = read(&with(&format!(r#","timeout":"{text}""#))).unwrap();
             assert_eq!(request.timeout, Duration::from_secs(seconds), "{text}");

@@ -1,4 +1,4 @@
-//! The body of `POST /run`, against what `serde_json` makes of the same bytes as a plain value.
+//! Compares the parser of `POST /run` with what `serde_json` parses from the same bytes.
 
 #![expect(clippy::panic, reason = "how a property says that it does not hold")]
 
@@ -8,38 +8,38 @@ use std::time::Duration;
 use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::{Value, json};
 
-use crate::check::request::{CheckRequest, RequestFault};
+use crate::check::request::{CheckRequest, CheckRequestError};
 use cofferdam_core::values::duration::parse_timeout;
 
 const TIMEOUT_DEFAULT: Duration = Duration::from_secs(30);
 const TIMEOUT_MAX: Duration = Duration::from_secs(300);
-/// The longest answer to a bad request, in bytes: a client's own text is not sent back to it.
+/// The maximum length of an error message in bytes: it must not repeat the client's text.
 const WORDS_BYTES_MAX: usize = 400;
 
-/// Any bytes.
+/// Checks any bytes.
 pub fn check(input: &[u8]) {
     let read = CheckRequest::from_json(input, TIMEOUT_DEFAULT, TIMEOUT_MAX);
     match &read {
-        Ok(request) => says_the_same_again(request),
-        Err(fault) => names_what_is_wrong(fault),
+        Ok(request) => round_trips(request),
+        Err(fault) => error_names_the_fault(fault),
     }
     let Ok(text) = std::str::from_utf8(input) else {
-        assert!(matches!(read, Err(RequestFault::NotUtf8)), "{read:?}");
+        assert!(matches!(read, Err(CheckRequestError::NotUtf8)), "{read:?}");
         return;
     };
     let is_json = serde_json::from_str::<IgnoredAny>(text).is_ok();
     let is_refused_as_text = matches!(
         read,
-        Err(RequestFault::Empty
-            | RequestFault::ByteOrderMark
-            | RequestFault::Json(_)
-            | RequestFault::NotAnObject)
+        Err(CheckRequestError::Empty
+            | CheckRequestError::ByteOrderMark
+            | CheckRequestError::Json(_)
+            | CheckRequestError::NotAnObject)
     );
     assert!(is_json || is_refused_as_text, "no JSON, and it is {read:?}");
     match serde_json::from_str::<Value>(text) {
-        // No half characters and no number that is too large, not even in what is passed over.
-        Ok(value) => agrees(text, &value, read),
-        // A plain value has bounds that what is passed over has not: of depth and of numbers.
+        // Half characters and numbers that are too large are refused even in skipped values.
+        Ok(value) => matches_value(text, &value, read),
+        // `Value` limits depth and numbers; skipped values have no such limits.
         Err(error) if is_json && !is_surrogate(&error) => {}
         Err(error) => assert!(read.is_err(), "{error}, and it is {read:?}"),
     }
@@ -50,8 +50,8 @@ fn is_surrogate(error: &serde_json::Error) -> bool {
     words.contains("surrogate") || words.contains("hex escape")
 }
 
-/// What was accepted, written down as a client would, is accepted as the same.
-fn says_the_same_again(request: &CheckRequest) {
+/// Checks that an accepted request, serialized again, is accepted as the same request.
+fn round_trips(request: &CheckRequest) {
     let body = json!({
         "lang_slug": request.lang_slug,
         "solution_text": request.solution_text,
@@ -63,21 +63,21 @@ fn says_the_same_again(request: &CheckRequest) {
     assert_eq!(again.ok().as_ref(), Some(request));
 }
 
-fn names_what_is_wrong(fault: &RequestFault) {
+fn error_names_the_fault(fault: &CheckRequestError) {
     let words = fault.to_string();
     assert!(words.len() <= WORDS_BYTES_MAX, "an answer of {} bytes", words.len());
     assert!(!words.contains(['\n', '\r']), "{words:?} is not one line");
     let named = match fault {
-        RequestFault::Missing(field) | RequestFault::NotAString(field) => *field,
-        RequestFault::Timeout | RequestFault::TimeoutAboveMaximum(_) => "timeout",
-        RequestFault::Empty | RequestFault::NotUtf8 => "body",
+        CheckRequestError::Missing(field) | CheckRequestError::NotAString(field) => *field,
+        CheckRequestError::Timeout | CheckRequestError::TimeoutAboveMaximum(_) => "timeout",
+        CheckRequestError::Empty | CheckRequestError::NotUtf8 => "body",
         _ => "JSON",
     };
     assert!(words.contains(named), "{words:?} does not name {named}");
 }
 
-/// Whether `read` is what follows from `value`, which is all of the body.
-fn agrees(text: &str, value: &Value, read: Result<CheckRequest, RequestFault>) {
+/// Checks that `read` follows from `value`, the whole body.
+fn matches_value(text: &str, value: &Value, read: Result<CheckRequest, CheckRequestError>) {
     let Some(object) = value.as_object() else {
         let Err(fault) = read else { panic!("{value} was accepted") };
         assert!(fault.to_string().contains("expected an object"), "{fault}");
@@ -85,7 +85,9 @@ fn agrees(text: &str, value: &Value, read: Result<CheckRequest, RequestFault>) {
     };
     let repeats = serde_json::from_str::<Repeats>(text).is_ok_and(|Repeats(repeats)| repeats);
     if repeats {
-        let Err(RequestFault::Json(error)) = read else { panic!("a key sent twice: {read:?}") };
+        let Err(CheckRequestError::Json(error)) = read else {
+            panic!("a key sent twice: {read:?}")
+        };
         assert!(error.to_string().contains("duplicate key"), "{error}");
         return;
     }

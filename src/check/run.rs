@@ -15,7 +15,7 @@ use crate::check::request::CheckRequest;
 use crate::check::status::{Examined, HostReport, ServiceStatus, SlotsStatus, StandbyStatus};
 use crate::executor::{Job, Sandboxed};
 use cofferdam_core::sync::cancel::CancelToken;
-use cofferdam_core::sync::permits::{SlotGuard, Slots};
+use cofferdam_core::sync::permits::{Permit, Permits};
 use cofferdam_core::sync::retained::Retained;
 use cofferdam_core::values::deadline::Deadline;
 use cofferdam_core::{
@@ -79,7 +79,7 @@ pub struct CheckRunner {
     executor: Arc<Sandboxed>,
     languages: Languages,
     settings: CheckSettings,
-    slots: Arc<Slots>,
+    slots: Arc<Permits>,
     counts: RunCounts,
     draining: AtomicBool,
     live: Mutex<Live>,
@@ -98,7 +98,7 @@ struct Live {
 #[derive(Debug)]
 pub struct AdmittedCheck {
     runner: Arc<CheckRunner>,
-    slot: SlotGuard,
+    slot: Permit,
     lang_slug: String,
     workspace: PathBuf,
     files: Vec<FileToWrite>,
@@ -119,7 +119,7 @@ impl CheckRunner {
         // As shells export it: most programs have one before them, and some have none.
         settings.passed_env.entry("PWD".to_owned()).or_insert_with(|| WORKSPACE.to_owned());
         Arc::new(Self {
-            slots: Slots::new(settings.concurrency),
+            slots: Permits::new(settings.concurrency),
             counts: RunCounts::of(languages.slugs()),
             executor,
             languages,

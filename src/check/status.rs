@@ -88,16 +88,16 @@ impl HostReport {
     }
 }
 
-impl From<&probe::Report> for Examined {
-    fn from(report: &probe::Report) -> Self {
-        let told = |control: &probe::Control| ControlStatus {
+impl From<&probe::ProbeReport> for Examined {
+    fn from(report: &probe::ProbeReport) -> Self {
+        let told = |control: &probe::ProbedControl| ControlStatus {
             name: control.name,
             status: control.status.word(),
             reason: control.reason.clone(),
             fix: control.fix.clone(),
         };
         Self {
-            environment: report.environment.word(),
+            environment: report.host_kind.word(),
             controls: report.controls.iter().map(told).collect(),
         }
     }

@@ -5,14 +5,14 @@ use std::fmt::Write as _;
 use clap::Args;
 use serde::Serialize;
 
-use super::boxes::PROFILE;
 use super::failure::{Failure, SANDBOX};
-use super::print;
+use super::stdio::print;
 use crate::check::status::{ControlStatus, Examined};
+use crate::cli::sandbox_options::PROFILE;
 use cofferdam_core::SetupFailure;
 use cofferdam_sandbox::builtin_profile;
 use cofferdam_sandbox::host::probe;
-use cofferdam_sandbox::host::probe::{Control, Report};
+use cofferdam_sandbox::host::probe::{ProbeReport, ProbedControl};
 use cofferdam_sandbox::{RootSource, Sandbox, SandboxConfig};
 use cofferdam_seccomp::profile::Profile;
 
@@ -22,18 +22,18 @@ Examples:
   cofferdam doctor --json
   cofferdam doctor --strict && ISOLATION=strict cofferdam serve
 
-Exit codes: 0; 1 with --strict unless every control is enforced; 125 where no box can be made at all,
-and no service would start";
+Exit codes: 0; 1 with --strict unless every control is enforced; 125 if no sandbox can be created
+and a service would not start";
 
-/// Not everything is enforced, and `--strict` asked for it.
+/// `--strict` is given, and a control is not enforced.
 const NOT_WHOLE: u8 = 1;
-/// How long a line for a reader gets, characters.
+/// The longest line of the text report, characters.
 const LINE_CHARS_MAX: usize = 96;
 
-/// Tries every control of a box and says which this host enforces.
+/// Tries every control of a sandbox and reports which ones this host enforces.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
-pub struct Doctor {
+pub struct DoctorCommand {
     /// Print a JSON object
     #[arg(long)]
     json: bool,
@@ -42,21 +42,21 @@ pub struct Doctor {
     strict: bool,
 }
 
-/// What `--json` prints, keys in this order.
+/// The output of `--json`, keys in this order.
 #[derive(Debug, Serialize)]
-struct Told {
+struct DoctorJson {
     controls: Vec<ControlStatus>,
     environment: &'static str,
 }
 
-impl Doctor {
-    /// Tries everything and prints what came of it.
+impl DoctorCommand {
+    /// Tries every control and prints the report.
     pub fn run(self) -> Result<u8, Failure> {
         let mut report = examine()?;
         report.add_whole_box(open_box());
         let text = if self.json {
             let Examined { controls, environment } = (&report).into();
-            let json = serde_json::to_string(&Told { controls, environment });
+            let json = serde_json::to_string(&DoctorJson { controls, environment });
             json.map_err(|error| Failure::Write { what: "the report", source: error.into() })?
                 + "\n"
         } else {
@@ -67,13 +67,13 @@ impl Doctor {
     }
 }
 
-/// What came of trying each control, or of trying to.
-pub fn examine() -> Result<Report, SetupFailure> {
+/// The result of trying each control; if the trials cannot run, a report that says why.
+pub fn examine() -> Result<ProbeReport, SetupFailure> {
     let profile = profile()?;
-    Ok(probe::examine(&profile).unwrap_or_else(|failure| Report::untried(&failure)))
+    Ok(probe::examine(&profile).unwrap_or_else(|failure| ProbeReport::untried(&failure)))
 }
 
-/// Tries what a service does when it starts.
+/// Opens a sandbox as a service does when it starts.
 fn open_box() -> Result<(), SetupFailure> {
     let config = SandboxConfig {
         profile: profile()?,
@@ -88,7 +88,7 @@ fn profile() -> Result<Profile, SetupFailure> {
     builtin_profile(PROFILE).map_err(|error| SetupFailure::from_words("profile", error.to_string()))
 }
 
-fn exit_code(report: &Report, strict: bool) -> u8 {
+fn exit_code(report: &ProbeReport, strict: bool) -> u8 {
     if strict && !report.is_whole() {
         NOT_WHOLE
     } else if report.makes_boxes() {
@@ -98,19 +98,19 @@ fn exit_code(report: &Report, strict: bool) -> u8 {
     }
 }
 
-/// The report for a reader: a control a line, then what would mend those that
-/// are not enforced, each change once.
-fn lines(report: &Report) -> String {
+/// The report as text: one line for each control, then the fixes for controls that are not
+/// enforced, each fix once.
+fn lines(report: &ProbeReport) -> String {
     let width = report.controls.iter().map(|control| control.name.len()).max().unwrap_or(0);
     let mut text = String::new();
-    for Control { name, status, reason, .. } in &report.controls {
+    for ProbedControl { name, status, reason, .. } in &report.controls {
         let start = format!("{name:width$}  {:8}  ", status.word());
         wrap(&mut text, &start, width + 12, reason);
     }
-    let environment = report.environment.word();
+    let environment = report.host_kind.word();
     let fixes = fixes(&report.controls);
     if !fixes.is_empty() {
-        text.push_str("\nto mend:\n");
+        text.push_str("\nto fix:\n");
     }
     for (fix, names) in fixes {
         wrap(&mut text, "  ", 2, &names.join(", "));
@@ -118,18 +118,19 @@ fn lines(report: &Report) -> String {
     }
     let sum = match (report.makes_boxes(), report.is_whole()) {
         (_, true) => "every control is enforced",
-        (true, false) => "boxes can be made, without what is missing above",
-        (false, false) => "no box can be made: a service would not start",
+        (true, false) => "sandboxes can be created, without the controls missing above",
+        (false, false) => "no sandbox can be created: a service would not start",
     };
     // Writing to a String does not fail.
     let _ = writeln!(text, "\nenvironment: {environment}; {sum}");
     text
 }
 
-/// What mends what, in the order of the controls.
-fn fixes(controls: &[Control]) -> Vec<(&str, Vec<&str>)> {
+/// Each fix with the controls that it fixes, in the order of the controls.
+fn fixes(controls: &[ProbedControl]) -> Vec<(&str, Vec<&str>)> {
     let mut fixes: Vec<(&str, Vec<&str>)> = Vec::new();
-    for Control { name, fix, .. } in controls.iter().filter(|control| !control.fix.is_empty()) {
+    for ProbedControl { name, fix, .. } in controls.iter().filter(|control| !control.fix.is_empty())
+    {
         match fixes.iter_mut().find(|(known, _)| *known == fix) {
             Some((_, names)) => names.push(name),
             None => fixes.push((fix, vec![name])),
@@ -138,8 +139,7 @@ fn fixes(controls: &[Control]) -> Vec<(&str, Vec<&str>)> {
     fixes
 }
 
-/// Adds `start` and the words behind it, in lines that begin in the column
-/// `indent` from the second on.
+/// Appends `start` and `words`, wrapped; lines after the first are indented by `indent` columns.
 fn wrap(text: &mut String, start: &str, indent: usize, words: &str) {
     let mut line = start.to_owned();
     let mut is_empty = true;
@@ -164,40 +164,40 @@ fn wrap(text: &mut String, start: &str, indent: usize, words: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use cofferdam_sandbox::host::host_kind::Environment;
-    use cofferdam_sandbox::host::probe::Status;
+    use cofferdam_sandbox::host::host_kind::HostKind;
+    use cofferdam_sandbox::host::probe::Enforcement;
 
-    fn report(whole_box: Status) -> Report {
-        let control = |name, status, reason: &str, fix: &str| Control {
+    fn report(whole_box: Enforcement) -> ProbeReport {
+        let control = |name, status, reason: &str, fix: &str| ProbedControl {
             name,
             status,
             reason: reason.to_owned(),
             fix: fix.to_owned(),
         };
-        Report {
+        ProbeReport {
             controls: vec![
-                control("seccomp", Status::Enforced, "tried", ""),
-                control("memory", Status::Missing, &"no controller ".repeat(9), "mount one"),
-                control("cpu", Status::Missing, "no controller", "mount one"),
+                control("seccomp", Enforcement::Enforced, "tried", ""),
+                control("memory", Enforcement::Missing, &"no controller ".repeat(9), "mount one"),
+                control("cpu", Enforcement::Missing, "no controller", "mount one"),
                 control("whole box", whole_box, "tried", ""),
             ],
-            environment: Environment::Docker,
+            host_kind: HostKind::Docker,
         }
     }
 
     #[test]
     fn json_has_the_keys_of_the_contract_in_their_order() {
-        let Examined { mut controls, environment } = (&report(Status::Enforced)).into();
+        let Examined { mut controls, environment } = (&report(Enforcement::Enforced)).into();
         controls.remove(1);
         controls.pop();
         assert_eq!(
-            serde_json::to_string(&Told { controls, environment }).unwrap(),
+            serde_json::to_string(&DoctorJson { controls, environment }).unwrap(),
             r#"{"controls":[{"name":"seccomp","status":"enforced","reason":"tried","fix":""},{"name":"cpu","status":"missing","reason":"no controller","fix":"mount one"}],"environment":"docker"}"#
         );
     }
 
     #[test]
-    fn a_control_is_a_line_with_its_reason_and_a_change_is_told_once() {
+    fn each_control_has_a_line_and_each_fix_is_listed_once() {
         let want = "\
 seccomp    enforced  tried
 memory     missing   no controller no controller no controller no controller no controller no
@@ -205,26 +205,26 @@ memory     missing   no controller no controller no controller no controller no 
 cpu        missing   no controller
 whole box  enforced  tried
 
-to mend:
+to fix:
   memory, cpu
     -> mount one
 
-environment: docker; boxes can be made, without what is missing above
+environment: docker; sandboxes can be created, without the controls missing above
 ";
-        assert_eq!(lines(&report(Status::Enforced)), want);
+        assert_eq!(lines(&report(Enforcement::Enforced)), want);
     }
 
     #[test]
-    fn a_place_where_no_box_can_be_made_has_an_exit_code_of_its_own() {
-        let mut whole = report(Status::Enforced);
-        whole.controls.retain(|control| control.status == Status::Enforced);
+    fn a_host_that_cannot_create_a_sandbox_has_its_own_exit_code() {
+        let mut whole = report(Enforcement::Enforced);
+        whole.controls.retain(|control| control.status == Enforcement::Enforced);
         for (report, strict, code) in [
             (&whole, false, 0),
             (&whole, true, 0),
-            (&report(Status::Enforced), false, 0),
-            (&report(Status::Enforced), true, 1),
-            (&report(Status::Missing), false, 125),
-            (&report(Status::Missing), true, 1),
+            (&report(Enforcement::Enforced), false, 0),
+            (&report(Enforcement::Enforced), true, 1),
+            (&report(Enforcement::Missing), false, 125),
+            (&report(Enforcement::Missing), true, 1),
         ] {
             assert_eq!(exit_code(report, strict), code, "strict: {strict}");
         }

@@ -1,4 +1,4 @@
-//! Why a command did not do its work, and the exit codes of the contract.
+//! Errors of commands, and the exit codes of the contract.
 
 use std::ffi::OsString;
 use std::io;
@@ -8,84 +8,84 @@ use nix::errno::Errno;
 use crate::check::run::CheckError;
 use crate::config::Problems;
 use cofferdam_core::{LimitKind, NotStarted, Outcome, SetupFailure};
-use cofferdam_sandbox::host::host_kind::Environment;
+use cofferdam_sandbox::host::host_kind::HostKind;
 use cofferdam_sandbox::host::remedy::to_start;
 
-/// Usage: options, files and configuration.
+/// A usage error: options, files or configuration.
 pub const USAGE: u8 = 2;
-/// Something of the host's is in the way of the service: its port, its sandbox.
+/// The host prevents the service from starting: its port, its sandbox.
 pub const NO_SERVICE: u8 = 1;
-/// Killed for another limit than time.
+/// Killed for a limit other than time.
 pub const OTHER_LIMIT: u8 = 123;
 /// Killed for a time limit.
 pub const TIME_LIMIT: u8 = 124;
 /// The sandbox itself failed.
 pub const SANDBOX: u8 = 125;
-/// The program is there and cannot be executed.
+/// The program exists but cannot be executed.
 pub const NOT_EXECUTABLE: u8 = 126;
-/// The program is not there.
+/// The program does not exist.
 pub const NOT_FOUND: u8 = 127;
-/// Added to the number of the signal that ended something.
+/// Added to the number of the signal that ended the program.
 pub const BY_SIGNAL: u8 = 128;
 
-/// Why a command did not do its work; shown in one line.
+/// Why a command failed; printed in one line.
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
-    /// The command line, a file it names or the configuration is at fault.
+    /// The command line, a file it names or the configuration is wrong.
     #[error("{0}")]
     Usage(String),
-    /// The environment and the options together are; one problem a line.
+    /// The environment and the options are wrong; one line for each problem.
     #[error(transparent)]
     Configuration(#[from] Problems),
-    /// No box could be made.
+    /// No sandbox could be created.
     #[error("{0}; {advice}", advice = advice(.0))]
     Sandbox(#[from] SetupFailure),
-    /// The program is not in the box.
-    #[error("{}: not found inside the box; give its path there or --bind it", .0.display())]
+    /// The program does not exist in the sandbox.
+    #[error("{}: not found in the sandbox; give its path there or --bind it", .0.display())]
     NotFound(OsString),
-    /// The program is there and cannot be executed.
-    #[error("{}: cannot be executed: {errno:?}; it has to be an executable file", program.display())]
+    /// The program exists but cannot be executed.
+    #[error("{}: cannot be executed: {errno:?}; it must be an executable file", program.display())]
     NotExecutable {
         /// The program as named.
         program: OsString,
-        /// What exec said.
+        /// The error of exec.
         errno: Errno,
     },
-    /// The language cannot be run here.
-    #[error("language unavailable: {0}; `cofferdam langs` lists what is there")]
+    /// The language is not available on this host.
+    #[error("language unavailable: {0}; `cofferdam langs` lists what is available")]
     LanguageUnavailable(String),
     /// Output or a report could not be written.
     #[error("cannot write {what}: {}", error_words(source))]
     Write {
-        /// Which.
+        /// What could not be written.
         what: &'static str,
-        /// Why.
+        /// The error.
         source: io::Error,
     },
-    /// The service cannot have its address.
+    /// The service cannot listen on its address.
     #[error("cannot listen on {address}: {}; choose another with --addr", error_words(source))]
     Listen {
         /// The address.
         address: std::net::SocketAddr,
-        /// Why.
+        /// The error.
         source: io::Error,
     },
-    /// The service has no box to run anything in.
+    /// The service cannot create a sandbox.
     #[error("{0}; {advice}", advice = advice(.0))]
     Refused(SetupFailure),
-    /// A limit of this process is too low for the service.
+    /// A resource limit of this process is too low for the service.
     #[error("{0}")]
     Limits(String),
-    /// The service broke.
+    /// The service failed.
     #[error("cannot serve: {}", error_words(.0))]
     Serve(io::Error),
 }
 
-/// What to do about a box that could not be made.
+/// How to fix a sandbox that could not be created.
 fn advice(failure: &SetupFailure) -> String {
-    const DOCTOR: &str = "`cofferdam doctor` says what this host can enforce";
+    const DOCTOR: &str = "`cofferdam doctor` reports what this host can enforce";
     if failure.step.starts_with("workdir ") {
-        return "it has to be a directory inside the box".to_owned();
+        return "it must be a directory in the sandbox".to_owned();
     }
     if failure.reason.contains("memory limit") {
         return "raise --memory".to_owned();
@@ -93,16 +93,16 @@ fn advice(failure: &SetupFailure) -> String {
     if failure.errno == Some(libc::EFBIG) {
         return "raise the hard limit of file sizes (ulimit -Hf, LimitFSIZE=)".to_owned();
     }
-    // Other failures are not what an engine's flags are about.
+    // The flags of a container engine fix only refused calls.
     let is_refused = failure.errno == Some(libc::EPERM);
-    match to_start(Environment::detect()).filter(|_| is_refused) {
+    match to_start(HostKind::detect()).filter(|_| is_refused) {
         Some(flags) => format!("{flags}; {DOCTOR}"),
         None => DOCTOR.to_owned(),
     }
 }
 
 impl Failure {
-    /// The exit code it has.
+    /// The exit code of this failure.
     pub fn code(&self) -> u8 {
         match self {
             Self::Usage(_) | Self::Configuration(_) => USAGE,
@@ -113,12 +113,12 @@ impl Failure {
         }
     }
 
-    /// Something said of `option` that does not hold.
+    /// A usage error in the value of `option`.
     pub fn option(option: &str, fault: impl std::fmt::Display) -> Self {
         Self::Usage(format!("{option}: {fault}"))
     }
 
-    /// `program` did not run.
+    /// The failure of a `program` that did not start.
     pub fn not_started(program: OsString, why: NotStarted) -> Self {
         match why {
             NotStarted::Setup(failure) => Self::Sandbox(failure),
@@ -136,7 +136,7 @@ impl From<CheckError> for Failure {
             CheckError::Invalid(fault) => Self::Usage(fault),
             CheckError::LanguageUnavailable(reason) => Self::LanguageUnavailable(reason),
             CheckError::Sandbox(failure) => Self::Sandbox(failure),
-            // A runner of one run's own is neither; said all the same.
+            // Not expected: a runner of a single check is never busy or draining.
             CheckError::Busy | CheckError::Draining => {
                 Self::Sandbox(SetupFailure::from_words("admit", error.to_string()))
             }
@@ -144,7 +144,7 @@ impl From<CheckError> for Failure {
     }
 }
 
-/// What went wrong, in lower case and without a number.
+/// The message of `error`, in lower case and without its number.
 pub fn error_words(error: &io::Error) -> String {
     match error.raw_os_error() {
         Some(errno) => Errno::from_raw(errno).desc().to_lowercase(),
@@ -152,14 +152,14 @@ pub fn error_words(error: &io::Error) -> String {
     }
 }
 
-/// The exit code that tells of `outcome`; none where somebody else ended the run.
+/// The exit code of `outcome`; `None` if the run was cancelled.
 pub fn code_of(outcome: Outcome) -> Option<u8> {
     match outcome {
         Outcome::LimitHit { kind: LimitKind::WallTime | LimitKind::CpuTime, .. } => {
             Some(TIME_LIMIT)
         }
         Outcome::LimitHit { kind: LimitKind::Memory | LimitKind::Output, .. } => Some(OTHER_LIMIT),
-        // Refused inside, and the program's own code says what it made of that.
+        // The sandbox refused a call; the program's own exit code stands.
         Outcome::LimitHit { kind: LimitKind::Processes | LimitKind::Disk, .. }
         | Outcome::Exited { .. }
         | Outcome::Signaled { .. }
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_did_not_run_is_missing_or_not_executable() {
+    fn exec_errors_map_to_not_found_or_not_executable() {
         for (errno, code) in [
             (libc::ENOENT, NOT_FOUND),
             (libc::EACCES, NOT_EXECUTABLE),

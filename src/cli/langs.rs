@@ -1,14 +1,14 @@
-//! `cofferdam langs`: which languages can be run here, and why not the others.
+//! `cofferdam langs`: which languages this host can run, and why others are missing.
 
 use std::fmt::Write as _;
 
 use clap::Args;
 use serde::Serialize;
 
-use super::boxes::{Checking, Places};
 use super::failure::Failure;
-use super::print;
+use super::stdio::print;
 use crate::check::languages::LanguageStatus;
+use crate::cli::sandbox_options::{CheckBackend, SandboxOptions};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -16,12 +16,12 @@ Examples:
   cofferdam langs --langs /srv/langs --json
   cofferdam langs --workspace .";
 
-/// Lists every language: its files, its toolchain as seen in a box, its command.
+/// Lists every language: its files, its toolchain as seen in a sandbox, its command.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
-pub struct Langs {
+pub struct LangsCommand {
     #[command(flatten)]
-    places: Places,
+    options: SandboxOptions,
     /// Print a JSON array
     #[arg(long)]
     json: bool,
@@ -29,7 +29,7 @@ pub struct Langs {
 
 /// One language as JSON, keys in this order.
 #[derive(Debug, Serialize)]
-struct Listed {
+struct LanguageListing {
     slug: String,
     dir: String,
     files: Vec<String>,
@@ -40,13 +40,13 @@ struct Listed {
     command: Option<String>,
 }
 
-impl Langs {
+impl LangsCommand {
     /// Prints the list.
     pub fn run(self) -> Result<u8, Failure> {
-        let (config, found) = self.places.look(None)?;
-        let Checking { executor, languages } = found.open(config.isolation, Vec::new())?;
-        let listed: Vec<Listed> =
-            languages.status(&executor).into_iter().map(Listed::from).collect();
+        let (config, resolved) = self.options.resolve(None)?;
+        let CheckBackend { executor, languages } = resolved.open(config.isolation, Vec::new())?;
+        let listed: Vec<LanguageListing> =
+            languages.status(&executor).into_iter().map(LanguageListing::from).collect();
         let text = if self.json {
             let json = serde_json::to_string(&listed);
             json.map_err(|error| Failure::Write { what: "the list", source: error.into() })? + "\n"
@@ -58,7 +58,7 @@ impl Langs {
     }
 }
 
-impl From<LanguageStatus> for Listed {
+impl From<LanguageStatus> for LanguageListing {
     fn from(status: LanguageStatus) -> Self {
         let LanguageStatus { slug, folder, files, checker_required, available } = status;
         let is_available = available.is_ok();
@@ -79,13 +79,14 @@ impl From<LanguageStatus> for Listed {
     }
 }
 
-/// The list for a reader: aligned, a short line a language. Commands are whole recipes, which the
-/// JSON has.
-fn table(listed: &[Listed]) -> String {
-    let width = |text: fn(&Listed) -> &str| {
+/// The list as text: aligned columns, one short line for each language. Commands are whole recipes;
+/// only the JSON contains them.
+fn table(listed: &[LanguageListing]) -> String {
+    let width = |text: fn(&LanguageListing) -> &str| {
         listed.iter().map(|language| text(language).chars().count()).max().unwrap_or(0)
     };
-    let toolchain: fn(&Listed) -> &str = |language| language.toolchain.as_deref().unwrap_or("-");
+    let toolchain: fn(&LanguageListing) -> &str =
+        |language| language.toolchain.as_deref().unwrap_or("-");
     let (slug_width, toolchain_width) = (width(|language| &language.slug), width(toolchain));
     let mut text = String::new();
     for language in listed {
@@ -105,8 +106,8 @@ fn table(listed: &[Listed]) -> String {
 mod tests {
     use super::*;
 
-    fn status(slug: &str, available: Result<(&str, &str), &str>) -> Listed {
-        Listed::from(LanguageStatus {
+    fn status(slug: &str, available: Result<(&str, &str), &str>) -> LanguageListing {
+        LanguageListing::from(LanguageStatus {
             slug: slug.to_owned(),
             folder: "check".to_owned(),
             files: vec![format!("solution.{slug}")],

@@ -1,26 +1,18 @@
 //! The command line: arguments in, an exit code out.
 
-mod attended;
-mod boxes;
 mod doctor;
 mod exec;
 mod failure;
-mod figures;
-mod file_size_limit;
-mod guest;
-mod input_file;
+mod firecracker;
+mod foreground;
 mod job;
 mod langs;
-mod memory;
-mod passthrough;
-mod report;
 mod run;
+mod sandbox_options;
 mod schema;
 mod serve;
-mod served_jobs;
-mod signals;
-mod virtual_machines;
-mod writable_binds;
+mod stdio;
+mod value_parsers;
 
 use crate::telemetry::log_format;
 
@@ -30,10 +22,11 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::error::{ContextKind, ContextValue};
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
-use cofferdam_sandbox::{bound_heaps, settle_in, survive_file_size_limit};
+use cofferdam_sandbox::{bound_heaps, enter_user_namespace, survive_file_size_limit};
 use failure::Failure;
+use stdio::print;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -44,43 +37,47 @@ Examples:
   cofferdam serve --addr 127.0.0.1:4040
   cofferdam job run request.json
 
-`cofferdam COMMAND --help` has more of each.";
+`cofferdam COMMAND --help` describes each command.";
 
-/// Runs hostile code in a box of its own and says what became of it.
+/// Runs hostile code in a sandbox and reports how it ended.
 #[derive(Debug, Parser)]
 #[command(name = "cofferdam", version, after_help = EXAMPLES)]
 #[command(disable_help_subcommand = true, arg_required_else_help = false)]
 struct CommandLine {
     #[command(subcommand)]
-    command: Command,
+    command: CliCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum Command {
+enum CliCommand {
     /// Serve POST /run over HTTP
-    Serve(serve::Serve),
+    Serve(serve::ServeCommand),
     /// Run a solution as POST /run does, without a server
-    Run(run::Run),
+    Run(run::RunCommand),
     /// Run any command in the sandbox
-    Exec(Box<exec::Exec>),
+    Exec(Box<exec::ExecCommand>),
     /// List the languages and what is missing for each
-    Langs(langs::Langs),
-    /// Say what this host can enforce, and how to mend the rest
-    Doctor(doctor::Doctor),
-    /// Run agents' jobs, and tell of those that were run
-    Job(job::Job),
+    Langs(langs::LangsCommand),
+    /// Report what this host can enforce, and how to fix the rest
+    Doctor(doctor::DoctorCommand),
+    /// Run agents' jobs and query their records
+    Job(job::JobCommand),
     /// Print the JSON Schema of a job's request or result
-    Schema(schema::Schema),
-    /// Serve one run to the host of this machine
+    Schema(schema::SchemaCommand),
+    /// Serve one run to the host of this virtual machine
+    #[cfg(feature = "firecracker")]
     #[command(hide = true)]
-    GuestInit(guest::GuestInit),
+    GuestInit(firecracker::guest_init::GuestInitCommand),
 }
 
-/// Does what `arguments` (the program's own name first) ask for.
+/// Runs the command that `arguments` (the program's name first) give; returns its exit code.
 pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
-    let arguments = or_serve(guest::as_called(arguments.into_iter()));
+    let arguments = arguments.into_iter().collect();
+    #[cfg(feature = "firecracker")]
+    let arguments = firecracker::guest_init::as_called(arguments);
+    let arguments = or_serve(arguments);
     let done = match CommandLine::try_parse_from(arguments) {
-        Ok(CommandLine { command: Command::Serve(serve) }) => return serve_in_queue(serve),
+        Ok(CommandLine { command: CliCommand::Serve(serve) }) => return serve_in_queue(serve),
         Ok(CommandLine { command }) => command.run(),
         Err(error) if error.use_stderr() => {
             Err(Failure::Usage(one_line(&without_hidden(error).to_string())))
@@ -93,7 +90,8 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     }))
 }
 
-/// An image's entry point gives no command, and has nobody at a terminal: it serves.
+/// Adds the command `serve` if there is none and stdin is not a terminal, as for the entry point of
+/// an image.
 fn or_serve(mut arguments: Vec<OsString>) -> Vec<OsString> {
     if arguments.len() <= 1 && !io::stdin().is_terminal() {
         arguments.resize_with(1, || "cofferdam".into());
@@ -102,21 +100,21 @@ fn or_serve(mut arguments: Vec<OsString>) -> Vec<OsString> {
     arguments
 }
 
-/// What every command needs of its process before anything else.
+/// Sets the process up, before the command does anything else.
 fn prepare_process() {
-    // First: it takes a process of one thread.
-    settle_in();
+    // First, because it needs a process with a single thread.
+    enter_user_namespace();
     survive_file_size_limit();
-    // A limit that cannot be raised is reported by the command that writes too large a file.
-    let _ = file_size_limit::raise_file_size();
+    // If this fails, the command that writes too large a file reports the limit.
+    let _ = serve::file_size_limit::raise_file_size();
 }
 
-/// Serves, with a log that keeps nothing waiting, and waits for the last lines of it for a second
-/// at most.
-fn serve_in_queue(serve: serve::Serve) -> ExitCode {
+/// Serves with a log that never blocks its callers. At the end, waits up to a second for the last
+/// lines to be written.
+fn serve_in_queue(serve: serve::ServeCommand) -> ExitCode {
     prepare_process();
     bound_heaps();
-    let mut log = match log_format::begin_queued("info") {
+    let mut log = match log_format::init_queued("info") {
         Ok(log) => log,
         Err(error) => {
             let failure = Failure::Serve(error);
@@ -132,12 +130,12 @@ fn serve_in_queue(serve: serve::Serve) -> ExitCode {
     ExitCode::from(code)
 }
 
-impl Command {
+impl CliCommand {
     fn run(self) -> Result<u8, Failure> {
         prepare_process();
-        log_format::begin("error");
+        log_format::init("error");
         match self {
-            // Its log is another, in `serve_in_queue`.
+            // Unreachable: `main` calls `serve_in_queue`, which sets up the queued log.
             Self::Serve(serve) => serve.run(Arc::default()),
             Self::Run(run) => run.run(),
             Self::Exec(exec) => exec.run(),
@@ -145,38 +143,34 @@ impl Command {
             Self::Doctor(doctor) => doctor.run(),
             Self::Job(job) => job.run(),
             Self::Schema(schema) => schema.run(),
+            #[cfg(feature = "firecracker")]
             Self::GuestInit(guest) => guest.run(),
         }
     }
 }
 
-/// Writes `text` to stdout. A reader that has gone has read enough.
-fn print(text: &str) -> Result<(), Failure> {
-    match io::stdout().write_all(text.as_bytes()) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            Err(Failure::Write { what: "stdout", source: error })
-        }
-        _ => Ok(()),
-    }
-}
-
-/// One line on `stderr` for every problem. Nobody is left to tell when that fails.
+/// Writes one line to `stderr` for each problem. Ignores write errors: there is no other stream to
+/// report them on.
 fn complain(failure: &Failure, stderr: &mut impl Write) {
     for line in failure.to_string().lines() {
         let _ = stderr.write_all(format!("cofferdam: {line}\n").as_bytes());
     }
 }
 
-/// The error without the command that is not for people to run, which clap lists all the same.
+/// Removes hidden commands from the list of valid commands in `error`.
 fn without_hidden(mut error: clap::Error) -> clap::Error {
     if let Some(ContextValue::Strings(names)) = error.get(ContextKind::ValidSubcommand) {
-        let shown = names.iter().filter(|name| *name != guest::COMMAND).cloned().collect();
+        let command = CommandLine::command();
+        let is_shown = |name: &&String| {
+            command.find_subcommand(name).is_some_and(|command| !command.is_hide_set())
+        };
+        let shown = names.iter().filter(is_shown).cloned().collect();
         error.insert(ContextKind::ValidSubcommand, ContextValue::Strings(shown));
     }
     error
 }
 
-/// What is wrong with the arguments, without the usage that follows it.
+/// The error message of clap in one line, without the usage text that follows it.
 fn one_line(rendered: &str) -> String {
     let fault = rendered.lines().map(str::trim).take_while(|line| !line.is_empty());
     let fault = fault.collect::<Vec<_>>().join(" ");

@@ -6,15 +6,15 @@ use std::time::Duration;
 
 use clap::Args;
 
-use super::attended::Attended;
-use super::boxes::{Found, Places};
 use super::failure::{Failure, error_words};
-use super::figures;
-use super::input_file::read_input;
-use super::passthrough::Broken;
-use super::report::CheckOutput;
 use crate::check::request::CheckRequest;
 use crate::check::run::CheckReport;
+use crate::cli::foreground::Foreground;
+use crate::cli::foreground::passthrough::BrokenStream;
+use crate::cli::foreground::report::CheckReportJson;
+use crate::cli::sandbox_options::{ResolvedConfig, SandboxOptions};
+use crate::cli::stdio::read_input;
+use crate::cli::value_parsers;
 use crate::config::Config;
 use cofferdam_core::{OutputSink, RunReport};
 
@@ -26,11 +26,11 @@ Examples:
 
 Exit codes: those of `cofferdam exec`; 125 also for a language that is not available here";
 
-/// Runs a solution as a POST /run does, with the limits of the RUN_* variables.
+/// Runs a solution as POST /run does, with the limits of the RUN_* variables.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
-pub struct Run {
-    /// The language, as `cofferdam langs` lists them
+pub struct RunCommand {
+    /// The language, as listed by `cofferdam langs`
     #[arg(long, value_name = "SLUG")]
     lang: String,
     /// The solution; `-` for stdin
@@ -39,24 +39,24 @@ pub struct Run {
     /// The checker, for languages that require one
     #[arg(long, value_name = "FILE")]
     checker: Option<PathBuf>,
-    /// What becomes asserts.json; the workspace's own stays without it
+    /// The contents of asserts.json [default: the workspace's own file]
     #[arg(long, value_name = "FILE")]
     asserts: Option<PathBuf>,
-    /// Wall-clock time, as 500ms or 30s [default: 30s]
-    #[arg(long, value_name = "D", value_parser = figures::duration)]
+    /// Wall-clock time, such as 500ms or 30s [default: 30s]
+    #[arg(long, value_name = "D", value_parser = value_parsers::duration)]
     timeout: Option<Duration>,
     #[command(flatten)]
-    places: Places,
-    /// Print one JSON object at the end instead of the output as it comes
+    options: SandboxOptions,
+    /// Print one JSON object at the end instead of the output as it arrives
     #[arg(long)]
     json: bool,
 }
 
-impl Run {
-    /// Runs the check to its end; the exit code is the contract's.
+impl RunCommand {
+    /// Runs the check; returns the exit code of the contract.
     pub fn run(self) -> Result<u8, Failure> {
-        let Self { lang, solution, checker, asserts, timeout, places, json } = self;
-        let config = places.config()?;
+        let Self { lang, solution, checker, asserts, timeout, options, json } = self;
+        let config = options.config()?;
         let bytes_max = config.input_bytes_max;
         let read = |name: &str, path: Option<&Path>| {
             path.map(|path| read_text(name, path, bytes_max)).transpose()
@@ -68,50 +68,53 @@ impl Run {
             asserts: read("--asserts", asserts.as_deref())?,
             timeout: timeout.unwrap_or(config.limits.wall),
         };
-        let found = Found::look(&config)?;
-        found.has_workspace()?;
-        check_options(&found, &request)?;
-        let attended = Attended::begin()?;
-        let checked = |sink| check(&config, found, request, &attended, sink);
+        let resolved = ResolvedConfig::resolve(&config)?;
+        resolved.require_makefile()?;
+        check_options(&resolved, &request)?;
+        let foreground = Foreground::begin()?;
+        let checked = |sink| check(&config, resolved, request, &foreground, sink);
         let (report, broken) = if json {
             let report = checked(None);
             let broken =
-                report.as_ref().map_or(Ok(None), |report| print_json(&report.run, &attended))?;
+                report.as_ref().map_or(Ok(None), |report| print_json(&report.run, &foreground))?;
             (report, broken)
         } else {
-            let (report, broken) = attended.pass_through(|sink| checked(Some(sink)))?;
+            let (report, broken) = foreground.pass_through(|sink| checked(Some(sink)))?;
             if let Ok(CheckReport { last_words: Some(words), .. }) = &report {
-                // As for a shell, there is nobody to tell that it could not be said.
+                // A failure to write to stderr cannot be reported.
                 let _ = io::stderr().write_all(words.as_bytes());
             }
             (report, broken)
         };
-        attended.exit_code(report.map(|report| report.run.outcome), broken)
+        foreground.exit_code(report.map(|report| report.run.outcome), broken)
     }
 }
 
 fn check(
     config: &Config,
-    found: Found,
+    resolved: ResolvedConfig,
     request: CheckRequest,
-    attended: &Attended,
+    foreground: &Foreground,
     sink: Option<Box<dyn OutputSink>>,
 ) -> Result<CheckReport, Failure> {
-    let checking = found.open(config.isolation, Vec::new())?;
-    let admitted = checking.runner_of_one(config)?.admit(request)?;
-    Ok(admitted.run(&attended.watch(), sink)?)
+    let checking = resolved.open(config.isolation, Vec::new())?;
+    let admitted = checking.single_runner(config)?.admit(request)?;
+    Ok(admitted.run(&foreground.watch(), sink)?)
 }
 
-fn print_json(report: &RunReport, attended: &Attended) -> Result<Option<Broken>, Failure> {
-    let text = serde_json::to_string(&CheckOutput::of(report))
+fn print_json(
+    report: &RunReport,
+    foreground: &Foreground,
+) -> Result<Option<BrokenStream>, Failure> {
+    let text = serde_json::to_string(&CheckReportJson::of(report))
         .map_err(|error| Failure::Write { what: "the result", source: error.into() })?;
-    attended.print(&(text + "\n"))
+    foreground.print(&(text + "\n"))
 }
 
-/// Says in terms of options what a request would be refused for.
-fn check_options(found: &Found, request: &CheckRequest) -> Result<(), Failure> {
+/// Reports errors of the request as errors of the options.
+fn check_options(resolved: &ResolvedConfig, request: &CheckRequest) -> Result<(), Failure> {
     let slug = &request.lang_slug;
-    let language = found.language(slug).ok_or_else(|| {
+    let language = resolved.language(slug).ok_or_else(|| {
         Failure::option("--lang", format!("{slug:?} is not supported; see `cofferdam langs`"))
     })?;
     match (&language.checker, &request.checker_text) {
@@ -120,7 +123,7 @@ fn check_options(found: &Found, request: &CheckRequest) -> Result<(), Failure> {
     }
 }
 
-/// The text in `path`, at most `bytes_max` of it; `-` is stdin.
+/// Reads the text in `path`, or stdin for `-`; at most `bytes_max` bytes.
 fn read_text(name: &str, path: &Path, bytes_max: Option<u64>) -> Result<String, Failure> {
     let fault = |words: &str| Failure::option(name, format!("{}: {words}", path.display()));
     let bytes_max = bytes_max.unwrap_or(u64::MAX);

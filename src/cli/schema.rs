@@ -1,4 +1,4 @@
-//! `cofferdam schema`: what a job's request and result look like, for other programs.
+//! `cofferdam schema`: JSON Schemas of a job's request and result.
 
 use clap::{Args, ValueEnum};
 use schemars::JsonSchema;
@@ -6,7 +6,7 @@ use schemars::generate::SchemaSettings;
 use serde_json::{Value, json};
 
 use super::failure::Failure;
-use super::print;
+use super::stdio::print;
 use cofferdam_core::job::{RunJobRequest, RunJobResult};
 
 const EXAMPLES: &str = "\
@@ -14,29 +14,29 @@ Examples:
   cofferdam schema request >run-job-request.json
   cofferdam schema result | jq .required
 
-A request that fits its schema can still be refused: `cofferdam job validate` has the last word.
+A request that fits its schema can still be refused: `cofferdam job validate` decides.
 Exit codes: 0; 2 usage";
 
 /// Prints the JSON Schema (draft 2020-12) of a job's request or result.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
-pub struct Schema {
-    /// Which of the two
+pub struct SchemaCommand {
+    /// The document to describe
     #[arg(value_enum)]
-    what: What,
+    what: SchemaKind,
 }
 
-/// What has a schema.
+/// A document that has a schema.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum What {
-    /// What is asked for
+pub enum SchemaKind {
+    /// The request of a job
     Request,
-    /// What came of it
+    /// The result of a job
     Result,
 }
 
-impl Schema {
-    /// Prints it.
+impl SchemaCommand {
+    /// Prints the schema.
     pub fn run(&self) -> Result<u8, Failure> {
         let text = serde_json::to_string_pretty(&schema_of(self.what));
         let failed =
@@ -46,18 +46,20 @@ impl Schema {
     }
 }
 
-/// The schema as JSON. A request's says what is read, a result's what is written.
-fn schema_of(what: What) -> Value {
+/// The schema as JSON: of what is read for a request, of what is written for a result.
+fn schema_of(what: SchemaKind) -> Value {
     let settings = SchemaSettings::draft2020_12();
     match what {
-        What::Request => named::<RunJobRequest>(settings.for_deserialize(), "run-job-request"),
-        What::Result => named::<RunJobResult>(settings.for_serialize(), "run-job-result"),
+        SchemaKind::Request => {
+            named::<RunJobRequest>(settings.for_deserialize(), "run-job-request")
+        }
+        SchemaKind::Result => named::<RunJobResult>(settings.for_serialize(), "run-job-result"),
     }
 }
 
 fn named<T: JsonSchema>(settings: SchemaSettings, name: &str) -> Value {
     let mut schema = settings.into_generator().into_root_schema_for::<T>();
-    // A name, not a place: nothing is to be fetched there.
+    // A name, not a URL: nothing is fetched from it.
     schema.insert("$id".to_owned(), json!(format!("urn:cofferdam:schema:{name}:1")));
     schema.to_value()
 }
@@ -67,7 +69,7 @@ mod tests {
     use super::*;
     use cofferdam_core::job::{JobLimits, parse_request};
 
-    /// The object schema that `schema` is or refers to.
+    /// The object schema of `schema`, references resolved.
     fn resolved<'a>(root: &'a Value, schema: &'a Value) -> &'a Value {
         let reference = schema.get("$ref").and_then(Value::as_str);
         let alternatives = schema.get("anyOf").and_then(Value::as_array);
@@ -81,7 +83,7 @@ mod tests {
         }
     }
 
-    /// Every key of `value` that `schema` does not know, by its path.
+    /// The paths of the keys in `value` that `schema` does not have.
     fn unknown(root: &Value, schema: &Value, value: &Value, path: &str) -> Vec<String> {
         let schema = resolved(root, schema);
         match value {
@@ -129,8 +131,8 @@ mod tests {
     }
 
     #[test]
-    fn the_schema_of_a_request_knows_every_key_of_one_and_no_other() {
-        let schema = schema_of(What::Request);
+    fn the_schema_of_a_request_has_exactly_the_keys_of_a_request() {
+        let schema = schema_of(SchemaKind::Request);
         assert_eq!(schema["$id"], "urn:cofferdam:schema:run-job-request:1");
         assert_eq!(schema["title"], "RunJobRequest");
         let request = full_request();
@@ -148,14 +150,14 @@ mod tests {
             ("backend", resolved(&schema, &schema["properties"]["backend"])),
         ] {
             assert_eq!(object["additionalProperties"], false, "{path}: {object}");
-            // As the parser has it: no list, and no null.
+            // The parser accepts neither a list nor null.
             assert_eq!(object["type"], "object", "{path}: {object}");
         }
     }
 
     #[test]
-    fn what_a_request_has_to_have_and_the_least_of_each_limit_are_in_its_schema() {
-        let schema = schema_of(What::Request);
+    fn a_request_schema_has_required_keys_and_minimum_limits() {
+        let schema = schema_of(SchemaKind::Request);
         assert_eq!(schema["required"], json!(["workspace", "command"]));
         assert_eq!(schema["$defs"]["WorkspaceRequest"]["required"], json!(["source", "path"]));
         assert_eq!(schema["$defs"]["CommandRequest"]["required"], json!(["argv"]));
@@ -167,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_that_says_only_what_it_has_to_fits_the_parser_as_well() {
+    fn the_parser_accepts_a_request_with_only_the_required_keys() {
         let minimal = json!({
             "workspace": {"source": "local_path", "path": "/w"}, "command": {"argv": ["true"]},
         });
@@ -211,8 +213,8 @@ mod tests {
     }
 
     #[test]
-    fn the_schema_of_a_result_knows_every_key_that_is_written() {
-        let schema = schema_of(What::Result);
+    fn the_schema_of_a_result_has_every_key_that_is_written() {
+        let schema = schema_of(SchemaKind::Result);
         assert_eq!(schema["title"], "RunJobResult");
         let result = result();
         let parsed: RunJobResult = serde_json::from_value(result.clone()).unwrap();

@@ -1,28 +1,19 @@
-//! What the environment says of the backend `firecracker`.
+//! The configuration of the backend `firecracker`.
 
-use std::ffi::OsStr;
 use std::path::PathBuf;
 
-use super::values::parse_decimal;
-use super::{FIRECRACKER_NAMES, RawConfig};
+use super::parse::parse_decimal;
+use super::reader::VariableReader;
+use super::table::{self, Variable};
 
-/// Its presence is what asks for the backend.
-const KERNEL: &str = "FIRECRACKER_KERNEL";
-/// Its presence is what asks for a jail.
-const JAILER: &str = "FIRECRACKER_JAILER";
-/// What is said of jails, which means nothing without one.
-const OF_JAILER: [&str; 3] =
-    ["FIRECRACKER_JAILER_CHROOT_BASE", "FIRECRACKER_JAILER_GID", "FIRECRACKER_JAILER_UID"];
-const BIN: &str = "/usr/bin/firecracker";
-const WORK_DIR: &str = "/var/lib/cofferdam-firecracker";
-/// Where the jailer itself would make jails.
-const CHROOT_BASE: &str = "/srv/jailer";
-/// The jailer starts in another directory than this process does.
-const WANTED_PATH: &str = "an absolute path";
-/// As root a jail would hold nothing.
-const WANTED_ID: &str = "a whole number from 1 to 4294967294";
+/// They have no effect without a jailer.
+const OF_JAILER: [&Variable; 3] = [
+    &table::FIRECRACKER_JAILER_CHROOT_BASE,
+    &table::FIRECRACKER_JAILER_GID,
+    &table::FIRECRACKER_JAILER_UID,
+];
 
-/// Where the parts of virtual machines are. Every path is absolute; none has been looked for.
+/// Where the parts of virtual machines are. Every path is absolute; none is known to exist.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FirecrackerConfig {
     /// Firecracker's binary.
@@ -35,9 +26,9 @@ pub struct FirecrackerConfig {
     pub root_directory: PathBuf,
     /// An initramfs, where the image lacks the guest's first program.
     pub initrd: Option<PathBuf>,
-    /// Where jobs have their files while they run.
+    /// Where the drives of jobs are while they run.
     pub work_directory: PathBuf,
-    /// What confines Firecracker; none where it runs as the service does.
+    /// What confines Firecracker; without it Firecracker runs as the service does.
     pub jailer: Option<JailerConfig>,
 }
 
@@ -48,96 +39,66 @@ pub struct JailerConfig {
     pub binary: PathBuf,
     /// The user that Firecracker becomes, not root.
     pub uid: u32,
-    /// And the group, not root's.
+    /// The group that Firecracker becomes, not root's.
     pub gid: u32,
     /// Where jails are made.
     pub chroot_base: PathBuf,
 }
 
-impl RawConfig {
-    pub(super) fn firecracker(&mut self) -> Option<FirecrackerConfig> {
-        if !self.has(KERNEL) {
-            self.refuse_without(KERNEL, &FIRECRACKER_NAMES);
+impl FirecrackerConfig {
+    /// The backend is configured if its kernel is.
+    pub(super) fn read(reader: &mut VariableReader) -> Option<Self> {
+        if reader.raw(&table::FIRECRACKER_KERNEL).is_none() {
+            reader.refuse_without(&table::FIRECRACKER_KERNEL, table::FIRECRACKER.variables);
             return None;
         }
-        // All of them are read in any case, so that every bad value is found.
-        let kernel = self.needed_path(KERNEL);
-        let root_image = self.needed_path("FIRECRACKER_ROOT_IMAGE");
-        let root_directory = self.needed_path("FIRECRACKER_ROOT_DIRECTORY");
-        let config = FirecrackerConfig {
-            firecracker: self.absolute("FIRECRACKER_BIN").unwrap_or_else(|| BIN.into()),
-            initrd: self.absolute("FIRECRACKER_INITRD"),
-            work_directory: self
-                .absolute("FIRECRACKER_WORK_DIR")
-                .unwrap_or_else(|| WORK_DIR.into()),
-            jailer: self.jailer(),
+        // All are read in any case, to find every problem.
+        let kernel = reader.required_absolute(&table::FIRECRACKER_KERNEL);
+        let root_image = reader.required_absolute(&table::FIRECRACKER_ROOT_IMAGE);
+        let root_directory = reader.required_absolute(&table::FIRECRACKER_ROOT_DIRECTORY);
+        let firecracker = reader.absolute(&table::FIRECRACKER_BIN);
+        let initrd = reader.absolute(&table::FIRECRACKER_INITRD);
+        let work_directory = reader.absolute(&table::FIRECRACKER_WORK_DIR);
+        let jailer = JailerConfig::read(reader);
+        Some(Self {
+            firecracker: firecracker?,
             kernel: kernel?,
             root_image: root_image?,
             root_directory: root_directory?,
-        };
-        Some(config)
-    }
-
-    fn jailer(&mut self) -> Option<JailerConfig> {
-        if !self.has(JAILER) {
-            self.refuse_without(JAILER, &OF_JAILER);
-            return None;
-        }
-        let binary = self.needed_path(JAILER);
-        let (uid, gid) =
-            (self.needed_id("FIRECRACKER_JAILER_UID"), self.needed_id("FIRECRACKER_JAILER_GID"));
-        let chroot_base = self.absolute("FIRECRACKER_JAILER_CHROOT_BASE");
-        Some(JailerConfig {
-            binary: binary?,
-            uid: uid?,
-            gid: gid?,
-            chroot_base: chroot_base.unwrap_or_else(|| CHROOT_BASE.into()),
-        })
-    }
-
-    fn has(&self, name: &str) -> bool {
-        self.values.contains_key(OsStr::new(name))
-    }
-
-    /// Each of `names` that is set means that somebody takes what `main` asks for to be there.
-    fn refuse_without(&mut self, main: &str, names: &[&str]) {
-        for name in names {
-            if self.has(name) {
-                self.problems.push(format!("{name}: want {main} beside it, got none"));
-            }
-        }
-    }
-
-    fn absolute(&mut self, name: &str) -> Option<PathBuf> {
-        let path = PathBuf::from(self.values.get(OsStr::new(name))?);
-        if path.is_absolute() {
-            return Some(path);
-        }
-        self.problem(name, WANTED_PATH, &path.to_string_lossy());
-        None
-    }
-
-    fn needed_path(&mut self, name: &str) -> Option<PathBuf> {
-        if !self.has(name) {
-            self.problems.push(format!("{name}: want {WANTED_PATH}, got none"));
-        }
-        self.absolute(name)
-    }
-
-    fn needed_id(&mut self, name: &str) -> Option<u32> {
-        if !self.has(name) {
-            self.problems.push(format!("{name}: want {WANTED_ID}, got none"));
-        }
-        self.figure(name, WANTED_ID, None, |text| {
-            parse_decimal(text).filter(|id| (1..u32::MAX).contains(id)).map(Some)
+            initrd,
+            work_directory: work_directory?,
+            jailer,
         })
     }
 }
 
+impl JailerConfig {
+    fn read(reader: &mut VariableReader) -> Option<Self> {
+        if reader.raw(&table::FIRECRACKER_JAILER).is_none() {
+            reader.refuse_without(&table::FIRECRACKER_JAILER, OF_JAILER);
+            return None;
+        }
+        let binary = reader.required_absolute(&table::FIRECRACKER_JAILER);
+        let uid = reader.required(&table::FIRECRACKER_JAILER_UID, parse_id);
+        let gid = reader.required(&table::FIRECRACKER_JAILER_GID, parse_id);
+        let chroot_base = reader.absolute(&table::FIRECRACKER_JAILER_CHROOT_BASE);
+        Some(Self { binary: binary?, uid: uid?, gid: gid?, chroot_base: chroot_base? })
+    }
+}
+
+/// An id of a user or a group, not root's: as root a jail would confine nothing.
+fn parse_id(text: &str) -> Option<u32> {
+    parse_decimal(text).filter(|id| (1..u32::MAX).contains(id))
+}
+
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::super::{Config, Overrides};
     use super::*;
+
+    const KERNEL: &str = table::FIRECRACKER_KERNEL.name;
 
     const NEEDED: [(&str, &str); 3] = [
         (KERNEL, "/vm/vmlinux"),
@@ -145,10 +106,14 @@ mod tests {
         ("FIRECRACKER_ROOT_DIRECTORY", "/vm/root"),
     ];
     const JAILED: [(&str, &str); 3] = [
-        (JAILER, "/usr/bin/jailer"),
+        ("FIRECRACKER_JAILER", "/usr/bin/jailer"),
         ("FIRECRACKER_JAILER_UID", "991"),
         ("FIRECRACKER_JAILER_GID", "992"),
     ];
+
+    fn names() -> impl Iterator<Item = &'static str> {
+        table::FIRECRACKER.variables.iter().map(|variable| variable.name)
+    }
 
     fn read(pairs: &[(&str, &str)]) -> Result<Option<FirecrackerConfig>, Vec<String>> {
         let environment = pairs.iter().map(|(name, value)| (name.into(), value.into()));
@@ -169,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn the_kernel_is_what_asks_for_machines() {
+    fn the_kernel_enables_the_backend() {
         assert_eq!(read(&[]), Ok(None));
         assert_eq!(read(&NEEDED), Ok(Some(least())));
     }
@@ -183,9 +148,8 @@ mod tests {
             ("FIRECRACKER_JAILER_CHROOT_BASE", "/vm/jails"),
         ];
         let all = [&NEEDED[..], &JAILED, &others].concat();
-        let mut names: Vec<&str> = all.iter().map(|(name, _)| *name).collect();
-        names.sort_unstable();
-        assert_eq!(names, FIRECRACKER_NAMES);
+        let read_here: BTreeSet<&str> = all.iter().map(|(name, _)| *name).collect();
+        assert_eq!(read_here, names().collect());
         let jailer = JailerConfig {
             binary: "/usr/bin/jailer".into(),
             uid: 991,
@@ -206,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_told_by_name_and_all_of_it() {
+    fn every_missing_variable_is_reported_by_name() {
         for (pairs, missing) in [
             (&NEEDED[..1], &["FIRECRACKER_ROOT_IMAGE", "FIRECRACKER_ROOT_DIRECTORY"][..]),
             (&NEEDED[..2], &["FIRECRACKER_ROOT_DIRECTORY"]),
@@ -227,12 +191,12 @@ mod tests {
     }
 
     #[test]
-    fn what_means_nothing_without_another_is_refused() {
-        for name in FIRECRACKER_NAMES.into_iter().filter(|name| *name != KERNEL) {
+    fn a_variable_without_the_one_it_depends_on_is_refused() {
+        for name in names().filter(|name| *name != KERNEL) {
             let told = format!("{name}: want FIRECRACKER_KERNEL beside it, got none");
             assert_eq!(read(&[(name, "/vm/x")]), Err(vec![told]));
         }
-        for name in OF_JAILER {
+        for name in OF_JAILER.map(|variable| variable.name) {
             let told = format!("{name}: want FIRECRACKER_JAILER beside it, got none");
             assert_eq!(read(&[&NEEDED[..], &[(name, "/vm/1")]].concat()), Err(vec![told]));
         }
@@ -241,7 +205,7 @@ mod tests {
     #[test]
     fn malformed_values_refuse_the_start() {
         let ids = ["", "0", "-1", "+1", "root", "4294967295", "4294967296"];
-        for name in FIRECRACKER_NAMES {
+        for name in names() {
             let is_id = name.ends_with("ID");
             for value in if is_id { &ids[..] } else { &["", "vm/x", "./x", "~/x"] } {
                 let all = [&NEEDED[..], &JAILED, &[(name, *value)]].concat();

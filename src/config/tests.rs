@@ -12,7 +12,7 @@ fn read_with(pairs: &[(&str, &str)], overrides: &Overrides) -> Result<Config, Ve
     problems.none_or(config).map_err(|problems| problems.0)
 }
 
-/// The same without jobs, whose boxes are of the same number.
+/// The same without jobs, whose sandboxes need host ids too.
 fn read_without_jobs(pairs: &[(&str, &str)]) -> Result<Config, Vec<String>> {
     read(&[pairs, &[("JOBS", "off")]].concat())
 }
@@ -111,7 +111,7 @@ fn every_variable_is_read() {
 }
 
 #[test]
-fn every_problem_is_told_at_once_with_what_was_wanted() {
+fn all_problems_are_reported_with_what_was_wanted() {
     let problems = read(&[
         ("PORT", "70000"),
         ("RUN_CONCURRENCY", "0"),
@@ -193,14 +193,14 @@ fn malformed_values_refuse_the_start() {
 }
 
 #[test]
-fn as_many_boxes_stand_by_as_runs_may_be_live_unless_told_otherwise() {
+fn as_many_sandboxes_are_prepared_as_runs_may_be_live_by_default() {
     for (pairs, standby_max) in [
         (&[("RUN_CONCURRENCY", "1")][..], 1),
         (&[("RUN_CONCURRENCY", "64")], 64),
         (&[("STANDBY_MAX", "0")], 0),
         (&[("STANDBY_MAX", "00")], 0),
         (&[("RUN_CONCURRENCY", "2"), ("STANDBY_MAX", "9")], 9),
-        // There are 4096 host ids, and a box of each kind needs one of its own.
+        // There are 4096 host ids, and every sandbox needs one.
         (&[("STANDBY_MAX", "4096")], 4086),
         (&[("RUN_CONCURRENCY", "4000")], 96),
         (&[("RUN_CONCURRENCY", "4096")], 0),
@@ -213,7 +213,7 @@ fn as_many_boxes_stand_by_as_runs_may_be_live_unless_told_otherwise() {
 }
 
 #[test]
-fn a_number_of_boxes_to_stand_by_that_is_none_says_what_was_wanted() {
+fn a_bad_number_of_prepared_sandboxes_says_what_was_wanted() {
     assert_eq!(
         read(&[("STANDBY_MAX", "some")]).unwrap_err(),
         [r#"STANDBY_MAX: want a whole number from 0 to 4096, got "some""#]
@@ -221,7 +221,7 @@ fn a_number_of_boxes_to_stand_by_that_is_none_says_what_was_wanted() {
 }
 
 #[test]
-fn metrics_are_on_the_port_of_runs_unless_told_otherwise() {
+fn metrics_are_on_the_port_of_runs_by_default() {
     for (value, place) in [("", MetricsPlace::SamePort), ("off", MetricsPlace::Off)] {
         assert_eq!(read(&[("METRICS_ADDR", value)]).unwrap().metrics, place, "{value:?}");
     }
@@ -235,14 +235,14 @@ fn only_the_two_words_allow_a_shutdown() {
 }
 
 #[test]
-fn debug_is_on_unless_it_says_off() {
+fn debug_is_on_unless_it_is_0_or_false() {
     for (value, on) in [("", true), ("1", true), ("no", true), ("0", false), ("false", false)] {
         assert_eq!(read(&[("DEBUG", value)]).unwrap().debug, on, "{value:?}");
     }
 }
 
 #[test]
-fn a_strange_name_that_begins_like_ours_is_a_warning() {
+fn an_unknown_name_with_a_known_prefix_is_a_warning() {
     let strange = [
         ("RUN_PORT_80_TCP", "tcp://10.0.0.1"),
         ("RUNNER", "x"),
@@ -261,7 +261,7 @@ fn a_strange_name_that_begins_like_ours_is_a_warning() {
 }
 
 #[test]
-fn tokens_come_from_a_variable_and_a_file_and_short_ones_are_worth_a_word() {
+fn tokens_come_from_a_variable_and_a_file_and_short_ones_are_a_warning() {
     let mut file = tempfile::NamedTempFile::new().unwrap();
     std::io::Write::write_all(&mut file, b"# who\nci the-token-of-the-ci\nshort\n").unwrap();
     let path = file.path().to_str().unwrap();

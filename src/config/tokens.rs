@@ -1,6 +1,5 @@
-//! The tokens that clients show.
+//! The tokens that clients send.
 
-use std::ffi::OsStr;
 use std::fmt;
 use std::fs::File;
 use std::io::{self, Read};
@@ -8,28 +7,27 @@ use std::path::{Path, PathBuf};
 
 use subtle::{ConditionallySelectable, ConstantTimeEq};
 
-use super::values::parse_names;
-use super::{RawConfig, TOKEN, TOKENS_FILE};
+use super::parse::parse_names;
+use super::reader::VariableReader;
+use super::table;
 use cofferdam_core::values::digest::sha256_of;
 
 /// The longest file of tokens, bytes.
 const FILE_BYTES_MAX: u64 = 1 << 20;
-/// The longest token, bytes: it has to fit in a head.
+/// The longest token, bytes: it must fit in the head of a request.
 const TOKEN_BYTES_MAX: usize = 1024;
-/// Below it a token may be found by trying, bytes.
+/// A shorter token may be guessed, bytes.
 const TOKEN_BYTES_GOOD: usize = 16;
-/// What one looks like.
-const WANTED: &str = "1 to 1024 visible characters of ASCII";
 
-/// Tokens, as digests alone: a text that is kept nowhere can be shown to nobody.
+/// Tokens, as digests only: a text that is not kept cannot leak.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Tokens(Vec<Token>);
 
 #[derive(Clone, PartialEq, Eq)]
 struct Token {
-    /// Whose it is, for the log.
+    /// Its holder, for the log.
     name: String,
-    /// Of its text, as 64 digits.
+    /// The digest of its text, as 64 digits.
     sha256: String,
 }
 
@@ -41,20 +39,20 @@ impl fmt::Debug for Tokens {
 }
 
 impl Tokens {
-    /// Of `(name, text)` each.
+    /// Makes tokens from pairs of name and text.
     pub fn of<'a>(tokens: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
         let token =
             |(name, text): (&str, &str)| Token { name: name.to_owned(), sha256: digest(text) };
         Self(tokens.into_iter().map(token).collect())
     }
 
-    /// Whether none is asked for.
+    /// Whether requests need no token.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Whose token `shown` is, if it is one. The time it takes says nothing of how near it came:
-    /// digests are compared, whole, and all of them.
+    /// The holder of the token `shown`. Compares it with every token, by whole digests, so that the
+    /// time it takes does not depend on how much of a token matches.
     pub fn holder(&self, shown: &[u8]) -> Option<&str> {
         let shown = sha256_of(shown);
         let mut found = 0_u32;
@@ -65,32 +63,27 @@ impl Tokens {
         let index = usize::try_from(found.checked_sub(1)?).ok()?;
         self.0.get(index).map(|token| token.name.as_str())
     }
-}
 
-fn digest(text: &str) -> String {
-    sha256_of(text.as_bytes())
-}
-
-impl RawConfig {
-    /// The tokens, and what deserves a word. Nothing told here shows a token, or a part of one.
-    pub(super) fn tokens(&mut self) -> (Tokens, Vec<String>) {
+    /// The tokens, and warnings about them. No message shows a token or a part of one.
+    pub(super) fn read(reader: &mut VariableReader) -> (Self, Vec<String>) {
         let mut tokens = Vec::new();
-        if let Some(value) = self.values.get(OsStr::new(TOKEN)) {
+        let (token, file) = (&table::AUTH_TOKEN, &table::AUTH_TOKENS_FILE);
+        if let Some(value) = reader.raw(token) {
             match value.to_str().filter(|text| is_token(text)) {
-                Some(text) => tokens.push((TOKEN.to_owned(), text.to_owned())),
-                None => self.problems.push(format!("{TOKEN}: want {WANTED}")),
+                Some(text) => tokens.push((token.name.to_owned(), text.to_owned())),
+                None => reader.problem(format!("{}: want {}", token.name, token.wanted)),
             }
         }
-        if !tokens.is_empty() && self.shows_token_to_runs() {
-            self.problems.push(format!("RUN_ENV_ALLOW: want no {TOKEN}, which no run may see"));
+        if !tokens.is_empty() && shows_token_to_runs(reader) {
+            let name = table::RUN_ENV_ALLOW.name;
+            reader.problem(format!("{name}: want no {}, which no run may see", token.name));
         }
-        if let Some(path) = self.tokens_file() {
-            match read(&path) {
+        if let Some(path) = Self::file(reader) {
+            match read_file(&path) {
                 Ok(more) => tokens.extend(more),
-                Err(fault) => self.problems.push(format!(
-                    "{TOKENS_FILE}: want {fault}, got {:?}",
-                    path.display().to_string()
-                )),
+                Err(fault) => {
+                    reader.refuse_value(file.name, &fault, &path.display().to_string());
+                }
             }
         }
         let short = tokens.iter().filter(|(_, text)| text.len() < TOKEN_BYTES_GOOD);
@@ -98,23 +91,27 @@ impl RawConfig {
             format!("{name}: a token of fewer than {TOKEN_BYTES_GOOD} characters may be guessed")
         };
         let warnings = short.map(warning).collect();
-        (Tokens::of(tokens.iter().map(|(name, text)| (name.as_str(), text.as_str()))), warnings)
+        (Self::of(tokens.iter().map(|(name, text)| (name.as_str(), text.as_str()))), warnings)
     }
 
-    /// Where the file is, if there is to be one.
-    pub(super) fn tokens_file(&self) -> Option<PathBuf> {
-        self.values.get(OsStr::new(TOKENS_FILE)).map(PathBuf::from)
-    }
-
-    fn shows_token_to_runs(&self) -> bool {
-        let names = self.text("RUN_ENV_ALLOW").and_then(parse_names).unwrap_or_default();
-        names.iter().any(|name| name == TOKEN)
+    /// The file of tokens, if one is configured.
+    pub(super) fn file(reader: &VariableReader) -> Option<PathBuf> {
+        reader.raw(&table::AUTH_TOKENS_FILE).map(PathBuf::from)
     }
 }
 
-/// The names and texts in a file, or what is wanted of it.
-fn read(path: &Path) -> Result<Vec<(String, String)>, String> {
-    let unread = |error: io::Error| format!("a file that can be read ({error})");
+fn digest(text: &str) -> String {
+    sha256_of(text.as_bytes())
+}
+
+fn shows_token_to_runs(reader: &VariableReader) -> bool {
+    let names = reader.text(&table::RUN_ENV_ALLOW).and_then(parse_names).unwrap_or_default();
+    names.iter().any(|name| name == table::AUTH_TOKEN.name)
+}
+
+/// The names and texts in a file, or what the file should be.
+fn read_file(path: &Path) -> Result<Vec<(String, String)>, String> {
+    let unread = |error: io::Error| format!("{} ({error})", table::AUTH_TOKENS_FILE.wanted);
     let file = File::open(path).map_err(unread)?;
     let mut text = String::new();
     file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text).map_err(unread)?;
@@ -124,7 +121,7 @@ fn read(path: &Path) -> Result<Vec<(String, String)>, String> {
     parse(&text)
 }
 
-/// A token a line, or a name and a token. A line that begins with `#` says nothing.
+/// Parses a token per line, or a name and a token. A line that begins with `#` is a comment.
 fn parse(text: &str) -> Result<Vec<(String, String)>, String> {
     let mut tokens = Vec::new();
     for (number, line) in (1_usize..).zip(text.lines().map(str::trim)) {
@@ -132,12 +129,12 @@ fn parse(text: &str) -> Result<Vec<(String, String)>, String> {
             continue;
         }
         let (name, token) = match line.split_ascii_whitespace().collect::<Vec<_>>()[..] {
-            [token] => (format!("{TOKENS_FILE} line {number}"), token),
+            [token] => (format!("{} line {number}", table::AUTH_TOKENS_FILE.name), token),
             [name, token] if is_token(name) => (name.to_owned(), token),
             _ => return Err(format!("a token, or a name and a token, in line {number}")),
         };
         if !is_token(token) {
-            return Err(format!("{WANTED} for a token in line {number}"));
+            return Err(format!("{} for a token in line {number}", table::AUTH_TOKEN.wanted));
         }
         tokens.push((name, token.to_owned()));
     }
@@ -153,7 +150,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_whole_token_is_known_and_says_whose_it_is() {
+    fn only_a_whole_token_has_a_holder() {
         let tokens = Tokens::of([("a", "first-token-of-two"), ("b", "second-token-of-two")]);
         for (shown, holder) in [
             ("first-token-of-two", Some("a")),

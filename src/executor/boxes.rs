@@ -10,7 +10,7 @@ use super::host_ids::{HostIds, LentId};
 use cofferdam_core::sync::retained::Retained;
 use cofferdam_core::values::rel_path::RelPath;
 use cofferdam_core::{Limits, RunSpec, SetupFailure};
-use cofferdam_sandbox::{HostId, Running, Sandbox, Standing};
+use cofferdam_sandbox::{HostId, PreparedSandbox, RunningSandbox, Sandbox};
 
 /// Makes them.
 #[derive(Debug)]
@@ -23,7 +23,7 @@ pub struct Boxes {
 /// A box made ahead: it lacks the posted files and the times of its run.
 #[derive(Debug)]
 pub struct Ready {
-    standing: Standing,
+    prepared: PreparedSandbox,
     filled: Filled,
 }
 
@@ -63,8 +63,8 @@ impl Boxes {
         mut spec: RunSpec,
         retained: Retained,
         began: Instant,
-    ) -> Result<Running, SetupFailure> {
-        let fs = self.sandbox.box_fs(&spec.limits, host_id)?;
+    ) -> Result<RunningSandbox, SetupFailure> {
+        let fs = self.sandbox.create_fs(&spec.limits, host_id)?;
         let filled = self.fills.fill(&self.sandbox, &fs, template)?;
         filled.put(files)?;
         spec.workspace = filled.left_to_do();
@@ -79,20 +79,20 @@ impl Boxes {
             return Ok(None);
         }
         let host_id = Arc::new(self.lend_id()?);
-        let fs = self.sandbox.box_fs(blueprint.limits(), host_id.id())?;
+        let fs = self.sandbox.create_fs(blueprint.limits(), host_id.id())?;
         let filled = self.fills.fill(&self.sandbox, &fs, Some(&blueprint.template))?;
         // After it was read: a change while it was shows now.
         if self.contents(&blueprint.template)? != blueprint.contents {
             return Ok(None);
         }
         let spec = blueprint.spec(filled.left_to_do());
-        let standing = self.sandbox.stand(spec, fs, Retained::of(host_id))?;
-        Ok(Some(Ready { standing, filled }))
+        let prepared = self.sandbox.prepare(spec, fs, Retained::of(host_id))?;
+        Ok(Some(Ready { prepared, filled }))
     }
 
     /// Whether `ready` is what a box made now would be.
     pub fn is_fit(&self, ready: &Ready) -> Result<bool, SetupFailure> {
-        self.sandbox.is_fit(&ready.standing)
+        self.sandbox.is_usable(&ready.prepared)
     }
 
     /// Gives `ready` the posted files and what it is to retain, and starts its program.
@@ -103,9 +103,9 @@ impl Boxes {
         limits: Limits,
         retained: Retained,
         began: Instant,
-    ) -> Result<Running, SetupFailure> {
-        let Ready { standing, filled } = ready;
+    ) -> Result<RunningSandbox, SetupFailure> {
+        let Ready { prepared, filled } = ready;
         filled.put(files)?;
-        self.sandbox.release(standing, limits, retained, began)
+        self.sandbox.resume(prepared, limits, retained, began)
     }
 }

@@ -11,9 +11,9 @@ use std::time::SystemTime;
 
 use cofferdam_core::values::rel_path::RelPath;
 use cofferdam_core::{SetupFailure, WorkspaceFill};
-use cofferdam_sandbox::{BoxFs, Sandbox};
+use cofferdam_sandbox::{Sandbox, SandboxFs};
 use cofferdam_tree::{
-    Fill, Mark, Owner, Owners, Template, TreeLimits, WorkspaceError, copy_tree, put,
+    Fill, Fingerprint, Owner, Owners, Template, TreeLimits, WorkspaceError, copy_tree, put,
     put_over_template,
 };
 
@@ -36,7 +36,7 @@ pub struct Fills {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Contents {
     /// A copy of the template as it was when it had this mark.
-    Copied(Mark),
+    Copied(Fingerprint),
     /// The template itself lies below; all of it but its place is looked up when a program asks.
     Below(Stamp),
 }
@@ -56,7 +56,7 @@ impl Fills {
         let stamp = stamp(template)?;
         Ok(match self.of(sandbox, template, stamp)? {
             Fill::Overlay => Contents::Below(stamp),
-            Fill::Copy => Contents::Copied(scan(template)?.mark),
+            Fill::Copy => Contents::Copied(scan(template)?.fingerprint),
         })
     }
 
@@ -64,7 +64,7 @@ impl Fills {
     pub fn fill(
         &self,
         sandbox: &Sandbox,
-        fs: &BoxFs,
+        fs: &SandboxFs,
         template: Option<&Path>,
     ) -> Result<Filled, SetupFailure> {
         let fill = match template {
@@ -139,7 +139,7 @@ fn choose(sandbox: &Sandbox, template: &Path) -> Result<Fill, SetupFailure> {
     if scanned.fill() == Fill::Copy || scanned.owners == Owners::Several {
         return Ok(Fill::Copy);
     }
-    match sandbox.try_fill(WorkspaceFill::Overlay { template: template.to_owned() }) {
+    match sandbox.try_workspace(WorkspaceFill::Overlay { template: template.to_owned() }) {
         Ok(()) => Ok(Fill::Overlay),
         Err(failure) => {
             log::info!("{} is copied for every run: {failure}", template.display());

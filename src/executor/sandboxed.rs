@@ -11,7 +11,7 @@ use super::standby::{LiveRun, Standby};
 use cofferdam_core::sync::retained::Retained;
 use cofferdam_core::values::rel_path::RelPath;
 use cofferdam_core::{
-    NotStarted, OutputSink, RunReport, RunSpec, SetupFailure, StandbyFigures, Watch,
+    NotStarted, OutputSink, RunReport, RunSpec, SetupFailure, StandbyMetrics, Watch,
 };
 use cofferdam_sandbox::{BEFORE_PROGRAM, HostId, Sandbox};
 
@@ -46,7 +46,7 @@ impl Sandboxed {
     /// from now on, and makes at most `standby_max` boxes ahead for jobs like
     /// those that have come lately.
     pub fn prepare_for(&mut self, runs: usize, standby_max: usize) -> Result<(), SetupFailure> {
-        self.boxes.sandbox().dispose_behind()?;
+        self.boxes.sandbox().start_cleanup_thread()?;
         if runs > 1 {
             self.boxes.sandbox().keep_net_namespaces(runs + standby_max)?;
         }
@@ -68,7 +68,7 @@ impl Sandboxed {
     }
 
     /// What there is of boxes made ahead; nothing where none are to be.
-    pub fn standby_figures(&self) -> StandbyFigures {
+    pub fn standby_figures(&self) -> StandbyMetrics {
         self.standby.as_ref().map(Standby::figures).unwrap_or_default()
     }
 

@@ -9,7 +9,7 @@ use super::blueprint::Blueprint;
 use super::filling::Contents;
 use super::shelves::{Found, Made, Next, Shelves};
 use cofferdam_core::{Limits, ProgramFile, RunSpec, StdinSource, WorkspaceFill};
-use cofferdam_tree::{Mark, Template};
+use cofferdam_tree::{Fingerprint, Template};
 
 /// After the last run, so long that its answer is out.
 const LATER: Duration = Duration::from_millis(20);
@@ -147,13 +147,13 @@ fn with_contents(template: &str, contents: Contents) -> Arc<Blueprint> {
 
 /// One of the template of that name.
 fn of(template: &str) -> Arc<Blueprint> {
-    with_contents(template, Contents::Copied(Mark::default()))
+    with_contents(template, Contents::Copied(Fingerprint::default()))
 }
 
 /// The same of another state of the template.
 fn changed(template: &str) -> Arc<Blueprint> {
     let place = tempfile::tempdir().unwrap();
-    with_contents(template, Contents::Copied(Template::scan(place.path()).unwrap().mark))
+    with_contents(template, Contents::Copied(Template::scan(place.path()).unwrap().fingerprint))
 }
 
 #[test]

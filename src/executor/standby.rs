@@ -12,7 +12,7 @@ use super::boxes::{Boxes, Ready};
 use super::shelves::{Found, Made, Next, SHORT, Shelves};
 use cofferdam_core::sync::counter::Counter;
 use cofferdam_core::values::deadline::Deadline;
-use cofferdam_core::{SetupFailure, StandbyFigures};
+use cofferdam_core::{SetupFailure, StandbyMetrics};
 
 /// How long a run waits for a box that is being made; one of its own takes no longer.
 const MAKING_WAIT: Duration = Duration::from_millis(10);
@@ -96,9 +96,9 @@ impl Standby {
     }
 
     /// The figures now.
-    pub fn figures(&self) -> StandbyFigures {
+    pub fn figures(&self) -> StandbyMetrics {
         let Shared { boxes_max, counts, .. } = &*self.shared;
-        StandbyFigures {
+        StandbyMetrics {
             boxes_max: *boxes_max,
             ready: self.shared.lock().shelves.ready(),
             made: counts.made.get(),

@@ -12,7 +12,7 @@ use cofferdam_core::executor::{
 use cofferdam_core::{
     Limits, NotStarted, OutputSink, RunReport, RunSpec, SetupFailure, Watch, WorkspaceFill,
 };
-use cofferdam_sandbox::{BoxFs, HostId, ProgramAt};
+use cofferdam_sandbox::{HostId, LocatedProgram, SandboxFs};
 use cofferdam_tree::Owner;
 
 /// Files in memory take whole ones.
@@ -27,7 +27,7 @@ impl Executor for Sandboxed {
 
     fn find_program(&self, name: &str) -> Result<Option<FoundProgram>, SetupFailure> {
         for path in places_of(name) {
-            if let Some(ProgramAt { target, file }) = self.sandbox().program_at(&path)? {
+            if let Some(LocatedProgram { target, file }) = self.sandbox().locate_program(&path)? {
                 let (path, target) = (path.to_str(), target.to_str());
                 // A file that no result can name counts as none.
                 let (Some(path), Some(target)) = (path, target) else { continue };
@@ -63,7 +63,7 @@ impl Sandboxed {
         spec: &mut RunSpec,
         room: Room,
         host_id: &HostId,
-    ) -> Result<BoxFs, SetupFailure> {
+    ) -> Result<SandboxFs, SetupFailure> {
         let sandbox = self.sandbox();
         let copied = sandbox.copied_bytes(&spec.program)?;
         let bytes = room.bytes.saturating_add(copied.next_multiple_of(PAGE_BYTES));
@@ -72,7 +72,7 @@ impl Sandboxed {
             disk_inodes_max: spec.limits.disk_inodes_max.saturating_add(room.inodes),
             ..spec.limits.clone()
         };
-        let fs = sandbox.box_fs(&limits, host_id)?;
+        let fs = sandbox.create_fs(&limits, host_id)?;
         spec.workspace = WorkspaceFill::Own;
         spec.program = sandbox.keep_program(std::mem::take(&mut spec.program), copied, &fs)?;
         Ok(fs)

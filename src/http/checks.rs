@@ -1,4 +1,4 @@
-//! The check service as the front sees it.
+//! The check service as the HTTP server uses it.
 
 use std::sync::Arc;
 
@@ -9,26 +9,26 @@ use crate::check::status::ServiceStatus;
 use cofferdam_core::values::deadline::Deadline;
 use cofferdam_core::{OutputSink, Watch};
 
-/// An admitted check, to be run on a thread of its own; dropped, it frees its slot.
+/// An admitted check, to be run on its own thread. Dropping it frees its permit.
 pub type RunCheck =
     Box<dyn FnOnce(Watch, Option<Box<dyn OutputSink>>) -> Result<CheckReport, CheckError> + Send>;
 
-/// What the front asks of the service. The one implementation that runs
-/// anything is [`CheckRunner`]; a front's tests script their own.
+/// The check service. [`CheckRunner`] is the implementation that runs programs; tests use scripted
+/// ones.
 pub trait Checks: Send + Sync {
-    /// Validates `request`, then takes a slot.
+    /// Validates `request`, then takes a permit.
     fn admit(self: Arc<Self>, request: CheckRequest) -> Result<RunCheck, CheckError>;
-    /// What was counted so far, and what there is now. Never waits long.
+    /// Returns the metrics. Does not block for long.
     fn figures(&self) -> Figures;
     /// Refuses new runs from now on.
     fn start_draining(&self);
-    /// Whether new runs are refused.
+    /// Returns whether new runs are refused.
     fn is_draining(&self) -> bool;
-    /// What there is to know of the service, without waiting for anything.
+    /// Returns the status of the service without blocking.
     fn status(&self) -> ServiceStatus<'_>;
-    /// Asks every live run to end.
+    /// Cancels all live runs.
     fn cancel_all(&self);
-    /// Waits until no run is live; false when the deadline came first.
+    /// Waits until no run is live. Returns false if the deadline passes first.
     fn wait_idle(&self, deadline: Deadline) -> bool;
 }
 

@@ -1,41 +1,21 @@
-//! The HTTP front: bytes of strangers in, service values through, bytes out.
+//! The HTTP server: parses requests, calls the services and writes responses.
 
-mod accept;
-mod authorization;
-mod body_room;
-mod byte_range;
+mod app_state;
 mod checks;
-mod chunk_scan;
-mod connection;
-mod counts;
-mod event_stream;
-mod event_text;
-mod exchange;
-mod file_pieces;
-mod head;
-mod host;
-mod in_flight;
+mod error;
 mod jobs;
-mod limits;
-mod log_lines;
-mod message_gate;
 mod metrics;
-mod origin;
-mod output_queue;
-mod pace;
-mod percent;
-mod refusal;
-mod reply;
-mod request_body;
+mod request;
+mod request_log;
+mod response;
 mod router;
 mod run;
-mod run_thread;
-mod run_threads;
 mod server;
-mod shutdown;
-mod unread;
+mod sse;
+mod status;
 
-pub use checks::{Checks, RunCheck};
-pub use limits::{Boxes, HttpLimits, Shortage};
-pub use server::{HttpSettings, NotBound, Server};
-pub use shutdown::ShutdownHandle;
+pub use self::checks::{Checks, RunCheck};
+pub use self::server::limits::{DescriptorShortage, HttpLimits, SandboxCounts};
+pub use self::server::settings::HttpSettings;
+pub use self::server::shutdown::ShutdownHandle;
+pub use self::server::{BindError, Server};

@@ -26,7 +26,7 @@ const STORE_MODE: u32 = 0o700;
 /// anywhere; the limits a service has as its maxima; records kept for ever; no variables but
 /// those that a request allows itself.
 ///
-/// Without privileges, [`settle_in`](cofferdam_sandbox::settle_in) has to have been called while the
+/// Without privileges, [`enter_user_namespace`](cofferdam_sandbox::enter_user_namespace) has to have been called while the
 /// process had one thread.
 #[derive(Debug, Clone)]
 #[must_use]

@@ -33,7 +33,7 @@ use cofferdam_core::{
     WorkspaceFill,
 };
 use cofferdam_tree::{
-    ArtifactLimits, ArtifactRules, Owner, SnapshotLimits, SnapshotRules, Until, WorkspaceError,
+    ArtifactLimits, ArtifactRules, Owner, SnapshotLimits, SnapshotRules, StopCheck, WorkspaceError,
     collect_artifacts, survey, take_snapshot,
 };
 
@@ -78,7 +78,7 @@ struct Work<'a> {
     room: Room,
     rules: SnapshotRules,
     limits: SnapshotLimits,
-    until: Until<'a>,
+    until: StopCheck<'a>,
     command: &'a ApprovedCommand,
     workspace: &'a OpenedWorkspace,
 }
@@ -136,7 +136,7 @@ impl Run<'_> {
         let limits = snapshot_limits(&self.request.limits);
         let deadline = Deadline::after(SNAPSHOT_WITHIN);
         let is_over = || control.is_asked() || deadline.passed();
-        let until = Until(&is_over);
+        let until = StopCheck(&is_over);
         let surveyed = survey(workspace.source(), &rules, &limits, until);
         let room = surveyed.map_err(|error| control.asked().unwrap_or_else(|| unfilled(&error)))?;
         let room = Room { bytes: room.room_bytes, inodes: room.room_inodes };
@@ -274,7 +274,7 @@ impl Run<'_> {
         self,
         (target, owner): (BorrowedFd<'_>, Owner),
         (workspace, rules, limits): (&OpenedWorkspace, &SnapshotRules, &SnapshotLimits),
-        until: Until<'_>,
+        until: StopCheck<'_>,
         command: &ApprovedCommand,
     ) -> Result<Filled, Ending> {
         let source = workspace.source();

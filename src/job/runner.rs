@@ -17,8 +17,8 @@ use crate::policy::{self, ApprovedCommand, PolicyConfig, PolicyOutcome, Workspac
 use crate::store;
 use crate::store::{JobRecord, Recovered, RunStore, StoreError, StoreSettings};
 use cofferdam_core::job::{
-    BackendKind, Control as ControlName, ErrorCode, Idempotency, JobError, JobId, JobLimits,
-    JobStatus, RunJobRequest, RunJobResult,
+    BackendKind, ControlName, ErrorCode, Idempotency, JobError, JobId, JobLimits, JobStatus,
+    RunJobRequest, RunJobResult,
 };
 use cofferdam_core::sync::retained::Retained;
 use cofferdam_tree::WorkspaceError;

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use cofferdam_core::job::JobId;
-use cofferdam_core::sync::permits::{SlotGuard, Slots};
+use cofferdam_core::sync::permits::{Permit, Permits};
 
 /// Jobs in the order they came, and the permits to run, one for each worker. `W` is a job that waits, `L` what
 /// is known of a live one.
@@ -14,7 +14,7 @@ pub struct Waiting<W, L> {
     live: BTreeMap<JobId, L>,
     /// Places that were given to jobs whose records are being made.
     promised: usize,
-    permits: Arc<Slots>,
+    permits: Arc<Permits>,
     workers: usize,
     queue_max: usize,
     closed: bool,
@@ -36,7 +36,7 @@ impl<W, L> Waiting<W, L> {
             queue: VecDeque::new(),
             live: BTreeMap::new(),
             promised: 0,
-            permits: Slots::new(workers),
+            permits: Permits::new(workers),
             workers,
             queue_max,
             closed: false,
@@ -73,7 +73,7 @@ impl<W, L> Waiting<W, L> {
     }
 
     /// The job that has waited longest, for a worker, with the permit to run it.
-    pub fn begin(&mut self) -> Option<(W, SlotGuard)> {
+    pub fn begin(&mut self) -> Option<(W, Permit)> {
         let permit = self.permits.try_enter()?;
         let (_, waits) = self.queue.pop_front()?;
         Some((waits, permit))

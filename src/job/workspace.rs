@@ -5,7 +5,7 @@ use std::path::Path;
 use nix::errno::Errno;
 
 use crate::policy::WorkspaceFacts;
-use cofferdam_tree::{Source, WorkspaceError};
+use cofferdam_tree::{SourceDir, WorkspaceError};
 
 /// The directories of a store that may be file systems of their own.
 const STORE_PARTS: [&str; 3] = ["runs", "quarantine", "owners"];
@@ -13,18 +13,18 @@ const STORE_PARTS: [&str; 3] = ["runs", "quarantine", "owners"];
 /// An open workspace, and the store that no copy of it may show.
 #[derive(Debug)]
 pub struct OpenedWorkspace {
-    source: Source,
-    store: Vec<Source>,
+    source: SourceDir,
+    store: Vec<SourceDir>,
     is_in_store: bool,
 }
 
 impl OpenedWorkspace {
     /// Opens the workspace `path`, with the store in `store_dir`.
     pub fn open(path: &Path, store_dir: &Path) -> Result<Self, WorkspaceError> {
-        let source = Source::open(path)?;
-        let mut store = vec![Source::open(store_dir)?];
+        let source = SourceDir::open(path)?;
+        let mut store = vec![SourceDir::open(store_dir)?];
         for part in STORE_PARTS {
-            match Source::open(&store_dir.join(part)) {
+            match SourceDir::open(&store_dir.join(part)) {
                 Err(WorkspaceError::System { source: Errno::ENOENT, .. }) => {}
                 opened => store.push(opened?),
             }
@@ -40,12 +40,12 @@ impl OpenedWorkspace {
     }
 
     /// What is copied.
-    pub fn source(&self) -> &Source {
+    pub fn source(&self) -> &SourceDir {
         &self.source
     }
 
     /// What is left out of every copy: the records of other jobs.
-    pub fn left_out(&self) -> &[Source] {
+    pub fn left_out(&self) -> &[SourceDir] {
         &self.store
     }
 }

@@ -1,4 +1,4 @@
-//! Log lines as text and as JSON; in neither can what is logged look like another line.
+//! Formats log lines as text and as JSON. In neither can logged data imitate another line.
 
 use std::fmt::{self, Write as _};
 use std::io;
@@ -15,29 +15,27 @@ use crate::config::LogFormat;
 use cofferdam_core::sync::request_id::RequestId;
 use cofferdam_core::values::utc;
 
-/// Has log lines of `level` and above written to stderr, unless `RUST_LOG`
-/// says otherwise, in the form `LOG_FORMAT` asks for. Of a word that is no
-/// form the configuration complains.
-pub fn begin(level: &str) {
+/// Logs `level` and above to stderr, unless `RUST_LOG` says otherwise, in the format of
+/// `LOG_FORMAT`. The configuration reports an invalid format.
+pub fn init(level: &str) {
     let format = asked_format();
     if format == LogFormat::Json {
-        // The usual words of a panic are no JSON.
+        // The default message of a panic is not JSON.
         panic::set_hook(Box::new(|panic| log::error!("{panic}")));
     }
-    // Fails only where a caller of ours has a logger already.
+    // Fails only if the embedding program has set a logger.
     let _ = builder(level, format).try_init();
 }
 
-/// As [`begin`] for a service: nothing that is logged waits for the reader of stderr, the words
-/// of a panic included.
-pub fn begin_queued(level: &str) -> io::Result<LogQueue> {
+/// As [`init`], for a service: logging does not wait for the reader of stderr, not even in a panic.
+pub fn init_queued(level: &str) -> io::Result<LogQueue> {
     let format = asked_format();
-    let told = Box::new(move |count| dropped_line(format, count));
-    let queue = LogQueue::start(io::stderr(), told)?;
+    let drop_message = Box::new(move |count| dropped_line(format, count));
+    let queue = LogQueue::start(io::stderr(), drop_message)?;
     let at_panic = queue.clone();
     panic::set_hook(Box::new(move |panic| {
         log::error!("{panic}");
-        // Where a panic is the process's end, this is the last chance.
+        // If the panic ends the process, this is the last chance to write it.
         at_panic.flush();
     }));
     let target = env_logger::Target::Pipe(Box::new(queue.clone()));
@@ -50,7 +48,7 @@ fn asked_format() -> LogFormat {
     asked.ok().and_then(|text| LogFormat::parse(&text)).unwrap_or_default()
 }
 
-/// The line in the place of `count` others.
+/// Returns the line that reports `count` dropped lines.
 fn dropped_line(format: LogFormat, count: u64) -> Vec<u8> {
     let fields = [("count", count)];
     let args = format_args!("log lines dropped: stderr was not read");
@@ -66,7 +64,7 @@ fn dropped_line(format: LogFormat, count: u64) -> Vec<u8> {
         LogFormat::Text => write_text(&mut line, &record),
         LogFormat::Json => write_json(&mut line, &record, SystemTime::now()),
     };
-    // Into memory; nothing in it fails.
+    // Writing to memory does not fail.
     written.map(|()| line).unwrap_or_default()
 }
 
@@ -80,7 +78,7 @@ fn builder(level: &str, format: LogFormat) -> env_logger::Builder {
     builder
 }
 
-/// `[LEVEL target] message`, the request's name and the fields behind it.
+/// Writes `[LEVEL target] message`, then the request id and the fields.
 fn write_text(out: &mut impl io::Write, record: &Record<'_>) -> io::Result<()> {
     let mut line = String::new();
     let written = text_line(&mut line, record);
@@ -90,7 +88,7 @@ fn write_text(out: &mut impl io::Write, record: &Record<'_>) -> io::Result<()> {
 
 fn text_line(line: &mut String, record: &Record<'_>) -> fmt::Result {
     write!(line, "[{:<5} {}] ", record.level(), record.target())?;
-    write!(Guarded(line), "{}", record.args())?;
+    write!(EscapedText(line), "{}", record.args())?;
     if let Some(id) = RequestId::current() {
         write!(line, " request_id={id}")?;
     }
@@ -98,18 +96,17 @@ fn text_line(line: &mut String, record: &Record<'_>) -> fmt::Result {
     line.write_char('\n')
 }
 
-/// A JSON object in a line of its own: `time`, `level`, `target`, `message`, the
-/// request's name where there is one, and the fields.
+/// Writes one JSON object per line: `time`, `level`, `target`, `message`, `request_id` if there is
+/// one, and the fields.
 fn write_json(out: &mut impl io::Write, record: &Record<'_>, now: SystemTime) -> io::Result<()> {
     let mut line = Vec::new();
-    let mut serializer = serde_json::Serializer::with_formatter(&mut line, GuardedJson);
+    let mut serializer = serde_json::Serializer::with_formatter(&mut line, EscapedJson);
     JsonLine { record, now }.serialize(&mut serializer)?;
     line.push(b'\n');
     out.write_all(&line)
 }
 
-/// Whether `character` could begin another line, or have a terminal show
-/// something else than is there.
+/// Returns whether `character` could start another line or change what a terminal displays.
 fn is_forging(character: char) -> bool {
     let is_line_end = matches!(character, '\u{2028}' | '\u{2029}');
     let turns_text = matches!(character,
@@ -117,10 +114,10 @@ fn is_forging(character: char) -> bool {
     character.is_control() || is_line_end || turns_text
 }
 
-/// Text with what could forge a line written out.
-struct Guarded<'a>(&'a mut String);
+/// Text whose forging characters are escaped.
+struct EscapedText<'a>(&'a mut String);
 
-impl fmt::Write for Guarded<'_> {
+impl fmt::Write for EscapedText<'_> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         for character in text.chars() {
             match character {
@@ -134,10 +131,10 @@ impl fmt::Write for Guarded<'_> {
     }
 }
 
-/// A field's value, as both formats tell it.
+/// The value of a field, in both formats.
 #[derive(Debug, serde::Serialize)]
 #[serde(untagged)]
-enum Plain {
+enum FieldValue {
     Null,
     Bool(bool),
     Unsigned(u64),
@@ -146,66 +143,66 @@ enum Plain {
     Text(String),
 }
 
-impl Plain {
+impl FieldValue {
     fn of(value: &Value<'_>) -> Self {
-        let mut taken = Taken(Self::Null);
-        // A visitor that refuses nothing has nothing to complain of.
+        let mut taken = FieldValueVisitor(Self::Null);
+        // This visitor returns no error.
         let _ = value.visit(&mut taken);
         taken.0
     }
 }
 
-struct Taken(Plain);
+struct FieldValueVisitor(FieldValue);
 
-impl<'v> VisitValue<'v> for Taken {
+impl<'v> VisitValue<'v> for FieldValueVisitor {
     fn visit_any(&mut self, value: Value<'_>) -> Result<(), Error> {
-        self.0 = Plain::Text(value.to_string());
+        self.0 = FieldValue::Text(value.to_string());
         Ok(())
     }
 
     fn visit_null(&mut self) -> Result<(), Error> {
-        self.0 = Plain::Null;
+        self.0 = FieldValue::Null;
         Ok(())
     }
 
     fn visit_bool(&mut self, value: bool) -> Result<(), Error> {
-        self.0 = Plain::Bool(value);
+        self.0 = FieldValue::Bool(value);
         Ok(())
     }
 
     fn visit_u64(&mut self, value: u64) -> Result<(), Error> {
-        self.0 = Plain::Unsigned(value);
+        self.0 = FieldValue::Unsigned(value);
         Ok(())
     }
 
     fn visit_i64(&mut self, value: i64) -> Result<(), Error> {
-        self.0 = Plain::Signed(value);
+        self.0 = FieldValue::Signed(value);
         Ok(())
     }
 
     fn visit_f64(&mut self, value: f64) -> Result<(), Error> {
-        self.0 = Plain::Float(value);
+        self.0 = FieldValue::Float(value);
         Ok(())
     }
 }
 
-/// ` key=value` for each field, quoted where it is more than a word.
+/// Writes ` key=value` for each field, quoted if the value is more than a word.
 struct TextFields<'a>(&'a mut String);
 
 impl<'kvs> VisitSource<'kvs> for TextFields<'_> {
     fn visit_pair(&mut self, key: Key<'kvs>, value: Value<'kvs>) -> Result<(), Error> {
         let line = &mut *self.0;
-        let written = match Plain::of(&value) {
-            Plain::Null => write!(line, " {key}=-"),
-            Plain::Bool(value) => write!(line, " {key}={value}"),
-            Plain::Unsigned(value) => write!(line, " {key}={value}"),
-            Plain::Signed(value) => write!(line, " {key}={value}"),
-            Plain::Float(value) => write!(line, " {key}={value}"),
-            Plain::Text(text) if is_word(&text) => write!(line, " {key}={text}"),
-            Plain::Text(text) => {
+        let written = match FieldValue::of(&value) {
+            FieldValue::Null => write!(line, " {key}=-"),
+            FieldValue::Bool(value) => write!(line, " {key}={value}"),
+            FieldValue::Unsigned(value) => write!(line, " {key}={value}"),
+            FieldValue::Signed(value) => write!(line, " {key}={value}"),
+            FieldValue::Float(value) => write!(line, " {key}={value}"),
+            FieldValue::Text(text) if is_word(&text) => write!(line, " {key}={text}"),
+            FieldValue::Text(text) => {
                 let text = text.replace('\\', "\\\\").replace('"', "\\\"");
                 write!(line, " {key}=\"")
-                    .and_then(|()| write!(Guarded(line), "{text}"))
+                    .and_then(|()| write!(EscapedText(line), "{text}"))
                     .and_then(|()| line.write_char('"'))
             }
         };
@@ -244,15 +241,15 @@ struct JsonFields<'a, M>(&'a mut M);
 
 impl<'kvs, M: SerializeMap> VisitSource<'kvs> for JsonFields<'_, M> {
     fn visit_pair(&mut self, key: Key<'kvs>, value: Value<'kvs>) -> Result<(), Error> {
-        let written = self.0.serialize_entry(key.as_str(), &Plain::of(&value));
-        written.map_err(|_| Error::msg("a field that is no JSON"))
+        let written = self.0.serialize_entry(key.as_str(), &FieldValue::of(&value));
+        written.map_err(|_| Error::msg("a field that cannot be written as JSON"))
     }
 }
 
-/// Compact JSON that escapes more than JSON asks for.
-struct GuardedJson;
+/// Compact JSON that also escapes forging characters.
+struct EscapedJson;
 
-impl Formatter for GuardedJson {
+impl Formatter for EscapedJson {
     fn write_string_fragment<W: io::Write + ?Sized>(
         &mut self,
         writer: &mut W,
@@ -261,7 +258,7 @@ impl Formatter for GuardedJson {
         let mut rest = fragment;
         while let Some((at, character)) = rest.char_indices().find(|(_, c)| is_forging(*c)) {
             let (before, behind) = rest.split_at(at);
-            // Every one of them is below U+10000.
+            // All of these characters are below U+10000.
             write!(writer, "{before}\\u{:04x}", u32::from(character))?;
             rest = behind.get(character.len_utf8()..).unwrap_or_default();
         }

@@ -1,7 +1,7 @@
 //! The service's log on its way to stderr: a bounded queue and a thread that writes.
 //!
-//! A pipe whose reader has stopped takes nothing more, and a write to it never returns. Only the
-//! writer's thread waits there. Where the queue is full lines are dropped and counted.
+//! A write to a pipe blocks while the reader does not read. Only the writer thread blocks. If the
+//! queue is full, lines are dropped and counted.
 
 use std::collections::VecDeque;
 use std::io::{self, Write};
@@ -15,53 +15,56 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use cofferdam_core::sync::counter::Counter;
 use cofferdam_core::values::deadline::Deadline;
 
-/// Lines that may wait.
+/// The maximum number of queued lines.
 const WAITING_LINES_MAX: usize = 8192;
-/// What they may hold together, bytes. One line may be a request's whole head.
+/// The maximum size of the queue in bytes. One line can contain a request's whole head.
 const WAITING_BYTES_MAX: usize = 1 << 20;
 /// How long the end of the process waits for the last lines.
 const FLUSH_WITHIN: Duration = Duration::from_secs(1);
 
-/// Makes the line that says how many were dropped.
-type Told = Box<dyn Fn(u64) -> Vec<u8> + Send>;
+/// Makes the line that reports how many lines were dropped.
+type DropMessage = Box<dyn Fn(u64) -> Vec<u8> + Send>;
 
-/// The queue's end for those who log. Cloned freely; it never waits for the reader.
+/// The sending end, cloned freely. Never waits for the reader.
 #[derive(Debug, Clone)]
-pub struct LogQueue(Arc<Shared>);
+pub struct LogQueue(Arc<LogQueueShared>);
 
 #[derive(Debug, Default)]
-struct Shared {
-    state: Mutex<State>,
+struct LogQueueShared {
+    state: Mutex<LogQueueState>,
     changed: Condvar,
     dropped: Arc<Counter>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct LogQueueState {
     lines: VecDeque<Vec<u8>>,
     bytes: usize,
-    /// Dropped since the writer last said so.
+    /// Lines dropped since the writer last reported them.
     dropped: u64,
-    /// Whether the writer has lines that are not written yet.
+    /// Whether the writer holds a line that is not written yet.
     writing: bool,
 }
 
 impl LogQueue {
-    /// A queue whose thread writes to `out`, and says by `told` how many lines were dropped.
-    pub fn start(out: impl Write + AsFd + Send + 'static, told: Told) -> io::Result<Self> {
-        let shared = Arc::<Shared>::default();
+    /// Starts a thread that writes to `out` and reports dropped lines by `drop_message`.
+    pub fn start(
+        out: impl Write + AsFd + Send + 'static,
+        drop_message: DropMessage,
+    ) -> io::Result<Self> {
+        let shared = Arc::<LogQueueShared>::default();
         let writer = Arc::clone(&shared);
         let thread = thread::Builder::new().name("log".to_owned());
-        thread.spawn(move || writer.write_lines(out, &told))?;
+        thread.spawn(move || writer.write_lines(out, &drop_message))?;
         Ok(Self(shared))
     }
 
-    /// How many lines were dropped.
+    /// Returns the counter of dropped lines.
     pub fn dropped(&self) -> Arc<Counter> {
         Arc::clone(&self.0.dropped)
     }
 
-    /// Adds a whole line, or drops it where there is no room.
+    /// Adds a complete line, or drops it if the queue is full.
     pub fn push(&self, line: &[u8]) {
         let mut state = self.0.lock();
         let is_full = state.lines.len() >= WAITING_LINES_MAX
@@ -77,16 +80,16 @@ impl LogQueue {
         self.0.changed.notify_all();
     }
 
-    /// Waits until all lines are written, for a second at most.
+    /// Waits until all lines are written, at most [`FLUSH_WITHIN`].
     pub fn flush(&self) {
-        let is_busy = |state: &mut State| state.writing || !state.lines.is_empty();
+        let is_busy = |state: &mut LogQueueState| state.writing || !state.lines.is_empty();
         let left = Deadline::after(FLUSH_WITHIN).remaining();
-        // What is not written by then is lost, as it would be by waiting.
+        // Lines that are not written by then are lost.
         let _ = self.0.changed.wait_timeout_while(self.0.lock(), left, is_busy);
     }
 }
 
-/// What a logger writes to. Each call is one whole line.
+/// The logger's target. Each write is one complete line.
 impl Write for LogQueue {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         self.push(line);
@@ -98,20 +101,21 @@ impl Write for LogQueue {
     }
 }
 
-impl Shared {
-    /// Writes one line after the other, for as long as the process lives.
-    fn write_lines(&self, mut out: impl Write + AsFd, told: &Told) {
+impl LogQueueShared {
+    /// Writes line after line for as long as the process lives.
+    fn write_lines(&self, mut out: impl Write + AsFd, drop_message: &DropMessage) {
         loop {
             let (line, dropped) = self.next();
-            let lost = dropped.is_some_and(|count| write_whole(&mut out, &told(count)).is_err());
+            let lost =
+                dropped.is_some_and(|count| write_whole(&mut out, &drop_message(count)).is_err());
             if write_whole(&mut out, &line).is_err() || lost {
-                // The reader has gone, or the disk is full. The next line is tried again.
+                // The reader is gone or the disk is full. The next line is tried again.
                 self.dropped.increment();
             }
         }
     }
 
-    /// The next line, and how many were dropped before it.
+    /// Waits for the next line, and returns it with the number of lines dropped before it.
     fn next(&self) -> (Vec<u8>, Option<u64>) {
         let mut state = self.lock();
         state.writing = false;
@@ -127,13 +131,13 @@ impl Shared {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
-        // No change of it panics half-way.
+    fn lock(&self) -> MutexGuard<'_, LogQueueState> {
+        // No update panics halfway.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Writes all of `bytes`, and waits for room where `out` is a pipe that does not wait by itself.
+/// Writes all of `bytes`, and waits for room if `out` is a non-blocking pipe.
 fn write_whole(out: &mut (impl Write + AsFd), mut bytes: &[u8]) -> io::Result<()> {
     while !bytes.is_empty() {
         match out.write(bytes) {
@@ -159,18 +163,18 @@ mod tests {
 
     use super::*;
 
-    fn told(count: u64) -> Vec<u8> {
+    fn drop_message(count: u64) -> Vec<u8> {
         format!("dropped {count}\n").into_bytes()
     }
 
-    /// A queue before a pipe, and the pipe's other end.
+    /// Returns a queue that writes to a pipe, and the pipe's reading end.
     fn queue() -> (LogQueue, io::PipeReader) {
         let (reader, writer) = io::pipe().unwrap();
-        (LogQueue::start(writer, Box::new(told)).unwrap(), reader)
+        (LogQueue::start(writer, Box::new(drop_message)).unwrap(), reader)
     }
 
     #[test]
-    fn lines_come_out_whole_and_in_order() {
+    fn lines_are_written_whole_and_in_order() {
         let (queue, mut reader) = queue();
         let lines: String = (0..1000).map(|n| format!("line {n}\n")).collect();
         lines.split_inclusive('\n').for_each(|line| queue.push(line.as_bytes()));
@@ -182,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_that_does_not_read_costs_lines_and_no_time() {
+    fn a_stalled_reader_costs_lines_and_no_time() {
         let (queue, mut reader) = queue();
         let line = [b'x'; 1023].iter().chain(b"\n").copied().collect::<Vec<u8>>();
         let pushed = 4 * (WAITING_BYTES_MAX / line.len());
@@ -192,7 +196,7 @@ mod tests {
         let state = queue.0.lock();
         assert!(state.bytes <= WAITING_BYTES_MAX && state.lines.len() <= WAITING_LINES_MAX);
         drop(state);
-        // Returns, though nothing was read.
+        // Returns although nothing was read.
         queue.flush();
         let (mut read, mut piece) = (Vec::new(), vec![0; 1 << 16]);
         let lines_of = |read: &[u8], first: u8| {
@@ -206,12 +210,12 @@ mod tests {
         let text = String::from_utf8(read).unwrap();
         let counts =
             text.lines().filter_map(|line| line.strip_prefix("dropped ")?.parse::<u64>().ok());
-        assert_eq!(counts.sum::<u64>(), dropped, "each is told once");
+        assert_eq!(counts.sum::<u64>(), dropped, "each is reported once");
         assert_eq!(queue.dropped().get(), dropped);
     }
 
     #[test]
-    fn lines_of_no_length_are_bounded_as_well() {
+    fn empty_lines_are_bounded_too() {
         let (queue, _reader) = queue();
         (0..300_000).for_each(|_| queue.push(b"\n"));
         assert!(queue.0.lock().lines.len() <= WAITING_LINES_MAX);
@@ -219,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_that_has_gone_stops_nothing() {
+    fn a_closed_reader_blocks_nothing() {
         let (queue, reader) = queue();
         drop(reader);
         (0..100).for_each(|_| queue.push(b"x\n"));

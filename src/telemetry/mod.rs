@@ -1,4 +1,4 @@
-//! Logs: their format, and the bounded queue they wait in.
+//! The format of the log, and its bounded queue.
 
 pub(crate) mod log_format;
 pub(crate) mod log_queue;

@@ -63,7 +63,7 @@ fn a_hard_limit_that_is_too_low_is_logged_with_the_connections_it_allows() {
         Setup::shell().env("STANDBY_MAX", "10").env("JOBS", "off").with_limits("-n 800").start();
     assert_eq!(limits(&service), (800, 800));
     assert_eq!(connections_max(&service), 176.0);
-    let said = "open files: 1648 are needed for 1024 connections beside the boxes, and the hard \
+    let said = "open files: 1648 are needed for 1024 connections besides the sandboxes, and the hard \
                 limit is 800: 176 connections are served at once";
     assert!(service.log.text().contains(said), "{}", service.log.text());
     assert_eq!(service.run("ulimit -n").stdout(), "256\n");

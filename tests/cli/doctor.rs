@@ -5,7 +5,7 @@ use serde_json::Value;
 use crate::support::{cofferdam, has_keys_in_order};
 
 #[test]
-fn every_control_has_a_status_and_what_is_not_enforced_has_a_fix() {
+fn every_control_has_a_status_and_a_fix_unless_it_is_enforced() {
     let done = cofferdam("doctor --json").run().exits(0).quietly();
     let text = done.stdout();
     has_keys_in_order(&text, &["controls", "name", "status", "reason", "fix", "environment"]);
@@ -21,23 +21,24 @@ fn every_control_has_a_status_and_what_is_not_enforced_has_a_fix() {
     let lines = cofferdam("doctor").run().exits(0).quietly();
     let text = lines.stdout();
     for control in controls {
-        let is_told = |line: &str| {
+        let shows_control = |line: &str| {
             let words: Vec<&str> = line.split("  ").map(str::trim).collect();
             words.first().is_some_and(|name| control["name"] == *name)
                 && line.contains(control["status"].as_str().unwrap())
         };
-        lines.holds(text.lines().filter(|line| is_told(line)).count() == 1, "a line for each");
+        lines
+            .holds(text.lines().filter(|line| shows_control(line)).count() == 1, "a line for each");
     }
     lines.holds(text.lines().all(|line| line.chars().count() <= 100), "lines that fit a terminal");
     let environment = report["environment"].as_str().unwrap();
     lines.holds(text.contains(&format!("environment: {environment};")), "the environment");
 }
 
-/// As a user whom nobody lets make boxes, and who finds no place to keep anything.
+/// As a user who may not create sandboxes and has no directory to write to.
 #[test]
-fn where_no_box_can_be_made_the_report_is_told_all_the_same_with_a_code_of_its_own() {
+fn a_host_without_sandboxes_gets_a_report_and_its_own_exit_code() {
     let doctor = |options: &str| {
-        // The binary may be below what is hidden.
+        // The tmpfs on /tmp may hide the binary, so it is opened first.
         let binary = env!("CARGO_BIN_EXE_cofferdam");
         let script = format!(
             "exec 3<{binary} && mount -t tmpfs -o mode=755 tmpfs /tmp && \
@@ -47,8 +48,8 @@ fn where_no_box_can_be_made_the_report_is_told_all_the_same_with_a_code_of_its_o
         std::process::Command::new("unshare").args(call).output().unwrap()
     };
     let output = doctor("--json");
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!((output.status.code(), said.as_str()), (Some(125), ""), "{output:?}");
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!((output.status.code(), stderr.as_str()), (Some(125), ""), "{output:?}");
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
     let controls = report["controls"].as_array().unwrap();
     let whole = controls.iter().find(|control| control["name"] == "whole box").unwrap();
@@ -58,7 +59,7 @@ fn where_no_box_can_be_made_the_report_is_told_all_the_same_with_a_code_of_its_o
     let output = doctor("");
     let text = String::from_utf8(output.stdout).unwrap();
     assert_eq!(output.status.code(), Some(125), "{text}");
-    assert!(text.ends_with("no box can be made: a service would not start\n"), "{text}");
+    assert!(text.ends_with("no sandbox can be created: a service would not start\n"), "{text}");
     assert_eq!(doctor("--strict").status.code(), Some(1));
 }
 

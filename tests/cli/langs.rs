@@ -5,7 +5,7 @@ use serde_json::Value;
 use crate::support::{cofferdam, has_keys_in_order, langs};
 
 #[test]
-fn json_lists_all_languages_sorted_with_reasons_for_the_missing() {
+fn json_lists_all_languages_sorted_with_reasons_for_missing_ones() {
     let done = cofferdam("langs --json --langs").arg(langs()).run().exits(0).quietly();
     let text = done.stdout();
     has_keys_in_order(
@@ -43,7 +43,7 @@ fn json_lists_all_languages_sorted_with_reasons_for_the_missing() {
 }
 
 #[test]
-fn text_is_a_line_for_every_language() {
+fn text_has_one_line_for_each_language() {
     let done = cofferdam("langs --langs").arg(langs()).run().exits(0).quietly();
     let text = done.stdout();
     done.holds(text.lines().count() == 17, "17 lines");
@@ -58,7 +58,7 @@ fn text_is_a_line_for_every_language() {
 }
 
 #[test]
-fn a_workspace_without_a_makefile_is_named_as_the_reason() {
+fn a_missing_makefile_is_given_as_the_reason() {
     let directory = tempfile::tempdir().unwrap();
     let done = cofferdam("langs --json --workspace .").within(directory.path()).run().exits(0);
     let list: Vec<Value> = serde_json::from_str(&done.stdout()).unwrap();
@@ -68,7 +68,7 @@ fn a_workspace_without_a_makefile_is_named_as_the_reason() {
 }
 
 #[test]
-fn a_toolchain_that_is_not_there_is_named_as_the_reason() {
+fn a_missing_toolchain_is_given_as_the_reason() {
     let directory = tempfile::tempdir().unwrap();
     std::fs::write(directory.path().join("Makefile"), "test:\n\techo\n").unwrap();
     let done = cofferdam("langs --json --workspace .").within(directory.path()).run().exits(0);

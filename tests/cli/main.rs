@@ -1,19 +1,11 @@
-//! The built binary, from outside, with real boxes.
+//! Tests of the built binary with real sandboxes.
 
-// The whole crate is a test; clippy knows it only where it is told.
+// Tells clippy that the whole crate is a test.
 #![cfg(test)]
 
 mod doctor;
-mod exec_box;
-mod exec_end;
-mod exec_root;
-mod job_look;
-mod job_run;
-mod job_served;
-mod job_server;
-mod job_signals;
-mod job_support;
-mod job_unprivileged;
+mod exec;
+mod job;
 mod langs;
 mod run;
 mod schema;

@@ -24,7 +24,7 @@ fn workspace(recipe: &str) -> TempDir {
     directory
 }
 
-/// `run` in a workspace of one's own; the solution is in the current directory.
+/// `run` in `workspace`, which also contains the solution.
 fn run_in(workspace: &TempDir) -> Call {
     cofferdam("run --lang python --workspace . solution").within(workspace.path())
 }
@@ -36,7 +36,7 @@ fn run_shipped(slug: &str, within: &Path) -> Call {
 const ASSERTS: (&str, &str) = ("asserts.json", r#"{"arguments":[[1,2],[40,2]]}"#);
 
 #[test]
-fn a_good_solution_prints_what_its_harness_says() {
+fn a_correct_solution_prints_the_results_of_its_harness() {
     for (slug, solution) in [
         ("python", "def solution(a, b):\n    return a + b\n"),
         ("js", "module.exports = (a, b) => a + b;\n"),
@@ -65,14 +65,14 @@ fn a_syntax_error_is_an_item_of_the_output() {
 }
 
 #[test]
-fn streams_and_code_are_the_program_s() {
+fn output_and_exit_code_are_those_of_the_program() {
     let workspace = workspace("cat check/solution.py; echo err >&2; exit 3");
     let done = run_in(&workspace).run().exits(3).prints("text\n");
     done.holds(done.stderr() == "err\n", "its stderr");
 }
 
 #[test]
-fn ends_have_the_codes_of_exec() {
+fn outcomes_have_the_exit_codes_of_exec() {
     run_in(&workspace("sleep 50")).words("--timeout 200ms").run().exits(124);
     let loud = workspace("echo 01234567890");
     run_in(&loud).env("RUN_OUTPUT_MAX", "10").run().exits(123).prints("0123456789");
@@ -80,13 +80,13 @@ fn ends_have_the_codes_of_exec() {
 }
 
 #[test]
-fn json_is_the_answer_of_the_service_and_the_report() {
+fn json_is_the_response_of_the_service_and_the_report() {
     let done =
         run_in(&workspace("echo hi; echo err >&2; exit 3")).arg("--json").run().exits(3).quietly();
     let text = done.stdout();
     done.holds(
         text.starts_with(r#"{"exit_code":3,"stdout":"hi\n","stderr":"err\n","outcome":"exited","#),
-        "the answer first",
+        "the response first",
     );
     has_keys_in_order(
         &text,
@@ -115,7 +115,7 @@ fn json_is_the_answer_of_the_service_and_the_report() {
 }
 
 #[test]
-fn a_solution_comes_from_stdin_too() {
+fn a_solution_can_be_read_from_stdin() {
     let workspace = workspace("cat check/solution.py");
     let call = || cofferdam("run --lang python --workspace . -").within(workspace.path());
     call().fed("from stdin\n").run().exits(0).prints("from stdin\n");
@@ -129,7 +129,7 @@ fn a_solution_comes_from_stdin_too() {
 }
 
 #[test]
-fn what_cannot_be_run_says_why() {
+fn a_usage_error_gives_its_reason() {
     let directory = files(&[("s", "text")]);
     let call = |slug| run_shipped(slug, directory.path()).arg("s");
     call("cobol").run().exits(2).complains("--lang: \"cobol\" is not supported");
@@ -141,7 +141,7 @@ fn what_cannot_be_run_says_why() {
 }
 
 #[test]
-fn a_workspace_is_found_by_the_four_rules() {
+fn a_workspace_is_chosen_by_the_four_rules() {
     let one = workspace("echo one");
     let langs = tempfile::tempdir().unwrap();
     std::fs::create_dir(langs.path().join("langs")).unwrap();

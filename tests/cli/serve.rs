@@ -1,4 +1,4 @@
-//! `cofferdam serve`: from its start to its end.
+//! `cofferdam serve`: its start, its drain and its configuration errors.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -10,7 +10,7 @@ use nix::sys::signal::{Signal, kill};
 
 use crate::support::{Call, cofferdam, ends_within, langs, limited, pid_of};
 
-/// A server that is up, where it listens, and what else it has to say.
+/// A running server, its address and its log.
 struct Serving {
     child: Child,
     address: String,
@@ -25,7 +25,7 @@ impl Serving {
         let mut serving = Self { child, address: String::new(), ready: String::new(), log };
         while serving.address.is_empty() {
             serving.ready.clear();
-            assert_ne!(serving.log.read_line(&mut serving.ready).unwrap(), 0, "it ended");
+            assert_ne!(serving.log.read_line(&mut serving.ready).unwrap(), 0, "the server ended");
             if let Some((_, rest)) = serving.ready.split_once("listening on ") {
                 serving.address = rest.split(';').next().unwrap_or_default().to_owned();
             }
@@ -33,7 +33,7 @@ impl Serving {
         serving
     }
 
-    /// Posts `body` to /run; the whole answer.
+    /// Posts `body` to /run; returns the whole response.
     fn run(&self, body: &str) -> String {
         self.ask(&format!(
             "POST /run HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: {}\r\n\r\n{body}",
@@ -57,7 +57,7 @@ impl Serving {
 
 impl Drop for Serving {
     fn drop(&mut self) {
-        // Already gone, unless the test failed.
+        // It has already ended, unless the test failed.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -68,7 +68,7 @@ fn serve() -> Call {
 }
 
 #[test]
-fn a_server_says_when_it_is_ready_answers_and_drains() {
+fn a_server_logs_that_it_is_ready_answers_and_drains() {
     for signal in [Signal::SIGTERM, Signal::SIGINT] {
         let mut serving = Serving::start(serve());
         for control in [r#""seccomp":"default""#, r#""disk":"tmpfs""#, "namespaces"] {
@@ -90,7 +90,7 @@ fn a_server_says_when_it_is_ready_answers_and_drains() {
 }
 
 #[test]
-fn a_port_already_taken_is_a_failure_of_its_own() {
+fn a_port_in_use_is_reported() {
     let mut first = Serving::start(serve());
     let second = cofferdam("serve --addr").arg(&first.address).arg("--langs").arg(langs());
     second.env("RUST_LOG", "error").run().exits(1).complains("address already in use");
@@ -98,14 +98,14 @@ fn a_port_already_taken_is_a_failure_of_its_own() {
 }
 
 #[test]
-fn every_problem_of_the_configuration_is_told_at_once() {
+fn all_problems_of_the_configuration_are_reported_at_once() {
     let call = serve().env("RUN_CONCURRENCY", "none").env("PORT", "x").env("RUN_MEMORY_MAX", "0");
     let done = call.run().exits(2);
     let stderr = done.stderr();
     for name in ["RUN_CONCURRENCY", "PORT", "RUN_MEMORY_MAX"] {
-        let told =
+        let lines =
             stderr.lines().filter(|line| line.starts_with(&format!("cofferdam: {name}: "))).count();
-        done.holds(told == 1, name);
+        done.holds(lines == 1, name);
     }
     done.holds(stderr.lines().count() == 3, "three lines");
 
@@ -113,15 +113,16 @@ fn every_problem_of_the_configuration_is_told_at_once() {
     let done = call.env("PORT", "x").run().exits(2);
     let stderr = done.stderr();
     for name in ["PORT", "--addr", "--langs: /nonexistent", "--rootfs: /etc/hostname"] {
-        let told = stderr.lines().any(|line| line.starts_with(&format!("cofferdam: {name}: ")));
-        done.holds(told, name);
+        let is_reported =
+            stderr.lines().any(|line| line.starts_with(&format!("cofferdam: {name}: ")));
+        done.holds(is_reported, name);
     }
     done.holds(stderr.lines().count() == 4, "four lines");
 }
 
 /// As the entry point of a one-language image.
 #[test]
-fn without_a_command_and_without_a_terminal_it_serves_the_workspace_it_is_in() {
+fn without_a_command_and_a_terminal_it_serves_the_current_workspace() {
     let directory = tempfile::tempdir().unwrap();
     std::fs::write(directory.path().join("Makefile"), ".PHONY: test\ntest:\n\techo here\n")
         .unwrap();
@@ -132,15 +133,15 @@ fn without_a_command_and_without_a_terminal_it_serves_the_workspace_it_is_in() {
 }
 
 #[test]
-fn a_single_workspace_that_does_not_resolve_refuses_the_start() {
+fn a_single_workspace_that_does_not_resolve_prevents_the_start() {
     let directory = tempfile::tempdir().unwrap();
     let call = cofferdam("serve --addr 127.0.0.1:0 --workspace .").within(directory.path());
     call.run().exits(2).complains("workspace: no Makefile in");
 }
 
 #[test]
-fn the_store_is_not_shown_to_a_run() {
-    // A place that runs see otherwise.
+fn the_store_is_not_visible_to_a_run() {
+    // Runs see other directories there.
     let store = tempfile::tempdir_in("/opt").unwrap();
     std::fs::write(store.path().join("mark"), "seen").unwrap();
     std::fs::set_permissions(store.path(), PermissionsExt::from_mode(0o755)).unwrap();
@@ -158,7 +159,7 @@ fn the_store_is_not_shown_to_a_run() {
 }
 
 #[test]
-fn a_limit_that_is_too_low_is_refused_with_its_name_and_the_number_needed() {
+fn a_resource_limit_that_is_too_low_prevents_the_start_and_is_named() {
     for (options, words) in [
         ("-n 64", "open files: the hard limit (ulimit -Hn, LimitNOFILE=) is 64, and at least"),
         ("-f 100", "file size: the hard limit (ulimit -Hf, LimitFSIZE=) is 102400 bytes, and"),
@@ -171,18 +172,18 @@ fn a_limit_that_is_too_low_is_refused_with_its_name_and_the_number_needed() {
 }
 
 #[test]
-fn a_soft_limit_on_files_is_raised_as_far_as_it_may_be() {
+fn the_soft_file_size_limit_is_raised_to_the_hard_limit() {
     let mut serving =
         Serving::start(limited("-Sf 100", "serve --addr 127.0.0.1:0 --langs").arg(langs()));
     let limits = std::fs::read_to_string(format!("/proc/{}/limits", serving.child.id())).unwrap();
     let line = limits.lines().find(|line| line.starts_with("Max file size")).unwrap();
-    let figures: Vec<_> = line.split_whitespace().skip(3).take(2).collect();
-    assert_eq!(figures[0], figures[1], "{line}");
+    let limits: Vec<_> = line.split_whitespace().skip(3).take(2).collect();
+    assert_eq!(limits[0], limits[1], "{line}");
     assert_eq!(serving.signal(Signal::SIGTERM), Some(0));
 }
 
 #[test]
-fn a_store_that_is_a_loop_of_links_is_named() {
+fn a_store_path_with_a_loop_of_links_is_reported() {
     let place = tempfile::tempdir().unwrap();
     let store = place.path().join("store");
     std::os::unix::fs::symlink(&store, &store).unwrap();

@@ -1,4 +1,4 @@
-//! What ends `exec` and `run` from outside: signals, and readers that go.
+//! Ending `exec` and `run` from outside: signals and closed pipes.
 
 use std::io::Read;
 use std::process::Child;
@@ -10,7 +10,7 @@ use crate::support::{
     Call, cofferdam, ends_within, exec_sh, is_running, langs, pid_of, until_running,
 };
 
-/// How soon a signal has to have ended everything.
+/// How soon after a signal everything must have ended.
 const AT_ONCE: Duration = Duration::from_secs(1);
 
 /// Starts `call` and waits until its program has written a byte.
@@ -21,18 +21,18 @@ fn started(call: Call) -> Child {
 }
 
 #[test]
-fn a_signal_ends_the_box_and_tells_so() {
+fn a_signal_ends_the_sandbox_and_sets_the_exit_code() {
     for (signal, code, duration) in
         [(Signal::SIGTERM, 143, "600.143"), (Signal::SIGINT, 130, "600.13")]
     {
-        // As unwilling as a program can be: deaf, detached, and with children.
+        // The script ignores signals and has a detached child.
         let script =
             format!("trap '' TERM INT HUP; setsid sleep {duration} & echo up; sleep {duration}");
         let mut child = started(exec_sh("", &script));
         until_running(duration, &mut child);
         kill(pid_of(&child), signal).unwrap();
         assert_eq!(ends_within(&mut child, AT_ONCE).code(), Some(code));
-        assert!(!is_running(duration), "something of the box outlived {signal}");
+        assert!(!is_running(duration), "a process of the sandbox survived {signal}");
         let mut stderr = String::new();
         child.stderr.unwrap().read_to_string(&mut stderr).unwrap();
         assert_eq!(stderr, "");
@@ -40,7 +40,7 @@ fn a_signal_ends_the_box_and_tells_so() {
 }
 
 #[test]
-fn what_was_written_before_a_signal_is_passed_on() {
+fn output_written_before_a_signal_is_passed_on() {
     let mut child = started(exec_sh("", "echo xlast; echo words >&2; sleep 600"));
     let mut words = [0; 6];
     child.stderr.as_mut().unwrap().read_exact(&mut words).unwrap();
@@ -50,7 +50,7 @@ fn what_was_written_before_a_signal_is_passed_on() {
 }
 
 #[test]
-fn a_reader_that_reads_no_more_does_not_keep_a_signal_from_ending_us() {
+fn a_stalled_reader_does_not_delay_the_exit_after_a_signal() {
     for script in ["yes", "yes | head -c 200000"] {
         let mut child = started(exec_sh("--output 0", script));
         kill(pid_of(&child), Signal::SIGTERM).unwrap();
@@ -59,7 +59,7 @@ fn a_reader_that_reads_no_more_does_not_keep_a_signal_from_ending_us() {
 }
 
 #[test]
-fn a_slow_reader_gets_everything() {
+fn a_slow_reader_gets_all_output() {
     let mut child = started(exec_sh("--output 0", "head -c 3000000 /dev/zero"));
     let mut rest = Vec::new();
     child.stdout.as_mut().unwrap().read_to_end(&mut rest).unwrap();
@@ -67,7 +67,7 @@ fn a_slow_reader_gets_everything() {
 }
 
 #[test]
-fn a_reader_that_goes_ends_the_run_quietly() {
+fn a_closed_pipe_ends_the_run_quietly() {
     let mut child = started(cofferdam("exec --output 0 -- yes 600.141"));
     drop(child.stdout.take());
     assert_eq!(ends_within(&mut child, AT_ONCE).code(), Some(141));
@@ -78,7 +78,7 @@ fn a_reader_that_goes_ends_the_run_quietly() {
 }
 
 #[test]
-fn a_signal_ends_a_check_too() {
+fn a_signal_ends_a_check() {
     let workspace = tempfile::tempdir().unwrap();
     std::fs::create_dir(workspace.path().join("check")).unwrap();
     std::fs::write(workspace.path().join("Makefile"), "test:\n\t@echo up; sleep 600.15\n").unwrap();

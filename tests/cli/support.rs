@@ -1,4 +1,4 @@
-//! Runs the built binary, bounded in time, and says everything when it was not as expected.
+//! Runs the built binary with a time limit; a failed check shows the call and its output.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -10,24 +10,24 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-/// Longer than any run here should take, seconds.
+/// The time limit of a call, longer than any call should take, seconds.
 const HANG_SECONDS: u64 = 30;
-/// As much of an output as a failure shows, characters.
+/// How much stdout a failure shows, characters.
 const SHOWN_CHARS_MAX: usize = 2_000;
 
-/// One call of the binary, to be completed.
+/// A call of the binary, under construction.
 pub struct Call {
     command: Command,
     stdin: Vec<u8>,
 }
 
-/// What became of a call.
+/// A completed call.
 pub struct Done {
     line: String,
     pub output: Output,
 }
 
-/// `cofferdam` with `arguments` divided by spaces.
+/// `cofferdam` with `arguments` split at spaces.
 pub fn cofferdam(arguments: &str) -> Call {
     let mut command = Command::new(env!("CARGO_BIN_EXE_cofferdam"));
     command.args(arguments.split_whitespace());
@@ -37,7 +37,7 @@ pub fn cofferdam(arguments: &str) -> Call {
     Call { command, stdin: Vec::new() }
 }
 
-/// The same, by a shell that has set limits of its own with `ulimit` and these options.
+/// The same, called by a shell after `ulimit` with `options`.
 pub fn limited(options: &str, arguments: &str) -> Call {
     let Call { command: own, stdin } = cofferdam(arguments);
     let mut command = Command::new("bash");
@@ -46,7 +46,7 @@ pub fn limited(options: &str, arguments: &str) -> Call {
     Call { command, stdin }
 }
 
-/// `cofferdam exec`, `options` divided by spaces, and a script for the box's shell.
+/// `cofferdam exec` with `options` split at spaces, and a script for the sandbox's shell.
 pub fn exec_sh(options: &str, script: &str) -> Call {
     cofferdam("exec").words(options).words("-- sh -c").arg(script)
 }
@@ -77,24 +77,24 @@ impl Call {
         self
     }
 
-    /// Starts it, every stream a pipe.
+    /// Starts it with a pipe for each stream.
     pub fn spawn(mut self) -> Child {
         self.command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         self.command.spawn().expect("the binary starts")
     }
 
-    /// Runs it to its end.
+    /// Runs it and waits for its end.
     pub fn run(mut self) -> Done {
         let (line, stdin) = (format!("{:?}", self.command), std::mem::take(&mut self.stdin));
         let mut child = self.spawn();
         let pid = pid_of(&child);
         let mut input = child.stdin.take().expect("stdin is a pipe");
-        // It may end without reading everything.
+        // The program may end without reading all its input.
         thread::spawn(move || input.write_all(&stdin));
         let (sender, done) = channel();
         thread::spawn(move || sender.send(child.wait_with_output()));
         match done.recv_timeout(Duration::from_secs(HANG_SECONDS)) {
-            Ok(output) => Done { line, output: output.expect("it is waited for") },
+            Ok(output) => Done { line, output: output.expect("waiting works") },
             Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
                 let _ = kill(pid, Signal::SIGKILL);
                 panic!("{line} did not end within {HANG_SECONDS} s");
@@ -116,13 +116,13 @@ impl Done {
         self
     }
 
-    /// Holds stderr to one line, in lower case, with `words` in it.
+    /// Checks that stderr is one line in lower case that contains `words`.
     #[track_caller]
     pub fn complains(self, words: &str) -> Self {
         let stderr = self.stderr();
         let first = stderr.strip_prefix("cofferdam: ").and_then(|own| own.split([':', ' ']).next());
         let one_line = stderr.ends_with('\n') && stderr.lines().count() == 1;
-        // A name in capitals is one of the contract's: a variable, or FILE.
+        // A name in capitals is a variable or FILE.
         let lower_case = first.is_some_and(|word| {
             word.starts_with(|c: char| !c.is_uppercase()) || word == word.to_uppercase()
         });
@@ -164,12 +164,12 @@ pub fn pid_of(child: &Child) -> Pid {
     Pid::from_raw(i32::try_from(child.id()).expect("a pid fits"))
 }
 
-/// Waits for `child`, which must end within `limit`.
+/// Waits for `child` to end; panics after `limit`.
 #[track_caller]
 pub fn ends_within(child: &mut Child, limit: Duration) -> ExitStatus {
     let deadline = Instant::now() + limit;
     loop {
-        if let Some(status) = child.try_wait().expect("it is waited for") {
+        if let Some(status) = child.try_wait().expect("waiting works") {
             return status;
         }
         if Instant::now() > deadline {
@@ -180,7 +180,7 @@ pub fn ends_within(child: &mut Child, limit: Duration) -> ExitStatus {
     }
 }
 
-/// Whether some process of this host has `word` in its command line.
+/// Whether a process on this host has `word` as an argument.
 pub fn is_running(word: &str) -> bool {
     let processes = std::fs::read_dir("/proc").expect("/proc is readable");
     processes.flatten().any(|entry| {
@@ -189,11 +189,11 @@ pub fn is_running(word: &str) -> bool {
     })
 }
 
-/// Waits until [`is_running`]; `child` must not end meanwhile.
+/// Waits until [`is_running`]; panics if `child` ends first.
 #[track_caller]
 pub fn until_running(word: &str, child: &mut Child) {
     while !is_running(word) {
-        assert!(child.try_wait().expect("it is waited for").is_none(), "it ended by itself");
+        assert!(child.try_wait().expect("waiting works").is_none(), "the child ended early");
         thread::sleep(Duration::from_millis(5));
     }
 }
@@ -203,13 +203,13 @@ pub fn langs() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("langs")
 }
 
-/// Holds the keys of the object `json` to be there in this order.
+/// Checks that `json` has these keys in this order.
 #[track_caller]
 pub fn has_keys_in_order(json: &str, keys: &[&str]) {
     let mut from = 0;
     for key in keys {
         let quoted = format!("\"{key}\":");
         let at = json.get(from..).and_then(|rest| rest.find(&quoted));
-        from += at.unwrap_or_else(|| panic!("{key} is not behind the keys before it in {json}"));
+        from += at.unwrap_or_else(|| panic!("{key} is not after the keys before it in {json}"));
     }
 }

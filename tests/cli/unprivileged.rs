@@ -1,4 +1,4 @@
-//! Without any privilege: a user that is nobody here, and what holds for it all the same.
+//! `cofferdam exec` as an unprivileged user, and the guarantees that still hold.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown};
@@ -9,14 +9,14 @@ use tempfile::TempDir;
 
 const NOBODY: u32 = 31_001;
 
-/// The binary where everybody finds it.
-struct Elsewhere {
+/// A directory with a copy of the binary that every user can execute.
+struct PublicBinary {
     place: TempDir,
     binary: PathBuf,
 }
 
-impl Elsewhere {
-    /// None where the host has no user namespaces for everybody; says so aloud.
+impl PublicBinary {
+    /// `None`, with a message, if the host has no unprivileged user namespaces.
     fn new() -> Option<Self> {
         let place = tempfile::tempdir().unwrap();
         fs::set_permissions(place.path(), fs::Permissions::from_mode(0o755)).unwrap();
@@ -25,14 +25,14 @@ impl Elsewhere {
         let there = setpriv("--clear-groups").args(["unshare", "--user", "true"]).output().unwrap();
         if !there.status.success() {
             let required = std::env::var_os("REQUIRE_PRIVILEGED").is_some_and(|value| value == "1");
-            assert!(!required, "no user namespaces for everybody, and REQUIRE_PRIVILEGED=1");
-            eprintln!("SKIP: no user namespaces for everybody");
+            assert!(!required, "no unprivileged user namespaces, and REQUIRE_PRIVILEGED=1");
+            eprintln!("SKIP: no unprivileged user namespaces");
             return None;
         }
         Some(Self { place, binary })
     }
 
-    /// `cofferdam exec`, `options` divided by spaces, and a script for the box's shell.
+    /// `cofferdam exec` with `options` split at spaces, and a script for the sandbox's shell.
     fn exec_sh(&self, options: &str, script: &str) -> Output {
         let mut command = setpriv("--clear-groups");
         command.arg(&self.binary).arg("exec").args(options.split_whitespace());
@@ -40,7 +40,7 @@ impl Elsewhere {
     }
 }
 
-/// As a user without a capability, now or ever.
+/// Runs a command as a user who has no capabilities and cannot gain any.
 fn setpriv(groups: &str) -> Command {
     let mut command = Command::new("setpriv");
     command.args(["--reuid", &NOBODY.to_string(), "--regid", &NOBODY.to_string()]);
@@ -55,8 +55,8 @@ fn stdout_of(done: &Output) -> String {
 }
 
 #[test]
-fn a_program_is_10001_without_capabilities_and_below_a_namespace_that_owns_its_mounts() {
-    let Some(here) = Elsewhere::new() else { return };
+fn a_program_is_10001_without_capabilities_and_cannot_change_its_mounts() {
+    let Some(here) = PublicBinary::new() else { return };
     let script = "id -u; id -g; cat /proc/self/uid_map /proc/sys/user/max_user_namespaces
         grep -E '^(Cap|NoNew|Seccomp:|Groups)' /proc/self/status
         unshare --mount true 2>/dev/null && echo mounts
@@ -77,10 +77,10 @@ fn a_program_is_10001_without_capabilities_and_below_a_namespace_that_owns_its_m
     assert!(lines.len() == want.len() + 1 && processes < 6, "{lines:?}");
 }
 
-/// Its uid owns them: the mounts have to say no, before any rule does.
+/// The uid of the service owns them, so the mounts must refuse before any Landlock rule does.
 #[test]
-fn what_the_service_owns_is_read_only_where_a_box_sees_it() {
-    let Some(here) = Elsewhere::new() else { return };
+fn files_of_the_service_are_read_only_in_a_sandbox() {
+    let Some(here) = PublicBinary::new() else { return };
     let data = here.place.path().join("data");
     fs::create_dir(&data).unwrap();
     fs::write(data.join("file"), "before").unwrap();
@@ -101,16 +101,16 @@ fn what_the_service_owns_is_read_only_where_a_box_sees_it() {
     assert_eq!(stdout_of(&done), "");
     let stderr = String::from_utf8_lossy(&done.stderr).into_owned();
     let refused = stderr.lines().filter(|line| line.contains("Read-only file system")).count();
-    // Nobody makes anything in /proc itself, which says so in other words.
+    // Creating a file in /proc itself fails with another message.
     assert_eq!(refused, 9 * 3 + 1 + 3, "{stderr}");
-    assert!(!stderr.contains("Permission denied"), "the rules before the mounts: {stderr}");
+    assert!(!stderr.contains("Permission denied"), "the rules refused before the mounts: {stderr}");
     assert_eq!(fs::read_to_string(data.join("file")).unwrap(), "before");
     assert_eq!(fs::read_dir(&data).unwrap().count(), 1);
 }
 
 #[test]
-fn a_report_says_whose_uid_it_was_and_strict_isolation_refuses_it() {
-    let Some(here) = Elsewhere::new() else { return };
+fn a_report_names_the_missing_uid_and_strict_isolation_refuses_it() {
+    let Some(here) = PublicBinary::new() else { return };
     let report = here.place.path().join("reports");
     fs::create_dir(&report).unwrap();
     chown(&report, Some(NOBODY), Some(NOBODY)).unwrap();
@@ -126,8 +126,8 @@ fn a_report_says_whose_uid_it_was_and_strict_isolation_refuses_it() {
 }
 
 #[test]
-fn further_groups_of_the_service_are_a_refusal_since_every_run_would_have_them() {
-    let Some(here) = Elsewhere::new() else { return };
+fn supplementary_groups_of_the_service_prevent_a_run_that_would_have_them() {
+    let Some(here) = PublicBinary::new() else { return };
     let mut command = setpriv("--groups=4");
     let done = command.arg(&here.binary).args(["exec", "--", "true"]).output().unwrap();
     let stderr = String::from_utf8_lossy(&done.stderr).into_owned();

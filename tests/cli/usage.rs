@@ -1,4 +1,4 @@
-//! Help, and mistakes on the command line.
+//! Help texts and usage errors.
 
 use std::process::Command;
 
@@ -34,30 +34,30 @@ fn help_names_every_option_of_the_contract() {
     }
 }
 
-/// Without a terminal it would serve.
+/// Without a terminal, it serves.
 #[test]
-fn no_command_at_a_terminal_is_a_mistake_that_names_the_commands() {
+fn no_command_at_a_terminal_is_a_usage_error_that_lists_the_commands() {
     const AT_A_TERMINAL: &str =
         "import os, pty, sys; sys.exit(os.waitstatus_to_exitcode(pty.spawn(sys.argv[1:])))";
     let binary = env!("CARGO_BIN_EXE_cofferdam");
     let done = Command::new("python3").args(["-c", AT_A_TERMINAL, binary]).output().unwrap();
-    let said = String::from_utf8_lossy(&done.stdout);
-    assert_eq!(done.status.code(), Some(2), "{said}");
-    assert!(said.contains("requires a subcommand"), "{said}");
-    assert!(said.contains("serve, run, exec") && !said.contains("guest-init"), "{said}");
+    let output = String::from_utf8_lossy(&done.stdout);
+    assert_eq!(done.status.code(), Some(2), "{output}");
+    assert!(output.contains("requires a subcommand"), "{output}");
+    assert!(output.contains("serve, run, exec") && !output.contains("guest-init"), "{output}");
 }
 
 #[test]
-fn no_list_of_commands_shows_the_one_that_is_not_for_people() {
+fn no_list_of_commands_shows_the_hidden_one() {
     for arguments in ["--help", "frobnicate"] {
         let done = cofferdam(arguments).run();
-        let said = done.stdout() + &done.stderr();
-        done.holds(!said.contains("guest-init"), "no guest-init");
+        let output = done.stdout() + &done.stderr();
+        done.holds(!output.contains("guest-init"), "no guest-init");
     }
 }
 
 #[test]
-fn a_mistake_is_one_line_that_names_the_option() {
+fn a_usage_error_is_one_line_that_names_the_option() {
     for (arguments, words) in [
         ("frobnicate", "frobnicate"),
         ("exec", "<CMD>"),

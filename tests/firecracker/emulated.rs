@@ -171,6 +171,9 @@ fn a_program_that_is_another_in_the_guest_is_not_run() {
     job.spec.program = cofferdam_core::ProgramFile::Open { file: other.into(), at };
     let ran = job.run(&guests.backend, None);
     let failure = ran.report.unwrap_err().to_string();
-    assert!(failure.ends_with("verify program: it is another here than the host has"), "{failure}");
+    assert!(
+        failure.ends_with("verify program: the guest has another file than the host"),
+        "{failure}"
+    );
     assert!(ran.left.is_empty());
 }

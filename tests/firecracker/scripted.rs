@@ -257,12 +257,12 @@ fn a_fault_at_any_step_is_told_in_firecrackers_own_words() {
 #[test]
 fn an_answer_that_is_none_and_a_death_at_a_step_are_told_apart() {
     let odd = Scripted::new(json!({"faults": {"/vsock": [500, "<html>"]}}));
-    let want = "sandbox: firecracker PUT /vsock: no answer of the API: no fault_message";
+    let want = "sandbox: firecracker PUT /vsock: malformed answer of the API: no fault_message";
     assert_eq!(odd.unavailable(), want);
     let dies = Scripted::new(json!({"dies_at": "/actions"})).unavailable();
-    assert!(dies.starts_with("sandbox: firecracker PUT /actions: no answer of the API: cut off; it ended with 9: a panic of its own"), "{dies}");
+    assert!(dies.starts_with("sandbox: firecracker PUT /actions: malformed answer of the API: cut off; it exited with code 9: a panic of its own"), "{dies}");
     let exits = Scripted::new(json!({"exit": "no /dev/kvm here"})).unavailable();
-    assert_eq!(exits, "sandbox: firecracker: it ended with 7: no /dev/kvm here");
+    assert_eq!(exits, "sandbox: firecracker: it exited with code 7: no /dev/kvm here");
 }
 
 #[test]
@@ -272,7 +272,7 @@ fn a_firecracker_that_does_not_answer_is_waited_for_no_longer_than_a_boot_may_ta
     let want = "sandbox: firecracker PUT /drives/scratch: no answer in time";
     assert_eq!(scripted.unavailable(), want);
     let without_guest = Scripted::new(json!({}));
-    assert_eq!(without_guest.unavailable(), "sandbox: guest: it did not come up in time");
+    assert_eq!(without_guest.unavailable(), "sandbox: guest: it did not boot in time");
     assert!(began.elapsed() < Duration::from_secs(15));
 }
 

@@ -11,7 +11,7 @@ use cofferdam::config::MetricsPlace;
 use cofferdam::http::{HttpLimits, HttpSettings};
 use cofferdam::job::JobFigures;
 use cofferdam_core::job::JobStatus;
-use cofferdam_core::{SandboxFigures, SetupFailure, StandbyFigures, Swept};
+use cofferdam_core::{SandboxMetrics, SetupFailure, StandbyMetrics, SweepCounts};
 use cofferdam_test_server::exposition::Exposition;
 
 use crate::jobs::scripted::ScriptedJobs;
@@ -218,14 +218,14 @@ fn what_the_service_says_of_itself_is_what_is_exposed() {
         slots: 31,
         slots_in_use: 32,
         draining: false,
-        standby: StandbyFigures { boxes_max: 1, ready: 2, made: 3, used: 4, dropped: 5, failed: 6 },
-        sandbox: SandboxFigures {
+        standby: StandbyMetrics { boxes_max: 1, ready: 2, made: 3, used: 4, dropped: 5, failed: 6 },
+        sandbox: SandboxMetrics {
             kill_failures: 7,
             undying: 3,
             undying_max: 64,
             cleanup_backlog: 8,
             cleanup_backlog_max: 9,
-            swept: Swept { servers: 10, boxes: 11, processes: 12 },
+            swept: SweepCounts { servers: 10, boxes: 11, processes: 12 },
             controls: vec![("memory".into(), true), ("uid".into(), false)],
         },
     };

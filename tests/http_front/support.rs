@@ -12,10 +12,12 @@ use cofferdam::check::request::CheckRequest;
 use cofferdam::check::run::{CheckError, CheckReport};
 use cofferdam::check::status::{Examined, HostReport, ServiceStatus, SlotsStatus, StandbyStatus};
 use cofferdam::config::{MetricsPlace, OnDisconnect, Tokens};
-use cofferdam::http::{Boxes, Checks, HttpLimits, HttpSettings, RunCheck, Server, ShutdownHandle};
+use cofferdam::http::{
+    Checks, HttpLimits, HttpSettings, RunCheck, SandboxCounts, Server, ShutdownHandle,
+};
 use cofferdam::job::Jobs;
 use cofferdam_core::sync::cancel::CancelToken;
-use cofferdam_core::sync::permits::Slots;
+use cofferdam_core::sync::permits::Permits;
 use cofferdam_core::values::deadline::Deadline;
 use cofferdam_core::{
     CapturedStream, Enforced, Outcome, OutputSink, RunReport, Timings, Usage, Watch,
@@ -29,7 +31,7 @@ pub type Script = dyn Fn(&CheckRequest, Watch, Option<Box<dyn OutputSink>>) -> R
 /// A check service that runs scripts.
 pub struct ScriptedChecks {
     script: Box<Script>,
-    slots: Arc<Slots>,
+    slots: Arc<Permits>,
     draining: AtomicBool,
     killed: AtomicBool,
     live: Mutex<Vec<CancelToken>>,
@@ -56,7 +58,7 @@ impl ScriptedChecks {
     ) -> Arc<Self> {
         Arc::new(Self {
             script: Box::new(script),
-            slots: Slots::new(slots),
+            slots: Permits::new(slots),
             draining: AtomicBool::new(false),
             killed: AtomicBool::new(false),
             live: Mutex::new(Vec::new()),
@@ -209,7 +211,7 @@ pub fn settings() -> HttpSettings {
             event_streams_max: 64,
             downloads_max: 64,
         },
-        boxes: Boxes { runs: 2, jobs: 1, standby: 0, followers: 64 },
+        boxes: SandboxCounts { runs: 2, jobs: 1, standby: 0, followers: 64 },
         input_bytes_max: Some(1000),
         jobs_input_bytes_max: 1000,
         output_bytes_max: Some(1 << 20),

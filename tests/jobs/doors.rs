@@ -11,7 +11,7 @@ use cofferdam::executor::Sandboxed;
 use cofferdam::job::{Runner, RunnerSettings};
 use cofferdam::policy::{PolicyConfig, WorkspaceRoots};
 use cofferdam::store::StoreSettings;
-use cofferdam_core::job::{JobLimits, RequestFault, parse_request};
+use cofferdam_core::job::{JobLimits, JobRequestError, parse_request};
 use cofferdam_sandbox::Sandbox;
 use cofferdam_test_server::client::{Answer, request};
 use cofferdam_test_server::service::{Service, Setup, cofferdam};
@@ -138,8 +138,9 @@ impl Doors {
 
     fn ask_library(&self, request: &Value) -> Answered {
         let parsed = parse_request(request.to_string().as_bytes());
-        let ended =
-            parsed.map_err(RequestFault::into_error).and_then(|request| self.runner.run(request));
+        let ended = parsed
+            .map_err(JobRequestError::into_error)
+            .and_then(|request| self.runner.run(request));
         match ended {
             Ok(result) => Answered::Ended(serde_json::to_value(result).unwrap()),
             Err(error) => Answered::Refused(serde_json::to_value(error).unwrap()),

@@ -1,6 +1,7 @@
 //! `docs/languages.md` is true: its table, and its page on adding a language.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::process::Command;
 
 use cofferdam_test_server::service::cofferdam;
@@ -10,6 +11,8 @@ use cofferdam_test_server::workspace::Workspace;
 use serde_json::Value;
 
 const PAGE: &str = "docs/languages.md";
+/// How the page runs one solution of a new language.
+const RUN_ONE: &str = "cofferdam run --lang awk ";
 
 /// The cells of the table's row for `slug`.
 #[track_caller]
@@ -63,6 +66,7 @@ fn a_language_is_added_as_the_page_says() {
         let file = files.iter().find(|(name, _)| name == path);
         &file.unwrap_or_else(|| panic!("{PAGE} has no {path}")).1
     };
+    run_one_as_the_page_says(langs.path());
     let service = shipped::setup_with(langs.path(), shipped::rootfs().as_deref()).start();
     let table: BTreeMap<String, Language> = toml::from_str(text("languages.toml")).unwrap();
     let vectors: Vec<_> =
@@ -74,6 +78,25 @@ fn a_language_is_added_as_the_page_says() {
         let answer = service.post(&vector.request_with("awk", &table["awk"], example));
         vector.holds(answer).unwrap_or_else(|why| panic!("{path}: {why}"));
     }
+}
+
+/// Runs the page's command with the workspaces in `langs`.
+fn run_one_as_the_page_says(langs: &Path) {
+    let page = read(PAGE);
+    let line = page.lines().map(str::trim).find(|line| line.starts_with(RUN_ONE));
+    let words = line.unwrap_or_else(|| panic!("{PAGE} has no {RUN_ONE:?}")).split(' ').skip(1);
+    let words = words.map(|word| match word.strip_prefix("langs/") {
+        Some(file) => langs.join(file).into_os_string(),
+        None => word.into(),
+    });
+    let mut command = Command::new(cofferdam());
+    command.args(words).arg("--langs").arg(langs);
+    if let Some(rootfs) = shipped::rootfs() {
+        command.arg("--rootfs").arg(rootfs);
+    }
+    let output = command.output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    assert!(String::from_utf8_lossy(&output.stdout).contains("\"value\":42}"), "{output:?}");
 }
 
 #[test]

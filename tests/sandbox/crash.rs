@@ -68,7 +68,7 @@ fn supervisors_do_not_clean_up_each_others_live_sandboxes() {
                 for _ in 0..8 {
                     let sandbox = Sandbox::open(support::host::config()).unwrap();
                     let host_id = sandbox.host_id().unwrap();
-                    let running = sandbox.try_fill(WorkspaceFill::Own);
+                    let running = sandbox.try_workspace(WorkspaceFill::Own);
                     assert_eq!(running, Ok(()), "as {}", host_id.id());
                 }
             });

@@ -1,4 +1,4 @@
-//! The seam to a backend: what every one of them takes and gives.
+//! The trait that backends implement, and its arguments and results.
 
 use std::fmt;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -7,18 +7,33 @@ use crate::sync::retained::Retained;
 use crate::values::owner::Owner;
 use crate::{Enforced, NotStarted, OutputSink, RunReport, RunSpec, SetupFailure, Watch};
 
-/// Runs programs over private workspaces, somewhere.
+/// Runs programs in private workspaces.
+///
+/// Implementations are used from several threads at once.
 pub trait Executor: Send + Sync + fmt::Debug {
-    /// What it holds a run to, or why it can run nothing here. May take the time that trying takes.
+    /// Returns the controls that this backend enforces on every run. May block while it tries them.
+    ///
+    /// # Errors
+    /// The reason why the backend cannot run anything on this host.
     fn describe(&self) -> Result<Capabilities, Unavailable>;
 
-    /// The program that `name` is where programs run: looked for in [`COMMAND_PATH`] alone where
-    /// it is a bare name, and at its place where it is an absolute path. A path below
-    /// `/workspace` is nothing that is there yet, and what programs are not shown is not found.
+    /// Finds the program `name` as a run would see it.
+    ///
+    /// A bare name is searched in [`COMMAND_PATH`] only; an absolute path is looked up as it is.
+    /// Returns `None` for paths below `/workspace`, which does not exist yet, and for files that
+    /// are hidden from programs.
+    ///
+    /// # Errors
+    /// The lookup itself failed.
     fn find_program(&self, name: &str) -> Result<Option<FoundProgram>, SetupFailure>;
 
-    /// Runs one program to its end on this thread: fills its workspace, runs it, and once
-    /// nothing of it is alive, shows what it has left.
+    /// Runs one program to its end on the calling thread: fills the workspace, runs the program
+    /// and, once all its processes are dead, calls [`Task::collect`].
+    ///
+    /// Output goes to `sink` as it arrives, and to the report unless the sink is its only reader.
+    ///
+    /// # Errors
+    /// The program never ran: the sandbox could not be created, or exec failed.
     fn execute(
         &self,
         task: Task<'_>,
@@ -27,49 +42,49 @@ pub trait Executor: Send + Sync + fmt::Debug {
     ) -> Result<RunReport, NotStarted>;
 }
 
-/// Where bare names are looked for, whatever a request's or the server's own PATH says.
+/// The directories in which bare names are searched. The PATH of a request or of the server has no effect.
 pub const COMMAND_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-/// What a backend holds every run to.
+/// The controls that a backend enforces on every run.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Capabilities {
-    /// The controls, each with its mechanism.
+    /// The enforced controls, each with its mechanism.
     pub enforced: Enforced,
-    /// Controls that are missing, with the reasons.
+    /// The missing controls, each as `name: reason`.
     pub not_enforced: Vec<String>,
 }
 
-/// Why a backend can run nothing here.
+/// Why a backend cannot run anything on this host.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Unavailable(pub String);
 
-/// A program's file, open.
+/// A program's executable file, open.
 #[derive(Debug)]
 pub struct FoundProgram {
-    /// Where it was found, absolute, in the box.
+    /// The path where it was found: absolute, inside the sandbox.
     pub path: String,
-    /// Where it is, links resolved.
+    /// The same path with links resolved.
     pub target: String,
-    /// The file, for reading; what is read here is what would be executed.
+    /// The file, open for reading. It is the file that would be executed.
     pub file: OwnedFd,
 }
 
-/// One program to run, with what surrounds it.
+/// One program to run, and the callbacks around it.
 pub struct Task<'a> {
-    /// The program. How its workspace is filled is decided by `fill`.
+    /// The program. `fill` decides how its workspace is filled.
     pub spec: RunSpec,
-    /// What the workspace will hold, for which there has to be room beside the disk limit.
+    /// The size of the workspace's contents, which the sandbox adds to the disk limit.
     pub room: Room,
-    /// What stays taken until nothing of it is alive, however long that takes: a permit.
+    /// Values, such as a permit, that are kept until all processes of the run are dead.
     pub retained: Retained,
-    /// Fills an empty directory, for that owner.
+    /// Fills an empty directory. All files must belong to the given owner.
     pub fill: &'a mut dyn FnMut(BorrowedFd<'_>, Owner) -> Result<(), SetupFailure>,
-    /// Looks at the workspace when everything in the box is dead.
+    /// Reads the workspace after all processes in the sandbox are dead.
     pub collect: &'a mut dyn FnMut(BorrowedFd<'_>),
 }
 
-/// How much a workspace takes before anything runs in it.
+/// The size of a workspace before anything runs in it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Room {
     /// Bytes, each file rounded up to whole pages.

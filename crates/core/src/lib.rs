@@ -1,8 +1,14 @@
 //! The vocabulary of Cofferdam: what to run, within which limits, and how it ended.
 //!
-//! `values` are plain data, `sync` is what threads share, `run` describes one run of a program, `job` is
-//! an agent's job as every API takes and returns it, and [`executor::Executor`] is the trait that each
-//! backend implements.
+//! - [`RunSpec`] describes one program to run, [`Limits`] its bounds, [`RunReport`] the result.
+//! - [`executor::Executor`] is the trait that each backend implements: a sandbox, a virtual machine.
+//! - [`job`] holds the request and the result of an agent's job, as JSON has them, and
+//!   [`job::parse_request`], which validates a request.
+//! - [`values`] are plain data with parsers: sizes, durations, relative paths, globs, digests.
+//! - [`sync`] holds what threads share: cancel tokens, permits, counters, request ids.
+//!
+//! The crate starts no process and mounts nothing. Names end with their unit (`_bytes`, `_ms`), and
+//! limits with `_max`.
 
 #![forbid(unsafe_code)]
 
@@ -12,12 +18,10 @@ mod run;
 pub mod sync;
 pub mod values;
 
-pub use crate::run::captured::CapturedStream;
-pub use crate::run::enforced::Enforced;
-pub use crate::run::figures::{SandboxFigures, StandbyFigures, Swept};
-pub use crate::run::limits::{LimitKind, Limits};
-pub use crate::run::outcome::{NotStarted, Outcome, SetupFailure};
-pub use crate::run::output::{OutputSink, Stream};
-pub use crate::run::report::{RunReport, Timings, Usage};
-pub use crate::run::run_spec::{Bind, ProgramFile, RunSpec, StdinSource, Tmpfs, WorkspaceFill};
-pub use crate::sync::watch::Watch;
+pub use run::limits::{LimitKind, Limits};
+pub use run::metrics::{SandboxMetrics, StandbyMetrics, SweepCounts};
+pub use run::outcome::{NotStarted, Outcome, SetupFailure};
+pub use run::output::{CapturedStream, OutputSink, Stream};
+pub use run::report::{Enforced, RunReport, Timings, Usage};
+pub use run::run_spec::{Bind, ProgramFile, RunSpec, StdinSource, Tmpfs, WorkspaceFill};
+pub use sync::cancel::Watch;

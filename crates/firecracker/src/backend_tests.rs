@@ -1,5 +1,4 @@
-//! The whole backend over guests that are threads: one that serves as a real one does, and those
-//! that do not.
+//! Tests of the whole backend with guests on threads.
 
 use std::ffi::CString;
 use std::fs::{self, File};
@@ -17,7 +16,7 @@ use tempfile::{TempDir, tempdir};
 
 use super::machine::{Hypervisor, Machine, MachinePlan, call_name, listen};
 use super::micro_vms::{MicroVms, Settings};
-use super::{api, guest};
+use super::{guest, socket};
 use cofferdam_core::executor::{Capabilities, Executor, FoundProgram, Room, Task, Unavailable};
 use cofferdam_core::sync::cancel::CancelToken;
 use cofferdam_core::{
@@ -26,7 +25,7 @@ use cofferdam_core::{
 };
 use cofferdam_tree::Owner;
 
-/// What a guest does with the line and the drive it has.
+/// What a guest does with its connection and its drive.
 pub type Behaviour = Arc<dyn Fn(UnixStream, &Path) + Send + Sync>;
 
 struct Threads {
@@ -49,9 +48,9 @@ impl Hypervisor for Threads {
     fn boot(&self, plan: &MachinePlan<'_>) -> Result<Box<dyn Machine>, SetupFailure> {
         self.booted.fetch_add(1, Ordering::Relaxed);
         let calls = listen(plan.directory).unwrap();
-        let line = api::connect(&plan.directory.join(call_name())).unwrap();
+        let connection = socket::connect(&plan.directory.join(call_name())).unwrap();
         let (guest, scratch) = (Arc::clone(&self.guest), plan.scratch.clone());
-        let guest = Some(thread::spawn(move || guest(line, &scratch)));
+        let guest = Some(thread::spawn(move || guest(connection, &scratch)));
         Ok(Box::new(OneThread { calls, guest }))
     }
 }
@@ -71,7 +70,7 @@ impl Machine for OneThread {
     }
 }
 
-/// A guest's executor that runs nothing and plays everything.
+/// A guest's executor that simulates programs.
 #[derive(Debug)]
 struct Scripted;
 
@@ -114,7 +113,7 @@ impl Executor for Scripted {
             ["until cancelled"] => {
                 sink.take(Stream::Stdout, b"begun");
                 totals[0] = 5;
-                while !super::line::is_raised(&watch.cancel) {
+                while !crate::session::vsock::is_raised(&watch.cancel) {
                     thread::sleep(Duration::from_millis(1));
                 }
                 outcome = Outcome::Cancelled;
@@ -168,9 +167,9 @@ pub fn report(outcome: Outcome, [stdout_bytes, stderr_bytes]: [u64; 2]) -> RunRe
 }
 
 fn good() -> Behaviour {
-    Arc::new(|line, drive| {
-        // A probe hangs up.
-        let _ = guest::serve(line, Ok(&Scripted), drive);
+    Arc::new(|connection, drive| {
+        // A probe disconnects.
+        let _ = guest::serve(connection, Ok(&Scripted), drive);
     })
 }
 
@@ -211,7 +210,7 @@ pub fn spec(argv: &str) -> RunSpec {
 pub type Left = Vec<(String, Vec<u8>)>;
 
 impl Fixture {
-    /// The answer, and the names and contents of what was collected.
+    /// Returns the answer, and the names and contents of the collected files.
     pub fn run(
         &self,
         spec: RunSpec,
@@ -255,7 +254,7 @@ impl Fixture {
 }
 
 #[test]
-fn a_job_comes_back_with_its_output_its_files_and_what_held_it() {
+fn a_job_returns_its_output_its_files_and_its_controls() {
     let fixture = fixture(good());
     let (answer, left) = fixture.run(spec("x"), &CancelToken::new().unwrap());
     let report = answer.unwrap();
@@ -276,7 +275,7 @@ fn a_job_comes_back_with_its_output_its_files_and_what_held_it() {
 }
 
 #[test]
-fn more_output_than_waits_at_once_comes_whole() {
+fn output_larger_than_the_queue_is_complete() {
     let fixture = fixture(good());
     let mut spec = spec("flood");
     spec.limits.output_bytes_max = Some(4_000_000);
@@ -307,7 +306,7 @@ fn a_cancel_ends_the_run_and_keeps_what_it_printed() {
 }
 
 #[test]
-fn a_cancel_before_the_guest_is_there_ends_the_machine() {
+fn a_cancel_before_the_guest_is_ready_ends_the_machine() {
     let fixture = fixture(Arc::new(|_line, _| thread::sleep(Duration::from_secs(1))));
     let cancel = CancelToken::new().unwrap();
     cancel.cancel();
@@ -316,7 +315,7 @@ fn a_cancel_before_the_guest_is_there_ends_the_machine() {
 }
 
 #[test]
-fn a_program_that_is_another_in_the_guest_is_not_run() {
+fn a_program_that_differs_in_the_guest_is_not_run() {
     let fixture = fixture(good());
     let at = CString::new("/bin/sh").unwrap();
     let found =
@@ -326,22 +325,22 @@ fn a_program_that_is_another_in_the_guest_is_not_run() {
     assert!(same.is_ok(), "{same:?}");
     let program = found("/etc/group");
     let other = fixture.run(RunSpec { program, ..spec("x") }, &CancelToken::new().unwrap()).0;
-    let want = "sandbox: guest: verify program: it is another here than the host has";
+    let want = "sandbox: guest: verify program: the guest has another file than the host";
     assert_eq!(other.unwrap_err().to_string(), want);
 }
 
 #[test]
-fn what_cannot_reach_a_guest_is_refused_before_there_is_one() {
+fn a_run_that_a_guest_cannot_have_is_refused_before_boot() {
     let fixture = fixture(good());
     let copied = StdinSource::Copied(File::open("/dev/null").unwrap().into());
     let limits = Limits { memory_bytes_max: 1 << 40, ..Limits::default() };
     for (want, spec) in [
         (
-            "microvm: a descriptor does not reach into a guest",
+            "microvm: a descriptor cannot be passed to a guest",
             RunSpec { stdin: copied, ..spec("x") },
         ),
         (
-            "memory of the machine: 1048769 MiB are needed, and a machine gets 8192 at most",
+            "memory of the machine: 1048769 MiB needed, but a machine gets at most 8192",
             RunSpec { limits, ..spec("x") },
         ),
     ] {
@@ -352,18 +351,18 @@ fn what_cannot_reach_a_guest_is_refused_before_there_is_one() {
 }
 
 #[test]
-fn what_it_can_do_is_found_out_by_booting_and_remembered_for_a_while() {
+fn capabilities_are_probed_by_booting_and_cached() {
     let able = fixture(good());
     assert_eq!(able.vms.describe(), Ok(capabilities()));
     assert_eq!(able.vms.describe(), Ok(capabilities()));
     assert_eq!(able.booted.load(Ordering::Relaxed), 1);
-    let dead = fixture(Arc::new(|line, _| drop(line)));
-    let reason = Unavailable("sandbox: guest: it did not say hello".to_owned());
+    let dead = fixture(Arc::new(|connection, _| drop(connection)));
+    let reason = Unavailable("sandbox: guest: it sent no hello".to_owned());
     assert_eq!(dead.vms.describe(), Err(reason));
 }
 
 #[test]
-fn what_a_killed_service_left_is_swept_and_a_live_ones_directory_is_not_shared() {
+fn leftovers_are_swept_and_a_live_services_directory_is_not_shared() {
     let first = fixture(good());
     let left = first.work.path().join("vm-0123");
     fs::create_dir_all(left.join("in/deep")).unwrap();

@@ -1,4 +1,4 @@
-//! A virtual machine as this backend needs one.
+//! The traits of hypervisors and virtual machines.
 
 use std::fmt;
 use std::fs::File;
@@ -11,63 +11,64 @@ use std::time::Duration;
 use cofferdam_core::SetupFailure;
 use cofferdam_core::values::deadline::Deadline;
 
-/// The port of the host that a guest calls.
+/// The vsock port of the host that guests connect to.
 pub const HOST_PORT: u32 = 4041;
-/// How a hypervisor's socket is called that leads into a guest; where that calls from inside, it
-/// is led to one with the port behind the name.
+/// The file name of a machine's vsock socket. A connection from the guest arrives at the socket
+/// whose name is this one with `_` and the port appended.
 pub const VSOCK: &str = "v.sock";
 
-/// What a machine is to be.
+/// The configuration of a machine.
 #[derive(Debug)]
 pub struct MachinePlan<'a> {
-    /// What tells it from every other on this host: letters, digits and hyphens.
+    /// Its id, unique on this host: letters, digits and hyphens.
     pub id: &'a str,
-    /// A directory of its own, for its sockets; removed when it is over.
+    /// Its private directory, for its sockets. It is removed after the machine has ended.
     pub directory: &'a Path,
-    /// Its second drive, writable; in that directory.
+    /// The file of its second drive, writable, in that directory.
     pub scratch: PathBuf,
     /// Virtual processors.
     pub vcpus: u8,
     /// Memory, MiB.
     pub memory_mib: u64,
-    /// When it has to be up.
+    /// The deadline for booting.
     pub boot: Deadline,
 }
 
-/// Makes machines.
+/// Starts machines.
 pub trait Hypervisor: Send + Sync + fmt::Debug {
-    /// Starts one.
+    /// Starts a machine.
     ///
     /// # Errors
-    /// The step that failed; nothing of it is left then.
+    /// The step that failed. Nothing of the machine remains then.
     fn boot(&self, plan: &MachinePlan<'_>) -> Result<Box<dyn Machine>, SetupFailure>;
 }
 
-/// One that was started. Dropping it kills it.
+/// A started machine. Dropping it kills it.
 pub trait Machine: Send {
-    /// Where its guest's call comes in. It was there before the machine was started, so nobody has
-    /// to try again and again.
+    /// The listener for the guest's connection. It exists before the machine starts, so the guest need
+    /// not retry.
     fn calls(&self) -> &UnixListener;
 
-    /// What came of it, where it is over.
+    /// How the machine ended, if it has.
     fn is_over(&mut self) -> Option<String>;
 
-    /// Gives it this long to end by itself, then kills it. It is dead after that.
+    /// Waits this long for the machine to end by itself, then kills it. It is dead afterwards.
     ///
     /// # Errors
-    /// It would not die: nothing that it can write to may be read.
+    /// The machine did not die. Nothing that it can write to may be read then.
     fn end(&mut self, by_itself: Duration) -> Result<(), SetupFailure>;
 }
 
-/// Listens for the call of the machine whose [`VSOCK`] is in `directory`, however long its path.
+/// Listens for the connection of the guest whose [`VSOCK`] is in `directory`, which may be longer
+/// than a socket address.
 pub fn listen(directory: &Path) -> io::Result<UnixListener> {
-    // An address has no room for more than a hundred bytes.
+    // A socket address holds about a hundred bytes.
     let open = File::open(directory)?;
     let near = Path::new("/proc/self/fd").join(open.as_raw_fd().to_string());
     UnixListener::bind(near.join(call_name()))
 }
 
-/// The name of the socket that a call comes in by.
+/// The file name of the socket at which the guest's connection arrives.
 pub fn call_name() -> String {
     format!("{VSOCK}_{HOST_PORT}")
 }

@@ -1,4 +1,4 @@
-//! The backend: each run in a machine of its own.
+//! The backend: each run in its own machine.
 
 use std::os::fd::AsFd;
 use std::path::PathBuf;
@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 
 use nix::fcntl::{Flock, FlockArg};
 
-use super::job_files::{JobFiles, bounds, sweep};
-use super::line::{Called, Line};
 use super::machine::{Hypervisor, Machine, MachinePlan};
-use super::programs::{Programs, identify};
-use super::talk::{Asked, Heard, Silent, talk};
-use super::wire::{Run, WireProgram, all_to_base64, to_base64};
+use super::programs::{GuestPrograms, identify};
+use crate::drive::{JobDrive, bounds, sweep};
+use crate::session::messages::{RunMessage, WireProgram, all_to_base64, to_base64};
+use crate::session::vsock::{BootOutcome, GuestConnection};
+use crate::session::{PartialRun, SessionOutcome, SessionRequest, run_session};
 use cofferdam_core::executor::{Capabilities, Executor, FoundProgram, Task, Unavailable};
 use cofferdam_core::values::deadline::Deadline;
 use cofferdam_core::{
@@ -21,34 +21,34 @@ use cofferdam_core::{
 };
 
 const MIB: u64 = 1 << 20;
-/// The most standard input that goes to a guest, bytes.
+/// The most standard input of a run, bytes.
 const STDIN_BYTES_MAX: u64 = 64 * MIB;
 
-/// What machines are given, and how long they may take.
+/// The configuration and the time limits of machines.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
-    /// Where each job has its files while it runs: a directory for nobody else, mode 0700.
+    /// The directory for the files of running jobs: private, mode 0700.
     pub work_directory: PathBuf,
-    /// A directory with the same content as the guest's root file system.
+    /// A directory with the same contents as the guest's root file system.
     pub root_directory: PathBuf,
     /// Virtual processors of a machine.
     pub vcpus: u8,
-    /// Memory of a machine beside what its job may use: kernel, first program, workspace, MiB.
+    /// Memory of a machine in addition to its job's limit, for kernel, init and workspace, MiB.
     pub own_memory_mib: u64,
-    /// The most memory a machine gets, MiB; a job that needs more is refused.
+    /// The most memory of a machine, MiB. A job that needs more is refused.
     pub memory_mib_max: u64,
-    /// From a machine's start to its first word.
+    /// Time limit from a machine's start to its first message.
     pub boot_wait: Duration,
-    /// What a guest may take beyond its program's time: to unpack, pack and report.
+    /// Time that a guest gets beyond its program's limit, to unpack, pack and report.
     pub answer_wait: Duration,
-    /// From a cancel to the machine's death.
+    /// Time limit from a cancel to the end of the machine.
     pub cancel_wait: Duration,
-    /// How long an answer of [`Executor::describe`] holds.
+    /// How long an answer of [`Executor::describe`] is cached.
     pub probe_holds: Duration,
 }
 
 impl Settings {
-    /// The usual figures.
+    /// The default settings.
     pub fn new(work_directory: PathBuf, root_directory: PathBuf) -> Self {
         Self {
             work_directory,
@@ -64,31 +64,31 @@ impl Settings {
     }
 }
 
-/// Runs jobs in virtual machines, each in a box in one of its own.
+/// Runs jobs in virtual machines, each in a sandbox in its own machine.
 #[derive(Debug)]
 pub struct MicroVms<H> {
     settings: Settings,
     hypervisor: H,
-    programs: Programs,
+    programs: GuestPrograms,
     probed: Mutex<Option<(Instant, Result<Capabilities, Unavailable>)>>,
     swept: Mutex<Option<Flock<std::fs::File>>>,
 }
 
 impl<H: Hypervisor> MicroVms<H> {
-    /// A backend whose machines `hypervisor` makes.
+    /// Creates a backend whose machines `hypervisor` starts.
     pub fn new(settings: Settings, hypervisor: H) -> Self {
-        let programs = Programs::below(settings.root_directory.clone());
+        let programs = GuestPrograms::below(settings.root_directory.clone());
         Self { settings, hypervisor, programs, probed: Mutex::default(), swept: Mutex::default() }
     }
 
-    /// Makes the work directory this process's own, and clears it, once.
+    /// Locks the work directory for this process and clears it, once.
     fn settle(&self) -> Result<(), SetupFailure> {
         let failed = |error: std::io::Error| SetupFailure::from_io("work directory", &error);
         let mut swept = self.swept.lock().unwrap_or_else(PoisonError::into_inner);
         if swept.is_none() {
             let directory = &self.settings.work_directory;
             let open = std::fs::File::open(directory).map_err(failed)?;
-            // It goes with the process, however that ends.
+            // The kernel releases it when the process ends.
             let lock = Flock::lock(open, FlockArg::LockExclusiveNonblock).map_err(|_| {
                 SetupFailure::from_words("work directory", "another process has it")
             })?;
@@ -100,7 +100,7 @@ impl<H: Hypervisor> MicroVms<H> {
 
     fn boot(
         &self,
-        files: &JobFiles,
+        files: &JobDrive,
         memory_mib: u64,
     ) -> Result<(Box<dyn Machine>, Deadline), SetupFailure> {
         let boot = Deadline::after(self.settings.boot_wait);
@@ -115,54 +115,54 @@ impl<H: Hypervisor> MicroVms<H> {
         Ok((machine, boot))
     }
 
-    /// Boots a machine and asks it what it can do.
+    /// Boots a machine and reads its capabilities.
     fn probe(&self) -> Result<Capabilities, Unavailable> {
         let unavailable = |failure: SetupFailure| Unavailable(failure.to_string());
         let called = (|| {
             self.settle()?;
-            let files = JobFiles::make(&self.settings.work_directory)?;
+            let files = JobDrive::make(&self.settings.work_directory)?;
             files.blank()?;
             let (mut machine, boot) = self.boot(&files, self.settings.own_memory_mib)?;
-            let called = Line::await_call(machine.as_mut(), boot, None)?;
+            let called = GuestConnection::await_call(machine.as_mut(), boot, None)?;
             machine.end(Duration::ZERO)?;
             Ok(called)
         })();
         match called.map_err(unavailable)? {
-            Called::There(_, capabilities) => Ok(capabilities),
-            Called::Unable(reason) => Err(reason),
-            Called::Cancelled => Err(Unavailable("cancelled".to_owned())),
+            BootOutcome::Ready(_, capabilities) => Ok(capabilities),
+            BootOutcome::Unable(reason) => Err(reason),
+            BootOutcome::Cancelled => Err(Unavailable("cancelled".to_owned())),
         }
     }
 
-    /// Memory of the machine for a job with these needs.
+    /// The memory of the machine for this task, MiB.
     fn memory_mib(&self, task: &Task<'_>) -> Result<u64, SetupFailure> {
         let bytes = task.spec.limits.memory_bytes_max.saturating_add(task.room.bytes);
         let wanted = bytes.div_ceil(MIB).saturating_add(self.settings.own_memory_mib);
         let max = self.settings.memory_mib_max;
         if wanted > max {
-            let reason = format!("{wanted} MiB are needed, and a machine gets {max} at most");
+            let reason = format!("{wanted} MiB needed, but a machine gets at most {max}");
             return Err(SetupFailure::from_words("memory of the machine", reason));
         }
         Ok(wanted)
     }
 
-    /// The guest's orders, but for the drive's division.
-    fn orders(&self, task: &Task<'_>) -> Result<Run, SetupFailure> {
+    /// The message with the run, without the layout of the drive.
+    fn orders(&self, task: &Task<'_>) -> Result<RunMessage, SetupFailure> {
         let unfit = |what: &str| Err(SetupFailure::from_words("microvm", what));
         let RunSpec { argv, program, without_shell, env, workdir, stdin, limits, .. } = &task.spec;
         if !task.spec.binds.is_empty() || task.spec.workspace != WorkspaceFill::Own {
-            return unfit("nothing of the host can be shown in a guest");
+            return unfit("files of the host cannot be visible in a guest");
         }
         if without_shell.is_some() {
-            return unfit("a plain command is run as it is");
+            return unfit("a command without its shell is not supported");
         }
         let stdin_bytes = match stdin {
             StdinSource::Null => None,
             StdinSource::Bytes(bytes) => Some(u64::try_from(bytes.len()).unwrap_or(u64::MAX)),
-            StdinSource::Copied(_) => return unfit("a descriptor does not reach into a guest"),
+            StdinSource::Copied(_) => return unfit("a descriptor cannot be passed to a guest"),
         };
         if stdin_bytes.is_some_and(|bytes| bytes > STDIN_BYTES_MAX) {
-            return unfit("more standard input than goes to a guest");
+            return unfit("too much standard input for a guest");
         }
         let program = match program {
             ProgramFile::Named => WireProgram::Named,
@@ -171,7 +171,7 @@ impl<H: Hypervisor> MicroVms<H> {
                 WireProgram::Verified { path: to_base64(at.to_bytes()), sha256: identify(file)? }
             }
         };
-        Ok(Run {
+        Ok(RunMessage {
             argv: all_to_base64(argv),
             program,
             env: all_to_base64(env),
@@ -195,21 +195,21 @@ impl<H: Hypervisor> MicroVms<H> {
         self.settle()?;
         let memory_mib = self.memory_mib(task)?;
         let mut run = self.orders(task)?;
-        let files = JobFiles::make(&self.settings.work_directory)?;
+        let files = JobDrive::make(&self.settings.work_directory)?;
         let division = files.fill(task)?;
         (run.workspace_bytes, run.result) = (division.workspace_bytes, division.result);
         let (mut machine, boot) = self.boot(&files, memory_mib)?;
-        let called = Line::await_call(machine.as_mut(), boot, Some(&watch.cancel))?;
-        let (mut line, capabilities) = match called {
-            Called::There(line, capabilities) => (line, capabilities),
-            Called::Unable(reason) => {
+        let called = GuestConnection::await_call(machine.as_mut(), boot, Some(&watch.cancel))?;
+        let (mut connection, capabilities) = match called {
+            BootOutcome::Ready(connection, capabilities) => (connection, capabilities),
+            BootOutcome::Unable(reason) => {
                 return Err(SetupFailure::from_words("guest", reason.to_string()).into());
             }
-            Called::Cancelled => {
+            BootOutcome::Cancelled => {
                 machine.end(Duration::ZERO)?;
                 (task.collect)(files.place("out")?.as_fd());
                 return Ok(silent_report(
-                    Silent::cancelled_before(),
+                    PartialRun::cancelled_before(),
                     Capabilities::default(),
                     began,
                 ));
@@ -221,25 +221,25 @@ impl<H: Hypervisor> MicroVms<H> {
             StdinSource::Null | StdinSource::Copied(_) => &[],
         };
         let prepare = began.elapsed();
-        let asked = Asked {
+        let asked = SessionRequest {
             run,
             stdin,
             output_bytes_max: limits.output_bytes_max,
             over: Deadline::after(limits.wall.saturating_add(self.settings.answer_wait)),
             cancel_wait: self.settings.cancel_wait,
         };
-        let heard = talk(&mut line, asked, watch, sink);
-        // Nothing is left to say, and nothing more is waited for: what it wrote it has synced.
+        let heard = run_session(&mut connection, asked, watch, sink);
+        // The session is over, and the guest has synced the drive.
         machine.end(Duration::ZERO)?;
         match heard? {
-            Heard::Refused(why) => Err(why),
-            Heard::Report(mut report) => {
+            SessionOutcome::Refused(why) => Err(why),
+            SessionOutcome::Report(mut report) => {
                 let left = files.collected(division, bounds(task))?;
                 (task.collect)(left.as_fd());
                 report.timings.prepare += prepare;
                 Ok(*report)
             }
-            Heard::Silent(silent) => {
+            SessionOutcome::Silent(silent) => {
                 (task.collect)(files.place("out")?.as_fd());
                 Ok(silent_report(silent, capabilities, began))
             }
@@ -249,7 +249,7 @@ impl<H: Hypervisor> MicroVms<H> {
 
 impl<H: Hypervisor> Executor for MicroVms<H> {
     fn describe(&self) -> Result<Capabilities, Unavailable> {
-        // Held meanwhile: whoever asks at the same time waits for the same answer.
+        // Locked during the probe: concurrent callers wait for the same answer.
         let mut probed = self.probed.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((at, answer)) = &*probed
             && at.elapsed() < self.settings.probe_holds
@@ -275,16 +275,9 @@ impl<H: Hypervisor> Executor for MicroVms<H> {
     }
 }
 
-impl Silent {
-    fn cancelled_before() -> Self {
-        let (stdout, stderr) = (Vec::new(), Vec::new());
-        Self { cancelled: true, stdout, stderr, received: [0; 2], took: Duration::ZERO }
-    }
-}
-
-/// What can be said of a run whose machine was killed before it reported.
-fn silent_report(silent: Silent, capabilities: Capabilities, began: Instant) -> RunReport {
-    let Silent { cancelled, stdout, stderr, received, took } = silent;
+/// The report of a run whose machine was killed before it reported.
+fn silent_report(silent: PartialRun, capabilities: Capabilities, began: Instant) -> RunReport {
+    let PartialRun { cancelled, stdout, stderr, received, took } = silent;
     let [stdout_bytes, stderr_bytes] = received;
     let captured =
         |bytes: Vec<u8>, bytes_total: u64| CapturedStream { bytes, bytes_total, truncated: false };

@@ -1,5 +1,4 @@
-//! Programs of the guest's root file system, looked up in a directory of the host that holds the
-//! same.
+//! Finds programs of the guest's root file system in a directory of the host with the same contents.
 
 use std::fs::{self, File};
 use std::io;
@@ -14,18 +13,18 @@ use cofferdam_core::SetupFailure;
 use cofferdam_core::executor::{COMMAND_PATH, FoundProgram};
 use cofferdam_core::values::digest::sha256_of_all;
 
-/// What is there only once a run has begun.
+/// The workspace, which exists only during a run.
 const WORKSPACE: &str = "/workspace";
 const STEP: &str = "find program";
 
 /// The programs below one directory.
 #[derive(Debug)]
-pub struct Programs {
+pub struct GuestPrograms {
     root: PathBuf,
 }
 
-impl Programs {
-    /// Those below `root`.
+impl GuestPrograms {
+    /// The programs below `root`.
     pub fn below(root: PathBuf) -> Self {
         Self { root }
     }
@@ -50,7 +49,7 @@ impl Programs {
         Ok(None)
     }
 
-    /// The executable file at `path`, with every link read as the guest would read it.
+    /// Opens the executable file at `path`, with links resolved as in the guest.
     fn open(&self, root: BorrowedFd<'_>, path: &str) -> Result<Option<FoundProgram>, SetupFailure> {
         let how = OpenHow::new()
             .flags(OFlag::O_RDONLY | OFlag::O_CLOEXEC | OFlag::O_NONBLOCK | OFlag::O_NOCTTY)
@@ -60,7 +59,7 @@ impl Programs {
             Err(Errno::ENOENT | Errno::ENOTDIR | Errno::ELOOP | Errno::ENAMETOOLONG) => {
                 return Ok(None);
             }
-            // One that cannot be read is there, and nobody could say what it is.
+            // A file that cannot be read exists, but cannot be verified.
             Err(errno) => return Err(SetupFailure::from_errno(STEP, errno as i32)),
         };
         let metadata = file.metadata().map_err(|error| SetupFailure::from_io(STEP, &error))?;
@@ -72,7 +71,7 @@ impl Programs {
         Ok(Some(FoundProgram { path: path.to_owned(), target, file }))
     }
 
-    /// Where `file` is in the guest.
+    /// The path of `file` in the guest.
     fn place_of(&self, file: BorrowedFd<'_>) -> Result<String, SetupFailure> {
         let failed = |error: io::Error| SetupFailure::from_io(STEP, &error);
         let place = fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd())).map_err(failed)?;
@@ -83,13 +82,13 @@ impl Programs {
     }
 }
 
-/// The digest of a program that was found.
+/// The SHA-256 of a program.
 pub fn identify(file: &OwnedFd) -> Result<String, SetupFailure> {
     let failed = |error: io::Error| SetupFailure::from_io("hash program", &error);
     digest_of(&File::from(file.try_clone().map_err(failed)?)).map_err(failed)
 }
 
-/// Of all of `file`, wherever its offset is: that is shared with whoever else has it.
+/// The SHA-256 of all of `file`. It ignores the offset, which is shared with other users of the file.
 pub fn digest_of(file: &File) -> io::Result<String> {
     sha256_of_all(FromStart { file, at: 0 })
 }
@@ -127,7 +126,7 @@ mod tests {
             fs::write(path(name), name).unwrap();
             fs::set_permissions(path(name), fs::Permissions::from_mode(mode)).unwrap();
         }
-        // Absolute, and out of the root: both as a guest reads them.
+        // An absolute link and one out of the root, resolved as in a guest.
         symlink("/usr/bin/tool-1.2", path("usr/bin/tool")).unwrap();
         symlink("../../../../../../usr/bin/tool-1.2", path("usr/bin/up")).unwrap();
         symlink("/proc/self/exe", path("usr/bin/magic")).unwrap();
@@ -137,7 +136,7 @@ mod tests {
     #[test]
     fn a_program_is_found_where_the_guest_has_it_and_nowhere_else() {
         let root = root();
-        let programs = Programs::below(root.path().to_owned());
+        let programs = GuestPrograms::below(root.path().to_owned());
         for (name, want) in [
             ("tool", Some(("/usr/bin/tool", "/usr/bin/tool-1.2"))),
             ("up", Some(("/usr/bin/up", "/usr/bin/tool-1.2"))),
@@ -159,11 +158,11 @@ mod tests {
     }
 
     #[test]
-    fn a_program_is_hashed_from_its_first_byte_whoever_has_read_it() {
+    fn a_program_is_hashed_from_its_first_byte_at_any_offset() {
         let root = root();
-        let programs = Programs::below(root.path().to_owned());
+        let programs = GuestPrograms::below(root.path().to_owned());
         let found = programs.find("tool").unwrap().unwrap();
-        // Whoever hashed it before has read it to its end.
+        // A previous reader has moved the offset to the end.
         let mut read = File::from(found.file.try_clone().unwrap());
         io::copy(&mut read, &mut io::sink()).unwrap();
         assert_eq!(identify(&found.file).unwrap(), sha256_of(b"usr/bin/tool-1.2"));

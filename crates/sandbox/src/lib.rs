@@ -9,7 +9,6 @@
 
 mod builtin;
 mod cgroup;
-mod figures;
 mod files;
 pub mod host;
 #[allow(unsafe_code, reason = "system calls")]
@@ -24,17 +23,17 @@ mod supervise;
 mod sys;
 
 pub use crate::builtin::builtin_profile;
-pub use crate::files::box_fs::BoxFs;
+pub use crate::files::programs::LocatedProgram;
+pub use crate::files::sandbox_fs::SandboxFs;
 pub use crate::host::heap::{bound_heaps, return_free_pages};
 pub use crate::host::root_source::RootSource;
 pub use crate::host::state::StateDirectory;
-pub use crate::launch::prepared::Standing;
-pub use crate::launch::running::Running;
-pub use crate::launch::setup::{Sandbox, SandboxConfig};
-pub use crate::launch::unprivileged::settle_in;
-pub use crate::plan::identity::{BOXES_MAX, HostId, INSIDE_ID};
-pub use crate::plan::programs::ProgramAt;
-pub use crate::plan::scheduler_slice::ask_for_short_turns;
+pub use crate::launch::running::{PreparedSandbox, RunningSandbox};
+pub use crate::launch::sandbox::{Sandbox, SandboxConfig};
+pub use crate::launch::unprivileged::enter_user_namespace;
+pub use crate::plan::input::INSIDE_ID;
+pub use crate::plan::scheduler_slice::request_short_slices;
+pub use crate::pool::host_id::{HostId, SANDBOXES_MAX};
 pub use crate::supervise::report::BEFORE_PROGRAM;
 pub use crate::sys::survive_file_size_limit;
 

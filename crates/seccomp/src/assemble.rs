@@ -1,33 +1,49 @@
-//! Builds a BPF program from its end towards its start.
+//! Builds a BPF program from its end to its start.
 //!
-//! BPF jumps only forwards, so in this direction every target is in place, with a known
-//! distance, when the jump to it is put down.
+//! BPF jumps only forwards, so in this direction the distance to every target is known when the
+//! jump is added.
 
-use super::compile::CompileError;
 use super::filter::{INSTRUCTIONS_MAX, Instruction, code};
 use super::rules::Action;
 
-/// The farthest a comparison can jump, in instructions.
+/// The longest jump of a comparison, in instructions.
 const REACH_MAX: usize = 255;
+
+/// Why a policy has no program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum CompileError {
+    /// The kernel takes at most [`INSTRUCTIONS_MAX`].
+    #[error("the filter has {instructions} instructions, more than the kernel takes")]
+    TooLong {
+        /// The number of instructions.
+        instructions: usize,
+    },
+    /// A comparison is too far from its target.
+    #[error("a jump of {instructions} instructions is out of reach")]
+    OutOfReach {
+        /// The distance, in instructions.
+        instructions: usize,
+    },
+}
 
 /// An instruction of the program under construction, counted from the end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Place(usize);
+pub(super) struct Label(usize);
 
 /// A program under construction.
 #[derive(Debug, Default)]
 pub(super) struct Assembler {
     /// The program, last instruction first.
-    reversed: Vec<Placed>,
-    /// For each verdict, the `RETURN` of it nearest to the start.
-    returns: Vec<(u32, Place)>,
-    /// Instructions beyond what the kernel takes, which are counted and not kept.
+    reversed: Vec<PendingInstruction>,
+    /// For each verdict, its `RETURN` nearest to the start.
+    returns: Vec<(u32, Label)>,
+    /// The number of instructions beyond the kernel's limit, which are not stored.
     surplus: usize,
 }
 
-/// An instruction whose distances may still be any size.
+/// An instruction whose jump distances are not yet checked.
 #[derive(Debug, Clone, Copy)]
-struct Placed {
+struct PendingInstruction {
     code: u16,
     jt: usize,
     jf: usize,
@@ -35,8 +51,8 @@ struct Placed {
 }
 
 impl Assembler {
-    /// Ends the program with `action`; one instruction serves every use in reach.
-    pub(super) fn verdict(&mut self, action: Action) -> Place {
+    /// Adds a return with `action`, or reuses one that is near enough.
+    pub(super) fn verdict(&mut self, action: Action) -> Label {
         let verdict = action.verdict();
         match self.returns.iter().find(|(known, _)| *known == verdict) {
             Some((_, place)) => *place,
@@ -44,75 +60,75 @@ impl Assembler {
         }
     }
 
-    /// Loads the word at `offset` of `seccomp_data`, then goes on at `next`.
-    pub(super) fn load(&mut self, offset: u32, next: Place) -> Place {
+    /// Loads the word at `offset` of `seccomp_data`, then continues at `next`.
+    pub(super) fn load(&mut self, offset: u32, next: Label) -> Label {
         self.put_before(code::LOAD_WORD, offset, next)
     }
 
-    /// Keeps the bits of `mask` in the loaded word, then goes on at `next`.
-    pub(super) fn and(&mut self, mask: u32, next: Place) -> Place {
+    /// Applies `mask` to the loaded word, then continues at `next`.
+    pub(super) fn and(&mut self, mask: u32, next: Label) -> Label {
         if mask == u32::MAX { next } else { self.put_before(code::AND, mask, next) }
     }
 
-    /// Goes on at `yes` when the comparison of the loaded word with `k` holds, else at `no`.
-    pub(super) fn branch(&mut self, comparison: u16, k: u32, yes: Place, no: Place) -> Place {
-        // Bringing `no` near may put one more instruction between the branch and `yes`.
+    /// Compares the loaded word with `k`, then continues at `yes` if it holds, else at `no`.
+    pub(super) fn branch(&mut self, comparison: u16, k: u32, yes: Label, no: Label) -> Label {
+        // `bring_near(no)` may add an instruction between the branch and `yes`.
         let yes = self.bring_near(yes, REACH_MAX - 1);
         let no = self.bring_near(no, REACH_MAX);
         let (jt, jf) = (self.distance(yes), self.distance(no));
-        self.put(Placed { code: comparison, jt, jf, k })
+        self.put(PendingInstruction { code: comparison, jt, jf, k })
     }
 
-    /// The program, which starts with the instruction put last.
+    /// Returns the program. It starts with the instruction that was added last.
     pub(super) fn finish(self) -> Result<Vec<Instruction>, CompileError> {
         let instructions = self.reversed.len() + self.surplus;
         if instructions > INSTRUCTIONS_MAX {
             return Err(CompileError::TooLong { instructions });
         }
-        self.reversed.into_iter().rev().map(Placed::fix).collect()
+        self.reversed.into_iter().rev().map(PendingInstruction::fix).collect()
     }
 
-    fn put_before(&mut self, code: u16, k: u32, next: Place) -> Place {
+    fn put_before(&mut self, code: u16, k: u32, next: Label) -> Label {
         self.bring_near(next, 0);
-        self.put(Placed { code, jt: 0, jf: 0, k })
+        self.put(PendingInstruction { code, jt: 0, jf: 0, k })
     }
 
-    fn put_return(&mut self, verdict: u32) -> Place {
-        let place = self.put(Placed { code: code::RETURN, jt: 0, jf: 0, k: verdict });
+    fn put_return(&mut self, verdict: u32) -> Label {
+        let place = self.put(PendingInstruction { code: code::RETURN, jt: 0, jf: 0, k: verdict });
         self.returns.retain(|(known, _)| *known != verdict);
         self.returns.push((verdict, place));
         place
     }
 
-    /// `target` itself when it is at most `reach` away, else a new instruction that leads there.
-    fn bring_near(&mut self, target: Place, reach: usize) -> Place {
+    /// Returns `target` if it is at most `reach` away, else adds an instruction that leads there.
+    fn bring_near(&mut self, target: Label, reach: usize) -> Label {
         let distance = self.distance(target);
         if distance <= reach {
             return target;
         }
         match self.reversed.get(target.0) {
-            Some(Placed { code: code::RETURN, k, .. }) => self.put_return(*k),
-            _ => self.put(Placed { code: code::JUMP, jt: distance, jf: 0, k: 0 }),
+            Some(PendingInstruction { code: code::RETURN, k, .. }) => self.put_return(*k),
+            _ => self.put(PendingInstruction { code: code::JUMP, jt: distance, jf: 0, k: 0 }),
         }
     }
 
-    /// How many instructions lie between the next one put down and `target`.
-    fn distance(&self, target: Place) -> usize {
+    /// The number of instructions between the next one added and `target`.
+    fn distance(&self, target: Label) -> usize {
         self.reversed.len() - target.0 - 1
     }
 
-    fn put(&mut self, instruction: Placed) -> Place {
-        // A short text can stand for millions of comparisons.
+    fn put(&mut self, instruction: PendingInstruction) -> Label {
+        // A short profile can expand to millions of comparisons.
         if self.reversed.len() > INSTRUCTIONS_MAX {
             self.surplus += 1;
         } else {
             self.reversed.push(instruction);
         }
-        Place(self.reversed.len() - 1)
+        Label(self.reversed.len() - 1)
     }
 }
 
-impl Placed {
+impl PendingInstruction {
     fn fix(self) -> Result<Instruction, CompileError> {
         let Self { code, jt, jf, k } = self;
         let out_of_reach = |_| CompileError::OutOfReach { instructions: jt.max(jf) };
@@ -132,13 +148,13 @@ mod tests {
     use crate::filter::Filter;
     use crate::interpret::{SeccompData, decide};
 
-    /// `number` is allowed when it is one of `odd`, and killed otherwise, by one chain of compares
-    /// whose two ends are farther apart the longer it gets.
+    /// Allows the numbers in `odd` and kills others, with one chain of comparisons. The longer the
+    /// chain, the longer the jumps.
     fn chain(odd: &[u32]) -> Filter {
         let mut assembler = Assembler::default();
         let yes = assembler.verdict(Action::Allow);
         let no = assembler.verdict(Action::KillProcess);
-        // A target that is no `RETURN` has to be reached by a jump instead of a copy.
+        // A target other than `RETURN` needs a jump; a `RETURN` would be copied.
         let yes = assembler.load(0, yes);
         let tests = odd
             .iter()
@@ -165,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_the_kernel_would_not_take_is_refused() {
+    fn a_program_too_long_for_the_kernel_is_refused() {
         let mut assembler = Assembler::default();
         let mut place = assembler.verdict(Action::Allow);
         for _ in 0..INSTRUCTIONS_MAX {
@@ -176,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_far_too_long_takes_no_more_memory_than_one_just_too_long() {
+    fn a_program_far_too_long_uses_no_more_memory_than_one_just_too_long() {
         let mut assembler = Assembler::default();
         let (yes, no) = (assembler.verdict(Action::Allow), assembler.verdict(Action::KillProcess));
         let mut next = no;

@@ -1,16 +1,17 @@
-//! Turns ordered layers into one BPF program.
+//! Compiles ordered layers to one BPF program.
 //!
-//! The kernel runs a filter for every call it cannot prove to be always allowed, and once per
-//! number when it is installed, so the depth counts and not the size: the program is a balanced
-//! tree over ranges of numbers that share a decision.
+//! The kernel runs a filter for every call that it cannot prove to be always allowed, and once per
+//! number when the filter is installed. Depth therefore matters more than size, and the program is a
+//! balanced tree over ranges of numbers that share a decision.
 
 use std::collections::HashMap;
 
 use nix::errno::Errno;
 
-use super::assemble::{Assembler, Place};
+pub use super::assemble::CompileError;
+use super::assemble::{Assembler, Label};
 use super::filter::{Filter, code, halves};
-use super::rules::{Action, Circumstance, Condition, Entry, Layer, Otherwise, Width};
+use super::rules::{Action, Circumstance, Condition, Otherwise, RuleEntry, RuleLayer, Width};
 use super::syscalls::Arch;
 
 /// Offsets in `struct seccomp_data`, in bytes.
@@ -21,42 +22,28 @@ const ARGS_OFFSET: u32 = 16;
 /// The first number of the x32 ABI, which shares x86_64's audit value.
 const X32_NUMBER_MIN: u32 = 0x4000_0000;
 
-/// Everything that decides calls: a profile's layers, then those of the one it extends.
+/// All rules that decide calls: a profile's layers, then those of the profile that it extends.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Policy {
-    /// The layers, first asked first.
-    pub layers: Vec<Layer>,
-    /// What happens to calls no layer decides.
+    /// The layers, in the order in which they are checked.
+    pub layers: Vec<RuleLayer>,
+    /// The actions for calls that no layer decides.
     pub otherwise: Otherwise,
 }
 
 impl Policy {
-    /// The same without the layers that are left out in `circumstance`.
+    /// Returns the policy without the layers that do not apply in `circumstance`.
     pub fn in_case_of(&self, circumstance: Circumstance) -> Self {
-        let asked = |layer: &&Layer| layer.unless != Some(circumstance);
+        let asked = |layer: &&RuleLayer| layer.unless != Some(circumstance);
         let layers = self.layers.iter().filter(asked).cloned().collect();
         Self { layers, otherwise: self.otherwise.clone() }
     }
 }
 
-/// Why there is no program.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum CompileError {
-    /// The kernel takes at most [`super::filter::INSTRUCTIONS_MAX`].
-    #[error("the filter has {instructions} instructions, more than the kernel takes")]
-    TooLong {
-        /// How many there are.
-        instructions: usize,
-    },
-    /// A comparison was put too far from its target.
-    #[error("a jump of {instructions} instructions is out of reach")]
-    OutOfReach {
-        /// The distance asked for.
-        instructions: usize,
-    },
-}
-
-/// Compiles `policy` for `arch` into the filter called `name`.
+/// Compiles `policy` for `arch` into a filter named `name`.
+///
+/// # Errors
+/// [`CompileError::TooLong`] if the program has more than 4096 instructions.
 pub fn compile(name: &str, policy: &Policy, arch: Arch) -> Result<Filter, CompileError> {
     let mut assembler = Assembler::default();
     let calls = tree(&mut assembler, &ranges(policy, arch));
@@ -75,27 +62,27 @@ pub fn compile(name: &str, policy: &Policy, arch: Arch) -> Result<Filter, Compil
     Ok(Filter { name: name.to_owned(), program: assembler.finish()? })
 }
 
-/// Calls from `first` up to the next range's first that are decided alike.
+/// Call numbers from `first` to the next range's `first` that share a decision.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Range<'a> {
+struct CallRange<'a> {
     first: u32,
-    decision: Decision<'a>,
+    decision: RuleChain<'a>,
 }
 
-/// What happens to a call: the action of the first rule that holds, else `last`.
+/// The decision for a call: the action of the first rule that holds, else `last`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Decision<'a> {
+struct RuleChain<'a> {
     rules: Vec<(&'a [Condition], Action)>,
     last: Action,
 }
 
-/// All numbers from 0 on, equal neighbours merged.
-fn ranges(policy: &Policy, arch: Arch) -> Vec<Range<'_>> {
-    let unknown = |first| Range {
+/// The ranges of all numbers from 0 on. Neighbours with equal decisions are merged.
+fn ranges(policy: &Policy, arch: Arch) -> Vec<CallRange<'_>> {
+    let unknown = |first| CallRange {
         first,
-        decision: Decision { rules: Vec::new(), last: policy.otherwise.unknown },
+        decision: RuleChain { rules: Vec::new(), last: policy.otherwise.unknown },
     };
-    let mut entries = HashMap::<&str, Vec<&Entry>>::new();
+    let mut entries = HashMap::<&str, Vec<&RuleEntry>>::new();
     for entry in policy.layers.iter().flat_map(|layer| &layer.entries) {
         entry.names().for_each(|name| entries.entry(name).or_default().push(entry));
     }
@@ -106,7 +93,8 @@ fn ranges(policy: &Policy, arch: Arch) -> Vec<Range<'_>> {
             ranges.push(unknown(next));
         }
         let naming = entries.get(name).map_or(&[][..], Vec::as_slice);
-        ranges.push(Range { first: *number, decision: decision(naming, policy.otherwise.known) });
+        ranges
+            .push(CallRange { first: *number, decision: decision(naming, policy.otherwise.known) });
         next = number + 1;
     }
     ranges.push(unknown(next));
@@ -114,20 +102,20 @@ fn ranges(policy: &Policy, arch: Arch) -> Vec<Range<'_>> {
     ranges
 }
 
-/// What the entries that name a call decide, up to the first without conditions.
-fn decision<'a>(naming: &[&'a Entry], otherwise: Action) -> Decision<'a> {
+/// The rules of the entries that name a call, up to the first entry without conditions.
+fn decision<'a>(naming: &[&'a RuleEntry], otherwise: Action) -> RuleChain<'a> {
     let mut rules = Vec::new();
     for entry in naming {
         if entry.when.is_empty() {
-            return Decision { rules, last: entry.action };
+            return RuleChain { rules, last: entry.action };
         }
         rules.push((entry.when.as_slice(), entry.action));
     }
-    Decision { rules, last: otherwise }
+    RuleChain { rules, last: otherwise }
 }
 
-/// A balanced search for the range of the loaded number.
-fn tree(assembler: &mut Assembler, ranges: &[Range<'_>]) -> Place {
+/// Adds a balanced search for the range of the loaded number.
+fn tree(assembler: &mut Assembler, ranges: &[CallRange<'_>]) -> Label {
     let (low, high) = ranges.split_at(ranges.len() / 2);
     let Some(first_high) = high.first() else {
         return assembler.verdict(Action::KillProcess);
@@ -140,7 +128,7 @@ fn tree(assembler: &mut Assembler, ranges: &[Range<'_>]) -> Place {
     assembler.branch(code::JUMP_IF_GREATER_OR_EQUAL, first_high.first, yes, no)
 }
 
-fn leaf(assembler: &mut Assembler, decision: &Decision<'_>) -> Place {
+fn leaf(assembler: &mut Assembler, decision: &RuleChain<'_>) -> Label {
     let last = assembler.verdict(decision.last);
     decision.rules.iter().rev().fold(last, |no, (conditions, action)| {
         let yes = assembler.verdict(*action);
@@ -148,8 +136,8 @@ fn leaf(assembler: &mut Assembler, decision: &Decision<'_>) -> Place {
     })
 }
 
-/// Goes on at `yes` when the argument, masked, is one of the values, else at `no`.
-fn test(assembler: &mut Assembler, condition: &Condition, yes: Place, no: Place) -> Place {
+/// Continues at `yes` if the masked argument is one of the values, else at `no`.
+fn test(assembler: &mut Assembler, condition: &Condition, yes: Label, no: Label) -> Label {
     let low_offset = ARGS_OFFSET + 8 * u32::from(condition.arg);
     let [low_mask, high_mask] = halves(condition.mask);
     let mut equals = |offset, mask, values: &[u32], yes, no| {
@@ -167,7 +155,7 @@ fn test(assembler: &mut Assembler, condition: &Condition, yes: Place, no: Place)
     condition.values.iter().rev().fold(no, |no, value| {
         let [low, high] = halves(*value);
         let low_half = equals(low_offset, low_mask, &[low], yes, no);
-        // A mask without upper bits leaves nothing to compare there.
+        // Without upper bits in the mask, the upper half is not compared.
         if high_mask == 0 {
             return low_half;
         }
@@ -197,7 +185,7 @@ mod tests {
     }
 
     fn allow_only(names: &[&str]) -> Policy {
-        let entry = Entry {
+        let entry = RuleEntry {
             syscalls: names.iter().map(ToString::to_string).collect(),
             optional: Vec::new(),
             action: Action::Allow,
@@ -206,7 +194,7 @@ mod tests {
         };
         let absent = Action::Errno(Errno::ENOSYS);
         Policy {
-            layers: vec![Layer { name: "all".into(), unless: None, entries: vec![entry] }],
+            layers: vec![RuleLayer { name: "all".into(), unless: None, entries: vec![entry] }],
             otherwise: Otherwise { known: absent, unknown: absent, reason: "sample".into() },
         }
     }

@@ -1,25 +1,25 @@
-//! The compiled form of a filter: the kernel's `sock_filter` instructions as plain values.
+//! Compiled filters: the kernel's `sock_filter` instructions as plain values.
 
 use super::rules::Action;
 
-/// The most instructions the kernel takes in one filter (`BPF_MAXINSNS`).
+/// The most instructions that the kernel accepts in a filter (`BPF_MAXINSNS`).
 pub const INSTRUCTIONS_MAX: usize = 4096;
 
-/// One classic-BPF instruction, laid out as the kernel's `struct sock_filter`.
+/// One classic BPF instruction, with the layout of the kernel's `struct sock_filter`.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Instruction {
     /// The operation: class, size or operator, and operand source.
     pub code: u16,
-    /// Instructions to skip when a comparison holds.
+    /// The number of instructions to skip if a comparison holds.
     pub jt: u8,
-    /// Instructions to skip when it does not.
+    /// The number of instructions to skip if it does not hold.
     pub jf: u8,
     /// The constant operand: a value, an offset, a verdict, or a distance for `JUMP`.
     pub k: u32,
 }
 
-/// The operations a filter is made of.
+/// The operations that filters use.
 pub mod code {
     /// A = the 32-bit word at offset `k` of `seccomp_data`.
     pub const LOAD_WORD: u16 = 0x20;
@@ -38,20 +38,20 @@ pub mod code {
 /// A compiled filter: at most [`INSTRUCTIONS_MAX`] instructions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Filter {
-    /// The profile it was compiled from.
+    /// The name of the profile.
     pub name: String,
-    /// The program, in the order the kernel runs it.
+    /// The instructions, in the order in which the kernel runs them.
     pub program: Vec<Instruction>,
 }
 
 impl Filter {
-    /// The program as the kernel's array of `struct sock_filter`, native-endian, 8 bytes each.
+    /// The program as an array of `struct sock_filter`: 8 bytes per instruction, native-endian.
     pub fn bytes(&self) -> Vec<u8> {
         self.program.iter().flat_map(Instruction::bytes).collect()
     }
 
-    /// This filter and `next` in one: `next` decides what this one allows, as the kernel has it where
-    /// both are installed. None where that is longer than the kernel takes.
+    /// Combines this filter with `next`, which decides the calls that this one allows. The effect is
+    /// that of installing both. Returns `None` if the program is too long for the kernel.
     pub fn then(&self, next: &Self) -> Option<Self> {
         let (length, allow) = (self.program.len(), Action::Allow.verdict());
         let mut program = self.program.clone();
@@ -66,7 +66,7 @@ impl Filter {
         (program.len() <= INSTRUCTIONS_MAX).then_some(Self { name, program })
     }
 
-    /// The most instructions that any way through it runs.
+    /// The number of instructions on the longest path.
     #[cfg(test)]
     pub fn depth(&self) -> usize {
         let mut depths = vec![0; self.program.len()];
@@ -95,25 +95,6 @@ impl Instruction {
 pub(super) fn halves(whole: u64) -> [u32; 2] {
     let [a, b, c, d, e, f, g, h] = whole.to_le_bytes();
     [u32::from_le_bytes([a, b, c, d]), u32::from_le_bytes([e, f, g, h])]
-}
-
-/// The verdicts a filter returns; the kernel's `SECCOMP_RET_*`.
-const ALLOW: u32 = 0x7fff_0000;
-const ERRNO: u32 = 0x0005_0000;
-const KILL_PROCESS: u32 = 0x8000_0000;
-const USER_NOTIF: u32 = 0x7fc0_0000;
-
-impl Action {
-    /// The value a filter returns for this action.
-    pub fn verdict(self) -> u32 {
-        match self {
-            Self::Allow => ALLOW,
-            Self::Errno(errno) => ERRNO | (errno as i32).unsigned_abs(),
-            Self::Succeed => ERRNO,
-            Self::KillProcess => KILL_PROCESS,
-            Self::Notify => USER_NOTIF,
-        }
-    }
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Runs a filter over one system call, as the kernel would, without the kernel.
+//! Runs a filter on one system call as the kernel does, without the kernel.
 
 use nix::errno::Errno;
 use nix::libc;
@@ -7,42 +7,41 @@ use super::filter::{Filter, Instruction, code, halves};
 use super::rules::Action;
 use super::syscalls::Arch;
 
-/// Comparisons that other compilers make and ours does not: A > `k`, and A & `k` != 0.
+/// Comparisons that other compilers emit and this one does not: A > `k`, and A & `k` != 0.
 const JUMP_IF_GREATER: u16 = 0x25;
 const JUMP_IF_ANY_BIT: u16 = 0x45;
 
-/// What the kernel shows a filter of a call: `struct seccomp_data`.
+/// The description of a call that the kernel passes to a filter: `struct seccomp_data`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SeccompData {
-    /// The number of the call.
+    /// The call number.
     pub number: u32,
-    /// The ABI it was made through, an `AUDIT_ARCH_*` value.
+    /// The ABI of the call, an `AUDIT_ARCH_*` value.
     pub arch: u32,
-    /// Where it was made from.
+    /// The address of the calling instruction.
     pub instruction_pointer: u64,
-    /// Its arguments, whole registers.
+    /// The arguments, as 64-bit registers.
     pub args: [u64; 6],
 }
 
-/// Why a program is not one the kernel would take.
+/// Why the kernel would refuse a program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum Malformed {
-    /// An operation no filter of ours has.
+pub enum MalformedFilter {
+    /// An operation that the interpreter does not know.
     #[error("unknown operation {0:#x}")]
     Operation(u16),
-    /// A load that is not one whole word of `seccomp_data`.
+    /// A load outside `seccomp_data` or not aligned to 4 bytes.
     #[error("load at offset {0}")]
     Offset(u32),
-    /// It runs or jumps past its last instruction.
+    /// The program runs or jumps past its last instruction.
     #[error("no instruction after the last one")]
     End,
-    /// It ends with a verdict that is no [`Action`].
+    /// The program returns a verdict that is not an [`Action`].
     #[error("unknown verdict {0:#x}")]
     Verdict(u32),
 }
 
-/// Whether `filter` lets through every one of our own calls with these numbers, its arguments
-/// all zero.
+/// Whether `filter` allows all native calls with these numbers, with all arguments zero.
 pub fn lets_through(filter: &Filter, numbers: &[i64]) -> bool {
     numbers.iter().all(|number| {
         let number = u32::try_from(*number).unwrap_or(u32::MAX);
@@ -51,15 +50,18 @@ pub fn lets_through(filter: &Filter, numbers: &[i64]) -> bool {
     })
 }
 
-/// What `filter` does with the call `data`.
-pub fn decide(filter: &Filter, data: &SeccompData) -> Result<Action, Malformed> {
+/// Returns the action of `filter` for the call `data`.
+///
+/// # Errors
+/// The program is malformed on the path that this call takes.
+pub fn decide(filter: &Filter, data: &SeccompData) -> Result<Action, MalformedFilter> {
     let mut rest = filter.program.iter();
     let mut word = 0;
     loop {
-        let Instruction { code, jt, jf, k } = *rest.next().ok_or(Malformed::End)?;
+        let Instruction { code, jt, jf, k } = *rest.next().ok_or(MalformedFilter::End)?;
         let holds = match code {
             code::LOAD_WORD => {
-                word = data.word(k).ok_or(Malformed::Offset(k))?;
+                word = data.word(k).ok_or(MalformedFilter::Offset(k))?;
                 continue;
             }
             code::AND => {
@@ -67,22 +69,22 @@ pub fn decide(filter: &Filter, data: &SeccompData) -> Result<Action, Malformed> 
                 continue;
             }
             code::JUMP => {
-                skip(&mut rest, usize::try_from(k).map_err(|_| Malformed::End)?);
+                skip(&mut rest, usize::try_from(k).map_err(|_| MalformedFilter::End)?);
                 continue;
             }
-            code::RETURN => return action_of(k).ok_or(Malformed::Verdict(k)),
+            code::RETURN => return action_of(k).ok_or(MalformedFilter::Verdict(k)),
             code::JUMP_IF_EQUAL => word == k,
             JUMP_IF_GREATER => word > k,
             code::JUMP_IF_GREATER_OR_EQUAL => word >= k,
             JUMP_IF_ANY_BIT => word & k != 0,
-            other => return Err(Malformed::Operation(other)),
+            other => return Err(MalformedFilter::Operation(other)),
         };
         skip(&mut rest, usize::from(if holds { jt } else { jf }));
     }
 }
 
-/// The action behind a verdict, if it is one of ours; by libc's numbers, so that
-/// the compiler's own are held to them.
+/// The action of a verdict; `None` if there is no such action. It uses libc's numbers, so tests
+/// compare the compiler's own numbers with them.
 fn action_of(verdict: u32) -> Option<Action> {
     let data = verdict & libc::SECCOMP_RET_DATA;
     match verdict & !libc::SECCOMP_RET_DATA {
@@ -95,7 +97,7 @@ fn action_of(verdict: u32) -> Option<Action> {
     }
 }
 
-/// Jumps are forwards only, so every program ends.
+/// Skips `count` instructions. All jumps go forwards, so every program ends.
 fn skip(rest: &mut std::slice::Iter<'_, Instruction>, count: usize) {
     if let Some(last) = count.checked_sub(1) {
         rest.nth(last);
@@ -103,7 +105,8 @@ fn skip(rest: &mut std::slice::Iter<'_, Instruction>, count: usize) {
 }
 
 impl SeccompData {
-    /// The 32-bit word at `offset` bytes, low halves first as on every architecture of ours.
+    /// The 32-bit word at `offset` bytes. Low halves come first: all supported architectures are
+    /// little-endian.
     fn word(&self, offset: u32) -> Option<u32> {
         let word = match offset {
             0 => self.number,
@@ -127,7 +130,7 @@ impl SeccompData {
 mod tests {
     use super::*;
 
-    fn run(program: &[(u16, u8, u8, u32)]) -> Result<Action, Malformed> {
+    fn run(program: &[(u16, u8, u8, u32)]) -> Result<Action, MalformedFilter> {
         let program =
             program.iter().map(|&(code, jt, jf, k)| Instruction { code, jt, jf, k }).collect();
         let data = SeccompData {
@@ -140,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn words_are_where_the_kernel_puts_them() {
+    fn words_are_at_the_kernels_offsets() {
         for (offset, want) in
             [(0, 7), (4, 8), (8, 2), (12, 1), (16, 4), (20, 3), (24, 0), (56, 6), (60, 5)]
         {
@@ -154,7 +157,7 @@ mod tests {
         }
         for offset in [1, 2, 10, 64, 68, u32::MAX] {
             let program = [(code::LOAD_WORD, 0, 0, offset)];
-            assert_eq!(run(&program), Err(Malformed::Offset(offset)));
+            assert_eq!(run(&program), Err(MalformedFilter::Offset(offset)));
         }
     }
 
@@ -184,12 +187,12 @@ mod tests {
     }
 
     #[test]
-    fn a_program_the_kernel_would_not_take_is_named_as_such() {
-        assert_eq!(run(&[]), Err(Malformed::End));
-        assert_eq!(run(&[(code::JUMP, 0, 0, 9)]), Err(Malformed::End));
-        assert_eq!(run(&[(0xffff, 0, 0, 0)]), Err(Malformed::Operation(0xffff)));
-        assert_eq!(run(&[(code::RETURN, 0, 0, 1)]), Err(Malformed::Verdict(1)));
+    fn a_malformed_program_is_refused() {
+        assert_eq!(run(&[]), Err(MalformedFilter::End));
+        assert_eq!(run(&[(code::JUMP, 0, 0, 9)]), Err(MalformedFilter::End));
+        assert_eq!(run(&[(0xffff, 0, 0, 0)]), Err(MalformedFilter::Operation(0xffff)));
+        assert_eq!(run(&[(code::RETURN, 0, 0, 1)]), Err(MalformedFilter::Verdict(1)));
         let trace = libc::SECCOMP_RET_TRACE;
-        assert_eq!(run(&[(code::RETURN, 0, 0, trace)]), Err(Malformed::Verdict(trace)));
+        assert_eq!(run(&[(code::RETURN, 0, 0, trace)]), Err(MalformedFilter::Verdict(trace)));
     }
 }

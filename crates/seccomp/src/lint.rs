@@ -1,16 +1,16 @@
-//! Refuses the known traps in what a profile says about system calls.
+//! Finds common mistakes in a profile's rules for system calls.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 
 use nix::errno::Errno;
 
-use super::rules::{Action, Circumstance, Condition, Entry, Layer, Rules, Width};
+use super::rules::{Action, Circumstance, Condition, RuleEntry, RuleLayer, Rules, Width};
 use super::syscalls;
 
-/// Arguments that may be compared, with the width the kernel reads. A 64-bit compare of an `int`
-/// is passed by setting a bit the kernel ignores; a 32-bit compare of a `long` does not see half
-/// of it. An argument that is not here has no width that anybody looked up.
+/// Arguments that may be compared, with the width that the kernel reads. A 64-bit comparison of an
+/// `int` can be bypassed by setting a bit that the kernel ignores; a 32-bit comparison of a `long`
+/// misses its upper half. Arguments not listed here have not been checked.
 #[rustfmt::skip]
 const WIDTHS: [(&str, &[u8], Width); 28] = [
     ("chmod", &[1], Width::Bits32),
@@ -51,29 +51,29 @@ const MODES: [(&str, u8); 9] = [
 ];
 const MODE_BITS: u64 = 0xffff;
 
-/// Every CLONE_NEW* flag: CLONE_NEWTIME's bit is one of the exit signal here, and in no signal
-/// there is.
+/// All CLONE_NEW* flags. The bit of CLONE_NEWTIME belongs to the exit signal here, and no existing
+/// signal has it.
 const CLONE_NEW: u64 = 0x7e02_0080;
 
-/// Calls that C libraries and runtimes try first and do without only when told `ENOSYS`.
+/// Calls for which C libraries and runtimes have a fallback that they use only after `ENOSYS`.
 const NEVER_EPERM: [&str; 2] = ["clone3", "copy_file_range"];
 
-/// Calls that may return 0 without being executed: all they do is to wait until data is on a disk.
+/// Calls that may return 0 without being executed: they only wait until data is on disk.
 const MAY_PRETEND: [&str; 6] = ["fdatasync", "fsync", "msync", "sync", "sync_file_range", "syncfs"];
 
-/// A trap and the entry it is in.
+/// A mistake and its location.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{place}: {trap}")]
-pub struct Finding {
-    /// Where it is.
-    pub place: Place,
-    /// What it is.
+pub struct LintFinding {
+    /// The part of the profile.
+    pub place: LintLocation,
+    /// The mistake.
     pub trap: Trap,
 }
 
 /// A part of a profile that decides calls.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Place {
+pub enum LintLocation {
     /// An entry of a layer.
     Entry {
         /// The layer's name.
@@ -86,11 +86,11 @@ pub enum Place {
         /// Its name.
         layer: String,
     },
-    /// The actions for calls no entry decides.
+    /// The actions for calls that no entry decides.
     Otherwise,
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for LintLocation {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Entry { layer, number } => write!(out, "layer {layer:?}, entry {number}"),
@@ -100,32 +100,32 @@ impl fmt::Display for Place {
     }
 }
 
-/// What is wrong there.
+/// A mistake in a profile.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Trap {
-    /// A typing error would leave a call undecided.
+    /// A name that is probably misspelled, which would leave a call undecided.
     #[error("no architecture has a call {0:?}")]
     UnknownCall(String),
-    /// It decides nothing.
+    /// The entry decides nothing.
     #[error("names no call")]
     NoCall,
-    /// The same call under the same conditions was named before.
+    /// An earlier entry names the same call under the same conditions.
     #[error("{call} was named under the same conditions in {earlier}")]
     Duplicate {
         /// The call.
         call: String,
-        /// Where it is decided.
-        earlier: Place,
+        /// The earlier entry.
+        earlier: LintLocation,
     },
     /// An earlier entry holds whenever this one would.
     #[error("{call} is always decided in {earlier}")]
     Shadowed {
         /// The call.
         call: String,
-        /// Where it is decided.
-        earlier: Place,
+        /// The earlier entry.
+        earlier: LintLocation,
     },
-    /// A compare of more or less than the kernel reads.
+    /// The comparison is wider or narrower than what the kernel reads.
     #[error("argument {arg} of {call} has to be compared as {needed:?}")]
     WrongWidth {
         /// The call.
@@ -135,7 +135,7 @@ pub enum Trap {
         /// The width the kernel reads.
         needed: Width,
     },
-    /// A compare of an argument whose width nobody looked up.
+    /// A comparison of an argument whose width is not known.
     #[error("argument {arg} of {call} has no known width")]
     UnknownWidth {
         /// The call.
@@ -143,7 +143,7 @@ pub enum Trap {
         /// The argument, from 0.
         arg: u8,
     },
-    /// A compare of bits that the kernel ignores, so that setting one passes it.
+    /// A comparison of bits that the kernel ignores, so setting one of them bypasses it.
     #[error("argument {arg} of {call} is a mode; only 16 bits of it are read")]
     IgnoredBits {
         /// The call.
@@ -151,31 +151,31 @@ pub enum Trap {
         /// The argument, from 0.
         arg: u8,
     },
-    /// It lets namespaces be made, and with them capabilities be had.
+    /// The entry allows new namespaces, and with them new capabilities.
     #[error("{0} is allowed with namespace flags")]
     Unmasked(String),
     /// A layer without entries decides nothing.
     #[error("has no entry")]
     NoEntry,
-    /// Findings could not be told apart.
+    /// The name would make findings ambiguous.
     #[error("another layer has this name")]
     SameName,
-    /// Every call is decided before.
+    /// `otherwise.known` applies to no call.
     #[error("known is never asked: every call is decided by an entry")]
     NeverAsked,
-    /// Nobody could tell later whether it may go.
+    /// Without a reason, nobody can tell later whether the entry is still needed.
     #[error("gives no reason")]
     NoReason,
-    /// Its callers would rely on something that did not happen.
+    /// Callers would rely on an effect that did not happen.
     #[error("{0} must not succeed without being executed")]
     Pretended(String),
-    /// Its callers fall back on `ENOSYS` and give up on `EPERM`.
+    /// Callers fall back on `ENOSYS` but fail on `EPERM`.
     #[error("{0} must not fail with EPERM")]
     Eperm(String),
 }
 
-/// Every trap in `rules`: of layers, of entries in file order, of `otherwise`.
-pub fn lint(rules: &Rules) -> Vec<Finding> {
+/// Returns all mistakes in `rules`: of layers, then of entries in file order, then of `otherwise`.
+pub fn lint(rules: &Rules) -> Vec<LintFinding> {
     let known: HashSet<&str> = syscalls::names().collect();
     let mut findings = layers(&rules.layers);
     let mut earlier = HashMap::<&str, Vec<_>>::new();
@@ -185,21 +185,24 @@ pub fn lint(rules: &Rules) -> Vec<Finding> {
             .into_iter()
             .chain(repeated(entry, place))
             .chain(entry.names().filter_map(hides));
-        findings.extend(traps.map(|trap| Finding { place: place.clone(), trap }));
+        findings.extend(traps.map(|trap| LintFinding { place: place.clone(), trap }));
         for call in entry.names() {
             earlier.entry(call).or_default().push((place.clone(), *unless, *entry));
         }
     }
     let traps = otherwise(rules).into_iter();
-    findings.extend(traps.map(|trap| Finding { place: Place::Otherwise, trap }));
+    findings.extend(traps.map(|trap| LintFinding { place: LintLocation::Otherwise, trap }));
     findings
 }
 
-fn layers(layers: &[Layer]) -> Vec<Finding> {
+fn layers(layers: &[RuleLayer]) -> Vec<LintFinding> {
     let mut findings = Vec::new();
     for (index, layer) in layers.iter().enumerate() {
         let mut find = |trap| {
-            findings.push(Finding { place: Place::Layer { layer: layer.name.clone() }, trap });
+            findings.push(LintFinding {
+                place: LintLocation::Layer { layer: layer.name.clone() },
+                trap,
+            });
         };
         if layer.entries.is_empty() {
             find(Trap::NoEntry);
@@ -211,23 +214,23 @@ fn layers(layers: &[Layer]) -> Vec<Finding> {
     findings
 }
 
-/// An entry, its place, and where its layer is left out.
-type Placed<'a> = (Place, Option<Circumstance>, &'a Entry);
+/// The location of an entry, when its layer does not apply, and the entry.
+type LocatedEntry<'a> = (LintLocation, Option<Circumstance>, &'a RuleEntry);
 
 /// Every entry, in file order.
-fn placed(rules: &Rules) -> Vec<Placed<'_>> {
+fn placed(rules: &Rules) -> Vec<LocatedEntry<'_>> {
     let mut placed = Vec::new();
     for layer in &rules.layers {
         for (entry, number) in layer.entries.iter().zip(1..) {
-            let place = Place::Entry { layer: layer.name.clone(), number };
+            let place = LintLocation::Entry { layer: layer.name.clone(), number };
             placed.push((place, layer.unless, entry));
         }
     }
     placed
 }
 
-/// The traps of one entry that can be seen without the others.
-fn alone(entry: &Entry, known: &HashSet<&str>) -> Vec<Trap> {
+/// The mistakes in one entry that do not depend on other entries.
+fn alone(entry: &RuleEntry, known: &HashSet<&str>) -> Vec<Trap> {
     let mut traps = Vec::new();
     if entry.names().next().is_none() {
         traps.push(Trap::NoCall);
@@ -268,8 +271,8 @@ fn wrong_width(call: &str, condition: &Condition) -> Option<Trap> {
     }
 }
 
-/// Whether allowing `call` under these conditions makes no namespace. The flags of clone3 are in
-/// memory, where no condition reaches.
+/// Whether these conditions keep `call` from making a namespace. The flags of clone3 are in memory,
+/// which a filter cannot read.
 fn forbids_namespaces(call: &str, when: &[Condition]) -> bool {
     match call {
         "clone" => when.iter().any(|condition| {
@@ -281,8 +284,8 @@ fn forbids_namespaces(call: &str, when: &[Condition]) -> bool {
     }
 }
 
-/// Calls the entry itself names more than once.
-fn repeated(entry: &Entry, place: &Place) -> Vec<Trap> {
+/// Calls that the entry names more than once.
+fn repeated(entry: &RuleEntry, place: &LintLocation) -> Vec<Trap> {
     let again = |(position, call): (usize, &str)| {
         entry
             .names()
@@ -293,13 +296,13 @@ fn repeated(entry: &Entry, place: &Place) -> Vec<Trap> {
     entry.names().enumerate().filter_map(again).collect()
 }
 
-/// Why `entry` never gets to decide `call`, if one of the `earlier` entries that name it always
-/// does. An entry whose layer is left out somewhere decides nothing there.
+/// The mistake if one of the `earlier` entries always decides `call`, so `entry` never does. An
+/// entry whose layer does not apply in some circumstance decides nothing there.
 fn hidden(
-    entry: &Entry,
+    entry: &RuleEntry,
     unless: Option<Circumstance>,
     call: &str,
-    earlier: &[Placed<'_>],
+    earlier: &[LocatedEntry<'_>],
 ) -> Option<Trap> {
     let (place, _, by) = earlier.iter().find(|(_, by_unless, by)| {
         (by_unless.is_none() || *by_unless == unless)
@@ -314,7 +317,7 @@ fn hidden(
     })
 }
 
-/// Whether `earlier` holds whenever `later` does, as far as single conditions tell.
+/// Whether `earlier` holds whenever `later` does, judged condition by condition.
 fn implies(later: &[Condition], earlier: &[Condition]) -> bool {
     let covered = |wide: &Condition, narrow: &Condition| {
         let same = (wide.arg, wide.width) == (narrow.arg, narrow.width);
@@ -324,7 +327,7 @@ fn implies(later: &[Condition], earlier: &[Condition]) -> bool {
     earlier.iter().all(|wide| later.iter().any(|narrow| covered(wide, narrow)))
 }
 
-/// The traps of the actions for calls no entry decides.
+/// The mistakes in the actions for calls that no entry decides.
 fn otherwise(rules: &Rules) -> Vec<Trap> {
     let Some(otherwise) = &rules.otherwise else {
         return Vec::new();
@@ -332,7 +335,7 @@ fn otherwise(rules: &Rules) -> Vec<Trap> {
     let always = || rules.layers.iter().filter(|layer| layer.unless.is_none());
     let entries = || always().flat_map(|layer| &layer.entries);
     let mut decided: Vec<&str> =
-        entries().filter(|entry| entry.when.is_empty()).flat_map(Entry::names).collect();
+        entries().filter(|entry| entry.when.is_empty()).flat_map(RuleEntry::names).collect();
     decided.sort_unstable();
     let is_open = |call: &&str| decided.binary_search(call).is_err();
     let mut traps = Vec::new();

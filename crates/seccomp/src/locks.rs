@@ -1,31 +1,34 @@
 //! The filter for file locks and sockets, which every sandbox has in addition to its profile's filter.
 //!
-//! The kernel neither bounds nor accounts for file locks, and whoever closes a file walks over all
-//! locks of it. A filter cannot count, so this one asks the supervisor, which can
-//! ([`cofferdam_sandbox::locks`]). It decides what the profile's filter allows ([`Filter::then`]): no
-//! profile can weaken it, and a call that a profile refuses is never reported.
+//! The kernel neither limits nor accounts for file locks, and closing a file walks all its locks. A
+//! filter cannot count, so this one reports the calls to the supervisor, which counts them. It applies
+//! to calls that the profile's filter allows ([`Filter::then`]): no profile can weaken it, and a call
+//! that a profile refuses is never reported.
 //!
-//! It also reports what makes sockets other than Unix ones: a network namespace in which none was
-//! made is as it was ([`cofferdam_sandbox::pool::net_namespaces`]).
+//! It also reports calls that make sockets other than Unix sockets. A network namespace without such
+//! a call is unchanged, so another sandbox can use it.
 
 use nix::errno::Errno;
 use nix::libc;
 
 use super::compile::{CompileError, Policy, compile};
 use super::filter::Filter;
-use super::rules::{Action, Condition, Entry, Layer, Otherwise, Width};
+use super::rules::{Action, Condition, Otherwise, RuleEntry, RuleLayer, Width};
 use super::syscalls::Arch;
 
-/// What happens to a call that may take a lock.
+/// What happens to calls that may take a lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LockCalls {
-    /// The supervisor is asked.
+    /// The call is reported to the supervisor.
     Watched,
-    /// It fails with `ENOLCK`.
+    /// The call fails with `ENOLCK`.
     Refused,
 }
 
-/// The filter for `calls` on this architecture.
+/// Compiles the filter for this architecture.
+///
+/// # Errors
+/// The program is too long for the kernel, which does not happen for these rules.
 pub fn filter(calls: LockCalls) -> Result<Filter, CompileError> {
     compile("locks", &policy(calls), Arch::NATIVE)
 }
@@ -35,11 +38,11 @@ fn policy(calls: LockCalls) -> Policy {
         LockCalls::Watched => Action::Notify,
         LockCalls::Refused => Action::Errno(Errno::ENOLCK),
     };
-    // A lock that belongs to an open file description is lost from sight with the last descriptor
-    // of it, and almost no program asks for one. The answer of a kernel before 3.15.
+    // A lock of an open file description becomes invisible when the last descriptor closes, and
+    // almost no program uses one. EINVAL is the answer of kernels before 3.15.
     let of_descriptions = [libc::F_OFD_GETLK, libc::F_OFD_SETLK, libc::F_OFD_SETLKW];
-    // A thread with a descriptor table of its own would hold locks that the table of its process
-    // does not show. No C library and no runtime makes one.
+    // A thread with its own descriptor table would hold locks that its process's table does not
+    // show. No C library or runtime makes such a thread.
     let (thread, files) = (libc::CLONE_THREAD, libc::CLONE_FILES);
     let own_table = Condition {
         arg: 0,
@@ -58,18 +61,18 @@ fn policy(calls: LockCalls) -> Policy {
             entries.push(entry(call, Action::Allow, Some(int(0, &[libc::AF_UNIX]))));
             entries.push(entry(call, action, None));
         }
-        // Where a profile leaves it: it makes sockets without a call for each.
+        // In case a profile allows it: io_uring makes sockets without a system call for each.
         entries.push(entry("io_uring_setup", action, None));
     }
     let reason = String::from("The profile's filter decides.");
     Policy {
-        layers: vec![Layer { name: "locks".to_owned(), unless: None, entries }],
+        layers: vec![RuleLayer { name: "locks".to_owned(), unless: None, entries }],
         otherwise: Otherwise { known: Action::Allow, unknown: Action::Allow, reason },
     }
 }
 
-fn entry(call: &str, action: Action, when: Option<Condition>) -> Entry {
-    Entry {
+fn entry(call: &str, action: Action, when: Option<Condition>) -> RuleEntry {
+    RuleEntry {
         syscalls: vec![call.to_owned()],
         optional: Vec::new(),
         action,
@@ -82,7 +85,7 @@ fn command(values: &[i32]) -> Condition {
     int(1, values)
 }
 
-/// Of such an argument the kernel reads 32 bits.
+/// A condition on an `int` argument, of which the kernel reads 32 bits.
 fn int(arg: u8, values: &[i32]) -> Condition {
     Condition {
         arg,
@@ -150,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn the_filter_is_a_small_one() {
+    fn the_filter_is_small() {
         let filter = filter(LockCalls::Watched).unwrap();
         assert!(filter.program.len() < 50 && filter.depth() < 26, "{filter:?}");
     }

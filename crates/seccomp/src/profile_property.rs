@@ -1,16 +1,16 @@
-//! A profile's way from its text to a BPF program, against its rules asked one after the other.
+//! Property of profiles: a compiled program decides as its rules do one by one.
 
 use serde::Deserialize;
 
 use crate::compile::{CompileError, Policy};
 use crate::filter::{Filter, INSTRUCTIONS_MAX, code};
 use crate::interpret::{SeccompData, decide};
+use crate::oracle;
 use crate::profile::{Profile, ProfileError};
-use crate::rules::{Circumstance, Entry, Rules};
-use crate::straight;
+use crate::rules::{Circumstance, RuleEntry, Rules};
 use crate::syscalls::Arch;
 
-/// Calls tried on one program.
+/// The most calls tried on one program.
 const PROBES_MAX: usize = 400;
 /// Bytes of one call in the input: number, architecture, six arguments.
 const CALL_BYTES: usize = 4 + 4 + 6 * 8;
@@ -23,7 +23,7 @@ pub fn check(input: &[u8]) {
     for arch in Arch::ALL {
         match Profile::parse_for(arch, text, |name| shipped(name).map(str::to_owned)) {
             Ok(profile) => decides_by_its_rules(&profile, text, calls, arch),
-            // What the linter passes has a program, unless the kernel takes none that long.
+            // A profile that passes the linter compiles, unless the program is too long.
             Err(ProfileError::Compile { source, .. }) => assert!(
                 matches!(source, CompileError::TooLong { instructions } if instructions > INSTRUCTIONS_MAX),
                 "{source:?}"
@@ -33,7 +33,7 @@ pub fn check(input: &[u8]) {
     }
 }
 
-/// The profiles others may extend.
+/// The profiles that others may extend.
 fn shipped(name: &str) -> Option<&'static str> {
     match name {
         "default" => Some(include_str!("../../../sandbox-profiles/default.toml")),
@@ -50,7 +50,7 @@ fn decides_by_its_rules(profile: &Profile, text: &str, calls: &[u8], arch: Arch)
     {
         is_one_the_kernel_takes(filter);
         for data in probes(policy, calls, arch) {
-            let want = straight::answer(policy, arch, &data);
+            let want = oracle::answer(policy, arch, &data);
             assert_eq!(decide(filter, &data), Ok(want), "{arch:?} {data:x?}");
         }
     }
@@ -62,7 +62,7 @@ fn decides_by_its_rules(profile: &Profile, text: &str, calls: &[u8], arch: Arch)
     }
 }
 
-/// Bounded, every jump within it, and nothing behind the last verdict.
+/// Asserts that the length is within the kernel's limit and every jump stays inside the program.
 fn is_one_the_kernel_takes(Filter { program, .. }: &Filter) {
     assert!(program.len() <= INSTRUCTIONS_MAX, "{} instructions", program.len());
     for (at, instruction) in program.iter().enumerate() {
@@ -75,7 +75,7 @@ fn is_one_the_kernel_takes(Filter { program, .. }: &Filter) {
     }
 }
 
-/// The profile's own rules, then those of the profiles it extends.
+/// The profile's rules, then those of the profiles that it extends.
 fn merged(text: &str) -> Policy {
     #[derive(Deserialize)]
     struct File {
@@ -99,7 +99,7 @@ fn merged(text: &str) -> Policy {
     Policy { layers: merged.layers, otherwise }
 }
 
-/// The calls of the input, then for every entry calls that meet its conditions or just miss them.
+/// The calls of the input, then calls that meet or just miss the conditions of each entry.
 fn probes(policy: &Policy, calls: &[u8], arch: Arch) -> Vec<SeccompData> {
     let mut probes: Vec<SeccompData> = calls.chunks_exact(CALL_BYTES).map(call).collect();
     let entries = policy.layers.iter().flat_map(|layer| &layer.entries);
@@ -111,7 +111,7 @@ fn probes(policy: &Policy, calls: &[u8], arch: Arch) -> Vec<SeccompData> {
     let edges = [0, 1, 0x3fff_ffff, 0x4000_0000, 0x8000_0000, u32::MAX];
     let spread = calls.iter().map(|byte| u32::from(*byte) * 2).chain(edges);
     probes.extend(spread.map(|number| SeccompData { number, arch: arch.audit(), ..probe() }));
-    // Of a profile with very many entries every n-th probe is tried.
+    // For a profile with many entries, only every n-th probe is tried.
     let step = probes.len().div_ceil(PROBES_MAX).max(1);
     probes.into_iter().step_by(step).collect()
 }
@@ -127,7 +127,7 @@ fn call(bytes: &[u8]) -> SeccompData {
         let at = 8 + 8 * index;
         u64::from(word(at)) | u64::from(word(at + 4)) << 32
     };
-    // Most other architectures are answered alike: one bit of the input tells them apart.
+    // Most foreign architectures are decided alike, so the input mostly selects a supported one.
     let arch = match word(4) {
         even if even % 2 == 0 => Arch::X86_64.audit(),
         odd if odd % 4 == 1 => Arch::Aarch64.audit(),
@@ -138,10 +138,10 @@ fn call(bytes: &[u8]) -> SeccompData {
 }
 
 /// A call `number` that meets all conditions of `entry`, and its neighbours in every argument.
-fn near(entry: &Entry, number: u32, arch: Arch) -> Vec<SeccompData> {
+fn near(entry: &RuleEntry, number: u32, arch: Arch) -> Vec<SeccompData> {
     let mut met = SeccompData { number, arch: arch.audit(), ..probe() };
     for condition in &entry.when {
-        // Bits that are not looked at are set.
+        // Bits outside the mask are set.
         let ignored = !condition.mask;
         let value = condition.values.last().copied().unwrap_or_default();
         met.args[usize::from(condition.arg)] = value | ignored;

@@ -1,4 +1,4 @@
-//! What a profile file says about system calls, as typed values.
+//! The rules of a profile file for system calls, as typed values.
 
 use nix::errno::Errno;
 use serde::Deserialize;
@@ -7,40 +7,40 @@ use serde::Deserialize;
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Rules {
-    /// What happens to calls no entry decides; absent: the extended profile is asked.
+    /// The actions for calls that no entry decides; if absent, the extended profile decides.
     pub otherwise: Option<Otherwise>,
-    /// The layers, first asked first.
+    /// The layers, in the order in which they are checked.
     #[serde(default, rename = "layer")]
-    pub layers: Vec<Layer>,
+    pub layers: Vec<RuleLayer>,
 }
 
-/// What happens to calls that no entry decides.
+/// The actions for calls that no entry decides.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Otherwise {
-    /// For calls the table of the architecture names.
+    /// For calls in the architecture's table.
     pub known: Action,
-    /// For every other number: calls newer than the table.
+    /// For all other numbers: calls newer than the table.
     pub unknown: Action,
-    /// Why these.
+    /// The reason for these actions.
     #[serde(default)]
     pub reason: String,
 }
 
-/// A named group of entries with one purpose.
+/// A named group of entries.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Layer {
-    /// The name findings are reported under.
+pub struct RuleLayer {
+    /// The name that findings refer to.
     pub name: String,
-    /// Where the layer is left out; absent: it is always asked.
+    /// The circumstance in which the layer does not apply; if absent, it always applies.
     pub unless: Option<Circumstance>,
-    /// The entries, first asked first.
+    /// The entries, in the order in which they are checked.
     #[serde(default, rename = "entry")]
-    pub entries: Vec<Entry>,
+    pub entries: Vec<RuleEntry>,
 }
 
-/// What is different about a sandbox when its filter is chosen.
+/// A property of a sandbox that its filter depends on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Circumstance {
@@ -51,25 +51,25 @@ pub enum Circumstance {
 /// One action for one or more calls.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Entry {
-    /// The calls, by name; a name only other architectures have is skipped.
+pub struct RuleEntry {
+    /// The calls, by name. Names that only other architectures have are skipped.
     #[serde(default)]
     pub syscalls: Vec<String>,
-    /// Calls that may be missing from every table, skipped where they are.
+    /// Calls that may be missing from all tables. Missing names are skipped.
     #[serde(default)]
     pub optional: Vec<String>,
-    /// What happens to them.
+    /// The action for these calls.
     pub action: Action,
-    /// Conditions on the arguments, all of which must hold; none: always.
+    /// Conditions on the arguments. All must hold; without conditions the entry always matches.
     #[serde(default)]
     pub when: Vec<Condition>,
-    /// Why.
+    /// The reason for the entry.
     #[serde(default)]
     pub reason: String,
 }
 
-impl Entry {
-    /// Every call of the entry by name.
+impl RuleEntry {
+    /// The names of all calls of the entry.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.syscalls.iter().chain(&self.optional).map(String::as_str)
     }
@@ -79,20 +79,39 @@ impl Entry {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Action {
-    /// It is executed.
+    /// The call is executed.
     Allow,
-    /// It is not executed and fails with this error.
+    /// The call is not executed and fails with this error.
     Errno(#[serde(deserialize_with = "errno_by_name")] Errno),
-    /// It is not executed and returns 0.
+    /// The call is not executed and returns 0.
     Succeed,
-    /// The whole process dies as if of `SIGSYS`.
+    /// The whole process dies as if by `SIGSYS`.
     KillProcess,
-    /// The supervisor is asked. No profile file can say so: only [`super::locks`] does.
+    /// The call is reported to the supervisor. Only [`super::locks`] uses it; a profile cannot.
     #[serde(skip)]
     Notify,
 }
 
-/// The errors a profile may name.
+/// The verdicts of a filter: the kernel's `SECCOMP_RET_*`.
+const ALLOW: u32 = 0x7fff_0000;
+const ERRNO: u32 = 0x0005_0000;
+const KILL_PROCESS: u32 = 0x8000_0000;
+const USER_NOTIF: u32 = 0x7fc0_0000;
+
+impl Action {
+    /// The value that a filter returns for this action.
+    pub fn verdict(self) -> u32 {
+        match self {
+            Self::Allow => ALLOW,
+            Self::Errno(errno) => ERRNO | (errno as i32).unsigned_abs(),
+            Self::Succeed => ERRNO,
+            Self::KillProcess => KILL_PROCESS,
+            Self::Notify => USER_NOTIF,
+        }
+    }
+}
+
+/// The errors that a profile may name.
 const ERRNO_NAMES: [(&str, Errno); 10] = [
     ("EACCES", Errno::EACCES),
     ("EAFNOSUPPORT", Errno::EAFNOSUPPORT),
@@ -114,15 +133,15 @@ fn errno_by_name<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Errno, D::
     })
 }
 
-/// A condition on one argument: the argument, masked, is one of the values.
+/// A condition on one argument: the masked argument equals one of the values.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "RawCondition")]
 pub struct Condition {
     /// The argument, 0 to 5.
     pub arg: u8,
-    /// How much of the argument the kernel reads.
+    /// The part of the argument that the kernel reads.
     pub width: Width,
-    /// The bits compared; bits beyond the width are zero.
+    /// The bits that are compared. Bits beyond the width are zero.
     pub mask: u64,
     /// The values, each within the mask; never empty.
     pub values: Vec<u64>,
@@ -137,19 +156,19 @@ pub enum Width {
     Bits64,
 }
 
-/// Why a condition makes no sense.
+/// Why a condition is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ConditionError {
     /// A call has six arguments.
     #[error("arg {0} is not one of 0 to 5")]
     Arg(u8),
-    /// Arguments are read as words or double words.
+    /// The width must be 32 or 64.
     #[error("width {0} is neither 32 nor 64")]
     Width(u8),
-    /// Neither or both of the operators.
+    /// There must be exactly one of `eq` and `one_of`.
     #[error("exactly one of eq and one_of is needed, with at least one value")]
     Operator,
-    /// The condition would look at nothing, or at bits that are not read.
+    /// The mask is zero or has bits that the kernel does not read.
     #[error("mask {0:#x} is empty or wider than the argument")]
     Mask(u64),
     /// The condition could never hold.
@@ -204,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn conditions_read_as_written() {
+    fn conditions_parse() {
         let eq = condition("arg = 1\nwidth = 32\neq = 0x5412").unwrap();
         let want =
             Condition { arg: 1, width: Width::Bits32, mask: 0xffff_ffff, values: vec![0x5412] };
@@ -215,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn conditions_that_make_no_sense_are_refused() {
+    fn invalid_conditions_are_refused() {
         let table = [
             ("arg = 6\nwidth = 32\neq = 1", ConditionError::Arg(6)),
             ("arg = 0\nwidth = 16\neq = 1", ConditionError::Width(16)),
@@ -236,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn actions_read_as_written() {
+    fn actions_parse() {
         #[derive(Deserialize)]
         struct Holder {
             action: Action,

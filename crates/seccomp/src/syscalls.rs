@@ -1,29 +1,29 @@
-//! System-call names and numbers of every architecture a filter can be made for.
+//! Names and numbers of the system calls of all supported architectures.
 
 mod aarch64;
 mod x86_64;
 
-/// A processor architecture, as the kernel tells system-call tables apart.
+/// A processor architecture with its own system-call table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Arch {
-    /// 64-bit x86; its i386 and x32 tables are other ABIs and never decided by name.
+    /// 64-bit x86. The i386 and x32 tables are separate ABIs whose calls are not decided by name.
     X86_64,
     /// 64-bit little-endian Arm.
     Aarch64,
 }
 
 impl Arch {
-    /// The architecture this program was built for.
+    /// The architecture that this program was built for.
     #[cfg(target_arch = "x86_64")]
     pub const NATIVE: Self = Self::X86_64;
-    /// The architecture this program was built for.
+    /// The architecture that this program was built for.
     #[cfg(target_arch = "aarch64")]
     pub const NATIVE: Self = Self::Aarch64;
 
-    /// Every architecture with a table.
+    /// All architectures with a table.
     pub const ALL: [Self; 2] = [Self::X86_64, Self::Aarch64];
 
-    /// The kernel's `AUDIT_ARCH_*` value, as `seccomp_data.arch` carries it.
+    /// The `AUDIT_ARCH_*` value in `seccomp_data.arch`.
     pub fn audit(self) -> u32 {
         match self {
             Self::X86_64 => 0xc000_003e,
@@ -31,7 +31,7 @@ impl Arch {
         }
     }
 
-    /// Every call with its number, numbers rising.
+    /// All calls with their numbers, in ascending order.
     pub fn calls(self) -> &'static [(&'static str, u32)] {
         match self {
             Self::X86_64 => x86_64::CALLS,
@@ -39,13 +39,13 @@ impl Arch {
         }
     }
 
-    /// The number of the call named `name`, if this architecture has it.
+    /// The number of the call `name`; `None` if this architecture does not have it.
     pub fn number(self, name: &str) -> Option<u32> {
         self.calls().iter().find(|(known, _)| *known == name).map(|(_, number)| *number)
     }
 }
 
-/// The name of every call, those of several architectures as often.
+/// The names of all calls. A name occurs once for each architecture that has it.
 pub fn names() -> impl Iterator<Item = &'static str> {
     Arch::ALL.iter().flat_map(|arch| arch.calls()).map(|(name, _)| *name)
 }
@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_since_the_common_numbering_are_numbered_alike() {
+    fn calls_since_the_common_numbering_have_equal_numbers() {
         // From pidfd_send_signal on, the kernel gives a new call one number everywhere.
         let since = |arch: Arch| arch.calls().iter().filter(|(_, number)| *number >= 424);
         let calls: Vec<_> = since(Arch::X86_64).collect();

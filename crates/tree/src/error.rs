@@ -1,4 +1,4 @@
-//! What can go wrong in a workspace, with the operation and the path.
+//! Errors of operations on a tree, with the operation and the path.
 
 use std::path::PathBuf;
 
@@ -6,8 +6,8 @@ use nix::errno::Errno;
 
 use crate::walk::budget::TreeLimit;
 
-/// Why a workspace could not be read, filled or written. Paths are relative to the tree the
-/// operation was given; they are printed escaped, since a tenant may have chosen the names.
+/// Why a tree could not be read, filled or written. Paths are relative to the tree, and are printed
+/// escaped because a tenant may have chosen the names.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum WorkspaceError {
     /// The kernel refused an operation.
@@ -15,29 +15,29 @@ pub enum WorkspaceError {
     System {
         /// The system call, or a few words: `open`, `return to`.
         operation: &'static str,
-        /// Where.
+        /// The path.
         path: PathBuf,
-        /// The kernel's reason.
+        /// The errno.
         source: Errno,
     },
-    /// The tree is larger than the limits allow.
+    /// The tree exceeds a limit.
     #[error("{path:?}: {source}")]
     TooLarge {
-        /// Where the limit was crossed.
+        /// The path where the limit was exceeded.
         path: PathBuf,
         /// The limit.
         source: TreeLimit,
     },
-    /// Nobody wanted it any more.
+    /// The [`StopCheck`](crate::StopCheck) stopped the operation.
     #[error("stopped")]
     Stopped,
-    /// A directory stands where a file was to be written.
+    /// The file to write is an existing directory.
     #[error("{path:?} is a directory")]
     DirectoryInTheWay {
         /// The file's path.
         path: PathBuf,
     },
-    /// Something that is not a directory, a link included, stands where a directory is needed.
+    /// A directory on the path is something else, such as a file or a link.
     #[error("{path:?} is not a directory")]
     NotADirectory {
         /// The directory's path.
@@ -45,16 +45,15 @@ pub enum WorkspaceError {
     },
 }
 
-/// A failure before its path is known: small functions return it, and the one that knows the
-/// path adds it once.
+/// An error without a path. Small functions return it, and the caller that knows the path adds it.
 #[derive(Debug)]
-pub(super) enum Fault {
+pub(super) enum WorkspaceFault {
     System { operation: &'static str, errno: Errno },
     Limit(TreeLimit),
     Stopped,
 }
 
-impl Fault {
+impl WorkspaceFault {
     pub(super) fn at(self, path: impl Into<PathBuf>) -> WorkspaceError {
         let path = path.into();
         match self {
@@ -67,26 +66,26 @@ impl Fault {
     }
 }
 
-impl From<TreeLimit> for Fault {
+impl From<TreeLimit> for WorkspaceFault {
     fn from(limit: TreeLimit) -> Self {
         Self::Limit(limit)
     }
 }
 
-/// Names the operation a system call or a call of the standard library belonged to.
+/// Adds the operation to an error of a system call or of the standard library.
 pub(super) trait During<T> {
-    fn during(self, operation: &'static str) -> Result<T, Fault>;
+    fn during(self, operation: &'static str) -> Result<T, WorkspaceFault>;
 }
 
 impl<T> During<T> for Result<T, Errno> {
-    fn during(self, operation: &'static str) -> Result<T, Fault> {
-        self.map_err(|errno| Fault::System { operation, errno })
+    fn during(self, operation: &'static str) -> Result<T, WorkspaceFault> {
+        self.map_err(|errno| WorkspaceFault::System { operation, errno })
     }
 }
 
 impl<T> During<T> for std::io::Result<T> {
-    fn during(self, operation: &'static str) -> Result<T, Fault> {
-        // A write that takes nothing is the one failure here that carries no errno.
+    fn during(self, operation: &'static str) -> Result<T, WorkspaceFault> {
+        // Only a write that writes nothing has no errno.
         self.map_err(|error| error.raw_os_error().map_or(Errno::EIO, Errno::from_raw))
             .during(operation)
     }
@@ -100,7 +99,7 @@ mod tests {
     fn an_error_names_operation_path_and_errno_on_one_line() {
         let error = Err::<(), _>(Errno::ENOSPC).during("write").unwrap_err().at("a\nb");
         assert_eq!(error.to_string(), r#"write "a\nb": ENOSPC: No space left on device"#);
-        let error = Fault::from(TreeLimit::Entries { max: 7 }).at("c");
+        let error = WorkspaceFault::from(TreeLimit::Entries { max: 7 }).at("c");
         assert_eq!(error.to_string(), r#""c": more than 7 entries"#);
     }
 }

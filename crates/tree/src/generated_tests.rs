@@ -1,4 +1,4 @@
-//! Generated trees: what is true of every one of them.
+//! Properties of walks, copies and removals of generated trees.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -14,13 +14,13 @@ use proptest::collection::{btree_map, vec};
 use proptest::prelude::*;
 use proptest::test_runner::Config;
 
-use super::testing::{Entry, TENANT, chmod, directory, in_memory, picture};
-use super::walk::{Event, Kind, Walk, as_path};
+use super::testing::{TENANT, TreeEntry, chmod, directory, in_memory, picture};
+use super::walk::{FileKind, TreeWalk, WalkEvent, as_path};
 use super::{
-    Copied, Removed, Template, TreeLimit, TreeLimits, WorkspaceError, copy_tree, remove_tree,
+    Copied, Removal, Template, TreeLimit, TreeLimits, WorkspaceError, copy_tree, remove_tree,
 };
 
-/// A tree small enough to be made a few dozen times.
+/// A tree small enough to create a few dozen times.
 #[derive(Debug, Clone)]
 enum Node {
     File { contents: Vec<u8>, mode: u32 },
@@ -29,7 +29,7 @@ enum Node {
     Folder { nodes: Vec<(OsString, Node)>, mode: u32 },
 }
 
-/// Any bytes the kernel takes as a name: newlines, what is not UTF-8, options of commands.
+/// Any bytes that the kernel accepts as a name: newlines, invalid UTF-8, command options.
 fn name() -> impl Strategy<Value = OsString> {
     let byte = any::<u8>().prop_filter("a byte of a name", |byte| !matches!(byte, 0 | b'/'));
     let any_name = vec(byte, 1..12)
@@ -58,8 +58,8 @@ fn node() -> impl Strategy<Value = Node> {
     })
 }
 
-/// A tree below some directories with neighbours before and after them: deeper than a walk keeps
-/// directories open, so that it has to find its way back up.
+/// A tree below nested directories with neighbours before and after them: deeper than the number of
+/// directories that a walk keeps open, so that it must reopen parents.
 fn tree() -> impl Strategy<Value = Node> {
     (btree_map(name(), node(), 0..6), 0..40_usize).prop_map(|(nodes, levels)| {
         let mut nodes: Vec<_> = nodes.into_iter().collect();
@@ -90,8 +90,8 @@ fn make(path: &Path, node: &Node) {
     }
 }
 
-/// The standard library's view of a tree, less what no workspace has.
-fn without_git(root: &Path) -> BTreeMap<PathBuf, Entry> {
+/// The standard library's view of a tree, without `.git`.
+fn without_git(root: &Path) -> BTreeMap<PathBuf, TreeEntry> {
     let mut entries = picture(root);
     entries.retain(|path, _| !path.iter().any(|part| part == ".git"));
     entries
@@ -101,27 +101,27 @@ fn is_fifo(path: &Path) -> bool {
     fs::symlink_metadata(path).unwrap().file_type().is_fifo()
 }
 
-/// Every entry the walk tells of, in the words of the standard library.
+/// The paths of all entries that a walk returns.
 fn walked(root: &Path) -> Vec<PathBuf> {
     let opened = directory(root);
-    let mut walk = Walk::to_read(opened.as_fd(), u64::MAX).unwrap();
+    let mut walk = TreeWalk::to_read(opened.as_fd(), u64::MAX).unwrap();
     let (mut here, mut seen) = (PathBuf::new(), Vec::new());
     while let Some(event) = walk.advance().unwrap() {
         match event {
-            Event::Enter { name, .. } => {
+            WalkEvent::Enter { name, .. } => {
                 here.push(as_path(&name));
                 seen.push(here.clone());
             }
-            Event::Leave { name } => {
+            WalkEvent::Leave { name } => {
                 assert_eq!(here.file_name().unwrap(), as_path(&name).as_os_str());
                 here.pop();
             }
-            Event::Entry { name, kind } => {
+            WalkEvent::Entry { name, kind } => {
                 let path = here.join(as_path(&name));
-                assert_eq!(kind == Kind::Special, is_fifo(&root.join(&path)));
+                assert_eq!(kind == FileKind::Special, is_fifo(&root.join(&path)));
                 seen.push(path);
             }
-            Event::Unopened { name, errno } => panic!("{name:?}: {errno}"),
+            WalkEvent::Unopened { name, errno } => panic!("{name:?}: {errno}"),
         }
         assert_eq!(walk.depth(), here.iter().count());
     }
@@ -133,7 +133,7 @@ fn copy(source: &Path, target: &Path, limits: &TreeLimits) -> Result<Copied, Wor
     copy_tree(directory(source).as_fd(), directory(target).as_fd(), TENANT, limits)
 }
 
-fn remove(parent: &Path, name: &str) -> Removed {
+fn remove(parent: &Path, name: &str) -> Removal {
     remove_tree(directory(parent).as_fd(), OsStr::new(name)).unwrap()
 }
 
@@ -148,7 +148,7 @@ proptest! {
     #![proptest_config(Config { cases: 64, failure_persistence: None, ..Config::default() })]
 
     #[test]
-    fn a_walk_tells_of_every_entry_once_and_of_nothing_else(tree in tree()) {
+    fn a_walk_returns_every_entry_exactly_once(tree in tree()) {
         let place = in_memory();
         let root = place.path().join("root");
         make(&root, &tree);
@@ -189,14 +189,14 @@ proptest! {
         prop_assert_eq!(copied, Copied { files, bytes, skipped });
         prop_assert_eq!(&actual, &expected);
         for (name, root) in [("target", &target), ("source", &source)] {
-            let whole = Removed { removed: picture(root).len() as u64 + 1, left: 0 };
+            let whole = Removal { removed: picture(root).len() as u64 + 1, left: 0 };
             prop_assert_eq!(remove(place.path(), name), whole);
             prop_assert!(!root.exists());
         }
     }
 
     #[test]
-    fn each_budget_is_enough_to_the_entry_and_byte_and_level_and_not_one_less(tree in tree()) {
+    fn each_limit_is_exact_to_the_entry_byte_and_level(tree in tree()) {
         let place = in_memory();
         let source = place.path().join("source");
         make(&source, &tree);

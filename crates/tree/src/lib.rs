@@ -1,9 +1,16 @@
-//! Directories a run works in: filling, writing into, collecting from, and removing them; never
-//! processes.
+//! Directory trees that untrusted programs may have prepared: copy, snapshot, write into, collect
+//! from and remove them.
 //!
-//! Every access is relative to a directory descriptor and resolved one name at a time without
-//! links, so nothing a tenant left in a tree leads out of it. A tree is only ever walked with a
-//! loop (`walk`): its depth costs memory in the heap, neither stack nor descriptors.
+//! - [`copy_tree`] copies a tree for one owner, within [`TreeLimits`].
+//! - [`take_snapshot`] copies the part of a [`SourceDir`] that [`SnapshotRules`] select, and returns a
+//!   digest; [`survey`] returns the size beforehand.
+//! - [`collect_artifacts`] copies the files that [`ArtifactRules`] select.
+//! - [`put`] and [`put_over_template`] write one file, [`remove_tree`] removes a tree.
+//! - [`Template`] counts what a directory holds and detects changes ([`Fingerprint`]).
+//!
+//! Every access is relative to a directory descriptor and resolves one name at a time without links,
+//! so nothing in a tree leads out of it. Trees are walked in a loop: depth costs heap memory, but
+//! neither stack nor descriptors. The crate needs Linux 5.6 (`openat2`) and starts no processes.
 
 #![forbid(unsafe_code)]
 
@@ -24,17 +31,19 @@ mod testing;
 mod tests;
 mod walk;
 
-pub use crate::copy::fingerprint::Mark;
+pub use crate::copy::fingerprint::Fingerprint;
 pub use crate::walk::budget::{TreeLimit, TreeLimits};
-pub use crate::walk::stop_check::Until;
+pub use crate::walk::stop_check::StopCheck;
 pub use artifacts::{
-    ArtifactLimits, ArtifactRules, Collected, KeptFile, OMITTED_MAX, collect_artifacts,
+    ArtifactLimits, ArtifactRules, CollectedArtifacts, KeptFile, OMITTED_MAX, collect_artifacts,
 };
 pub use cofferdam_core::values::owner::Owner;
 pub use copy::{Copied, copy_tree};
 pub use error::WorkspaceError;
 pub use put::{put, put_over_template};
-pub use remove::{Removed, remove_tree};
-pub use snapshot::{SnapshotLimits, SnapshotRules, Survey, Taken, survey, take_snapshot};
-pub use source::Source;
+pub use remove::{Removal, remove_tree};
+pub use snapshot::{
+    SnapshotContents, SnapshotLimits, SnapshotRules, Survey, survey, take_snapshot,
+};
+pub use source::SourceDir;
 pub use template::{Fill, Owners, Template};

@@ -1,4 +1,4 @@
-//! Writes one file into a workspace a tenant may have prepared against it.
+//! Writes one file into a workspace that a tenant may have prepared as a trap.
 
 use std::fs::File;
 use std::io::Write;
@@ -10,30 +10,30 @@ use nix::fcntl::AtFlags;
 use nix::sys::stat::{Mode, SFlag, fchmod, fstat, fstatat, mkdirat};
 use nix::unistd::{UnlinkatFlags, unlinkat};
 
-use super::error::{During, Fault, WorkspaceError};
+use super::error::{During, WorkspaceError, WorkspaceFault};
 use super::status;
 use crate::walk::open_beneath;
 use cofferdam_core::values::owner::Owner;
 use cofferdam_core::values::rel_path::RelPath;
 
-/// A directory nothing else gives a mode to: 0755.
+/// The mode of a new directory: 0755.
 const DIRECTORY_MODE: Mode = Mode::S_IRWXU
     .union(Mode::S_IRGRP)
     .union(Mode::S_IXGRP)
     .union(Mode::S_IROTH)
     .union(Mode::S_IXOTH);
-/// A written file: 0644.
+/// The mode of a written file: 0644.
 const FILE_MODE: Mode =
     Mode::S_IRUSR.union(Mode::S_IWUSR).union(Mode::S_IRGRP).union(Mode::S_IROTH);
 
-/// Writes `contents` to `path` below `root`: a new file, mode 0644, of `owner`. Whatever else
-/// had its name (a file, another name of some file, a link, a fifo, a device) loses that name
-/// and is not touched. Missing directories are made, mode 0755, of `owner`.
+/// Writes `contents` to `path` below `root`: a new file with mode 0644, owned by `owner`. An
+/// existing entry of that name (a file, a hard link, a symbolic link, a fifo, a device) is unlinked
+/// and not written to. Missing directories are created with mode 0755, owned by `owner`.
 ///
 /// # Errors
-/// [`WorkspaceError::DirectoryInTheWay`], [`WorkspaceError::NotADirectory`] for a file or a
-/// link among the directories of `path`, or the operation that failed; no part of the file is
-/// left then.
+/// [`WorkspaceError::DirectoryInTheWay`] if `path` is a directory,
+/// [`WorkspaceError::NotADirectory`] if a directory of `path` is a file or a link, or the operation
+/// that failed. No part of the file remains then.
 pub fn put(
     root: BorrowedFd<'_>,
     path: &RelPath,
@@ -43,14 +43,14 @@ pub fn put(
     Put { path, owner }.write(root, None, contents)
 }
 
-/// As [`put`] into the upper directory of an overlay that is not mounted: the result is what
-/// [`put`] into the mounted overlay would give. Directories made in `upper` carry the mode of
-/// those of `template` they will cover.
+/// As [`put`], into the upper directory of an overlay that is not mounted. The result is the same as
+/// [`put`] into the mounted overlay. New directories in `upper` get the mode of the directory of
+/// `template` that they will cover.
 ///
 /// # Errors
-/// As for [`put`], where an entry of the template stands in the way too; and, once a tenant
-/// has used the overlay, [`WorkspaceError::NotADirectory`] for a directory of `path` it
-/// removed, since the overlay's mark of that stands in its place.
+/// As [`put`], for entries of the template too. After a tenant has used the overlay, also
+/// [`WorkspaceError::NotADirectory`] for a directory of `path` that the tenant removed: the
+/// overlay's whiteout has its name.
 pub fn put_over_template(
     upper: BorrowedFd<'_>,
     template: BorrowedFd<'_>,
@@ -61,7 +61,7 @@ pub fn put_over_template(
     Put { path, owner }.write(upper, Some(template), contents)
 }
 
-/// One write: what every step of it needs.
+/// The arguments of one write.
 struct Put<'call> {
     path: &'call RelPath,
     owner: Owner,
@@ -74,7 +74,7 @@ impl Put<'_> {
         template: Option<BorrowedFd<'_>>,
         contents: &[u8],
     ) -> Result<(), WorkspaceError> {
-        let at_root = |fault: Fault| fault.at(".");
+        let at_root = |fault: WorkspaceFault| fault.at(".");
         let mut here = root.try_clone_to_owned().during("dup").map_err(at_root)?;
         let mut covered = template
             .map(|template| template.try_clone_to_owned().during("dup").map_err(at_root))
@@ -91,7 +91,7 @@ impl Put<'_> {
         self.create(&here, contents).map_err(|fault| fault.at(self.path.as_path()))
     }
 
-    /// Opens the directory `part` of `here`, and makes it if it is missing.
+    /// Opens the directory `part` of `here`, and creates it if it is missing.
     fn enter(
         &self,
         here: &OwnedFd,
@@ -107,7 +107,7 @@ impl Put<'_> {
             opened => opened.during("open"),
         };
         opened.map_err(|fault| match fault {
-            Fault::System { errno: Errno::ELOOP | Errno::ENOTDIR, .. } => {
+            WorkspaceFault::System { errno: Errno::ELOOP | Errno::ENOTDIR, .. } => {
                 WorkspaceError::NotADirectory { path: reached.to_owned() }
             }
             fault => fault.at(reached),
@@ -119,20 +119,20 @@ impl Put<'_> {
         here: &OwnedFd,
         part: &str,
         covered: Option<&OwnedFd>,
-    ) -> Result<OwnedFd, Fault> {
+    ) -> Result<OwnedFd, WorkspaceFault> {
         let mode = match covered {
             None => DIRECTORY_MODE,
             Some(covered) => status::directory_mode(&fstat(covered).during("stat")?),
         };
         mkdirat(here, part, Mode::S_IRWXU).during("mkdir")?;
         let made = open_beneath::open_directory(here, part).during("open")?;
-        // While it is still ours, which takes no right over the files of others.
+        // Before the owner changes: afterwards it would need a capability.
         fchmod(&made, mode).during("chmod")?;
         self.owner.take(&made).during("chown")?;
         Ok(made)
     }
 
-    /// Takes the file's name from whatever has it, unless that is a directory.
+    /// Unlinks an existing entry of that name, unless it is a directory.
     fn make_room(&self, here: &OwnedFd, below: Option<&OwnedFd>) -> Result<(), WorkspaceError> {
         let name = self.path.file_name();
         let obstructed = match unlinkat(here, name, UnlinkatFlags::NoRemoveDir) {
@@ -147,25 +147,25 @@ impl Put<'_> {
         }
     }
 
-    fn create(&self, here: &OwnedFd, contents: &[u8]) -> Result<(), Fault> {
+    fn create(&self, here: &OwnedFd, contents: &[u8]) -> Result<(), WorkspaceFault> {
         let name = self.path.file_name();
         let mut file = File::from(open_beneath::create_file(here, name).during("create")?);
         let written = self.fill(&mut file, contents);
         if written.is_err() {
-            // The write's own error is the one worth telling.
+            // The write's own error is returned.
             let _ = unlinkat(here, name, UnlinkatFlags::NoRemoveDir);
         }
         written
     }
 
-    fn fill(&self, file: &mut File, contents: &[u8]) -> Result<(), Fault> {
+    fn fill(&self, file: &mut File, contents: &[u8]) -> Result<(), WorkspaceFault> {
         file.write_all(contents).during("write")?;
         fchmod(&*file, FILE_MODE).during("chmod")?;
         self.owner.take(&*file).during("chown")
     }
 }
 
-/// The template's directory `part`, or nothing where the template has no such entry.
+/// Opens the template's directory `part`. Returns `None` if the template has no such entry.
 fn open_covered(template: Option<&OwnedFd>, part: &str) -> Result<Option<OwnedFd>, Errno> {
     match template.map(|template| open_beneath::open_directory(template, part)).transpose() {
         Err(Errno::ENOENT) => Ok(None),
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn a_put_takes_no_right_over_the_files_of_others() {
+    fn a_put_needs_no_capability_over_files_of_others() {
         let place = tempdir().unwrap();
         let root = place.path().to_owned();
         without_rights_over_files(move || put_at(&root, "check/file").unwrap());
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_has_the_name_is_replaced_and_never_touched() {
+    fn an_existing_entry_is_replaced_and_never_written_to() {
         let outside = tempdir().unwrap();
         let sentinel = outside.path().join("sentinel");
         fs::write(&sentinel, "untouched").unwrap();
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn over_a_template_its_entries_stand_in_the_way_as_in_a_copy() {
+    fn over_a_template_its_entries_conflict_as_in_a_copy() {
         let (upper, template) = (tempdir().unwrap(), tempdir().unwrap());
         fs::create_dir(template.path().join("folder")).unwrap();
         fs::write(template.path().join("file"), "").unwrap();
@@ -327,7 +327,7 @@ mod tests {
             assert_eq!(put(&format!("{name}/x")), Err(WorkspaceError::NotADirectory { path }));
         }
         assert_eq!(fs::read_dir(upper.path()).unwrap().count(), 0);
-        // What the tenant put over the template counts, not what it covers.
+        // The tenant's entry counts, not the template's entry that it covers.
         fs::create_dir(upper.path().join("file")).unwrap();
         put("file/x").unwrap();
         assert_put(upper.path(), "file/x");

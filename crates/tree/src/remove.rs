@@ -1,4 +1,4 @@
-//! Removes a directory tree, whatever a tenant made of it.
+//! Removes a directory tree that a tenant may have prepared.
 
 use std::ffi::{CString, OsStr};
 use std::os::fd::BorrowedFd;
@@ -7,55 +7,55 @@ use std::os::unix::ffi::OsStrExt;
 use nix::errno::Errno;
 use nix::unistd::{UnlinkatFlags, unlinkat};
 
-use super::error::{Fault, WorkspaceError};
-use super::walk::{Event, Walk};
+use super::error::{WorkspaceError, WorkspaceFault};
+use super::walk::{TreeWalk, WalkEvent};
 
-/// What became of the entries of a tree.
+/// The result of a removal.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-#[must_use = "a removal that leaves something is no error"]
-pub struct Removed {
-    /// Entries that are gone.
+#[must_use = "a removal that leaves entries is not an error"]
+pub struct Removal {
+    /// The number of removed entries.
     pub removed: u64,
-    /// Entries that could not be removed: mount points, immutable files, those of somebody
-    /// else, and the directories that hold them.
+    /// The number of entries that could not be removed: mount points, immutable files, files of other
+    /// users, and the directories that contain them.
     pub left: u64,
 }
 
 /// Removes the entry `name` of `parent` and, if it is a directory, everything in it. Links are
-/// removed and never followed; mounts are not entered; a directory its owner may not read is
-/// opened up first. Nothing by that name is a success.
+/// removed but not followed, mounts are not entered, and directories that the owner cannot read
+/// are made readable first. A missing entry is not an error.
 ///
 /// # Errors
-/// A `name` that is not a single name (`EINVAL`), or a tree moved elsewhere meanwhile.
-pub fn remove_tree(parent: BorrowedFd<'_>, name: &OsStr) -> Result<Removed, WorkspaceError> {
-    let invalid = || Fault::System { operation: "remove", errno: Errno::EINVAL }.at(name);
+/// `name` is not a single name (`EINVAL`), or the tree was moved meanwhile.
+pub fn remove_tree(parent: BorrowedFd<'_>, name: &OsStr) -> Result<Removal, WorkspaceError> {
+    let invalid = || WorkspaceFault::System { operation: "remove", errno: Errno::EINVAL }.at(name);
     if matches!(name.as_bytes(), b"" | b"." | b"..") || name.as_bytes().contains(&b'/') {
         return Err(invalid());
     }
     let name = CString::new(name.as_bytes()).map_err(|_| invalid())?;
     let mut removed = 0;
     loop {
-        let mut walk = Walk::to_remove(parent, name.clone());
+        let mut walk = TreeWalk::to_remove(parent, name.clone());
         let pass = remove_visited(&mut walk)?;
         removed += pass.removed;
-        // A directory with more names than a walk holds takes several; one that got nowhere
+        // A directory with more names than a walk holds takes several passes. A pass without progress
         // is the last.
         if !walk.truncated() || pass.removed == 0 {
-            return Ok(Removed { removed, left: pass.left });
+            return Ok(Removal { removed, left: pass.left });
         }
     }
 }
 
-fn remove_visited(walk: &mut Walk<'_>) -> Result<Removed, WorkspaceError> {
-    let mut total = Removed::default();
+fn remove_visited(walk: &mut TreeWalk<'_>) -> Result<Removal, WorkspaceError> {
+    let mut total = Removal::default();
     while let Some(event) = walk.advance()? {
         let outcome = match &event {
-            Event::Enter { .. } => continue,
-            Event::Unopened { errno, .. } => Err(*errno),
-            Event::Entry { name, .. } => {
+            WalkEvent::Enter { .. } => continue,
+            WalkEvent::Unopened { errno, .. } => Err(*errno),
+            WalkEvent::Entry { name, .. } => {
                 unlinkat(walk.directory(), name.as_c_str(), UnlinkatFlags::NoRemoveDir)
             }
-            Event::Leave { name } => {
+            WalkEvent::Leave { name } => {
                 unlinkat(walk.directory(), name.as_c_str(), UnlinkatFlags::RemoveDir)
             }
         };
@@ -81,16 +81,16 @@ mod tests {
         OwnProcess, chmod, directory, in_own_mounts, in_own_process, mount_tmpfs,
     };
 
-    fn remove(parent: &Path, name: &str) -> Result<Removed, WorkspaceError> {
+    fn remove(parent: &Path, name: &str) -> Result<Removal, WorkspaceError> {
         remove_tree(directory(parent).as_fd(), OsStr::new(name))
     }
 
     #[test]
     fn nothing_by_that_name_is_a_success() {
         let place = tempdir().unwrap();
-        assert_eq!(remove(place.path(), "absent"), Ok(Removed::default()));
+        assert_eq!(remove(place.path(), "absent"), Ok(Removal::default()));
         fs::write(place.path().join("file"), "").unwrap();
-        assert_eq!(remove(place.path(), "file"), Ok(Removed { removed: 1, left: 0 }));
+        assert_eq!(remove(place.path(), "file"), Ok(Removal { removed: 1, left: 0 }));
     }
 
     #[test]
@@ -119,14 +119,14 @@ mod tests {
             for number in 0..names {
                 std::os::unix::fs::symlink("x", wide.join(number.to_string())).unwrap();
             }
-            let whole = Removed { removed: names + 1, left: 0 };
+            let whole = Removal { removed: names + 1, left: 0 };
             assert_eq!(remove(&root, "wide"), Ok(whole));
         });
     }
 
     #[test]
     fn directories_closed_to_their_owner_are_opened_up() {
-        let name = "workspace::remove::tests::directories_closed_to_their_owner_are_opened_up";
+        let name = "remove::tests::directories_closed_to_their_owner_are_opened_up";
         in_own_process(name, OwnProcess::Unprivileged, || {
             let place = tempdir().unwrap();
             for mode in [0o000, 0o100, 0o400, 0o500, 0o300] {
@@ -138,7 +138,7 @@ mod tests {
             }
             chmod(&place.path().join("tree"), 0);
             let removed = remove(place.path(), "tree").unwrap();
-            assert_eq!(removed, Removed { removed: 16, left: 0 });
+            assert_eq!(removed, Removal { removed: 16, left: 0 });
         });
     }
 
@@ -152,9 +152,9 @@ mod tests {
             fs::write(path.join("tree/file"), "").unwrap();
             mount_tmpfs(&point);
             fs::write(point.join("sentinel"), "untouched").unwrap();
-            assert_eq!(remove(&path, "tree"), Ok(Removed { removed: 1, left: 2 }));
+            assert_eq!(remove(&path, "tree"), Ok(Removal { removed: 1, left: 2 }));
             assert_eq!(fs::read(point.join("sentinel")).unwrap(), b"untouched");
         });
-        assert_eq!(remove(place.path(), "tree"), Ok(Removed { removed: 2, left: 0 }));
+        assert_eq!(remove(place.path(), "tree"), Ok(Removal { removed: 2, left: 0 }));
     }
 }

@@ -1,4 +1,5 @@
-//! A directory that a job names, opened once: what is judged is what is copied.
+//! A directory that a job names, opened once, so that the directory that is checked is the one that
+//! is copied.
 
 use std::ffi::OsString;
 use std::fs;
@@ -10,56 +11,56 @@ use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, OFlag, OpenHow, ResolveFlag, openat, openat2};
 use nix::sys::stat::{Mode, fstat};
 
-use super::error::{During, Fault, WorkspaceError};
+use super::error::{During, WorkspaceError, WorkspaceFault};
 use crate::walk::dir_stack::Identity;
 
-/// Directories above a source, at most.
+/// The most directories above a source.
 const LEVELS_MAX: usize = 65_536;
-/// What can be looked up of a directory without reading it.
+/// Flags to open a directory without reading it.
 const PATH_ONLY: OFlag = OFlag::O_PATH.union(OFlag::O_DIRECTORY).union(OFlag::O_CLOEXEC);
 
-/// An open directory and where it is. Links that change afterwards change nothing here.
+/// An open directory and its path. Later changes of links have no effect.
 #[derive(Debug)]
-pub struct Source {
+pub struct SourceDir {
     directory: OwnedFd,
     asked: PathBuf,
     resolved: PathBuf,
     identity: Identity,
 }
 
-/// Where a directory is in its file system, through whatever mount it was reached.
+/// The location of a directory in its file system, independent of mounts.
 #[derive(Debug, PartialEq, Eq)]
-struct Place {
+struct DirLocation {
     /// `major:minor`.
     device: Vec<u8>,
     path: PathBuf,
 }
 
-impl Source {
-    /// Opens the directory `path`. Links are followed, but not those of `/proc` that lead to what a
-    /// process has open: the path of what they lead to may be one of another mount namespace.
+impl SourceDir {
+    /// Opens the directory `path`. Links are followed, except the magic links of `/proc`: their
+    /// target may be in another mount namespace.
     ///
     /// # Errors
-    /// A path that is no directory, or that cannot be reached.
+    /// `path` is not a directory or cannot be opened.
     pub fn open(path: &Path) -> Result<Self, WorkspaceError> {
         let how = OpenHow::new().flags(PATH_ONLY).resolve(ResolveFlag::RESOLVE_NO_MAGICLINKS);
         let opened = openat2(AT_FDCWD, path, how).during("open");
         opened.and_then(|directory| Self::of(directory, path)).map_err(|fault| fault.at(path))
     }
 
-    fn of(directory: OwnedFd, asked: &Path) -> Result<Self, Fault> {
+    fn of(directory: OwnedFd, asked: &Path) -> Result<Self, WorkspaceFault> {
         let identity = Identity::of(&fstat(&directory).during("stat")?);
         let link = format!("/proc/thread-self/fd/{}", directory.as_raw_fd());
         let resolved = fs::read_link(link).during("resolve")?;
         Ok(Self { directory, asked: asked.to_owned(), resolved, identity })
     }
 
-    /// The path it was opened by.
+    /// The path that it was opened with.
     pub fn asked(&self) -> &Path {
         &self.asked
     }
 
-    /// Where the directory was when it was opened, without links.
+    /// The path of the directory when it was opened, links resolved.
     pub fn resolved(&self) -> &Path {
         &self.resolved
     }
@@ -68,19 +69,19 @@ impl Source {
         self.identity
     }
 
-    /// Whether this directory is one of `others` or lies in one, by whatever path or mount.
+    /// Whether this directory is one of `others` or inside one, by any path or mount.
     ///
     /// # Errors
-    /// A directory above this one that cannot be looked at, or no `/proc`.
+    /// A parent directory cannot be opened, or there is no `/proc`.
     pub fn lies_in(&self, others: &[Self]) -> Result<bool, WorkspaceError> {
-        let lies = || -> Result<bool, Fault> {
+        let lies = || -> Result<bool, WorkspaceFault> {
             Ok(self.is_below(others)? || self.is_mounted_from(others)?)
         };
         lies().map_err(|fault| fault.at(&self.asked))
     }
 
-    /// By the directories above it.
-    fn is_below(&self, others: &[Self]) -> Result<bool, Fault> {
+    /// Compares the directories above this one.
+    fn is_below(&self, others: &[Self]) -> Result<bool, WorkspaceFault> {
         let mut identity = self.identity;
         let mut above: Option<OwnedFd> = None;
         for _ in 0..LEVELS_MAX {
@@ -99,8 +100,8 @@ impl Source {
         Err(Errno::ELOOP).during("open parent of")
     }
 
-    /// By its place in the file system: a bind mount has other directories above it.
-    fn is_mounted_from(&self, others: &[Self]) -> Result<bool, Fault> {
+    /// Compares locations in the file system: a bind mount has other directories above it.
+    fn is_mounted_from(&self, others: &[Self]) -> Result<bool, WorkspaceFault> {
         let mounts = fs::read("/proc/thread-self/mountinfo").during("list mounts above")?;
         let Some(place) = self.place(&mounts)? else { return Ok(false) };
         for other in others {
@@ -112,47 +113,47 @@ impl Source {
         Ok(false)
     }
 
-    /// None on a mount that is not listed: the one that a changed root directory is on. It holds
-    /// what is seen of it by one path alone.
-    fn place(&self, mounts: &[u8]) -> Result<Option<Place>, Fault> {
+    /// The location of the directory; `None` on a mount that `mountinfo` does not list. That is the
+    /// mount of a changed root directory, which is visible by one path only.
+    fn place(&self, mounts: &[u8]) -> Result<Option<DirLocation>, WorkspaceFault> {
         let info = format!("/proc/thread-self/fdinfo/{}", self.directory.as_raw_fd());
         let info = fs::read_to_string(info).during("find mount of")?;
         let mount = info.lines().find_map(|line| line.strip_prefix("mnt_id:")).map(str::trim);
         let lines = mounts.split(|byte| *byte == b'\n');
         let mount = mount.ok_or(Errno::ENOSYS).during("find mount of")?;
-        let found = lines.filter_map(Mount::parse).find(|line| line.id == mount.as_bytes());
+        let found = lines.filter_map(MountInfo::parse).find(|line| line.id == mount.as_bytes());
         let Some(mount) = found else { return Ok(None) };
-        // Not below it where it was moved meanwhile.
+        // The directory was moved meanwhile if it is not below the mount point.
         let inside = self.resolved.strip_prefix(&mount.point).map_err(|_| Errno::ESTALE);
         let path = mount.root.join(inside.during("find mount of")?);
-        Ok(Some(Place { device: mount.device.to_vec(), path }))
+        Ok(Some(DirLocation { device: mount.device.to_vec(), path }))
     }
 }
 
-impl Place {
+impl DirLocation {
     fn is_in(&self, other: &Self) -> bool {
         self.device == other.device && self.path.starts_with(&other.path)
     }
 }
 
-impl AsFd for Source {
+impl AsFd for SourceDir {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.directory.as_fd()
     }
 }
 
-/// One line of `mountinfo`, as far as it is needed.
+/// The needed fields of a line of `mountinfo`.
 #[derive(Debug, PartialEq, Eq)]
-struct Mount<'a> {
+struct MountInfo<'a> {
     id: &'a [u8],
     device: &'a [u8],
-    /// What of the file system is mounted.
+    /// The mounted directory of the file system.
     root: PathBuf,
-    /// Where.
+    /// The mount point.
     point: PathBuf,
 }
 
-impl<'a> Mount<'a> {
+impl<'a> MountInfo<'a> {
     fn parse(line: &'a [u8]) -> Option<Self> {
         let mut words = line.split(|byte| *byte == b' ');
         let (id, _parent, device) = (words.next()?, words.next()?, words.next()?);
@@ -161,7 +162,7 @@ impl<'a> Mount<'a> {
     }
 }
 
-/// A path of `mountinfo`, in which blanks and backslashes are octal numbers.
+/// Decodes a path of `mountinfo`, in which blanks and backslashes are octal escapes.
 fn unescaped(text: &[u8]) -> PathBuf {
     let mut bytes = Vec::with_capacity(text.len());
     let mut left = text;
@@ -193,7 +194,7 @@ mod tests {
     use crate::testing::in_own_mounts;
 
     fn lies_in(path: &Path, store: &Path) -> bool {
-        Source::open(path).unwrap().lies_in(&[Source::open(store).unwrap()]).unwrap()
+        SourceDir::open(path).unwrap().lies_in(&[SourceDir::open(store).unwrap()]).unwrap()
     }
 
     #[test]
@@ -203,29 +204,29 @@ mod tests {
         fs::create_dir(at("one")).unwrap();
         fs::create_dir(at("other")).unwrap();
         symlink("one", at("link")).unwrap();
-        let source = Source::open(&at("link")).unwrap();
+        let source = SourceDir::open(&at("link")).unwrap();
         fs::remove_file(at("link")).unwrap();
         symlink("other", at("link")).unwrap();
         assert_eq!((source.asked(), source.resolved()), (&*at("link"), &*at("one")));
-        assert_eq!(source.identity(), Source::open(&at("one")).unwrap().identity());
+        assert_eq!(source.identity(), SourceDir::open(&at("one")).unwrap().identity());
     }
 
     #[test]
-    fn what_is_no_directory_or_another_process_s_is_not_opened() {
+    fn neither_a_file_nor_a_magic_link_is_opened() {
         for (path, errno) in [
             ("/dev/null", Errno::ENOTDIR),
             ("/nowhere/at/all", Errno::ENOENT),
             ("/proc/self/cwd", Errno::ELOOP),
             ("/proc/self/root/tmp", Errno::ELOOP),
         ] {
-            let refused = Source::open(Path::new(path)).unwrap_err();
+            let refused = SourceDir::open(Path::new(path)).unwrap_err();
             let (operation, path) = ("open", path.into());
             assert_eq!(refused, WorkspaceError::System { operation, path, source: errno });
         }
     }
 
     #[test]
-    fn what_lies_in_a_directory_does_so_by_every_path_and_mount() {
+    fn a_directory_inside_another_is_found_by_every_path_and_mount() {
         let place = tempdir().unwrap();
         in_own_mounts(move || {
             let at = |name: &str| place.path().join(name);
@@ -260,8 +261,8 @@ mod tests {
     fn a_line_of_mounts_is_read_with_its_escapes() {
         let line = br"36 35 98:0 /a\040b /m\134n rw,noatime master:1 - ext3 /dev/root rw";
         let (root, point) = ("/a b".into(), r"/m\n".into());
-        let expected = Mount { id: b"36", device: b"98:0", root, point };
-        assert_eq!(Mount::parse(line), Some(expected));
-        assert_eq!(Mount::parse(b""), None);
+        let expected = MountInfo { id: b"36", device: b"98:0", root, point };
+        assert_eq!(MountInfo::parse(line), Some(expected));
+        assert_eq!(MountInfo::parse(b""), None);
     }
 }

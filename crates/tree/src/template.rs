@@ -1,4 +1,4 @@
-//! What a workspace's template holds, learnt once, and how workspaces are to be filled from it.
+//! Templates of workspaces: what they hold, and the cheaper way to fill a workspace from one.
 
 use std::ffi::CStr;
 use std::os::fd::{AsFd, OwnedFd};
@@ -8,55 +8,55 @@ use nix::errno::Errno;
 use nix::fcntl::{AtFlags, OFlag, open};
 use nix::sys::stat::{FileStat, Mode, fstat, fstatat};
 
-use super::error::{During, Fault, WorkspaceError};
-use super::walk::{Event, Kind, Walk, as_path};
-use crate::copy::fingerprint::{Mark, Marker};
-use crate::walk::budget::{Budget, TreeLimits};
+use super::error::{During, WorkspaceError, WorkspaceFault};
+use super::walk::{FileKind, TreeWalk, WalkEvent, as_path};
+use crate::copy::fingerprint::{Fingerprint, FingerprintHasher};
+use crate::walk::budget::{TreeBudget, TreeLimits};
 use cofferdam_core::values::owner::Owner;
 
-/// Files, and likewise directories, up to which a copy costs less than mounting an overlay.
+/// The most files, and the most directories, for which a copy is cheaper than an overlay mount.
 const COPY_ENTRIES_MAX: u64 = 20;
-/// Bytes up to which it does.
+/// The most bytes for which a copy is cheaper.
 const COPY_BYTES_MAX: u64 = 256 * 1024;
 
 /// How a workspace is filled from a template.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fill {
-    /// Every file is copied.
+    /// All files are copied.
     Copy,
-    /// The template lies read-only below the workspace's own file system.
+    /// An overlay has the template read-only below the workspace's own file system.
     Overlay,
 }
 
 /// Who owns the entries of a tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Owners {
-    /// All of them.
+    /// All entries have this owner.
     One(Owner),
-    /// Not all the same.
+    /// The entries have different owners.
     Several,
 }
 
-/// What a template held when it was scanned, `.git` left out.
+/// What a template held when it was scanned, without `.git`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Template {
     /// Regular files and symbolic links.
     pub files: u64,
-    /// Directories, the template itself not counted.
+    /// Directories, without the template itself.
     pub directories: u64,
-    /// The sizes of the regular files.
+    /// Size of the regular files together, bytes.
     pub bytes: u64,
-    /// Who owns them, the template itself included.
+    /// The owners of the entries and of the template itself.
     pub owners: Owners,
-    /// By what a change of it shows.
-    pub mark: Mark,
+    /// Changes when the tree does.
+    pub fingerprint: Fingerprint,
 }
 
 impl Template {
-    /// Looks at everything in the directory `path`, within the default [`TreeLimits`].
+    /// Scans the directory `path` within the default [`TreeLimits`].
     ///
     /// # Errors
-    /// The first entry that could not be looked at, or the limit that was crossed.
+    /// The first entry that could not be read, or the limit that was exceeded.
     pub fn scan(path: &Path) -> Result<Self, WorkspaceError> {
         Self::scan_within(path, &TreeLimits::default())
     }
@@ -67,7 +67,7 @@ impl Template {
     /// As [`Template::scan`].
     pub fn scan_within(path: &Path, limits: &TreeLimits) -> Result<Self, WorkspaceError> {
         let (root, stat) = open_root(path).during("open").map_err(|fault| fault.at(path))?;
-        let mut walk = Walk::to_read(root.as_fd(), limits.entries_max)
+        let mut walk = TreeWalk::to_read(root.as_fd(), limits.entries_max)
             .during("list")
             .map_err(|fault| fault.at(path))?;
         let mut scan = Scan::new(&stat, limits);
@@ -77,8 +77,8 @@ impl Template {
         Ok(scan.finish())
     }
 
-    /// The cheaper way to fill a workspace: a copy takes time with every file, an overlay
-    /// always the same.
+    /// The cheaper way to fill a workspace: the time of a copy grows with the number of files, that
+    /// of an overlay is constant.
     pub fn fill(&self) -> Fill {
         let small = self.files <= COPY_ENTRIES_MAX
             && self.directories <= COPY_ENTRIES_MAX
@@ -96,8 +96,8 @@ fn open_root(path: &Path) -> Result<(OwnedFd, FileStat), Errno> {
 /// A scan in progress.
 struct Scan {
     template: Template,
-    budget: Budget,
-    marker: Marker,
+    budget: TreeBudget,
+    hasher: FingerprintHasher,
 }
 
 impl Scan {
@@ -107,51 +107,56 @@ impl Scan {
             directories: 0,
             bytes: 0,
             owners: Owners::One(Owner::of(root)),
-            mark: Mark::default(),
+            fingerprint: Fingerprint::default(),
         };
-        let mut marker = Marker::default();
-        marker.entry(c"", root);
-        Self { template, budget: Budget::new(*limits), marker }
+        let mut hasher = FingerprintHasher::default();
+        hasher.entry(c"", root);
+        Self { template, budget: TreeBudget::new(*limits), hasher }
     }
 
     fn finish(self) -> Template {
-        Template { bytes: self.budget.bytes(), mark: self.marker.finish(), ..self.template }
+        Template { bytes: self.budget.bytes(), fingerprint: self.hasher.finish(), ..self.template }
     }
 
-    fn take(&mut self, walk: &Walk<'_>, event: &Event) -> Result<(), WorkspaceError> {
+    fn take(&mut self, walk: &TreeWalk<'_>, event: &WalkEvent) -> Result<(), WorkspaceError> {
         match event {
-            Event::Leave { .. } => {
-                self.marker.leave();
+            WalkEvent::Leave { .. } => {
+                self.hasher.leave();
                 Ok(())
             }
-            Event::Enter { name, stat } => {
-                self.marker.entry(name, stat);
+            WalkEvent::Enter { name, stat } => {
+                self.hasher.entry(name, stat);
                 self.directory(walk, stat).map_err(|fault| fault.at(walk.path()))
             }
-            Event::Entry { name, kind } => self
+            WalkEvent::Entry { name, kind } => self
                 .entry(walk, name, *kind)
                 .map_err(|fault| fault.at(walk.path().join(as_path(name)))),
-            Event::Unopened { name, errno } => self
+            WalkEvent::Unopened { name, errno } => self
                 .unopened(walk, *errno)
                 .map_err(|fault| fault.at(walk.path().join(as_path(name)))),
         }
     }
 
-    fn directory(&mut self, walk: &Walk<'_>, stat: &FileStat) -> Result<(), Fault> {
+    fn directory(&mut self, walk: &TreeWalk<'_>, stat: &FileStat) -> Result<(), WorkspaceFault> {
         self.budget.take_entry(walk.depth())?;
         self.template.directories += 1;
         self.note_owner(stat);
         Ok(())
     }
 
-    fn entry(&mut self, walk: &Walk<'_>, name: &CStr, kind: Kind) -> Result<(), Fault> {
+    fn entry(
+        &mut self,
+        walk: &TreeWalk<'_>,
+        name: &CStr,
+        kind: FileKind,
+    ) -> Result<(), WorkspaceFault> {
         self.budget.take_entry(walk.depth())?;
         let stat = fstatat(walk.directory(), name, AtFlags::AT_SYMLINK_NOFOLLOW).during("stat")?;
-        self.marker.entry(name, &stat);
+        self.hasher.entry(name, &stat);
         match kind {
-            Kind::Special => {}
-            Kind::Symlink => self.template.files += 1,
-            Kind::Regular => {
+            FileKind::Special => {}
+            FileKind::Symlink => self.template.files += 1,
+            FileKind::Regular => {
                 self.template.files += 1;
                 self.budget.take_bytes(u64::try_from(stat.st_size).unwrap_or(0))?;
             }
@@ -160,10 +165,10 @@ impl Scan {
         Ok(())
     }
 
-    fn unopened(&mut self, walk: &Walk<'_>, errno: Errno) -> Result<(), Fault> {
+    fn unopened(&mut self, walk: &TreeWalk<'_>, errno: Errno) -> Result<(), WorkspaceFault> {
         self.budget.take_entry(walk.depth())?;
         match errno {
-            // A mount point, which a copy leaves out.
+            // A copy leaves mount points out.
             Errno::EXDEV => Ok(()),
             _ => Err(errno).during("open"),
         }
@@ -214,13 +219,13 @@ mod tests {
     }
 
     #[test]
-    fn small_templates_are_copied_and_all_others_covered() {
+    fn small_templates_are_copied_and_others_overlaid() {
         let small = Template {
             files: 20,
             directories: 20,
             bytes: 256 * 1024,
             owners: Owners::Several,
-            mark: Mark::default(),
+            fingerprint: Fingerprint::default(),
         };
         let table = [
             (small.clone(), Fill::Copy),
@@ -252,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn a_template_that_is_no_directory_is_named() {
+    fn a_template_that_is_not_a_directory_is_named() {
         let error = Template::scan(Path::new("/dev/null")).unwrap_err();
         assert_eq!(error.to_string(), r#"open "/dev/null": ENOTDIR: Not a directory"#);
     }

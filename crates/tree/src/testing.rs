@@ -1,4 +1,4 @@
-//! What the tests of this module share: trees, their pictures, and processes of their own.
+//! Shared by the tests of this crate: trees, their listings, and separate processes.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -18,13 +18,13 @@ use tempfile::{TempDir, tempdir, tempdir_in};
 use crate::walk::open_beneath;
 use cofferdam_core::values::owner::Owner;
 
-/// The owner tests give files to.
+/// The owner of files in tests.
 pub(super) const TENANT: Owner = Owner { uid: 10_001, gid: 10_002 };
 
-/// Set in the environment of a test that runs in a process of its own.
+/// Set in the environment of a test that runs in a separate process.
 const OWN_PROCESS: &str = "COFFERDAM_TEST_OWN_PROCESS";
 
-/// Where workspaces lie, in memory: a disk would take seconds.
+/// A directory in memory, as workspaces have: a disk would take seconds.
 pub(super) fn in_memory() -> TempDir {
     tempdir_in("/dev/shm").or_else(|_| tempdir()).unwrap()
 }
@@ -34,7 +34,7 @@ pub(super) fn directory(path: &Path) -> OwnedFd {
     open(path, OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC, Mode::empty()).unwrap()
 }
 
-/// Makes `levels` directories `d`, each within the one before, and a file in the last.
+/// Creates `levels` nested directories `d`, and a file in the innermost.
 pub(super) fn make_deep(parent: &Path, levels: usize) {
     let mut here = directory(parent);
     for _ in 0..levels {
@@ -44,7 +44,7 @@ pub(super) fn make_deep(parent: &Path, levels: usize) {
     open_beneath::create_file(&here, c"bottom").unwrap();
 }
 
-/// How many directories `d` lie within each other, and whether the file is in the last.
+/// The number of nested directories `d`, and whether the file is in the innermost.
 pub(super) fn depth(parent: &Path) -> (usize, bool) {
     let mut here = directory(parent);
     let mut levels = 0;
@@ -57,7 +57,7 @@ pub(super) fn depth(parent: &Path) -> (usize, bool) {
 
 /// One entry as a test compares it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Entry {
+pub(super) struct TreeEntry {
     /// A file's contents or a link's text.
     pub(super) contents: Vec<u8>,
     pub(super) mode: u32,
@@ -66,7 +66,7 @@ pub(super) struct Entry {
 }
 
 /// The entry at `path` itself, no link followed.
-pub(super) fn entry(path: &Path) -> Entry {
+pub(super) fn entry(path: &Path) -> TreeEntry {
     use std::os::unix::ffi::OsStrExt;
     let metadata = fs::symlink_metadata(path).unwrap();
     let contents = if metadata.is_symlink() {
@@ -76,7 +76,7 @@ pub(super) fn entry(path: &Path) -> Entry {
     } else {
         Vec::new()
     };
-    Entry {
+    TreeEntry {
         contents,
         mode: metadata.mode(),
         modified: (metadata.mtime(), metadata.mtime_nsec()),
@@ -84,8 +84,8 @@ pub(super) fn entry(path: &Path) -> Entry {
     }
 }
 
-/// Everything below `root`, by relative path. For shallow trees only.
-pub(super) fn picture(root: &Path) -> BTreeMap<PathBuf, Entry> {
+/// All entries below `root`, by relative path. For shallow trees only.
+pub(super) fn picture(root: &Path) -> BTreeMap<PathBuf, TreeEntry> {
     let mut entries = BTreeMap::new();
     let mut open = vec![root.to_owned()];
     while let Some(directory) = open.pop() {
@@ -105,7 +105,7 @@ pub(super) fn chmod(path: &Path, mode: u32) {
     fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
 }
 
-/// Runs `body` where mounts are its own: a thread that unshares takes them with it at its end.
+/// Runs `body` on a thread with its own mount namespace, whose mounts end with the thread.
 pub(super) fn in_own_mounts(body: impl FnOnce() + Send + 'static) {
     let own = move || {
         unshare(CloneFlags::CLONE_NEWNS).unwrap();
@@ -116,12 +116,12 @@ pub(super) fn in_own_mounts(body: impl FnOnce() + Send + 'static) {
     std::thread::spawn(own).join().unwrap();
 }
 
-/// A fresh tmpfs of 1 MiB at `point`.
+/// Mounts a tmpfs of 1 MiB at `point`.
 pub(super) fn mount_tmpfs(point: &Path) {
     mount(None::<&str>, point, Some("tmpfs"), MsFlags::empty(), Some("size=1m")).unwrap();
 }
 
-/// Runs `body` on a thread that may give files away, and then neither change their mode nor time.
+/// Runs `body` on a thread that can give files away, but then cannot change their mode or time.
 pub(super) fn without_rights_over_files<T: Send + 'static>(
     body: impl FnOnce() -> T + Send + 'static,
 ) -> T {
@@ -132,14 +132,14 @@ pub(super) fn without_rights_over_files<T: Send + 'static>(
     std::thread::spawn(own).join().unwrap()
 }
 
-/// Runs `body` and fails when it takes longer than any of these should.
+/// Runs `body` and fails if it takes longer than 30 seconds.
 pub(super) fn in_time<T: Send + 'static>(body: impl FnOnce() -> T + Send + 'static) -> T {
     let (done, result) = std::sync::mpsc::channel();
     std::thread::spawn(move || done.send(body()));
     result.recv_timeout(Duration::from_secs(30)).expect("it hangs, or it has failed")
 }
 
-/// What a test changes for the process it runs in.
+/// What a test changes in its separate process.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum OwnProcess {
     /// At most this many open descriptors.
@@ -148,7 +148,7 @@ pub(super) enum OwnProcess {
     Unprivileged,
 }
 
-/// Runs `body` of the test called `name` in a process of its own, changed as `own` says.
+/// Runs `body` of the test `name` in a separate process, changed by `own`.
 pub(super) fn in_own_process(name: &str, own: OwnProcess, body: impl FnOnce()) {
     if std::env::var_os(OWN_PROCESS).is_some() {
         if let OwnProcess::Descriptors(max) = own {
@@ -157,7 +157,7 @@ pub(super) fn in_own_process(name: &str, own: OwnProcess, body: impl FnOnce()) {
         }
         return body();
     }
-    // The magic link works for a user who may not look into the build directory.
+    // The magic link works for a user who cannot read the build directory.
     let mut command = Command::new("/proc/self/exe");
     command.args([name, "--exact"]).env(OWN_PROCESS, "1").current_dir("/");
     if let OwnProcess::Unprivileged = own {

@@ -1,4 +1,4 @@
-//! Whole workspaces on real file systems.
+//! Tests of whole workspaces on real file systems.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -16,7 +16,7 @@ use super::testing::{
     mount_tmpfs, picture,
 };
 use super::{
-    Removed, Template, TreeLimits, WorkspaceError, copy_tree, put, put_over_template, remove_tree,
+    Removal, Template, TreeLimits, WorkspaceError, copy_tree, put, put_over_template, remove_tree,
 };
 use cofferdam_core::values::rel_path::RelPath;
 
@@ -26,7 +26,7 @@ fn copy(source: &Path, target: &Path) -> super::Copied {
     copy_tree(directory(source).as_fd(), directory(target).as_fd(), TENANT, &limits).unwrap()
 }
 
-fn remove(parent: &Path, name: &str) -> Removed {
+fn remove(parent: &Path, name: &str) -> Removal {
     remove_tree(directory(parent).as_fd(), OsStr::new(name)).unwrap()
 }
 
@@ -39,7 +39,7 @@ fn a_deep_tree_comes_and_goes(place: &Path, levels: usize) {
     assert_eq!(copy(&source, &target).files, 1);
     assert_eq!(depth(&target), (levels, true));
     for name in ["source", "target"] {
-        let whole = Removed { removed: levels as u64 + 2, left: 0 };
+        let whole = Removal { removed: levels as u64 + 2, left: 0 };
         assert_eq!(remove(place, name), whole);
     }
     assert_eq!(fs::read_dir(place).unwrap().count(), 0);
@@ -48,7 +48,7 @@ fn a_deep_tree_comes_and_goes(place: &Path, levels: usize) {
 #[test]
 fn a_tree_3000_levels_deep_needs_few_descriptors() {
     in_own_process(
-        "workspace::tests::a_tree_3000_levels_deep_needs_few_descriptors",
+        "tests::a_tree_3000_levels_deep_needs_few_descriptors",
         OwnProcess::Descriptors(64),
         || a_deep_tree_comes_and_goes(tempdir().unwrap().path(), 3_000),
     );
@@ -57,13 +57,13 @@ fn a_tree_3000_levels_deep_needs_few_descriptors() {
 #[test]
 fn a_tree_20000_levels_deep_needs_few_descriptors_and_no_stack() {
     in_own_process(
-        "workspace::tests::a_tree_20000_levels_deep_needs_few_descriptors_and_no_stack",
+        "tests::a_tree_20000_levels_deep_needs_few_descriptors_and_no_stack",
         OwnProcess::Descriptors(64),
         || {
             let place = tempdir().unwrap();
             let root = place.path().to_owned();
             in_own_mounts(move || {
-                // Where workspaces lie; a disk would take seconds to note 40,000 directories.
+                // Workspaces are on tmpfs; a disk would need seconds for 40,000 directories.
                 mount_tmpfs(&root);
                 a_deep_tree_comes_and_goes(&root, 20_000);
             });
@@ -72,7 +72,7 @@ fn a_tree_20000_levels_deep_needs_few_descriptors_and_no_stack() {
 }
 
 #[test]
-fn any_name_the_kernel_takes_is_copied_and_removed() {
+fn any_name_the_kernel_accepts_is_copied_and_removed() {
     let place = tempdir().unwrap();
     let source = place.path().join("source");
     fs::create_dir(&source).unwrap();
@@ -89,8 +89,8 @@ fn any_name_the_kernel_takes_is_copied_and_removed() {
         let copied = place.path().join("target").join(name).join(name);
         assert_eq!(fs::read(copied).unwrap(), name.as_bytes());
     }
-    assert_eq!(remove(place.path(), "target"), Removed { removed: 15, left: 0 });
-    assert_eq!(remove(place.path(), "source"), Removed { removed: 15, left: 0 });
+    assert_eq!(remove(place.path(), "target"), Removal { removed: 15, left: 0 });
+    assert_eq!(remove(place.path(), "source"), Removal { removed: 15, left: 0 });
 }
 
 #[test]
@@ -113,9 +113,9 @@ fn links_out_of_the_tree_are_never_followed() {
     assert_eq!(copy(&source, &target).files, 4);
     assert_eq!(fs::read_link(target.join("relative")).unwrap(), Path::new("../outside"));
     assert_eq!(entry(&target.join("file")).owner, TENANT);
-    assert_eq!(remove(place.path(), "target"), Removed { removed: 5, left: 0 });
+    assert_eq!(remove(place.path(), "target"), Removal { removed: 5, left: 0 });
     symlink(&outside, place.path().join("alias")).unwrap();
-    assert_eq!(remove(place.path(), "alias"), Removed { removed: 1, left: 0 });
+    assert_eq!(remove(place.path(), "alias"), Removal { removed: 1, left: 0 });
     assert_eq!(picture(&outside), before);
 }
 

@@ -1,18 +1,17 @@
-//! `cofferdam job artifacts`: what a job has left, and one of these as a file.
+//! `cofferdam job artifacts`: lists the artifacts of a job, or fetches one.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use serde::Serialize;
 
-use super::super::failure::{Failure, error_words};
-use super::fault::Fault;
-use super::look::named;
-use super::output::print;
-use super::place::Place;
-use super::records::Records;
+use super::failure::JobFailure;
+use super::output::print_json;
+use super::query::parse_id;
+use super::records::{ArtifactList, Records};
+use super::target::Target;
+use crate::cli::failure::{Failure, error_words};
 use cofferdam_core::job::{Artifact, ErrorCode, JobError, JobId};
 use cofferdam_core::values::digest::Digest;
 
@@ -25,40 +24,35 @@ Examples:
   cofferdam job artifacts job_1 --get out/report.html --to report.html
   cofferdam job artifacts job_1 --get out/table.csv --server http://127.0.0.1:4040 | head
 
-What is fetched is held to its SHA-256: FILE is there with the right contents, or not at all.
-Exit codes: 0; 1 no such job or artifact, or the job is not over yet; 2 usage";
+The SHA-256 of a fetched artifact is checked: FILE has the right contents, or is not created.
+Exit codes: 0; 1 no such job or artifact, or the job has not ended; 2 usage";
 
-/// Lists what a job has left, or fetches one of it.
+/// Lists the artifacts of a job, or fetches one.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
-pub struct Artifacts {
+pub struct ArtifactsCommand {
     /// The job
     #[arg(value_name = "ID")]
     id: String,
-    /// The artifact to fetch, as it is listed
+    /// The artifact to fetch, by its listed path
     #[arg(long, value_name = "PATH")]
     get: Option<String>,
-    /// Where to [default: stdout]
+    /// The file to write [default: stdout]
     #[arg(long, value_name = "FILE", requires = "get")]
     to: Option<PathBuf>,
     #[command(flatten)]
-    place: Place,
+    target: Target,
 }
 
-#[derive(Debug, Serialize)]
-struct ArtifactList {
-    artifacts: Vec<Artifact>,
-}
-
-impl Artifacts {
-    /// Prints the list, or fetches.
-    pub fn run(self) -> Result<u8, Fault> {
-        let Self { id, get, to, place } = self;
-        let id = named(&id)?;
-        let records = place.records()?;
+impl ArtifactsCommand {
+    /// Prints the list, or fetches the artifact.
+    pub fn run(self) -> Result<u8, JobFailure> {
+        let Self { id, get, to, target } = self;
+        let id = parse_id(&id)?;
+        let records = target.records()?;
         let artifacts = records.artifacts(&id)?;
         match get {
-            None => print(&ArtifactList { artifacts })?,
+            None => print_json(&ArtifactList { artifacts })?,
             Some(path) => {
                 let listed = artifacts.into_iter().find(|artifact| artifact.path == path);
                 let no_such = || JobError::new(ErrorCode::JobNotFound, "no such artifact");
@@ -75,12 +69,14 @@ fn fetch(
     id: &JobId,
     artifact: &Artifact,
     to: Option<&Path>,
-) -> Result<(), Fault> {
+) -> Result<(), JobFailure> {
     let source = records.open_artifact(id, artifact)?;
     let Some(to) = to else {
         return match copy(source, &mut io::stdout().lock(), artifact) {
-            // A reader that has gone has read enough.
-            Err(Copying::Write(error)) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+            // A closed pipe is not an error.
+            Err(ArtifactCopyError::Write(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
+                Ok(())
+            }
             copied => copied.map_err(|fault| fault.into_fault("stdout")),
         };
     };
@@ -96,13 +92,13 @@ fn fetch(
     let copied = copy(source, &mut file, artifact).map_err(|fault| fault.into_fault(&name));
     let placed = copied.and_then(|()| Ok(fs::rename(&part, to).map_err(|error| fault(&error))?));
     if placed.is_err() {
-        // What is half there is nothing.
+        // Leave no incomplete file.
         let _ = fs::remove_file(&part);
     }
     placed
 }
 
-/// Where a file is until it is whole.
+/// The temporary name of a file until it is complete.
 fn part_of(to: &Path) -> PathBuf {
     let mut name = to.as_os_str().to_owned();
     name.push(format!(".part-{}", std::process::id()));
@@ -111,15 +107,15 @@ fn part_of(to: &Path) -> PathBuf {
 
 /// Why an artifact was not copied.
 #[derive(Debug)]
-enum Copying {
+enum ArtifactCopyError {
     Read(io::Error),
     Write(io::Error),
-    /// It is not what is listed.
+    /// It differs from the list.
     Other(&'static str),
 }
 
-impl Copying {
-    fn into_fault(self, to: &str) -> Fault {
+impl ArtifactCopyError {
+    fn into_fault(self, to: &str) -> JobFailure {
         let words = match self {
             Self::Read(error) => format!("read artifact: {error}"),
             Self::Write(error) => return Failure::option("--to", format!("{to}: {error}")).into(),
@@ -129,8 +125,12 @@ impl Copying {
     }
 }
 
-/// Copies what is listed, no more and no less.
-fn copy(mut source: impl Read, to: &mut impl Write, listed: &Artifact) -> Result<(), Copying> {
+/// Copies the artifact; fails unless its length and digest match the list.
+fn copy(
+    mut source: impl Read,
+    to: &mut impl Write,
+    listed: &Artifact,
+) -> Result<(), ArtifactCopyError> {
     let (mut digest, mut total) = (Digest::default(), 0_u64);
     let mut buffer = vec![0; BUFFER_BYTES];
     loop {
@@ -138,20 +138,20 @@ fn copy(mut source: impl Read, to: &mut impl Write, listed: &Artifact) -> Result
             Ok(0) => break,
             Ok(count) => count,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-            Err(error) => return Err(Copying::Read(error)),
+            Err(error) => return Err(ArtifactCopyError::Read(error)),
         };
         let piece = buffer.get(..count).unwrap_or_default();
         total = total.saturating_add(count as u64);
         if total > listed.bytes {
-            return Err(Copying::Other("longer than it is listed"));
+            return Err(ArtifactCopyError::Other("longer than listed"));
         }
         digest.update(piece);
-        to.write_all(piece).map_err(Copying::Write)?;
+        to.write_all(piece).map_err(ArtifactCopyError::Write)?;
     }
-    to.flush().map_err(Copying::Write)?;
+    to.flush().map_err(ArtifactCopyError::Write)?;
     match digest.finish() == listed.sha256.as_str() {
         true => Ok(()),
-        false => Err(Copying::Other("its SHA-256 is not the one listed")),
+        false => Err(ArtifactCopyError::Other("its SHA-256 differs from the list")),
     }
 }
 
@@ -162,7 +162,7 @@ mod tests {
     use cofferdam_core::values::digest::sha256_of;
 
     #[test]
-    fn what_is_not_what_is_listed_is_told() {
+    fn an_artifact_that_differs_from_its_listing_is_an_error() {
         let listed = |text: &[u8]| Artifact {
             path: "a".to_owned(),
             bytes: text.len() as u64,
@@ -176,7 +176,10 @@ mod tests {
         };
         assert_eq!(copied(b"abc", b"abc").unwrap(), b"abc");
         for source in [&b"ab"[..], b"abd", b"abcd", b""] {
-            assert!(matches!(copied(source, b"abc"), Err(Copying::Other(_))), "{source:?}");
+            assert!(
+                matches!(copied(source, b"abc"), Err(ArtifactCopyError::Other(_))),
+                "{source:?}"
+            );
         }
     }
 }

@@ -1,4 +1,4 @@
-//! HTTP to a service of jobs, every answer bounded in bytes and time.
+//! The HTTP client of a job service; every response is limited in bytes and time.
 
 use std::io::Read;
 use std::time::Duration;
@@ -8,34 +8,34 @@ use ureq::http::uri::Authority;
 use ureq::http::{Response, StatusCode, Uri};
 use ureq::{Agent, Body, RequestBuilder};
 
-use super::super::failure::error_words;
-use super::fault::Fault;
+use super::failure::JobFailure;
+use crate::cli::failure::error_words;
 use cofferdam_core::job::JobError;
 
-/// The longest answer that is read as JSON, bytes: a result, or a list.
+/// The longest response that is read as JSON (a result or a list), bytes.
 const ANSWER_BYTES_MAX: u64 = 64 << 20;
-/// The longest answer that tells of an error, bytes.
+/// The longest error response, bytes.
 const ERROR_BYTES_MAX: u64 = 1 << 20;
-/// How long a connection may take.
+/// The time limit of connecting.
 const CONNECT_MAX: Duration = Duration::from_secs(10);
-/// How long one question may take with its answer.
+/// The time limit of one request and its response.
 const CALL_MAX: Duration = Duration::from_secs(30);
-/// How long a stream may be silent; a server's own pings are more frequent.
+/// How long a stream may be silent; the server's pings are more frequent.
 const SILENCE_MAX: Duration = Duration::from_secs(25);
-/// How long a file may take.
+/// The time limit of downloading a file.
 const DOWNLOAD_MAX: Duration = Duration::from_secs(3600);
 
-/// Where a service is.
+/// The URL of a service.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerUrl(String);
 
 impl ServerUrl {
-    /// Takes `http://HOST[:PORT][/PREFIX]`.
+    /// Parses `http://HOST[:PORT][/PREFIX]`.
     pub fn parse(text: &str) -> Result<Self, String> {
         const WANT: &str = "want http://HOST:PORT";
         if text.starts_with("https:") {
-            return Err("https is not spoken here; use http:// to a tunnel or proxy of this host \
-                 that speaks it"
+            return Err("https is not supported; use http:// to a tunnel or proxy on this host \
+                 that supports it"
                 .to_owned());
         }
         let uri: Uri = text.parse().map_err(|_| WANT.to_owned())?;
@@ -48,21 +48,21 @@ impl ServerUrl {
     }
 }
 
-/// Asks one service.
+/// The client of one service.
 #[derive(Debug, Clone)]
-pub struct Client {
+pub struct ServerClient {
     agent: Agent,
     server: ServerUrl,
-    /// The whole header.
+    /// The value of the header `Authorization`.
     authorization: Option<String>,
 }
 
-impl Client {
-    /// One that shows `token`, where there is one.
+impl ServerClient {
+    /// A client that sends `token`, if any.
     pub fn new(server: &ServerUrl, token: Option<&str>) -> Self {
         let agent = Agent::config_builder()
             .http_status_as_error(false)
-            // A token is for whom it was meant.
+            // A redirect could send the token to another server.
             .max_redirects(0)
             .proxy(None)
             .user_agent(concat!("cofferdam/", env!("CARGO_PKG_VERSION")))
@@ -75,40 +75,43 @@ impl Client {
     }
 
     /// GET `path`, which begins with a slash.
-    pub fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, Fault> {
+    pub fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, JobFailure> {
         let request = self.agent.get(self.url(path));
         self.read(self.authorized(request).call())
     }
 
-    /// POST of nothing.
-    pub fn post<T: DeserializeOwned>(&self, path: &str) -> Result<T, Fault> {
+    /// POST with an empty body.
+    pub fn post<T: DeserializeOwned>(&self, path: &str) -> Result<T, JobFailure> {
         let request = self.agent.post(self.url(path));
         self.read(self.authorized(request).send_empty())
     }
 
-    /// POST of JSON, which is taken once however often it is sent with the same `key`.
+    /// POST of JSON. The server accepts it once, however often it is sent with the same `key`.
     pub fn post_once<T: DeserializeOwned>(
         &self,
         path: &str,
         body: &[u8],
         key: &str,
-    ) -> Result<T, Fault> {
+    ) -> Result<T, JobFailure> {
         let request = self.agent.post(self.url(path));
         let request = request.header("Idempotency-Key", key).content_type("application/json");
         self.read(self.authorized(request).send(body))
     }
 
     /// GET of a file.
-    pub fn download(&self, path: &str) -> Result<Box<dyn Read + Send>, Fault> {
+    pub fn download(&self, path: &str) -> Result<Box<dyn Read + Send>, JobFailure> {
         let request = self.agent.get(self.url(path)).config();
         let request =
             request.timeout_global(Some(DOWNLOAD_MAX)).timeout_per_read(Some(SILENCE_MAX));
         self.open(self.authorized(request.build()).call())
     }
 
-    /// GET of a stream of events, those after `last_id`; without end for as long as it is not
-    /// silent.
-    pub fn listen(&self, path: &str, last_id: Option<&str>) -> Result<Box<dyn Read + Send>, Fault> {
+    /// GET of a stream of the events after `last_id`; unlimited in time while it is not silent.
+    pub fn listen(
+        &self,
+        path: &str,
+        last_id: Option<&str>,
+    ) -> Result<Box<dyn Read + Send>, JobFailure> {
         let request = self.agent.get(self.url(path)).header("Accept", "text/event-stream");
         let request = match last_id {
             Some(id) => request.header("Last-Event-ID", id),
@@ -136,50 +139,52 @@ impl Client {
     fn read<T: DeserializeOwned>(
         &self,
         answer: Result<Response<Body>, ureq::Error>,
-    ) -> Result<T, Fault> {
+    ) -> Result<T, JobFailure> {
         let mut answer = self.accepted(answer)?;
         let bytes = answer.body_mut().with_config().limit(ANSWER_BYTES_MAX).read_to_vec();
-        let bytes = bytes.map_err(|error| self.unanswered(&error))?;
-        serde_json::from_slice(&bytes).map_err(|error| self.strange(&error.to_string()))
+        let bytes = bytes.map_err(|error| self.unreachable(&error))?;
+        serde_json::from_slice(&bytes).map_err(|error| self.unexpected(&error.to_string()))
     }
 
     fn open(
         &self,
         answer: Result<Response<Body>, ureq::Error>,
-    ) -> Result<Box<dyn Read + Send>, Fault> {
+    ) -> Result<Box<dyn Read + Send>, JobFailure> {
         let body = self.accepted(answer)?.into_body().into_with_config();
         Ok(Box::new(body.limit(u64::MAX).reader()))
     }
 
-    /// An answer that is what was asked for; an error in the server's own words otherwise.
+    /// A successful response; otherwise the error that the server sent.
     fn accepted(
         &self,
         answer: Result<Response<Body>, ureq::Error>,
-    ) -> Result<Response<Body>, Fault> {
-        let mut answer = answer.map_err(|error| self.unanswered(&error))?;
+    ) -> Result<Response<Body>, JobFailure> {
+        let mut answer = answer.map_err(|error| self.unreachable(&error))?;
         let status = answer.status();
         if status.is_success() {
             return Ok(answer);
         }
         let body = answer.body_mut().with_config().limit(ERROR_BYTES_MAX).read_to_vec();
-        let told = body.ok().and_then(|body| serde_json::from_slice::<JobError>(&body).ok());
-        match told {
+        let error = body.ok().and_then(|body| serde_json::from_slice::<JobError>(&body).ok());
+        match error {
             Some(error) => Err(error.into()),
-            None => Err(self.strange(&status_words(status))),
+            None => Err(self.unexpected(&status_words(status))),
         }
     }
 
-    fn unanswered(&self, error: &ureq::Error) -> Fault {
+    fn unreachable(&self, error: &ureq::Error) -> JobFailure {
         let words = match error {
             ureq::Error::Io(error) => error_words(error),
             error => error.to_string().to_lowercase(),
         };
-        Fault::Server(format!("--server: {}: {words}; is the service there?", self.server.0))
+        JobFailure::Server(format!("--server: {}: {words}; is the service running?", self.server.0))
     }
 
-    fn strange(&self, words: &str) -> Fault {
+    fn unexpected(&self, words: &str) -> JobFailure {
         let server = &self.server.0;
-        Fault::Server(format!("--server: {server}: {words}; want a cofferdam service with jobs"))
+        JobFailure::Server(format!(
+            "--server: {server}: {words}; want a cofferdam service with jobs"
+        ))
     }
 }
 
@@ -187,7 +192,7 @@ fn status_words(status: StatusCode) -> String {
     format!("answered {}", status.as_u16())
 }
 
-/// `text` as a part of a path or a query; `kept` stays as it is.
+/// Percent-encodes `text` for a path or a query, except for the bytes in `kept`.
 pub fn escaped(text: &str, kept: &[u8]) -> String {
     let mut out = String::with_capacity(text.len());
     for byte in text.bytes() {
@@ -205,7 +210,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_server_is_plain_http_and_https_has_advice() {
+    fn a_server_url_is_plain_http_and_https_gets_advice() {
         for (text, url) in [
             ("http://127.0.0.1:4040", "http://127.0.0.1:4040"),
             ("http://[::1]:4040/", "http://[::1]:4040"),
@@ -228,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_of_a_name_is_read_as_a_part_of_the_url() {
+    fn every_special_character_of_a_name_is_escaped() {
         assert_eq!(escaped("out/a b?#%é", b"/"), "out/a%20b%3F%23%25%C3%A9");
         assert_eq!(escaped("a/b", b""), "a%2Fb");
     }

@@ -1,4 +1,4 @@
-//! A stream of server-sent events, read line by line; of each line only so much is kept.
+//! Reads a stream of server-sent events; keeps a limited part of each line.
 
 use std::io::{self, BufRead, BufReader, Read};
 
@@ -6,59 +6,59 @@ use serde::Deserialize;
 
 use cofferdam_core::job::JobStatus;
 
-/// As much of a line as is kept, bytes. What is longer is output, or the result, both of which
-/// are asked for elsewhere.
+/// How much of a line is kept, bytes. Longer lines carry output or the result, which are requested
+/// separately.
 const LINE_BYTES_MAX: usize = 64 << 10;
 
-/// One event, as far as anybody here reads it.
+/// One event, with the fields that are used.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Event {
-    /// What kind.
+pub struct ServerSentEvent {
+    /// The name of the event.
     pub name: String,
-    /// What to ask for the events after it with.
+    /// The id, which a request for the events after it sends.
     pub id: Option<String>,
-    /// Its first lines.
+    /// The first lines of the data.
     pub data: String,
 }
 
-/// Events as they come.
-pub struct Events<R> {
+/// Reads events from a response body.
+pub struct EventReader<R> {
     source: BufReader<R>,
 }
 
-/// What a `status` event says.
+/// The data of a `status` event.
 #[derive(Debug, Deserialize)]
-struct StatusData {
+struct StatusEventData {
     status: JobStatus,
 }
 
-impl Event {
-    /// The state a `status` event tells of.
+impl ServerSentEvent {
+    /// The status in a `status` event.
     pub fn status(&self) -> Option<JobStatus> {
-        let data: StatusData = serde_json::from_str(&self.data).ok()?;
+        let data: StatusEventData = serde_json::from_str(&self.data).ok()?;
         (self.name == "status").then_some(data.status)
     }
 
-    /// How much of stdout and stderr its id says there is behind it: `o12.e3`.
+    /// The bytes of stdout and stderr up to this event, from an id such as `o12.e3`.
     pub fn offsets(&self) -> Option<(u64, u64)> {
         let (stdout, stderr) = self.id.as_deref()?.strip_prefix('o')?.split_once(".e")?;
         Some((stdout.parse().ok()?, stderr.parse().ok()?))
     }
 }
 
-impl<R: Read> Events<R> {
-    /// Of a body that has not been read from.
+impl<R: Read> EventReader<R> {
+    /// A reader of a fresh body.
     pub fn new(source: R) -> Self {
         Self { source: BufReader::new(source) }
     }
 
-    /// The next one; none at the stream's end. What an end cuts short is no event.
-    pub fn next(&mut self) -> io::Result<Option<Event>> {
-        let mut event = Event::default();
+    /// The next event; `None` at the end of the stream. An incomplete event is dropped.
+    pub fn next(&mut self) -> io::Result<Option<ServerSentEvent>> {
+        let mut event = ServerSentEvent::default();
         loop {
             let Some(line) = self.line()? else { return Ok(None) };
             if line.is_empty() {
-                if event != Event::default() {
+                if event != ServerSentEvent::default() {
                     return Ok(Some(event));
                 }
                 continue;
@@ -79,7 +79,7 @@ impl<R: Read> Events<R> {
         }
     }
 
-    /// The next line without its end; the whole of it is read, not kept.
+    /// The next line without its end. Reads the whole line and keeps a limited part.
     fn line(&mut self) -> io::Result<Option<String>> {
         let mut line = Vec::new();
         loop {
@@ -110,13 +110,13 @@ impl<R: Read> Events<R> {
 mod tests {
     use super::*;
 
-    fn all(text: &str) -> Vec<Event> {
-        let mut events = Events::new(text.as_bytes());
+    fn all(text: &str) -> Vec<ServerSentEvent> {
+        let mut events = EventReader::new(text.as_bytes());
         std::iter::from_fn(|| events.next().unwrap()).collect()
     }
 
     #[test]
-    fn events_are_told_apart_and_comments_are_none() {
+    fn events_are_separated_and_comments_are_ignored() {
         let text = ": hello\n\nevent: status\ndata: {\"status\":\"running\"}\n\n\
             event: stdout\r\nid: o12.e3\r\ndata: abc\r\n\r\n\n\ndata:x\ndata: y\nother: z\n\nevent: cut";
         let events = all(text);
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_without_end_takes_no_more_memory_than_its_bound() {
+    fn an_endless_line_uses_limited_memory() {
         let text = format!("data: {}\nevent: result\n\n", "x".repeat(3 * LINE_BYTES_MAX));
         let [event] = all(&text).try_into().unwrap();
         assert!(event.data.len() <= LINE_BYTES_MAX && event.name == "result");
@@ -137,9 +137,9 @@ mod tests {
     }
 
     #[test]
-    fn an_id_that_is_no_pair_of_offsets_says_nothing() {
+    fn an_id_that_is_not_a_pair_of_offsets_is_ignored() {
         for id in ["", "12", "o1", "o1.e", "o.e1", "o1.ex", "o-1.e1", "o99999999999999999999.e1"] {
-            let event = Event { id: Some(id.to_owned()), ..Event::default() };
+            let event = ServerSentEvent { id: Some(id.to_owned()), ..ServerSentEvent::default() };
             assert_eq!(event.offsets(), None, "{id}");
         }
     }

@@ -1,84 +1,89 @@
-//! One job of a server, followed from its request to its result.
+//! Submits a job to a server and follows it to its result.
 
 use std::sync::mpsc::Sender;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::events::Events;
-use super::fault::Fault;
+use super::events::EventReader;
+use super::failure::JobFailure;
 use super::records::Records;
-use super::remote::Remote;
+use super::remote::RemoteRecords;
 use crate::job::{JobView, Progress};
 use cofferdam_core::job::{JobId, JobStatus, RunJobRequest, RunJobResult};
 
-/// How long to wait before the server is asked again.
+/// The delay before the server is asked again.
 const AGAIN_AFTER: Duration = Duration::from_millis(500);
-/// How often a request is sent before its server counts as gone.
+/// How often a request is sent before the server counts as gone.
 const SUBMITS_MAX: u32 = 3;
-/// How often events are asked for in vain before the job itself is asked for instead.
+/// After this many event streams without an event, only the job itself is requested.
 const LISTENS_MAX: u32 = 3;
-/// How long a server may give no usable answer before it counts as gone.
+/// How long a server may give no usable response before it counts as gone.
 const AWAY_MAX: Duration = Duration::from_secs(60);
 
-/// What there is to tell of it.
+/// A step in the life of the job.
 #[derive(Debug)]
-pub enum Heard {
-    /// The server has it.
-    Taken,
-    /// It is so far.
-    At(Progress),
-    /// It is over.
+pub enum FollowEvent {
+    /// The server accepted it.
+    Accepted,
+    /// Its progress.
+    Progressed(Progress),
+    /// Its result.
     Ended(Box<RunJobResult>),
-    /// No more will be heard.
-    Lost(Fault),
+    /// The connection failed; no event follows.
+    Lost(JobFailure),
 }
 
-/// Hands `request` in and tells of it until it is over. Ends when nobody listens, too.
-pub fn follow(remote: &Remote, request: &RunJobRequest, id: &JobId, heard: &Sender<Heard>) {
+/// Submits `request` and sends events until the job ends or the receiver is dropped.
+pub fn follow(
+    remote: &RemoteRecords,
+    request: &RunJobRequest,
+    id: &JobId,
+    heard: &Sender<FollowEvent>,
+) {
     let last = match submit(remote, request) {
         Ok(()) => {
-            if heard.send(Heard::Taken).is_err() {
+            if heard.send(FollowEvent::Accepted).is_err() {
                 return;
             }
-            let mut following = Following { remote, id, heard, last_id: None, in_vain: 0 };
-            following.until_over().map_or_else(Heard::Lost, Heard::Ended)
+            let mut following = JobFollower { remote, id, heard, last_id: None, empty_streams: 0 };
+            following.until_over().map_or_else(FollowEvent::Lost, FollowEvent::Ended)
         }
-        Err(fault) => Heard::Lost(fault),
+        Err(fault) => FollowEvent::Lost(fault),
     };
     let _ = heard.send(last);
 }
 
-/// Sent again with the same key, a request is still one job.
-fn submit(remote: &Remote, request: &RunJobRequest) -> Result<(), Fault> {
+/// Submits the request. Repeated with the same key, it is still one job.
+fn submit(remote: &RemoteRecords, request: &RunJobRequest) -> Result<(), JobFailure> {
     let key = JobId::random();
     let mut sent = 1;
     loop {
         match remote.submit(request, key.as_str()) {
-            Err(Fault::Server(_)) if sent < SUBMITS_MAX => sent += 1,
+            Err(JobFailure::Server(_)) if sent < SUBMITS_MAX => sent += 1,
             submitted => return submitted.map(drop),
         }
         thread::sleep(AGAIN_AFTER);
     }
 }
 
-struct Following<'a> {
-    remote: &'a Remote,
+struct JobFollower<'a> {
+    remote: &'a RemoteRecords,
     id: &'a JobId,
-    heard: &'a Sender<Heard>,
-    /// The last event's.
+    heard: &'a Sender<FollowEvent>,
+    /// The id of the last event.
     last_id: Option<String>,
-    /// How often there were no events at all, one time after the other.
-    in_vain: u32,
+    /// How many event streams in a row had no event.
+    empty_streams: u32,
 }
 
-impl Following<'_> {
-    fn until_over(&mut self) -> Result<Box<RunJobResult>, Fault> {
+impl JobFollower<'_> {
+    fn until_over(&mut self) -> Result<Box<RunJobResult>, JobFailure> {
         let mut answered = Instant::now();
         loop {
-            if self.in_vain < LISTENS_MAX {
+            if self.empty_streams < LISTENS_MAX {
                 match self.listen() {
-                    0 => self.in_vain += 1,
-                    _ => (self.in_vain, answered) = (0, Instant::now()),
+                    0 => self.empty_streams += 1,
+                    _ => (self.empty_streams, answered) = (0, Instant::now()),
                 }
             }
             match self.remote.view(self.id) {
@@ -87,18 +92,18 @@ impl Following<'_> {
                     answered = Instant::now();
                     self.tell_status(live.status);
                 }
-                // A server that starts again, and what stands before it meanwhile.
-                Err(Fault::Server(_)) if answered.elapsed() < AWAY_MAX => {}
+                // The server may be restarting, or a proxy may answer meanwhile.
+                Err(JobFailure::Server(_)) if answered.elapsed() < AWAY_MAX => {}
                 Err(fault) => return Err(fault),
             }
             thread::sleep(AGAIN_AFTER);
         }
     }
 
-    /// Tells of events until there are no more; how many there were.
+    /// Sends the events of one stream; returns how many there were.
     fn listen(&mut self) -> u64 {
         let Ok(body) = self.remote.listen(self.id, self.last_id.as_deref()) else { return 0 };
-        let (mut events, mut count) = (Events::new(body), 0);
+        let (mut events, mut count) = (EventReader::new(body), 0);
         let mut status = JobStatus::Running;
         while let Ok(Some(event)) = events.next() {
             count += 1;
@@ -124,7 +129,7 @@ impl Following<'_> {
     }
 
     fn tell(&self, progress: Progress) {
-        // Whoever listens no more has what it wants.
-        let _ = self.heard.send(Heard::At(progress));
+        // Without a receiver, nothing needs the progress.
+        let _ = self.heard.send(FollowEvent::Progressed(progress));
     }
 }

@@ -1,25 +1,24 @@
-//! `cofferdam job`: agents' jobs, run here, or asked for in a store or of a server.
+//! `cofferdam job`: runs agents' jobs here or on a server, and queries the records of a store or a
+//! server.
 
 mod artifacts;
 mod client;
 mod events;
-mod fault;
+mod failure;
 mod follow;
-mod input;
-mod look;
 mod output;
-mod place;
-mod progress;
+mod query;
 mod records;
 mod remote;
 mod run;
-mod run_there;
-mod stored;
+mod run_remote;
+mod target;
 mod validate;
 
 use clap::{Args, Subcommand};
 
-use super::failure::Failure;
+use crate::cli::failure::Failure;
+use failure::JobFailure;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -28,48 +27,48 @@ Examples:
   cofferdam job result job_1
   cofferdam job run request.json --server http://127.0.0.1:4040 --token-file token
 
-An error that a store or a server tells is one line of JSON on stderr.
-`cofferdam job COMMAND --help` has more of each, `cofferdam schema request` what a request is.";
+An error of a store or a server is one line of JSON on stderr.
+`cofferdam job COMMAND --help` describes each command, `cofferdam schema request` the request.";
 
-/// Runs agents' jobs, and tells of those that were run.
+/// Runs agents' jobs and queries their records.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES, disable_help_subcommand = true)]
 #[command(subcommand_required = true, arg_required_else_help = false)]
-pub struct Job {
+pub struct JobCommand {
     #[command(subcommand)]
-    command: Command,
+    command: JobSubcommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum Command {
+enum JobSubcommand {
     /// Run a job and print its result
-    Run(Box<run::Run>),
-    /// Say where a job is
-    Status(look::Status),
-    /// Print the result of a job that is over
-    Result(look::ShowResult),
-    /// List what a job has left, or fetch one of it
-    Artifacts(artifacts::Artifacts),
-    /// Ask for the end of a job
-    Cancel(look::Cancel),
-    /// List jobs, the newest first
-    List(look::List),
-    /// Say whether a request is one
-    Validate(validate::Validate),
+    Run(Box<run::JobRunCommand>),
+    /// Print the status of a job
+    Status(query::StatusCommand),
+    /// Print the result of a job that has ended
+    Result(query::ResultCommand),
+    /// List the artifacts of a job, or fetch one
+    Artifacts(artifacts::ArtifactsCommand),
+    /// Request the cancellation of a job
+    Cancel(query::CancelCommand),
+    /// List jobs, newest first
+    List(query::ListCommand),
+    /// Check whether a request is valid
+    Validate(validate::ValidateCommand),
 }
 
-impl Job {
-    /// Does what is asked for; the exit code is the contract's.
+impl JobCommand {
+    /// Runs the command; returns the exit code of the contract.
     pub fn run(self) -> Result<u8, Failure> {
         let done = match self.command {
-            Command::Run(run) => run.run(),
-            Command::Status(status) => status.run(),
-            Command::Result(result) => result.run(),
-            Command::Artifacts(artifacts) => artifacts.run(),
-            Command::Cancel(cancel) => cancel.run(),
-            Command::List(list) => list.run(),
-            Command::Validate(validate) => validate.run(),
+            JobSubcommand::Run(run) => run.run(),
+            JobSubcommand::Status(status) => status.run(),
+            JobSubcommand::Result(result) => result.run(),
+            JobSubcommand::Artifacts(artifacts) => artifacts.run(),
+            JobSubcommand::Cancel(cancel) => cancel.run(),
+            JobSubcommand::List(list) => list.run(),
+            JobSubcommand::Validate(validate) => validate.run(),
         };
-        done.or_else(fault::Fault::conclude)
+        done.or_else(JobFailure::conclude)
     }
 }

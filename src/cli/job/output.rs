@@ -1,25 +1,25 @@
-//! What is printed of jobs, and the exit codes of their ends.
+//! Prints results of jobs, and maps their status to exit codes.
 
-use std::fmt::Write as _;
-use std::io::{self, ErrorKind, IsTerminal, Write as _};
+use std::io::{self, IsTerminal};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
-use super::super::failure::{Failure, TIME_LIMIT};
-use super::super::signals::Signals;
+use crate::cli::failure::{Failure, TIME_LIMIT};
+use crate::cli::foreground::signals::Signals;
+use crate::cli::stdio::{for_terminal, print};
 use cofferdam_core::job::JobStatus;
 
-/// Somebody asked for the job's end: as a shell tells of an interrupt.
+/// The job was canceled: the code of a shell for an interrupt.
 pub const CANCELED: u8 = 130;
-/// How often a signal is looked for while a reader lets us wait.
+/// How often signals are checked while a reader blocks the output.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
-/// How long a reader may take for the result once a signal came.
+/// How long a reader may take for the result after a signal.
 const LAST_WORDS: Duration = Duration::from_millis(500);
 
-/// The exit code that tells of a job that is over.
+/// The exit code of a job that has ended with `status`.
 pub fn exit_code(status: JobStatus) -> u8 {
     match status {
         JobStatus::Completed => 0,
@@ -32,19 +32,19 @@ pub fn exit_code(status: JobStatus) -> u8 {
     }
 }
 
-/// Prints `value`: laid out for people on a terminal, in one line otherwise.
-pub fn print(value: &impl Serialize) -> Result<(), Failure> {
-    write(&text_of(value)?)
+/// Prints `value`: indented on a terminal, in one line otherwise.
+pub fn print_json(value: &impl Serialize) -> Result<(), Failure> {
+    print(&text_of(value)?)
 }
 
-/// As [`print`], where signals do not end this process by themselves: after one, a reader that
-/// reads no more is not waited for.
-pub fn print_attended(value: &impl Serialize, signals: &Signals) -> Result<(), Failure> {
+/// Like [`print_json`], for a process whose signals are handled: after a signal, does not wait for a
+/// reader that has stopped reading.
+pub fn print_unless_signaled(value: &impl Serialize, signals: &Signals) -> Result<(), Failure> {
     let text = text_of(value)?;
     let (sender, written) = channel();
     let writer = thread::Builder::new().name("output".to_owned());
     writer
-        .spawn(move || sender.send(write(&text)))
+        .spawn(move || sender.send(print(&text)))
         .map_err(|source| Failure::Write { what: "stdout", source })?;
     let mut signaled = None;
     loop {
@@ -71,38 +71,12 @@ fn text_of(value: &impl Serialize) -> Result<String, Failure> {
     Ok(text.map_err(failed)? + "\n")
 }
 
-/// A reader that has gone has read enough.
-fn write(text: &str) -> Result<(), Failure> {
-    let mut stdout = io::stdout().lock();
-    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
-        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
-            Err(Failure::Write { what: "stdout", source: error })
-        }
-        _ => Ok(()),
-    }
-}
-
-/// JSON, or words, with the controls escaped that JSON leaves alone and terminals obey: what
-/// programs and servers wrote is in it.
-pub fn for_terminal(json: &str) -> String {
-    let mut text = String::with_capacity(json.len());
-    for character in json.chars() {
-        if character.is_control() && character != '\n' {
-            // A String takes whatever is written into it.
-            let _ = write!(text, "\\u{:04x}", u32::from(character));
-        } else {
-            text.push(character);
-        }
-    }
-    text
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn every_last_state_has_the_code_of_the_contract() {
+    fn every_terminal_status_has_the_code_of_the_contract() {
         for (status, code) in [
             (JobStatus::Completed, 0),
             (JobStatus::Failed, 1),
@@ -115,13 +89,5 @@ mod tests {
             assert!(status.is_terminal());
             assert_eq!(exit_code(status), code, "{}", status.word());
         }
-    }
-
-    #[test]
-    fn no_control_of_a_program_reaches_a_terminal_and_the_json_says_the_same() {
-        let output = "a\u{1b}[2J\u{9b}2J\u{7f}é\n";
-        let text = for_terminal(&serde_json::to_string_pretty(output).unwrap());
-        assert!(!text.chars().any(char::is_control), "{text:?}");
-        assert_eq!(serde_json::from_str::<String>(&text).unwrap(), output);
     }
 }

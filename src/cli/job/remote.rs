@@ -1,70 +1,69 @@
-//! Jobs of a service, over HTTP.
+//! The records of jobs on a server, over HTTP.
 
 use std::io::Read;
 
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::client::{Client, escaped};
-use super::fault::Fault;
-use super::records::Records;
+use super::client::{ServerClient, escaped};
+use super::failure::JobFailure;
+use super::records::{ArtifactList, Records};
 use crate::job::{JobPage, JobView, ListAsked, Submitted};
 use cofferdam_core::job::{
     Artifact, ErrorCode, JobError, JobId, JobLine, JobStatus, LiveJob, RunJobRequest, RunJobResult,
 };
 
-/// The jobs that one server has.
+/// The job records of one server.
 #[derive(Debug, Clone)]
-pub struct Remote {
-    client: Client,
+pub struct RemoteRecords {
+    client: ServerClient,
 }
 
-/// What a job that was taken, or is to end, is answered with.
+/// The response to a submission or a cancellation.
 #[derive(Debug, Deserialize)]
-struct Told {
+struct SubmittedJson {
     job_id: JobId,
     status: JobStatus,
 }
 
-#[derive(Debug, Deserialize)]
-struct ArtifactList {
-    artifacts: Vec<Artifact>,
-}
-
-impl From<Told> for Submitted {
-    fn from(Told { job_id, status }: Told) -> Self {
+impl From<SubmittedJson> for Submitted {
+    fn from(SubmittedJson { job_id, status }: SubmittedJson) -> Self {
         Self { job_id, status }
     }
 }
 
-impl Remote {
-    /// Those that `client` asks for.
-    pub fn new(client: Client) -> Self {
+impl RemoteRecords {
+    /// The records that `client` requests.
+    pub fn new(client: ServerClient) -> Self {
         Self { client }
     }
 
-    /// Hands a job in; the same `key` makes a second time harmless.
-    pub fn submit(&self, request: &RunJobRequest, key: &str) -> Result<Submitted, Fault> {
+    /// Submits a job; repeating the call with the same `key` is harmless.
+    pub fn submit(&self, request: &RunJobRequest, key: &str) -> Result<Submitted, JobFailure> {
         let body = serde_json::to_vec(request).map_err(|error| unwritable(&error))?;
-        Ok(self.client.post_once::<Told>("/v1/jobs", &body, key)?.into())
+        Ok(self.client.post_once::<SubmittedJson>("/v1/jobs", &body, key)?.into())
     }
 
-    /// What a job writes and becomes, after the event `last_id`.
-    pub fn listen(&self, id: &JobId, last_id: Option<&str>) -> Result<Box<dyn Read + Send>, Fault> {
+    /// The stream of a job's events after the event `last_id`.
+    pub fn listen(
+        &self,
+        id: &JobId,
+        last_id: Option<&str>,
+    ) -> Result<Box<dyn Read + Send>, JobFailure> {
         self.client.listen(&format!("{}/events", path_of(id)), last_id)
     }
 }
 
-impl Records for Remote {
-    fn view(&self, id: &JobId) -> Result<JobView, Fault> {
-        let told: Value = self.client.get(&path_of(id))?;
-        view_of(told).map_err(|error| {
-            let words = format!("the server's answer is no job's: {error}");
+impl Records for RemoteRecords {
+    fn view(&self, id: &JobId) -> Result<JobView, JobFailure> {
+        let response: Value = self.client.get(&path_of(id))?;
+        view_of(response).map_err(|error| {
+            let words = format!("the server's response is not a job: {error}");
             JobError::new(ErrorCode::IoFailed, words).into()
         })
     }
 
-    fn line(&self, id: &JobId) -> Result<JobLine, Fault> {
+    fn line(&self, id: &JobId) -> Result<JobLine, JobFailure> {
         Ok(match self.view(id)? {
             JobView::Live(LiveJob { job_id, status, queued_at, started_at }) => {
                 JobLine { job_id, status, queued_at, started_at, finished_at: None }
@@ -79,7 +78,7 @@ impl Records for Remote {
         })
     }
 
-    fn list(&self, asked: &ListAsked) -> Result<JobPage, Fault> {
+    fn list(&self, asked: &ListAsked) -> Result<JobPage, JobFailure> {
         let ListAsked { status, limit, cursor } = asked;
         let mut path = format!("/v1/jobs?limit={limit}");
         if let Some(status) = status {
@@ -91,36 +90,36 @@ impl Records for Remote {
         self.client.get(&path)
     }
 
-    fn artifacts(&self, id: &JobId) -> Result<Vec<Artifact>, Fault> {
+    fn artifacts(&self, id: &JobId) -> Result<Vec<Artifact>, JobFailure> {
         let list: ArtifactList = self.client.get(&format!("{}/artifacts", path_of(id)))?;
         Ok(list.artifacts)
     }
 
-    fn open_artifact(&self, id: &JobId, artifact: &Artifact) -> Result<Box<dyn Read>, Fault> {
+    fn open_artifact(&self, id: &JobId, artifact: &Artifact) -> Result<Box<dyn Read>, JobFailure> {
         let path = escaped(&artifact.path, b"/");
         Ok(self.client.download(&format!("{}/artifacts/{path}", path_of(id)))?)
     }
 
-    fn cancel(&self, id: &JobId) -> Result<Submitted, Fault> {
-        Ok(self.client.post::<Told>(&format!("{}/cancel", path_of(id)))?.into())
+    fn cancel(&self, id: &JobId) -> Result<Submitted, JobFailure> {
+        Ok(self.client.post::<SubmittedJson>(&format!("{}/cancel", path_of(id)))?.into())
     }
 }
 
-/// A name needs no escape.
+/// The path of a job. An id needs no escaping.
 fn path_of(id: &JobId) -> String {
     format!("/v1/jobs/{id}")
 }
 
-/// A job that is over is told as its result.
-fn view_of(told: Value) -> Result<JobView, serde_json::Error> {
-    let status: JobStatus = serde_json::from_value(told["status"].clone())?;
+/// The response for a job, which is its result once the job has ended.
+fn view_of(response: Value) -> Result<JobView, serde_json::Error> {
+    let status: JobStatus = serde_json::from_value(response["status"].clone())?;
     if status.is_terminal() {
-        let result: RunJobResult = serde_json::from_value(told)?;
+        let result: RunJobResult = serde_json::from_value(response)?;
         return Ok(JobView::Ended(Box::new(result)));
     }
-    Ok(JobView::Live(serde_json::from_value(told)?))
+    Ok(JobView::Live(serde_json::from_value(response)?))
 }
 
-fn unwritable(error: &serde_json::Error) -> Fault {
+fn unwritable(error: &serde_json::Error) -> JobFailure {
     JobError::new(ErrorCode::InvalidRequest, error.to_string()).into()
 }

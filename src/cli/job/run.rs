@@ -1,4 +1,4 @@
-//! `cofferdam job run`: one job from its request to its result.
+//! `cofferdam job run`: runs one job from its request to its result.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -8,23 +8,24 @@ use std::time::Duration;
 
 use clap::Args;
 
-use super::super::boxes::root_source;
-use super::super::failure::Failure;
-use super::super::signals::Signals;
-use super::super::virtual_machines::VirtualMachines;
-use super::fault::{Fault, say};
-use super::input::read_request;
-use super::output::{exit_code, print_attended};
-use super::place::{Place, config};
-use super::progress::ProgressLine;
-use super::run_there::run_there;
-use super::stored::with_path;
+use super::failure::JobFailure;
+use super::output::{exit_code, print_unless_signaled};
+use super::records::with_path;
+use super::run_remote::run_remote;
+use super::target::{Target, config};
+use super::validate::read_request;
+use crate::cli::failure::Failure;
+use crate::cli::firecracker::FirecrackerOptions;
+use crate::cli::foreground::progress::ProgressLine;
+use crate::cli::foreground::signals::Signals;
+use crate::cli::sandbox_options::root_source;
+use crate::cli::stdio::say;
 use crate::config::{Config, Isolation};
 use crate::job::{BuildError, Control, Missing, Runner};
 use crate::store::StoreSettings;
 use cofferdam_core::job::{ErrorCode, JobError, JobId, JobStatus, RunJobRequest, RunJobResult};
 
-/// How often the line on the terminal is drawn anew, and the store asked for a cancel.
+/// How often the progress line is redrawn and the store is checked for a cancellation.
 const TICK: Duration = Duration::from_millis(200);
 
 const EXAMPLES: &str = "\
@@ -33,57 +34,62 @@ Examples:
   cofferdam job run - --store-dir runs <request.json | jq .stdout.text
   cofferdam job run request.json --server http://127.0.0.1:4040 --token-file token
 
-Without --server the job runs here, and its record is in the store afterwards; with it, the
-workspace's path is one of the server's host.
-SIGINT or SIGTERM cancels the job, here or on the server; the result tells what there was by then.
+Without --server, the job runs here and its record is in the store afterwards; with it, the
+workspace's path is on the server's host.
+SIGINT or SIGTERM cancels the job, here or on the server; the result has the output up to then.
+The backend firecracker is experimental.
 Exit codes: 0 completed; 1 failed; 3 policy_denied; 4 setup_failed; 5 backend_unavailable;
-  124 timed_out; 130 canceled, 143 by SIGTERM; 2 bad request or usage; 1 also without a result";
+  124 timed_out; 130 canceled, 143 by SIGTERM; 2 bad request or usage; 1 also if there is no result";
 
-/// Runs a job and prints its result: laid out on a terminal, in one line otherwise.
+/// Runs a job and prints its result: indented on a terminal, in one line otherwise.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
-pub struct Run {
-    /// The request, as `cofferdam schema request` has it; `-` for stdin
+pub struct JobRunCommand {
+    /// The request, as described by `cofferdam schema request`; `-` for stdin
     #[arg(value_name = "FILE")]
     request: PathBuf,
-    /// The root file system of the box instead of the host's [SANDBOX_ROOTFS]
+    /// The root file system of the sandbox instead of the host's [SANDBOX_ROOTFS]
     #[arg(long, value_name = "DIR", conflicts_with = "server")]
     rootfs: Option<PathBuf>,
     #[command(flatten)]
-    place: Place,
+    target: Target,
 }
 
-impl Run {
-    /// Runs it to its end; the exit code is the contract's.
-    pub fn run(self) -> Result<u8, Fault> {
+impl JobRunCommand {
+    /// Runs the job; returns the exit code of the contract.
+    pub fn run(self) -> Result<u8, JobFailure> {
         let config = config(self.rootfs)?;
         root_source(config.rootfs.as_deref()).map_err(Failure::Usage)?;
         let request = read_request(&self.request, config.jobs.input_bytes_max)?;
-        match self.place.client()? {
-            Some(client) => run_there(client, request),
-            None => run_here(&config, &self.place.store_dir(&config), request),
+        match self.target.client()? {
+            Some(client) => run_remote(client, request),
+            None => run_here(&config, &self.target.store_dir(&config), request),
         }
     }
 }
 
-fn run_here(config: &Config, store_dir: &Path, mut request: RunJobRequest) -> Result<u8, Fault> {
+fn run_here(
+    config: &Config,
+    store_dir: &Path,
+    mut request: RunJobRequest,
+) -> Result<u8, JobFailure> {
     let id = request.job_id.get_or_insert_with(JobId::random).clone();
-    let control = Control::new().map_err(|error| Fault::cannot("eventfd", &error))?;
+    let control = Control::new().map_err(|error| JobFailure::cannot("eventfd", &error))?;
     let control = Arc::new(control);
     let raised = Arc::clone(&control);
     let signals = Signals::on_each(move || raised.cancel())
-        .map_err(|error| Fault::cannot("signals", &error))?;
-    // Before there is a box: a request above the maxima needs none.
+        .map_err(|error| JobFailure::cannot("signals", &error))?;
+    // Before a sandbox opens: a request above the maxima does not need one.
     request.check_maxima(&config.jobs.maxima)?;
     let runner = runner(config, store_dir)?;
     let result = attend(&runner, request, &id, &control)?;
-    print_attended(&result, &signals)?;
+    print_unless_signaled(&result, &signals)?;
     let by_signal = signals.exit_code().filter(|_| result.status == JobStatus::Canceled);
     Ok(by_signal.unwrap_or_else(|| exit_code(result.status)))
 }
 
-/// A runner as the environment would have it. A host that can make no box is told by the result.
-fn runner(config: &Config, store_dir: &Path) -> Result<Runner, Fault> {
+/// The runner that `config` asks for. If this host cannot create a sandbox, the result says so.
+fn runner(config: &Config, store_dir: &Path) -> Result<Runner, JobFailure> {
     let jobs = &config.jobs;
     let builder = Runner::builder(store_dir)
         .allow_env(&jobs.allowed_env)
@@ -101,14 +107,15 @@ fn runner(config: &Config, store_dir: &Path) -> Result<Runner, Fault> {
     };
     let builder = match &config.firecracker {
         Some(machines) => {
-            let VirtualMachines { backend, private } = VirtualMachines::of(machines)?;
+            let FirecrackerOptions { backend, private } =
+                FirecrackerOptions::from_config(machines)?;
             builder.firecracker(backend).private(private)
         }
         None => builder,
     };
     let built = match builder.clone().build() {
         Err(BuildError::Sandbox(failure)) => {
-            // With the advice that a result has no place for.
+            // With advice, which a result does not contain.
             say(&format!("cofferdam: {}", Failure::from(failure.clone())));
             builder.local(Arc::new(Missing(failure))).build()
         }
@@ -121,21 +128,21 @@ fn runner(config: &Config, store_dir: &Path) -> Result<Runner, Fault> {
     })
 }
 
-/// Runs the job on a thread of its own and looks after it from this one.
+/// Runs the job on its own thread; this thread draws progress and checks for cancellation.
 fn attend(
     runner: &Runner,
     request: RunJobRequest,
     id: &JobId,
     control: &Control,
-) -> Result<RunJobResult, Fault> {
+) -> Result<RunJobResult, JobFailure> {
     let (sender, ended) = channel();
     thread::scope(|scope| {
         let job = thread::Builder::new().name("job".to_owned());
         job.spawn_scoped(scope, move || {
-            // The other end is there until this thread is done.
+            // The receiver lives until this thread ends.
             let _ = sender.send(runner.run_controlled(request, control));
         })
-        .map_err(|error| Fault::cannot("thread", &error))?;
+        .map_err(|error| JobFailure::cannot("thread", &error))?;
         let mut line = ProgressLine::begin();
         loop {
             match ended.recv_timeout(TICK) {
@@ -145,7 +152,7 @@ fn attend(
                 }
                 Err(RecvTimeoutError::Timeout) => {}
             }
-            // Another process's `job cancel`.
+            // `job cancel` of another process.
             if runner.store().cancel_requested(id) {
                 control.cancel();
             }

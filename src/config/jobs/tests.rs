@@ -1,9 +1,24 @@
-//! What the configuration of jobs takes, and what its documents say of it.
+//! What the configuration of jobs takes.
 
-use std::collections::BTreeMap;
-
-use super::super::{Config, JOBS_NAMES, Overrides};
+use super::super::{Config, Overrides};
 use super::*;
+
+const MIB: u64 = 1 << 20;
+const MAXIMA: JobLimits = JobLimits {
+    timeout_ms: 3_600_000,
+    cpu_time_ms: 14_400_000,
+    memory_bytes: 2048 * MIB,
+    processes: 1024,
+    disk_bytes: 1024 * MIB,
+    stdout_bytes: 4 * MIB,
+    stderr_bytes: 4 * MIB,
+    artifact_count: 400,
+    artifact_file_bytes: 16 * MIB,
+    artifact_total_bytes: 256 * MIB,
+    record_bytes: 16 * MIB,
+    snapshot_files: 400_000,
+    snapshot_bytes: 4096 * MIB,
+};
 
 fn read(pairs: &[(&str, &str)]) -> Config {
     let environment = pairs.iter().map(|(name, value)| (name.into(), value.into()));
@@ -66,8 +81,10 @@ fn every_variable_of_jobs_is_read() {
 #[test]
 fn every_limit_has_a_maximum_of_its_own_in_its_own_unit() {
     for (name, _) in MAXIMA.named() {
-        let variable = variable(name);
-        assert!(JOBS_NAMES.contains(&variable.as_str()), "{variable}");
+        let variable = format!("{MAXIMUM}{}", name.to_ascii_uppercase());
+        let row = table::JOB_MAXIMA.variables.iter().find(|row| row.name == variable).unwrap();
+        let least = format!("from {}", JobLimits::least(name));
+        assert!(row.wanted.ends_with(&least), "{variable}");
         let (value, max) = match name {
             _ if name.ends_with("_bytes") => ("3GiB", 3 << 30),
             _ if name.ends_with("_ms") => ("1.5m", 90_000),
@@ -82,7 +99,7 @@ fn every_limit_has_a_maximum_of_its_own_in_its_own_unit() {
 }
 
 #[test]
-fn a_maximum_below_what_requests_have_is_worth_a_word() {
+fn a_maximum_below_the_default_of_requests_is_a_warning() {
     let config = read(&[("JOBS_MAX_MEMORY_BYTES", "64MiB"), ("JOBS_MAX_PROCESSES", "256")]);
     let told = "JOBS_MAX_MEMORY_BYTES: below 536870912: a request has to name memory_bytes";
     assert_eq!(config.warnings, [told]);
@@ -106,22 +123,5 @@ fn without_roots_only_a_loopback_address_serves_any_path() {
             roots.map(|roots| ("JOBS_WORKSPACE_ROOTS", roots)).into_iter().collect();
         let jobs = read(&pairs).jobs;
         assert_eq!(roots_for(address.parse().unwrap(), &jobs), expected, "{address} {roots:?}");
-    }
-}
-
-#[test]
-fn the_example_for_systemd_and_the_readme_say_the_maxima_that_are() {
-    let root = env!("CARGO_MANIFEST_DIR");
-    let example = std::fs::read_to_string(format!("{root}/deploy/systemd/cofferdam.env")).unwrap();
-    let lines = example.lines().filter_map(|line| line.strip_prefix("#JOBS_MAX_")?.split_once('='));
-    let offered: BTreeMap<String, &str> =
-        lines.map(|(name, value)| (format!("JOBS_MAX_{name}"), value)).collect();
-    assert_eq!(offered.len(), MAXIMA.named().len());
-    let pairs: Vec<(&str, &str)> =
-        offered.iter().map(|(name, value)| (name.as_str(), *value)).collect();
-    assert_eq!(read(&pairs).jobs.maxima, MAXIMA);
-    let readme = std::fs::read_to_string(format!("{root}/README.md")).unwrap();
-    for (name, value) in pairs {
-        assert!(readme.contains(&format!("| `{name}` | {value} |")), "{name} {value}");
     }
 }

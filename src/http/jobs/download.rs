@@ -15,57 +15,59 @@ use axum::http::{HeaderName, HeaderValue, Method, StatusCode};
 use axum::response::Response;
 use hyper::body::{Body as HttpBody, Frame};
 
-use super::{JobsFront, answered, artifact_path, job_id, place_of};
-use crate::http::byte_range::{Wanted, has_already, wants_another};
-use crate::http::connection::InPieces;
-use crate::http::file_pieces::FilePart;
-use crate::http::refusal::Refusal;
+use super::byte_range::{ByteRange, fails_if_match, is_not_modified};
+use super::file_pieces::FilePart;
+use super::path::{artifact_path, job_id};
+use super::state::{JobsState, acquire, respond};
+use crate::http::error::HttpError;
+use crate::http::server::connection::LazyBody;
 use crate::job::OpenArtifact;
 use cofferdam_core::job::{ErrorCode, JobError};
 
-/// Sends one artifact, or a part of it.
-pub async fn download(State(front): State<Arc<JobsFront>>, request: Request) -> Response {
-    answered(try_download(&front, &request.into_parts().0).await)
+/// Sends an artifact or a part of it.
+pub async fn download(State(state): State<Arc<JobsState>>, request: Request) -> Response {
+    respond(try_download(&state, &request.into_parts().0).await)
 }
 
-async fn try_download(front: &JobsFront, head: &Parts) -> Result<Response, Refusal> {
+async fn try_download(state: &JobsState, head: &Parts) -> Result<Response, HttpError> {
     let (id, path) = (job_id(&head.uri)?, artifact_path(&head.uri)?);
-    let place = place_of(&front.downloads, "downloads")?;
-    let open = front.ask(move |jobs| whole(jobs.open_artifact(&id, &path)?)).await?;
+    let permit = acquire(&state.downloads, "downloads")?;
+    let open = state.run_blocking(move |jobs| whole(jobs.open_artifact(&id, &path)?)).await?;
     let OpenArtifact { file, bytes, sha256 } = open;
     let etag = format!("\"{}\"", sha256.as_str());
-    if wants_another(&head.headers, &etag) {
-        return Err(Refusal::AnotherFile);
+    if fails_if_match(&head.headers, &etag) {
+        return Err(HttpError::AnotherFile);
     }
-    if has_already(&head.headers, &etag) {
-        return Ok(with_headers(StatusCode::NOT_MODIFIED, Body::new(NoLength), &etag, &[]));
+    if is_not_modified(&head.headers, &etag) {
+        return Ok(with_headers(StatusCode::NOT_MODIFIED, Body::new(UnsizedBody), &etag, &[]));
     }
-    // A range is a part of what GET sends, and HEAD tells of the whole.
+    // `Range` applies to GET only; HEAD describes the whole file.
     let wanted = match head.method {
-        Method::HEAD => Wanted::Whole,
-        _ => Wanted::of(&head.headers, &etag, bytes),
+        Method::HEAD => ByteRange::Whole,
+        _ => ByteRange::of(&head.headers, &etag, bytes),
     };
     let (status, from, count) = match wanted {
-        Wanted::Whole => (StatusCode::OK, 0, bytes),
-        Wanted::Part { from, bytes } => (StatusCode::PARTIAL_CONTENT, from, bytes),
-        Wanted::Beyond => return Err(Refusal::Range(bytes)),
+        ByteRange::Whole => (StatusCode::OK, 0, bytes),
+        ByteRange::Part { from, bytes } => (StatusCode::PARTIAL_CONTENT, from, bytes),
+        ByteRange::Unsatisfiable => return Err(HttpError::Range(bytes)),
     };
-    let part = Body::new(FilePart::new(file, from, count, place));
+    let part = Body::new(FilePart::new(file, from, count, permit));
     let range = format!("bytes {from}-{}/{bytes}", (from + count).saturating_sub(1));
     let range = (status == StatusCode::PARTIAL_CONTENT).then_some((CONTENT_RANGE, range));
     let mut response = with_headers(status, part, &etag, range.as_slice());
-    response.extensions_mut().insert(InPieces);
+    response.extensions_mut().insert(LazyBody);
     Ok(response)
 }
 
-/// Told while an answer can still say so: later it could only break off.
+/// Checks the file's length while the response can still be an error; later it could only be cut
+/// off.
 fn whole(open: OpenArtifact) -> Result<OpenArtifact, JobError> {
     let is_whole = open.file.metadata().is_ok_and(|file| file.len() >= open.bytes);
-    let broken = || JobError::new(ErrorCode::IoFailed, "the artifact is not whole any more");
+    let broken = || JobError::new(ErrorCode::IoFailed, "the artifact is no longer complete");
     if is_whole { Ok(open) } else { Err(broken()) }
 }
 
-/// Whatever a browser is made to open here, it keeps and does not look into.
+/// Builds a response that makes browsers save the file instead of displaying it.
 fn with_headers(
     status: StatusCode,
     body: Body,
@@ -86,10 +88,10 @@ fn with_headers(
     response
 }
 
-/// No body, of a length that is not told: a 304 may tell that of the file alone.
-struct NoLength;
+/// An empty body of unknown length: the `Content-Length` of a 304 would have to be the file's.
+struct UnsizedBody;
 
-impl HttpBody for NoLength {
+impl HttpBody for UnsizedBody {
     type Data = Bytes;
     type Error = Infallible;
 

@@ -1,8 +1,7 @@
-//! `GET /v1/jobs/{id}/events`: what a job writes and becomes, as server-sent events.
+//! `GET /v1/jobs/{id}/events`: a job's output and state as server-sent events.
 //!
-//! Each event is made when the client has taken the one before, from the files that the job's
-//! output is kept in: a client that reads slowly, or not at all, holds nobody up and costs one
-//! piece of output in memory.
+//! Each event is made from the job's output files after the client has taken the previous one. A
+//! client that reads slowly or not at all delays nothing and holds one piece of output in memory.
 
 use std::convert::Infallible;
 use std::fs::File;
@@ -22,49 +21,50 @@ use serde_json::json;
 use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::time::{Duration, Instant, sleep, sleep_until, timeout};
 
+use super::file_pieces::{PIECE_BYTES_MAX, read_piece};
 use super::offsets::Offsets;
 use super::output_text::{OutputText, cut};
-use super::{JobsFront, answered, job_id, place_of};
-use crate::http::connection::ClientSocket;
-use crate::http::event_text::event;
-use crate::http::file_pieces::{PIECE_BYTES_MAX, read_piece};
-use crate::http::log_lines::output_unreadable;
-use crate::http::refusal::Refusal;
+use super::path::job_id;
+use super::state::{JobsState, acquire, respond};
+use crate::http::error::HttpError;
+use crate::http::request_log::output_unreadable;
+use crate::http::server::connection::ClientSocket;
+use crate::http::sse::event;
 use crate::job::{Feed, JobView, Jobs, Progress};
 use cofferdam_core::job::{ErrorCode, JobError, JobId, JobStatus};
 
-/// How long a client is told more that has closed its side: one that only has nothing more to
-/// send reads what there is, as it does of a run.
+/// How long events are still sent after the client has closed its side. A client that only
+/// half-closes can read what is there, as with a run.
 const LEFT_FOR: Duration = Duration::from_millis(100);
-/// How long what is written in small pieces is gathered for the next event, so that a program that
-/// writes byte by byte costs its followers, and us, no event for each.
+/// How long small writes are gathered into one event, so that a program that writes byte by byte
+/// does not cause one event per byte.
 const GATHERED_FOR: Duration = Duration::from_millis(10);
 
-/// Follows one job to its end.
+/// Follows a job to its end.
 pub async fn events(
-    State(front): State<Arc<JobsFront>>,
+    State(state): State<Arc<JobsState>>,
     Extension(client): Extension<ClientSocket>,
     request: Request,
 ) -> Response {
     let (head, _) = request.into_parts();
     let followed = match job_id(&head.uri) {
-        Ok(id) => follow(&front, client, id, Offsets::left_off(&head.headers)).await,
+        Ok(id) => follow(&state, client, id, Offsets::left_off(&head.headers)).await,
         Err(refusal) => Err(refusal),
     };
-    answered(followed)
+    respond(followed)
 }
 
 async fn follow(
-    front: &Arc<JobsFront>,
+    state: &Arc<JobsState>,
     client: ClientSocket,
     id: JobId,
-    told: Offsets,
-) -> Result<Response, Refusal> {
-    let place = place_of(&front.streams, "event streams")?;
+    sent: Offsets,
+) -> Result<Response, HttpError> {
+    let permit = acquire(&state.streams, "event streams")?;
     let asked = id.clone();
-    let feed = front.ask(move |jobs| jobs.follow(&asked)).await?;
-    let following = Following::new(Arc::clone(front), id, feed, told, place);
-    let mut response = Response::new(Body::new(EventBody::new(following, client)));
+    let feed = state.run_blocking(move |jobs| jobs.follow(&asked)).await?;
+    let follower = Follower::new(Arc::clone(state), id, feed, sent, permit);
+    let mut response = Response::new(Body::new(JobEventStream::new(follower, client)));
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
@@ -72,207 +72,209 @@ async fn follow(
 }
 
 /// One output stream of a job.
-struct Output {
+struct OutputFollower {
     name: &'static str,
     file: Arc<File>,
-    /// How much of it was told, bytes.
-    told: u64,
-    /// How far it was looked at in vain: a character's rest is missing there.
-    seen: u64,
+    /// How many bytes were sent.
+    sent: u64,
+    /// How far the output was read without a complete character.
+    scanned: u64,
 }
 
-impl Output {
-    fn new(name: &'static str, file: File, told: u64) -> Self {
-        Self { name, file: Arc::new(file), told, seen: told }
+impl OutputFollower {
+    fn new(name: &'static str, file: File, sent: u64) -> Self {
+        Self { name, file: Arc::new(file), sent, scanned: sent }
     }
 
-    /// The data of the next event, of the first `end` bytes; none where they were told.
-    async fn next(&mut self, end: u64, is_all: bool) -> io::Result<Option<OutputText>> {
-        let left = end.saturating_sub(self.told);
-        // Once there is no more to come, what was looked at in vain is told as it is.
-        if left == 0 || (end <= self.seen && !is_all) {
+    /// Returns the data of the next event from the first `end` bytes, or `None` if they were sent.
+    async fn next(&mut self, end: u64, is_final: bool) -> io::Result<Option<OutputText>> {
+        let left = end.saturating_sub(self.sent);
+        // If no more will come, the incomplete character is sent as it is.
+        if left == 0 || (end <= self.scanned && !is_final) {
             return Ok(None);
         }
-        let read = read_piece(&self.file, self.told, left).await;
+        let read = read_piece(&self.file, self.sent, left).await;
         let piece = read.map_err(io::Error::other).flatten()?;
         if piece.is_empty() {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
-        let is_last = is_all && left <= PIECE_BYTES_MAX;
+        let is_last = is_final && left <= PIECE_BYTES_MAX;
         let Some((count, text)) = cut(&piece, is_last) else {
-            self.seen = end;
+            self.scanned = end;
             return Ok(None);
         };
-        self.told += count as u64;
+        self.sent += count as u64;
         Ok(Some(text))
     }
 }
 
-/// A job that is followed.
-struct Following {
-    front: Arc<JobsFront>,
+/// A job that a client follows.
+struct Follower {
+    state: Arc<JobsState>,
     id: JobId,
     progress: watch::Receiver<Progress>,
-    outputs: [Output; 2],
-    /// The state that was told last.
-    told: Option<JobStatus>,
-    /// Until when less than a piece of a live job's output waits for more.
-    gathers_until: Instant,
+    outputs: [OutputFollower; 2],
+    /// The state that was sent last.
+    sent: Option<JobStatus>,
+    /// Until when less than a full piece of a live job's output is held back.
+    hold_until: Instant,
     is_over: bool,
-    _place: OwnedSemaphorePermit,
+    _permit: OwnedSemaphorePermit,
 }
 
-impl Following {
+impl Follower {
     fn new(
-        front: Arc<JobsFront>,
+        state: Arc<JobsState>,
         id: JobId,
         feed: Feed,
-        told: Offsets,
-        place: OwnedSemaphorePermit,
+        sent: Offsets,
+        permit: OwnedSemaphorePermit,
     ) -> Self {
         let Feed { stdout, stderr, progress } = feed;
         let now = *progress.borrow();
         let outputs = [
-            Output::new("stdout", stdout, told.stdout.min(now.stdout_bytes)),
-            Output::new("stderr", stderr, told.stderr.min(now.stderr_bytes)),
+            OutputFollower::new("stdout", stdout, sent.stdout.min(now.stdout_bytes)),
+            OutputFollower::new("stderr", stderr, sent.stderr.min(now.stderr_bytes)),
         ];
         Self {
-            front,
+            state,
             id,
             progress,
             outputs,
-            told: None,
-            gathers_until: Instant::now(),
+            sent: None,
+            hold_until: Instant::now(),
             is_over: false,
-            _place: place,
+            _permit: permit,
         }
     }
 
-    /// Waits for the next event, or for the time to give a sign of life; none at the end.
+    /// Waits for the next event or the next ping. Returns `None` at the end.
     async fn next(&mut self) -> Option<String> {
         if self.is_over {
             return None;
         }
         loop {
-            // In this order: when the sender has gone, what is there is the last word.
-            let is_all = self.progress.has_changed().is_err();
+            // In this order: if the sender is gone, the value read after it is final.
+            let is_final = self.progress.has_changed().is_err();
             let now = *self.progress.borrow_and_update();
-            if !now.status.is_terminal() && self.told != Some(now.status) {
+            if !now.status.is_terminal() && self.sent != Some(now.status) {
                 return Some(self.status(now.status));
             }
-            if !is_all && self.gathers(&now) {
-                sleep_until(self.gathers_until).await;
+            if !is_final && self.holds_back(&now) {
+                sleep_until(self.hold_until).await;
                 continue;
             }
-            match self.output(&now, is_all).await {
+            match self.output(&now, is_final).await {
                 Ok(Some(event)) => return Some(event),
                 Ok(None) => {}
                 Err(error) => {
                     output_unreadable(&self.id, &error);
-                    return Some(self.broken_off("the output cannot be read"));
+                    return Some(self.abort("the output cannot be read"));
                 }
             }
-            if is_all {
+            if is_final {
                 return Some(self.end().await);
             }
-            let changed = timeout(self.front.ping_every, self.progress.changed()).await;
+            let changed = timeout(self.state.ping_every, self.progress.changed()).await;
             if changed.is_err() {
                 return Some(event("ping", None, &json!({})));
             }
         }
     }
 
-    /// Whether there is so little to tell that more may come before it is told.
-    fn gathers(&self, now: &Progress) -> bool {
+    /// Returns whether so little output is new that it waits for more.
+    fn holds_back(&self, now: &Progress) -> bool {
         let ends = [now.stdout_bytes, now.stderr_bytes];
-        let left = |(output, end): (&Output, u64)| end.saturating_sub(output.told.max(output.seen));
+        let left = |(output, end): (&OutputFollower, u64)| {
+            end.saturating_sub(output.sent.max(output.scanned))
+        };
         let mut left = self.outputs.iter().zip(ends).map(left).filter(|left| *left > 0).peekable();
         left.peek().is_some()
             && left.all(|left| left < PIECE_BYTES_MAX)
-            && Instant::now() < self.gathers_until
+            && Instant::now() < self.hold_until
     }
 
-    fn told_so_far(&self) -> Offsets {
+    fn sent_so_far(&self) -> Offsets {
         let [stdout, stderr] = &self.outputs;
-        Offsets { stdout: stdout.told, stderr: stderr.told }
+        Offsets { stdout: stdout.sent, stderr: stderr.sent }
     }
 
     fn status(&mut self, status: JobStatus) -> String {
-        self.told = Some(status);
+        self.sent = Some(status);
         let data = json!({ "job_id": self.id, "status": status });
-        event("status", Some(&self.told_so_far()), &data)
+        event("status", Some(&self.sent_so_far()), &data)
     }
 
-    async fn output(&mut self, now: &Progress, is_all: bool) -> io::Result<Option<String>> {
+    async fn output(&mut self, now: &Progress, is_final: bool) -> io::Result<Option<String>> {
         for index in 0..self.outputs.len() {
             let Some(output) = self.outputs.get_mut(index) else { continue };
             let end = [now.stdout_bytes, now.stderr_bytes].get(index).copied().unwrap_or_default();
             let name = output.name;
-            if let Some(data) = output.next(end, is_all).await? {
-                self.gathers_until = Instant::now() + GATHERED_FOR;
-                return Ok(Some(event(name, Some(&self.told_so_far()), &data)));
+            if let Some(data) = output.next(end, is_final).await? {
+                self.hold_until = Instant::now() + GATHERED_FOR;
+                return Ok(Some(event(name, Some(&self.sent_so_far()), &data)));
             }
         }
         Ok(None)
     }
 
-    /// The last state and the result, together.
+    /// Returns the last state and the result.
     async fn end(&mut self) -> String {
         self.is_over = true;
-        let (id, told) = (self.id.clone(), self.told_so_far());
+        let (id, sent) = (self.id.clone(), self.sent_so_far());
         let view = move |jobs: &dyn Jobs| {
             Ok(match jobs.view(&id)? {
                 JobView::Ended(result) => {
-                    Some((result.status, event("result", Some(&told), &result)))
+                    Some((result.status, event("result", Some(&sent), &result)))
                 }
                 JobView::Live(_) => None,
             })
         };
-        match self.front.ask(view).await {
+        match self.state.run_blocking(view).await {
             Ok(Some((status, result))) => {
-                let before = (self.told != Some(status)).then(|| self.status(status));
+                let before = (self.sent != Some(status)).then(|| self.status(status));
                 before.unwrap_or_default() + &result
             }
-            Ok(None) => self.broken_off("the job can be followed no further here"),
+            Ok(None) => self.abort("the job cannot be followed any further here"),
             Err(refusal) => error_event(&refusal.into_job_error()),
         }
     }
 
-    fn broken_off(&mut self, words: &str) -> String {
+    fn abort(&mut self, words: &str) -> String {
         self.is_over = true;
         error_event(&JobError::new(ErrorCode::IoFailed, words))
     }
 }
 
-/// In the place of a result.
+/// Returns the event that replaces a result.
 fn error_event(error: &JobError) -> String {
     event("error", None, error)
 }
 
-/// The next event in the making, and what makes the one after it.
-type Next = Pin<Box<dyn Future<Output = (Option<String>, Following)> + Send>>;
+/// The pending next event, and the follower that makes the one after it.
+type NextEvent = Pin<Box<dyn Future<Output = (Option<String>, Follower)> + Send>>;
 
-/// The events as an answer's body, which ends when the client has gone.
-struct EventBody {
-    next: Option<Next>,
+/// The events as a response body. Ends after the client has left.
+struct JobEventStream {
+    next: Option<NextEvent>,
     left: Pin<Box<dyn Future<Output = ()> + Send>>,
 }
 
-impl EventBody {
-    fn new(following: Following, client: ClientSocket) -> Self {
+impl JobEventStream {
+    fn new(follower: Follower, client: ClientSocket) -> Self {
         let left = Box::pin(async move {
             client.left().await;
             sleep(LEFT_FOR).await;
         });
-        Self { next: Some(next_of(following)), left }
+        Self { next: Some(next_of(follower)), left }
     }
 }
 
-fn next_of(mut following: Following) -> Next {
-    Box::pin(async move { (following.next().await, following) })
+fn next_of(mut follower: Follower) -> NextEvent {
+    Box::pin(async move { (follower.next().await, follower) })
 }
 
-impl HttpBody for EventBody {
+impl HttpBody for JobEventStream {
     type Data = Bytes;
     type Error = Infallible;
 
@@ -282,13 +284,13 @@ impl HttpBody for EventBody {
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         let body = self.get_mut();
         let Some(next) = &mut body.next else { return Poll::Ready(None) };
-        let Poll::Ready((event, following)) = next.as_mut().poll(cx) else {
+        let Poll::Ready((event, follower)) = next.as_mut().poll(cx) else {
             ready!(body.left.as_mut().poll(cx));
-            // Its place is free from here on.
+            // Frees the permit now.
             body.next = None;
             return Poll::Ready(None);
         };
-        body.next = event.as_ref().map(|_| next_of(following));
+        body.next = event.as_ref().map(|_| next_of(follower));
         Poll::Ready(event.map(|event| Ok(Frame::data(event.into()))))
     }
 }

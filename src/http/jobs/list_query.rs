@@ -1,45 +1,47 @@
-//! What a list is asked for.
+//! Parses the query of a list request.
 
 use std::collections::BTreeSet;
 
-use crate::http::percent;
+use crate::http::request::percent_decode;
 use crate::job::ListAsked;
 use cofferdam_core::job::{ErrorCode, JobError, JobStatus};
 
-/// How many jobs a part of a list has where nothing is said.
+/// The default number of jobs per page.
 const LIMIT: usize = 100;
-/// How many it may have.
+/// The maximum number of jobs per page.
 const LIMIT_MAX: usize = 1000;
-/// The longest cursor, bytes: ours are short.
+/// The maximum length of a cursor in bytes; ours are short.
 const CURSOR_BYTES_MAX: usize = 512;
 
-/// The list that `query`, without its question mark, asks for.
+/// Parses `query`, without its question mark.
 pub fn parse(query: &str) -> Result<ListAsked, JobError> {
-    let mut asked = ListAsked { limit: LIMIT, ..ListAsked::default() };
+    let mut request = ListAsked { limit: LIMIT, ..ListAsked::default() };
     let mut seen = BTreeSet::new();
     for pair in query.split('&').filter(|pair| !pair.is_empty()) {
         let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
-        let key = percent::decode(key).ok_or_else(|| invalid("", "malformed"))?;
-        let value = percent::decode(value).ok_or_else(|| invalid(&key, "malformed"))?;
+        let key = percent_decode(key).ok_or_else(|| invalid("", "malformed"))?;
+        let value = percent_decode(value).ok_or_else(|| invalid(&key, "malformed"))?;
         if !seen.insert(key.clone()) {
             return Err(invalid(&key, "there twice"));
         }
         match key.as_str() {
             "status" => {
                 let status = JobStatus::parse(&value);
-                asked.status = Some(status.ok_or_else(|| invalid(&key, "want a job's status"))?);
+                request.status = Some(status.ok_or_else(|| invalid(&key, "want a job's status"))?);
             }
             "limit" => {
                 let limit = limit(&value);
-                asked.limit =
+                request.limit =
                     limit.ok_or_else(|| invalid(&key, "want a whole number from 1 to 1000"))?;
             }
-            "cursor" if (1..=CURSOR_BYTES_MAX).contains(&value.len()) => asked.cursor = Some(value),
+            "cursor" if (1..=CURSOR_BYTES_MAX).contains(&value.len()) => {
+                request.cursor = Some(value);
+            }
             "cursor" => return Err(invalid(&key, "want a next_cursor")),
             _ => return Err(invalid(&key, "unknown; want status, limit or cursor")),
         }
     }
-    Ok(asked)
+    Ok(request)
 }
 
 fn limit(text: &str) -> Option<usize> {
@@ -57,9 +59,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_query_names_each_of_three_things_at_most_once() {
+    fn a_query_has_each_known_parameter_at_most_once() {
         let all = ListAsked { limit: 100, ..ListAsked::default() };
-        for (query, asked) in [
+        for (query, request) in [
             ("", all.clone()),
             ("&", all.clone()),
             ("limit=1", ListAsked { limit: 1, ..all.clone() }),
@@ -72,7 +74,7 @@ mod tests {
                 ListAsked { status: Some(JobStatus::Failed), limit: 7, cursor: Some("c".into()) },
             ),
         ] {
-            assert_eq!(parse(query), Ok(asked), "{query}");
+            assert_eq!(parse(query), Ok(request), "{query}");
         }
         let long = format!("cursor={}", "x".repeat(CURSOR_BYTES_MAX + 1));
         for (query, path) in [

@@ -1,23 +1,23 @@
-//! Where in a job's output an event ends, and a client goes on.
+//! Event ids: offsets in a job's output, where a client resumes.
 
 use std::fmt;
 
 use axum::http::{HeaderMap, HeaderName};
 
-/// Where a client left off.
+/// The id of the last event that a reconnecting client received.
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 
-/// How much of each stream was told: an event's id.
+/// How much of each stream was sent: the id of an event.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Offsets {
-    /// Of stdout, bytes.
+    /// Bytes of stdout.
     pub stdout: u64,
-    /// Of stderr, bytes.
+    /// Bytes of stderr.
     pub stderr: u64,
 }
 
 impl Offsets {
-    /// Those that the client names; the beginning where it names none, or none that is ours.
+    /// Returns the offsets in `Last-Event-ID`, or zero if it is absent or not one of our ids.
     pub fn left_off(headers: &HeaderMap) -> Self {
         let mut ids = headers.get_all(LAST_EVENT_ID).iter();
         let id = ids.next().filter(|_| ids.next().is_none()).and_then(|id| id.to_str().ok());
@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_id_that_is_none_of_ours_is_the_beginning() {
+    fn a_foreign_event_id_means_the_beginning() {
         for (id, offsets) in [
             ("o0.e0", Some((0, 0))),
             ("o7.e12", Some((7, 12))),

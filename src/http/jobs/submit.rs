@@ -7,59 +7,62 @@ use axum::http::header::LOCATION;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use axum::response::Response;
 
-use super::{JobsFront, PREFIX, answered};
-use crate::http::refusal::Refusal;
-use crate::http::reply;
-use crate::http::request_body::check_encoding;
+use super::path::PREFIX;
+use super::state::{JobsState, respond};
+use crate::http::error::HttpError;
+use crate::http::request::body::check_encoding;
+use crate::http::response;
 use crate::job::{Jobs, Submitted};
-use cofferdam_core::job::{ErrorCode, Idempotency, JobError, RequestFault, Sha256, parse_request};
+use cofferdam_core::job::{
+    ErrorCode, Idempotency, JobError, JobRequestError, Sha256, parse_request,
+};
 use cofferdam_core::values::digest::sha256_of;
 
-/// The client's own name for its request.
+/// The header with the client's own name for its request.
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
-/// The longest, bytes.
+/// The maximum length of the key in bytes.
 const KEY_BYTES_MAX: usize = 255;
 
-/// Takes a job.
-pub async fn submit(State(front): State<Arc<JobsFront>>, request: Request) -> Response {
-    answered(try_submit(&front, request).await)
+/// Submits a job.
+pub async fn submit(State(state): State<Arc<JobsState>>, request: Request) -> Response {
+    respond(try_submit(&state, request).await)
 }
 
-/// The head decides first, then the body, then the service.
-async fn try_submit(front: &JobsFront, request: Request) -> Result<Response, Refusal> {
+/// Checks the head first, then the body, then calls the service.
+async fn try_submit(state: &JobsState, request: Request) -> Result<Response, HttpError> {
     let (head, body) = request.into_parts();
     check_encoding(&head.headers)?;
     let key = idempotency_key(&head.headers)?;
-    let bytes_max = front.input_bytes_max;
-    let body = front.bodies.read(body, Some(bytes_max)).await;
+    let bytes_max = state.input_bytes_max;
+    let body = state.bodies.read(body, Some(bytes_max)).await;
     let body = body.map_err(|refusal| match refusal {
-        Refusal::PayloadTooLarge => {
+        HttpError::PayloadTooLarge => {
             let error = JobError::new(ErrorCode::TooLarge, refusal.to_string());
             error.with("bytes_max", bytes_max).into()
         }
         other => other,
     })?;
-    // A megabyte of JSON and of patterns takes its time to be read, too.
-    let asked = front.ask(move |jobs| Ok(take(jobs, &body, key))).await?;
+    // Parsed off the worker threads too: a megabyte of JSON and patterns takes time.
+    let asked = state.run_blocking(move |jobs| Ok(take(jobs, &body, key))).await?;
     let submitted = asked?;
-    let mut response = reply::json(StatusCode::ACCEPTED, &submitted);
+    let mut response = response::json(StatusCode::ACCEPTED, &submitted);
     let location = HeaderValue::try_from(format!("{PREFIX}{}", submitted.job_id));
     response.headers_mut().extend(location.ok().map(|location| (LOCATION, location)));
     Ok(response)
 }
 
-fn take(jobs: &dyn Jobs, body: &[u8], key: Option<String>) -> Result<Submitted, Refusal> {
+fn take(jobs: &dyn Jobs, body: &[u8], key: Option<String>) -> Result<Submitted, HttpError> {
     let request = parse_request(body).map_err(|fault| match fault {
-        RequestFault::NotJson(error) => Refusal::NotJson(error),
-        RequestFault::Invalid(error) => Refusal::Job(error),
+        JobRequestError::NotJson(error) => HttpError::NotJson(error),
+        JobRequestError::Invalid(error) => HttpError::Job(error),
     })?;
-    let digest = || Sha256::parse(&sha256_of(body)).ok_or(Refusal::Internal);
+    let digest = || Sha256::parse(&sha256_of(body)).ok_or(HttpError::Internal);
     let named = |key| digest().map(|body| Idempotency { key, body });
     let idempotency = key.map(named).transpose()?;
-    jobs.submit(request, idempotency).map_err(Refusal::Job)
+    jobs.submit(request, idempotency).map_err(HttpError::Job)
 }
 
-/// The name, if there is one: it has to be one, and a good one.
+/// Returns the Idempotency-Key, if present and valid.
 fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, JobError> {
     let mut values = headers.get_all(IDEMPOTENCY_KEY).iter();
     let Some(value) = values.next() else { return Ok(None) };

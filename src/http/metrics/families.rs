@@ -1,4 +1,4 @@
-//! Every family: its name, what it means, and its figures at the time it is asked for.
+//! The metric families: names, help texts and current values.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,35 +9,35 @@ use prometheus_client::encoding::{
 };
 use prometheus_client::metrics::MetricType;
 
-use super::process::Process;
+use super::counts::HttpCounts;
+use super::process::ProcessMetrics;
 use crate::check::metrics::Figures;
 use crate::http::checks::Checks;
-use crate::http::counts::FrontCounts;
 use crate::job::{JobFigures, Jobs};
 use cofferdam_core::job::JobStatus;
 use cofferdam_core::sync::counter::{Counter, DurationCounts};
-use cofferdam_core::{SandboxFigures, StandbyFigures};
+use cofferdam_core::{SandboxMetrics, StandbyMetrics};
 
-/// Where the figures come from.
-pub struct Exposed {
+/// Collects the metrics of the service on each scrape.
+pub struct ServiceCollector {
     pub checks: Arc<dyn Checks>,
-    /// None where the server has no jobs: then there is nothing of them, not even zeros.
+    /// `None` if the server has no jobs: then the job metrics are absent, not zero.
     pub jobs: Option<Arc<dyn Jobs>>,
-    pub counts: Arc<FrontCounts>,
+    pub counts: Arc<HttpCounts>,
     pub connections_max: usize,
     pub log_dropped: Arc<Counter>,
-    pub process: Process,
+    pub process: ProcessMetrics,
 }
 
-impl fmt::Debug for Exposed {
+impl fmt::Debug for ServiceCollector {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.debug_struct("Exposed").field("counts", &self.counts).finish_non_exhaustive()
+        out.debug_struct("ServiceCollector").field("counts", &self.counts).finish_non_exhaustive()
     }
 }
 
-impl Collector for Exposed {
+impl Collector for ServiceCollector {
     fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        let mut families = Families(encoder);
+        let mut families = FamilyEncoder(encoder);
         families.build()?;
         let figures = self.checks.figures();
         families.runs(&figures)?;
@@ -46,19 +46,19 @@ impl Collector for Exposed {
         }
         families.standby(&figures.standby)?;
         families.sandbox(&figures.sandbox)?;
-        families.front(&self.counts, self.connections_max)?;
+        families.http(&self.counts, self.connections_max)?;
         let help = "Lines of the log that were dropped because stderr was not read.";
         families.counter("cofferdam_log_lines_dropped", help, &self.log_dropped.get())?;
         families.process(&self.process)
     }
 }
 
-/// The labels of one figure.
+/// The labels of one metric.
 type Labels<'a> = Vec<(&'static str, &'a str)>;
 
-struct Families<'a>(DescriptorEncoder<'a>);
+struct FamilyEncoder<'a>(DescriptorEncoder<'a>);
 
-impl Families<'_> {
+impl FamilyEncoder<'_> {
     fn build(&mut self) -> fmt::Result {
         let labels =
             vec![("version", env!("CARGO_PKG_VERSION")), ("target", env!("COFFERDAM_TARGET"))];
@@ -82,7 +82,7 @@ impl Families<'_> {
     }
 
     fn jobs(&mut self, figures: &JobFigures) -> fmt::Result {
-        // Those that count nothing yet are told at zero.
+        // States without any job yet are exposed as zero.
         let count = |status: JobStatus| {
             let counted = figures.ended.iter().find(|(known, _)| *known == status);
             counted.map_or(0, |(_, count)| *count)
@@ -98,7 +98,7 @@ impl Families<'_> {
         self.gauge("cofferdam_jobs_workers", help, figures.workers as u64)
     }
 
-    fn standby(&mut self, figures: &StandbyFigures) -> fmt::Result {
+    fn standby(&mut self, figures: &StandbyMetrics) -> fmt::Result {
         let help = "Boxes there may be that are made ahead of runs.";
         self.gauge("cofferdam_standby_boxes_max", help, figures.boxes_max as u64)?;
         let help = "Boxes made ahead that stand ready.";
@@ -113,7 +113,7 @@ impl Families<'_> {
         self.counter("cofferdam_standby_boxes_failed", help, &figures.failed)
     }
 
-    fn sandbox(&mut self, figures: &SandboxFigures) -> fmt::Result {
+    fn sandbox(&mut self, figures: &SandboxMetrics) -> fmt::Result {
         let help = "Boxes that did not die in the time they had after SIGKILL.";
         self.counter("cofferdam_kill_failures", help, &figures.kill_failures)?;
         let help = "Killed boxes that are not dead and keep what they hold.";
@@ -138,7 +138,7 @@ impl Families<'_> {
         self.gauges("cofferdam_control_enforced", help, controls)
     }
 
-    fn front(&mut self, counts: &FrontCounts, connections_max: usize) -> fmt::Result {
+    fn http(&mut self, counts: &HttpCounts, connections_max: usize) -> fmt::Result {
         let refusals = counts.refusals().map(|(reason, count)| (vec![("reason", reason)], count));
         let help = "Requests that got no report, by the reason.";
         self.counters("cofferdam_refusals", help, refusals)?;
@@ -148,7 +148,7 @@ impl Families<'_> {
         self.gauge("cofferdam_connections_max", help, connections_max as u64)
     }
 
-    fn process(&mut self, process: &Process) -> fmt::Result {
+    fn process(&mut self, process: &ProcessMetrics) -> fmt::Result {
         let now = process.now();
         if let Some(cpu) = now.cpu {
             let help = "CPU time of this process, boxes not counted.";

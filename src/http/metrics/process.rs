@@ -1,4 +1,4 @@
-//! What the kernel says of this process, under the names that every exporter uses.
+//! Metrics of this process from the kernel, under the standard names of Prometheus exporters.
 
 use std::fs;
 use std::time::Duration;
@@ -6,59 +6,60 @@ use std::time::Duration;
 use nix::sys::resource::{Resource, UsageWho, getrlimit, getrusage};
 use nix::sys::time::TimeValLike;
 
-/// Ticks of the times in `/proc/PID/stat`: the same on every architecture we build for.
+/// Clock ticks per second in `/proc/PID/stat`: the same on every architecture we build for.
 const TICKS_PER_SECOND: u64 = 100;
-/// Fields of `/proc/PID/stat` between the name and the start: `proc(5)` counts from 1, the name is 2.
+/// The index of the start time in `/proc/PID/stat`, counted after the name. `proc(5)` counts from
+/// 1; the name is field 2.
 const START_AFTER_NAME: usize = 22 - 3;
 
-/// What does not change while the process lives.
+/// What stays constant while the process lives.
 #[derive(Debug)]
-pub struct Process {
+pub struct ProcessMetrics {
     started_seconds: Option<u64>,
 }
 
-/// What does; each figure is there where the kernel tells it.
+/// What changes. A value is `None` if the kernel does not provide it.
 #[derive(Debug)]
-pub struct Now {
+pub struct ProcessSample {
     /// CPU time of all threads.
     pub cpu: Option<Duration>,
-    /// Memory that is in RAM.
+    /// Resident memory.
     pub resident_bytes: Option<u64>,
-    /// Memory that is mapped.
+    /// Mapped memory.
     pub virtual_bytes: Option<u64>,
     /// Threads.
     pub threads: Option<u64>,
     /// Open descriptors.
     pub open_fds: Option<u64>,
-    /// The most there may be.
+    /// The limit of open descriptors.
     pub max_fds: Option<u64>,
 }
 
-impl Process {
-    /// Looks at this process.
-    pub fn look() -> Self {
+impl ProcessMetrics {
+    /// Reads the start time of this process.
+    pub fn new() -> Self {
         Self { started_seconds: started_seconds() }
     }
 
-    /// When it was started, in seconds since 1970.
+    /// Returns the start time, in seconds since 1970.
     pub fn started_seconds(&self) -> Option<u64> {
         self.started_seconds
     }
 
-    /// The rest, now.
-    pub fn now(&self) -> Now {
+    /// Reads the current values.
+    pub fn now(&self) -> ProcessSample {
         let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
         let field = |name: &str| -> Option<u64> {
             let value = |line: &str| line.strip_prefix(name)?.strip_prefix(':').map(str::to_owned);
             status.lines().find_map(value)?.split_whitespace().next()?.parse().ok()
         };
         let bytes = |name: &str| field(name).map(|kibibytes| kibibytes * 1024);
-        Now {
+        ProcessSample {
             cpu: cpu(),
             resident_bytes: bytes("VmRSS"),
             virtual_bytes: bytes("VmSize"),
             threads: field("Threads"),
-            // The one that reads them is not counted.
+            // Excludes the descriptor of this directory.
             open_fds: fs::read_dir("/proc/self/fd")
                 .ok()
                 .map(|entries| (entries.count() as u64).saturating_sub(1)),
@@ -75,9 +76,9 @@ fn cpu() -> Option<Duration> {
 
 fn started_seconds() -> Option<u64> {
     let stat = fs::read_to_string("/proc/self/stat").ok()?;
-    // The name may hold anything, spaces and parentheses too.
-    let (_, behind_name) = stat.rsplit_once(") ")?;
-    let ticks: u64 = behind_name.split(' ').nth(START_AFTER_NAME)?.parse().ok()?;
+    // The name can contain spaces and parentheses.
+    let (_, after_name) = stat.rsplit_once(") ")?;
+    let ticks: u64 = after_name.split(' ').nth(START_AFTER_NAME)?.parse().ok()?;
     let host = fs::read_to_string("/proc/stat").ok()?;
     let booted = host.lines().find_map(|line| line.strip_prefix("btime "))?;
     Some(booted.trim().parse::<u64>().ok()? + ticks / TICKS_PER_SECOND)
@@ -90,8 +91,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_process_has_started_lately_and_uses_something() {
-        let process = Process::look();
+    fn the_values_are_plausible() {
+        let process = ProcessMetrics::new();
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
         let age = now - process.started_seconds().unwrap();
         assert!(age < 3600, "{age} s");

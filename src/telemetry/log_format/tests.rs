@@ -1,4 +1,4 @@
-//! What a line says, and what none can be made to say.
+//! Tests of the formats and of their protection against forged lines.
 
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -10,7 +10,7 @@ use super::*;
 
 type Fields<'a> = &'a [(&'static str, &'a dyn ToValue)];
 
-/// Fields in the order they are given in.
+/// Fields in the given order.
 struct Pairs<'a>(Fields<'a>);
 
 impl Source for Pairs<'_> {
@@ -21,7 +21,7 @@ impl Source for Pairs<'_> {
     }
 }
 
-/// The message and the fields in text and in JSON.
+/// Formats the message and the fields as text and as JSON.
 fn both(message: &str, fields: Fields<'_>) -> [String; 2] {
     let pairs = Pairs(fields);
     let mut lines = [Vec::new(), Vec::new()];
@@ -35,7 +35,7 @@ fn both(message: &str, fields: Fields<'_>) -> [String; 2] {
 }
 
 #[test]
-fn a_line_tells_level_target_message_request_and_fields() {
+fn a_line_has_level_target_message_request_id_and_fields() {
     let id = RequestId::parse(b"abc-1").unwrap();
     let fields: Fields<'_> = &[
         ("slug", &"python"),
@@ -86,7 +86,7 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..Default::default() })]
 
     #[test]
-    fn any_text_is_one_line_that_says_it(message in any::<String>(), value in any::<String>()) {
+    fn any_text_is_one_line(message in any::<String>(), value in any::<String>()) {
         let [text, json] = both(&message, &[("value", &value)]);
         prop_assert_eq!(text.matches('\n').count(), 1);
         prop_assert_eq!(json.matches('\n').count(), 1);

@@ -5,7 +5,7 @@
  *   out   <index> <0 or the error's number>
  *
  * how is c for a plain call, t for one that may return twice, w for one that may wait for a signal,
- * i for the call with that number of the i386 table. If a call ends the process, its lines are the
+ * i for the call with that number of the i386 table. If a call ends the process, its line is the
  * last of the output.
  */
 #include <errno.h>

@@ -16,18 +16,18 @@ use crate::values::digest::Digest;
 pub struct Sha256(String);
 
 impl Sha256 {
-    /// Takes 64 hexadecimal digits.
+    /// Parses 64 hexadecimal digits of either case.
     pub fn parse(text: &str) -> Option<Self> {
         let is_digest = text.len() == 64 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
         is_digest.then(|| Self(text.to_ascii_lowercase()))
     }
 
-    /// What `digest` has taken.
+    /// The digest of all bytes added to `digest`.
     pub fn from_digest(digest: Digest) -> Self {
         Self(digest.finish())
     }
 
-    /// Its digits.
+    /// The digits, in lower case.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -41,36 +41,36 @@ impl TryFrom<String> for Sha256 {
     }
 }
 
-/// A command that may be run: everything that is said of it has to hold. On the wire a bare text
-/// is a basename.
+/// A command that may be run. All fields that are set must match. In JSON, a plain string is a
+/// basename.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AllowedCommand {
-    /// Its last part; it is looked for in the runner's own PATH alone, so that a file of the
-    /// workspace never passes for it.
+    /// The name of the executable. It is searched only in the runner's PATH, so a file of the
+    /// workspace never matches.
     pub basename: Option<String>,
-    /// Where the executable is, absolute, in the box.
+    /// The absolute path of the executable in the sandbox.
     pub path: Option<String>,
-    /// What the file that is executed holds.
+    /// The digest of the executable.
     pub sha256: Option<Sha256>,
 }
 
-/// The same as an object.
+/// An allowed command as an object.
 #[derive(Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Detailed {
-    /// Its last part.
+    /// The name of the executable.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     basename: Option<String>,
-    /// Where the executable is, absolute, in the box.
+    /// The absolute path of the executable in the sandbox.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     path: Option<String>,
-    /// What the file that is executed holds.
+    /// The digest of the executable.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     sha256: Option<Sha256>,
 }
 
 impl AllowedCommand {
-    /// Any executable of that name in the runner's PATH.
+    /// Allows the executable of that name in the runner's PATH.
     pub fn named(basename: impl Into<String>) -> Self {
         Self { basename: Some(basename.into()), path: None, sha256: None }
     }
@@ -111,7 +111,7 @@ impl<'de> Deserialize<'de> for AllowedCommand {
     }
 }
 
-/// Not serde's `untagged`, which forgets what was wrong with either.
+/// Parses either form. Serde's `untagged` would lose the reason of an error.
 struct TextOrObject;
 
 impl<'de> Visitor<'de> for TextOrObject {
@@ -140,7 +140,7 @@ impl JsonSchema for AllowedCommand {
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
         let detailed = generator.subschema_for::<Detailed>();
         json_schema!({
-            "description": "A command that may be run: a basename, or an object of which everything has to hold.",
+            "description": "A command that may be run: a basename, or an object whose fields must all match.",
             "anyOf": [{ "type": "string", "minLength": 1 }, detailed],
         })
     }
@@ -153,7 +153,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_text_and_an_object_of_a_name_alone_are_the_same() {
+    fn a_string_equals_an_object_with_only_a_basename() {
         let short: AllowedCommand = from_str(r#""python3""#).unwrap();
         assert_eq!(from_str::<AllowedCommand>(r#"{"basename":"python3"}"#).unwrap(), short);
         assert_eq!(to_value(&short).unwrap(), "python3");
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn what_names_no_command_is_refused_with_the_reason() {
+    fn an_invalid_command_is_refused_with_the_reason() {
         for (wire, reason) in [
             (r#""""#, "without a slash"),
             (r#""a/b""#, "without a slash"),

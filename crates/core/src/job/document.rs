@@ -1,6 +1,5 @@
-//! A request's text as JSON, before its types are looked at: keys that come twice, and the kinds of
-//! values that derived types take beside those of the schema (a list for an object, an object with
-//! one key for a word).
+//! Checks of a request's JSON before it is deserialized: duplicate keys, and values that serde would
+//! accept but the schema does not allow (a list for an object, an object with one key for an enum).
 
 use std::cell::RefCell;
 use std::fmt;
@@ -8,9 +7,9 @@ use std::fmt;
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 
-/// Bytes of a path put into an error: a client chooses the keys.
+/// The most bytes of a path in an error: the client chooses the keys.
 const PATH_SHOWN_BYTES_MAX: usize = 1024;
-/// What has to be an object where it is there, outer ones first.
+/// Paths that must be objects if present, outer ones first.
 const OBJECTS: [&str; 9] = [
     "",
     "trace",
@@ -22,42 +21,42 @@ const OBJECTS: [&str; 9] = [
     "limits",
     "backend",
 ];
-/// What has to be a text where it is there.
+/// Paths that must be strings if present.
 const TEXTS: [&str; 3] = ["workspace.source", "policy.network", "backend.kind"];
-/// Where each item has to be a text.
+/// A list whose items must be strings.
 const LIST_OF_TEXTS: &str = "policy.require_enforced";
 
-/// What is wrong with a document, and where.
+/// An error in a document, and its path.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Misshapen {
+pub(super) struct ShapeError {
     pub(super) path: String,
     pub(super) words: &'static str,
 }
 
-/// Reads all of `bytes` as one JSON value. The fault is of a value that is no request; the error of
-/// bytes that are no JSON, which outweighs it.
-pub(super) fn read(bytes: &[u8]) -> Result<Result<Value, Misshapen>, serde_json::Error> {
-    let progress = RefCell::new(Progress::default());
+/// Parses all of `bytes` as one JSON value. The outer error means that the bytes are not JSON, the
+/// inner one that the value cannot be a request.
+pub(super) fn read(bytes: &[u8]) -> Result<Result<Value, ShapeError>, serde_json::Error> {
+    let progress = RefCell::new(KeyTracker::default());
     let mut parser = serde_json::Deserializer::from_slice(bytes);
     let value = Node(&progress).deserialize(&mut parser)?;
     parser.end()?;
     let twice = progress.into_inner().twice;
-    let twice = twice.map(|path| Misshapen { path, words: "the key is there twice" });
-    Ok(match twice.or_else(|| misshapen(&value)) {
+    let twice = twice.map(|path| ShapeError { path, words: "the key is there twice" });
+    Ok(match twice.or_else(|| shape_error(&value)) {
         Some(fault) => Err(fault),
         None => Ok(value),
     })
 }
 
-/// The first value of another kind than the schema's that a derived type would take.
-fn misshapen(value: &Value) -> Option<Misshapen> {
+/// The first value whose type is not the schema's, although serde would accept it.
+fn shape_error(value: &Value) -> Option<ShapeError> {
     let at = |path: &str| {
         let mut parts = path.split('.').filter(|part| !part.is_empty());
         parts.try_fold(value, |value, part| value.get(part))
     };
     let find = |paths: &[&str], is_right: fn(&Value) -> bool, words| {
         let wrong = paths.iter().find(|path| at(path).is_some_and(|value| !is_right(value)))?;
-        Some(Misshapen { path: (*wrong).to_owned(), words })
+        Some(ShapeError { path: (*wrong).to_owned(), words })
     };
     let list = at(LIST_OF_TEXTS).and_then(Value::as_array);
     find(&OBJECTS, Value::is_object, "must be a JSON object")
@@ -65,19 +64,19 @@ fn misshapen(value: &Value) -> Option<Misshapen> {
         .or_else(|| {
             let index = list?.iter().position(|item| !item.is_string())?;
             let path = format!("{LIST_OF_TEXTS}[{index}]");
-            Some(Misshapen { path, words: "must be a string" })
+            Some(ShapeError { path, words: "must be a string" })
         })
 }
 
-/// Where the reader is, and the first key that came twice.
+/// The path of the current value, and of the first duplicate key.
 #[derive(Debug, Default)]
-struct Progress {
+struct KeyTracker {
     path: String,
     twice: Option<String>,
 }
 
-impl Progress {
-    /// Goes on to a part of the value; gives what [`Progress::leave`] wants.
+impl KeyTracker {
+    /// Enters a member of the value. Returns the length to pass to [`KeyTracker::leave`].
     fn enter_key(&mut self, key: &str) -> usize {
         let length = self.path.len();
         if length > 0 {
@@ -105,7 +104,7 @@ impl Progress {
 }
 
 /// One value of the document.
-struct Node<'a>(&'a RefCell<Progress>);
+struct Node<'a>(&'a RefCell<KeyTracker>);
 
 impl<'de> DeserializeSeed<'de> for Node<'_> {
     type Value = Value;
@@ -182,7 +181,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_document_is_what_serde_reads() {
+    fn a_document_equals_what_serde_parses() {
         for text in [
             "null",
             "true",
@@ -200,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_key_that_comes_twice_is_named_unless_the_rest_is_no_json() {
+    fn the_first_duplicate_key_is_named_unless_the_text_is_not_json() {
         for (text, path) in [
             (r#"{"a":1,"a":1}"#, "a"),
             (r#"{"x":{"b":1,"c":2,"b":3},"x":1}"#, "x.b"),

@@ -1,34 +1,34 @@
-//! What is told of a job, or of a request for one, that went wrong.
+//! Errors of jobs and of requests for jobs.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-/// What went wrong, by its code on the wire.
+/// What went wrong, by its code in JSON.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 pub enum ErrorCode {
-    /// The request has not the shape of one; `details.path` says where.
+    /// The request is malformed; `details.path` says where.
     #[serde(rename = "validation.invalid_request")]
     InvalidRequest,
     /// A path of the request leaves the workspace.
     #[serde(rename = "validation.path_escape")]
     PathEscape,
-    /// The body is longer than the service takes.
+    /// The body is longer than the service accepts.
     #[serde(rename = "validation.too_large")]
     TooLarge,
-    /// No job of that name.
+    /// There is no job with that id.
     #[serde(rename = "job.not_found")]
     JobNotFound,
-    /// The name is taken, or the job is not in a state for that.
+    /// The id is taken, or the job's state does not allow the operation.
     #[serde(rename = "job.conflict")]
     JobConflict,
-    /// As many jobs wait as may.
+    /// The queue has its maximum number of jobs.
     #[serde(rename = "queue.full")]
     QueueFull,
-    /// The service takes no new jobs.
+    /// The service accepts no new jobs.
     #[serde(rename = "queue.closed")]
     QueueClosed,
-    /// A token is needed, and there is none or a wrong one.
+    /// A token is required, and it is missing or wrong.
     #[serde(rename = "auth.required")]
     AuthRequired,
     /// The command is not in `policy.allowed_commands`.
@@ -43,22 +43,22 @@ pub enum ErrorCode {
     /// A pattern leaves the workspace or asks for secrets.
     #[serde(rename = "policy.artifact_denied")]
     ArtifactDenied,
-    /// The workspace is outside the places the service allows.
+    /// The workspace is outside the directories that the service allows.
     #[serde(rename = "policy.workspace_denied")]
     WorkspaceDenied,
-    /// A network other than `none` is asked for.
+    /// The request asks for a network other than `none`.
     #[serde(rename = "policy.network_denied")]
     NetworkDenied,
     /// The backend cannot run here, or a control in `require_enforced` is missing.
     #[serde(rename = "backend.unavailable")]
     BackendUnavailable,
-    /// The workspace or the box could not be made.
+    /// The workspace or the sandbox could not be created.
     #[serde(rename = "backend.setup_failed")]
     BackendSetupFailed,
-    /// `limits.timeout_ms` was over.
+    /// The job ran longer than `limits.timeout_ms`.
     #[serde(rename = "run.timed_out")]
     TimedOut,
-    /// The program is not there, or cannot be executed.
+    /// The program does not exist or cannot be executed.
     #[serde(rename = "run.spawn_failed")]
     SpawnFailed,
     /// Reading or writing the run's records failed.
@@ -67,41 +67,41 @@ pub enum ErrorCode {
     /// Artifacts could not be collected.
     #[serde(rename = "run.artifact_collection_failed")]
     ArtifactCollectionFailed,
-    /// The program ended with another code than 0, or by a signal.
+    /// The program exited with a code other than 0, or a signal ended it.
     #[serde(rename = "run.exit_nonzero")]
     ExitNonzero,
-    /// A limit other than time ended it; `details.limit` names it.
+    /// A limit other than time ended the program; `details.limit` names it.
     #[serde(rename = "run.limit_exceeded")]
     LimitExceeded,
     /// The process that had the job ended without recording a result.
     #[serde(rename = "run.interrupted")]
     Interrupted,
-    /// Somebody asked for its end.
+    /// The job was canceled.
     #[serde(rename = "run.canceled")]
     Canceled,
 }
 
-/// The one shape of every error: of a refused request, and in a job's result.
+/// An error, both of a refused request and in a job's result.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, thiserror::Error)]
 #[error("{message}")]
 #[serde(deny_unknown_fields)]
 pub struct JobError {
     /// What went wrong.
     pub code: ErrorCode,
-    /// In a few words; never a secret's value.
+    /// A short description. It never contains the value of a secret.
     pub message: String,
-    /// Particulars, by name.
+    /// Further details, by name.
     #[serde(default)]
     pub details: Map<String, Value>,
 }
 
 impl JobError {
-    /// An error without particulars.
+    /// Creates an error without details.
     pub fn new(code: ErrorCode, message: impl Into<String>) -> Self {
         Self { code, message: message.into(), details: Map::new() }
     }
 
-    /// The same with one more particular.
+    /// Adds a detail.
     pub fn with(mut self, name: &str, value: impl Into<Value>) -> Self {
         self.details.insert(name.to_owned(), value.into());
         self
@@ -114,7 +114,7 @@ impl JobError {
 }
 
 impl ErrorCode {
-    /// Its text on the wire.
+    /// The code in JSON.
     pub fn word(self) -> &'static str {
         match self {
             Self::InvalidRequest => "validation.invalid_request",

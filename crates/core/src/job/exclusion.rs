@@ -1,9 +1,8 @@
-//! What is never part of a job's workspace; and of that, the secrets are never artifacts.
+//! Names that are never part of a job's workspace. The secrets among them are never artifacts.
 
 use super::result::ExcludedGroup;
 
-/// Names, by group. A name ends with `*` where anything may follow, and begins with it where
-/// anything may come before. Letters' case is of no account.
+/// Names by group. A `*` matches any text. Matching ignores case.
 const NAMES: &[(ExcludedGroup, &[&str])] = &[
     (ExcludedGroup::Vcs, &[".git", ".hg", ".svn", ".bzr", ".jj"]),
     (
@@ -50,17 +49,18 @@ const NAMES: &[(ExcludedGroup, &[&str])] = &[
         ],
     ),
 ];
-/// Directories that are excluded only in a directory of a certain name.
+/// Directories that are excluded only inside a directory with a certain name: group, parent, name.
 const NESTED: &[(ExcludedGroup, &str, &str)] = &[
     (ExcludedGroup::Dependencies, "vendor", "bundle"),
     (ExcludedGroup::Caches, ".yarn", "cache"),
     (ExcludedGroup::Caches, ".cargo", "registry"),
 ];
-/// Groups of directories alone: a file that is called `env` or `target` is anybody's.
+/// Groups that apply only to directories: a file named `env` or `target` may be anything.
 const DIRECTORIES_ONLY: [ExcludedGroup; 3] =
     [ExcludedGroup::Virtualenv, ExcludedGroup::Build, ExcludedGroup::Dependencies];
 
-/// The group by which an entry `name` of a directory `parent` (empty at the top) is never copied.
+/// The group that excludes the entry `name` in the directory named `parent` (empty at the top);
+/// `None` if the entry may be copied.
 pub fn excluded_group(parent: &[u8], name: &[u8], is_directory: bool) -> Option<ExcludedGroup> {
     let by_name = NAMES.iter().find(|(group, patterns)| {
         (is_directory || !DIRECTORIES_ONLY.contains(group))

@@ -1,14 +1,15 @@
-//! A job's name.
+//! Job ids.
 
 use std::fmt;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// The longest name, bytes.
+/// The longest id, bytes.
 const BYTES_MAX: usize = 128;
 
-/// 1 to 128 of `A-Z a-z 0-9 . _ -`, no dot first: it names a directory of the store.
+/// A job's id: 1 to 128 of `A-Z a-z 0-9 . _ -`, not starting with a dot. It is also the name of a
+/// directory in the store.
 #[derive(
     Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
@@ -16,13 +17,16 @@ const BYTES_MAX: usize = 128;
 #[schemars(with = "String", extend("pattern" = "^[A-Za-z0-9_-][A-Za-z0-9_.-]{0,127}$"))]
 pub struct JobId(String);
 
-/// Why a text names no job.
+/// A text that is not a job id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("want 1 to 128 of A-Z a-z 0-9 . _ - and no dot first")]
 pub struct BadJobId;
 
 impl JobId {
-    /// Takes `text` where it is a name.
+    /// Parses `text`.
+    ///
+    /// # Errors
+    /// Any other character, a leading dot, or a wrong length.
     pub fn parse(text: &str) -> Result<Self, BadJobId> {
         let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
         let is_name = (1..=BYTES_MAX).contains(&text.len())
@@ -31,12 +35,12 @@ impl JobId {
         if is_name { Ok(Self(text.to_owned())) } else { Err(BadJobId) }
     }
 
-    /// A name nobody else has: `job_` and a random UUID.
+    /// Makes a unique id: `job_` and a random UUID.
     pub fn random() -> Self {
         Self(format!("job_{}", uuid::Uuid::new_v4()))
     }
 
-    /// Its text.
+    /// The id as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -61,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_is_one_plain_name_of_a_directory() {
+    fn an_id_is_a_plain_directory_name() {
         let long = "x".repeat(BYTES_MAX);
         for good in ["job_1", "a", "A.b-C_9", "-x", &long, JobId::random().as_str()] {
             assert_eq!(JobId::parse(good).map(|id| id.to_string()), Ok(good.to_owned()));

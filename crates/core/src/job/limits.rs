@@ -1,4 +1,4 @@
-//! How much a job may use.
+//! The limits of a job.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
 
-/// The bounds of one job, each with its unit in its name. A request may lower any of them, and
-/// raise it up to the maximum of whoever runs it.
+/// The limits of one job, each with its unit in its name. A request may lower any limit, or raise
+/// it up to the runner's maximum.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct JobLimits {
@@ -17,38 +17,38 @@ pub struct JobLimits {
     /// CPU time of all its processes together, milliseconds.
     #[schemars(range(min = 1))]
     pub cpu_time_ms: u64,
-    /// Memory of all its processes together, what they write to files included, bytes.
+    /// Memory of all its processes together, including what they write to files, bytes.
     #[schemars(range(min = 1))]
     pub memory_bytes: u64,
     /// Processes and threads alive at once.
     #[schemars(range(min = 1))]
     pub processes: u64,
-    /// What it may write to its workspace and `/tmp` together, bytes.
+    /// Data written to the workspace and `/tmp` together, bytes.
     pub disk_bytes: u64,
-    /// How much of stdout is kept, bytes; the rest is counted and hashed.
+    /// Kept part of stdout, bytes; the rest is only counted and hashed.
     pub stdout_bytes: u64,
-    /// How much of stderr is kept, bytes; the rest is counted and hashed.
+    /// Kept part of stderr, bytes; the rest is only counted and hashed.
     pub stderr_bytes: u64,
-    /// Artifacts that are kept.
+    /// Number of artifacts that are kept.
     pub artifact_count: u64,
-    /// How much of each artifact is kept, bytes.
+    /// Kept part of each artifact, bytes.
     pub artifact_file_bytes: u64,
-    /// How much of all artifacts together is kept, bytes.
+    /// Kept part of all artifacts together, bytes.
     pub artifact_total_bytes: u64,
-    /// The size of the result as JSON, bytes: texts are cut for it.
+    /// Size of the result as JSON, bytes; texts are cut to fit.
     #[schemars(range(min = 65_536))]
     pub record_bytes: u64,
-    /// Files and links of the workspace that are copied, and likewise directories.
+    /// Number of files and links copied into the workspace, and separately of directories.
     pub snapshot_files: u64,
-    /// The contents of those files together, bytes.
+    /// Contents of those files together, bytes.
     pub snapshot_bytes: u64,
 }
 
 impl JobLimits {
-    /// The least `record_bytes`: a record without any text fits.
+    /// The least `record_bytes`: a record without texts fits.
     pub const RECORD_BYTES_MIN: u64 = 64 * KIB;
 
-    /// Every limit by its name, in the order of the wire.
+    /// All limits with their names, in JSON order.
     pub fn named(&self) -> [(&'static str, u64); 13] {
         [
             ("timeout_ms", self.timeout_ms),
@@ -67,7 +67,7 @@ impl JobLimits {
         ]
     }
 
-    /// The limit of that name, to be changed.
+    /// The limit named `name`, mutable; `None` if there is no such limit.
     pub fn named_mut(&mut self, name: &str) -> Option<&mut u64> {
         Some(match name {
             "timeout_ms" => &mut self.timeout_ms,
@@ -87,7 +87,7 @@ impl JobLimits {
         })
     }
 
-    /// The least value of the limit `name` that means anything.
+    /// The least valid value of the limit `name`.
     pub fn least(name: &str) -> u64 {
         match name {
             "timeout_ms" | "cpu_time_ms" | "memory_bytes" | "processes" => 1,
@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_names_are_those_of_the_wire_and_each_can_be_changed() {
+    fn the_names_are_those_of_json_and_each_limit_can_be_changed() {
         let mut limits = JobLimits::default();
         let wire = serde_json::to_value(limits).unwrap();
         assert_eq!(limits.named().len(), wire.as_object().unwrap().len());

@@ -1,36 +1,36 @@
-//! An agent's job: what is asked for and what came of it, in the words of the wire.
+//! An agent's job: its request, its result and its errors, as JSON has them.
 //!
-//! These are the types of every door: library, command line and HTTP. The doors
-//! differ in how bytes get here, in nothing else.
+//! The library, the command line and the HTTP API all use these types.
 
 mod command;
 mod document;
 mod error;
 mod exclusion;
-mod fault;
 mod id;
 mod limits;
-mod line;
 mod policy;
 mod request;
 mod result;
 mod status;
-mod stream;
+mod stream_record;
+mod summary;
+mod validate;
 
 pub use command::{AllowedCommand, Sha256};
 pub use error::{ErrorCode, JobError};
 pub use exclusion::excluded_group;
-pub use fault::{RequestFault, parse_request};
 pub use id::{BadJobId, JobId};
 pub use limits::JobLimits;
-pub use line::{Idempotency, JobLine, LiveJob};
-pub use policy::{ArtifactPatterns, Control, Network, PolicyRequest};
+pub use policy::{ArtifactPatterns, ControlName, Network, PolicyRequest};
 pub use request::{
     Backend, BackendKind, CommandRequest, RunJobRequest, Trace, WorkspaceRequest, WorkspaceSource,
 };
 pub use result::{
     Artifact, CommandEcho, Decision, ExcludedCounts, ExcludedGroup, Executable, JobUsage,
     OmittedArtifact, OmittedReason, PolicyDecision, ReplayHashes, RunJobResult, SnapshotSummary,
-    StreamRecord, TextEncoding, Timing,
+    Timing,
 };
 pub use status::JobStatus;
+pub use stream_record::{StreamRecord, TextEncoding};
+pub use summary::{Idempotency, JobLine, LiveJob};
+pub use validate::{JobRequestError, parse_request};

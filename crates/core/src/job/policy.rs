@@ -1,72 +1,73 @@
-//! What a request allows its own program.
+//! What a request allows its own program to do.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::command::AllowedCommand;
 
-/// What the program may be, get and leave. What is not allowed here is denied.
+/// What the program may be, receive and leave. Everything not allowed here is denied.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct PolicyRequest {
-    /// Commands that may be run; none denies everything.
+    /// Commands that may be run; an empty list denies all commands.
     pub allowed_commands: Vec<AllowedCommand>,
-    /// Variables of `command.env` that may be given, beside those the runner allows.
+    /// Variables that `command.env` may set, in addition to those that the runner allows.
     pub allowed_env: Vec<String>,
     /// Whether an allowed command may be a shell, or a program that starts others, such as `env`.
     pub allow_shell: bool,
-    /// The network it has.
+    /// The network of the program.
     pub network: Network,
-    /// What is kept of the files it leaves.
+    /// Which of its files are kept.
     pub artifacts: ArtifactPatterns,
-    /// Controls without which it is not to run at all.
-    pub require_enforced: Vec<Control>,
+    /// Controls without which the program must not run.
+    pub require_enforced: Vec<ControlName>,
 }
 
 /// The network of a job.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Network {
-    /// None but a loopback of its own, by a network namespace.
+    /// Only a private loopback, in its own network namespace.
     #[default]
     None,
     /// The host's: denied.
     Host,
 }
 
-/// Which files of the workspace are artifacts, by patterns anchored at its top:
-/// `*` and `?` stay within a part, `**` spans parts.
+/// Which files of the workspace are artifacts. Patterns are anchored at the top of the workspace:
+/// `*` and `?` match within a path component, `**` any number of components.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ArtifactPatterns {
     /// Files to keep.
     pub include: Vec<String>,
-    /// Of those, files not to keep.
+    /// Files among them not to keep.
     pub deny: Vec<String>,
 }
 
-/// A control that can be asked for by name.
+/// A control that a request can require.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Control {
-    /// Processes, mounts, IPC, host name, network and cgroups apart.
+#[schemars(rename = "Control")]
+pub enum ControlName {
+    /// Namespaces for processes, mounts, IPC, host name, network and cgroups.
     Namespaces,
-    /// System calls filtered.
+    /// A system-call filter.
     Seccomp,
-    /// Memory bounded for all processes together.
+    /// A memory limit for all processes together.
     Memory,
-    /// Processes and threads bounded.
+    /// A limit on processes and threads.
     Processes,
-    /// Disk bounded.
+    /// A disk limit.
     Disk,
-    /// CPU time accounted for all processes together.
+    /// CPU accounting for all processes together.
     Cpu,
     /// No network.
     Network,
 }
 
-impl Control {
-    /// Its word on the wire.
+impl ControlName {
+    /// Its name in JSON.
     pub fn word(self) -> &'static str {
         match self {
             Self::Namespaces => "namespaces",
@@ -81,7 +82,7 @@ impl Control {
 }
 
 impl Network {
-    /// Its word on the wire.
+    /// Its name in JSON.
     pub fn word(self) -> &'static str {
         match self {
             Self::None => "none",

@@ -1,4 +1,4 @@
-//! What is asked for.
+//! The request for a job.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -11,72 +11,72 @@ use super::id::JobId;
 use super::limits::JobLimits;
 use super::policy::PolicyRequest;
 
-/// What the caller wants to find again in the result: `trace_id`, `task_id`, `agent_id`,
-/// `workspace_id` and anything else. Nothing here reads it.
+/// Values that the caller wants back in the result: `trace_id`, `task_id`, `agent_id`,
+/// `workspace_id` and others. Cofferdam does not interpret them.
 pub type Trace = BTreeMap<String, Value>;
 
-/// One program over a private copy of a directory. Unknown keys are refused.
+/// A request to run one program in a private copy of a directory. Unknown keys are refused.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RunJobRequest {
-    /// The job's name; `job_` and a UUID where none is given.
+    /// The job's id; `job_` and a UUID if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub job_id: Option<JobId>,
-    /// Told again in the result.
+    /// Copied to the result.
     #[serde(default)]
     pub trace: Trace,
-    /// What the workspace is a copy of.
+    /// The directory that is copied.
     pub workspace: WorkspaceRequest,
-    /// What is executed in it.
+    /// The program to run in it.
     pub command: CommandRequest,
-    /// What that may be, get and leave.
+    /// What the program may be, receive and leave.
     #[serde(default)]
     pub policy: PolicyRequest,
-    /// How much it may use.
+    /// The limits of the job.
     #[serde(default)]
     pub limits: JobLimits,
-    /// Where it runs.
+    /// The backend that runs it.
     #[serde(default)]
     pub backend: Backend,
 }
 
-/// What the workspace is a copy of. Version control, virtual environments, builds, dependencies,
+/// The directory that is copied into the workspace. Version control, virtual environments, builds, dependencies,
 /// caches and secrets are never copied, whatever is included.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct WorkspaceRequest {
-    /// What kind of place it is.
+    /// The kind of source.
     pub source: WorkspaceSource,
-    /// The directory, absolute, of the host. It is only read.
+    /// The absolute path of the directory on the host. It is only read.
     #[schemars(with = "String")]
     pub path: PathBuf,
-    /// Patterns of what is copied, anchored at its top.
+    /// Patterns of the entries to copy, anchored at the top of the directory.
     #[serde(default = "everything")]
     pub include: Vec<String>,
-    /// Patterns of what is not.
+    /// Patterns of the entries not to copy.
     #[serde(default)]
     pub exclude: Vec<String>,
 }
 
-/// What kind of place a workspace is copied from.
+/// The kind of source that a workspace is copied from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum WorkspaceSource {
-    /// A directory of the host.
+    /// A directory on the host.
     LocalPath,
 }
 
-/// What is executed.
+/// The program to run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CommandRequest {
-    /// The program and its arguments; never a shell's line.
+    /// The program and its arguments. It is never interpreted by a shell.
     #[schemars(length(min = 1))]
     pub argv: Vec<String>,
     /// The working directory, relative to the workspace.
     #[serde(default = "here")]
     pub cwd: String,
-    /// The whole environment, of what the policy allows; nothing else is in it.
+    /// The whole environment, as far as the policy allows it.
     #[serde(default)]
     pub env: BTreeMap<String, String>,
     /// Standard input.
@@ -84,27 +84,27 @@ pub struct CommandRequest {
     pub stdin: String,
 }
 
-/// Where a job runs.
+/// The backend that runs a job.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Backend {
-    /// By its name.
+    /// Its name.
     pub kind: BackendKind,
 }
 
-/// The backends there are.
+/// The name of a backend.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum BackendKind {
-    /// A box on this host.
+    /// A sandbox on this host.
     #[default]
     LocalProcess,
-    /// A box in a virtual machine of its own.
+    /// A sandbox in its own virtual machine.
     Firecracker,
 }
 
 impl BackendKind {
-    /// Its word on the wire.
+    /// Its name in JSON.
     pub fn word(self) -> &'static str {
         match self {
             Self::LocalProcess => "local_process",

@@ -1,4 +1,4 @@
-//! What came of a job.
+//! The result of a job.
 
 use std::collections::BTreeMap;
 
@@ -11,67 +11,68 @@ use super::id::JobId;
 use super::policy::Network;
 use super::request::Trace;
 use super::status::JobStatus;
+use super::stream_record::StreamRecord;
 
-/// What came of a job. It never changes again.
+/// The result of a finished job. It never changes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RunJobResult {
-    /// The job's name.
+    /// The job's id.
     pub job_id: JobId,
     /// How it ended.
     pub status: JobStatus,
-    /// What the request said.
+    /// The request's `trace`.
     pub trace: Trace,
-    /// What was, or would have been, executed.
+    /// The command that was, or would have been, executed.
     pub command: CommandEcho,
-    /// What the program ended with; null where a signal, a time-out or a cancel ended it, or
-    /// nothing ran.
+    /// The program's exit code; null if a signal, the time limit or a cancel ended it, or nothing
+    /// ran.
     pub exit_code: Option<u8>,
-    /// The signal that ended the program, by number; null where none did.
+    /// The number of the signal that ended the program; null if none did.
     pub signal: Option<i32>,
     /// What it wrote to stdout.
     pub stdout: StreamRecord,
     /// What it wrote to stderr.
     pub stderr: StreamRecord,
-    /// The files it left that were asked for, by path.
+    /// The requested files that the program left, by path.
     pub artifacts: Vec<Artifact>,
-    /// Those that were not kept.
+    /// Matching files that were not kept.
     pub artifacts_omitted: Vec<OmittedArtifact>,
-    /// What the workspace was; null where none was made.
+    /// What the workspace held at the start; null if there was none.
     pub snapshot: Option<SnapshotSummary>,
-    /// What the policy said.
+    /// The decision of the policy.
     pub policy: PolicyDecision,
-    /// What it used; null where nothing ran.
+    /// The resources it used; null if nothing ran.
     pub usage: Option<JobUsage>,
-    /// The controls it ran under, each with the mechanism that held it.
+    /// The controls that were enforced, each with its mechanism.
     pub enforced: BTreeMap<String, serde_json::Value>,
-    /// Controls the host lacks, with the reasons.
+    /// The controls that the host lacks, with the reasons.
     pub not_enforced: Vec<String>,
-    /// What to compare with another run of the same.
+    /// Hashes to compare with another run of the same job.
     pub replay: ReplayHashes,
-    /// When.
+    /// When the job was accepted, started and finished.
     pub timing: Timing,
-    /// What went wrong; null for a completed job.
+    /// The error; null for a completed job.
     pub error: Option<JobError>,
-    /// What this record leaves out for `limits.record_bytes`, by field.
+    /// The fields that were cut to fit `limits.record_bytes`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub not_recorded: Vec<String>,
 }
 
-/// What a run used, as every report of this program tells it.
+/// The resources that a run used.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct JobUsage {
-    /// From the program's exec to its end, milliseconds.
+    /// Time from the program's exec to its end, milliseconds.
     pub wall_ms: u64,
     /// CPU time of all its processes, milliseconds.
     pub cpu_ms: u64,
-    /// The most memory it held at once, bytes.
+    /// Peak memory, bytes.
     pub memory_peak_bytes: u64,
-    /// Where that figure comes from: `cgroup2`, `cgroup1` or `rusage`.
+    /// The source of `memory_peak_bytes`: `cgroup2`, `cgroup1` or `rusage`.
     pub memory_peak_source: String,
-    /// The most processes and threads alive at once, where a controller tells.
+    /// Peak number of processes and threads; null without a pids controller.
     pub processes_peak: Option<u64>,
-    /// Processes that the kernel killed for want of memory, where a controller counts them: a run
-    /// may survive those of its children.
+    /// Processes that the OOM killer killed; null if no controller counts them. A run can survive
+    /// an OOM kill of one of its children.
     #[serde(default)]
     pub oom_kills: Option<u64>,
     /// Bytes written to stdout, kept or not.
@@ -80,72 +81,45 @@ pub struct JobUsage {
     pub stderr_bytes: u64,
 }
 
-/// What was executed.
+/// The command that was executed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CommandEcho {
-    /// As asked for.
+    /// `command.argv` of the request.
     pub argv: Vec<String>,
-    /// As asked for.
+    /// `command.cwd` of the request.
     pub cwd: String,
-    /// The file that was found for it; null where none was looked for or found.
+    /// The executable that was found; null if none was searched or found.
     pub executable: Option<Executable>,
 }
 
-/// A file that is executed.
+/// The executable of a command.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Executable {
-    /// Where it is in the box, links resolved.
+    /// Its path in the sandbox, links resolved.
     pub path: String,
-    /// What it holds.
+    /// The digest of its contents.
     pub sha256: Sha256,
 }
 
-/// One output stream: its beginning, and what is known of all of it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct StreamRecord {
-    /// What was kept: text, or base64 where it is not UTF-8. No character of it is cut in two.
-    pub text: String,
-    /// Whether more was written than is kept here.
-    pub truncated: bool,
-    /// Bytes written in all.
-    pub bytes: u64,
-    /// Of all bytes written, kept or not.
-    pub sha256: Sha256,
-    /// How `text` is to be read.
-    pub encoding: TextEncoding,
-}
-
-/// How a kept text is to be read.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub enum TextEncoding {
-    /// As it is.
-    #[default]
-    #[serde(rename = "utf-8")]
-    Utf8,
-    /// Base64 of the bytes.
-    #[serde(rename = "base64")]
-    Base64,
-}
-
-/// A file the program left, as it is kept.
+/// A file that the program left and that was kept.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Artifact {
-    /// Where it was, relative to the workspace.
+    /// Its path, relative to the workspace.
     pub path: String,
-    /// How much is kept, bytes.
+    /// Size of the kept part, bytes.
     pub bytes: u64,
-    /// Of what is kept.
+    /// The digest of the kept part.
     pub sha256: Sha256,
-    /// Where it is kept: a `file://` of the store.
+    /// Its location in the store, a `file://` URI.
     pub uri: String,
-    /// Whether the file was longer.
+    /// Whether the file was longer than the kept part.
     pub truncated: bool,
 }
 
-/// A file that matched and was not kept.
+/// A file that matched but was not kept.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct OmittedArtifact {
-    /// Where it was; bytes that are not UTF-8 are replaced.
+    /// Its path; bytes that are not UTF-8 are replaced.
     pub path: String,
     /// Why.
     pub reason: OmittedReason,
@@ -157,34 +131,34 @@ pub struct OmittedArtifact {
 pub enum OmittedReason {
     /// A link, a fifo, a socket or a device.
     NotARegularFile,
-    /// One of `policy.artifacts.deny`.
+    /// It matches `policy.artifacts.deny`.
     Denied,
-    /// Its name is one of a secret.
+    /// It has the name of a secret.
     Secret,
     /// Its path is not UTF-8.
     NotText,
-    /// `limits.artifact_count` were kept already.
+    /// `limits.artifact_count` was reached.
     CountLimit,
-    /// `limits.artifact_total_bytes` were kept already.
+    /// `limits.artifact_total_bytes` was reached.
     TotalLimit,
-    /// The tree is larger than is looked through.
+    /// The tree is too large to search completely.
     TreeLimit,
     /// It could not be read.
     Unreadable,
 }
 
-/// What of the workspace was copied.
+/// The part of the source that was copied into the workspace.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SnapshotSummary {
     /// Regular files and links.
     pub files: u64,
-    /// The contents of the files.
+    /// Size of the files' contents, bytes.
     pub bytes: u64,
-    /// How many entries were left out, by the rule that did; a directory counts once.
+    /// The number of entries left out, by rule. A directory counts once.
     pub excluded: ExcludedCounts,
 }
 
-/// Entries left out, by group; groups that left nothing out are not there.
+/// The number of entries left out, by group. Groups without entries are absent.
 pub type ExcludedCounts = BTreeMap<ExcludedGroup, u64>;
 
 /// Why an entry of the source was not copied.
@@ -197,34 +171,34 @@ pub enum ExcludedGroup {
     Vcs,
     /// A virtual environment.
     Virtualenv,
-    /// What a build leaves.
+    /// Build output.
     Build,
     /// Installed dependencies.
     Dependencies,
     /// A tool's cache.
     Caches,
-    /// A secret, by its name.
+    /// A file with the name of a secret.
     Secrets,
     /// A fifo, a socket, a device or a mount point.
     Special,
     /// A link that leads out of the workspace.
     OutsideLink,
-    /// Not among `include`, or one of `exclude`.
+    /// An entry that `include` does not match or `exclude` matches.
     Request,
 }
 
-/// What the policy said.
+/// The decision of the policy.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PolicyDecision {
-    /// Whether it may run.
+    /// Whether the job may run.
     pub decision: Decision,
-    /// Why not, or what is worth knowing: `dangerous_env:LD_PRELOAD`.
+    /// The reasons of a denial, or warnings: `dangerous_env:LD_PRELOAD`.
     pub reasons: Vec<String>,
-    /// A hash over the rules and everything that was allowed.
+    /// A hash of the rules and of everything that was allowed.
     pub version: String,
-    /// The network that was asked for.
+    /// The requested network.
     pub network: Network,
-    /// Whether exactly that network is what the program had.
+    /// Whether the program had exactly that network.
     pub network_enforced: bool,
 }
 
@@ -232,32 +206,32 @@ pub struct PolicyDecision {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Decision {
-    /// It may.
+    /// The job may run.
     Allowed,
-    /// It may not.
+    /// The job may not run.
     Denied,
 }
 
-/// Version-tagged hashes, free of times, names of jobs and places on the host.
+/// Version-tagged hashes without times, job ids and paths of the host.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ReplayHashes {
-    /// Of what was asked for.
+    /// The hash of the request.
     pub request: String,
-    /// Of what the workspace held; null where none was made.
+    /// The hash of the workspace at the start; null if there was none.
     pub snapshot: Option<String>,
-    /// Of what came of it.
+    /// The hash of the result.
     pub result: String,
 }
 
-/// When, RFC 3339 in UTC to the millisecond.
+/// Times of a job, RFC 3339 in UTC with milliseconds.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Timing {
-    /// When it was taken.
+    /// When it was accepted.
     pub queued_at: String,
-    /// When a worker began; null where none did.
+    /// When a worker started it; null if none did.
     pub started_at: Option<String>,
-    /// When it was over.
+    /// When it finished.
     pub finished_at: String,
-    /// From the beginning to the end, milliseconds.
+    /// Time from start to finish, milliseconds.
     pub duration_ms: u64,
 }

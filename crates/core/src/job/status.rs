@@ -1,36 +1,36 @@
-//! Where a job is.
+//! The state of a job.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// A job's state, by its word on the wire.
+/// The state of a job.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "snake_case")]
 pub enum JobStatus {
-    /// Taken, not begun.
+    /// Accepted, not started.
     Queued,
-    /// A worker has it.
+    /// A worker runs it.
     Running,
-    /// The program ended with 0.
+    /// The program exited with 0.
     Completed,
-    /// The program ended otherwise, or a limit other than time ended it.
+    /// The program exited with another code or by a signal, or a limit other than time ended it.
     Failed,
-    /// `limits.timeout_ms` was over.
+    /// The job ran longer than `limits.timeout_ms`.
     TimedOut,
-    /// The policy did not allow it; nothing of it has run.
+    /// The policy denied it. Nothing ran.
     PolicyDenied,
-    /// Its workspace or its program could not be set up; nothing of it has run.
+    /// Its workspace or its program could not be set up. Nothing ran.
     SetupFailed,
-    /// The backend it asks for is not to be had here; nothing of it has run.
+    /// Its backend is not available here. Nothing ran.
     BackendUnavailable,
-    /// Somebody asked for its end.
+    /// It was canceled.
     Canceled,
 }
 
 impl JobStatus {
-    /// Every one, live ones first.
+    /// All states, live ones first.
     pub const ALL: [Self; 9] = [
         Self::Queued,
         Self::Running,
@@ -43,12 +43,12 @@ impl JobStatus {
         Self::Canceled,
     ];
 
-    /// Whether nothing of it will change any more.
+    /// Whether the state is final.
     pub fn is_terminal(self) -> bool {
         !matches!(self, Self::Queued | Self::Running)
     }
 
-    /// Its word on the wire.
+    /// Its name in JSON.
     pub fn word(self) -> &'static str {
         match self {
             Self::Queued => "queued",
@@ -63,7 +63,7 @@ impl JobStatus {
         }
     }
 
-    /// The state of that word.
+    /// The state named `word`.
     pub fn parse(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|status| status.word() == word)
     }

@@ -1,38 +1,38 @@
-//! How much a run may use. Every figure has its unit in its name.
+//! The limits of a run. Every field has its unit in its name.
 
 use std::time::Duration;
 
 const MIB: u64 = 1 << 20;
 
-/// The bounds of one run. `None` means no bound of that kind.
+/// The limits of one run. `None` means no limit of that kind.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
     /// Wall-clock time from the program's exec.
     pub wall: Duration,
     /// CPU seconds of any one process (`RLIMIT_CPU`).
     pub cpu_seconds_max: u64,
-    /// CPU time of the whole box together, read from its cgroup.
+    /// CPU time of the whole sandbox, read from its cgroup.
     pub cpu_total_max: Option<Duration>,
-    /// Memory of the whole box, tmpfs pages counted in, swap excluded.
+    /// Memory of the whole sandbox, including tmpfs pages, excluding swap.
     pub memory_bytes_max: u64,
-    /// Processes and threads of the tenant, our init not counted.
+    /// Processes and threads of the tenant, without Cofferdam's init.
     pub processes_max: u64,
     /// CPUs in thousandths (1500 = one and a half).
     pub cpus_milli_max: Option<u64>,
-    /// All writable places of the box together.
+    /// Bytes on all writable file systems of the sandbox together.
     pub disk_bytes_max: u64,
-    /// Files and directories in those places.
+    /// Files and directories on those file systems.
     pub disk_inodes_max: u64,
-    /// One file (`RLIMIT_FSIZE`).
+    /// Size of one file, bytes (`RLIMIT_FSIZE`).
     pub file_bytes_max: u64,
     /// Open descriptors of one process (`RLIMIT_NOFILE`).
     pub open_files_max: u64,
-    /// Each of stdout and stderr.
+    /// Bytes of each of stdout and stderr.
     pub output_bytes_max: Option<u64>,
 }
 
 impl Default for Limits {
-    /// The figures of `POST /run`.
+    /// The limits of `POST /run`.
     fn default() -> Self {
         Self {
             wall: Duration::from_secs(30),
@@ -51,8 +51,8 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// The same limits with another wall time, and the CPU seconds that go
-    /// with it: rounded up to whole seconds, at least one.
+    /// Returns the limits with another wall time, and with CPU seconds to match: the wall time
+    /// rounded up to whole seconds, at least one.
     pub fn with_wall(mut self, wall: Duration) -> Self {
         let whole_seconds = wall.as_secs() + u64::from(wall.subsec_nanos() > 0);
         self.wall = wall;
@@ -61,14 +61,14 @@ impl Limits {
     }
 }
 
-/// Which limit ended a run.
+/// The limit that ended a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LimitKind {
     /// Wall-clock time.
     WallTime,
-    /// CPU time, of one process or of the box.
+    /// CPU time of one process or of the sandbox.
     CpuTime,
-    /// Memory of the box.
+    /// Memory of the sandbox.
     Memory,
     /// Number of processes and threads.
     Processes,
@@ -79,7 +79,7 @@ pub enum LimitKind {
 }
 
 impl LimitKind {
-    /// The word a report uses for it.
+    /// The word for it in reports.
     pub fn word(self) -> &'static str {
         match self {
             Self::WallTime => "wall_time",

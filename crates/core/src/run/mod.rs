@@ -1,9 +1,7 @@
 //! One run of a program: what to run, its limits, and its report.
 
-pub(crate) mod captured;
-pub(crate) mod enforced;
-pub(crate) mod figures;
 pub(crate) mod limits;
+pub(crate) mod metrics;
 pub(crate) mod outcome;
 pub(crate) mod output;
 pub(crate) mod report;

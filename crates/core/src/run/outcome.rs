@@ -1,34 +1,34 @@
-//! How a run ended, said once.
+//! How a run ended, or why it did not start.
 
 use super::limits::LimitKind;
 
-/// How a run ended. The program's own status, where it has one, stands beside
-/// the limit that explains it.
+/// How a run ended. A limit that explains the end carries the program's own exit code, if it has
+/// one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
-    /// The program called exit with this code, 0..=255.
+    /// The program exited with this code, 0 to 255.
     Exited {
         /// The low eight bits of its argument.
         code: u8,
     },
-    /// A signal ended the program, and no limit of ours explains it.
+    /// A signal ended the program, and no limit explains it.
     Signaled {
         /// The signal's number.
         signal: i32,
     },
-    /// A limit ended it, or refused it something it then failed without.
+    /// A limit ended the program, or refused a resource without which it failed.
     LimitHit {
         /// The limit.
         kind: LimitKind,
-        /// The code the program itself ended with; none when we killed it.
+        /// The program's own exit code; `None` if the supervisor killed it.
         code: Option<u8>,
     },
-    /// Somebody asked for its end.
+    /// The run was cancelled.
     Cancelled,
 }
 
 impl Outcome {
-    /// The word of `X-Run-Outcome` and of reports.
+    /// The word for it in `X-Run-Outcome` and in reports.
     pub fn word(self) -> &'static str {
         match self {
             Self::Exited { .. } => "exited",
@@ -45,8 +45,8 @@ impl Outcome {
         }
     }
 
-    /// The exit code as a shell would give it: 128+n for signal n, none when
-    /// the program was ended before it had one.
+    /// The exit code as a shell reports it: 128+n for signal n. `None` if the program was killed
+    /// before it had one.
     pub fn shell_code(self) -> Option<u8> {
         match self {
             Self::Exited { code } => Some(code),
@@ -65,26 +65,26 @@ impl Outcome {
     }
 }
 
-/// Why the box could not be made. User code has not run.
+/// Why the sandbox could not be created. No user code has run.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("sandbox: {step}: {reason}")]
 pub struct SetupFailure {
-    /// The step, in the words of the plan: `mount /proc`, `cgroup memory`.
+    /// The step of the plan that failed: `mount /proc`, `cgroup memory`.
     pub step: String,
-    /// The errno's name (`EPERM`), or a few words where no errno fits.
+    /// The errno's name (`EPERM`), or a short text if there is no errno.
     pub reason: String,
-    /// The errno, when the kernel gave one.
+    /// The errno, if the kernel returned one.
     pub errno: Option<i32>,
 }
 
 impl SetupFailure {
-    /// A failure the kernel named.
+    /// A failure with an errno.
     pub fn from_errno(step: impl Into<String>, errno: i32) -> Self {
         let name = format!("{:?}", nix::errno::Errno::from_raw(errno));
         Self { step: step.into(), reason: name, errno: Some(errno) }
     }
 
-    /// A failure of a call of the standard library.
+    /// A failure of a standard library call.
     pub fn from_io(step: impl Into<String>, error: &std::io::Error) -> Self {
         match error.raw_os_error() {
             Some(errno) => Self::from_errno(step, errno),
@@ -92,28 +92,29 @@ impl SetupFailure {
         }
     }
 
-    /// A failure without an errno.
+    /// A failure without an errno, described by `reason`.
     pub fn from_words(step: impl Into<String>, reason: impl Into<String>) -> Self {
         Self { step: step.into(), reason: reason.into(), errno: None }
     }
 }
 
-/// Why a program never ran.
+/// Why a program did not run.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NotStarted {
-    /// The box could not be made.
+    /// The sandbox could not be created.
     #[error(transparent)]
     Setup(#[from] SetupFailure),
-    /// The box stood, but the program could not be executed in it.
+    /// The sandbox was created, but exec of the program failed.
     #[error("sandbox: exec: {:?}", nix::errno::Errno::from_raw(*errno))]
     Exec {
-        /// What exec said.
+        /// The errno of exec.
         errno: i32,
     },
 }
 
 impl NotStarted {
-    /// The failure of a box whose program is ours too; `exec_step` names its start.
+    /// Converts to a setup failure, for a sandbox whose program belongs to Cofferdam. `exec_step`
+    /// names the step that started it.
     pub fn into_failure(self, exec_step: &str) -> SetupFailure {
         match self {
             Self::Setup(failure) => failure,

@@ -1,29 +1,28 @@
-//! What is known of a run once it is over.
+//! The report of a finished run.
 
 use std::time::Duration;
 
 use serde::Serialize;
 
-use super::captured::CapturedStream;
-use super::enforced::Enforced;
 use super::outcome::Outcome;
+use super::output::CapturedStream;
 
-/// What a run used.
+/// The resources that a run used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Usage {
-    /// From the program's exec to its end, milliseconds.
+    /// Time from the program's exec to its end, milliseconds.
     pub wall_ms: u64,
     /// CPU time of all its processes, milliseconds.
     pub cpu_ms: u64,
-    /// The most memory the box held at once, bytes.
+    /// Peak memory of the sandbox, bytes.
     pub memory_peak_bytes: u64,
-    /// Where that figure comes from: `cgroup2`, `cgroup1` or `rusage` (the
-    /// largest single process).
+    /// The source of `memory_peak_bytes`: `cgroup2`, `cgroup1` or `rusage` (the largest single
+    /// process).
     pub memory_peak_source: &'static str,
-    /// The most processes and threads alive at once, where a controller tells.
+    /// Peak number of processes and threads; `None` without a pids controller.
     pub processes_peak: Option<u64>,
-    /// Processes that the kernel killed for want of memory, where a controller counts them: a run
-    /// may survive those of its children.
+    /// Processes that the OOM killer killed; `None` if no controller counts them. A run can survive
+    /// an OOM kill of one of its children.
     pub oom_kills: Option<u64>,
     /// Bytes written to stdout, kept or not.
     pub stdout_bytes: u64,
@@ -31,14 +30,14 @@ pub struct Usage {
     pub stderr_bytes: u64,
 }
 
-/// Where the time of a run went.
+/// The time that each phase of a run took.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Timings {
-    /// Making the box and its files, until the program's exec.
+    /// Creating the sandbox and its files, until the program's exec.
     pub prepare: Duration,
     /// From the exec to the program's end.
     pub run: Duration,
-    /// From the program's end until nothing of the box was left.
+    /// From the program's end until the sandbox was removed.
     pub cleanup: Duration,
 }
 
@@ -51,14 +50,33 @@ pub struct RunReport {
     pub stdout: CapturedStream,
     /// What it wrote to stderr.
     pub stderr: CapturedStream,
-    /// What it used.
+    /// The resources it used.
     pub usage: Usage,
-    /// The controls it ran under.
+    /// The controls that were enforced.
     pub enforced: Enforced,
-    /// Controls the host lacks, by name, with the reason.
+    /// The controls that the host lacks, each as `name: reason`.
     pub not_enforced: Vec<String>,
-    /// Where the time went.
+    /// The time that each phase took.
     pub timings: Timings,
-    /// Whether it ran in a box made ahead.
+    /// Whether it ran in a prepared sandbox from the standby pool.
     pub standby: bool,
+}
+
+/// The controls that were enforced on a run, each with its mechanism.
+///
+/// A control is `None` if the host could not enforce it; `not_enforced` then has the reason.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Enforced {
+    /// The namespaces created for the sandbox, without the user namespace that maps its uid.
+    pub namespaces: Vec<&'static str>,
+    /// The seccomp profile's name.
+    pub seccomp: Option<String>,
+    /// `cgroup2` or `cgroup1`.
+    pub memory: Option<&'static str>,
+    /// `cgroup2+rlimit`, `cgroup1+rlimit` or `rlimit`.
+    pub processes: Option<&'static str>,
+    /// `tmpfs`: one size- and inode-capped file system.
+    pub disk: Option<&'static str>,
+    /// `cgroup2` or `cgroup1`: the CPU quota if one is set, else CPU accounting.
+    pub cpu: Option<&'static str>,
 }

@@ -1,4 +1,4 @@
-//! What to run.
+//! The program to run, and its surroundings.
 
 use std::ffi::CString;
 use std::os::fd::OwnedFd;
@@ -14,83 +14,84 @@ pub enum StdinSource {
     Null,
     /// These bytes, then end of file.
     Bytes(Vec<u8>),
-    /// Whatever this descriptor yields, copied as it comes; the program never
-    /// holds the descriptor itself.
+    /// The data read from this descriptor, copied as it arrives. The program never gets the
+    /// descriptor itself.
     Copied(OwnedFd),
 }
 
-/// A file or directory of the host shown inside the box.
+/// A file or directory of the host that is visible in the sandbox.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Bind {
     /// The absolute path on the host.
     pub source: PathBuf,
     /// The absolute path inside.
     pub target: PathBuf,
-    /// Whether the box may not write to it.
+    /// Whether the sandbox cannot write to it.
     pub read_only: bool,
 }
 
-/// An extra private tmpfs inside the box.
+/// An extra private tmpfs in the sandbox.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Tmpfs {
     /// The absolute path inside.
     pub target: PathBuf,
-    /// Its size; the box's disk figure where none is given.
+    /// Its size in bytes; the disk limit of the sandbox if `None`.
     pub bytes_max: Option<u64>,
 }
 
 /// How `/workspace` is filled.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum WorkspaceFill {
-    /// From what was written into the box's own file system before the start.
+    /// With the files written into the sandbox's own file system before the start.
     #[default]
     Own,
-    /// From this directory, read-only below, with the box's own file system above.
+    /// With an overlay: this directory read-only below, the sandbox's own file system above.
     Overlay {
         /// The template on the host.
         template: PathBuf,
     },
 }
 
-/// Which file is executed.
+/// The file that is executed.
 #[derive(Debug, Default)]
 pub enum ProgramFile {
-    /// The one that the first of the arguments names: looked up in the box's PATH unless it holds
-    /// a slash.
+    /// The file that the first argument names. It is searched in the sandbox's PATH unless it
+    /// contains a slash.
     #[default]
     Named,
-    /// The one at this absolute path in the box, whatever the arguments begin with.
+    /// The file at this absolute path in the sandbox, whatever the first argument is.
     At(CString),
-    /// This very file, which the box then has there, whatever else has come to be at that path.
+    /// This open file. The sandbox sees it at `at`, even if another file has replaced it there
+    /// meanwhile.
     Open {
         /// The file, open for reading.
         file: OwnedFd,
-        /// Where it is in the box: absolute, links resolved.
+        /// Its path in the sandbox: absolute, links resolved.
         at: CString,
     },
 }
 
-/// One program to run in a box.
+/// One program to run in a sandbox.
 #[derive(Debug)]
 pub struct RunSpec {
     /// The program and its arguments.
     pub argv: Vec<CString>,
-    /// Which file that is.
+    /// The file that is executed.
     pub program: ProgramFile,
-    /// What is executed in its place if it can be: the words of a plain command that `argv`
-    /// has a shell for, without the shell.
+    /// The command without its shell, if `argv` runs a plain command in a shell. It is executed
+    /// instead of `argv` where possible.
     pub without_shell: Option<Vec<CString>>,
     /// The whole environment, `KEY=VALUE`, in the order given.
     pub env: Vec<CString>,
-    /// The working directory, absolute, inside the box.
+    /// The working directory, absolute, inside the sandbox.
     pub workdir: PathBuf,
     /// Standard input.
     pub stdin: StdinSource,
-    /// The bounds.
+    /// The limits.
     pub limits: Limits,
     /// How `/workspace` is filled.
     pub workspace: WorkspaceFill,
-    /// Host paths to show inside.
+    /// Host paths that are visible in the sandbox.
     pub binds: Vec<Bind>,
     /// Extra private file systems.
     pub tmpfs: Vec<Tmpfs>,

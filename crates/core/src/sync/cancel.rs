@@ -1,20 +1,22 @@
 //! A request to stop that any thread can make and a poll loop can wait for.
 
 use std::io::{self, Write as _};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
 use nix::sys::eventfd::{EfdFlags, EventFd};
 
-/// A cancel flag over a descriptor: cloned freely, raised once, never lowered.
+/// A cancel flag with a descriptor that becomes readable when the flag is raised.
+///
+/// Clones share the flag. It is raised at most once and never lowered.
 #[derive(Debug, Clone)]
 pub struct CancelToken(Arc<Flag>);
 
 #[derive(Debug)]
 enum Flag {
     Event(EventFd),
-    /// Readable once a byte was written to the other end.
+    /// Readable after a byte was written to the other end.
     Stream {
         woken: UnixStream,
         waker: UnixStream,
@@ -22,21 +24,27 @@ enum Flag {
 }
 
 impl CancelToken {
-    /// A token nobody has raised yet. Costs one descriptor.
+    /// Creates a token that is not raised. Uses one descriptor.
+    ///
+    /// # Errors
+    /// The process has no descriptors left.
     pub fn new() -> io::Result<Self> {
         let flags = EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK;
         Ok(Self(Arc::new(Flag::Event(EventFd::from_value_and_flags(0, flags)?))))
     }
 
-    /// One that whoever writes to the stream of `waker` raises, as a handler of signals can.
+    /// Creates a token that any write to `waker` raises, such as a write in a signal handler.
+    ///
+    /// # Errors
+    /// `waker` cannot be made non-blocking.
     pub fn over(woken: UnixStream, waker: UnixStream) -> io::Result<Self> {
         waker.set_nonblocking(true)?;
         Ok(Self(Arc::new(Flag::Stream { woken, waker })))
     }
 
-    /// Asks for the end of whatever polls this token.
+    /// Raises the flag.
     pub fn cancel(&self) {
-        // The one failure is a counter at its maximum or a full stream, which read as raised too.
+        // It fails only if the counter is at its maximum or the stream is full; both read as raised.
         let _ = match &*self.0 {
             Flag::Event(event) => event.write(1).map_err(io::Error::from),
             Flag::Stream { waker, .. } => (&*waker).write(&[1]),
@@ -51,4 +59,13 @@ impl AsFd for CancelToken {
             Flag::Stream { woken, .. } => woken.as_fd(),
         }
     }
+}
+
+/// What can end a run besides its limits.
+#[derive(Debug)]
+pub struct Watch {
+    /// Ends the run when it is raised.
+    pub cancel: CancelToken,
+    /// The client's socket, if a disconnect of the client ends the run.
+    pub client: Option<OwnedFd>,
 }

@@ -1,54 +1,55 @@
-//! Figures that are counted where things happen and read by whoever exposes them: no lock, no
-//! allocation, and nothing that another server in the same process would share.
+//! Counters and histograms without locks or allocation. They belong to one server, so several
+//! servers in a process do not share them.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// A figure that only rises.
+/// A number that only increases.
 #[derive(Debug, Default)]
 pub struct Counter(AtomicU64);
 
 impl Counter {
-    /// One more.
+    /// Adds one.
     pub fn increment(&self) {
         self.add(1);
     }
 
-    /// So many more.
+    /// Adds `count`.
     pub fn add(&self, count: usize) {
         self.0.fetch_add(count as u64, Ordering::Relaxed);
     }
 
-    /// How many so far.
+    /// The current value.
     pub fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
 }
 
-/// The upper ends of the buckets of durations, seconds; the last bucket has none.
+/// The upper bounds of the histogram buckets, seconds. The last bucket is unbounded.
 pub const DURATION_BOUNDS_SECONDS: [f64; 17] = [
     0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0,
     60.0, 300.0,
 ];
 
-/// How long things took: how many fell into each bucket, and all of them together.
+/// A histogram of durations.
 #[derive(Debug, Default)]
 pub struct Durations {
     buckets: [Counter; DURATION_BOUNDS_SECONDS.len() + 1],
     sum_ns: AtomicU64,
 }
 
-/// [`Durations`] at one time.
+/// The values of [`Durations`] at one time.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct DurationCounts {
-    /// The upper end of each bucket in seconds and what fell into it alone; the last is infinite.
+    /// The upper bound of each bucket in seconds, and the count of that bucket alone (not
+    /// cumulative). The last bound is infinite.
     pub buckets: Vec<(f64, u64)>,
-    /// All of them together, seconds.
+    /// The sum of all durations, seconds.
     pub sum_seconds: f64,
 }
 
 impl Durations {
-    /// Counts one that took so long.
+    /// Adds one duration.
     pub fn count(&self, took: Duration) {
         let seconds = took.as_secs_f64();
         let below = DURATION_BOUNDS_SECONDS.iter().position(|bound| seconds <= *bound);
@@ -59,7 +60,7 @@ impl Durations {
         self.sum_ns.fetch_add(nanoseconds, Ordering::Relaxed);
     }
 
-    /// What was counted so far.
+    /// Returns the current values.
     pub fn read(&self) -> DurationCounts {
         let bounds = DURATION_BOUNDS_SECONDS.into_iter().chain([f64::INFINITY]);
         DurationCounts {
@@ -70,7 +71,7 @@ impl Durations {
 }
 
 impl DurationCounts {
-    /// How many there were.
+    /// The number of durations.
     pub fn count(&self) -> u64 {
         self.buckets.iter().map(|(_, count)| count).sum()
     }

@@ -5,5 +5,4 @@ pub mod counter;
 pub mod permits;
 pub mod request_id;
 pub mod retained;
-pub mod watch;
 pub mod watermark;

@@ -1,40 +1,41 @@
-//! Bounded admission: a fixed number of numbered slots, each held by a guard.
+//! Bounded admission: a fixed number of numbered permits.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use crate::values::deadline::Deadline;
 
-/// A fixed set of slots, `0..capacity`. Lowest free number first, so that what
-/// belongs to a slot (a host uid) stays warm.
+/// A fixed set of permits, numbered `0..capacity`.
+///
+/// The lowest free number is given first, so that what belongs to a number (a host uid) stays warm.
 #[derive(Debug)]
-pub struct Slots {
+pub struct Permits {
     taken: Mutex<Vec<bool>>,
     freed: Condvar,
 }
 
-impl Slots {
-    /// `capacity` free slots.
+impl Permits {
+    /// Creates `capacity` free permits.
     pub fn new(capacity: usize) -> Arc<Self> {
         Arc::new(Self { taken: Mutex::new(vec![false; capacity]), freed: Condvar::new() })
     }
 
-    /// A slot at once, or nothing when all are taken.
-    pub fn try_enter(self: &Arc<Self>) -> Option<SlotGuard> {
+    /// Takes a permit without waiting, or returns `None` if all are taken.
+    pub fn try_enter(self: &Arc<Self>) -> Option<Permit> {
         let mut taken = self.lock();
-        let index = taken.iter().position(|slot| !slot)?;
+        let index = taken.iter().position(|taken| !taken)?;
         *taken.get_mut(index)? = true;
-        Some(SlotGuard { slots: Arc::clone(self), index })
+        Some(Permit { permits: Arc::clone(self), index })
     }
 
-    /// How many slots are taken.
+    /// The number of permits that are taken.
     pub fn taken(&self) -> usize {
-        self.lock().iter().filter(|slot| **slot).count()
+        self.lock().iter().filter(|taken| **taken).count()
     }
 
-    /// Waits until every slot is free; false when the deadline came first.
+    /// Waits until all permits are free. Returns false if the deadline passes first.
     pub fn wait_idle(&self, deadline: Deadline) -> bool {
         let mut taken = self.lock();
-        while taken.iter().any(|slot| *slot) {
+        while taken.iter().any(|taken| *taken) {
             let left = deadline.remaining();
             if left.is_zero() {
                 return false;
@@ -51,26 +52,26 @@ impl Slots {
     }
 }
 
-/// The right to run one job; dropping it frees the slot.
+/// The right to run one job. Dropping it frees the permit.
 #[derive(Debug)]
-pub struct SlotGuard {
-    slots: Arc<Slots>,
+pub struct Permit {
+    permits: Arc<Permits>,
     index: usize,
 }
 
-impl SlotGuard {
-    /// Which slot this is, `0..capacity`.
+impl Permit {
+    /// The number of this permit, in `0..capacity`.
     pub fn index(&self) -> usize {
         self.index
     }
 }
 
-impl Drop for SlotGuard {
+impl Drop for Permit {
     fn drop(&mut self) {
-        if let Some(slot) = self.slots.lock().get_mut(self.index) {
-            *slot = false;
+        if let Some(taken) = self.permits.lock().get_mut(self.index) {
+            *taken = false;
         }
-        self.slots.freed.notify_all();
+        self.permits.freed.notify_all();
     }
 }
 
@@ -81,29 +82,29 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_more_than_capacity_enter_and_a_freed_slot_is_reused() {
-        let slots = Slots::new(2);
-        let first = slots.try_enter().unwrap();
-        let second = slots.try_enter().unwrap();
+    fn no_more_than_capacity_enter_and_a_freed_permit_is_reused() {
+        let permits = Permits::new(2);
+        let first = permits.try_enter().unwrap();
+        let second = permits.try_enter().unwrap();
         assert_eq!((first.index(), second.index()), (0, 1));
-        assert!(slots.try_enter().is_none());
-        assert_eq!(slots.taken(), 2);
+        assert!(permits.try_enter().is_none());
+        assert_eq!(permits.taken(), 2);
         drop(first);
-        assert_eq!(slots.taken(), 1);
-        assert_eq!(slots.try_enter().unwrap().index(), 0);
+        assert_eq!(permits.taken(), 1);
+        assert_eq!(permits.try_enter().unwrap().index(), 0);
     }
 
     #[test]
     fn waiting_for_idle_ends_with_the_last_guard_or_the_deadline() {
-        let slots = Slots::new(1);
-        let guard = slots.try_enter().unwrap();
-        assert!(!slots.wait_idle(Deadline::after(Duration::from_millis(10))));
+        let permits = Permits::new(1);
+        let guard = permits.try_enter().unwrap();
+        assert!(!permits.wait_idle(Deadline::after(Duration::from_millis(10))));
         let waiter = std::thread::spawn({
-            let slots = Arc::clone(&slots);
-            move || slots.wait_idle(Deadline::after(Duration::from_secs(10)))
+            let permits = Arc::clone(&permits);
+            move || permits.wait_idle(Deadline::after(Duration::from_secs(10)))
         });
         drop(guard);
         assert!(waiter.join().unwrap());
-        assert!(slots.try_enter().is_some());
+        assert!(permits.try_enter().is_some());
     }
 }

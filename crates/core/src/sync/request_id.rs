@@ -1,7 +1,7 @@
-//! The name of one request, in every log line of it and in its answer.
+//! The id of one request, which appears in all its log lines and in the answer.
 //!
-//! Whatever logs a line has the name at hand without being told of requests: it
-//! is the calling thread's for as long as that works for the request.
+//! The id is stored in a thread-local while a thread works for the request, so code that logs need
+//! not know about requests.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -11,26 +11,26 @@ use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
 
-/// The longest name taken from a client.
+/// The longest id accepted from a client, bytes.
 const BYTES_MAX: usize = 128;
 
-/// What sets the names of this process apart from those of any other.
+/// A random number that distinguishes the ids of this process from those of others.
 static PROCESS: LazyLock<u64> = LazyLock::new(|| RandomState::new().hash_one(std::process::id()));
-/// How many names were made.
+/// How many ids were made.
 static MADE: AtomicU64 = AtomicU64::new(0);
 
 thread_local! {
-    /// Which request this thread works for.
+    /// The request that this thread works for.
     static CURRENT: RefCell<Option<RequestId>> = const { RefCell::new(None) };
 }
 
-/// A name that stands in a log line and in a header as it is: 1 to 128 of
+/// A request id, valid in a log line and in a header without escapes: 1 to 128 bytes of
 /// `A-Z a-z 0-9 . _ -`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RequestId(Arc<str>);
 
 impl RequestId {
-    /// A client's own name for its request; none where it is not well-formed.
+    /// Parses a client's id. Returns `None` if it is malformed.
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"._-".contains(byte);
         let is_well_formed = (1..=BYTES_MAX).contains(&bytes.len()) && bytes.iter().all(is_plain);
@@ -38,29 +38,29 @@ impl RequestId {
         Some(Self(text.into()))
     }
 
-    /// A name nobody else has: neither another request, nor one of another process.
+    /// Makes an id that is unique among all requests and processes.
     pub fn make() -> Self {
         let number = MADE.fetch_add(1, Ordering::Relaxed);
         Self(format!("{:016x}-{number:x}", *PROCESS).into())
     }
 
-    /// Its text.
+    /// The id as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// Whose request this thread works for.
+    /// The id of the request that this thread works for.
     pub fn current() -> Option<Self> {
-        // A thread that ends works for nobody.
+        // The thread-local is gone when the thread ends.
         CURRENT.try_with(|current| current.borrow().clone()).ok().flatten()
     }
 
-    /// Has this thread work for the request while it does `work`.
+    /// Runs `work` with this request as the thread's current one.
     pub fn during<T>(&self, work: impl FnOnce() -> T) -> T {
         on_behalf_of(Some(self.clone()), work)
     }
 
-    /// As [`RequestId::during`], for a future, which threads take turns with.
+    /// As [`RequestId::during`], for a future, which several threads may poll.
     pub async fn throughout<T>(&self, work: impl Future<Output = T>) -> T {
         let mut work = pin!(work);
         poll_fn(|cx| self.during(|| work.as_mut().poll(cx))).await
@@ -73,22 +73,22 @@ impl fmt::Display for RequestId {
     }
 }
 
-/// Has this thread work for that request, or for none, while it does `work`.
+/// Runs `work` with `id` as the thread's current request, or without one.
 pub fn on_behalf_of<T>(id: Option<RequestId>, work: impl FnOnce() -> T) -> T {
-    let _before = Before::replace_by(id);
+    let _before = PreviousRequest::replace_by(id);
     work()
 }
 
-/// Whom the thread worked for before; dropped, it does so again.
-struct Before(Option<RequestId>);
+/// The thread's previous request, which becomes current again on drop.
+struct PreviousRequest(Option<RequestId>);
 
-impl Before {
+impl PreviousRequest {
     fn replace_by(id: Option<RequestId>) -> Self {
         Self(CURRENT.try_with(|current| current.replace(id)).ok().flatten())
     }
 }
 
-impl Drop for Before {
+impl Drop for PreviousRequest {
     fn drop(&mut self) {
         let before = self.0.take();
         let _ = CURRENT.try_with(|current| current.replace(before));

@@ -1,29 +1,30 @@
-//! Values that stay taken until something else is over.
+//! Values that are kept until a sandbox is dead.
 
 use std::fmt::Debug;
 use std::sync::Arc;
 
-/// Values that are released together: when the last clone that has them is dropped. A run gives
-/// them to its sandbox, which keeps them until it is dead: its host id, and its permit to run.
+/// Values that are dropped together with the last clone.
+///
+/// A run hands its host id and its permit to the sandbox, which keeps them until it is dead.
 #[derive(Debug, Clone, Default)]
 pub struct Retained {
     values: Vec<Arc<dyn Debug + Send + Sync>>,
 }
 
 impl Retained {
-    /// Retains `value` alone.
+    /// Retains `value`.
     pub fn of(value: Arc<dyn Debug + Send + Sync>) -> Self {
         Self { values: vec![value] }
     }
 
-    /// Retains `value` too.
+    /// Also retains `value`.
     #[must_use]
     pub fn and(mut self, value: Arc<dyn Debug + Send + Sync>) -> Self {
         self.values.push(value);
         self
     }
 
-    /// Retains everything that `other` does.
+    /// Also retains everything in `other`.
     pub fn extend(&mut self, other: Self) {
         self.values.extend(other.values);
     }

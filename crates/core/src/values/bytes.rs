@@ -1,12 +1,16 @@
-//! Byte counts as the outside writes them: `512MiB`, `64KiB`, `1048576`.
+//! Byte counts in options and configuration: `512MiB`, `64KiB`, `1048576`.
 
 /// A text that is not a byte count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("want a byte count, as 1048576, 64KiB, 512MiB or 1.5GiB")]
 pub struct BadByteCount;
 
-/// A decimal number, with a fraction if a unit follows, and one of `B`, `KiB`,
-/// `MiB`, `GiB`, `TiB` (or `K`, `M`, `G`, `T` for short), or `kB`, `MB`, `GB`.
+/// Parses a byte count: a decimal number and an optional unit, one of `B`, `KiB`, `MiB`, `GiB`,
+/// `TiB` (short: `K`, `M`, `G`, `T`), `kB`, `MB`, `GB`. Only a number with a unit may have a
+/// fraction, of at most nine digits; the result is rounded down.
+///
+/// # Errors
+/// Any other text, or more than 2^64 - 1 bytes.
 pub fn parse_bytes(text: &str) -> Result<u64, BadByteCount> {
     let number_bytes = text.bytes().take_while(|b| b.is_ascii_digit() || *b == b'.').count();
     let (number, unit) = text.split_at(number_bytes);

@@ -1,11 +1,14 @@
-//! CPU figures as the outside writes them: `2`, `1.5`, `0.25`.
+//! CPU counts in options and configuration: `2`, `1.5`, `0.25`.
 
 /// A text that is not a number of CPUs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("want a number of CPUs above 0, as 2 or 1.5, with three decimals at most")]
 pub struct BadCpus;
 
-/// CPUs in thousandths: 1500 for `1.5`.
+/// Parses a number of CPUs into thousandths: `1.5` becomes 1500.
+///
+/// # Errors
+/// Zero, a sign, more than three decimals, or any other text.
 pub fn parse_cpus_milli(text: &str) -> Result<u64, BadCpus> {
     let (whole, fraction) = match text.split_once('.') {
         Some((_, fraction)) if !matches!(fraction.len(), 1..=3) => return Err(BadCpus),

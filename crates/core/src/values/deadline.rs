@@ -2,13 +2,13 @@
 
 use std::time::{Duration, Instant};
 
-/// A monotonic deadline; a wait asks it how long it may still last.
+/// A deadline on the monotonic clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Deadline(Instant);
 
 impl Deadline {
-    /// The deadline `after` from now. Further away than the clock reaches is
-    /// brought down to a year, which no run here outlives.
+    /// The deadline `after` from now. A time beyond the clock's range becomes one year, which is
+    /// longer than any run.
     pub fn after(after: Duration) -> Self {
         Self::at(Instant::now(), after)
     }
@@ -19,7 +19,7 @@ impl Deadline {
         Self(start.checked_add(after).unwrap_or(start + YEAR))
     }
 
-    /// The time left; zero once it has passed.
+    /// The remaining time; zero once the deadline has passed.
     pub fn remaining(self) -> Duration {
         self.0.saturating_duration_since(Instant::now())
     }

@@ -1,4 +1,4 @@
-//! SHA-256, and what is hashed with it.
+//! SHA-256 digests of bytes, streams and JSON values.
 
 use std::fmt::Write as _;
 use std::io::{self, Read};
@@ -9,35 +9,38 @@ use sha2::Digest as _;
 /// Bytes read at a time.
 const BUFFER_BYTES: usize = 64 * 1024;
 
-/// A digest in the making.
+/// A SHA-256 computation in progress.
 #[derive(Debug, Clone, Default)]
 pub struct Digest(sha2::Sha256);
 
 impl Digest {
-    /// Takes the next bytes.
+    /// Adds the next bytes.
     pub fn update(&mut self, bytes: &[u8]) {
         self.0.update(bytes);
     }
 
-    /// What was taken, as 64 hexadecimal digits in lower case.
+    /// Returns the digest as 64 hexadecimal digits in lower case.
     pub fn finish(self) -> String {
         let mut text = String::with_capacity(64);
         for byte in self.0.finalize() {
-            // A String takes whatever is written into it.
+            // Writing to a String cannot fail.
             let _ = write!(text, "{byte:02x}");
         }
         text
     }
 }
 
-/// Of `bytes`.
+/// The SHA-256 of `bytes`, 64 hexadecimal digits.
 pub fn sha256_of(bytes: &[u8]) -> String {
     let mut digest = Digest::default();
     digest.update(bytes);
     digest.finish()
 }
 
-/// Of everything that `source` yields.
+/// The SHA-256 of all data in `source`, 64 hexadecimal digits.
+///
+/// # Errors
+/// `source` could not be read.
 pub fn sha256_of_all(mut source: impl Read) -> io::Result<String> {
     let mut digest = Digest::default();
     let mut buffer = vec![0; BUFFER_BYTES];
@@ -51,7 +54,11 @@ pub fn sha256_of_all(mut source: impl Read) -> io::Result<String> {
     }
 }
 
-/// Of `value` as canonical JSON (RFC 8785), tagged with the version of what is hashed.
+/// `tag:` and the SHA-256 of `value` as canonical JSON (RFC 8785). The tag is the version of what
+/// is hashed.
+///
+/// # Errors
+/// `value` cannot be serialized as JSON.
 pub fn tagged_hash(tag: &str, value: &impl Serialize) -> Result<String, serde_json::Error> {
     Ok(format!("{tag}:{}", sha256_of(&serde_json_canonicalizer::to_vec(value)?)))
 }

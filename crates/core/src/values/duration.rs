@@ -1,14 +1,16 @@
-//! Durations as the outside writes them: `500ms`, `30s`, `2m`.
+//! Durations in requests, options and configuration: `500ms`, `30s`, `2m`.
 
 use std::time::Duration;
 
-/// A text that is not a duration of the grammar asked for.
+/// A text that is not a duration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("want a number and a unit, as 500ms, 30s or 2m")]
 pub struct BadDuration;
 
-/// The wire grammar of `timeout`: decimal digits, then `ms`, `s` or `m`; no
-/// sign, no space, no fraction. A number that overflows is refused.
+/// Parses a request's `timeout`: decimal digits, then `ms`, `s` or `m`; no sign, space or fraction.
+///
+/// # Errors
+/// Any other text, or more than 2^64 - 1 milliseconds.
 pub fn parse_timeout(text: &str) -> Result<Duration, BadDuration> {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let (number, unit) = text.split_at(digits);
@@ -22,9 +24,12 @@ pub fn parse_timeout(text: &str) -> Result<Duration, BadDuration> {
     number.checked_mul(millis_per_unit).map(Duration::from_millis).ok_or(BadDuration)
 }
 
-/// The grammar of options and configuration: as [`parse_timeout`], and also a
-/// fraction (`1.5s`) or hours (`1h`). A bare number is no duration.
-pub fn parse_figure(text: &str) -> Result<Duration, BadDuration> {
+/// Parses a duration of an option or of the configuration: as [`parse_timeout`], and also a
+/// fraction (`1.5s`) or hours (`1h`). A unit is required.
+///
+/// # Errors
+/// Any other text, or a duration out of range.
+pub fn parse_duration(text: &str) -> Result<Duration, BadDuration> {
     let number_bytes = text.bytes().take_while(|b| b.is_ascii_digit() || *b == b'.').count();
     let (number, unit) = text.split_at(number_bytes);
     if !number.starts_with(|c: char| c.is_ascii_digit()) || number.ends_with('.') {
@@ -90,7 +95,7 @@ mod tests {
         let table =
             [("1.5s", 1_500), ("500ms", 500), ("2m", 120_000), ("1h", 3_600_000), ("0.25s", 250)];
         for (text, millis) in table {
-            assert_eq!(parse_figure(text), Ok(Duration::from_millis(millis)), "{text}");
+            assert_eq!(parse_duration(text), Ok(Duration::from_millis(millis)), "{text}");
         }
         for text in [
             "",
@@ -106,7 +111,7 @@ mod tests {
             "1e9h",
             "99999999999999999999h",
         ] {
-            assert_eq!(parse_figure(text), Err(BadDuration), "{text:?}");
+            assert_eq!(parse_duration(text), Err(BadDuration), "{text:?}");
         }
     }
 
@@ -114,7 +119,7 @@ mod tests {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..Default::default() })]
 
         #[test]
-        fn whatever_is_written_means_what_an_independent_reading_says(
+        fn a_text_parses_as_the_reference_parser_says(
             text in "0{0,3}[0-9]{0,24}(\\.[0-9]{0,24})?(ms|s|m|h|us|)",
         ) {
             timeout::check(text.as_bytes());

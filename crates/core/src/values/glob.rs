@@ -1,31 +1,34 @@
-//! Patterns over relative paths.
+//! Glob patterns for relative paths.
 
 use std::path::Path;
 
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 
-/// How many patterns there may be together.
+/// The most patterns in a set.
 const PATTERNS_MAX: usize = 1000;
 /// The longest pattern, bytes.
 const PATTERN_BYTES_MAX: usize = 1024;
 
-/// Patterns, each anchored at the top of the tree: `*` and `?` match within a part, `**` any
-/// number of parts, `[ab]` one of some characters, `{a,b}` one of some texts.
+/// A set of patterns, anchored at the top of the tree: `*` and `?` match within a path component,
+/// `**` any number of components, `[ab]` one of several characters, `{a,b}` one of several texts.
 #[derive(Debug, Clone, Default)]
 pub struct Globs(GlobSet);
 
-/// A pattern that cannot be read.
+/// A malformed pattern.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("not a pattern: {reason}")]
 pub struct BadGlob {
-    /// Which of them.
+    /// Its index in the list.
     pub index: usize,
     /// What is wrong with it.
     pub reason: String,
 }
 
 impl Globs {
-    /// Takes all of `patterns`, or names the first that is none.
+    /// Parses all of `patterns`, at most 1000 of 1 to 1024 bytes each.
+    ///
+    /// # Errors
+    /// The index of the first malformed pattern, and the reason.
     pub fn parse<P: AsRef<str>>(patterns: &[P]) -> Result<Self, BadGlob> {
         let bad = |index| move |reason: String| BadGlob { index, reason };
         if patterns.len() > PATTERNS_MAX {
@@ -47,12 +50,12 @@ impl Globs {
         Ok(Self(set))
     }
 
-    /// Whether one of them matches the whole of `path`.
+    /// Whether a pattern matches the whole of `path`.
     pub fn matches(&self, path: &Path) -> bool {
         self.0.is_match(path)
     }
 
-    /// Whether there are none.
+    /// Whether the set has no patterns.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -86,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_that_is_no_pattern_is_named() {
+    fn a_malformed_pattern_is_named() {
         for pattern in ["[", "a{", "", "a\0", &"x".repeat(PATTERN_BYTES_MAX + 1)] {
             assert_eq!(Globs::parse(&["**", pattern]).unwrap_err().index, 1, "{pattern:?}");
         }

@@ -1,8 +1,8 @@
-//! Host names of `Host` headers, and which of them no stranger can own.
+//! Host names in `Host` headers, and which of them a stranger cannot own.
 
 use std::net::{IpAddr, Ipv6Addr};
 
-/// The longest name taken, in bytes; DNS has none longer.
+/// The longest name accepted, in bytes: the limit of DNS.
 const NAME_BYTES_MAX: usize = 253;
 /// Suffixes that public DNS never answers for: a stranger cannot point a name below them at an
 /// address of this host. `localhost` is reserved for the loopback (RFC 6761); `svc` and
@@ -19,7 +19,7 @@ pub enum Host {
 }
 
 impl Host {
-    /// The host of `value`, which is `host` or `host:port`; none where it is malformed.
+    /// Parses `value`, which is `host` or `host:port`. Returns `None` if it is malformed.
     pub fn parse(value: &[u8]) -> Option<Self> {
         let text = std::str::from_utf8(value).ok()?;
         if let Some(bracketed) = text.strip_prefix('[') {
@@ -35,8 +35,8 @@ impl Host {
         Some(name.parse().map_or_else(|_| Self::Name(name.to_ascii_lowercase()), Self::Address))
     }
 
-    /// Whether a stranger's page cannot have been loaded from this host: it is an address, a
-    /// name that public DNS has no answer for, or one that `allowed` has.
+    /// Whether no stranger's page can come from this host: it is an address, a name that public
+    /// DNS does not answer for, or a name in `allowed`.
     pub fn is_trusted(&self, allowed: &[String]) -> bool {
         match self {
             Self::Address(_) => true,
@@ -45,8 +45,8 @@ impl Host {
     }
 }
 
-/// Whether `text` may stand in a list of allowed names: a name in lower case, or `*.` and a name
-/// for every name below it.
+/// Whether `text` is valid in a list of allowed names: a name in lower case, or `*.` and a name for
+/// all names below it.
 pub fn is_rule(text: &str) -> bool {
     let name = text.strip_prefix("*.").unwrap_or(text);
     let is_lower = !name.bytes().any(|byte| byte.is_ascii_uppercase());
@@ -58,7 +58,7 @@ fn matches(rule: &str, name: &str) -> bool {
 }
 
 fn is_local(name: &str) -> bool {
-    // A name without a dot is found in the resolver's own files and search domains alone.
+    // The resolver looks up a name without a dot only in its own files and search domains.
     !name.contains('.') || LOCAL_SUFFIXES.iter().any(|suffix| is_below(name, suffix))
 }
 
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_host_is_malformed() {
+    fn a_malformed_host_is_refused() {
         let long = "a".repeat(254);
         for text in [
             "",

@@ -1,7 +1,7 @@
-//! Web origins, as a browser writes them.
+//! Web origins in `Origin` headers.
 
-/// Whether `text` is an origin in the form that `Origin` headers have:
-/// `http` or `https`, a host in lower case, a port unless it is the scheme's own.
+/// Whether `text` is an origin as browsers send it in `Origin`: `http` or `https`, a host in lower
+/// case, and a port unless it is the scheme's default.
 pub fn is_origin(text: &str) -> bool {
     let (authority, own_port) = match text.split_once("://") {
         Some(("http", authority)) => (authority, "80"),
@@ -21,7 +21,7 @@ fn is_host(text: &str) -> bool {
     let is_letter = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
     match address {
         Some(address) => address.parse::<std::net::Ipv6Addr>().is_ok_and(|ip| {
-            // The one way to write it, so that it can match what a browser sends.
+            // Browsers send an address only in this form.
             ip.to_string() == address
         }),
         None => {

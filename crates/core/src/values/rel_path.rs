@@ -3,12 +3,12 @@
 use std::fmt;
 use std::path::Path;
 
-/// The longest path taken, in bytes: the kernel's own `PATH_MAX` less its NUL.
+/// The longest path, in bytes: the kernel's `PATH_MAX` without the NUL.
 const PATH_BYTES_MAX: usize = 4095;
-/// The longest single name taken, in bytes: the kernel's `NAME_MAX`.
+/// The longest name, in bytes: the kernel's `NAME_MAX`.
 const NAME_BYTES_MAX: usize = 255;
 
-/// A relative path without `.`, `..`, empty parts or NUL.
+/// A relative path without `.`, `..`, empty parts or NUL, at most 4095 bytes long.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RelPath(String);
 
@@ -18,7 +18,10 @@ pub struct RelPath(String);
 pub struct PathEscape;
 
 impl RelPath {
-    /// Takes `text` when every part of it names an entry below the start.
+    /// Parses `text`.
+    ///
+    /// # Errors
+    /// A path that is absolute, leaves its directory, or is too long for the kernel.
     pub fn parse(text: &str) -> Result<Self, PathEscape> {
         let inside = text.len() <= PATH_BYTES_MAX
             && !text.contains('\0')
@@ -28,17 +31,17 @@ impl RelPath {
         if inside { Ok(Self(text.to_owned())) } else { Err(PathEscape) }
     }
 
-    /// The path as text, parts divided by `/`.
+    /// The path as text, parts separated by `/`.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// The path for the standard library's calls.
+    /// The path as a standard library path.
     pub fn as_path(&self) -> &Path {
         Path::new(&self.0)
     }
 
-    /// Everything before the last part, or nothing for a bare name.
+    /// Everything before the last part; `None` for a bare name.
     pub fn parent(&self) -> Option<Self> {
         self.0.rsplit_once('/').map(|(parent, _)| Self(parent.to_owned()))
     }
@@ -105,12 +108,12 @@ mod tests {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..Default::default() })]
 
         #[test]
-        fn what_is_taken_never_leaves_its_directory(
+        fn an_accepted_path_never_leaves_its_directory(
             parts in proptest::collection::vec(part(), 0..8), start in "/{0,2}",
         ) {
             let text = start + &parts.join("/");
             let Ok(path) = RelPath::parse(&text) else { return Ok(()) };
-            // The standard library's reading, which is the one that opens it.
+            // The standard library's view is the one that counts when the path is opened.
             let normal = |part: Component<'_>| matches!(part, Component::Normal(_));
             prop_assert!(path.as_path().components().all(normal), "{text:?}");
             prop_assert!(!text.contains('\0') && text.len() <= PATH_BYTES_MAX);
@@ -118,7 +121,7 @@ mod tests {
         }
 
         #[test]
-        fn what_is_taken_is_kept_as_it_is_and_comes_apart_without_loss(
+        fn an_accepted_path_is_kept_unchanged_and_splits_without_loss(
             parts in proptest::collection::vec("[^/\0]{1,8}", 1..8),
         ) {
             let text = parts.join("/");

@@ -1,13 +1,13 @@
-//! Durations as the outside writes them, against an oracle that shares no code with the parsers.
+//! Property of the duration parsers: they agree with a reference parser that shares no code.
 
 use std::time::Duration;
 
-use crate::values::duration::{parse_figure, parse_timeout};
+use crate::values::duration::{parse_duration, parse_timeout};
 
 /// One nanosecond more than a `Duration` holds.
 const NANOS_MAX: u128 = 1_000_000_000 << 64;
 
-/// Both grammars over the same text.
+/// Checks both grammars on the same text.
 pub fn check(input: &[u8]) {
     let Ok(text) = std::str::from_utf8(input) else { return };
     let timeout = parse_timeout(text).ok();
@@ -17,7 +17,7 @@ pub fn check(input: &[u8]) {
         assert_eq!(parse_timeout(&written), Ok(timeout), "{text:?} became {written:?}");
     }
 
-    let figure = parse_figure(text).ok();
+    let figure = parse_duration(text).ok();
     match (figure, exact_nanos(text)) {
         (Some(figure), Some(exact)) => {
             let apart = figure.as_nanos().abs_diff(exact);
@@ -28,7 +28,7 @@ pub fn check(input: &[u8]) {
         }
         (figure, None) => assert_eq!(figure, None, "{text:?}"),
     }
-    // What a request may say an option may say too, and it means the same.
+    // A text that is valid in a request means the same as an option.
     if let Some(timeout) = timeout {
         let apart = figure.map(|figure| figure.as_nanos().abs_diff(timeout.as_nanos()));
         let same = apart.is_some_and(|apart| apart <= rounding(timeout.as_nanos()));
@@ -36,12 +36,12 @@ pub fn check(input: &[u8]) {
     }
 }
 
-/// How far off a figure may be: it is computed in double precision.
+/// The allowed error in nanoseconds: options are computed in double precision.
 fn rounding(nanos: u128) -> u128 {
     1 + (nanos >> 50)
 }
 
-/// The wire's grammar, digit by digit in 128 bits.
+/// The grammar of requests, digit by digit in 128 bits.
 fn whole_millis(text: &str) -> Option<u64> {
     let (digits, factor) = match text.as_bytes() {
         [digits @ .., b'm', b's'] => (digits, 1),
@@ -52,7 +52,7 @@ fn whole_millis(text: &str) -> Option<u64> {
     u64::try_from(u128::from(u64::try_from(decimal(digits)?).ok()?) * factor).ok()
 }
 
-/// The options' grammar in nanoseconds, rounded down; the most there is for larger ones.
+/// The grammar of options in nanoseconds, rounded down; saturates.
 fn exact_nanos(text: &str) -> Option<u128> {
     let (number, unit_nanos): (_, u128) = match text.as_bytes() {
         [number @ .., b'm', b's'] => (number, 1_000_000),
@@ -68,7 +68,7 @@ fn exact_nanos(text: &str) -> Option<u128> {
         [] => 0,
         [_, digits @ ..] => {
             decimal(digits)?;
-            // What lies beyond is less than a nanosecond of any unit.
+            // Further digits are less than a nanosecond in any unit.
             let digits = digits.get(..20).unwrap_or(digits);
             let scale = digits.iter().fold(1, |scale: u128, _| scale * 10);
             decimal(digits)? * unit_nanos / scale
@@ -77,7 +77,7 @@ fn exact_nanos(text: &str) -> Option<u128> {
     Some(whole.saturating_add(part).min(u128::MAX >> 1))
 }
 
-/// At least one ASCII digit and nothing else; the most there is where the number is too large.
+/// Parses one or more ASCII digits; saturates.
 fn decimal(digits: &[u8]) -> Option<u128> {
     let mut value = 0_u128;
     for byte in digits {

@@ -1,7 +1,7 @@
-//! The guest's side: one conversation about one run.
+//! The guest's side of a session: it runs one program and reports.
 
-mod first;
-mod outlet;
+mod init;
+mod output_writer;
 
 use std::fs::{File, OpenOptions};
 use std::io::{BufReader, BufWriter, Read};
@@ -11,15 +11,16 @@ use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
-use super::api::{read_by, write_by};
-use super::archive::{Reader, Writer};
-use super::frame::{Decoder, Frame};
-use super::job_files::Region;
-use super::pack::{Bounds, Tree, pack, unpack};
-use super::programs::digest_of;
-use super::wire::{
-    Hello, Refused, Report, Run, VERSION, WireProgram, all_from_base64, from_base64, shown,
+use crate::drive::DriveRegion;
+use crate::drive::archive::{ArchiveError, ArchiveReader, ArchiveWriter};
+use crate::drive::tree_io::{TreeIoError, TreeOrigin, UnpackLimits, pack, unpack};
+use crate::programs::digest_of;
+use crate::session::frame::{Frame, FrameDecoder};
+use crate::session::messages::{
+    HelloMessage, InvalidReply, RefusalMessage, ReportMessage, RunMessage, VERSION, WireProgram,
+    all_from_base64, from_base64, shown,
 };
+use crate::socket::{read_by, write_by};
 use cofferdam_core::executor::{Executor, Room, Task};
 use cofferdam_core::sync::cancel::CancelToken;
 use cofferdam_core::values::deadline::Deadline;
@@ -27,26 +28,26 @@ use cofferdam_core::{
     NotStarted, ProgramFile, RunReport, RunSpec, SetupFailure, StdinSource, Watch, WorkspaceFill,
 };
 use cofferdam_tree::Owner;
-pub use first::{SCRATCH_DRIVE, call_host, end, settle};
-use outlet::{Outlet, Taken};
+pub use init::{SCRATCH_DRIVE, call_host, end, settle};
+use output_writer::{Acknowledger, OutputWriter};
 
-/// From hello to the last of the orders: the host has them ready.
+/// Time limit from the hello to the end of standard input: the host has it ready.
 const ORDERS_WAIT: Duration = Duration::from_secs(30);
-/// For the last of the output, and for the report.
+/// Time limit for the rest of the output, and for the report.
 const LAST_WAIT: Duration = Duration::from_secs(20);
 const BUFFER_BYTES: usize = 64 * 1024;
 
-/// Serves the host at the other end of `stream`: says hello, runs what is asked for with the
-/// workspace of `drive`, and reports. `executor` is what runs it, or why nothing can.
+/// Serves the host on `stream`: sends a hello, runs the requested program with the workspace on
+/// `drive`, and reports. `executor` runs the program, or is the reason why nothing can run.
 ///
 /// # Errors
-/// The host has hung up, or says what none says; a probe hangs up after the hello.
+/// The host disconnected, as a probe does after the hello, or sent an invalid frame.
 pub fn serve(
     stream: UnixStream,
     executor: Result<&dyn Executor, &str>,
     drive: &Path,
 ) -> Result<(), SetupFailure> {
-    let mut conversation = Conversation { stream, decoder: Decoder::default() };
+    let mut conversation = HostSession { stream, decoder: FrameDecoder::default() };
     let able = executor.map_err(str::to_owned).and_then(|executor| {
         let capabilities = executor.describe().map_err(|reason| reason.to_string())?;
         Ok((executor, capabilities))
@@ -55,23 +56,25 @@ pub fn serve(
         Ok((_, capabilities)) => Ok(capabilities.into()),
         Err(reason) => Err(shown(reason)),
     };
-    let hello = Frame::Hello(Hello { version: VERSION, capabilities });
+    let hello = Frame::Hello(HelloMessage { version: VERSION, capabilities });
     conversation.send(&hello, Deadline::after(LAST_WAIT))?;
     let (run, stdin) = conversation.orders()?;
     let (executor, _) = able.map_err(|reason| SetupFailure::from_words("describe", reason))?;
     let answer = match conversation.run(executor, &run, stdin, drive) {
-        Ok((report, uncollected)) => Frame::Report(Box::new(Report::of(&report, uncollected))),
-        Err(why) => Frame::Refused(Refused::from(&why)),
+        Ok((report, uncollected)) => {
+            Frame::Report(Box::new(ReportMessage::of(&report, uncollected)))
+        }
+        Err(why) => Frame::Refused(RefusalMessage::from(&why)),
     };
     conversation.send(&answer, Deadline::after(LAST_WAIT))
 }
 
-struct Conversation {
+struct HostSession {
     stream: UnixStream,
-    decoder: Decoder,
+    decoder: FrameDecoder,
 }
 
-impl Conversation {
+impl HostSession {
     fn send(&mut self, frame: &Frame, deadline: Deadline) -> Result<(), SetupFailure> {
         let bytes =
             frame.encode().map_err(|fault| SetupFailure::from_words("send", fault.to_string()))?;
@@ -79,10 +82,10 @@ impl Conversation {
             .map_err(|error| SetupFailure::from_io("send", &error))
     }
 
-    /// What is to be run, and its standard input.
-    fn orders(&mut self) -> Result<(Run, Vec<u8>), SetupFailure> {
+    /// Receives the run and its standard input.
+    fn orders(&mut self) -> Result<(RunMessage, Vec<u8>), SetupFailure> {
         let deadline = Deadline::after(ORDERS_WAIT);
-        let strange = || SetupFailure::from_words("orders", "what is not for a host to say");
+        let strange = || SetupFailure::from_words("orders", "a frame that only a guest may send");
         let Frame::Run(run) = self.frame(deadline)? else { return Err(strange()) };
         let wanted = run.stdin_bytes.unwrap_or(0);
         let mut stdin = Vec::new();
@@ -101,18 +104,18 @@ impl Conversation {
                 return Ok(frame);
             }
             match read_by(&mut self.stream, &mut buffer, deadline) {
-                Ok(0) => return Err(failed("the host has hung up".to_owned())),
+                Ok(0) => return Err(failed("the host disconnected".to_owned())),
                 Ok(count) => self.decoder.take(buffer.get(..count).unwrap_or_default()),
                 Err(error) => return Err(SetupFailure::from_io("orders", &error)),
             }
         }
     }
 
-    /// The report, and why what is left of the workspace is not on the drive.
+    /// Returns the report, and why the result is not on the drive if it is not.
     fn run(
         &mut self,
         executor: &dyn Executor,
-        run: &Run,
+        run: &RunMessage,
         stdin: Vec<u8>,
         drive: &Path,
     ) -> Result<(RunReport, Option<String>), NotStarted> {
@@ -120,13 +123,13 @@ impl Conversation {
         let cancel = CancelToken::new().map_err(failed("eventfd"))?;
         let host = self.stream.try_clone().map_err(failed("dup"))?;
         let output = self.stream.try_clone().map_err(failed("dup"))?;
-        let outlet = Outlet::start(output).map_err(failed("thread"))?;
+        let outlet = OutputWriter::start(output).map_err(failed("thread"))?;
         let decoder = std::mem::take(&mut self.decoder);
         listen_to_host(host, decoder, outlet.taken(), cancel.clone()).map_err(failed("thread"))?;
         let spec = spec_of(run, stdin, executor)?;
         let source = File::open(drive).map_err(failed("open drive"))?;
         let target = OpenOptions::new().write(true).open(drive).map_err(failed("open drive"))?;
-        let mut uncollected = Some("nobody has looked at it".to_owned());
+        let mut uncollected = Some("it was not collected".to_owned());
         let report = executor.execute(
             Task {
                 spec,
@@ -143,11 +146,11 @@ impl Conversation {
     }
 }
 
-/// A host that has hung up wants nothing any more either.
+/// Reads acknowledgements from the host. Cancels the run on any other frame and on a disconnect.
 fn listen_to_host(
     mut host: UnixStream,
-    mut decoder: Decoder,
-    taken: Taken,
+    mut decoder: FrameDecoder,
+    taken: Acknowledger,
     cancel: CancelToken,
 ) -> std::io::Result<()> {
     let mut listen = move || {
@@ -165,7 +168,7 @@ fn listen_to_host(
             match host.read(&mut buffer) {
                 Ok(count @ 1..) => decoder.take(buffer.get(..count).unwrap_or_default()),
                 Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-                // A time-out belongs to whoever reads or writes beside this thread.
+                // Other threads set time-outs on the same socket.
                 Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
                 Ok(_) | Err(_) => return std::io::Result::Ok(()),
             }
@@ -178,8 +181,12 @@ fn listen_to_host(
     Ok(())
 }
 
-fn spec_of(run: &Run, stdin: Vec<u8>, executor: &dyn Executor) -> Result<RunSpec, SetupFailure> {
-    let lie = |lie: super::wire::Lie| SetupFailure::from_words("orders", lie.to_string());
+fn spec_of(
+    run: &RunMessage,
+    stdin: Vec<u8>,
+    executor: &dyn Executor,
+) -> Result<RunSpec, SetupFailure> {
+    let lie = |lie: InvalidReply| SetupFailure::from_words("orders", lie.to_string());
     let program = match &run.program {
         WireProgram::Named => ProgramFile::Named,
         WireProgram::At(path) => ProgramFile::At(from_base64(path).map_err(lie)?),
@@ -206,7 +213,7 @@ fn spec_of(run: &Run, stdin: Vec<u8>, executor: &dyn Executor) -> Result<RunSpec
     })
 }
 
-/// The file that will be executed, if it is what the host has hashed.
+/// Opens the program, if it has the digest that the host computed.
 fn verified(path: &str, sha256: &str, executor: &dyn Executor) -> Result<OwnedFd, SetupFailure> {
     let step = "verify program";
     let found = executor.find_program(path)?;
@@ -216,7 +223,7 @@ fn verified(path: &str, sha256: &str, executor: &dyn Executor) -> Result<OwnedFd
     if digest == sha256 {
         return Ok(file.into());
     }
-    Err(SetupFailure::from_words(step, "it is another here than the host has"))
+    Err(SetupFailure::from_words(step, "the guest has another file than the host"))
 }
 
 fn fill(
@@ -225,23 +232,23 @@ fn fill(
     workspace: BorrowedFd<'_>,
     owner: Owner,
 ) -> Result<(), SetupFailure> {
-    let failed = |fault: super::pack::TreeFault| {
-        SetupFailure::from_words("fill workspace", fault.to_string())
-    };
-    let bounds = Bounds { entries_max: u64::MAX, bytes_max: u64::MAX, file_bytes_max: u64::MAX };
-    let mut reader = Reader::begin(BufReader::with_capacity(BUFFER_BYTES, drive.take(bytes)))
-        .map_err(|fault| failed(fault.into()))?;
-    unpack(&mut reader, workspace, Tree::Ours(owner), bounds).map_err(failed)
+    let failed = |fault: TreeIoError| SetupFailure::from_words("fill workspace", fault.to_string());
+    let bounds =
+        UnpackLimits { entries_max: u64::MAX, bytes_max: u64::MAX, file_bytes_max: u64::MAX };
+    let mut reader =
+        ArchiveReader::begin(BufReader::with_capacity(BUFFER_BYTES, drive.take(bytes)))
+            .map_err(|fault| failed(fault.into()))?;
+    unpack(&mut reader, workspace, TreeOrigin::Ours(owner), bounds).map_err(failed)
 }
 
-/// Why it did not all go over.
+/// Writes the result to the drive. Returns the reason if it failed.
 fn collect(drive: &File, result: (u64, u64), workspace: BorrowedFd<'_>) -> Option<String> {
-    let written = || -> Result<(), super::pack::TreeFault> {
-        let io = super::archive::ArchiveFault::Io;
-        let region = Region::of(drive.try_clone().map_err(io)?, result).map_err(io)?;
+    let written = || -> Result<(), TreeIoError> {
+        let io = ArchiveError::Io;
+        let region = DriveRegion::of(drive.try_clone().map_err(io)?, result).map_err(io)?;
         let buffered = BufWriter::with_capacity(BUFFER_BYTES, region);
-        let mut writer = Writer::begin(buffered).map_err(io)?;
-        pack(workspace, Tree::Theirs, &mut writer)?;
+        let mut writer = ArchiveWriter::begin(buffered).map_err(io)?;
+        pack(workspace, TreeOrigin::Theirs, &mut writer)?;
         let region = writer.into_inner().into_inner().map_err(|error| io(error.into()))?;
         Ok(region.sync().map_err(io)?)
     };

@@ -1,18 +1,19 @@
-//! The controls a box can have from cgroups, and who gives each on this host.
+//! The controls that a sandbox gets from cgroups, and which cgroup version provides each on this
+//! host.
 
 use std::fmt;
 
-/// The interface that gives a control.
+/// The interface that provides a control.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CgroupVersion {
-    /// A hierarchy of its own for each controller.
+    /// One hierarchy per controller, or per group of controllers.
     V1,
     /// The unified hierarchy.
     V2,
 }
 
 impl CgroupVersion {
-    /// The word a report uses for it.
+    /// The word in reports.
     pub fn word(self) -> &'static str {
         match self {
             Self::V1 => "cgroup1",
@@ -27,9 +28,9 @@ impl fmt::Display for CgroupVersion {
     }
 }
 
-/// One thing a box wants of a cgroup.
+/// One control that a sandbox gets from a cgroup.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Control {
+pub(super) enum CgroupControl {
     Memory,
     Processes,
     Cpu,
@@ -37,11 +38,11 @@ pub(super) enum Control {
     Kill,
 }
 
-impl Control {
+impl CgroupControl {
     pub(super) const ALL: [Self; 5] =
         [Self::Memory, Self::Processes, Self::Cpu, Self::CpuTime, Self::Kill];
 
-    /// The version 1 controller that gives it.
+    /// The version 1 controller that provides it.
     pub(super) fn v1_controller(self) -> &'static str {
         match self {
             Self::Memory => "memory",
@@ -52,7 +53,7 @@ impl Control {
         }
     }
 
-    /// The version 2 controller that gives it; none where every group can.
+    /// The version 2 controller that provides it; `None` where every group does.
     pub(super) fn v2_controller(self) -> Option<&'static str> {
         match self {
             Self::Memory | Self::Processes | Self::Cpu => Some(self.v1_controller()),
@@ -60,12 +61,12 @@ impl Control {
         }
     }
 
-    /// Whether it concerns nothing but time on the CPUs.
+    /// Whether it is about CPU time only.
     pub(super) fn is_of_cpus(self) -> bool {
         matches!(self, Self::Cpu | Self::CpuTime)
     }
 
-    /// The step named when a box cannot be given it.
+    /// The step in the error if a sandbox cannot get it.
     pub(super) fn step(self) -> &'static str {
         match self {
             Self::Memory => "cgroup memory",
@@ -77,12 +78,12 @@ impl Control {
     }
 }
 
-/// Who gives a control, and what is wrong with it.
+/// Which version provides a control, and what is wrong with it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ControlSupport {
-    /// The version that gives it; none where it is missing.
+    /// The version that provides it; `None` if it is missing.
     pub by: Option<CgroupVersion>,
-    /// Why it is missing, or in which way what is there falls short.
+    /// Why it is missing or weaker.
     pub reason: Option<String>,
 }
 
@@ -96,29 +97,29 @@ impl ControlSupport {
     }
 }
 
-/// What this host's cgroups can do for a box.
+/// The controls that the cgroups of this host provide.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CgroupSupport {
-    /// Bounding the box's memory.
+    /// Limits memory.
     pub memory: ControlSupport,
-    /// Bounding the number of its processes and threads.
+    /// Limits the number of processes and threads.
     pub processes: ControlSupport,
-    /// Bounding its share of the CPUs.
+    /// Limits the share of the CPUs.
     pub cpu: ControlSupport,
-    /// Telling the CPU time of all its processes together.
+    /// Reports the CPU time of all processes together.
     pub cpu_time: ControlSupport,
-    /// Killing all its processes at once.
+    /// Kills all processes at once.
     pub kill: ControlSupport,
 }
 
 impl CgroupSupport {
-    pub(super) fn of_mut(&mut self, control: Control) -> &mut ControlSupport {
+    pub(super) fn of_mut(&mut self, control: CgroupControl) -> &mut ControlSupport {
         match control {
-            Control::Memory => &mut self.memory,
-            Control::Processes => &mut self.processes,
-            Control::Cpu => &mut self.cpu,
-            Control::CpuTime => &mut self.cpu_time,
-            Control::Kill => &mut self.kill,
+            CgroupControl::Memory => &mut self.memory,
+            CgroupControl::Processes => &mut self.processes,
+            CgroupControl::Cpu => &mut self.cpu,
+            CgroupControl::CpuTime => &mut self.cpu_time,
+            CgroupControl::Kill => &mut self.kill,
         }
     }
 }

@@ -1,13 +1,14 @@
-//! Gets controllers for our own part of the unified hierarchy, and gives them back.
+//! Enables controllers for the part of the unified hierarchy below this process's own group, and
+//! disables them again.
 //!
-//! A group of version 2 may hold processes or hand controllers to children,
-//! not both (its root may). So where our own group holds us, as in a container
-//! or a systemd service, we first move into a leaf below it. This is not left
-//! to the kernel's EBUSY: pids and cpu it hands down from a group with
-//! processes too, but then makes of the children domains that take nobody.
+//! A group of version 2 may hold processes or enable controllers for children, not both (except for
+//! the root of the hierarchy). So if this process lives in its own group, as in a container or a
+//! systemd service, it first moves into a leaf below it. The kernel's EBUSY is not enough to decide
+//! this: the kernel enables pids and cpu in a group with processes too, but the children then
+//! become domains that accept no process.
 //!
-//! Nobody else is ever moved, and no group's `cgroup.subtree_control` is
-//! written but our own and those we made.
+//! No other process is ever moved. `cgroup.subtree_control` is written only in our own group and in
+//! groups created here.
 
 use std::fs;
 use std::thread::sleep;
@@ -15,41 +16,40 @@ use std::time::Duration;
 
 use nix::errno::Errno;
 
-use super::control::Control;
-use super::directory::{CgroupError, Directory};
+use super::control::CgroupControl;
+use super::directory::{CgroupDirectory, CgroupError, RETRY_INTERVAL};
 use super::limit_files::V2_WEIGHT_FILE;
-use super::waiting::RETRY_INTERVAL;
 use cofferdam_core::values::deadline::Deadline;
 
 const OFFERED: &str = "cgroup.controllers";
 const HANDED_DOWN: &str = "cgroup.subtree_control";
 const PROCESSES: &str = "cgroup.procs";
 
-/// The most the kernel takes for a weight.
+/// The highest weight that the kernel accepts.
 const WEIGHT_MAX: &str = "10000";
 
-/// A thread of ours that is ending cannot be moved any more, and its group is
-/// busy until it is gone: longer, on a busy host, than joining it takes.
+/// A thread of this process that is ending cannot be moved, and keeps its group busy until it is
+/// gone. On a busy host that takes longer than joining it.
 const LAST_THREAD_WAIT_MAX: Duration = Duration::from_millis(500);
 
-/// The leaf that we move into; no box may have this name.
+/// The leaf that this process moves into. No sandbox may have this name.
 pub(super) const SUPERVISOR: &str = "supervisor";
 
-/// What the unified hierarchy gave us.
+/// What the unified hierarchy provides.
 #[derive(Debug, Default)]
 pub(super) struct Delegation {
-    /// The controllers that boxes below our top directory have.
+    /// The controllers of sandboxes below our top directory.
     granted: Vec<&'static str>,
-    /// Why not the others, in words.
+    /// Why the others are not available.
     refused: Vec<(&'static str, String)>,
-    /// Set where we left our own group: the controllers we switched on in it.
+    /// Set if this process left its own group: the controllers enabled there.
     moved: Option<Vec<&'static str>>,
 }
 
 impl Delegation {
-    /// Switches on, for the children of `top`, what of memory, pids and cpu
-    /// `own`, the group we are in and `top`'s parent, can hand down.
-    pub(super) fn obtain(own: &Directory, top: &Directory) -> Self {
+    /// Enables memory, pids and cpu for the children of `top`, as far as `own` can hand them down.
+    /// `own` is the group of this process and the parent of `top`.
+    pub(super) fn obtain(own: &CgroupDirectory, top: &CgroupDirectory) -> Self {
         let mut delegation = Self::default();
         let offered = delegation.offered(own);
         if offered.is_empty() {
@@ -70,7 +70,7 @@ impl Delegation {
         let below = Switched::on(top, &switched.now_on, Deadline::after(Duration::ZERO));
         delegation.note(&below);
         delegation.granted = below.now_on;
-        delegation.outweigh_boxes(top);
+        delegation.outweigh_sandboxes(top);
         if delegation.granted.is_empty()
             && let Err(error) = delegation.give_back(own, top)
         {
@@ -79,9 +79,9 @@ impl Delegation {
         delegation
     }
 
-    /// Where we live beside the boxes, all of them together must not keep us
-    /// from a CPU: they all wait for us.
-    fn outweigh_boxes(&self, top: &Directory) {
+    /// Gives this process the highest weight if it lives next to the sandboxes: they all wait for
+    /// it.
+    fn outweigh_sandboxes(&self, top: &CgroupDirectory) {
         if self.moved.is_none() || !self.grants("cpu") {
             return;
         }
@@ -91,24 +91,24 @@ impl Delegation {
         }
     }
 
-    /// Whether boxes below our top directory have the controller.
+    /// Whether sandboxes below our top directory have the controller.
     pub(super) fn grants(&self, controller: &str) -> bool {
         self.granted.contains(&controller)
     }
 
-    /// Why they do not.
+    /// Why they do not have it.
     pub(super) fn refusal(&self, controller: &str) -> Option<&str> {
         let refusal = self.refused.iter().find(|(name, _)| *name == controller)?;
         Some(&refusal.1)
     }
 
-    /// Undoes a move: hands the controllers back, returns to our own group.
-    /// Without a move nothing is undone: what the hierarchy's root hands down
-    /// others may have come to rely on.
+    /// Undoes a move: disables the controllers and returns to the own group. Without a move nothing
+    /// is undone: other processes may by now rely on the controllers enabled in the hierarchy's
+    /// root.
     pub(super) fn give_back(
         &mut self,
-        own: &Directory,
-        top: &Directory,
+        own: &CgroupDirectory,
+        top: &CgroupDirectory,
     ) -> Result<(), CgroupError> {
         let Some(switched_on) = &self.moved else { return Ok(()) };
         switch_off(top, &self.granted)?;
@@ -120,8 +120,8 @@ impl Delegation {
         Ok(())
     }
 
-    /// The controllers we can use among those our group may hand down.
-    fn offered(&mut self, own: &Directory) -> Vec<&'static str> {
+    /// The usable controllers among those that our group may hand down.
+    fn offered(&mut self, own: &CgroupDirectory) -> Vec<&'static str> {
         let offered = match own.read(OFFERED) {
             Ok(text) => text,
             Err(error) => {
@@ -149,21 +149,21 @@ impl Delegation {
     }
 }
 
-/// How switching controllers on in a group's `cgroup.subtree_control` went.
+/// The result of enabling controllers in `cgroup.subtree_control` of a group.
 #[derive(Debug, Default)]
 struct Switched {
-    /// Those that are on, read back.
+    /// Enabled, as read back.
     now_on: Vec<&'static str>,
-    /// Those of them that were not before.
+    /// Enabled now and not before.
     by_us: Vec<&'static str>,
     refused: Vec<(&'static str, String)>,
 }
 
 impl Switched {
-    /// One write each: the kernel takes all of a write or nothing, and one
-    /// controller's refusal (cpu, with real-time processes) is not the others'.
-    /// A busy group is tried until the deadline.
-    fn on(group: &Directory, controllers: &[&'static str], deadline: Deadline) -> Self {
+    /// Writes each controller alone: the kernel accepts all of a write or nothing, and a refusal of
+    /// one controller (cpu, with real-time processes) must not affect the others. A busy group is
+    /// retried until the deadline.
+    fn on(group: &CgroupDirectory, controllers: &[&'static str], deadline: Deadline) -> Self {
         let mut switched = Self::default();
         let is_on = |controller: &str| -> Result<bool, CgroupError> {
             Ok(group.read(HANDED_DOWN)?.split_whitespace().any(|on| on == controller))
@@ -190,27 +190,27 @@ impl Switched {
     }
 }
 
-/// Whether this is the root of the whole hierarchy, which announces no events;
-/// what a cgroup namespace shows as `/` is not.
-fn is_root(group: &Directory) -> bool {
+/// Whether this is the root of the whole hierarchy, which sends no events. The root of a cgroup
+/// namespace does.
+fn is_root(group: &CgroupDirectory) -> bool {
     !group.has("cgroup.events")
 }
 
-/// Moves this process, all its threads, from `own` to a leaf below `top`. An
-/// error says in words why not; then it stays where it was.
-fn move_out(own: &Directory, top: &Directory) -> Result<(), String> {
+/// Moves this process with all its threads from `own` to a leaf below `top`. On an error it stays
+/// where it was.
+fn move_out(own: &CgroupDirectory, top: &CgroupDirectory) -> Result<(), String> {
     wait_for_own_children(own)?;
     let leaf = top.make_child(SUPERVISOR).map_err(|error| error.to_string())?;
     leaf.write(PROCESSES, "0").map_err(|error| {
-        // A leaf that stays is in nobody's way; the top's removal reports it.
+        // A remaining leaf is harmless; the removal of the top directory reports it.
         let _ = top.remove_child(SUPERVISOR);
         error.to_string()
     })
 }
 
-/// Waits until `own` holds this process alone. Children of this process that are about to end, as
-/// another sandbox of it may have, are waited for; others are at home there.
-fn wait_for_own_children(own: &Directory) -> Result<(), String> {
+/// Waits until `own` holds this process alone. Waits for children of this process that are about to
+/// end, such as those of another sandbox. Other processes stay there, and are an error.
+fn wait_for_own_children(own: &CgroupDirectory) -> Result<(), String> {
     let deadline = Deadline::after(LAST_THREAD_WAIT_MAX);
     let ourselves = std::process::id().to_string();
     loop {
@@ -227,18 +227,22 @@ fn wait_for_own_children(own: &Directory) -> Result<(), String> {
     }
 }
 
-/// Whether a process is a child of this one. One that cannot be seen from here, which the kernel
-/// lists as 0, is not.
+/// Whether a process is a child of this one, or gone. A process outside of this PID namespace,
+/// which the kernel lists as 0, is not.
 fn is_child_or_gone(process: &str) -> bool {
     let Ok(stat) = fs::read_to_string(format!("/proc/{process}/stat")) else {
         return process != "0";
     };
-    // Behind the name, which may hold anything: the state, then the parent.
+    // After the name, which may contain any character: the state, then the parent.
     let parent = stat.rsplit(')').next().and_then(|rest| rest.split_whitespace().nth(1));
     parent == Some(std::process::id().to_string().as_str())
 }
 
-fn switch_on(group: &Directory, controller: &str, deadline: Deadline) -> Result<(), CgroupError> {
+fn switch_on(
+    group: &CgroupDirectory,
+    controller: &str,
+    deadline: Deadline,
+) -> Result<(), CgroupError> {
     loop {
         match group.write(HANDED_DOWN, &format!("+{controller}")) {
             Err(error) if error.errno == Errno::EBUSY && !deadline.passed() => {
@@ -249,10 +253,10 @@ fn switch_on(group: &Directory, controller: &str, deadline: Deadline) -> Result<
     }
 }
 
-fn switch_off(group: &Directory, controllers: &[&str]) -> Result<(), CgroupError> {
+fn switch_off(group: &CgroupDirectory, controllers: &[&str]) -> Result<(), CgroupError> {
     controllers.iter().try_for_each(|c| group.write(HANDED_DOWN, &format!("-{c}")))
 }
 
 fn wanted() -> impl Iterator<Item = &'static str> {
-    Control::ALL.into_iter().filter_map(Control::v2_controller)
+    CgroupControl::ALL.into_iter().filter_map(CgroupControl::v2_controller)
 }

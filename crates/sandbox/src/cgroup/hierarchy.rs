@@ -1,4 +1,4 @@
-//! One cgroup hierarchy, our own group in it, and the top directory we make there.
+//! One cgroup hierarchy: the group of this process in it, and the top directory created there.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -6,77 +6,83 @@ use std::thread::sleep;
 
 use nix::errno::Errno;
 
-use super::control::{CgroupVersion, Control};
+use super::control::{CgroupControl, CgroupVersion};
 use super::delegation::Delegation;
-use super::directory::{Calls, CgroupError, Directory};
-use super::waiting::RETRY_INTERVAL;
+use super::directory::{CgroupDirectory, CgroupError, CgroupFs, RETRY_INTERVAL};
 use cofferdam_core::values::deadline::Deadline;
 
-/// A hierarchy that boxes use. It removes its top directory with itself.
+/// A hierarchy that sandboxes use. Drop removes its top directory.
 #[derive(Debug)]
 pub(super) struct Hierarchy {
-    /// The group that this process was born in.
-    own: Directory,
-    /// Our directory below it; boxes hold it too.
-    top: Arc<Directory>,
-    /// What boxes get from here.
-    controls: Vec<Control>,
+    /// The group that this process was started in.
+    own: CgroupDirectory,
+    /// Our directory below it; sandboxes hold it too.
+    top: Arc<CgroupDirectory>,
+    /// The controls that sandboxes get from here.
+    controls: Vec<CgroupControl>,
     delegation: Delegation,
     closed: bool,
 }
 
 impl Hierarchy {
-    /// Makes our top directory in a version 1 hierarchy.
-    pub(super) fn v1(calls: Arc<dyn Calls>, own: &Path, name: &str) -> Result<Self, CgroupError> {
+    /// Creates the top directory in a version 1 hierarchy.
+    pub(super) fn v1(
+        calls: Arc<dyn CgroupFs>,
+        own: &Path,
+        name: &str,
+    ) -> Result<Self, CgroupError> {
         Self::make(calls, own, name)
     }
 
-    /// Makes our top directory in the unified hierarchy and takes there every
-    /// control it can give. `EOPNOTSUPP` below a threaded group, where no new
-    /// group can hold a process.
-    pub(super) fn v2(calls: Arc<dyn Calls>, own: &Path, name: &str) -> Result<Self, CgroupError> {
+    /// Creates the top directory in the unified hierarchy and enables every control it can provide.
+    /// `EOPNOTSUPP` below a threaded group, where no new group can hold a process.
+    pub(super) fn v2(
+        calls: Arc<dyn CgroupFs>,
+        own: &Path,
+        name: &str,
+    ) -> Result<Self, CgroupError> {
         let mut made = Self::make(calls, own, name)?;
         made.delegation = Delegation::obtain(&made.own, &made.top);
         if made.top.read("cgroup.type").is_ok_and(|kind| kind.trim_end() == "domain invalid") {
             let path = made.top.path().join("cgroup.type");
             return Err(CgroupError { path, errno: Errno::EOPNOTSUPP });
         }
-        let gives = |control: &Control| match control {
-            Control::CpuTime => made.top.has("cpu.stat"),
-            Control::Kill => made.top.has("cgroup.kill") || made.top.has("cgroup.freeze"),
+        let gives = |control: &CgroupControl| match control {
+            CgroupControl::CpuTime => made.top.has("cpu.stat"),
+            CgroupControl::Kill => made.top.has("cgroup.kill") || made.top.has("cgroup.freeze"),
             _ => control.v2_controller().is_some_and(|c| made.delegation.grants(c)),
         };
-        made.controls = Control::ALL.into_iter().filter(gives).collect();
+        made.controls = CgroupControl::ALL.into_iter().filter(gives).collect();
         Ok(made)
     }
 
-    fn make(calls: Arc<dyn Calls>, own: &Path, name: &str) -> Result<Self, CgroupError> {
-        let own = Directory::open(calls, own)?;
+    fn make(calls: Arc<dyn CgroupFs>, own: &Path, name: &str) -> Result<Self, CgroupError> {
+        let own = CgroupDirectory::open(calls, own)?;
         let top = Arc::new(own.make_child(name)?);
         let delegation = Delegation::default();
         Ok(Self { own, top, controls: Vec::new(), delegation, closed: false })
     }
 
-    /// Has boxes take `control` from here too.
-    pub(super) fn take(&mut self, control: Control) {
+    /// Makes sandboxes take `control` from here too.
+    pub(super) fn take(&mut self, control: CgroupControl) {
         self.controls.push(control);
     }
 
-    pub(super) fn gives(&self, control: Control) -> bool {
+    pub(super) fn gives(&self, control: CgroupControl) -> bool {
         self.controls.contains(&control)
     }
 
-    /// Why the unified hierarchy does not give the control.
-    pub(super) fn refusal(&self, control: Control) -> &str {
+    /// Why the unified hierarchy does not provide the control.
+    pub(super) fn refusal(&self, control: CgroupControl) -> &str {
         let refusal = control.v2_controller().and_then(|c| self.delegation.refusal(c));
         refusal.unwrap_or("the kernel is too old for it")
     }
 
-    pub(super) fn controls(&self) -> &[Control] {
+    pub(super) fn controls(&self) -> &[CgroupControl] {
         &self.controls
     }
 
-    pub(super) fn top(&self) -> &Arc<Directory> {
+    pub(super) fn top(&self) -> &Arc<CgroupDirectory> {
         &self.top
     }
 
@@ -89,8 +95,7 @@ impl Hierarchy {
         self.own.path() == own
     }
 
-    /// Removes what [`Hierarchy::v1`] or [`Hierarchy::v2`] made; `EBUSY` while
-    /// a box is there.
+    /// Removes what [`Hierarchy::v1`] or [`Hierarchy::v2`] created; `EBUSY` while a sandbox exists.
     pub(super) fn close(&mut self, deadline: Deadline) -> Result<(), CgroupError> {
         loop {
             match self.try_close() {
@@ -107,7 +112,7 @@ impl Hierarchy {
             return Ok(());
         }
         if Arc::strong_count(&self.top) > 1 {
-            // Handing controllers back would lift a living box's limits.
+            // Disabling controllers would lift the limits of a live sandbox.
             return Err(CgroupError { path: self.top.path().to_owned(), errno: Errno::EBUSY });
         }
         self.delegation.give_back(&self.own, &self.top)?;
@@ -119,7 +124,7 @@ impl Hierarchy {
 
 impl Drop for Hierarchy {
     fn drop(&mut self) {
-        // A last attempt; `close` is for those who want to know.
+        // A last attempt; `close` reports errors.
         let _ = self.try_close();
     }
 }

@@ -1,24 +1,24 @@
-//! Which text goes into which file of a group, for a box's limits.
+//! The text written to each file of a group for the limits of a sandbox.
 
-use super::control::{CgroupVersion, Control};
+use super::control::{CgroupControl, CgroupVersion};
 use cofferdam_core::Limits;
 
-/// Our init lives in the box's group but is not the tenant's.
+/// The init lives in the group and does not count as a process of the tenant.
 pub(super) const INIT_PROCESSES: u64 = 1;
 
-/// The most the kernel takes for `pids.max` (`PID_MAX_LIMIT`).
+/// The highest value that the kernel accepts for `pids.max` (`PID_MAX_LIMIT`).
 const PROCESSES_MAX: u64 = 4_194_304;
 
-/// The most the kernel takes for a CPU quota: 44 bits of microseconds.
+/// The highest value that the kernel accepts for a CPU quota: 44 bits of microseconds.
 const QUOTA_US_MAX: u64 = (1 << 44) - 1;
 
-/// One write that sets a limit.
+/// A write that sets a limit.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct LimitFile {
     pub(super) file: &'static str,
     pub(super) text: String,
-    /// Whether a kernel may lack the file: one built or booted without swap
-    /// accounting has none to bound swap with. The tree says what that costs.
+    /// Whether a kernel may lack the file: a kernel without swap accounting has no file to limit
+    /// swap. `CgroupTree` reports the consequence.
     pub(super) optional: bool,
 }
 
@@ -32,39 +32,38 @@ impl LimitFile {
     }
 }
 
-/// The writes that hold `control` to `limits`, in the order the kernel wants
-/// them. What a new group has by itself (`memory.high` max, `memory.oom.group`
-/// 0: one process dies, the program sees it) is not written.
+/// The writes for `control`, in the order the kernel requires. Defaults of a new group are not
+/// written (`memory.high` max; `memory.oom.group` 0: one process dies, and the program sees it).
 pub(super) fn limit_files(
     version: CgroupVersion,
-    control: Control,
+    control: CgroupControl,
     limits: &Limits,
 ) -> Vec<LimitFile> {
     let memory = limits.memory_bytes_max.to_string();
     match (control, version) {
-        // Memory and swap together may not be less than memory: it comes second.
-        (Control::Memory, CgroupVersion::V1) => vec![
+        // Memory plus swap may not be less than memory: it comes second.
+        (CgroupControl::Memory, CgroupVersion::V1) => vec![
             LimitFile::required("memory.limit_in_bytes", memory.clone()),
             LimitFile::optional(V1_SWAP_FILE, memory),
             LimitFile::optional(V1_SOCKETS_FILE, socket_bytes(limits).to_string()),
         ],
-        (Control::Memory, CgroupVersion::V2) => vec![
+        (CgroupControl::Memory, CgroupVersion::V2) => vec![
             LimitFile::required("memory.max", memory),
             LimitFile::optional(V2_SWAP_FILE, "0".to_owned()),
         ],
-        (Control::Processes, _) => {
+        (CgroupControl::Processes, _) => {
             vec![LimitFile::required("pids.max", processes(limits.processes_max))]
         }
-        (Control::Cpu, _) => {
-            let mut files = vec![cpu_weight(version, Age::Unborn)];
+        (CgroupControl::Cpu, _) => {
+            let mut files = vec![cpu_weight(version, CpuClass::Setup)];
             files.extend(limits.cpus_milli_max.map_or_else(Vec::new, |m| cpu_quota(version, m)));
             files
         }
-        (Control::CpuTime | Control::Kill, _) => Vec::new(),
+        (CgroupControl::CpuTime | CgroupControl::Kill, _) => Vec::new(),
     }
 }
 
-/// The write that gives a box all CPUs again.
+/// The write that lifts the CPU quota.
 pub(super) fn all_cpus(version: CgroupVersion) -> LimitFile {
     match version {
         CgroupVersion::V1 => LimitFile::required("cpu.cfs_quota_us", "-1".to_owned()),
@@ -72,28 +71,28 @@ pub(super) fn all_cpus(version: CgroupVersion) -> LimitFile {
     }
 }
 
-/// How far a box is, as far as its weight on busy CPUs goes.
+/// The phase of a sandbox, which decides its weight on busy CPUs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Age {
-    /// Being made, by our own code: what others wait for.
-    Unborn,
+pub enum CpuClass {
+    /// Being created by the supervisor. Callers wait for that.
+    Setup,
     /// Its program has begun.
-    Young,
-    /// Its program has used what most are content with.
-    Old,
-    /// Killed: others wait for what it holds.
+    Short,
+    /// Its program has used more CPU time than most runs need.
+    Long,
+    /// Killed: other runs wait for its resources.
     Dying,
-    /// Killed, and not dead in the time it had: as old as any.
+    /// Killed, and not dead in time: as low as `Long`.
     Undying,
 }
 
-/// The write that gives a box its weight: all of one age weigh the same, one
-/// that is young four times as much as one that is old.
-pub(super) fn cpu_weight(version: CgroupVersion, age: Age) -> LimitFile {
-    let percent = match age {
-        Age::Unborn | Age::Dying => 1000,
-        Age::Young => 100,
-        Age::Old | Age::Undying => 25,
+/// The write that sets the weight: a sandbox in class `Short` has four times the weight of one in
+/// class `Long`.
+pub(super) fn cpu_weight(version: CgroupVersion, class: CpuClass) -> LimitFile {
+    let percent = match class {
+        CpuClass::Setup | CpuClass::Dying => 1000,
+        CpuClass::Short => 100,
+        CpuClass::Long | CpuClass::Undying => 25,
     };
     match version {
         CgroupVersion::V1 => {
@@ -114,21 +113,21 @@ fn cpu_quota(version: CgroupVersion, cpus_milli: u64) -> Vec<LimitFile> {
     }
 }
 
-/// What version 1 gives every group to begin with.
+/// The default of version 1.
 const V1_SHARES: u64 = 1024;
 
-/// The file of a version 2 group's CPU weight, from 1 to 10000, 100 to begin with.
+/// The CPU weight of a version 2 group, from 1 to 10000; 100 by default.
 pub(super) const V2_WEIGHT_FILE: &str = "cpu.weight";
-/// The file that keeps a version 1 box out of swap.
+/// The file that keeps a version 1 sandbox out of swap.
 pub(super) const V1_SWAP_FILE: &str = "memory.memsw.limit_in_bytes";
-/// The file that keeps a version 2 box out of swap.
+/// The file that keeps a version 2 sandbox out of swap.
 pub(super) const V2_SWAP_FILE: &str = "memory.swap.max";
 
-/// The file that bounds what the sockets of a version 1 box hold: they are on an account of their
-/// own there, and none without a bound.
+/// The file that limits the socket memory of a version 1 sandbox. Version 1 accounts socket memory
+/// separately, without a limit by default.
 pub(super) const V1_SOCKETS_FILE: &str = "memory.kmem.tcp.limit_in_bytes";
 
-/// How much of a box's memory its sockets may hold beside it, as a divisor.
+/// The socket memory of a sandbox, as a divisor of its memory limit.
 const SOCKETS_SHARE: u64 = 8;
 
 fn socket_bytes(limits: &Limits) -> u64 {
@@ -142,7 +141,7 @@ fn processes(tenant_max: u64) -> String {
     }
 }
 
-/// The kernel takes no quota under 1 ms, so a tiny share needs its longest period.
+/// The kernel accepts no quota under 1 ms, so a tiny share needs the longest period.
 fn quota_and_period_us(cpus_milli: u64) -> (u64, u64) {
     let period_us = if cpus_milli < 10 { 1_000_000 } else { 100_000 };
     let quota_us = cpus_milli.saturating_mul(period_us / 1_000);
@@ -153,7 +152,11 @@ fn quota_and_period_us(cpus_milli: u64) -> (u64, u64) {
 mod tests {
     use super::*;
 
-    fn written(version: CgroupVersion, control: Control, limits: &Limits) -> Vec<(&str, String)> {
+    fn written(
+        version: CgroupVersion,
+        control: CgroupControl,
+        limits: &Limits,
+    ) -> Vec<(&str, String)> {
         limit_files(version, control, limits).into_iter().map(|w| (w.file, w.text)).collect()
     }
 
@@ -161,7 +164,7 @@ mod tests {
     fn memory_bounds_exclude_swap_and_cover_sockets() {
         let limits = Limits { memory_bytes_max: 65_536, ..Limits::default() };
         assert_eq!(
-            written(CgroupVersion::V1, Control::Memory, &limits),
+            written(CgroupVersion::V1, CgroupControl::Memory, &limits),
             [
                 ("memory.limit_in_bytes", "65536".into()),
                 ("memory.memsw.limit_in_bytes", "65536".into()),
@@ -169,7 +172,7 @@ mod tests {
             ]
         );
         assert_eq!(
-            written(CgroupVersion::V2, Control::Memory, &limits),
+            written(CgroupVersion::V2, CgroupControl::Memory, &limits),
             [("memory.max", "65536".into()), ("memory.swap.max", "0".into())]
         );
     }
@@ -182,7 +185,7 @@ mod tests {
             let limits = Limits { processes_max: tenant_max, ..Limits::default() };
             for version in [CgroupVersion::V1, CgroupVersion::V2] {
                 assert_eq!(
-                    written(version, Control::Processes, &limits),
+                    written(version, CgroupControl::Processes, &limits),
                     [("pids.max", text.to_owned())]
                 );
             }
@@ -201,11 +204,11 @@ mod tests {
         for (milli, quota, period) in table {
             let limits = Limits { cpus_milli_max: Some(milli), ..Limits::default() };
             assert_eq!(
-                written(CgroupVersion::V2, Control::Cpu, &limits),
+                written(CgroupVersion::V2, CgroupControl::Cpu, &limits),
                 [("cpu.weight", "1000".into()), ("cpu.max", format!("{quota} {period}"))]
             );
             assert_eq!(
-                written(CgroupVersion::V1, Control::Cpu, &limits),
+                written(CgroupVersion::V1, CgroupControl::Cpu, &limits),
                 [
                     ("cpu.shares", "10240".into()),
                     ("cpu.cfs_period_us", period.to_string()),
@@ -216,28 +219,28 @@ mod tests {
     }
 
     #[test]
-    fn without_a_share_asked_for_there_is_a_weight_and_no_quota() {
+    fn without_a_cpu_limit_there_is_a_weight_and_no_quota() {
         for (version, file, weight) in
             [(CgroupVersion::V1, "cpu.shares", "10240"), (CgroupVersion::V2, "cpu.weight", "1000")]
         {
             let limits = Limits::default();
-            let written = written(version, Control::Cpu, &limits);
+            let written = written(version, CgroupControl::Cpu, &limits);
             assert_eq!(written, [(file, weight.to_owned())]);
         }
     }
 
     #[test]
-    fn a_weight_goes_down_with_age() {
+    fn a_long_run_weighs_less_than_a_short_one() {
         let text = |version, age| cpu_weight(version, age).text;
-        assert_eq!(text(CgroupVersion::V1, Age::Young), "1024");
-        assert_eq!(text(CgroupVersion::V1, Age::Old), "256");
-        assert_eq!(text(CgroupVersion::V2, Age::Young), "100");
-        assert_eq!(text(CgroupVersion::V2, Age::Old), "25");
+        assert_eq!(text(CgroupVersion::V1, CpuClass::Short), "1024");
+        assert_eq!(text(CgroupVersion::V1, CpuClass::Long), "256");
+        assert_eq!(text(CgroupVersion::V2, CpuClass::Short), "100");
+        assert_eq!(text(CgroupVersion::V2, CpuClass::Long), "25");
     }
 
     #[test]
-    fn one_that_dies_weighs_more_than_any_that_runs_but_not_for_ever() {
+    fn a_dying_sandbox_weighs_more_than_a_running_one_but_an_undying_one_does_not() {
         let text = |age| cpu_weight(CgroupVersion::V2, age).text;
-        assert_eq!([text(Age::Dying), text(Age::Undying)], ["1000", "25"]);
+        assert_eq!([text(CpuClass::Dying), text(CpuClass::Undying)], ["1000", "25"]);
     }
 }

@@ -1,10 +1,10 @@
-//! The page cache on the account of a dead box.
+//! Drops the page cache of dead sandboxes.
 //!
-//! A page that a tenant was the first to read stays on its group's account as long as it is cached,
-//! and the kernel keeps a removed memory group (some 45 KiB) as long as its last page. A tenant that
-//! drops pages and reads them again leaves one such group a run. What is cached is worth keeping
-//! all the same: the next run wants it. So it is dropped with its group only where many removed
-//! groups are kept already.
+//! A page that a tenant reads first is charged to its group as long as it is cached, and the kernel
+//! keeps a removed memory group (about 45 KiB) as long as its last page. A tenant that drops pages
+//! and reads them again leaves one such group per run. Cached pages are still worth keeping: the
+//! next run needs them. So the cache of a group is dropped only if the kernel keeps many removed
+//! groups already.
 
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -12,28 +12,28 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use nix::errno::Errno;
 
 use super::control::CgroupVersion;
-use super::directory::Directory;
-use super::tree::read_text;
+use super::directory::CgroupDirectory;
+use super::layout::read_text;
 use super::usage::{keyed, value_of};
 
-/// With as many removed groups kept, what the next ones have cached is dropped.
+/// With this number of removed groups, the cache of the next ones is dropped.
 const DYING_GROUPS_MAX: u64 = 128;
-/// They are counted at one removal in so many: nothing is to be read for every run.
+/// Removed groups are counted once per this number of removals, to avoid a read per run.
 const REMOVALS_A_COUNT: usize = 16;
 
-/// The memory groups of version 1 there were when the first tree was opened.
+/// The number of version 1 memory groups when the first tree was opened.
 static GROUPS_AT_OPEN: LazyLock<u64> = LazyLock::new(|| v1_groups().unwrap_or(u64::MAX));
 static REMOVALS: AtomicUsize = AtomicUsize::new(0);
 static CROWDED: AtomicBool = AtomicBool::new(false);
 
-/// Notes how many groups there are before any box.
+/// Counts the groups that exist before any sandbox.
 pub(super) fn note_groups() {
     LazyLock::force(&GROUPS_AT_OPEN);
 }
 
-/// Drops what is cached on the account of `group`, which is about to be removed from `top`, if that
-/// would keep it beside too many others.
-pub(super) fn drop_cached(top: &Directory, group: &Directory) {
+/// Drops the page cache charged to `group`, which is about to be removed from `top`, if the kernel
+/// keeps too many removed groups.
+pub(super) fn drop_cached(top: &CgroupDirectory, group: &CgroupDirectory) {
     let removals = REMOVALS.fetch_add(1, Ordering::Relaxed) + 1;
     if removals.is_multiple_of(REMOVALS_A_COUNT) {
         CROWDED.store(dying_groups(top) >= DYING_GROUPS_MAX, Ordering::Relaxed);
@@ -43,23 +43,23 @@ pub(super) fn drop_cached(top: &Directory, group: &Directory) {
     }
 }
 
-/// How many removed groups the kernel keeps; of version 1, by how many groups there are more than
-/// at the start, live ones among them: it tells of no others.
-fn dying_groups(top: &Directory) -> u64 {
+/// The number of removed groups that the kernel keeps. Version 1 does not report it: there it is
+/// the number of groups more than at the start, live ones included.
+fn dying_groups(top: &CgroupDirectory) -> u64 {
     match top.version() {
         CgroupVersion::V1 => v1_groups().unwrap_or(0).saturating_sub(*GROUPS_AT_OPEN),
         CgroupVersion::V2 => keyed(top, "cgroup.stat", "nr_dying_descendants").unwrap_or(0),
     }
 }
 
-/// The third column of the row of the memory controller.
+/// The third column in the row of the memory controller.
 fn v1_groups() -> Option<u64> {
     let table = read_text("/proc/cgroups").ok()?;
     let row = table.lines().find_map(|line| line.strip_prefix("memory\t"))?;
     row.split('\t').nth(1)?.parse().ok()
 }
 
-fn drop_all_cached(group: &Directory) {
+fn drop_all_cached(group: &CgroupDirectory) {
     let bytes = file_bytes(group);
     if bytes == 0 {
         return;
@@ -69,8 +69,8 @@ fn drop_all_cached(group: &Directory) {
         CgroupVersion::V2 => group.write("memory.reclaim", &bytes.to_string()),
     };
     match dropped {
-        // Some pages cannot be dropped, or somebody else was quicker; and before Linux 5.19
-        // version 2 has no means to drop any.
+        // Some pages cannot be dropped, or another process was faster. Version 2 cannot drop pages
+        // before Linux 5.19.
         Err(error) if ![Errno::EAGAIN, Errno::EBUSY, Errno::ENOENT].contains(&error.errno) => {
             log::warn!("{error}");
         }
@@ -78,8 +78,9 @@ fn drop_all_cached(group: &Directory) {
     }
 }
 
-/// Bytes of files on its account, those in memory not counted: these went with the box.
-fn file_bytes(group: &Directory) -> u64 {
+/// Bytes of cached files charged to the group, without files in memory: these went with the
+/// sandbox.
+fn file_bytes(group: &CgroupDirectory) -> u64 {
     let text = group.read("memory.stat").unwrap_or_default();
     let sizes = ["inactive_file", "active_file"].map(|key| value_of(&text, key).unwrap_or(0));
     sizes.into_iter().fold(0, u64::saturating_add)
@@ -89,17 +90,18 @@ fn file_bytes(group: &Directory) -> u64 {
 mod tests {
     use std::sync::Arc;
 
-    use super::super::directory::Calls;
+    use super::super::directory::CgroupFs;
     use super::*;
     use crate::cgroup::tests::fake_kernel::FakeKernel;
 
     #[test]
-    fn what_is_cached_is_dropped_by_the_means_of_the_version_and_nothing_where_none_is() {
+    fn the_page_cache_is_dropped_with_the_file_of_the_version_and_only_if_there_is_any() {
         for (version, means) in [("v1", "memory.force_empty=0"), ("v2", "memory.reclaim=12288")] {
             let kernel = FakeKernel::new("memory");
             kernel.foreign_group(&format!("{version}/g"), "memory");
-            let calls: Arc<dyn Calls> = Arc::clone(&kernel) as Arc<dyn Calls>;
-            let group = Directory::open(calls, &kernel.path(&format!("{version}/g"))).unwrap();
+            let calls: Arc<dyn CgroupFs> = Arc::clone(&kernel) as Arc<dyn CgroupFs>;
+            let group =
+                CgroupDirectory::open(calls, &kernel.path(&format!("{version}/g"))).unwrap();
             drop_all_cached(&group);
             let stat = format!("{version}/g/memory.stat");
             kernel.put(&stat, "anon 7\ninactive_file 0\nactive_file 0\n");

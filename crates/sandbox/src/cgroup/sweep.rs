@@ -1,4 +1,4 @@
-//! Clears what a dead process of ours left in a hierarchy.
+//! Removes what a killed service left in a hierarchy.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -9,42 +9,40 @@ use std::thread::sleep;
 
 use nix::errno::Errno;
 
-use super::directory::{Calls, CgroupError, Directory, Kernel};
+use super::directory::{CgroupDirectory, CgroupError, CgroupFs, KernelCgroupFs, RETRY_INTERVAL};
 use super::termination::{kill_all, kill_listed};
-use super::tree::{BOX_PREFIX, NAME_PREFIX};
-use super::waiting::RETRY_INTERVAL;
+use super::tree::{NAME_PREFIX, SANDBOX_PREFIX};
 use cofferdam_core::values::deadline::Deadline;
 
-/// More directories than this below one top directory are not ours.
+/// A tree of ours never has more directories than this.
 const DIRECTORIES_MAX: usize = 65_536;
 
-/// What a sweep found.
+/// What a sweep removed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Swept {
-    /// Boxes that were there, by their names.
+pub struct SweepReport {
+    /// The number of sandboxes, by their names.
     pub boxes: usize,
-    /// Processes that were there and had to be killed.
+    /// The number of processes killed.
     pub processes_killed: usize,
-    /// Directories removed, the top one included.
+    /// The number of directories removed, the top one included.
     pub directories_removed: usize,
 }
 
-/// Kills everything below one of our top directories and removes it, deepest
-/// directory first. A directory that is gone already is a sweep of nothing.
+/// Kills every process below one of our top directories and removes the directory, deepest level
+/// first. It is no error if the directory is gone already.
 ///
-/// Refused, with nothing touched: a directory whose name does not start with
-/// `cofferdam-` (`EINVAL`), one that is not on a cgroup file system
-/// (`EOPNOTSUPP`), one that holds this very process (`EDEADLK`). `EBUSY` when
-/// something would not die before the deadline.
-pub fn sweep(directory: &Path, deadline: Deadline) -> Result<Swept, CgroupError> {
-    sweep_with(&(Arc::new(Kernel) as Arc<dyn Calls>), directory, deadline)
+/// Refuses without any change: a directory whose name does not start with `cofferdam-` (`EINVAL`),
+/// one that is not on a cgroup file system (`EOPNOTSUPP`), one that holds this process (`EDEADLK`).
+/// `EBUSY` if something does not die before the deadline.
+pub fn sweep(directory: &Path, deadline: Deadline) -> Result<SweepReport, CgroupError> {
+    sweep_with(&(Arc::new(KernelCgroupFs) as Arc<dyn CgroupFs>), directory, deadline)
 }
 
 pub(super) fn sweep_with(
-    calls: &Arc<dyn Calls>,
+    calls: &Arc<dyn CgroupFs>,
     directory: &Path,
     deadline: Deadline,
-) -> Result<Swept, CgroupError> {
+) -> Result<SweepReport, CgroupError> {
     let fail = |errno| CgroupError { path: directory.to_owned(), errno };
     let name = directory.file_name().and_then(|name| name.to_str());
     if !name.is_some_and(|name| name.starts_with(NAME_PREFIX)) {
@@ -57,8 +55,8 @@ pub(super) fn sweep_with(
             Err(error) if error.errno == Errno::ENOENT => break,
             tree => tree?,
         };
-        let names = tree.iter().map(Directory::name);
-        boxes.extend(names.filter(|name| is_box(name)).map(ToOwned::to_owned));
+        let names = tree.iter().map(CgroupDirectory::name);
+        boxes.extend(names.filter(|name| is_sandbox(name)).map(ToOwned::to_owned));
         let processes = processes_of(&tree)?;
         if processes.contains(&nix::unistd::getpid().as_raw()) {
             return Err(fail(Errno::EDEADLK));
@@ -75,12 +73,12 @@ pub(super) fn sweep_with(
             Ok(()) => break,
         }
     }
-    Ok(Swept { boxes: boxes.len(), processes_killed: killed.len(), directories_removed })
+    Ok(SweepReport { boxes: boxes.len(), processes_killed: killed.len(), directories_removed })
 }
 
-/// The directory and all below it, parents before their children.
-fn tree_below(calls: &Arc<dyn Calls>, top: &Path) -> Result<Vec<Directory>, CgroupError> {
-    let mut tree = vec![Directory::open(Arc::clone(calls), top)?];
+/// The directory and all directories below it, parents before children.
+fn tree_below(calls: &Arc<dyn CgroupFs>, top: &Path) -> Result<Vec<CgroupDirectory>, CgroupError> {
+    let mut tree = vec![CgroupDirectory::open(Arc::clone(calls), top)?];
     let mut listed = 0;
     while let Some(path) = tree.get(listed).map(|directory| directory.path().to_owned()) {
         listed += 1;
@@ -88,7 +86,7 @@ fn tree_below(calls: &Arc<dyn Calls>, top: &Path) -> Result<Vec<Directory>, Cgro
             if tree.len() == DIRECTORIES_MAX {
                 return Err(CgroupError { path: child, errno: Errno::E2BIG });
             }
-            match Directory::open(Arc::clone(calls), &child) {
+            match CgroupDirectory::open(Arc::clone(calls), &child) {
                 Ok(child) => tree.push(child),
                 Err(error) if error.errno == Errno::ENOENT => {}
                 Err(error) => return Err(error),
@@ -98,8 +96,8 @@ fn tree_below(calls: &Arc<dyn Calls>, top: &Path) -> Result<Vec<Directory>, Cgro
     Ok(tree)
 }
 
-fn is_box(name: &str) -> bool {
-    name.starts_with(BOX_PREFIX)
+fn is_sandbox(name: &str) -> bool {
+    name.starts_with(SANDBOX_PREFIX)
 }
 
 fn subdirectories(path: &Path) -> Result<Vec<PathBuf>, CgroupError> {
@@ -119,7 +117,7 @@ fn subdirectories(path: &Path) -> Result<Vec<PathBuf>, CgroupError> {
     })
 }
 
-fn processes_of(tree: &[Directory]) -> Result<BTreeSet<i32>, CgroupError> {
+fn processes_of(tree: &[CgroupDirectory]) -> Result<BTreeSet<i32>, CgroupError> {
     let mut processes = BTreeSet::new();
     for directory in tree {
         processes.extend(directory.processes()?);
@@ -127,9 +125,9 @@ fn processes_of(tree: &[Directory]) -> Result<BTreeSet<i32>, CgroupError> {
     Ok(processes)
 }
 
-/// One round; the caller repeats it until nothing is left. A box that its dead
-/// owner left frozen is thawed by the same writes.
-fn kill_tree(tree: &[Directory]) {
+/// One round; the caller repeats it until no process is left. A group that its killed owner left
+/// frozen is thawed by the same writes.
+fn kill_tree(tree: &[CgroupDirectory]) {
     for directory in tree {
         if !kill_all(directory).unwrap_or(false)
             && let Err(error) = kill_listed(directory)
@@ -140,13 +138,13 @@ fn kill_tree(tree: &[Directory]) {
 }
 
 fn remove_tree(
-    calls: &Arc<dyn Calls>,
-    tree: &[Directory],
+    calls: &Arc<dyn CgroupFs>,
+    tree: &[CgroupDirectory],
     removed: &mut usize,
 ) -> Result<(), CgroupError> {
     for directory in tree.iter().rev() {
         if let Some(parent) = directory.path().parent() {
-            Directory::open(Arc::clone(calls), parent)?.remove_child(directory.name())?;
+            CgroupDirectory::open(Arc::clone(calls), parent)?.remove_child(directory.name())?;
             *removed += 1;
         }
     }

@@ -1,4 +1,4 @@
-//! Killing everything in a group, so that nothing in it can fork its way out.
+//! Kills every process of a group, so that no process can escape by forking.
 
 use std::collections::BTreeSet;
 use std::os::fd::{AsFd, OwnedFd};
@@ -8,19 +8,18 @@ use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use super::control::CgroupVersion;
-use super::directory::{CgroupError, Directory};
-use super::waiting::wait_for_line;
+use super::directory::{CgroupDirectory, CgroupError};
 use crate::sys::{pidfd_of, schedule_ordinarily, signal_process};
 use cofferdam_core::values::deadline::Deadline;
 
-/// How long a freeze may take. A process in an uninterruptible call may delay
-/// it for ever, and is killed unfrozen after this.
+/// How long a freeze may take. A process in an uninterruptible call may delay it forever; the group
+/// is then killed unfrozen.
 const FREEZE_WAIT_MAX: Duration = Duration::from_millis(50);
 
-/// As many processes are held open at once.
+/// The number of pidfds held open at once.
 const PIDFDS_AT_ONCE_MAX: usize = 128;
 
-/// How a group is frozen, and how it tells that it is.
+/// How to freeze a group, and how it reports that it is frozen.
 struct Freezer {
     file: &'static str,
     freeze: &'static str,
@@ -46,9 +45,9 @@ const V2_FREEZER: Freezer = Freezer {
     frozen_line: "frozen 1",
 };
 
-/// Sends SIGKILL to every process of the group; false when the group has no
-/// means to do so at once. They die soon after, not before this returns.
-pub(super) fn kill_all(directory: &Directory) -> Result<bool, CgroupError> {
+/// Sends SIGKILL to every process of the group. False if the group cannot do so at once. The
+/// processes die soon after, not before this returns.
+pub(super) fn kill_all(directory: &CgroupDirectory) -> Result<bool, CgroupError> {
     match directory.version() {
         CgroupVersion::V1 => kill_frozen(directory, &V1_FREEZER),
         CgroupVersion::V2 => match directory.write("cgroup.kill", "1") {
@@ -59,31 +58,31 @@ pub(super) fn kill_all(directory: &Directory) -> Result<bool, CgroupError> {
     }
 }
 
-/// Frozen, no process of the group can fork, so that the list of them is whole.
-fn kill_frozen(directory: &Directory, freezer: &Freezer) -> Result<bool, CgroupError> {
+/// No process of a frozen group can fork, so the list of its processes is complete.
+fn kill_frozen(directory: &CgroupDirectory, freezer: &Freezer) -> Result<bool, CgroupError> {
     match directory.write(freezer.file, freezer.freeze) {
         Ok(()) => {}
         Err(error) if error.errno == Errno::ENOENT => return Ok(false),
         Err(error) => return Err(error),
     }
     let deadline = Deadline::after(FREEZE_WAIT_MAX);
-    let frozen = wait_for_line(directory, freezer.state_file, freezer.frozen_line, deadline);
+    let frozen = directory.wait_for_line(freezer.state_file, freezer.frozen_line, deadline);
     let killed = kill_listed(directory);
     if frozen && directory.version() == CgroupVersion::V1 {
         hasten_frozen(directory);
     }
-    // Version 1 delivers the signal only now.
+    // Version 1 delivers the signal only after the thaw.
     directory.write(freezer.file, freezer.thaw)?;
     killed.map(|()| true)
 }
 
-/// Has what is killed die soon: on a busy host, threads that made themselves idle or nice would
-/// wait for everybody else before they get the moment of CPU time that dying takes. There is no
-/// call for this that takes a descriptor. In a frozen group of version 1 the ids are proven: no
-/// thread ends there before the group is thawed, of SIGKILL neither, so none is another's by now.
-fn hasten_frozen(directory: &Directory) {
+/// Makes killed threads die soon: on a busy host, threads that made themselves idle or nice wait
+/// for all others before they get the CPU time that dying takes. No system call for this takes a
+/// descriptor. In a frozen group of version 1 the ids are reliable: no thread ends before the thaw,
+/// not even by SIGKILL, so no id is reused.
+fn hasten_frozen(directory: &CgroupDirectory) {
     for thread in directory.threads().unwrap_or_default() {
-        // ESRCH is success; without the right to it they die all the same, only later.
+        // ESRCH is success. Without permission they die all the same, only later.
         if let Err(error) = schedule_ordinarily(thread)
             && error.raw_os_error() == Some(Errno::EPERM as i32)
         {
@@ -92,11 +91,11 @@ fn hasten_frozen(directory: &Directory) {
     }
 }
 
-/// Sends SIGKILL to every process that the group lists, and to no other, whatever becomes of their
-/// ids meanwhile. Where the group is not frozen, what forks may escape.
-pub(super) fn kill_listed(directory: &Directory) -> Result<(), CgroupError> {
+/// Sends SIGKILL to every process that the group lists, and to no other, even if ids are reused
+/// meanwhile. If the group is not frozen, forked processes may escape.
+pub(super) fn kill_listed(directory: &CgroupDirectory) -> Result<(), CgroupError> {
     for ids in directory.processes()?.chunks(PIDFDS_AT_ONCE_MAX) {
-        // ESRCH: it is gone already, as was wanted.
+        // ESRCH: it is gone already.
         let open = |id: &i32| Some((*id, pidfd_of(*id).ok()?));
         let opened: Vec<(i32, OwnedFd)> = ids.iter().filter_map(open).collect();
         kill_proven(&opened, &directory.processes()?);
@@ -104,19 +103,20 @@ pub(super) fn kill_listed(directory: &Directory) -> Result<(), CgroupError> {
     Ok(())
 }
 
-/// Kills those of the processes `opened` whose ids a list has that was read afterwards. One that is
-/// alive now has had its id all the time since it was opened, so that the list means this very one.
+/// Kills the processes in `opened` whose ids are in `listed`, a list read after they were opened. A
+/// process that is alive now has had its id since it was opened, so the list means this process.
 fn kill_proven(opened: &[(i32, OwnedFd)], listed: &[i32]) {
     let listed: BTreeSet<i32> = listed.iter().copied().collect();
     for (id, pidfd) in opened {
         if listed.contains(id) && is_alive(pidfd) {
-            // Its being gone by now is as good; EPERM shows when the group does not get empty.
+            // It may be gone by now. After EPERM the group does not become empty, which the caller
+            // sees.
             let _ = signal_process(pidfd.as_fd(), libc::SIGKILL);
         }
     }
 }
 
-/// Whether the process has yet to end.
+/// Whether the process is alive.
 fn is_alive(pidfd: &OwnedFd) -> bool {
     let mut interest = [PollFd::new(pidfd.as_fd(), PollFlags::POLLIN)];
     poll(&mut interest, PollTimeout::ZERO) == Ok(0)
@@ -129,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_id_that_the_group_lists_no_more_is_another_processs_and_not_killed() {
+    fn a_process_whose_id_the_group_no_longer_lists_is_not_killed() {
         let mut child = Command::new("sleep").arg("600").spawn().unwrap();
         let id = i32::try_from(child.id()).unwrap();
         let opened = [(id, pidfd_of(id).unwrap())];

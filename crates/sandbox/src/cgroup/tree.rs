@@ -1,73 +1,66 @@
 //! The part of the host's cgroup trees that this process uses.
 
-use std::fs::File;
-use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use nix::errno::Errno;
 
-use super::box_group::BoxGroup;
-use super::control::{CgroupSupport, CgroupVersion, Control, ControlSupport};
+use super::control::{CgroupControl, CgroupSupport, CgroupVersion, ControlSupport};
 use super::delegation::SUPERVISOR;
-use super::directory::{Calls, CgroupError, Kernel};
+use super::directory::{CgroupError, CgroupFs, KernelCgroupFs};
 use super::hierarchy::Hierarchy;
-use super::layout::Layout;
+use super::layout::{CgroupLayout, read_text};
 use super::limit_files::{V1_SOCKETS_FILE, V1_SWAP_FILE, V2_SWAP_FILE};
 use super::reclaim;
+use super::sandbox_group::SandboxGroup;
 use crate::host::weakened;
 use crate::host::weakened::Wall;
 use cofferdam_core::values::deadline::Deadline;
 use cofferdam_core::{Limits, SetupFailure};
 
-/// What the name of every top directory of ours starts with.
+/// The prefix of the name of every top directory.
 pub(super) const NAME_PREFIX: &str = "cofferdam-";
-/// How the name of a box's directory begins.
-pub const BOX_PREFIX: &str = "box-";
+/// The prefix of the name of a sandbox's directory.
+pub const SANDBOX_PREFIX: &str = "box-";
 
 const NAME_BYTES_MAX: usize = 64;
 
-/// A mount table longer than this (100,000 mounts) is read only in part.
-const TEXT_BYTES_MAX: u64 = 16 << 20;
-
-/// More than most texts have: a small buffer takes a call for each few lines.
-const TEXT_BYTES: usize = 16 << 10;
-
-/// Our top directories, one in each hierarchy that gives boxes something.
-/// Made once; it outlives the boxes made below it.
+/// The top directories of this process, one in each hierarchy that provides a control. Created
+/// once; it outlives the sandboxes below it.
 #[derive(Debug)]
 pub struct CgroupTree {
-    /// The one that kills first: it empties the others.
+    /// The hierarchy that kills comes first: it empties the others.
     hierarchies: Vec<Hierarchy>,
     support: CgroupSupport,
 }
 
 impl CgroupTree {
-    /// Makes the top directories, `cofferdam-<instance>`, below the groups
-    /// this process is in. Where version 2 hands its controllers down only
-    /// from an empty group, this process moves into a leaf of its own.
+    /// Creates the top directories, `cofferdam-<instance>`, below the groups this process is in. If
+    /// version 2 enables its controllers only in an empty group, this process moves into a leaf of
+    /// its own.
     ///
-    /// What the host refuses is no failure but a reason in
-    /// [`CgroupTree::support`]. Failures are an instance name that is not 1 to
-    /// 64 letters, digits, `-` and `_`, or is in use.
+    /// A control that the host refuses is not an error but a reason in [`CgroupTree::support`]. It
+    /// is an error if the instance name is not 1 to 64 letters, digits, `-` and `_`, or is in use.
     pub fn open(instance: &str) -> Result<Self, SetupFailure> {
         let read = |path: &str| {
             read_text(path).map_err(|e| SetupFailure::from_io(format!("read {path}"), &e))
         };
         let layout = match weakened::lacks(Wall::Cgroup) {
-            false => Layout::parse(&read("/proc/self/mountinfo")?, &read("/proc/self/cgroup")?),
-            true => Layout::parse("", ""),
+            false => {
+                CgroupLayout::parse(&read("/proc/self/mountinfo")?, &read("/proc/self/cgroup")?)
+            }
+            true => CgroupLayout::parse("", ""),
         };
-        // A kernel without swap has no such file; the first line is a heading.
+        // A kernel without swap has no such file. The first line is a heading.
         let swaps = read_text("/proc/swaps").unwrap_or_default();
-        let kernel: Arc<dyn Calls> = Arc::new(Kernel);
+        let kernel: Arc<dyn CgroupFs> = Arc::new(KernelCgroupFs);
         Self::open_on(&layout, swaps.lines().count() > 1, &kernel, instance)
     }
 
     pub(super) fn open_on(
-        layout: &Layout,
+        layout: &CgroupLayout,
         swap_is_on: bool,
-        calls: &Arc<dyn Calls>,
+        calls: &Arc<dyn CgroupFs>,
         instance: &str,
     ) -> Result<Self, SetupFailure> {
         check_name("cgroup instance", instance)?;
@@ -77,7 +70,7 @@ impl CgroupTree {
         let unified = attempt(layout.v2.as_deref(), make_v2)?;
         let mut v1 = Vec::new();
         let mut support = CgroupSupport::default();
-        for control in Control::ALL {
+        for control in CgroupControl::ALL {
             let no_v2 = match &unified {
                 Ok(unified) if unified.gives(control) => None,
                 Ok(unified) => Some(unified.refusal(control)),
@@ -94,20 +87,20 @@ impl CgroupTree {
             };
         }
         let mut hierarchies: Vec<Hierarchy> = unified.into_iter().chain(v1).collect();
-        hierarchies.sort_by_key(|hierarchy| !hierarchy.gives(Control::Kill));
+        hierarchies.sort_by_key(|hierarchy| !hierarchy.gives(CgroupControl::Kill));
         let mut tree = Self { hierarchies, support };
         tree.note_unbounded_memory(swap_is_on);
         Ok(tree)
     }
 
-    /// Says so where memory is bounded but may go to swap, or to sockets, unbounded.
+    /// Notes it if memory is limited but swap or socket memory is not.
     fn note_unbounded_memory(&mut self, swap_is_on: bool) {
-        let Some(memory) = self.hierarchies.iter().find(|h| h.gives(Control::Memory)) else {
+        let Some(memory) = self.hierarchies.iter().find(|h| h.gives(CgroupControl::Memory)) else {
             return;
         };
         let (swap_file, sockets_file) = match memory.version() {
             CgroupVersion::V1 => (V1_SWAP_FILE, Some(V1_SOCKETS_FILE)),
-            // Sockets are on the one account there is.
+            // Version 2 accounts socket memory as memory.
             CgroupVersion::V2 => (V2_SWAP_FILE, None),
         };
         let mut reasons = Vec::new();
@@ -122,48 +115,39 @@ impl CgroupTree {
         }
     }
 
-    /// Which controls boxes get, from whom, and why not the others.
+    /// The controls that sandboxes get, which version provides each, and why others are missing.
     pub fn support(&self) -> &CgroupSupport {
         &self.support
     }
 
-    /// Makes the groups of one box and sets its limits, as far as
-    /// [`CgroupTree::support`] has them. `name` is 1 to 64 letters, digits,
-    /// `-` and `_`, not `supervisor`, and not in use.
-    pub fn create(&self, name: &str, limits: &Limits) -> Result<BoxGroup, SetupFailure> {
-        check_name("cgroup box", name)?;
-        BoxGroup::make(&self.hierarchies, name, limits)
+    /// Creates the groups of one sandbox and sets its limits, as far as [`CgroupTree::support`] has
+    /// them. `name` is 1 to 64 letters, digits, `-` and `_`, not `supervisor`, and not in use.
+    pub fn create(&self, name: &str, limits: &Limits) -> Result<SandboxGroup, SetupFailure> {
+        check_name("cgroup sandbox", name)?;
+        SandboxGroup::create(&self.hierarchies, name, limits)
     }
 
-    /// Our top directories, the one to sweep first at the front. Recorded, they
-    /// let a later process [`sweep`](fn@super::sweep) what this one left.
+    /// The top directories, in the order in which to sweep them. Recorded, they let a later process
+    /// [`sweep`](fn@super::sweep) what this one left.
     pub fn directories(&self) -> Vec<PathBuf> {
         self.hierarchies.iter().map(|hierarchy| hierarchy.top().path().to_owned()).collect()
     }
 
-    /// Removes the top directories, after the last box; where this process
-    /// moved, it goes back. All are tried; the first error is returned.
+    /// Removes the top directories, after the last sandbox. If this process moved, it moves back.
+    /// All are tried; returns the first error.
     pub fn close(&mut self, deadline: Deadline) -> Result<(), CgroupError> {
         let results: Vec<_> = self.hierarchies.iter_mut().map(|h| h.close(deadline)).collect();
         results.into_iter().collect()
     }
 }
 
-/// The text of a file of `/proc`. Mount points need not be UTF-8; the ones that
-/// are not, we cannot use but read past.
-pub(super) fn read_text(path: &str) -> io::Result<String> {
-    let mut bytes = Vec::with_capacity(TEXT_BYTES);
-    File::open(path)?.take(TEXT_BYTES_MAX).read_to_end(&mut bytes)?;
-    Ok(String::from_utf8_lossy(&bytes).into_owned())
-}
-
-/// Has boxes take `control` from version 1; the inner error says why not.
+/// Makes sandboxes take `control` from version 1. The inner error says why that is not possible.
 fn take_from_v1(
     taken: &mut Vec<Hierarchy>,
-    layout: &Layout,
-    calls: &Arc<dyn Calls>,
+    layout: &CgroupLayout,
+    calls: &Arc<dyn CgroupFs>,
     name: &str,
-    control: Control,
+    control: CgroupControl,
 ) -> Result<Result<(), String>, SetupFailure> {
     let place = layout.v1_place(control.v1_controller());
     // Controllers can share a hierarchy, as cpu and cpuacct often do.
@@ -178,8 +162,7 @@ fn take_from_v1(
     }))
 }
 
-/// A hierarchy or, in words, why the host refuses it; but a name in use is the
-/// caller's mistake.
+/// Returns a hierarchy, or why the host refuses it. A name in use is an error of the caller.
 fn attempt<P: AsRef<Path>>(
     place: Result<P, &&'static str>,
     make: impl FnOnce(&Path) -> Result<Hierarchy, CgroupError>,

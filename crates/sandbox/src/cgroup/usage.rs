@@ -1,4 +1,4 @@
-//! What a group has used, read from its files.
+//! The usage of a group, read from its files.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -6,32 +6,31 @@ use std::time::Duration;
 
 use nix::fcntl::OFlag;
 
-use super::control::{CgroupVersion, Control};
-use super::directory::Directory;
+use super::control::{CgroupControl, CgroupVersion};
+use super::directory::CgroupDirectory;
 
-/// The most that is read of a usage file. The values that are needed come first.
+/// The largest part of a usage file that is read. The needed values come first.
 const TEXT_BYTES_MAX: usize = 512;
 
-/// What a box has used so far. A figure is `None` where no controller tells it.
+/// The usage of a sandbox so far. A value is `None` if no controller reports it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct GroupUsage {
-    /// CPU time of all its processes, the ended ones included.
+    /// CPU time of all processes, ended ones included.
     pub cpu: Option<Duration>,
-    /// The most memory it held at once.
+    /// The peak of memory.
     pub memory_peak: Option<MemoryPeak>,
-    /// The most processes and threads of the tenant alive at once, our init
-    /// not counted.
+    /// The peak of the tenant's processes and threads, without the init.
     pub processes_peak: Option<u64>,
-    /// Processes killed because the memory limit left nothing else; version 1 tells since Linux 4.13.
+    /// Processes killed at the memory limit. Version 1 reports it since Linux 4.13.
     pub oom_kills: Option<u64>,
-    /// Calls refused at the memory limit, with nobody left to kill. Version 1
-    /// does not tell.
+    /// Calls refused at the memory limit without a process to kill. Version 1 does not report
+    /// them.
     pub memory_refused: u64,
-    /// Forks refused at the limit of processes.
+    /// Forks refused at the process limit.
     pub processes_refused: u64,
 }
 
-/// A memory peak and who told it.
+/// A memory peak and its source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MemoryPeak {
     /// Bytes, page cache and tmpfs pages included.
@@ -40,8 +39,8 @@ pub struct MemoryPeak {
     pub source: CgroupVersion,
 }
 
-/// The usage files of a group. They are opened when the group is made, so that a run's response
-/// waits for one system call for each value.
+/// The usage files of a group. They are opened with the group, so that the response of a run waits
+/// for one system call per value.
 #[derive(Debug, Default)]
 pub(super) struct UsageFiles {
     cpu_time: Option<UsageFile>,
@@ -51,25 +50,25 @@ pub(super) struct UsageFiles {
 }
 
 impl UsageFiles {
-    /// Opens those of `control` in `directory`; what the kernel does not have is left out.
-    pub(super) fn open(&mut self, control: Control, directory: &Directory) {
+    /// Opens the files of `control` in `directory`. Files that the kernel lacks are left out.
+    pub(super) fn open(&mut self, control: CgroupControl, directory: &CgroupDirectory) {
         match control {
-            Control::CpuTime => {
+            CgroupControl::CpuTime => {
                 self.cpu_time = UsageFile::open(directory, "cpuacct.usage", "cpu.stat");
             }
-            Control::Memory => {
+            CgroupControl::Memory => {
                 let (peak, events) = (&mut self.memory_peak, &mut self.memory_events);
                 *peak = UsageFile::open(directory, "memory.max_usage_in_bytes", "memory.peak");
                 *events = UsageFile::open(directory, "memory.oom_control", "memory.events");
             }
-            Control::Processes => {
+            CgroupControl::Processes => {
                 self.processes_peak = UsageFile::open(directory, "pids.peak", "pids.peak");
             }
-            Control::Cpu | Control::Kill => {}
+            CgroupControl::Cpu | CgroupControl::Kill => {}
         }
     }
 
-    /// CPU time of the group. Version 2 tells it without a controller.
+    /// CPU time of the group. Version 2 reports it without a controller.
     pub(super) fn cpu_time(&self) -> Option<Duration> {
         let file = self.cpu_time.as_ref()?;
         match file.version {
@@ -78,22 +77,22 @@ impl UsageFiles {
         }
     }
 
-    /// The memory peak; none on version 2 before Linux 5.19.
+    /// The memory peak; `None` on version 2 before Linux 5.19.
     pub(super) fn memory_peak(&self) -> Option<MemoryPeak> {
         let file = self.memory_peak.as_ref()?;
         file.number().map(|bytes| MemoryPeak { bytes, source: file.version })
     }
 
-    /// The number of OOM kills, if the kernel counts them, and of allocations that failed.
+    /// The number of OOM kills, if the kernel counts them, and of failed allocations.
     pub(super) fn memory_events(&self) -> (Option<u64>, u64) {
         let text = self.memory_events.as_ref().and_then(UsageFile::text).unwrap_or_default();
         let kills = value_of(&text, "oom_kill");
         let shortages = value_of(&text, "oom").unwrap_or(0);
-        // A shortage that a kill has made good is counted as both.
+        // A shortage that ended with a kill is counted as both.
         (kills, shortages.saturating_sub(kills.unwrap_or(0)))
     }
 
-    /// The most processes alive at once, all of the group; none before Linux 6.1.
+    /// The peak of all processes of the group; `None` before Linux 6.1.
     pub(super) fn processes_peak(&self) -> Option<u64> {
         self.processes_peak.as_ref()?.number()
     }
@@ -107,7 +106,7 @@ struct UsageFile {
 }
 
 impl UsageFile {
-    fn open(directory: &Directory, v1: &str, v2: &str) -> Option<Self> {
+    fn open(directory: &CgroupDirectory, v1: &str, v2: &str) -> Option<Self> {
         let version = directory.version();
         let name = match version {
             CgroupVersion::V1 => v1,
@@ -133,15 +132,15 @@ impl UsageFile {
 }
 
 /// Forks refused.
-pub(super) fn processes_refused(directory: &Directory) -> u64 {
+pub(super) fn processes_refused(directory: &CgroupDirectory) -> u64 {
     keyed(directory, "pids.events", "max").unwrap_or(0)
 }
 
-pub(super) fn keyed(directory: &Directory, file: &str, key: &str) -> Option<u64> {
+pub(super) fn keyed(directory: &CgroupDirectory, file: &str, key: &str) -> Option<u64> {
     value_of(&directory.read(file).ok()?, key)
 }
 
-/// The number beside `key` in a text of `key number` lines.
+/// The number after `key` in a text of `key number` lines.
 pub(super) fn value_of(text: &str, key: &str) -> Option<u64> {
     let mut pairs = text.lines().filter_map(|line| line.split_once(' '));
     pairs.find(|(name, _)| *name == key)?.1.trim_end().parse().ok()

@@ -1,4 +1,4 @@
-//! What kind of place this is, and what in it may stand in the way of a box.
+//! The kind of this host, and what on it can prevent sandboxes.
 
 use std::env;
 use std::fs;
@@ -9,48 +9,48 @@ use nix::unistd::geteuid;
 
 use crate::launch::unprivileged;
 
-/// What kind of place a process runs in, as far as it decides what to change.
+/// The kind of host, as far as it decides what to change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Environment {
-    /// A machine of its own, real or virtual.
+pub enum HostKind {
+    /// A physical or virtual machine.
     Host,
-    /// A unit of systemd's on such a machine.
+    /// A systemd unit on such a machine.
     Systemd,
-    /// Windows' Linux.
+    /// Windows Subsystem for Linux.
     Wsl2,
     /// A container of LXC, LXD, Incus or Proxmox.
     Lxc,
-    /// A container of Docker's engine.
+    /// A container of Docker.
     Docker,
-    /// A container of podman's.
+    /// A container of podman.
     Podman,
-    /// A pod.
+    /// A pod of Kubernetes.
     Kubernetes,
-    /// A container of an engine not known here.
+    /// A container of another engine.
     Container,
 }
 
-/// Where a process runs, and under what.
+/// The kind of this host and the obstacles on it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place {
-    /// The kind.
-    pub environment: Environment,
-    /// What may stand in the way.
-    pub walls: Walls,
+pub struct HostInfo {
+    /// What kind of host it is.
+    pub kind: HostKind,
+    /// What may prevent sandboxes.
+    pub obstacles: Obstacles,
 }
 
-/// What is around this process that can keep it from making boxes.
+/// What can keep this process from creating sandboxes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Walls {
+pub struct Obstacles {
     /// The user is not root.
     pub not_root: bool,
-    /// CAP_SYS_ADMIN is not among our capabilities.
+    /// This process has no CAP_SYS_ADMIN.
     pub no_sys_admin: bool,
-    /// Root is not the machine's: ours is another user namespace.
+    /// This process is in a user namespace, so its root is not the machine's root.
     pub in_user_namespace: bool,
-    /// A seccomp filter of whatever started us.
+    /// The parent process installed a seccomp filter.
     pub seccomp: bool,
-    /// An AppArmor profile that holds us.
+    /// An AppArmor profile is enforced.
     pub apparmor: bool,
     /// Something is mounted over parts of `/proc`.
     pub masked_proc: bool,
@@ -62,33 +62,33 @@ pub struct Walls {
     pub apparmor_user_namespaces: bool,
 }
 
-impl Place {
-    /// Looks around.
-    pub fn look() -> Self {
-        Self { environment: Environment::detect(), walls: Walls::read() }
+impl HostInfo {
+    /// Reads both.
+    pub fn read() -> Self {
+        Self { kind: HostKind::detect(), obstacles: Obstacles::read() }
     }
 }
 
-/// The marks that engines and kernels leave.
+/// Evidence that engines and kernels leave.
 #[derive(Debug, Clone, Default)]
-struct Marks {
+struct HostMarks {
     /// `KUBERNETES_SERVICE_HOST` is set, or a pod's secrets are mounted.
     kubernetes: bool,
     /// `/run/.containerenv`.
     containerenv: bool,
     /// `/.dockerenv`.
     dockerenv: bool,
-    /// The variable `container`, ours or of the first process.
+    /// The variable `container` of this process or of the first one.
     container: String,
-    /// The kernel's release.
+    /// The release of the kernel.
     kernel: String,
     /// `/proc/self/cgroup`.
     cgroup: String,
-    /// `INVOCATION_ID`, which a unit's processes inherit.
+    /// `INVOCATION_ID` is set, which the processes of a unit inherit.
     invocation: bool,
 }
 
-impl Marks {
+impl HostMarks {
     fn read() -> Self {
         let first = fs::read("/proc/1/environ").unwrap_or_default();
         let of_first = first.split(|byte| *byte == 0).find_map(|v| v.strip_prefix(b"container="));
@@ -107,13 +107,13 @@ impl Marks {
     }
 }
 
-impl Environment {
-    /// By the marks that are here.
+impl HostKind {
+    /// Detects the kind of this host.
     pub fn detect() -> Self {
-        Self::of(&Marks::read())
+        Self::of(&HostMarks::read())
     }
 
-    fn of(marks: &Marks) -> Self {
+    fn of(marks: &HostMarks) -> Self {
         let container = marks.container.as_str();
         if marks.kubernetes {
             Self::Kubernetes
@@ -124,7 +124,7 @@ impl Environment {
         } else if container == "lxc" {
             Self::Lxc
         } else if marks.kernel.to_ascii_lowercase().contains("microsoft") {
-            // Its first process says so of itself too.
+            // Before `container`: the first process of WSL sets that variable too.
             Self::Wsl2
         } else if !container.is_empty() {
             Self::Container
@@ -135,7 +135,7 @@ impl Environment {
         }
     }
 
-    /// The word of a report.
+    /// The word in reports.
     pub fn word(self) -> &'static str {
         match self {
             Self::Host => "host",
@@ -150,8 +150,8 @@ impl Environment {
     }
 }
 
-/// Whether the last unit on the way to one of our groups is a service. A login's shell is in a
-/// scope, below a service that is the user's whole manager.
+/// Whether the last unit in the path of one of our groups is a service. A login shell is in a
+/// scope, below the service of the user's manager.
 fn is_in_unit(cgroup: &str) -> bool {
     cgroup.lines().any(|line| {
         let path = line.splitn(3, ':').nth(2).unwrap_or_default();
@@ -160,13 +160,14 @@ fn is_in_unit(cgroup: &str) -> bool {
     })
 }
 
-impl Walls {
+impl Obstacles {
     fn read() -> Self {
         let is_zero = |path: &str| text_of(path).trim() == "0";
         let status = text_of("/proc/self/status");
         let profile = text_of("/proc/self/attr/current");
-        // Of a namespace of our own we are root; what matters is who made it.
-        let settled = unprivileged::is_settled().unwrap_or(false);
+        // In a user namespace entered by this process it is root; the user who created the
+        // namespace counts.
+        let settled = unprivileged::is_active().unwrap_or(false);
         let has_sys_admin = has_cap(None, CapSet::Effective, Capability::CAP_SYS_ADMIN);
         Self {
             not_root: settled || !geteuid().is_root(),
@@ -186,7 +187,7 @@ impl Walls {
     }
 }
 
-/// Whether a map of users leaves any out, as none but the machine's own does.
+/// Whether a uid map is partial. Only the map of the initial user namespace is not.
 fn is_partial(uid_map: &str) -> bool {
     let words: Vec<&str> = uid_map.split_whitespace().collect();
     !words.is_empty() && words != ["0", "0", "4294967295"]
@@ -196,8 +197,8 @@ fn is_filtered(status_line: &str) -> bool {
     status_line.strip_prefix("Seccomp:").is_some_and(|mode| mode.trim() == "2")
 }
 
-/// Whether `/proc/self/attr/current` names an AppArmor profile that holds us. SELinux writes
-/// contexts there, in four parts.
+/// Whether `/proc/self/attr/current` names an enforced AppArmor profile. SELinux writes contexts of
+/// four parts there.
 fn is_profile(current: &str) -> bool {
     let is_context = current.split(':').count() >= 4;
     !current.is_empty() && !is_context && current.ends_with("(enforce)")
@@ -205,16 +206,16 @@ fn is_profile(current: &str) -> bool {
 
 fn is_masked(mountinfo: &str) -> bool {
     let points = mountinfo.lines().filter_map(|line| line.split(' ').nth(4));
-    // Where formats of programs are registered there is a mount of the kernel's own kind.
+    // The kernel mounts binfmt_misc there itself.
     points.filter(|point| !point.ends_with("/binfmt_misc")).any(|point| point.starts_with("/proc/"))
 }
 
-/// What is in a small file; nothing where it cannot be read.
+/// The text of a small file; empty if it cannot be read.
 fn text_of(path: &str) -> String {
     fs::read(path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default()
 }
 
-/// Whether there is something at `path`; what cannot be looked at counts as not there.
+/// Whether `path` exists. False if it cannot be checked.
 fn exists(path: &str) -> bool {
     fs::symlink_metadata(Path::new(path)).is_ok()
 }
@@ -224,58 +225,58 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_kind_of_place_is_known_by_its_marks() {
-        let marks = |change: fn(&mut Marks)| {
-            let mut marks = Marks { kernel: "6.12.0-amd64".to_owned(), ..Marks::default() };
+    fn each_kind_of_host_is_detected() {
+        let marks = |change: fn(&mut HostMarks)| {
+            let mut marks = HostMarks { kernel: "6.12.0-amd64".to_owned(), ..HostMarks::default() };
             change(&mut marks);
             marks
         };
         for (marks, environment) in [
-            (marks(|_| {}), Environment::Host),
-            (marks(|m| m.kubernetes = true), Environment::Kubernetes),
+            (marks(|_| {}), HostKind::Host),
+            (marks(|m| m.kubernetes = true), HostKind::Kubernetes),
             (
                 marks(|m| {
                     m.kubernetes = true;
                     m.dockerenv = true;
                 }),
-                Environment::Kubernetes,
+                HostKind::Kubernetes,
             ),
-            (marks(|m| m.containerenv = true), Environment::Podman),
-            (marks(|m| m.container = "podman".into()), Environment::Podman),
-            (marks(|m| m.dockerenv = true), Environment::Docker),
-            (marks(|m| m.container = "lxc".into()), Environment::Lxc),
-            (marks(|m| m.container = "systemd-nspawn".into()), Environment::Container),
-            (marks(|m| m.kernel = "5.15.90.1-Microsoft-standard-WSL2".into()), Environment::Wsl2),
+            (marks(|m| m.containerenv = true), HostKind::Podman),
+            (marks(|m| m.container = "podman".into()), HostKind::Podman),
+            (marks(|m| m.dockerenv = true), HostKind::Docker),
+            (marks(|m| m.container = "lxc".into()), HostKind::Lxc),
+            (marks(|m| m.container = "systemd-nspawn".into()), HostKind::Container),
+            (marks(|m| m.kernel = "5.15.90.1-Microsoft-standard-WSL2".into()), HostKind::Wsl2),
             (
                 marks(|m| {
                     m.kernel = "6.6.36.6-microsoft-standard-WSL2".into();
                     m.container = "wsl".into();
                 }),
-                Environment::Wsl2,
+                HostKind::Wsl2,
             ),
             (
                 marks(|m| {
                     m.invocation = true;
                     m.cgroup = "0::/system.slice/cofferdam.service\n".into();
                 }),
-                Environment::Systemd,
+                HostKind::Systemd,
             ),
-            // A shell somebody logged in to, of whose manager it inherits the mark.
+            // A login shell inherits the variable from the user's manager.
             (
                 marks(|m| {
                     m.invocation = true;
                     m.cgroup = "0::/user.slice/user-0.slice/session-3.scope\n".into();
                 }),
-                Environment::Host,
+                HostKind::Host,
             ),
-            (marks(|m| m.cgroup = "0::/system.slice/cron.service".into()), Environment::Host),
+            (marks(|m| m.cgroup = "0::/system.slice/cron.service".into()), HostKind::Host),
         ] {
-            assert_eq!(Environment::of(&marks), environment, "{marks:?}");
+            assert_eq!(HostKind::of(&marks), environment, "{marks:?}");
         }
     }
 
     #[test]
-    fn a_unit_is_known_by_the_last_part_that_is_one() {
+    fn the_last_unit_in_a_cgroup_path_decides() {
         for (cgroup, is_unit) in [
             ("0::/system.slice/a.service", true),
             ("0::/system.slice/a.service/supervisor", true),
@@ -289,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn walls_are_read_from_what_the_kernel_writes() {
+    fn obstacles_are_read_from_the_texts_of_the_kernel() {
         assert!(is_filtered("Seccomp:\t2"));
         assert!(!is_filtered("Seccomp:\t0") && !is_filtered("Seccomp_filters:\t2"));
         assert!(!is_partial("         0          0 4294967295\n") && !is_partial(""));

@@ -1,4 +1,5 @@
-//! Where processes of ours on one host find each other: locks, and what the dead left.
+//! The state directory shared by all processes of this program on one host: locks, and records of
+//! killed instances.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
@@ -10,7 +11,7 @@ use nix::unistd::geteuid;
 
 use crate::launch::unprivileged;
 
-/// Tried in this order: the second for containers whose `/run` is read-only.
+/// Tried in this order. The second is for containers with a read-only `/run`.
 const PLACES: [&str; 2] = ["/run/cofferdam", "/tmp/.cofferdam"];
 
 /// A directory that only this user can write to, the same for every process.
@@ -20,10 +21,10 @@ pub struct StateDirectory {
 }
 
 impl StateDirectory {
-    /// The first of the usual places that can be had.
+    /// Opens the first usable one of the usual directories.
     pub fn open() -> io::Result<Self> {
         let mut last_error = io::Error::from(io::ErrorKind::NotFound);
-        // Where nobody's privileges are to be had, others may have the usual ones.
+        // Without privileges the usual directories may belong to another user.
         let own = unprivileged::uid_outside().ok().flatten();
         let own = own.map(|uid| PathBuf::from(format!("/tmp/.cofferdam-{uid}")));
         for place in PLACES.iter().map(PathBuf::from).chain(own) {
@@ -35,11 +36,11 @@ impl StateDirectory {
         Err(last_error)
     }
 
-    /// The state directory at `path`, made if it is not there.
+    /// Opens the state directory at `path`. Creates it if it does not exist.
     pub fn open_at(path: &Path) -> io::Result<Self> {
         make_directory(path)?;
-        // In a place everybody can write to, somebody may have been there first: nothing is made
-        // below it before it is known to be no link and nobody else's.
+        // In a directory that everyone can write to, another user may have created it. Nothing is
+        // created below it before it is known to be no link and to belong to this user.
         let metadata = fs::symlink_metadata(path)?;
         let ours = metadata.is_dir()
             && metadata.uid() == geteuid().as_raw()
@@ -53,21 +54,21 @@ impl StateDirectory {
         Ok(Self { path: path.to_owned() })
     }
 
-    /// Where it is.
+    /// Its path.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Opens the file `name` below, made empty if it is not there.
+    /// Opens the file `name` in it. Creates it, empty, if it does not exist.
     pub fn create_file(&self, name: &str) -> io::Result<File> {
         open_lock_file(&self.path.join(name))
     }
 
-    /// Registers this process (or this part of one) under a fresh random name.
+    /// Registers this process, or a part of it, under a new random name.
     pub fn register(&self) -> io::Result<Instance> {
         let id = random_id()?;
         let directory = self.path.join("instances").join(&id);
-        // Locked before it has its place, so that no sweeper ever finds it unlocked.
+        // Locked before it gets its final name, so that no sweep finds it unlocked.
         let cradle = self.path.join(format!("new-{id}"));
         DirBuilder::new().mode(0o700).create(&cradle)?;
         let lock =
@@ -77,15 +78,14 @@ impl StateDirectory {
         Ok(Instance { id, directory, _lock: lock })
     }
 
-    /// The instances whose processes are dead, each claimed by this call, so
-    /// that two sweepers never share one. The lock is the owner mark: the
-    /// kernel drops it with the owner, and nothing else does.
+    /// The instances whose processes are dead. This call locks each of them, so that two sweeps
+    /// never share one. The kernel releases the lock when its owner dies, and at no other time.
     pub fn abandoned(&self) -> io::Result<Vec<Instance>> {
         let mut abandoned = Vec::new();
         for entry in fs::read_dir(self.path.join("instances"))? {
             let entry = entry?;
             let Ok(file) = open_existing(&entry.path().join("lock")) else {
-                // Being made or being removed just now.
+                // It is being created or removed.
                 continue;
             };
             if let Ok(lock) = Flock::lock(file, FlockArg::LockExclusiveNonblock) {
@@ -97,7 +97,7 @@ impl StateDirectory {
     }
 }
 
-/// A registered owner of boxes; its lock lives as long as this value.
+/// A registered owner of sandboxes. Its lock lives as long as this value.
 #[derive(Debug)]
 pub struct Instance {
     id: String,
@@ -106,24 +106,24 @@ pub struct Instance {
 }
 
 impl Instance {
-    /// A random name, part of the name of everything the instance makes.
+    /// A random name, part of the name of everything the instance creates.
     pub fn id(&self) -> &str {
         &self.id
     }
 
-    /// A directory that is gone with the instance.
+    /// Its directory, removed with the instance.
     pub fn directory(&self) -> &Path {
         &self.directory
     }
 
-    /// Records the cgroup directories this instance is about to make.
+    /// Records the cgroup directories that this instance uses.
     pub fn record_cgroups(&self, directories: &[PathBuf]) -> io::Result<()> {
         let lines: String =
             directories.iter().map(|path| format!("{}\n", path.display())).collect();
         fs::write(self.directory.join("cgroups"), lines)
     }
 
-    /// The cgroup directories it recorded whose names carry its id.
+    /// The recorded cgroup directories whose names contain its id.
     pub fn recorded_cgroups(&self) -> Vec<PathBuf> {
         let lines = fs::read_to_string(self.directory.join("cgroups")).unwrap_or_default();
         let named_after_us = |path: &PathBuf| {
@@ -132,18 +132,18 @@ impl Instance {
         lines.lines().map(PathBuf::from).filter(named_after_us).collect()
     }
 
-    /// Forgets the instance. What it made must be gone by now.
+    /// Removes the record. Everything the instance created must be gone.
     pub fn unregister(&self) -> io::Result<()> {
         match fs::remove_dir_all(&self.directory) {
-            // A sweeper that opened the lock just before its owner let go of it claims an
-            // instance that is forgotten already.
+            // A sweep that opened the lock just before its owner released it claims an instance
+            // that is removed already.
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
             result => result,
         }
     }
 }
 
-/// Makes the directory `path` for this user alone, unless something has that name.
+/// Creates the directory `path` for this user alone, unless the name exists.
 fn make_directory(path: &Path) -> io::Result<()> {
     match DirBuilder::new().mode(0o700).create(path) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn an_instance_forgotten_twice_is_no_error() {
+    fn an_instance_can_be_unregistered_twice() {
         let place = tempfile::tempdir().unwrap();
         let state = StateDirectory::open_at(&place.path().join("state")).unwrap();
         let instance = state.register().unwrap();
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_made_behind_a_link_that_somebody_put_in_the_way() {
+    fn nothing_is_created_behind_a_link() {
         let place = tempfile::tempdir().unwrap();
         let (elsewhere, path) = (place.path().join("elsewhere"), place.path().join("state"));
         fs::create_dir(&elsewhere).unwrap();

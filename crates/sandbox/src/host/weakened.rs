@@ -1,14 +1,14 @@
-//! One wall taken down, in builds made with `--cfg cofferdam_weakened` and in no other: a test of
-//! hostile tenants that holds without the wall it is about has proved nothing.
+//! Removes one wall, only in builds with `--cfg cofferdam_weakened`: a test with a hostile tenant
+//! proves something only if it fails without its wall.
 
-/// A wall that can be taken down.
+/// A wall that can be removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wall {
     /// The filters of the program and of its init.
     Seccomp,
-    /// A host uid of the box's own, and the user namespace over it.
+    /// The sandbox's own host uid, and its user namespace.
     User,
-    /// Every cgroup of the box.
+    /// Every cgroup of the sandbox.
     Cgroup,
     /// The PID namespace.
     Pid,
@@ -18,7 +18,7 @@ pub enum Wall {
     Unowned,
 }
 
-/// Whether this is a weakened build told to do without `wall`.
+/// Whether this is a weakened build that runs without `wall`.
 #[cfg(cofferdam_weakened)]
 pub fn lacks(wall: Wall) -> bool {
     let name = match wall {
@@ -32,7 +32,7 @@ pub fn lacks(wall: Wall) -> bool {
     std::env::var_os("COFFERDAM_WITHOUT").is_some_and(|without| without == name)
 }
 
-/// Every wall stands.
+/// No wall is missing.
 #[cfg(not(cofferdam_weakened))]
 pub const fn lacks(_: Wall) -> bool {
     false

@@ -1,28 +1,29 @@
-//! Whether a sandbox may take one more lock. Pure: times are given.
+//! Decides whether a sandbox may take another lock. Pure: the caller passes the time.
 
 use std::time::{Duration, Instant};
 
-/// The most locks of a sandbox, those not yet counted included. Nothing that compilers, package
-/// managers and databases do comes near it: they hold a few for each open database, package or file.
+/// The most locks of a sandbox, uncounted ones included. Compilers, package managers and databases
+/// hold far fewer: a few for each open database, package or file.
 pub const LOCKS_MAX: usize = 1024;
-/// A sandbox that holds so many locks at a count gets no more, so that counts are worth their cost.
+/// A sandbox that holds this many locks at a count gets no more, so that each count allows enough
+/// calls to be worth its cost.
 const HELD_MAX: usize = LOCKS_MAX / 2;
-/// How long locks are refused before they are counted again.
+/// How long locks are refused before the next count.
 const REFUSED_FOR: Duration = Duration::from_millis(100);
-/// A count that takes so long is followed by so many times that without one.
+/// After a count, no count follows for this many times its duration.
 const REST_PER_COUNT: u32 = 9;
 
 /// A call that may take locks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LockCall {
-    /// `flock`: at most one for each open file description.
+    /// `flock`: at most one lock per open file description.
     Flock,
-    /// `fcntl`: a lock in the middle of another one divides it in two and takes its place.
+    /// `fcntl`: a lock in the middle of another one splits it in two and takes its place.
     Record,
 }
 
 impl LockCall {
-    /// By how many locks the call may raise their number.
+    /// The most locks that the call can add.
     fn adds_max(self) -> usize {
         match self {
             Self::Flock => 1,
@@ -31,45 +32,45 @@ impl LockCall {
     }
 }
 
-/// The answer to a call.
+/// The decision about a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Answer {
-    /// The kernel carries it out.
-    GoOn,
+pub enum LockDecision {
+    /// The kernel executes it.
+    Continue,
     /// It fails with `ENOLCK`.
     Refuse,
-    /// The locks are to be counted first, no sooner than this.
+    /// The locks must be counted first, at this time or later.
     Count(Instant),
 }
 
-/// The locks of one sandbox: as many as were counted, and as many as could be taken since.
+/// The locks of one sandbox: the last count, plus the locks that may have been taken since.
 #[derive(Debug)]
-pub struct Budget {
+pub struct LockBudget {
     locks: usize,
     refused_until: Option<Instant>,
     next_count: Instant,
 }
 
-impl Budget {
-    /// Of a sandbox that has no lock.
+impl LockBudget {
+    /// For a sandbox without locks.
     pub fn new(now: Instant) -> Self {
         Self { locks: 0, refused_until: None, next_count: now }
     }
 
-    /// The answer to `call`.
-    pub fn ask(&mut self, call: LockCall, now: Instant) -> Answer {
+    /// Decides about `call`.
+    pub fn ask(&mut self, call: LockCall, now: Instant) -> LockDecision {
         if self.refused_until.is_some_and(|until| now < until) {
-            return Answer::Refuse;
+            return LockDecision::Refuse;
         }
         let with_call = self.locks + call.adds_max();
         if self.refused_until.is_none() && with_call <= LOCKS_MAX {
             self.locks = with_call;
-            return Answer::GoOn;
+            return LockDecision::Continue;
         }
-        Answer::Count(self.next_count)
+        LockDecision::Count(self.next_count)
     }
 
-    /// Takes a count that began and ended then; none is one that could not be made.
+    /// Records a count and its duration. `None` if the locks could not be counted.
     pub fn counted(&mut self, held: Option<usize>, began: Instant, ended: Instant) {
         let rest = ended.saturating_duration_since(began) * REST_PER_COUNT;
         self.next_count = ended + rest;
@@ -89,18 +90,18 @@ mod tests {
 
     const MS: Duration = Duration::from_millis(1);
 
-    fn granted(budget: &mut Budget, call: LockCall, now: Instant) -> usize {
-        (0..2 * LOCKS_MAX).take_while(|_| budget.ask(call, now) == Answer::GoOn).count()
+    fn granted(budget: &mut LockBudget, call: LockCall, now: Instant) -> usize {
+        (0..2 * LOCKS_MAX).take_while(|_| budget.ask(call, now) == LockDecision::Continue).count()
     }
 
     #[test]
-    fn no_more_calls_go_on_uncounted_than_could_take_all_locks() {
+    fn uncounted_calls_can_take_at_most_all_locks() {
         let now = Instant::now();
-        assert_eq!(granted(&mut Budget::new(now), LockCall::Flock, now), LOCKS_MAX);
-        let mut budget = Budget::new(now);
+        assert_eq!(granted(&mut LockBudget::new(now), LockCall::Flock, now), LOCKS_MAX);
+        let mut budget = LockBudget::new(now);
         assert_eq!(granted(&mut budget, LockCall::Record, now), LOCKS_MAX / 2);
-        assert_eq!(budget.ask(LockCall::Record, now), Answer::Count(now));
-        // What is held still is taken off what may come.
+        assert_eq!(budget.ask(LockCall::Record, now), LockDecision::Count(now));
+        // Locks still held reduce the number of calls allowed.
         budget.counted(Some(100), now, now);
         assert_eq!(granted(&mut budget, LockCall::Flock, now), LOCKS_MAX - 100);
     }
@@ -109,24 +110,27 @@ mod tests {
     fn a_sandbox_that_holds_many_or_cannot_be_counted_is_refused_until_the_next_count() {
         let now = Instant::now();
         for held in [None, Some(HELD_MAX), Some(usize::MAX)] {
-            let mut budget = Budget::new(now);
+            let mut budget = LockBudget::new(now);
             granted(&mut budget, LockCall::Flock, now);
             budget.counted(held, now, now + MS);
-            assert_eq!(budget.ask(LockCall::Flock, now + 100 * MS), Answer::Refuse);
-            // Not one call goes on between the refusals and the count.
-            let count = Answer::Count(now + 10 * MS);
+            assert_eq!(budget.ask(LockCall::Flock, now + 100 * MS), LockDecision::Refuse);
+            // No call continues between the refusals and the count.
+            let count = LockDecision::Count(now + 10 * MS);
             assert_eq!(budget.ask(LockCall::Flock, now + 101 * MS), count);
             budget.counted(Some(3), now + 101 * MS, now + 102 * MS);
-            assert_eq!(budget.ask(LockCall::Flock, now + 102 * MS), Answer::GoOn);
+            assert_eq!(budget.ask(LockCall::Flock, now + 102 * MS), LockDecision::Continue);
         }
     }
 
     #[test]
-    fn a_long_count_is_followed_by_a_long_rest() {
+    fn a_long_count_is_followed_by_a_long_pause() {
         let now = Instant::now();
-        let mut budget = Budget::new(now);
+        let mut budget = LockBudget::new(now);
         budget.counted(None, now, now + 40 * MS);
-        assert_eq!(budget.ask(LockCall::Flock, now + 399 * MS), Answer::Refuse);
-        assert_eq!(budget.ask(LockCall::Flock, now + 400 * MS), Answer::Count(now + 400 * MS));
+        assert_eq!(budget.ask(LockCall::Flock, now + 399 * MS), LockDecision::Refuse);
+        assert_eq!(
+            budget.ask(LockCall::Flock, now + 400 * MS),
+            LockDecision::Count(now + 400 * MS)
+        );
     }
 }

@@ -1,12 +1,12 @@
-//! The locks that a sandbox holds, counted in its own `/proc`.
+//! Counts the locks that a sandbox holds, in its own `/proc`.
 //!
-//! A record lock belongs to a descriptor table, and the process that has the table shows it. A lock
-//! of `flock` belongs to an open file description: a process that has a descriptor of it shows it.
-//! A mapping keeps the description without a descriptor, so files that are mapped very often count
-//! too. A message in a socket keeps some as well, at most `RLIMIT_NOFILE`; they are not seen.
+//! A record lock belongs to a descriptor table; the process with the table shows it. A lock of
+//! `flock` belongs to an open file description; a process with a descriptor of it shows it. A
+//! mapping keeps the description without a descriptor, so files that are mapped very often count
+//! too. A message in a socket also keeps descriptions, at most `RLIMIT_NOFILE`; these are not seen.
 //!
-//! A sandbox can move descriptors from one process to another while they are counted. The processes
-//! are looked at in a random order, so that what is moved is seen about every second time.
+//! A sandbox can move descriptors between processes during a count. The processes are read in
+//! random order, so that a moved descriptor is seen about every second time.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -20,22 +20,22 @@ use nix::fcntl::{OFlag, openat};
 use nix::sys::stat::Mode;
 use nix::sys::statfs::{PROC_SUPER_MAGIC, fstatfs};
 
-/// The most descriptors and processes that are looked at in one count.
+/// The most descriptors and processes read in one count.
 const ENTRIES_MAX: usize = 8192;
-/// The most mappings that are looked at in one count.
+/// The most mappings read in one count.
 const MAPPINGS_MAX: usize = 1 << 16;
-/// The most that is read about one descriptor: more than all locks a sandbox may hold take up.
+/// The most bytes read about one descriptor: more than all permitted locks of a sandbox take.
 const ENTRY_BYTES_MAX: u64 = 256 << 10;
-/// The sandbox's init, which has a filter that allows no locks.
+/// The sandbox's init. Its filter permits no locks.
 const INIT: &str = "1";
 
-/// Why a sandbox's locks cannot be counted: it has too many descriptors, or hides them.
+/// The locks cannot be counted: the sandbox has too many descriptors, or hides them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Uncountable;
 
-/// What one count found.
+/// The state of one count.
 #[derive(Debug, Default)]
-struct Count {
+struct LockCount {
     entries: usize,
     locks: usize,
     mappings: usize,
@@ -43,7 +43,7 @@ struct Count {
     mapped: HashMap<Vec<u8>, usize>,
 }
 
-/// The `/proc` that the thread `thread` sees, which is its sandbox's.
+/// The `/proc` that the thread `thread` sees: that of its sandbox.
 pub fn proc_of(thread: u32) -> Option<OwnedFd> {
     let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
     let path = format!("/proc/{thread}/root/proc");
@@ -51,10 +51,10 @@ pub fn proc_of(thread: u32) -> Option<OwnedFd> {
     (fstatfs(&proc).ok()?.filesystem_type() == PROC_SUPER_MAGIC).then_some(proc)
 }
 
-/// How many locks there are, at most twice as many being overlooked; `with_mappings` where `flock`
-/// was called.
+/// The number of locks; at most twice as many are overlooked. `with_mappings` if `flock` was
+/// called.
 pub fn count(proc: BorrowedFd<'_>, with_mappings: bool) -> Result<usize, Uncountable> {
-    let mut count = Count::default();
+    let mut count = LockCount::default();
     let mut processes = numbers(proc, ".", &mut count)?.ok_or(Uncountable)?;
     processes.retain(|process| process != INIT);
     let order = RandomState::new();
@@ -67,7 +67,7 @@ pub fn count(proc: BorrowedFd<'_>, with_mappings: bool) -> Result<usize, Uncount
     Ok(count.locks.max(most_mapped / 2))
 }
 
-impl Count {
+impl LockCount {
     fn add_process(
         &mut self,
         proc: BorrowedFd<'_>,
@@ -78,7 +78,7 @@ impl Count {
         if with_mappings { self.add_mappings(proc, &at) } else { Ok(()) }
     }
 
-    /// Adds the locks of a process; says below which directory it shows them, if it has any.
+    /// Adds the locks of a process. Returns the directory that shows them, if there is one.
     fn add_table(
         &mut self,
         proc: BorrowedFd<'_>,
@@ -87,11 +87,11 @@ impl Count {
         if self.add_descriptors(proc, process)? {
             return Ok(Some(process.to_owned()));
         }
-        // The first thread of a process may have ended before the others, and then shows nothing.
+        // The first thread of a process may have ended before the others; it then shows nothing.
         let threads = numbers(proc, &format!("{process}/task"), self)?.unwrap_or_default();
         let mut others = threads.into_iter().filter(|thread| thread != process).peekable();
         if others.peek().is_none() {
-            // Without any descriptor; its mappings are there, unless it is dead.
+            // It has no descriptor. Its mappings are there, unless it is dead.
             return Ok(Some(process.to_owned()));
         }
         for thread in others {
@@ -103,7 +103,7 @@ impl Count {
         Err(Uncountable)
     }
 
-    /// Adds the locks that are shown below `at`; whether any descriptor was.
+    /// Adds the locks shown below `at`. Returns whether there was any descriptor.
     fn add_descriptors(&mut self, proc: BorrowedFd<'_>, at: &str) -> Result<bool, Uncountable> {
         let directory = format!("{at}/fdinfo");
         let Some(descriptors) = numbers(proc, &directory, self)? else { return Ok(false) };
@@ -142,23 +142,23 @@ impl Count {
     }
 }
 
-/// Device and inode in a line of `maps`, unless it is of no file.
+/// Device and inode in a line of `maps`; `None` if no file is mapped.
 fn mapped_file(line: &[u8]) -> Option<Vec<u8>> {
     let mut words = line.split(|byte| *byte == b' ').skip(3);
     let (device, inode) = (words.next()?, words.next()?);
     (inode != b"0").then(|| [device, b" ", inode].concat())
 }
 
-/// The locks in the text of one descriptor's `fdinfo`.
+/// The number of locks in the `fdinfo` of one descriptor.
 fn locks_in(text: &[u8]) -> usize {
     text.split(|byte| *byte == b'\n').filter(|line| line.starts_with(b"lock:")).count()
 }
 
-/// The names in a directory that are numbers; none where it is gone.
+/// The names in a directory that are numbers; `None` if the directory is gone.
 fn numbers(
     proc: BorrowedFd<'_>,
     path: &str,
-    count: &mut Count,
+    count: &mut LockCount,
 ) -> Result<Option<Vec<String>>, Uncountable> {
     let Some(directory) = open(proc, path, OFlag::O_DIRECTORY)? else { return Ok(None) };
     let mut directory = Dir::from_fd(directory.into()).map_err(|_| Uncountable)?;
@@ -190,7 +190,7 @@ fn open(proc: BorrowedFd<'_>, path: &str, flags: OFlag) -> Result<Option<File>, 
     }
 }
 
-/// Whether the error says that a process or a descriptor is no longer there.
+/// Whether the error means that a process or a descriptor is gone.
 fn is_gone(errno: Option<i32>) -> bool {
     [Errno::ENOENT, Errno::ESRCH].iter().any(|gone| errno == Some(*gone as i32))
 }
@@ -204,7 +204,7 @@ mod tests {
     /// The locks of this process alone, in the host's `/proc`.
     fn own(with_mappings: bool) -> usize {
         let proc = File::open("/proc").unwrap();
-        let mut count = Count::default();
+        let mut count = LockCount::default();
         let process = std::process::id().to_string();
         count.add_process(proc.as_fd(), &process, with_mappings).unwrap();
         assert_eq!(count.mappings > 0, with_mappings);
@@ -221,13 +221,13 @@ mod tests {
             fcntl(&record, FcntlArg::F_SETLK(&lock)).unwrap();
         }
         let whole = Flock::lock(tempfile::tempfile().unwrap(), FlockArg::LockExclusive);
-        // Other tests of this process may have locks too.
+        // Other tests in this process may hold locks too.
         assert!(own(true) >= before.saturating_sub(1) + 6);
         drop(whole);
     }
 
     #[test]
-    fn a_line_of_maps_names_its_file_unless_there_is_none() {
+    fn a_line_of_maps_names_its_file_if_there_is_one() {
         let file = b"7f00-7f01 r--p 00000000 fe:00 12345                      /usr/lib/x y.so";
         assert_eq!(mapped_file(file).unwrap(), b"fe:00 12345");
         let anonymous = b"7f00-7f01 rw-p 00000000 00:00 0                          [heap]";
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_about_locks_are_told_from_others() {
+    fn only_lines_about_locks_are_counted() {
         let text = b"pos:\t0\nflags:\t02\nmnt_id:\t9\nino:\t3\nlock:\t1: POSIX  ADVISORY  READ 7 0:1:2 0 0\nlock:\t2: FLOCK\n";
         assert_eq!(locks_in(text), 2);
         assert_eq!(locks_in(b"pos:\t0\n"), 0);

@@ -1,16 +1,16 @@
-//! A bound on the file locks of a sandbox.
+//! A limit on the file locks of a sandbox.
 //!
-//! The kernel keeps the locks of a file in one list, without a bound and outside of every memory
-//! limit, and every close of the file walks over it: also a neighbour's and the host's, and that of
-//! a process that is being killed. The filter of [`cofferdam_seccomp::locks`] reports each call that
-//! may take a lock; here a call is let go on, or is refused with `ENOLCK`.
+//! The kernel keeps the locks of a file in one list, without a limit and outside of every memory
+//! limit. Every close of the file walks this list: closes by neighbours, by the host, and by a
+//! process that is being killed. The filter of [`cofferdam_seccomp::locks`] reports each call that
+//! may take a lock; this module lets the call continue or refuses it with `ENOLCK`.
 //!
-//! `budget` decides (pure), `held` counts the locks that a sandbox really holds, `pace` bounds the
-//! work that a sandbox may cause, `watch` is the thread that answers.
+//! `budget` decides (pure), `held` counts the locks that a sandbox holds, `rate_limit` limits the
+//! work that a sandbox causes, `watch` is the thread that answers.
 
 mod budget;
 mod held;
-mod pace;
+mod rate_limit;
 mod watch;
 
 use std::thread;
@@ -22,23 +22,23 @@ use cofferdam_seccomp::locks;
 pub use cofferdam_seccomp::locks::LockCalls;
 pub use watch::LockWatch;
 
-/// The filter for locks that the sandboxes of this host get.
+/// The lock filter of the sandboxes on this host.
 #[derive(Debug, Clone)]
 pub struct LockFilter {
     /// The compiled filter.
     pub filter: Filter,
-    /// What it does with the calls.
+    /// How it treats the calls.
     pub calls: LockCalls,
 }
 
 impl LockFilter {
-    /// The filter that does so with the calls.
+    /// Compiles the filter that treats the calls as `calls` says.
     pub fn new(calls: LockCalls) -> Result<Self, CompileError> {
         Ok(Self { filter: locks::filter(calls)?, calls })
     }
 
-    /// The filter that asks the supervisor, or, where the kernel has no listeners or a filter
-    /// around this process has one already, the filter that refuses every lock.
+    /// The filter that asks the supervisor. If the kernel has no listeners, or a filter around this
+    /// process has one already, the filter that refuses every lock.
     pub fn for_this_host() -> Result<Self, CompileError> {
         let watching = Self::new(LockCalls::Watched)?;
         if can_listen(&watching.filter) {
@@ -49,8 +49,8 @@ impl LockFilter {
     }
 }
 
-/// Whether a filter with a listener can be installed. Only a filter around this process can stand
-/// in the way; where there is one, it is tried in a thread made for that, as a filter stays.
+/// Whether a filter with a listener can be installed. Only a filter around this process can prevent
+/// it. With such a filter, this is tried in a new thread, as a filter cannot be removed.
 fn can_listen(filter: &Filter) -> bool {
     if !sys::has_listeners() {
         return false;

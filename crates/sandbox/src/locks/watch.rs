@@ -1,8 +1,7 @@
-//! The thread that answers the reported calls of one sandbox: those for locks and sockets.
+//! The thread that answers the reported calls of one sandbox: calls for locks and sockets.
 //!
-//! It is started by the first call: a program that takes no locks needs none. What it waits for is
-//! in the hands of the tenant as little as with the thread that moves output: a tenant that keeps it
-//! busy keeps its own calls waiting.
+//! The first call starts it: a program without locks needs no thread. A tenant that keeps the
+//! thread busy delays only its own calls.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -13,31 +12,31 @@ use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::time::TimeSpec;
 
-use super::budget::{Answer, Budget, LockCall};
+use super::budget::{LockBudget, LockCall, LockDecision};
 use super::held;
-use super::pace::Pace;
+use super::rate_limit::CallRateLimit;
 use crate::sys;
 use cofferdam_core::sync::cancel::CancelToken;
 
-/// The listener of a sandbox until a thread has it.
+/// The listener of a sandbox, until the thread takes it.
 #[derive(Debug)]
 pub struct LockWatch<'socket> {
-    /// The socket on which the listener comes, until it has come.
+    /// The socket that delivers the listener, until it has.
     socket: Option<BorrowedFd<'socket>>,
     listener: Option<OwnedFd>,
-    /// Whether the listener has been received and no call has been reported on it.
+    /// Whether the listener was received and no call was reported on it.
     unused: bool,
-    /// Whose locks are counted: the uid and gid of the program.
+    /// The uid and gid of the program, whose locks are counted.
     tenant: Option<u32>,
 }
 
 impl<'socket> LockWatch<'socket> {
-    /// Expects the listener on `socket`, if one is to come.
+    /// Expects the listener on `socket`, if one comes.
     pub fn new(socket: Option<BorrowedFd<'socket>>, tenant: Option<u32>) -> Self {
         Self { socket, listener: None, unused: false, tenant }
     }
 
-    /// Takes the listener of a program that has begun: it was sent before.
+    /// Receives the listener once the program has begun; the init sends it before.
     pub fn program_began(&mut self) -> io::Result<()> {
         if let Some(socket) = self.socket.take() {
             self.listener = Some(sys::receive_descriptor(socket)?);
@@ -46,7 +45,7 @@ impl<'socket> LockWatch<'socket> {
         Ok(())
     }
 
-    /// What becomes readable with the first call.
+    /// The listener, which becomes readable with the first call.
     pub fn listener(&self) -> Option<BorrowedFd<'_>> {
         self.listener.as_ref().map(AsFd::as_fd)
     }
@@ -57,12 +56,12 @@ impl<'socket> LockWatch<'socket> {
         self.unused
     }
 
-    /// Does without the listener: there is no process left that could call.
+    /// Drops the listener: no process is left that could call.
     pub fn end(&mut self) {
         self.listener = None;
     }
 
-    /// Starts the thread, which lives until `dead` is raised or the last process has ended.
+    /// Starts the thread. It ends when `dead` is set or the last process has ended.
     pub fn start<'scope, 'env>(
         &mut self,
         scope: &'scope Scope<'scope, 'env>,
@@ -71,18 +70,18 @@ impl<'socket> LockWatch<'socket> {
         let Some(listener) = self.listener.take() else { return Ok(()) };
         self.unused = false;
         let (tenant, now) = (self.tenant, Instant::now());
-        let watch = Watch {
+        let watch = LockThread {
             listener,
             dead,
-            budget: Budget::new(now),
-            pace: Pace::new(now),
+            budget: LockBudget::new(now),
+            rate_limit: CallRateLimit::new(now),
             proc: None,
             has_flocks: false,
         };
         let named = Builder::new().name("locks".to_owned());
         named.spawn_scoped(scope, move || {
             if let Err(error) = watch.run(tenant) {
-                // The listener is closed: from now on every lock call fails, with ENOSYS.
+                // The listener is closed: from now on every lock call fails with ENOSYS.
                 log::error!("watch file locks: {error}");
             }
         })?;
@@ -90,35 +89,35 @@ impl<'socket> LockWatch<'socket> {
     }
 }
 
-struct Watch<'env> {
+struct LockThread<'env> {
     listener: OwnedFd,
     dead: &'env CancelToken,
-    budget: Budget,
-    pace: Pace,
-    /// The sandbox's `/proc`, once something was to be counted.
+    budget: LockBudget,
+    rate_limit: CallRateLimit,
+    /// The sandbox's `/proc`, opened at the first count.
     proc: Option<OwnedFd>,
-    /// Whether `flock` was ever called.
+    /// Whether `flock` was called.
     has_flocks: bool,
 }
 
-/// Why a wait is over.
+/// Why a wait ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Woken {
+enum WakeReason {
     Call,
     Time,
     End,
 }
 
-impl Watch<'_> {
+impl LockThread<'_> {
     fn run(mut self, tenant: Option<u32>) -> io::Result<()> {
-        // The tables and mappings of a process are shown to its own uid, and to the maker of its
-        // user namespace, who has that uid too.
+        // The kernel shows the descriptors and mappings of a process to its own uid, and to the
+        // creator of its user namespace, who has that uid too.
         if let Some(tenant) = tenant {
             sys::take_effective_ids(tenant)?;
         }
-        sys::take_turns_with_callers(self.listener.as_fd());
+        sys::wake_on_same_cpu(self.listener.as_fd());
         let mut began_refusing = false;
-        while self.wait(None)? == Woken::Call {
+        while self.wait(None)? == WakeReason::Call {
             let Some(call) = sys::next_notification(self.listener.as_fd())? else { continue };
             let Some(go_on) = self.decide(&call)? else { return Ok(()) };
             if !go_on && !std::mem::replace(&mut began_refusing, true) {
@@ -126,7 +125,7 @@ impl Watch<'_> {
             }
             let errno = if go_on { None } else { Some(libc::ENOLCK) };
             sys::answer_notification(self.listener.as_fd(), call.id, errno)?;
-            let rest = self.pace.spend(Instant::now());
+            let rest = self.rate_limit.spend(Instant::now());
             if !self.rest(rest)? {
                 return Ok(());
             }
@@ -134,20 +133,20 @@ impl Watch<'_> {
         Ok(())
     }
 
-    /// Whether the call goes on; none at the end of the sandbox.
+    /// Whether the call continues; `None` if the sandbox has ended.
     fn decide(&mut self, call: &sys::Notification) -> io::Result<Option<bool>> {
         let kind = match call.number {
             libc::SYS_flock => LockCall::Flock,
             libc::SYS_fcntl => LockCall::Record,
-            // What makes sockets: that it was reported is all there is to it.
+            // A call that creates a socket: it only has to be noticed.
             _ => return Ok(Some(true)),
         };
         self.has_flocks |= kind == LockCall::Flock;
         loop {
             match self.budget.ask(kind, Instant::now()) {
-                Answer::GoOn => return Ok(Some(true)),
-                Answer::Refuse => return Ok(Some(false)),
-                Answer::Count(no_sooner) => {
+                LockDecision::Continue => return Ok(Some(true)),
+                LockDecision::Refuse => return Ok(Some(false)),
+                LockDecision::Count(no_sooner) => {
                     let wait = no_sooner.saturating_duration_since(Instant::now());
                     if !self.rest(wait)? {
                         return Ok(None);
@@ -162,7 +161,7 @@ impl Watch<'_> {
         let began = Instant::now();
         if self.proc.is_none() {
             let proc = held::proc_of(call.thread);
-            // A caller that is still waiting is who had that number when it was looked up.
+            // If the caller is still waiting, the thread id was its own when it was looked up.
             let is_caller = sys::is_waiting(self.listener.as_fd(), call.id);
             self.proc = proc.filter(|_| is_caller);
         }
@@ -171,7 +170,7 @@ impl Watch<'_> {
         self.budget.counted(held, began, Instant::now());
     }
 
-    /// Waits so long; false at the end of the sandbox.
+    /// Waits for `time`. False if the sandbox ends.
     fn rest(&self, time: Duration) -> io::Result<bool> {
         let until = Instant::now() + time;
         loop {
@@ -179,14 +178,14 @@ impl Watch<'_> {
             if left.is_zero() {
                 return Ok(true);
             }
-            if self.wait(Some(left))? == Woken::End {
+            if self.wait(Some(left))? == WakeReason::End {
                 return Ok(false);
             }
         }
     }
 
-    /// Waits for a call, or, with a time, for that alone.
-    fn wait(&self, time: Option<Duration>) -> io::Result<Woken> {
+    /// Waits for a call. With a time, waits only for that time.
+    fn wait(&self, time: Option<Duration>) -> io::Result<WakeReason> {
         let dead = PollFd::new(self.dead.as_fd(), PollFlags::POLLIN);
         let listener = PollFd::new(self.listener.as_fd(), PollFlags::POLLIN);
         let mut fds = vec![dead];
@@ -194,17 +193,17 @@ impl Watch<'_> {
             fds.push(listener);
         }
         match ppoll(&mut fds, time.map(TimeSpec::from_duration), None) {
-            Ok(0) => return Ok(Woken::Time),
+            Ok(0) => return Ok(WakeReason::Time),
             Ok(_) => {}
             Err(Errno::EINTR) => return self.wait(time),
             Err(errno) => return Err(errno.into()),
         }
         let happened = |index: usize| fds.get(index).and_then(PollFd::revents);
         if happened(0).is_some_and(|flags| !flags.is_empty()) {
-            return Ok(Woken::End);
+            return Ok(WakeReason::End);
         }
         // A hang-up without a call: the last process with the filter has ended.
         let called = happened(1).is_some_and(|flags| flags.contains(PollFlags::POLLIN));
-        Ok(if called { Woken::Call } else { Woken::End })
+        Ok(if called { WakeReason::Call } else { WakeReason::End })
     }
 }

@@ -1,55 +1,54 @@
-//! Facts about a dead box, turned into its outcome.
+//! Classifies the outcome of a run (pure).
 
 use std::time::Duration;
 
 use crate::launch::handshake::ProgramStatus;
 use cofferdam_core::{LimitKind, Outcome};
 
-/// Why the supervisor ended a box that was still running.
+/// Why the supervisor killed a sandbox.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Cut {
-    /// Its wall-clock time was up.
+pub enum KillReason {
+    /// The wall-clock time limit passed.
     WallTime,
-    /// The box's CPU time was up.
+    /// The sandbox used all of its CPU time.
     CpuTime,
-    /// A stream crossed its limit.
+    /// An output stream crossed its limit.
     Output,
-    /// Somebody asked for it.
+    /// The run was cancelled.
     Cancelled,
 }
 
-/// What is known when nothing of the box is left.
+/// What is known about a dead sandbox.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Facts {
-    /// How the program ended by itself; none when it was cut short, or died
-    /// together with the init.
+pub struct OutcomeInput {
+    /// How the program ended by itself. `None` if it was killed, or died together with the init.
     pub status: Option<ProgramStatus>,
-    /// Why we ended it, if we did.
-    pub cut: Option<Cut>,
-    /// Processes the kernel killed for want of memory.
+    /// Why the supervisor killed it, if it did.
+    pub killed: Option<KillReason>,
+    /// Processes that the OOM killer ended.
     pub oom_kills: u64,
-    /// Whether the box once had as many processes as it may.
+    /// Whether the sandbox reached its limit of processes.
     pub processes_at_limit: bool,
     /// Whether its writable file system was full at the end.
     pub disk_full: bool,
-    /// CPU time it used.
+    /// CPU time of all its processes.
     pub cpu: Duration,
-    /// The CPU seconds any one process was allowed.
+    /// The CPU seconds each process may use.
     pub cpu_seconds_max: u64,
 }
 
-/// The outcome. What we did outweighs what the program did; a program that
-/// ended well hit no limit that mattered to it.
-pub fn classify(facts: &Facts) -> Outcome {
-    match facts.cut {
-        Some(Cut::Cancelled) => return Outcome::Cancelled,
-        Some(Cut::WallTime) => return limit(LimitKind::WallTime, None),
-        Some(Cut::CpuTime) => return limit(LimitKind::CpuTime, None),
-        Some(Cut::Output) => return limit(LimitKind::Output, None),
+/// Returns the outcome. An action of the supervisor outweighs what the program did. A program that
+/// exits with 0 has met no limit.
+pub fn classify(input: &OutcomeInput) -> Outcome {
+    match input.killed {
+        Some(KillReason::Cancelled) => return Outcome::Cancelled,
+        Some(KillReason::WallTime) => return limit(LimitKind::WallTime, None),
+        Some(KillReason::CpuTime) => return limit(LimitKind::CpuTime, None),
+        Some(KillReason::Output) => return limit(LimitKind::Output, None),
         None => {}
     }
-    // Without a status the init died too, which only a SIGKILL can do to it.
-    let status = facts.status.unwrap_or(ProgramStatus::Signaled(libc::SIGKILL));
+    // Without a status the init died too. Only SIGKILL ends it.
+    let status = input.status.unwrap_or(ProgramStatus::Signaled(libc::SIGKILL));
     let own = match status {
         ProgramStatus::Exited(code) => Outcome::Exited { code },
         ProgramStatus::Signaled(signal) => Outcome::Signaled { signal },
@@ -57,30 +56,30 @@ pub fn classify(facts: &Facts) -> Outcome {
     if status == ProgramStatus::Exited(0) {
         return own;
     }
-    match cause(facts, status) {
+    match cause(input, status) {
         Some(kind) => limit(kind, own.shell_code()),
         None => own,
     }
 }
 
-/// The limit that explains a program that ended badly, if one does.
-fn cause(facts: &Facts, status: ProgramStatus) -> Option<LimitKind> {
-    if facts.oom_kills > 0 {
+/// The limit that explains why a program failed, if there is one.
+fn cause(input: &OutcomeInput, status: ProgramStatus) -> Option<LimitKind> {
+    if input.oom_kills > 0 {
         return Some(LimitKind::Memory);
     }
-    // Whoever ignores SIGXCPU is killed a second later, which needs the clock's word too. The
-    // kernel counts ticks there and time here: up to a fifth apart.
-    let cpu_is_up = facts.cpu * 5 >= Duration::from_secs(facts.cpu_seconds_max) * 4;
+    // A process that ignores SIGXCPU is killed one second later, so the CPU time used must confirm
+    // it. The kernel counts ticks for that limit and time here: the two differ by up to a fifth.
+    let cpu_is_up = input.cpu * 5 >= Duration::from_secs(input.cpu_seconds_max) * 4;
     if ended_by(status, libc::SIGXCPU) || (ended_by(status, libc::SIGKILL) && cpu_is_up) {
         return Some(LimitKind::CpuTime);
     }
-    if ended_by(status, libc::SIGXFSZ) || facts.disk_full {
+    if ended_by(status, libc::SIGXFSZ) || input.disk_full {
         return Some(LimitKind::Disk);
     }
-    facts.processes_at_limit.then_some(LimitKind::Processes)
+    input.processes_at_limit.then_some(LimitKind::Processes)
 }
 
-/// Whether `signal` ended the program, or a child whose end its shell passed on.
+/// Whether `signal` ended the program, or a child whose status its shell passed on.
 fn ended_by(status: ProgramStatus, signal: i32) -> bool {
     match status {
         ProgramStatus::Signaled(by) => by == signal,
@@ -97,9 +96,9 @@ mod tests {
     use super::ProgramStatus::{Exited, Signaled};
     use super::*;
 
-    const QUIET: Facts = Facts {
+    const QUIET: OutcomeInput = OutcomeInput {
         status: None,
-        cut: None,
+        killed: None,
         oom_kills: 0,
         processes_at_limit: false,
         disk_full: false,
@@ -115,57 +114,61 @@ mod tests {
             (Signaled(11), Outcome::Signaled { signal: 11 }),
             (Signaled(9), Outcome::Signaled { signal: 9 }),
         ] {
-            assert_eq!(classify(&Facts { status: Some(status), ..QUIET }), outcome);
+            assert_eq!(classify(&OutcomeInput { status: Some(status), ..QUIET }), outcome);
         }
     }
 
     #[test]
-    fn what_the_supervisor_did_outweighs_everything() {
+    fn a_kill_by_the_supervisor_outweighs_everything() {
         let table = [
-            (Cut::WallTime, "timed_out"),
-            (Cut::CpuTime, "cpu_limit"),
-            (Cut::Output, "output_limit"),
-            (Cut::Cancelled, "cancelled"),
+            (KillReason::WallTime, "timed_out"),
+            (KillReason::CpuTime, "cpu_limit"),
+            (KillReason::Output, "output_limit"),
+            (KillReason::Cancelled, "cancelled"),
         ];
-        for (cut, word) in table {
-            let facts = Facts {
-                cut: Some(cut),
+        for (reason, word) in table {
+            let input = OutcomeInput {
+                killed: Some(reason),
                 status: Some(Exited(1)),
                 oom_kills: 1,
                 disk_full: true,
                 ..QUIET
             };
-            let outcome = classify(&facts);
+            let outcome = classify(&input);
             assert_eq!((outcome.word(), outcome.shell_code()), (word, None));
         }
     }
 
     #[test]
-    fn a_limit_explains_a_bad_end_and_keeps_its_code() {
+    fn a_limit_explains_a_failure_and_keeps_its_code() {
         let two_seconds = Duration::from_secs(2);
         let table = [
-            (Facts { status: Some(Exited(1)), oom_kills: 1, ..QUIET }, "memory_limit", 1),
-            (Facts { status: None, oom_kills: 1, ..QUIET }, "memory_limit", 137),
-            (Facts { status: Some(Signaled(libc::SIGXCPU)), ..QUIET }, "cpu_limit", 152),
-            (Facts { status: Some(Exited(152)), ..QUIET }, "cpu_limit", 152),
-            (Facts { status: Some(Exited(137)), cpu: two_seconds, ..QUIET }, "cpu_limit", 137),
-            (Facts { status: Some(Signaled(libc::SIGXFSZ)), ..QUIET }, "disk_limit", 153),
-            (Facts { status: Some(Exited(1)), disk_full: true, ..QUIET }, "disk_limit", 1),
+            (OutcomeInput { status: Some(Exited(1)), oom_kills: 1, ..QUIET }, "memory_limit", 1),
+            (OutcomeInput { status: None, oom_kills: 1, ..QUIET }, "memory_limit", 137),
+            (OutcomeInput { status: Some(Signaled(libc::SIGXCPU)), ..QUIET }, "cpu_limit", 152),
+            (OutcomeInput { status: Some(Exited(152)), ..QUIET }, "cpu_limit", 152),
             (
-                Facts { status: Some(Exited(2)), processes_at_limit: true, ..QUIET },
+                OutcomeInput { status: Some(Exited(137)), cpu: two_seconds, ..QUIET },
+                "cpu_limit",
+                137,
+            ),
+            (OutcomeInput { status: Some(Signaled(libc::SIGXFSZ)), ..QUIET }, "disk_limit", 153),
+            (OutcomeInput { status: Some(Exited(1)), disk_full: true, ..QUIET }, "disk_limit", 1),
+            (
+                OutcomeInput { status: Some(Exited(2)), processes_at_limit: true, ..QUIET },
                 "process_limit",
                 2,
             ),
         ];
-        for (facts, word, code) in table {
-            let outcome = classify(&facts);
-            assert_eq!((outcome.word(), outcome.shell_code()), (word, Some(code)), "{facts:?}");
+        for (input, word, code) in table {
+            let outcome = classify(&input);
+            assert_eq!((outcome.word(), outcome.shell_code()), (word, Some(code)), "{input:?}");
         }
     }
 
     #[test]
-    fn a_good_end_hit_no_limit() {
-        let facts = Facts {
+    fn a_program_that_exits_with_0_has_met_no_limit() {
+        let input = OutcomeInput {
             status: Some(Exited(0)),
             oom_kills: 3,
             processes_at_limit: true,
@@ -173,7 +176,7 @@ mod tests {
             cpu: Duration::from_secs(100),
             ..QUIET
         };
-        assert_eq!(classify(&facts), Outcome::Exited { code: 0 });
+        assert_eq!(classify(&input), Outcome::Exited { code: 0 });
     }
 
     #[test]

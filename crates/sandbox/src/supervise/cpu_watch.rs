@@ -1,83 +1,84 @@
-//! A box's CPU clock: the limit on it, and the share that goes down with age.
+//! Watches the CPU time of a sandbox: its limit, and the weight that falls as it grows.
 
 use std::sync::LazyLock;
 use std::thread::available_parallelism;
 use std::time::Duration;
 
-use crate::cgroup::{Age, BoxGroup};
+use crate::cgroup::{CpuClass, SandboxGroup};
 use cofferdam_core::values::deadline::Deadline;
 
-/// The CPU time within which most runs are over. A box that has used more
-/// stands back behind those that have not.
-const YOUNG_CPU_MAX: Duration = Duration::from_millis(500);
-/// The shortest pause between two looks of a box that is near its limit.
-const LIMIT_LOOK_MIN: Duration = Duration::from_millis(5);
-/// The shortest pause between two looks at a box's age.
-const AGE_LOOK_MIN: Duration = Duration::from_millis(100);
+/// Most runs use less CPU time than this. A sandbox that has used more gets a lower weight than the
+/// others.
+const SHORT_RUN_CPU_MAX: Duration = Duration::from_millis(500);
+/// The shortest pause between two checks of a sandbox near its limit.
+const LIMIT_CHECK_MIN: Duration = Duration::from_millis(5);
+/// The shortest pause between two checks for [`SHORT_RUN_CPU_MAX`].
+const CLASS_CHECK_MIN: Duration = Duration::from_millis(100);
 
-/// How many CPUs there are: asked once, since the answer is in many files.
+/// The number of CPUs. Read once: the answer comes from many files.
 static CPUS: LazyLock<u32> =
     LazyLock::new(|| available_parallelism().map_or(1, |n| u32::try_from(n.get()).unwrap_or(1)));
 
-/// Looks at the clock as seldom as it can: all CPUs busy with the box, it
-/// reads no more than wall-clock time times their number.
+/// Reads the CPU clock as rarely as possible: with all CPUs busy, the clock advances at most by
+/// wall-clock time times the number of CPUs.
 #[derive(Debug)]
 pub struct CpuWatch {
     cpu_max: Option<Duration>,
-    born: bool,
-    young: bool,
-    next_look: Option<Deadline>,
+    program_began: bool,
+    is_short: bool,
+    next_check: Option<Deadline>,
 }
 
 impl CpuWatch {
-    /// For a box whose processes may use so much CPU time together, none so far.
+    /// For a new sandbox whose processes may use `cpu_max` together.
     pub fn new(cpu_max: Option<Duration>) -> Self {
-        let mut watch = Self { cpu_max, born: false, young: true, next_look: None };
-        watch.next_look = watch.pause(Duration::ZERO).map(Deadline::after);
+        let mut watch = Self { cpu_max, program_began: false, is_short: true, next_check: None };
+        watch.next_check = watch.pause(Duration::ZERO).map(Deadline::after);
         watch
     }
 
-    /// From now on the box has the tenant's weight, no longer ours.
-    pub fn program_began(&mut self, group: Option<&BoxGroup>) {
-        if !std::mem::replace(&mut self.born, true)
+    /// Gives the sandbox the weight of a tenant. Until now it had the weight of the supervisor's
+    /// own work.
+    pub fn program_began(&mut self, group: Option<&SandboxGroup>) {
+        if !std::mem::replace(&mut self.program_began, true)
             && let Some(group) = group
         {
-            group.weigh(Age::Young);
+            group.set_cpu_class(CpuClass::Short);
         }
     }
 
-    /// When the next look is due, if one is.
-    pub fn next_look(&self) -> Option<Deadline> {
-        self.next_look
+    /// When the next check is due, if one is.
+    pub fn next_check(&self) -> Option<Deadline> {
+        self.next_check
     }
 
-    /// Looks, if it is time; true once the limit is reached.
-    pub fn limit_reached(&mut self, group: Option<&BoxGroup>) -> bool {
-        if self.next_look.is_none_or(|look| !look.passed()) {
+    /// Checks the clock if a check is due. True once the limit is reached.
+    pub fn limit_reached(&mut self, group: Option<&SandboxGroup>) -> bool {
+        if self.next_check.is_none_or(|check| !check.passed()) {
             return false;
         }
-        self.next_look = None;
+        self.next_check = None;
         let Some((group, used)) = group.and_then(|group| Some((group, group.cpu_time()?))) else {
-            // A clock that nobody keeps now will not be kept later.
+            // Without a CPU clock now there will be none later.
             return false;
         };
-        if self.young && used >= YOUNG_CPU_MAX {
-            self.young = false;
-            group.weigh(Age::Old);
+        if self.is_short && used >= SHORT_RUN_CPU_MAX {
+            self.is_short = false;
+            group.set_cpu_class(CpuClass::Long);
         }
         if self.cpu_max.is_some_and(|max| used >= max) {
             return true;
         }
-        self.next_look = self.pause(used).map(Deadline::after);
+        self.next_check = self.pause(used).map(Deadline::after);
         false
     }
 
-    /// How long neither figure can be reached, having used so much.
+    /// How long neither threshold can be reached after `used`.
     fn pause(&self, used: Duration) -> Option<Duration> {
         let until = |max: Duration| max.saturating_sub(used) / *CPUS;
-        let limit = self.cpu_max.map(|max| until(max).max(LIMIT_LOOK_MIN));
-        let age = self.young.then(|| until(YOUNG_CPU_MAX).max(AGE_LOOK_MIN));
-        limit.into_iter().chain(age).min()
+        let limit = self.cpu_max.map(|max| until(max).max(LIMIT_CHECK_MIN));
+        let class = self.is_short.then(|| until(SHORT_RUN_CPU_MAX).max(CLASS_CHECK_MIN));
+        limit.into_iter().chain(class).min()
     }
 }
 
@@ -86,28 +87,28 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_look_is_due_when_a_figure_can_be_reached_and_not_long_before() {
+    fn a_check_is_due_when_a_threshold_can_be_reached_and_not_long_before() {
         let cpus = u32::try_from(available_parallelism().unwrap().get()).unwrap();
         let ms = Duration::from_millis;
-        for (cpu_max, young, used, pause) in [
-            (None, true, ms(0), Some((ms(500) / cpus).max(AGE_LOOK_MIN))),
-            (None, true, ms(499), Some(AGE_LOOK_MIN)),
+        for (cpu_max, is_short, used, pause) in [
+            (None, true, ms(0), Some((ms(500) / cpus).max(CLASS_CHECK_MIN))),
+            (None, true, ms(499), Some(CLASS_CHECK_MIN)),
             (None, false, ms(5000), None),
             (Some(ms(8000)), false, ms(5000), Some(ms(3000) / cpus)),
-            (Some(ms(8000)), false, ms(7999), Some(LIMIT_LOOK_MIN)),
-            (Some(ms(10)), true, ms(9), Some(LIMIT_LOOK_MIN)),
-            (Some(ms(60_000)), true, ms(0), Some((ms(500) / cpus).max(AGE_LOOK_MIN))),
+            (Some(ms(8000)), false, ms(7999), Some(LIMIT_CHECK_MIN)),
+            (Some(ms(10)), true, ms(9), Some(LIMIT_CHECK_MIN)),
+            (Some(ms(60_000)), true, ms(0), Some((ms(500) / cpus).max(CLASS_CHECK_MIN))),
         ] {
-            let watch = CpuWatch { cpu_max, born: true, young, next_look: None };
-            assert_eq!(watch.pause(used), pause, "{cpu_max:?} {young} {used:?}");
+            let watch = CpuWatch { cpu_max, program_began: true, is_short, next_check: None };
+            assert_eq!(watch.pause(used), pause, "{cpu_max:?} {is_short} {used:?}");
         }
     }
 
     #[test]
-    fn without_a_clock_nothing_is_reached_and_nobody_looks_again() {
+    fn without_a_cpu_clock_no_limit_is_reached_and_no_check_follows() {
         let mut watch = CpuWatch::new(Some(Duration::ZERO));
-        std::thread::sleep(watch.next_look().unwrap().remaining());
+        std::thread::sleep(watch.next_check().unwrap().remaining());
         assert!(!watch.limit_reached(None));
-        assert!(watch.next_look().is_none());
+        assert!(watch.next_check().is_none());
     }
 }

@@ -1,93 +1,57 @@
-//! Ending a box for good.
+//! Kills a sandbox and waits for its death.
 
 use std::os::fd::AsFd;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
-use crate::cgroup::BoxGroup;
-use crate::launch::clone::Cloned;
+use crate::cgroup::SandboxGroup;
+use crate::launch::process::InitProcess;
 use crate::sys;
-use cofferdam_core::sync::counter::Counter;
 use cofferdam_core::values::deadline::Deadline;
 
-/// How long the kernel may take to end a box it was told to end.
+/// How long the kernel may take to end a killed sandbox.
 pub const KILL_WAIT: Duration = Duration::from_secs(5);
 
-/// Boxes of one sandbox that did not die in the time they had.
-#[derive(Debug, Clone, Default)]
-pub struct KillFailures(Arc<Counter>);
-
-impl KillFailures {
-    /// How many there were so far.
-    pub fn count(&self) -> u64 {
-        self.0.get()
-    }
-}
-
-/// Where a box is counted that would not die, once however often it is waited for.
-#[derive(Debug, Default)]
-pub struct KillCount {
-    failures: OnceLock<KillFailures>,
-    counted: AtomicBool,
-}
-
-impl KillCount {
-    /// Has it counted among `failures`, and nowhere else from now on.
-    pub fn count_among(&self, failures: &KillFailures) {
-        self.failures.get_or_init(|| failures.clone());
-    }
-
-    fn failed(&self) {
-        if !self.counted.swap(true, Ordering::Relaxed)
-            && let Some(failures) = self.failures.get()
-        {
-            failures.0.increment();
-        }
-    }
-}
-
-/// Tells the kernel to end everything in the box, by both means there are:
-/// its cgroup at once, and its init, whose death takes the PID namespace along
-/// (whoever has left the process group, stopped, or ignores signals).
-pub fn end(process: &Cloned, group: Option<&BoxGroup>) {
-    if let Some(Err(error)) = group.map(BoxGroup::kill) {
+/// Kills every process of the sandbox in two ways: all at once through its cgroup, and through its
+/// init. The death of the init ends its PID namespace, with processes that left the process group,
+/// are stopped, or ignore signals.
+pub fn end(process: &InitProcess, group: Option<&SandboxGroup>) {
+    if let Some(Err(error)) = group.map(SandboxGroup::kill) {
         log::warn!("cgroup kill: {error}");
     }
     if let Err(error) = sys::signal_process(process.pidfd.as_fd(), libc::SIGKILL) {
-        // ESRCH: it ended by itself just now.
+        // ESRCH: it has just ended by itself.
         if error.raw_os_error() != Some(libc::ESRCH) {
-            log::error!("kill box {}: {error}", process.pid);
+            log::error!("kill sandbox {}: {error}", process.pid);
         }
     }
 }
 
-/// Waits for at most so long until the box's init is dead, which it may become by itself.
-pub fn dies_within(process: &Cloned, at_most: Duration) -> bool {
+/// Waits at most `at_most` for the init to die by itself.
+pub fn dies_within(process: &InitProcess, at_most: Duration) -> bool {
     let timeout = PollTimeout::try_from(at_most).unwrap_or(PollTimeout::ZERO);
     let mut pidfd = [PollFd::new(process.pidfd.as_fd(), PollFlags::POLLIN)];
     poll(&mut pidfd, timeout).is_ok_and(|ready| ready > 0)
 }
 
-/// Waits until the box's init is dead, and with it everything inside. The first wait for it sets
-/// the deadline, `at_most` from then, that every later one has too.
-pub fn wait_dead(process: &Cloned, at_most: Duration) -> bool {
+/// Waits until the init is dead, and with it everything inside. The first call sets the deadline to
+/// `at_most` from then; later calls use the same deadline.
+pub fn wait_dead(process: &InitProcess, at_most: Duration) -> bool {
     let deadline = *process.death_due.get_or_init(|| Deadline::after(at_most));
     loop {
         let millis = deadline.remaining().as_millis().min(60_000);
         let timeout = PollTimeout::try_from(millis).unwrap_or(PollTimeout::ZERO);
         match poll(&mut [PollFd::new(process.pidfd.as_fd(), PollFlags::POLLIN)], timeout) {
             Ok(0) if deadline.passed() => {
-                process.kill_count.failed();
+                process.kill_count.record_failure();
                 return false;
             }
             Ok(0) | Err(Errno::EINTR) => {}
             Ok(_) => return true,
             Err(errno) => {
-                log::error!("wait for box {}: {errno}", process.pid);
+                log::error!("wait for sandbox {}: {errno}", process.pid);
                 return false;
             }
         }
@@ -97,12 +61,12 @@ pub fn wait_dead(process: &Cloned, at_most: Duration) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::launch::clone::Cloned;
+    use crate::launch::process::KillFailures;
 
     #[test]
-    fn a_box_that_does_not_die_is_counted_once_and_by_its_own_sandbox_alone() {
+    fn a_sandbox_that_does_not_die_is_counted_once_and_by_its_own_counter_alone() {
         let (failures, others) = (KillFailures::default(), KillFailures::default());
-        let process = Cloned::sleeping();
+        let process = InitProcess::sleeping();
         process.kill_count.count_among(&failures);
         process.kill_count.count_among(&others);
         for _ in 0..2 {
@@ -118,8 +82,8 @@ mod tests {
     }
 
     #[test]
-    fn a_box_is_waited_for_once() {
-        let process = Cloned::sleeping();
+    fn later_waits_share_the_deadline_of_the_first() {
+        let process = InitProcess::sleeping();
         let began = std::time::Instant::now();
         let at_most = Duration::from_millis(50);
         assert!(!wait_dead(&process, at_most));

@@ -1,35 +1,38 @@
-//! What was observed of a box, put together into its report (pure).
+//! Builds the report of a run from what was observed (pure).
 
 use std::time::{Duration, Instant};
 
-use super::classify::{Cut, Facts, classify};
+use super::classify::{KillReason, OutcomeInput, classify};
 use crate::cgroup::GroupUsage;
 use crate::plan::ChildPlan;
-use crate::plan::step::Step;
-use crate::supervise::Observed;
+use crate::plan::steps::Step;
+use crate::plan::steps::mount::MountStep;
+use crate::plan::steps::start::StartStep;
+use crate::supervise::observation::Observation;
 use crate::sys::Rusage;
 use cofferdam_core::{
     CapturedStream, Enforced, Limits, NotStarted, RunReport, SetupFailure, Timings, Usage,
 };
 
-/// The step of a box that died, or took too long, before its program began.
+/// The step reported when a sandbox dies, or takes too long, before its program begins.
 pub const BEFORE_PROGRAM: &str = "start init";
 
-/// Version 1 kills what asks for too much while a box is made; version 2 may refuse it instead.
-const TOO_SMALL: &str = "the memory limit is too small for a box";
+/// Cgroup version 1 kills a process that exceeds the memory limit during creation; version 2 may
+/// refuse the memory instead.
+const TOO_SMALL: &str = "the memory limit is too small for a sandbox";
 
-/// What a report says of a box that outlived it.
+/// The entry in `not_enforced` of a sandbox that has not died.
 const NOT_DEAD: &str =
     "end: it was killed and is not dead yet; what it holds stays taken until it is";
 
-/// What is left to know of a dead box.
+/// Everything known about a sandbox after its end.
 #[derive(Debug)]
-pub struct Remains {
-    /// What its loop learned.
-    pub observed: Observed,
-    /// What its cgroup says it used.
+pub struct FinishedRun {
+    /// What the supervise loop learned.
+    pub observed: Observation,
+    /// The usage that its cgroup reports.
     pub group: GroupUsage,
-    /// What its init and all that was reaped used.
+    /// The usage of its init and of all reaped processes.
     pub rusage: Rusage,
     /// Whether its file system was full.
     pub disk_full: bool,
@@ -37,16 +40,16 @@ pub struct Remains {
     pub stdout: CapturedStream,
     /// Standard error.
     pub stderr: CapturedStream,
-    /// When its preparation began.
+    /// When its creation began.
     pub prepare_began: Instant,
-    /// When nothing of it was alive any more.
+    /// When all its processes were dead.
     pub dead_at: Instant,
-    /// How long somebody looked at what it left, which is no part of its end.
+    /// How long the caller inspected the file system after the end. Not part of the cleanup time.
     pub looked: Duration,
 }
 
-impl Remains {
-    /// The report, or why there is none: the program never started.
+impl FinishedRun {
+    /// Returns the report, or why the program never started.
     pub fn into_report(
         self,
         plan: &ChildPlan,
@@ -62,7 +65,7 @@ impl Remains {
             run,
             cleanup: ended.elapsed().saturating_sub(self.looked),
         };
-        let outcome = classify(&self.facts(limits));
+        let outcome = classify(&self.input(limits));
         let usage = self.usage(run);
         let mut not_enforced = not_enforced;
         if !self.observed.dead {
@@ -79,9 +82,9 @@ impl Remains {
         if let Some((step, errno)) = observed.failed {
             let too_small = errno == libc::ENOMEM && self.group.memory_refused > 0;
             return Err(match plan.step(step) {
-                Some(Step::Exec(_)) => NotStarted::Exec { errno },
-                // There is nothing at its path any more, or a directory.
-                Some(Step::AttachProgram { .. })
+                Some(Step::Start(StartStep::Exec(_))) => NotStarted::Exec { errno },
+                // The path of the program no longer exists, or is a directory.
+                Some(Step::Mount(MountStep::AttachProgram { .. }))
                     if [libc::ENOENT, libc::ENOTDIR].contains(&errno) =>
                 {
                     NotStarted::Exec { errno }
@@ -90,8 +93,8 @@ impl Remains {
                 _ => SetupFailure::from_errno(plan.step_name(step), errno).into(),
             });
         }
-        if let (None, Some((Cut::Cancelled, at))) = (observed.started, observed.cut) {
-            // Whoever asked for the end gets one, not a fault of the box.
+        if let (None, Some((KillReason::Cancelled, at))) = (observed.started, observed.killed) {
+            // A cancelled run is reported as cancelled, not as a failed sandbox.
             return Ok(at);
         }
         observed.started.ok_or_else(|| {
@@ -104,19 +107,19 @@ impl Remains {
         })
     }
 
-    /// When the program ended, by itself, by us, or with its init.
+    /// When the program ended by itself, was killed, or died with its init.
     fn ended(&self) -> Instant {
         let by_itself = self.observed.ended.map(|(_, at)| at);
-        by_itself.or(self.observed.cut.map(|(_, at)| at)).unwrap_or(self.dead_at)
+        by_itself.or(self.observed.killed.map(|(_, at)| at)).unwrap_or(self.dead_at)
     }
 
-    fn facts(&self, limits: &Limits) -> Facts {
+    fn input(&self, limits: &Limits) -> OutcomeInput {
         let Self { observed, group, .. } = self;
         let processes_at_limit = group.processes_refused > 0
             || group.processes_peak.is_some_and(|peak| peak >= limits.processes_max);
-        Facts {
+        OutcomeInput {
             status: observed.ended.map(|(status, _)| status),
-            cut: observed.cut.map(|(cut, _)| cut),
+            killed: observed.killed.map(|(reason, _)| reason),
             oom_kills: group.oom_kills.unwrap_or(0),
             processes_at_limit,
             disk_full: self.disk_full,

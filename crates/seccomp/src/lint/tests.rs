@@ -1,4 +1,4 @@
-//! Each trap, walked into.
+//! Tests of each mistake that the linter finds.
 
 use super::*;
 
@@ -76,7 +76,7 @@ fn every_trap_in_an_entry_is_found() {
 }
 
 #[test]
-fn a_layer_that_is_left_out_somewhere_hides_none_that_is_not() {
+fn a_layer_that_does_not_always_apply_hides_no_other() {
     let layer = |name: &str, unless: &str, rest: &str| {
         format!("[[layer]]\nname = {name:?}\n{unless}\n{}", entry("[\"fsync\"]", rest))
     };
@@ -121,7 +121,7 @@ fn an_entry_that_can_never_decide_is_found() {
 }
 
 #[test]
-fn a_layer_that_is_empty_or_goes_by_anothers_name_is_found() {
+fn an_empty_layer_and_a_duplicate_layer_name_are_found() {
     let read = entry("[\"read\"]", "");
     let empty = format!("{read}[[layer]]\nname = \"b\"\n");
     assert_eq!(findings(&empty), ["layer \"b\": has no entry"]);
@@ -156,7 +156,7 @@ fn otherwise_traps(known: &str, unknown: &str, entries: &str) -> Vec<Trap> {
 }
 
 #[test]
-fn allowing_whatever_is_left_must_leave_no_way_to_a_namespace() {
+fn allowing_all_other_calls_must_not_allow_namespaces() {
     let read = entry("[\"read\"]", "");
     let left = ["clone", "clone3", "setns", "unshare"].map(|call| Trap::Unmasked(call.to_owned()));
     assert_eq!(otherwise_traps("\"allow\"", "\"allow\"", &read), left);
@@ -166,7 +166,7 @@ fn allowing_whatever_is_left_must_leave_no_way_to_a_namespace() {
 }
 
 #[test]
-fn an_answer_that_is_never_asked_for_is_found() {
+fn an_otherwise_action_that_never_applies_is_found() {
     let mut names: Vec<&str> = syscalls::names().collect();
     names.sort_unstable();
     names.dedup();

@@ -1,18 +1,17 @@
-//! Profiles: which system calls a box may make and what it sees of the host's root.
+//! Profiles: which system calls a sandbox may make, and what it sees of the host's root.
 //!
-//! A profile is a TOML file whose every entry gives its reason. One that `extends` another has
-//! its own layers asked first (see [`seccomp`](crate)) and the paths of both.
+//! A profile is a TOML file in which every entry gives a reason. A profile that `extends` another
+//! checks its own layers first (see the [crate](crate) documentation) and has the paths of both.
 //!
-//! The build script has this module too: profiles that are part of the program are compiled there
-//! (`builtin` has them).
+//! The build script of `cofferdam-sandbox` compiles the built-in profiles with this module.
 
 #[cfg(test)]
-mod kernel;
+mod kernel_tests;
+#[cfg(test)]
+mod oracle_tests;
 mod root;
 #[cfg(test)]
-mod shipped;
-#[cfg(test)]
-mod straight;
+mod shipped_tests;
 
 use serde::Deserialize;
 
@@ -21,16 +20,16 @@ pub use self::root::{PathError, PathFault, RootView, SYSTEM};
 use self::root::RootSection;
 use crate::compile::{CompileError, Policy, compile};
 use crate::filter::Filter;
-use crate::lint::{Finding, lint};
+use crate::lint::{LintFinding, lint};
 use crate::rules::{Circumstance, Rules};
 use crate::syscalls::Arch;
 
-/// The largest profile file taken, in bytes.
+/// The largest profile file, in bytes.
 const TEXT_BYTES_MAX: usize = 256 * 1024;
-/// The most profiles in one line of `extends`, the first included.
+/// The most profiles in a chain of `extends`, including the first.
 const CHAIN_LENGTH_MAX: usize = 4;
 
-/// The texts of the profiles that are part of this program, by name.
+/// The names and texts of the built-in profiles.
 pub const BUILTIN: [(&str, &str); 4] = [
     ("default", include_str!("../../../../sandbox-profiles/default.toml")),
     ("init", include_str!("../../../../sandbox-profiles/init.toml")),
@@ -38,16 +37,16 @@ pub const BUILTIN: [(&str, &str); 4] = [
     ("strict-native", include_str!("../../../../sandbox-profiles/strict-native.toml")),
 ];
 
-/// A profile, ready for use.
+/// A parsed and compiled profile.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Profile {
-    /// The name it goes by in reports.
+    /// Its name in reports.
     pub name: String,
-    /// What it is for, in one line.
+    /// Its purpose, in one line.
     pub description: String,
     /// The system-call filter.
     pub filter: Filter,
-    /// The one for a sandbox that can write to files of the host.
+    /// The filter for a sandbox that can write to files of the host.
     pub writable_binds_filter: Filter,
     /// The view of the root file system.
     pub root: RootView,
@@ -56,19 +55,19 @@ pub struct Profile {
 /// Why a profile cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ProfileError {
-    /// No such profile inside this program.
+    /// There is no built-in profile of that name.
     #[error("no profile is called {0:?}")]
     UnknownProfile(String),
-    /// The text is over the limit.
+    /// The text is too long.
     #[error("the profile has {bytes} bytes, more than {TEXT_BYTES_MAX}")]
     TooLarge {
         /// Its size.
         bytes: usize,
     },
-    /// Not TOML, an unknown key, a missing one, or a value that makes no sense.
+    /// The text is not TOML, or has an unknown key, a missing key or an invalid value.
     #[error("the profile does not parse: {0}")]
     Syntax(#[source] Box<toml::de::Error>),
-    /// The profile it extends is not to be found.
+    /// The profile that it extends does not exist.
     #[error("profile {name:?} extends {extends:?}, which does not exist")]
     UnknownBase {
         /// The profile.
@@ -76,27 +75,27 @@ pub enum ProfileError {
         /// The one it extends.
         extends: String,
     },
-    /// Too many profiles extend one another, or they do so in a circle.
+    /// The chain of `extends` is too long, or a cycle.
     #[error("more than {CHAIN_LENGTH_MAX} profiles extend one another at {name:?}")]
     ChainTooLong {
-        /// The last one looked at.
+        /// The last profile that was read.
         name: String,
     },
-    /// Calls that no entry decides have no answer.
+    /// There is no action for calls that no entry decides.
     #[error("profile {name:?}: seccomp.otherwise is neither here nor in a profile it extends")]
     NoOtherwise {
         /// The profile.
         name: String,
     },
-    /// The linter found something.
+    /// The linter found mistakes.
     #[error("profile {name:?}: {}", joined(findings))]
     Traps {
         /// The profile.
         name: String,
-        /// What it found; never empty.
-        findings: Vec<Finding>,
+        /// The mistakes; never empty.
+        findings: Vec<LintFinding>,
     },
-    /// A path entry makes no sense.
+    /// A path entry is invalid.
     #[error("profile {name:?}: {source}")]
     Path {
         /// The profile.
@@ -104,7 +103,7 @@ pub enum ProfileError {
         /// Which entry, and why.
         source: PathError,
     },
-    /// There is no program for it.
+    /// The rules cannot be compiled.
     #[error("profile {name:?}: {source}")]
     Compile {
         /// The profile.
@@ -115,19 +114,25 @@ pub enum ProfileError {
 }
 
 impl Profile {
-    /// The names of the builtin profiles.
+    /// The names of the built-in profiles.
     pub fn builtin_names() -> impl Iterator<Item = &'static str> {
         BUILTIN.iter().map(|(name, _)| *name)
     }
 
-    /// The profile `name` of those that are part of this program, from its text.
+    /// Parses and compiles the built-in profile `name` for `arch`.
+    ///
+    /// # Errors
+    /// There is no such profile.
     pub fn parse_builtin(arch: Arch, name: &str) -> Result<Self, ProfileError> {
         let text = builtin_text(name).ok_or_else(|| ProfileError::UnknownProfile(name.into()))?;
         Self::parse_for(arch, text, |base| builtin_text(base).map(str::to_owned))
     }
 
-    /// The profile in `text`, compiled for this machine; `extended` finds the text of a profile
-    /// it extends by its name.
+    /// Parses the profile in `text`, at most 256 KiB, and compiles it for this machine. `extended`
+    /// returns the text of a profile by name, for `extends`.
+    ///
+    /// # Errors
+    /// The text does not parse, the linter finds mistakes, or the filter is too long.
     pub fn parse(
         text: &str,
         extended: impl Fn(&str) -> Option<String>,
@@ -135,13 +140,16 @@ impl Profile {
         Self::parse_for(Arch::NATIVE, text, extended)
     }
 
-    /// As [`parse`](Self::parse), compiled for `arch`.
+    /// As [`parse`](Self::parse), for `arch`.
+    ///
+    /// # Errors
+    /// As [`parse`](Self::parse).
     pub fn parse_for(
         arch: Arch,
         text: &str,
         extended: impl Fn(&str) -> Option<String>,
     ) -> Result<Self, ProfileError> {
-        let Read { name, description, policy, root } = Read::of(text, extended)?;
+        let MergedProfile { name, description, policy, root } = MergedProfile::of(text, extended)?;
         let compiled = |policy: &Policy| {
             compile(&name, policy, arch)
                 .map_err(|source| ProfileError::Compile { name: name.clone(), source })
@@ -151,22 +159,22 @@ impl Profile {
         Ok(Self { name, description, filter, writable_binds_filter, root })
     }
 
-    /// The filter for a sandbox with or without binds that the program can write to.
+    /// The filter for a sandbox with or without writable bind mounts.
     pub fn filter_for(&self, writable_binds: bool) -> &Filter {
         if writable_binds { &self.writable_binds_filter } else { &self.filter }
     }
 }
 
-/// A profile with those it extends taken into it, before anything is compiled.
+/// A profile merged with those that it extends, not yet compiled.
 #[derive(Debug)]
-struct Read {
+struct MergedProfile {
     name: String,
     description: String,
     policy: Policy,
     root: RootView,
 }
 
-impl Read {
+impl MergedProfile {
     fn of(text: &str, extended: impl Fn(&str) -> Option<String>) -> Result<Self, ProfileError> {
         let (first, bases) = chain(text, extended)?;
         let ProfileFile { name, description, seccomp, mut root, .. } = first;
@@ -191,7 +199,7 @@ fn builtin_text(name: &str) -> Option<&'static str> {
     BUILTIN.iter().find(|(known, _)| *known == name).map(|(_, text)| *text)
 }
 
-/// A profile as its file says it.
+/// A profile file.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ProfileFile {
@@ -204,7 +212,7 @@ struct ProfileFile {
     root: RootSection,
 }
 
-/// The profile in `text`, and those it extends, nearest first; none has a trap.
+/// Parses and lints the profile in `text` and those that it extends, nearest first.
 fn chain(
     text: &str,
     extended: impl Fn(&str) -> Option<String>,
@@ -241,7 +249,7 @@ fn file(text: &str) -> Result<ProfileFile, ProfileError> {
     }
 }
 
-fn joined(findings: &[Finding]) -> String {
+fn joined(findings: &[LintFinding]) -> String {
     findings.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
 }
 
@@ -276,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn an_extending_profile_is_asked_first_and_then_its_base() {
+    fn an_extending_profile_decides_before_its_base() {
         use crate::interpret::{SeccompData, decide};
         use crate::rules::Action;
         use nix::errno::Errno;
@@ -340,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn a_circle_of_profiles_ends() {
+    fn a_cycle_of_profiles_is_refused() {
         let circle = head("p", "extends = \"p\"");
         let error = Profile::parse(&circle, |_| Some(circle.clone()));
         assert!(matches!(error, Err(ProfileError::ChainTooLong { .. })));

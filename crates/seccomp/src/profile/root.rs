@@ -1,9 +1,9 @@
-//! The `[root]` section: which paths of the host a box sees, each with its reason.
+//! The `[root]` section: which paths of the host a sandbox sees, each with a reason.
 
 use serde::Deserialize;
 
-/// All that is shown of the host's top level: where systems have their programs.
-/// Any other name there, now or later, may be somebody's data.
+/// The top-level directories of the host that are visible: those with programs. Any other
+/// directory, existing or future, may hold private data.
 pub const SYSTEM: [&str; 11] =
     ["bin", "etc", "gnu", "lib", "lib32", "lib64", "libx32", "nix", "opt", "sbin", "usr"];
 
@@ -12,24 +12,24 @@ const PATH_BYTES_MAX: usize = 4095;
 /// The longest name, in bytes: the kernel's `NAME_MAX`.
 const NAME_BYTES_MAX: usize = 255;
 
-/// What a box sees of the host's root file system; absolute paths, each once.
+/// What a sandbox sees of the host's root file system. All paths are absolute and unique.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RootView {
-    /// Never shown.
+    /// Paths that are hidden.
     pub hide: Vec<String>,
-    /// Shown although below a hidden path or not in a directory of the system.
+    /// Paths that are visible although they are below a hidden path or outside [`SYSTEM`].
     pub keep: Vec<String>,
-    /// The device files of the box's own `/dev`.
+    /// The device files in the sandbox's own `/dev`.
     pub devices: Vec<String>,
-    /// Paths of the box's own `/proc` that are covered.
+    /// Masked paths in the sandbox's own `/proc`.
     pub proc_mask: Vec<String>,
 }
 
-/// A path entry that makes no sense.
+/// An invalid path entry.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("root.{list}: {path:?} {fault}")]
 pub struct PathError {
-    /// The list of `[root]` it is in.
+    /// The list in `[root]`.
     pub list: &'static str,
     /// The path.
     pub path: String,
@@ -40,19 +40,19 @@ pub struct PathError {
 /// What is wrong with a path entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum PathFault {
-    /// Not the one spelling the kernel would print.
+    /// The path is not spelled as the kernel prints it.
     #[error("is not an absolute path without `.`, `..` and empty parts")]
     NotPlain,
-    /// The group it is in has no reason.
+    /// Its group has no reason.
     #[error("is given without a reason")]
     NoReason,
-    /// The list has it already.
+    /// The list has the path already.
     #[error("is listed twice")]
     Twice,
-    /// The list is for paths below another one.
+    /// The list accepts only paths below this one.
     #[error("is not below {0}")]
     NotBelow(&'static str),
-    /// It would be shown anyway.
+    /// The path is visible anyway.
     #[error("is neither below a hidden path nor outside the system's directories")]
     NotHidden,
 }
@@ -76,7 +76,7 @@ struct PathGroup {
 }
 
 impl RootSection {
-    /// Takes the entries of an extended profile over, after its own.
+    /// Appends the entries of an extended profile.
     pub(super) fn append(&mut self, base: Self) {
         self.hide.extend(base.hide);
         self.keep.extend(base.keep);
@@ -84,7 +84,7 @@ impl RootSection {
         self.proc_mask.extend(base.proc_mask);
     }
 
-    /// The paths alone, when every one of them makes sense.
+    /// Validates all entries and returns their paths.
     pub(super) fn checked(self) -> Result<RootView, PathError> {
         let hide = paths("hide", self.hide, |_| None)?;
         let keep = paths("keep", self.keep, |path| {
@@ -136,7 +136,7 @@ fn paths(
     Ok(taken)
 }
 
-/// Whether the top-level directory that `path` is in is shown of the host.
+/// Whether the top-level directory of `path` is in [`SYSTEM`].
 fn is_in_system(path: &str) -> bool {
     path.split('/').nth(1).is_some_and(|top| SYSTEM.contains(&top))
 }

@@ -1,4 +1,4 @@
-//! What is kept of a workspace, whatever a tenant made of it.
+//! Tests of what is kept of a workspace that a tenant prepared.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -15,9 +15,10 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::testing::{
-    Entry, OwnProcess, chmod, directory, entry, in_memory, in_own_mounts, in_own_process, in_time,
-    make_deep, mount_tmpfs, picture,
+    OwnProcess, TreeEntry, chmod, directory, entry, in_memory, in_own_mounts, in_own_process,
+    in_time, make_deep, mount_tmpfs, picture,
 };
+use cofferdam_core::job::OmittedReason;
 use cofferdam_core::values::digest::sha256_of;
 
 const LIMITS: ArtifactLimits =
@@ -43,7 +44,7 @@ fn collect(
     workspace: &Path,
     rules: &ArtifactRules,
     limits: &ArtifactLimits,
-) -> (TempDir, Collected) {
+) -> (TempDir, CollectedArtifacts) {
     let store = in_memory();
     let (from, into) = (directory(workspace), directory(store.path()));
     let collected = collect_artifacts(from.as_fd(), rules, limits, into.as_fd()).unwrap();
@@ -55,18 +56,18 @@ fn collect(
             (kept.bytes, kept.sha256.clone())
         );
     }
-    let is_directory = |entry: &&Entry| entry.mode & 0o170_000 == 0o040_000;
+    let is_directory = |entry: &&TreeEntry| entry.mode & 0o170_000 == 0o040_000;
     let all = picture(store.path());
     assert!(all.values().filter(is_directory).all(|entry| entry.mode == 0o040_700));
     assert_eq!(all.values().filter(|entry| !is_directory(entry)).count(), collected.kept.len());
     (store, collected)
 }
 
-fn kept(collected: &Collected) -> Vec<&str> {
+fn kept(collected: &CollectedArtifacts) -> Vec<&str> {
     collected.kept.iter().map(|kept| kept.path.as_str()).collect()
 }
 
-fn omitted(collected: &Collected) -> Vec<(&str, OmittedReason)> {
+fn omitted(collected: &CollectedArtifacts) -> Vec<(&str, OmittedReason)> {
     collected.omitted.iter().map(|(path, reason)| (path.as_str(), *reason)).collect()
 }
 
@@ -79,7 +80,7 @@ fn the_files_that_match_are_kept_in_the_order_of_their_names() {
         (&["out/**"][..], &["out/a/z", "out/a-", "out/b"][..]),
         (&["*.txt"], &["out.txt", "top.txt"]),
         (&["**/[xz]", "out/b"], &["other/x", "out/a/z", "out/b"]),
-        // A directory is no artifact, and does not make its contents any.
+        // A directory that matches does not make its contents artifacts.
         (&["out"], &[]),
         (&[], &[]),
     ] {
@@ -90,7 +91,7 @@ fn the_files_that_match_are_kept_in_the_order_of_their_names() {
 }
 
 #[test]
-fn what_is_denied_or_secret_by_name_is_never_kept() {
+fn denied_files_and_secrets_are_never_kept() {
     let place =
         workspace(&["a/b/c", "a/keep", "x.key", "x/.env", ".ssh/config", "x/log", "x/target/y"]);
     let (_, collected) = collect(place.path(), &rules(&["**"], &["a/b", "**/log"]), &LIMITS);
@@ -106,7 +107,7 @@ fn what_is_denied_or_secret_by_name_is_never_kept() {
 }
 
 #[test]
-fn each_cap_is_told_per_file() {
+fn each_limit_is_reported_per_file() {
     let place = in_memory();
     for (name, bytes) in [("a", 10), ("b", 4), ("c", 3), ("d", 2), ("e", 0), ("f", 0)] {
         fs::write(place.path().join(name), vec![b'x'; bytes]).unwrap();
@@ -122,7 +123,7 @@ fn each_cap_is_told_per_file() {
 }
 
 #[test]
-fn a_hostile_tree_leads_nowhere_and_does_not_hang() {
+fn a_hostile_tree_leaks_nothing_and_does_not_hang() {
     let outside = in_memory();
     let sentinel = outside.path().join("sentinel");
     fs::write(&sentinel, "untouched").unwrap();
@@ -147,7 +148,7 @@ fn a_hostile_tree_leads_nowhere_and_does_not_hang() {
     let expected = ["device", "disk", "fifo", "folder", "link", "loop", "magic", "socket"];
     assert_eq!(omitted(&collected), expected.map(|name| (name, OmittedReason::NotARegularFile)));
     assert_eq!(fs::read(&sentinel).unwrap(), b"untouched");
-    // What is kept is nobody else's file.
+    // The kept file is a copy.
     File::options()
         .write(true)
         .open(store.path().join("z/plain"))
@@ -158,7 +159,7 @@ fn a_hostile_tree_leads_nowhere_and_does_not_hang() {
 }
 
 #[test]
-fn odd_names_are_kept_as_they_are_or_told_with_their_reason() {
+fn odd_names_are_kept_or_omitted_with_a_reason() {
     let place = in_memory();
     let long = [b'x'; 255];
     let names: [&[u8]; 7] = [b"-rf", b"a\nb", b"\xff\xfe", b" ", b"*", b"...", long.as_slice()];
@@ -180,7 +181,7 @@ fn odd_names_are_kept_as_they_are_or_told_with_their_reason() {
 }
 
 #[test]
-fn what_is_deeper_than_any_path_is_told_and_fails_nothing() {
+fn entries_too_deep_are_omitted_without_an_error() {
     let place = workspace(&["a", "z"]);
     make_deep(place.path(), 3_000);
     let (_, collected) = collect(place.path(), &rules(&["**"], &[]), &LIMITS);
@@ -189,7 +190,7 @@ fn what_is_deeper_than_any_path_is_told_and_fails_nothing() {
         panic!("{collected:?}")
     };
     assert!(path.starts_with("d/d/d/") && path.ends_with("d/…") && path.len() < 1_100);
-    // Nothing is told of what no pattern reaches.
+    // Entries that no pattern can match are not listed.
     let (_, collected) = collect(place.path(), &rules(&["z", "*"], &[]), &LIMITS);
     assert_eq!((collected.kept.len(), collected.omitted.len()), (2, 0));
     let parent = directory(place.path());
@@ -214,8 +215,8 @@ fn a_file_as_deep_as_a_path_can_be_is_kept() {
 }
 
 #[test]
-fn what_cannot_be_read_is_told_and_the_rest_kept() {
-    let name = "workspace::artifacts::tests::what_cannot_be_read_is_told_and_the_rest_kept";
+fn unreadable_files_are_omitted_and_the_others_kept() {
+    let name = "artifacts::tests::unreadable_files_are_omitted_and_the_others_kept";
     in_own_process(name, OwnProcess::Unprivileged, || {
         let place = workspace(&["closed/x", "half/x", "file", "last", "far/closed/x"]);
         let modes = [("closed", 0), ("half", 0o400), ("file", 0), ("far/closed", 0)];
@@ -245,7 +246,7 @@ fn what_cannot_be_read_is_told_and_the_rest_kept() {
 }
 
 #[test]
-fn what_is_mounted_inside_is_not_looked_into() {
+fn mounts_inside_are_not_entered() {
     let place = workspace(&["file", "point/covered"]);
     let root = place.path().to_owned();
     in_own_mounts(move || {
@@ -262,7 +263,7 @@ fn a_large_tree_takes_no_more_than_a_few_seconds_and_a_bounded_list() {
     let place = in_memory();
     let root = place.path().to_owned();
     in_own_mounts(move || {
-        // Where workspaces lie.
+        // The kind of file system that workspaces have.
         nix::mount::mount(
             None::<&str>,
             &root,
@@ -301,7 +302,7 @@ fn a_large_tree_takes_no_more_than_a_few_seconds_and_a_bounded_list() {
 }
 
 #[test]
-fn what_stands_in_the_store_is_never_written_through() {
+fn an_existing_entry_of_the_target_is_never_written_through() {
     let (place, store) = (workspace(&["a/file"]), in_memory());
     let sentinel = store.path().join("sentinel");
     fs::write(&sentinel, "untouched").unwrap();

@@ -1,4 +1,4 @@
-//! What a copy keeps of its original besides the contents, and how it comes into its owner's hands.
+//! The attributes that a copy keeps, and its change of owner.
 
 use std::ffi::{CStr, OsStr};
 use std::os::fd::BorrowedFd;
@@ -8,11 +8,11 @@ use nix::sys::stat::{FileStat, Mode, UtimensatFlags, fchmod, futimens, utimensat
 use nix::sys::time::TimeSpec;
 use nix::unistd::{fchownat, symlinkat};
 
-use crate::error::{During, Fault};
+use crate::error::{During, WorkspaceFault};
 use crate::status;
 use cofferdam_core::values::owner::Owner;
 
-/// The permission bits and the time a copy keeps.
+/// The permission bits and the time that a copy keeps.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Attributes {
     pub(crate) mode: Mode,
@@ -29,24 +29,24 @@ impl Attributes {
         Self { mode: status::directory_mode(stat), ..Self::of_file(stat) }
     }
 
-    /// Gives a finished copy of ours its mode, its time and then its owner: in this order, since
-    /// only an owner may do the first two. Nobody else can use the copy yet, and the mode has no
-    /// bit that a change of owner takes away.
-    pub(crate) fn settle(self, copy: BorrowedFd<'_>, owner: Owner) -> Result<(), Fault> {
+    /// Sets the mode, the time and then the owner of a finished copy. The order matters: only the
+    /// owner may set mode and time. Nobody else can access the copy yet, and the mode has no bits
+    /// that a change of owner clears.
+    pub(crate) fn settle(self, copy: BorrowedFd<'_>, owner: Owner) -> Result<(), WorkspaceFault> {
         fchmod(copy, self.mode).during("chmod")?;
         futimens(copy, &self.modified, &self.modified).during("utimens")?;
         owner.take(copy).during("chown")
     }
 }
 
-/// Makes the link `name` to `text` in `parent`, with the time of `stat`, for `owner`.
+/// Creates the link `name` to `text` in `parent`, with the time of `stat`, owned by `owner`.
 pub(crate) fn make_link(
     parent: BorrowedFd<'_>,
     name: &CStr,
     text: &OsStr,
     stat: &FileStat,
     owner: Owner,
-) -> Result<(), Fault> {
+) -> Result<(), WorkspaceFault> {
     let Attributes { modified, .. } = Attributes::of_file(stat);
     symlinkat(text, parent, name).during("symlink")?;
     utimensat(parent, name, &modified, &modified, UtimensatFlags::NoFollowSymlink)

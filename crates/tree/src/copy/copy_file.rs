@@ -1,4 +1,4 @@
-//! Copies the contents of one file, its holes as holes.
+//! Copies the contents of one file. Holes stay holes.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -7,7 +7,7 @@ use nix::errno::Errno;
 use nix::sys::stat::FileStat;
 use nix::unistd::{Whence, lseek};
 
-use crate::error::{During, Fault};
+use crate::error::{During, WorkspaceFault};
 
 /// Bytes read and written at a time.
 pub(crate) const BUFFER_BYTES: usize = 64 * 1024;
@@ -17,34 +17,34 @@ const BLOCK_BYTES: i64 = 512;
 /// A part of a file's contents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Piece<'buffer> {
-    /// Bytes that were read; they are written once the caller has taken them.
+    /// Bytes that were read. They are written after the callback returns.
     Data(&'buffer [u8]),
-    /// So many bytes that are zero and stored nowhere.
+    /// The length of a hole in bytes.
     Hole(u64),
 }
 
-/// The buffer of copies made one after the other.
+/// Copies files one after the other with one buffer.
 #[derive(Debug)]
-pub(crate) struct Transfer {
+pub(crate) struct FileCopier {
     buffer: Vec<u8>,
 }
 
-impl Default for Transfer {
+impl Default for FileCopier {
     fn default() -> Self {
         Self { buffer: vec![0; BUFFER_BYTES] }
     }
 }
 
-impl Transfer {
-    /// Copies as many bytes as the file had when it was opened, or all that one holds that has
-    /// shrunk; `take` is given every piece, in order.
+impl FileCopier {
+    /// Copies as many bytes as the file had when it was opened, or fewer if it has shrunk. Calls
+    /// `take` with each piece, in order.
     pub(crate) fn contents(
         &mut self,
         source: &File,
         target: &File,
         stat: &FileStat,
-        mut take: impl FnMut(Piece<'_>) -> Result<(), Fault>,
-    ) -> Result<(), Fault> {
+        mut take: impl FnMut(Piece<'_>) -> Result<(), WorkspaceFault>,
+    ) -> Result<(), WorkspaceFault> {
         let size = stat.st_size;
         if stat.st_blocks.saturating_mul(BLOCK_BYTES) >= size {
             return self.range((source, target), 0, size, &mut take);
@@ -63,14 +63,14 @@ impl Transfer {
         nix::unistd::ftruncate(target, size).during("truncate")
     }
 
-    /// Copies the bytes from `start` to `end`, or to the end of a file that has shrunk.
+    /// Copies the bytes from `start` to `end`, or to the end of the file if it has shrunk.
     fn range(
         &mut self,
         (source, target): (&File, &File),
         start: i64,
         end: i64,
-        take: &mut impl FnMut(Piece<'_>) -> Result<(), Fault>,
-    ) -> Result<(), Fault> {
+        take: &mut impl FnMut(Piece<'_>) -> Result<(), WorkspaceFault>,
+    ) -> Result<(), WorkspaceFault> {
         let mut at = u64::try_from(start).unwrap_or(0);
         let end = u64::try_from(end).unwrap_or(0);
         while at < end {
@@ -91,16 +91,16 @@ impl Transfer {
 fn take_hole(
     start: i64,
     end: i64,
-    take: &mut impl FnMut(Piece<'_>) -> Result<(), Fault>,
-) -> Result<(), Fault> {
+    take: &mut impl FnMut(Piece<'_>) -> Result<(), WorkspaceFault>,
+) -> Result<(), WorkspaceFault> {
     match u64::try_from(end.saturating_sub(start)) {
         Ok(0) | Err(_) => Ok(()),
         Ok(bytes) => take(Piece::Hole(bytes)),
     }
 }
 
-/// The next data or hole of `file` from `offset` on; nothing when there is none before its end.
-fn seek(file: &File, offset: i64, whence: Whence) -> Result<Option<i64>, Fault> {
+/// The next data or hole of `file` from `offset` on; `None` if there is none before its end.
+fn seek(file: &File, offset: i64, whence: Whence) -> Result<Option<i64>, WorkspaceFault> {
     match lseek(file, offset, whence) {
         Ok(found) => Ok(Some(found)),
         Err(Errno::ENXIO) => Ok(None),

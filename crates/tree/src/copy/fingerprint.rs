@@ -1,4 +1,4 @@
-//! What a tree looked like, for whoever wants to know whether it still does.
+//! Fingerprints of trees, to detect changes.
 
 use std::ffi::CStr;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -6,36 +6,36 @@ use std::time::{Duration, SystemTime};
 
 use nix::sys::stat::FileStat;
 
-/// The kernel may stamp two changes with one time when they are closer than
-/// its tick, of which no kernel has less than a hundred a second.
+/// Two changes within one kernel tick can have the same time. Kernels have at least 100 ticks a
+/// second.
 const TICK_MAX: Duration = Duration::from_millis(20);
 
-/// Another for every change of a tree: of a name, a size, an owner, a mode or,
-/// by the time the kernel notes, a content.
+/// A value that differs after every change of a tree: of a name, size, owner or mode, or of contents,
+/// by the change time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Mark {
+pub struct Fingerprint {
     digest: u64,
-    /// The last change, since the epoch.
+    /// The time of the last change, since the epoch.
     changed_at: Duration,
 }
 
-impl Mark {
-    /// Whether a change from `now` on cannot but give another mark.
+impl Fingerprint {
+    /// Whether every change from `now` on gives another fingerprint.
     pub fn is_settled(&self, now: SystemTime) -> bool {
         let now = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         self.changed_at + TICK_MAX < now
     }
 }
 
-/// Makes the mark of a tree while it is walked, in an order that is always the same.
+/// Computes the fingerprint of a tree during a walk, whose order is always the same.
 #[derive(Debug, Default)]
-pub(crate) struct Marker {
+pub(crate) struct FingerprintHasher {
     hasher: DefaultHasher,
     changed_at: Duration,
 }
 
-impl Marker {
-    /// Takes in an entry of the directory the walk is in.
+impl FingerprintHasher {
+    /// Adds an entry of the current directory.
     pub(crate) fn entry(&mut self, name: &CStr, stat: &FileStat) {
         name.hash(&mut self.hasher);
         let identity = (stat.st_dev, stat.st_ino, stat.st_mode, stat.st_uid, stat.st_gid);
@@ -45,14 +45,14 @@ impl Marker {
         self.changed_at = self.changed_at.max(Duration::new(seconds, nanoseconds));
     }
 
-    /// Takes in that the walk goes on in the directory above.
+    /// Adds that the walk left a directory.
     pub(crate) fn leave(&mut self) {
-        // No entry begins so: names hash with their length first.
+        // No entry starts like this: names are hashed with their length first.
         u64::MAX.hash(&mut self.hasher);
     }
 
-    pub(crate) fn finish(self) -> Mark {
-        Mark { digest: self.hasher.finish(), changed_at: self.changed_at }
+    pub(crate) fn finish(self) -> Fingerprint {
+        Fingerprint { digest: self.hasher.finish(), changed_at: self.changed_at }
     }
 }
 
@@ -65,12 +65,12 @@ mod tests {
     use super::*;
     use crate::Template;
 
-    fn mark(path: &Path) -> Mark {
-        Template::scan(path).unwrap().mark
+    fn fingerprint(path: &Path) -> Fingerprint {
+        Template::scan(path).unwrap().fingerprint
     }
 
     #[test]
-    fn every_change_of_a_tree_gives_another_mark() {
+    fn every_change_of_a_tree_gives_another_fingerprint() {
         let place = tempfile::tempdir().unwrap();
         let path = |name: &str| place.path().join(name);
         fs::create_dir(path("check")).unwrap();
@@ -88,12 +88,12 @@ mod tests {
             ),
             ("a file less", Box::new(|| fs::remove_file(path("check/other")))),
         ];
-        let mut last = mark(place.path());
-        assert_eq!(mark(place.path()), last);
+        let mut last = fingerprint(place.path());
+        assert_eq!(fingerprint(place.path()), last);
         for (what, change) in changes {
             std::thread::sleep(TICK_MAX);
             change().unwrap();
-            let next = mark(place.path());
+            let next = fingerprint(place.path());
             assert_ne!(next, last, "{what}");
             last = next;
         }
@@ -103,11 +103,11 @@ mod tests {
     fn a_tree_that_has_just_changed_is_not_settled() {
         let place = tempfile::tempdir().unwrap();
         fs::write(place.path().join("new"), "").unwrap();
-        let mark = mark(place.path());
-        let changed = SystemTime::UNIX_EPOCH + mark.changed_at;
-        assert!(!mark.is_settled(changed));
-        assert!(!mark.is_settled(changed + TICK_MAX));
-        assert!(mark.is_settled(changed + 2 * TICK_MAX));
-        assert!(!mark.is_settled(SystemTime::UNIX_EPOCH), "a clock that was set back");
+        let fingerprint = fingerprint(place.path());
+        let changed = SystemTime::UNIX_EPOCH + fingerprint.changed_at;
+        assert!(!fingerprint.is_settled(changed));
+        assert!(!fingerprint.is_settled(changed + TICK_MAX));
+        assert!(fingerprint.is_settled(changed + 2 * TICK_MAX));
+        assert!(!fingerprint.is_settled(SystemTime::UNIX_EPOCH), "a clock that was set back");
     }
 }

@@ -1,4 +1,4 @@
-//! Copies a directory tree into a fresh directory, everything owned by one owner.
+//! Copies a directory tree to a new directory. All entries get one owner.
 
 pub(crate) mod attributes;
 pub(crate) mod copy_file;
@@ -12,37 +12,37 @@ use nix::errno::Errno;
 use nix::fcntl::{AtFlags, readlinkat};
 use nix::sys::stat::{FileStat, Mode, SFlag, fstat, fstatat, mkdirat};
 
-use super::error::{During, Fault, WorkspaceError};
+use super::error::{During, WorkspaceError, WorkspaceFault};
 use super::status;
-use super::walk::{Event, Kind, Walk, as_path};
+use super::walk::{FileKind, TreeWalk, WalkEvent, as_path};
 use crate::copy::attributes::{Attributes, make_link};
-use crate::copy::copy_file::{Piece, Transfer};
-use crate::walk::budget::{Budget, TreeLimits};
-use crate::walk::dir_stack::Descent;
+use crate::copy::copy_file::{FileCopier, Piece};
+use crate::walk::budget::{TreeBudget, TreeLimits};
+use crate::walk::dir_stack::DirStack;
 use crate::walk::open_beneath;
 use cofferdam_core::values::owner::Owner;
 
-/// What a copy holds.
+/// The contents of a copy.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Copied {
     /// Regular files and symbolic links.
     pub files: u64,
-    /// The contents of the regular files, holes not counted.
+    /// Size of the regular files' contents without holes, bytes.
     pub bytes: u64,
-    /// Fifos, sockets, devices and mount points of the source; the copy lacks them.
+    /// Fifos, sockets, devices and mount points of the source, which are not copied.
     pub skipped: u64,
 }
 
-/// Copies what is in the directory `source` into the directory `target`, which must be empty
-/// and nobody else's yet; `target` itself takes the mode and time of `source`.
+/// Copies the contents of the directory `source` to the directory `target`, which must be empty and
+/// not yet accessible to others. `target` gets the mode and time of `source`.
 ///
-/// Regular files keep their permission bits, without setuid, setgid and sticky; directories
-/// too, and their owner may always read, write and search them. Symbolic links are copied as
-/// text, never followed. Modification times are kept. `.git` is passed over at any depth.
-/// A file with several names becomes several files; extended attributes are not copied.
+/// Files and directories keep their permission bits, without setuid, setgid and sticky; the owner
+/// of a directory can always read, write and search it. Symbolic links are copied as text, never
+/// followed. Modification times are kept. `.git` is skipped at any depth. Hard links become
+/// separate files, and extended attributes are not copied.
 ///
 /// # Errors
-/// The first operation that failed or limit that was crossed; `target` then holds a part.
+/// The first operation that failed or limit that was exceeded. `target` then holds a part.
 pub fn copy_tree(
     source: BorrowedFd<'_>,
     target: BorrowedFd<'_>,
@@ -50,8 +50,9 @@ pub fn copy_tree(
     limits: &TreeLimits,
 ) -> Result<Copied, WorkspaceError> {
     let root = fstat(source).during("stat").map_err(|fault| fault.at("."))?;
-    let mut walk =
-        Walk::to_read(source, limits.entries_max).during("list").map_err(|fault| fault.at("."))?;
+    let mut walk = TreeWalk::to_read(source, limits.entries_max)
+        .during("list")
+        .map_err(|fault| fault.at("."))?;
     let mut copy = Copy::new(target, owner, limits);
     while let Some(event) = walk.advance()? {
         copy.take(&walk, &event)?;
@@ -60,72 +61,72 @@ pub fn copy_tree(
     Ok(Copied { bytes: copy.budget.bytes(), ..copy.copied })
 }
 
-/// A copy in progress: the target's side, step by step with the walk over the source.
+/// A copy in progress: the target side of the walk over the source.
 struct Copy<'target> {
-    target: Descent<'target>,
-    /// Those of the directories the copy is in: set on the way out, since every entry made in
-    /// a directory changes its time.
+    target: DirStack<'target>,
+    /// The attributes of the directories that the copy is in. They are set when a directory is left,
+    /// because each new entry changes its time.
     attributes: Vec<Attributes>,
     owner: Owner,
-    budget: Budget,
+    budget: TreeBudget,
     copied: Copied,
-    transfer: Transfer,
+    copier: FileCopier,
 }
 
 impl<'target> Copy<'target> {
     fn new(target: BorrowedFd<'target>, owner: Owner, limits: &TreeLimits) -> Self {
         Self {
-            target: Descent::new(target),
+            target: DirStack::new(target),
             attributes: Vec::new(),
             owner,
-            budget: Budget::new(*limits),
+            budget: TreeBudget::new(*limits),
             copied: Copied::default(),
-            transfer: Transfer::default(),
+            copier: FileCopier::default(),
         }
     }
 
-    fn take(&mut self, walk: &Walk<'_>, event: &Event) -> Result<(), WorkspaceError> {
+    fn take(&mut self, walk: &TreeWalk<'_>, event: &WalkEvent) -> Result<(), WorkspaceError> {
         let from = walk.directory();
         match event {
-            Event::Enter { name, stat } => self
+            WalkEvent::Enter { name, stat } => self
                 .count(walk)
                 .and_then(|()| self.enter(name, stat))
                 .map_err(|fault| fault.at(walk.path())),
-            Event::Leave { name } => {
+            WalkEvent::Leave { name } => {
                 self.leave().map_err(|fault| fault.at(walk.path().join(as_path(name))))
             }
-            Event::Entry { name, kind } => self
+            WalkEvent::Entry { name, kind } => self
                 .count(walk)
                 .and_then(|()| match kind {
-                    Kind::Regular => self.file(from, name),
-                    Kind::Symlink => self.symlink(from, name),
-                    Kind::Special => self.skip(),
+                    FileKind::Regular => self.file(from, name),
+                    FileKind::Symlink => self.symlink(from, name),
+                    FileKind::Special => self.skip(),
                 })
                 .map_err(|fault| fault.at(walk.path().join(as_path(name)))),
-            Event::Unopened { name, errno } => self
+            WalkEvent::Unopened { name, errno } => self
                 .count(walk)
                 .and_then(|()| self.unopened(*errno))
                 .map_err(|fault| fault.at(walk.path().join(as_path(name)))),
         }
     }
 
-    fn count(&mut self, walk: &Walk<'_>) -> Result<(), Fault> {
+    fn count(&mut self, walk: &TreeWalk<'_>) -> Result<(), WorkspaceFault> {
         Ok(self.budget.take_entry(walk.depth())?)
     }
 
-    fn skip(&mut self) -> Result<(), Fault> {
+    fn skip(&mut self) -> Result<(), WorkspaceFault> {
         self.copied.skipped += 1;
         Ok(())
     }
 
-    fn unopened(&mut self, errno: Errno) -> Result<(), Fault> {
+    fn unopened(&mut self, errno: Errno) -> Result<(), WorkspaceFault> {
         match errno {
             Errno::EXDEV => self.skip(),
             _ => Err(errno).during("open"),
         }
     }
 
-    fn enter(&mut self, name: &CStr, stat: &FileStat) -> Result<(), Fault> {
+    fn enter(&mut self, name: &CStr, stat: &FileStat) -> Result<(), WorkspaceFault> {
         mkdirat(self.target.current(), name, Mode::S_IRWXU).during("mkdir")?;
         let made = open_beneath::open_directory(self.target.current(), name).during("open")?;
         let made_stat = fstat(&made).during("stat")?;
@@ -134,14 +135,14 @@ impl<'target> Copy<'target> {
         Ok(())
     }
 
-    fn leave(&mut self) -> Result<(), Fault> {
+    fn leave(&mut self) -> Result<(), WorkspaceFault> {
         if let Some(attributes) = self.attributes.pop() {
             attributes.settle(self.target.current(), self.owner)?;
         }
         self.target.ascend().during("return from")
     }
 
-    fn file(&mut self, from: BorrowedFd<'_>, name: &CStr) -> Result<(), Fault> {
+    fn file(&mut self, from: BorrowedFd<'_>, name: &CStr) -> Result<(), WorkspaceFault> {
         let source = match open_beneath::open_for_reading(from, name) {
             Err(errno) => return self.unopened(errno),
             Ok(source) => File::from(source),
@@ -153,7 +154,7 @@ impl<'target> Copy<'target> {
         let target = open_beneath::create_file(self.target.current(), name).during("create")?;
         let target = File::from(target);
         let budget = &mut self.budget;
-        self.transfer.contents(&source, &target, &stat, |piece| match piece {
+        self.copier.contents(&source, &target, &stat, |piece| match piece {
             Piece::Data(data) => Ok(budget.take_bytes(data.len() as u64)?),
             Piece::Hole(_) => Ok(()),
         })?;
@@ -162,7 +163,7 @@ impl<'target> Copy<'target> {
         Ok(())
     }
 
-    fn symlink(&mut self, from: BorrowedFd<'_>, name: &CStr) -> Result<(), Fault> {
+    fn symlink(&mut self, from: BorrowedFd<'_>, name: &CStr) -> Result<(), WorkspaceFault> {
         let stat = fstatat(from, name, AtFlags::AT_SYMLINK_NOFOLLOW).during("stat")?;
         let text = readlinkat(from, name).during("readlink")?;
         make_link(self.target.current(), name, &text, &stat, self.owner)?;

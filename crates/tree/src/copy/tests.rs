@@ -1,4 +1,4 @@
-//! What a copy keeps, leaves out and refuses.
+//! Tests of what a copy keeps, leaves out and refuses.
 
 use std::fs;
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -56,7 +56,7 @@ fn modes_times_and_owner_are_those_the_tenant_needs() {
 }
 
 #[test]
-fn a_copy_takes_no_right_over_the_files_of_others() {
+fn a_copy_needs_no_capability_over_files_of_others() {
     let (_place, source, target) = pair();
     fs::create_dir(source.join("folder")).unwrap();
     fs::write(source.join("folder/run"), "x").unwrap();
@@ -76,7 +76,7 @@ fn a_copy_takes_no_right_over_the_files_of_others() {
 }
 
 #[test]
-fn specials_are_skipped_and_git_is_not_seen() {
+fn special_files_and_git_are_skipped() {
     let (_place, source, target) = pair();
     mkfifo(&source.join("fifo"), Mode::S_IRWXU).unwrap();
     let _listener = UnixListener::bind(source.join("socket")).unwrap();
@@ -90,7 +90,7 @@ fn specials_are_skipped_and_git_is_not_seen() {
 }
 
 #[test]
-fn what_is_mounted_inside_is_no_part_of_the_tree() {
+fn mounts_inside_are_not_part_of_the_tree() {
     let (_place, source, target) = pair();
     in_own_mounts(move || {
         fs::create_dir(source.join("point")).unwrap();
@@ -133,7 +133,7 @@ fn a_file_larger_than_the_buffer_is_copied_whole() {
 }
 
 #[test]
-fn each_limit_ends_the_copy_and_names_the_place() {
+fn each_limit_ends_the_copy_and_names_the_path() {
     let (_place, source, target) = pair();
     fs::create_dir(source.join("folder")).unwrap();
     fs::write(source.join("folder/file"), "12345678").unwrap();
@@ -153,7 +153,7 @@ fn each_limit_ends_the_copy_and_names_the_place() {
 }
 
 #[test]
-fn what_stands_in_the_target_is_never_written_through() {
+fn an_existing_entry_of_the_target_is_never_written_through() {
     let (place, source, target) = pair();
     let sentinel = place.path().join("sentinel");
     fs::write(&sentinel, "untouched").unwrap();

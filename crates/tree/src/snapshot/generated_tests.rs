@@ -1,4 +1,4 @@
-//! Generated sources: what is true of every snapshot.
+//! Properties of snapshots of generated sources.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,9 +13,11 @@ use proptest::prelude::*;
 use proptest::sample::select;
 use proptest::test_runner::Config;
 
-use super::{SnapshotLimits, SnapshotRules, Source, Survey, Taken, survey, take_snapshot};
+use super::{
+    SnapshotContents, SnapshotLimits, SnapshotRules, SourceDir, Survey, survey, take_snapshot,
+};
 use crate::testing::{TENANT, directory, in_memory, picture};
-use crate::walk::stop_check::Until;
+use crate::walk::stop_check::StopCheck;
 use cofferdam_core::job::{ExcludedGroup, excluded_group};
 use cofferdam_core::values::glob::Globs;
 
@@ -74,14 +76,14 @@ fn make(path: &Path, node: &Node) {
     }
 }
 
-fn take(source: &Path, rules: &SnapshotRules, target: &Path) -> Taken {
+fn take(source: &Path, rules: &SnapshotRules, target: &Path) -> SnapshotContents {
     fs::create_dir(target).unwrap();
-    let source = &Source::open(source).unwrap();
-    take_snapshot(source, rules, &LIMITS, Until::never(), (directory(target).as_fd(), TENANT))
+    let source = &SourceDir::open(source).unwrap();
+    take_snapshot(source, rules, &LIMITS, StopCheck::never(), (directory(target).as_fd(), TENANT))
         .unwrap()
 }
 
-/// Whether a file, fifo or link at `path` is taken, told from its path alone.
+/// Whether a file, fifo or link at `path` is selected, judged by its path only.
 fn is_taken(path: &Path, include: &Globs, exclude: &Globs) -> bool {
     let above: Vec<_> = path.ancestors().filter(|part| !part.as_os_str().is_empty()).collect();
     let is_always_out = |part: &&Path| {
@@ -143,7 +145,7 @@ proptest! {
         prop_assert_eq!(expected.len() as u64, taken.files + others);
 
         let entries = picture(&at("one")).len() as u64;
-        let Survey { room_bytes, room_inodes } = survey(&Source::open(&at("source")).unwrap(), &rules, &LIMITS, Until::never()).unwrap();
+        let Survey { room_bytes, room_inodes } = survey(&SourceDir::open(&at("source")).unwrap(), &rules, &LIMITS, StopCheck::never()).unwrap();
         prop_assert_eq!(room_inodes, entries);
         prop_assert!(room_bytes >= taken.bytes);
         // A copy of the copy with everything is the same snapshot.

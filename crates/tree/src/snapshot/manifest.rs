@@ -1,4 +1,4 @@
-//! The digest of a tree.
+//! Computes the digest of a tree.
 
 use nix::sys::stat::Mode;
 
@@ -6,8 +6,8 @@ use cofferdam_core::values::digest::Digest;
 
 const EXECUTE: Mode = Mode::S_IXUSR.union(Mode::S_IXGRP).union(Mode::S_IXOTH);
 
-/// Hashes a tree entry by entry. Every part of an entry has a fixed length, or its length before
-/// it, so that no two trees are written alike.
+/// Hashes a tree entry by entry. Every part of an entry has a fixed length or a length prefix, so
+/// different trees have different encodings.
 #[derive(Debug, Default)]
 pub(super) struct Manifest(Digest);
 
@@ -16,7 +16,7 @@ impl Manifest {
         self.entry(b'd', mode, path, b"");
     }
 
-    /// `digest` is that of the contents.
+    /// `digest` is the digest of the contents.
     pub(super) fn file(&mut self, mode: Mode, path: &[u8], digest: &str) {
         self.entry(b'f', mode, path, digest.as_bytes());
     }
@@ -25,7 +25,7 @@ impl Manifest {
         self.entry(b'l', Mode::empty(), path, text);
     }
 
-    /// 64 hexadecimal digits.
+    /// Returns the digest, 64 hexadecimal digits.
     pub(super) fn finish(self) -> String {
         self.0.finish()
     }
@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_two_trees_are_written_alike() {
+    fn different_trees_have_different_digests() {
         let digest = |make: &dyn Fn(&mut Manifest)| {
             let mut manifest = Manifest::default();
             make(&mut manifest);
@@ -68,6 +68,6 @@ mod tests {
             assert!(digests.iter().skip(at + 1).all(|other| other != one), "{at}");
         }
         let same = digest(&|tree| tree.file(all | Mode::S_IWOTH, b"a", "x"));
-        assert_eq!(same, digests[1], "who may write has no part in it");
+        assert_eq!(same, digests[1], "write permissions are not covered");
     }
 }

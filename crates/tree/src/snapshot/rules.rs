@@ -1,74 +1,82 @@
-//! What of a source is part of a snapshot.
+//! The rules that select the entries of a snapshot.
 
-use crate::source::Source;
+use crate::source::SourceDir;
 use crate::walk::dir_stack::Identity;
-use crate::walk::path_stack::Trail;
-use crate::walk::prefix_filter::Reach;
+use crate::walk::path_stack::PathStack;
+use crate::walk::prefix_filter::PrefixFilter;
 use cofferdam_core::job::{ExcludedGroup, excluded_group};
 use cofferdam_core::values::glob::{BadGlob, Globs};
 
-/// Which entries a snapshot takes.
+/// The limits of a snapshot. Its depth and the number of visited entries have fixed limits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SnapshotLimits {
+    /// Number of regular files and links together, and separately of directories.
+    pub files_max: u64,
+    /// Size of the regular files together, including holes, bytes.
+    pub bytes_max: u64,
+}
+
+/// Selects the entries of a snapshot.
 ///
-/// What [`excluded_group`] names is never taken, at any depth, whatever the patterns say. Of the
-/// rest an entry is taken when it or a directory above it matches `include`, and neither it nor a
-/// directory above it matches `exclude`; and a directory when something in it is.
+/// Entries of an [`excluded_group`] are never selected, at any depth. Another entry is selected if it
+/// or a directory above it matches `include`, and neither it nor a directory above it matches
+/// `exclude`. A directory is also selected if an entry in it is.
 #[derive(Debug, Clone)]
 pub struct SnapshotRules {
     include: Globs,
     exclude: Globs,
-    reach: Reach,
+    prefixes: PrefixFilter,
     left_out: Vec<Identity>,
 }
 
-/// What the rules say of one entry.
+/// The verdict on one entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// It is taken, and a directory with all that is in it and not excluded.
+    /// It is selected; a directory with all its contents that are not excluded.
     In,
-    /// A directory that is taken when something in it is.
+    /// A directory that is selected if an entry in it is.
     Through,
-    /// It is left out, and a directory with all that is in it.
+    /// It is left out; a directory with all its contents.
     Out(ExcludedGroup),
 }
 
 impl SnapshotRules {
-    /// Takes all patterns, or names the first that is none, by its place in its list.
+    /// Parses the patterns.
     ///
     /// # Errors
-    /// A pattern that cannot be read.
+    /// The index of the first malformed pattern in its list, and the reason.
     pub fn parse(include: &[String], exclude: &[String]) -> Result<Self, BadGlob> {
         Ok(Self {
             include: Globs::parse(include)?,
             exclude: Globs::parse(exclude)?,
-            reach: Reach::of(include),
+            prefixes: PrefixFilter::of(include),
             left_out: Vec::new(),
         })
     }
 
-    /// Leaves these directories out, wherever in the source they are found.
+    /// Leaves out these directories wherever they are in the source.
     #[must_use]
-    pub fn without(mut self, directories: &[Source]) -> Self {
-        self.left_out.extend(directories.iter().map(Source::identity));
+    pub fn without(mut self, directories: &[SourceDir]) -> Self {
+        self.left_out.extend(directories.iter().map(SourceDir::identity));
         self
     }
 
-    /// Whether the directory is one of those that were named.
+    /// Whether the directory was passed to [`SnapshotRules::without`].
     pub(super) fn is_left_out(&self, directory: Identity) -> bool {
         self.left_out.contains(&directory)
     }
 
-    /// Of the entry that `trail` leads to, when nothing above it is out; `inside` where something
-    /// above it is in.
-    pub(super) fn judge(&self, trail: &Trail, inside: bool, is_directory: bool) -> Verdict {
-        if let Some(group) = excluded_group(trail.parent_name(), trail.name(), is_directory) {
+    /// The verdict on the entry `path`, if no directory above it is out. `inside` means that a
+    /// directory above it is in.
+    pub(super) fn judge(&self, path: &PathStack, inside: bool, is_directory: bool) -> Verdict {
+        if let Some(group) = excluded_group(path.parent_name(), path.name(), is_directory) {
             return Verdict::Out(group);
         }
-        let path = trail.path();
-        if self.exclude.matches(path) {
+        if self.exclude.matches(path.path()) {
             Verdict::Out(ExcludedGroup::Request)
-        } else if inside || self.include.matches(path) {
+        } else if inside || self.include.matches(path.path()) {
             Verdict::In
-        } else if is_directory && self.reach.is_below(trail.bytes()) {
+        } else if is_directory && self.prefixes.is_below(path.bytes()) {
             Verdict::Through
         } else {
             Verdict::Out(ExcludedGroup::Request)
@@ -89,15 +97,15 @@ mod tests {
         SnapshotRules::parse(&texts(include), &texts(exclude)).unwrap()
     }
 
-    /// As a walk asks: for each part from the top until the verdict is final.
+    /// Judges each part from the top until the verdict is final, as a walk does.
     fn verdict(rules: &SnapshotRules, path: &str) -> Verdict {
-        let (mut trail, mut inside) = (Trail::default(), false);
+        let (mut stack, mut inside) = (PathStack::default(), false);
         let text = path.trim_end_matches('/');
         let parts: Vec<_> = text.split('/').collect();
         for (at, part) in parts.iter().enumerate() {
-            trail.enter(&CString::new(*part).unwrap());
+            stack.enter(&CString::new(*part).unwrap());
             let is_last = at + 1 == parts.len();
-            let verdict = rules.judge(&trail, inside, !is_last || path.ends_with('/'));
+            let verdict = rules.judge(&stack, inside, !is_last || path.ends_with('/'));
             if is_last || matches!(verdict, Out(_)) {
                 return verdict;
             }
@@ -107,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_is_in_by_itself_or_a_directory_above_and_out_likewise() {
+    fn an_entry_is_in_or_out_by_itself_or_by_a_directory_above() {
         let request = Out(ExcludedGroup::Request);
         for (include, exclude, path, expected) in [
             (&["**"][..], &[][..], "a/b", In),
@@ -130,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn no_include_reopens_what_is_always_out() {
+    fn no_include_selects_what_is_always_excluded() {
         for (path, group) in [
             (".git/", ExcludedGroup::Vcs),
             ("a/.git", ExcludedGroup::Vcs),

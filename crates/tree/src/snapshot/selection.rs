@@ -1,4 +1,4 @@
-//! The walk over a source, reduced to what is taken of it.
+//! The walk over a source, reduced to the selected entries.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ffi::{CStr, CString, OsString};
@@ -10,42 +10,41 @@ use nix::errno::Errno;
 use nix::fcntl::{AtFlags, readlinkat};
 use nix::sys::stat::{FileStat, fstatat};
 
-use super::SnapshotLimits;
-use super::rules::{SnapshotRules, Verdict};
-use crate::error::{During, Fault, WorkspaceError};
-use crate::walk::budget::{Budget, TreeLimit, TreeLimits};
+use super::rules::{SnapshotLimits, SnapshotRules, Verdict};
+use crate::error::{During, WorkspaceError, WorkspaceFault};
+use crate::walk::budget::{TreeBudget, TreeLimit, TreeLimits};
 use crate::walk::dir_stack::Identity;
-use crate::walk::path_stack::Trail;
-use crate::walk::stop_check::Until;
-use crate::walk::{Event, Kind, Walk, as_path};
+use crate::walk::path_stack::PathStack;
+use crate::walk::stop_check::StopCheck;
+use crate::walk::{FileKind, TreeWalk, WalkEvent, as_path};
 use cofferdam_core::job::ExcludedGroup;
 
-/// The longest path, bytes: every pattern reads all of it.
+/// The longest path, bytes: every pattern is matched against all of it.
 const PATH_BYTES_MAX: usize = 16 * 1024;
-/// By this a virtual environment is known, whatever it is called.
+/// The file that marks a virtual environment of any name.
 const VIRTUALENV_MARK: &CStr = c"pyvenv.cfg";
 
-/// One entry that is taken, in an order in which it can be made.
+/// One selected entry, in an order in which a copy can be made.
 #[derive(Debug)]
-pub(super) enum Step {
-    /// A directory; what follows is in it, until it is left.
+pub(super) enum SnapshotStep {
+    /// A directory. The following steps are in it until `Leave`.
     Directory { name: CString, stat: FileStat },
-    /// The way back to the directory above.
+    /// The return to the parent directory.
     Leave,
     /// A regular file of [`Selection::directory`].
     File { name: CString },
-    /// A link that does not lead out.
+    /// A link that cannot lead out.
     Link { name: CString, stat: FileStat, text: OsString },
 }
 
-/// A directory the walk is in.
+/// A directory that the walk is in.
 #[derive(Debug)]
-struct Level {
+struct EnteredDir {
     name: CString,
     stat: FileStat,
-    /// Whether all that is in it is taken, but for what is excluded.
+    /// Whether all its contents are selected unless excluded.
     inside: bool,
-    /// Whether its step has been told.
+    /// Whether its step was returned.
     told: bool,
     passed_over: bool,
 }
@@ -53,17 +52,17 @@ struct Level {
 /// A selection in progress.
 #[derive(Debug)]
 pub(super) struct Selection<'a> {
-    walk: Walk<'a>,
+    walk: TreeWalk<'a>,
     rules: &'a SnapshotRules,
-    trail: Trail,
-    levels: Vec<Level>,
-    steps: VecDeque<Step>,
+    path: PathStack,
+    levels: Vec<EnteredDir>,
+    steps: VecDeque<SnapshotStep>,
     excluded: BTreeMap<ExcludedGroup, u64>,
-    budget: Budget,
+    budget: TreeBudget,
     files: u64,
     directories: u64,
     files_max: u64,
-    until: Until<'a>,
+    stop: StopCheck<'a>,
 }
 
 impl<'a> Selection<'a> {
@@ -71,42 +70,42 @@ impl<'a> Selection<'a> {
         root: BorrowedFd<'a>,
         rules: &'a SnapshotRules,
         limits: &SnapshotLimits,
-        until: Until<'a>,
+        stop: StopCheck<'a>,
     ) -> Result<Self, Errno> {
         let common = TreeLimits::default();
-        // What is left out is looked at too.
+        // Entries that are left out are visited too.
         let entries_max = limits.files_max.saturating_mul(2).saturating_add(common.entries_max);
         let limits_of_tree = TreeLimits { entries_max, bytes_max: limits.bytes_max, ..common };
         Ok(Self {
-            walk: Walk::to_choose(root, entries_max)?,
+            walk: TreeWalk::to_choose(root, entries_max)?,
             rules,
-            trail: Trail::default(),
+            path: PathStack::default(),
             levels: Vec::new(),
             steps: VecDeque::new(),
             excluded: BTreeMap::new(),
-            budget: Budget::new(limits_of_tree),
+            budget: TreeBudget::new(limits_of_tree),
             files: 0,
             directories: 0,
             files_max: limits.files_max,
-            until,
+            stop,
         })
     }
 
-    /// The next entry that is taken, or nothing at the end.
-    pub(super) fn advance(&mut self) -> Result<Option<Step>, WorkspaceError> {
+    /// Returns the next step, or `None` at the end.
+    pub(super) fn advance(&mut self) -> Result<Option<SnapshotStep>, WorkspaceError> {
         loop {
             if let Some(step) = self.steps.pop_front() {
                 return Ok(Some(step));
             }
-            self.until.check().map_err(|fault| fault.at("."))?;
+            self.stop.check().map_err(|fault| fault.at("."))?;
             let Some(event) = self.walk.advance()? else { return Ok(None) };
             self.take(event)?;
         }
     }
 
-    /// Whether what is selected is still wanted.
-    pub(super) fn until(&self) -> Until<'a> {
-        self.until
+    /// The stop check.
+    pub(super) fn stop(&self) -> StopCheck<'a> {
+        self.stop
     }
 
     /// The directory of the last file or link.
@@ -114,16 +113,18 @@ impl<'a> Selection<'a> {
         self.walk.directory()
     }
 
-    /// The path of `step`'s entry or of one below it, for an error.
-    pub(super) fn path_of(&self, step: &Step) -> PathBuf {
+    /// The path of the step's entry or of one below it, for an error.
+    pub(super) fn path_of(&self, step: &SnapshotStep) -> PathBuf {
         match step {
-            Step::File { name } | Step::Link { name, .. } => self.trail.shown().join(as_path(name)),
-            Step::Directory { .. } | Step::Leave => self.trail.shown(),
+            SnapshotStep::File { name } | SnapshotStep::Link { name, .. } => {
+                self.path.shown().join(as_path(name))
+            }
+            SnapshotStep::Directory { .. } | SnapshotStep::Leave => self.path.shown(),
         }
     }
 
-    /// Counts a file of `bytes`, or a link, as taken.
-    pub(super) fn count_file(&mut self, bytes: u64) -> Result<(), Fault> {
+    /// Counts a selected file of `bytes`, or a link.
+    pub(super) fn count_file(&mut self, bytes: u64) -> Result<(), WorkspaceFault> {
         self.files += 1;
         if self.files > self.files_max {
             return Err(TreeLimit::Files { max: self.files_max }.into());
@@ -131,7 +132,7 @@ impl<'a> Selection<'a> {
         Ok(self.budget.take_bytes(bytes)?)
     }
 
-    /// The files and bytes that were counted.
+    /// The number of counted files and bytes.
     pub(super) fn counted(&self) -> (u64, u64) {
         (self.files, self.budget.bytes())
     }
@@ -145,47 +146,47 @@ impl<'a> Selection<'a> {
         self.excluded
     }
 
-    fn take(&mut self, event: Event) -> Result<(), WorkspaceError> {
+    fn take(&mut self, event: WalkEvent) -> Result<(), WorkspaceError> {
         match event {
-            Event::Leave { .. } => {
+            WalkEvent::Leave { .. } => {
                 self.leave();
                 Ok(())
             }
-            Event::Enter { name, stat } => {
-                self.trail.enter(&name);
-                self.enter(name, stat).map_err(|fault| fault.at(self.trail.shown()))
+            WalkEvent::Enter { name, stat } => {
+                self.path.enter(&name);
+                self.enter(name, stat).map_err(|fault| fault.at(self.path.shown()))
             }
-            Event::Entry { name, kind } => {
-                self.trail.enter(&name);
+            WalkEvent::Entry { name, kind } => {
+                self.path.enter(&name);
                 let taken = self.entry(name, kind);
                 self.come_back(taken)
             }
-            Event::Unopened { name, errno } => {
-                self.trail.enter(&name);
+            WalkEvent::Unopened { name, errno } => {
+                self.path.enter(&name);
                 let taken = self.unopened(errno);
                 self.come_back(taken)
             }
         }
     }
 
-    /// Leaves an entry that is not entered; a fault was there.
-    fn come_back(&mut self, taken: Result<(), Fault>) -> Result<(), WorkspaceError> {
-        let taken = taken.map_err(|fault| fault.at(self.trail.shown()));
-        self.trail.leave();
+    /// Leaves the current entry, and adds its path to an error.
+    fn come_back(&mut self, taken: Result<(), WorkspaceFault>) -> Result<(), WorkspaceError> {
+        let taken = taken.map_err(|fault| fault.at(self.path.shown()));
+        self.path.leave();
         taken
     }
 
-    /// Of the entry the trail leads to.
-    fn judge(&mut self, is_directory: bool) -> Result<Verdict, Fault> {
+    /// The verdict on the current entry.
+    fn judge(&mut self, is_directory: bool) -> Result<Verdict, WorkspaceFault> {
         self.budget.take_entry(self.walk.depth())?;
-        if self.trail.bytes().len() > PATH_BYTES_MAX {
+        if self.path.bytes().len() > PATH_BYTES_MAX {
             return Err(TreeLimit::PathBytes { max: PATH_BYTES_MAX as u64 }.into());
         }
         let inside = self.levels.last().is_some_and(|level| level.inside);
-        Ok(self.rules.judge(&self.trail, inside, is_directory))
+        Ok(self.rules.judge(&self.path, inside, is_directory))
     }
 
-    fn enter(&mut self, name: CString, stat: FileStat) -> Result<(), Fault> {
+    fn enter(&mut self, name: CString, stat: FileStat) -> Result<(), WorkspaceFault> {
         let mut verdict = self.judge(true)?;
         if self.rules.is_left_out(Identity::of(&stat)) {
             verdict = Verdict::Out(ExcludedGroup::Request);
@@ -194,7 +195,7 @@ impl<'a> Selection<'a> {
             verdict = Verdict::Out(ExcludedGroup::Virtualenv);
         }
         let (inside, passed_over) = (verdict == Verdict::In, matches!(verdict, Verdict::Out(_)));
-        self.levels.push(Level { name, stat, inside, told: false, passed_over });
+        self.levels.push(EnteredDir { name, stat, inside, told: false, passed_over });
         match verdict {
             Verdict::In => self.tell_directories(),
             Verdict::Through => Ok(()),
@@ -206,7 +207,7 @@ impl<'a> Selection<'a> {
         }
     }
 
-    fn is_virtualenv(&self) -> Result<bool, Fault> {
+    fn is_virtualenv(&self) -> Result<bool, WorkspaceFault> {
         match fstatat(self.walk.directory(), VIRTUALENV_MARK, AtFlags::AT_SYMLINK_NOFOLLOW) {
             Ok(_) => Ok(true),
             Err(Errno::ENOENT) => Ok(false),
@@ -215,30 +216,30 @@ impl<'a> Selection<'a> {
     }
 
     fn leave(&mut self) {
-        self.trail.leave();
+        self.path.leave();
         match self.levels.pop() {
-            Some(level) if level.told => self.steps.push_back(Step::Leave),
+            Some(level) if level.told => self.steps.push_back(SnapshotStep::Leave),
             Some(level) if !level.passed_over => self.leave_out(ExcludedGroup::Request),
             _ => {}
         }
     }
 
-    fn entry(&mut self, name: CString, kind: Kind) -> Result<(), Fault> {
+    fn entry(&mut self, name: CString, kind: FileKind) -> Result<(), WorkspaceFault> {
         match (self.judge(false)?, kind) {
             (Verdict::Out(group), _) => self.leave_out(group),
-            (_, Kind::Special) => self.leave_out(ExcludedGroup::Special),
-            (_, Kind::Regular) => {
+            (_, FileKind::Special) => self.leave_out(ExcludedGroup::Special),
+            (_, FileKind::Regular) => {
                 self.tell_directories()?;
-                self.steps.push_back(Step::File { name });
+                self.steps.push_back(SnapshotStep::File { name });
             }
-            (_, Kind::Symlink) => {
+            (_, FileKind::Symlink) => {
                 let (stat, text) = match self.read_link(&name) {
                     Ok(link) => link,
                     Err(changed) => return self.changed(changed, "readlink"),
                 };
                 if stays_inside(text.as_bytes(), self.walk.depth()) {
                     self.tell_directories()?;
-                    self.steps.push_back(Step::Link { name, stat, text });
+                    self.steps.push_back(SnapshotStep::Link { name, stat, text });
                 } else {
                     self.leave_out(ExcludedGroup::OutsideLink);
                 }
@@ -247,7 +248,7 @@ impl<'a> Selection<'a> {
         Ok(())
     }
 
-    fn unopened(&mut self, errno: Errno) -> Result<(), Fault> {
+    fn unopened(&mut self, errno: Errno) -> Result<(), WorkspaceFault> {
         match (self.judge(true)?, errno) {
             (Verdict::Out(group), _) => self.leave_out(group),
             (_, Errno::EXDEV) => self.leave_out(ExcludedGroup::Special),
@@ -262,20 +263,24 @@ impl<'a> Selection<'a> {
         Ok((stat, readlinkat(directory, name)?))
     }
 
-    /// Passes over an entry that `errno` shows to be gone, or something else than it was listed as:
-    /// others go on working in the source.
-    pub(super) fn changed(&mut self, errno: Errno, operation: &'static str) -> Result<(), Fault> {
+    /// Skips an entry that, by `errno`, has disappeared or changed its type: others may change the
+    /// source meanwhile.
+    pub(super) fn changed(
+        &mut self,
+        errno: Errno,
+        operation: &'static str,
+    ) -> Result<(), WorkspaceFault> {
         match errno {
             Errno::ENOENT => {}
-            // A link, or no link, or no directory any more.
+            // It became a link, or is no longer a link or a directory.
             Errno::ELOOP | Errno::EINVAL | Errno::ENOTDIR => self.leave_out(ExcludedGroup::Special),
             errno => return Err(errno).during(operation),
         }
         Ok(())
     }
 
-    /// Tells of the directories the walk is in that have not been told of.
-    fn tell_directories(&mut self) -> Result<(), Fault> {
+    /// Queues the steps of the current directories that were not returned yet.
+    fn tell_directories(&mut self) -> Result<(), WorkspaceFault> {
         let told = self.levels.iter().rposition(|level| level.told).map_or(0, |last| last + 1);
         for level in self.levels.iter_mut().skip(told) {
             level.told = true;
@@ -284,18 +289,18 @@ impl<'a> Selection<'a> {
                 return Err(TreeLimit::Directories { max: self.files_max }.into());
             }
             let (name, stat) = (level.name.clone(), level.stat);
-            self.steps.push_back(Step::Directory { name, stat });
+            self.steps.push_back(SnapshotStep::Directory { name, stat });
         }
         Ok(())
     }
 }
 
 /// Whether a link with this text, in a directory `depth` levels below the top of the copy, cannot
-/// lead out of it, whatever the other links of the copy are.
+/// lead out of the copy, whatever other links the copy has.
 ///
-/// It may go up only at its beginning, where the directories above it are those of the copy: in
-/// `other/..` a link `other` decides where `..` leads. Since that holds of every link that is
-/// kept, a way through several of them stays inside too.
+/// It may go up only at its start, where the directories above it are those of the copy: in
+/// `other/..`, a link `other` decides where `..` leads. Since this holds for every link that is kept,
+/// a path through several links stays inside too.
 fn stays_inside(text: &[u8], depth: usize) -> bool {
     if text.starts_with(b"/") {
         return false;
@@ -317,7 +322,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_link_is_kept_only_when_it_cannot_lead_out() {
+    fn a_link_is_kept_only_if_it_cannot_lead_out() {
         for (text, depth, inside) in [
             ("a", 0, true),
             ("a/b", 0, true),
@@ -332,7 +337,7 @@ mod tests {
             ("/", 5, false),
             ("/etc/passwd", 5, false),
             ("/workspace/a", 0, false),
-            // Inside by its text alone; where `a` is a link to `.`, it leads out.
+            // Inside by its text, but it leads out if `a` is a link to `.`.
             ("a/..", 0, false),
             ("a/../b", 3, false),
             ("../a/..", 3, false),

@@ -1,4 +1,4 @@
-//! A snapshot that is wanted no longer.
+//! Tests of stopped snapshots.
 
 use std::cell::Cell;
 use std::fs;
@@ -13,7 +13,7 @@ const LIMITS: SnapshotLimits = SnapshotLimits { files_max: 100, bytes_max: 1 << 
 const TENANT: Owner = Owner { uid: 0, gid: 0 };
 
 #[test]
-fn a_copy_that_nobody_wants_any_more_ends_before_the_next_entry_and_within_a_file() {
+fn a_stopped_copy_ends_before_the_next_entry_and_within_a_file() {
     let place = TempDir::new().unwrap();
     let source = place.path().join("source");
     fs::create_dir(&source).unwrap();
@@ -21,8 +21,8 @@ fn a_copy_that_nobody_wants_any_more_ends_before_the_next_entry_and_within_a_fil
         fs::write(source.join(name), vec![1; 1 << 20]).unwrap();
     }
     let all = SnapshotRules::parse(&["**".to_owned()], &[]).unwrap();
-    // Of three files of sixteen pieces each.
-    let opened = Source::open(&source).unwrap();
+    // Three files of sixteen pieces each.
+    let opened = SourceDir::open(&source).unwrap();
     for asked_max in [1, 2, 10, 30] {
         let asked = Cell::new(0);
         let is_over = || {
@@ -32,9 +32,10 @@ fn a_copy_that_nobody_wants_any_more_ends_before_the_next_entry_and_within_a_fil
         let target = place.path().join(format!("target-{asked_max}"));
         fs::create_dir(&target).unwrap();
         let into = directory(&target);
-        let taken = take_snapshot(&opened, &all, &LIMITS, Until(&is_over), (into.as_fd(), TENANT));
+        let taken =
+            take_snapshot(&opened, &all, &LIMITS, StopCheck(&is_over), (into.as_fd(), TENANT));
         assert_eq!(taken, Err(WorkspaceError::Stopped));
         assert_eq!(asked.get(), asked_max, "it went on");
     }
-    assert_eq!(survey(&opened, &all, &LIMITS, Until(&|| true)), Err(WorkspaceError::Stopped));
+    assert_eq!(survey(&opened, &all, &LIMITS, StopCheck(&|| true)), Err(WorkspaceError::Stopped));
 }

@@ -1,4 +1,4 @@
-//! What a snapshot takes, leaves out and refuses, and when two are the same.
+//! Tests of what a snapshot selects, leaves out and refuses, and when two are equal.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -24,7 +24,7 @@ use cofferdam_core::values::digest::sha256_of;
 
 const LIMITS: SnapshotLimits = SnapshotLimits { files_max: 10_000, bytes_max: 1 << 30 };
 
-/// A source to be filled, and places for copies.
+/// A source, and directories for copies.
 struct Scene {
     place: TempDir,
     source: PathBuf,
@@ -60,8 +60,8 @@ impl Scene {
         self.source.join(path)
     }
 
-    fn open(&self) -> Source {
-        Source::open(&self.source).unwrap()
+    fn open(&self) -> SourceDir {
+        SourceDir::open(&self.source).unwrap()
     }
 
     fn target(&self, name: &str) -> PathBuf {
@@ -74,20 +74,20 @@ impl Scene {
         &self,
         rules: &SnapshotRules,
         limits: &SnapshotLimits,
-    ) -> (PathBuf, Result<Taken, WorkspaceError>) {
+    ) -> (PathBuf, Result<SnapshotContents, WorkspaceError>) {
         let target = self.target(&format!("target-{}", fs::read_dir(&self.place).unwrap().count()));
         let taken = take_snapshot(
             &self.open(),
             rules,
             limits,
-            Until::never(),
+            StopCheck::never(),
             (directory(&target).as_fd(), TENANT),
         );
         (target, taken)
     }
 
     /// All that a snapshot of everything holds.
-    fn take(&self) -> (PathBuf, Taken) {
+    fn take(&self) -> (PathBuf, SnapshotContents) {
         let (target, taken) = self.take_as(&rules(&["**"], &[]), &LIMITS);
         (target, taken.unwrap())
     }
@@ -106,7 +106,7 @@ fn rules(include: &[&str], exclude: &[&str]) -> SnapshotRules {
 
 /// The paths below `root`, directories with a `/` at their end.
 fn paths(root: &Path) -> Vec<String> {
-    let path = |(path, entry): (PathBuf, crate::testing::Entry)| {
+    let path = |(path, entry): (PathBuf, crate::testing::TreeEntry)| {
         let end = if entry.mode & 0o170_000 == 0o040_000 { "/" } else { "" };
         format!("{}{end}", path.to_string_lossy())
     };
@@ -138,7 +138,7 @@ fn modes_times_and_owner_are_those_the_tenant_needs() {
                 &source,
                 &all,
                 &LIMITS,
-                Until::never(),
+                StopCheck::never(),
                 (directory(&target).as_fd(), TENANT),
             )
         }
@@ -164,13 +164,13 @@ fn the_source_is_left_as_it_was_down_to_its_access_times() {
     let accessed = || all.map(|path| fs::symlink_metadata(scene.at(path)).unwrap().atime());
     let changed = || all.map(|path| fs::symlink_metadata(scene.at(path)).unwrap().ctime());
     let before = (accessed(), changed());
-    survey(&scene.open(), &rules(&["**"], &[]), &LIMITS, Until::never()).unwrap();
+    survey(&scene.open(), &rules(&["**"], &[]), &LIMITS, StopCheck::never()).unwrap();
     scene.take();
     assert_eq!((accessed(), changed()), before);
 }
 
 #[test]
-fn what_is_never_part_of_a_workspace_is_counted_by_its_rule_and_a_directory_once() {
+fn excluded_entries_are_counted_by_rule_and_a_directory_once() {
     let scene = Scene::with(&[
         ".git/objects/x",
         "sub/.git",
@@ -210,7 +210,7 @@ fn what_is_never_part_of_a_workspace_is_counted_by_its_rule_and_a_directory_once
 }
 
 #[test]
-fn what_is_not_included_is_counted_as_it_was_seen() {
+fn visited_entries_that_are_not_included_are_counted() {
     let scene = Scene::with(&["src/a.py", "src/b.txt", "src/empty/", "src/in/c.txt", "docs/x/y"]);
     for (include, exclude, kept, left_out) in [
         (&["**"][..], &["**/*.txt"][..], 7, 2),
@@ -317,7 +317,7 @@ fn limit(refused: &Result<impl Sized, WorkspaceError>) -> Option<TreeLimit> {
 }
 
 #[test]
-fn what_is_mounted_inside_is_no_part_of_the_source() {
+fn mounts_inside_are_not_part_of_the_source() {
     let scene = Arc::new(Scene::with(&["file", "point/"]));
     let inner = Arc::clone(&scene);
     in_own_mounts(move || {
@@ -332,7 +332,7 @@ fn what_is_mounted_inside_is_no_part_of_the_source() {
 }
 
 #[test]
-fn each_limit_is_taken_whole_and_ends_survey_and_snapshot_alike() {
+fn each_limit_ends_survey_and_snapshot_alike() {
     let scene = Scene::with(&["folder/file", "folder/inner/"]);
     symlink("file", scene.at("folder/link")).unwrap();
     let bytes = "folder/file".len() as u64;
@@ -353,7 +353,7 @@ fn each_limit_is_taken_whole_and_ends_survey_and_snapshot_alike() {
         (SnapshotLimits { files_max: 0, ..whole }, TreeLimit::Directories { max: 0 }, "folder"),
     ] {
         let expected = WorkspaceError::TooLarge { path: path.into(), source: expected };
-        assert_eq!(survey(&scene.open(), &all, &limits, Until::never()), Err(expected.clone()));
+        assert_eq!(survey(&scene.open(), &all, &limits, StopCheck::never()), Err(expected.clone()));
         assert_eq!(scene.take_as(&all, &limits).1, Err(expected));
     }
     fs::remove_dir(scene.at("folder/inner")).unwrap();
@@ -362,21 +362,21 @@ fn each_limit_is_taken_whole_and_ends_survey_and_snapshot_alike() {
 }
 
 #[test]
-fn a_survey_has_room_for_what_is_taken() {
+fn a_survey_counts_what_a_snapshot_copies() {
     let scene = Scene::with(&["a/b/file", "a/c", "empty/", ".git/x", "docs/d"]);
     fs::write(scene.at("large"), vec![b'x'; 4_097]).unwrap();
     symlink("c", scene.at("a/link")).unwrap();
     let surveyed =
-        survey(&scene.open(), &rules(&["**"], &["docs"]), &LIMITS, Until::never()).unwrap();
+        survey(&scene.open(), &rules(&["**"], &["docs"]), &LIMITS, StopCheck::never()).unwrap();
     assert_eq!(surveyed, Survey { room_bytes: 5 * 4_096, room_inodes: 7 });
     assert_eq!(
-        survey(&scene.open(), &rules(&["none"], &[]), &LIMITS, Until::never()),
+        survey(&scene.open(), &rules(&["none"], &[]), &LIMITS, StopCheck::never()),
         Ok(Survey::default())
     );
 }
 
 #[test]
-fn holes_stay_holes_and_count_as_what_they_stand_for() {
+fn holes_stay_holes_and_count_with_their_size() {
     let scene = Scene::new();
     let file = File::create(scene.at("sparse")).unwrap();
     file.write_all_at(b"middle", 3 << 20).unwrap();
@@ -396,7 +396,7 @@ fn holes_stay_holes_and_count_as_what_they_stand_for() {
 }
 
 #[test]
-fn a_digest_depends_on_what_is_there_and_on_nothing_else() {
+fn a_digest_depends_only_on_contents() {
     let scene = Scene::with(&["a/run", "b", "empty/"]);
     chmod(&scene.at("a/run"), 0o644);
     let first = scene.digest();
@@ -444,7 +444,7 @@ fn a_digest_depends_on_what_is_there_and_on_nothing_else() {
 }
 
 #[test]
-fn the_digest_is_written_as_it_is_documented() {
+fn the_digest_has_the_documented_encoding() {
     let scene = Scene::with(&["a/run"]);
     chmod(&scene.at("a"), 0o700);
     chmod(&scene.at("a/run"), 0o750);

@@ -1,4 +1,4 @@
-//! Sources that others change while they are copied.
+//! Tests with sources that change while they are copied.
 
 use std::cell::Cell;
 use std::fs;
@@ -19,7 +19,7 @@ fn everything() -> SnapshotRules {
     SnapshotRules::parse(&["**".to_owned()], &[]).unwrap()
 }
 
-/// A source with files, links and directories, beside a place for copies.
+/// A source with files, links and directories, and a directory for copies.
 fn scene() -> (TempDir, PathBuf) {
     let place = in_memory();
     let source = place.path().join("source");
@@ -31,29 +31,29 @@ fn scene() -> (TempDir, PathBuf) {
     (place, source)
 }
 
-/// Snapshots `source`, and lets `change` change it right before the question number `at` whether
-/// the copy is still wanted. Also gives how many such questions there were.
-fn take_with_change(source: &Path, at: u64, change: &dyn Fn()) -> (u64, Taken, TempDir) {
+/// Snapshots `source`, and calls `change` at the stop check number `at`. Also returns the number of
+/// stop checks.
+fn take_with_change(source: &Path, at: u64, change: &dyn Fn()) -> (u64, SnapshotContents, TempDir) {
     let asked = Cell::new(0);
-    let until = || {
+    let stop = || {
         asked.set(asked.get() + 1);
         if asked.get() == at {
             change();
         }
         false
     };
-    let opened = Source::open(source).unwrap();
+    let opened = SourceDir::open(source).unwrap();
     let rules = everything();
     let target = in_memory();
     let into = directory(target.path());
-    let taken = survey(&opened, &rules, &LIMITS, Until(&until)).and_then(|_| {
-        take_snapshot(&opened, &rules, &LIMITS, Until(&until), (into.as_fd(), TENANT))
+    let taken = survey(&opened, &rules, &LIMITS, StopCheck(&stop)).and_then(|_| {
+        take_snapshot(&opened, &rules, &LIMITS, StopCheck(&stop), (into.as_fd(), TENANT))
     });
     (asked.get(), taken.unwrap_or_else(|error| panic!("change before {at}: {error}")), target)
 }
 
 #[test]
-fn whatever_vanishes_at_whatever_moment_is_as_if_it_had_never_been() {
+fn an_entry_that_vanishes_at_any_moment_counts_as_never_present() {
     let remove = |path: &Path| {
         let is_directory = fs::symlink_metadata(path).unwrap().is_dir();
         let removed = if is_directory { fs::remove_dir_all(path) } else { fs::remove_file(path) };
@@ -71,7 +71,7 @@ fn whatever_vanishes_at_whatever_moment_is_as_if_it_had_never_been() {
 }
 
 #[test]
-fn what_becomes_something_else_is_left_out_and_counted() {
+fn an_entry_that_changes_its_type_is_left_out_and_counted() {
     let (_place, source) = scene();
     let (questions, before, _) = take_with_change(&source, 0, &|| {});
     assert_eq!(before.files, 6);
@@ -119,11 +119,11 @@ fn no_copy_fails_while_an_editor_saves_and_a_build_makes_and_removes_directories
         }
         let mut failed = Vec::new();
         for _ in 0..500 {
-            let opened = Source::open(&source).unwrap();
+            let opened = SourceDir::open(&source).unwrap();
             let target = in_memory();
             let into = directory(target.path());
             let into = (into.as_fd(), TENANT);
-            match take_snapshot(&opened, &everything(), &LIMITS, Until::never(), into) {
+            match take_snapshot(&opened, &everything(), &LIMITS, StopCheck::never(), into) {
                 Ok(_) => assert!(target.path().join("main").exists()),
                 Err(error) => failed.push(error.to_string()),
             }
@@ -134,16 +134,16 @@ fn no_copy_fails_while_an_editor_saves_and_a_build_makes_and_removes_directories
 }
 
 #[test]
-fn a_directory_that_is_to_be_left_out_is_not_entered_whatever_it_is_called() {
+fn a_directory_left_out_is_not_entered_under_another_name() {
     let (_place, source) = scene();
-    let store = [Source::open(&source.join("folder")).unwrap()];
+    let store = [SourceDir::open(&source.join("folder")).unwrap()];
     fs::rename(source.join("folder"), source.join("renamed")).unwrap();
     let target = in_memory();
     let taken = take_snapshot(
-        &Source::open(&source).unwrap(),
+        &SourceDir::open(&source).unwrap(),
         &everything().without(&store),
         &LIMITS,
-        Until::never(),
+        StopCheck::never(),
         (directory(target.path()).as_fd(), TENANT),
     );
     let taken = taken.unwrap();

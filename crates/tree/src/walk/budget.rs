@@ -1,79 +1,79 @@
-//! How large a tree may be, counted down while it is walked.
+//! Limits of a tree, checked while it is walked.
 
-/// A bound a tree crossed.
+/// A limit that a tree exceeded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum TreeLimit {
     /// Files, directories, links and specials together.
     #[error("more than {max} entries")]
     Entries {
-        /// The bound.
+        /// The limit.
         max: u64,
     },
     /// Regular files and links alone.
     #[error("more than {max} files")]
     Files {
-        /// The bound.
+        /// The limit.
         max: u64,
     },
     /// Directories alone.
     #[error("more than {max} directories")]
     Directories {
-        /// The bound.
+        /// The limit.
         max: u64,
     },
     /// The length of one path.
     #[error("a path of more than {max} bytes")]
     PathBytes {
-        /// The bound.
+        /// The limit.
         max: u64,
     },
     /// The contents of regular files together.
     #[error("more than {max} bytes")]
     Bytes {
-        /// The bound.
+        /// The limit.
         max: u64,
     },
-    /// Directories within each other.
+    /// Nested directories.
     #[error("more than {max} levels deep")]
     Depth {
-        /// The bound.
+        /// The limit.
         max: u64,
     },
 }
 
-/// The bounds of a tree that is scanned or copied.
+/// The limits of a tree that is scanned or copied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TreeLimits {
     /// Files, directories, links and specials together.
     pub entries_max: u64,
-    /// The sizes of regular files together; where one is copied, its holes count nothing.
+    /// Size of the regular files together, bytes. A copy does not count holes.
     pub bytes_max: u64,
-    /// Directories within each other.
+    /// Nested directories.
     pub depth_max: u64,
 }
 
 impl Default for TreeLimits {
-    /// What a template may hold: a large `node_modules` fits, a whole file system given by
-    /// mistake does not.
+    /// The limits of a template: a large `node_modules` fits, a whole file system by mistake does
+    /// not.
     fn default() -> Self {
         Self { entries_max: 1_000_000, bytes_max: 8 << 30, depth_max: 65_536 }
     }
 }
 
-/// What is used of [`TreeLimits`] so far.
+/// The used part of [`TreeLimits`].
 #[derive(Debug)]
-pub(crate) struct Budget {
+pub(crate) struct TreeBudget {
     limits: TreeLimits,
     entries: u64,
     bytes: u64,
 }
 
-impl Budget {
+impl TreeBudget {
     pub(crate) fn new(limits: TreeLimits) -> Self {
         Self { limits, entries: 0, bytes: 0 }
     }
 
-    /// Counts one more entry, `depth` directories below the start.
+    /// Counts an entry, `depth` directories below the root.
     pub(crate) fn take_entry(&mut self, depth: usize) -> Result<(), TreeLimit> {
         let TreeLimits { entries_max, depth_max, .. } = self.limits;
         self.entries = self.entries.saturating_add(1);
@@ -106,7 +106,7 @@ mod tests {
     #[test]
     fn each_bound_is_taken_whole_and_refused_one_above() {
         let limits = TreeLimits { entries_max: 2, bytes_max: 10, depth_max: 1 };
-        let mut budget = Budget::new(limits);
+        let mut budget = TreeBudget::new(limits);
         assert_eq!(budget.take_entry(1), Ok(()));
         assert_eq!(budget.take_entry(2), Err(TreeLimit::Depth { max: 1 }));
         assert_eq!(budget.take_entry(0), Err(TreeLimit::Entries { max: 2 }));

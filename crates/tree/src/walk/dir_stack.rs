@@ -1,4 +1,4 @@
-//! A way down into a tree of any depth that holds a bounded number of descriptors.
+//! The stack of directories of a walk, with a bounded number of open descriptors.
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -7,11 +7,11 @@ use nix::errno::Errno;
 use nix::fcntl::{OFlag, openat};
 use nix::sys::stat::{FileStat, Mode, fstat};
 
-/// Directories one way down keeps open, the deepest ones: enough that going up and down among
-/// neighbours reopens nothing, few enough for any descriptor limit.
+/// The most directories that a stack keeps open, the deepest ones: enough to go up and down among
+/// neighbours without reopening, few enough for any descriptor limit.
 const DIRECTORIES_OPEN_MAX: usize = 16;
 
-/// What tells one directory from every other.
+/// The device and inode of a directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Identity {
     device: u64,
@@ -24,36 +24,36 @@ impl Identity {
     }
 }
 
-/// The chain of directories from a root to the one being worked in.
+/// The chain of directories from a root to the current one.
 ///
-/// A directory that fell out of the open ones is found again through `..` of its child, one
-/// step at a time, so a whole walk stays linear in the size of the tree. `..` may lead
-/// elsewhere if somebody moved the child meanwhile; the identity noted on the way down tells.
+/// A directory that is no longer open is reopened through `..` of its child, so a whole walk is
+/// linear in the size of the tree. If the child was moved meanwhile, `..` is another directory; the
+/// identity recorded on the way down detects that.
 #[derive(Debug)]
-pub(crate) struct Descent<'root> {
+pub(crate) struct DirStack<'root> {
     root: BorrowedFd<'root>,
-    /// One for each level below the root.
+    /// One per level below the root.
     identities: Vec<Identity>,
-    /// The deepest levels' descriptors, last one deepest; empty only at the root.
+    /// The descriptors of the deepest levels, the deepest last; empty only at the root.
     open: VecDeque<OwnedFd>,
 }
 
-impl<'root> Descent<'root> {
+impl<'root> DirStack<'root> {
     pub(crate) fn new(root: BorrowedFd<'root>) -> Self {
         Self { root, identities: Vec::new(), open: VecDeque::with_capacity(DIRECTORIES_OPEN_MAX) }
     }
 
-    /// The directory reached.
+    /// The current directory.
     pub(crate) fn current(&self) -> BorrowedFd<'_> {
         self.open.back().map_or(self.root, AsFd::as_fd)
     }
 
-    /// How many levels below the root that is.
+    /// Its depth below the root.
     pub(crate) fn depth(&self) -> usize {
         self.identities.len()
     }
 
-    /// Goes into `directory`, a child of the current one, whose status is `stat`.
+    /// Enters `directory`, a child of the current one with status `stat`.
     pub(crate) fn descend(&mut self, directory: OwnedFd, stat: &FileStat) {
         if self.open.len() == DIRECTORIES_OPEN_MAX {
             self.open.pop_front();
@@ -62,7 +62,10 @@ impl<'root> Descent<'root> {
         self.open.push_back(directory);
     }
 
-    /// Goes back to the parent; `ESTALE` if it is not where it was. At the root nothing happens.
+    /// Returns to the parent. At the root it does nothing.
+    ///
+    /// # Errors
+    /// `ESTALE` if the current directory was moved.
     pub(crate) fn ascend(&mut self) -> Result<(), Errno> {
         let Some(child) = self.open.pop_back() else { return Ok(()) };
         self.identities.pop();

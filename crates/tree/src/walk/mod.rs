@@ -1,4 +1,4 @@
-//! The one walk over a directory tree: a loop, in name order, never through a link or a mount.
+//! The walk over a directory tree: a loop, in name order, that follows no links and enters no mounts.
 
 pub(crate) mod budget;
 pub(crate) mod dir_stack;
@@ -17,20 +17,20 @@ use nix::errno::Errno;
 use nix::fcntl::{AtFlags, OFlag};
 use nix::sys::stat::{FchmodatFlags, FileStat, Mode, SFlag, fchmod, fchmodat, fstat, fstatat};
 
-use super::error::{Fault, WorkspaceError};
+use super::error::{WorkspaceError, WorkspaceFault};
 use super::status;
-use crate::walk::dir_stack::Descent;
+use crate::walk::dir_stack::DirStack;
 
-/// Bytes of a path put into an error: deep trees have paths of megabytes.
+/// The most bytes of a path in an error: deep trees have paths of megabytes.
 const PATH_SHOWN_BYTES_MAX: usize = 1024;
-/// Names a walk that removes holds at once; what does not fit is left for the next walk.
+/// The most names that a removing walk holds at once. The next walk takes the others.
 const NAMES_HELD_MAX: usize = 65_536;
-/// Never part of a workspace, at any depth, be it a directory or a file.
+/// Never part of a workspace, at any depth, as a directory or a file.
 const GIT: &CStr = c".git";
 
-/// What an entry that is not a directory is.
+/// The type of an entry that is not a directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum FileKind {
     Regular,
     Symlink,
     /// A fifo, a socket or a device.
@@ -39,43 +39,43 @@ pub(super) enum Kind {
 
 /// One step of a walk.
 #[derive(Debug)]
-pub(super) enum Event {
-    /// A directory; [`Walk::directory`] is now this one. [`Walk::pass_over`] leaves it at that.
+pub(super) enum WalkEvent {
+    /// A directory; [`TreeWalk::directory`] is now this one. [`TreeWalk::pass_over`] skips its contents.
     Enter { name: CString, stat: FileStat },
-    /// The same directory after its contents; [`Walk::directory`] is its parent again.
+    /// The same directory after its contents; [`TreeWalk::directory`] is its parent again.
     Leave { name: CString },
-    /// Anything else, in [`Walk::directory`].
-    Entry { name: CString, kind: Kind },
-    /// An entry of [`Walk::directory`] that could not be looked into: `EXDEV` for a mount.
+    /// Any other entry, in [`TreeWalk::directory`].
+    Entry { name: CString, kind: FileKind },
+    /// An entry of [`TreeWalk::directory`] that could not be opened; `EXDEV` for a mount.
     Unopened { name: CString, errno: Errno },
 }
 
-/// What a walk is for.
+/// The purpose of a walk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Purpose {
-    /// Reading a workspace: `.git` is passed over.
+    /// Reading a workspace without `.git`.
     Read,
-    /// Reading what the caller picks: nothing is passed over unless it says so, and no directory
-    /// is listed before it could.
+    /// Reading the directories that the caller selects. No directory is listed before the caller can
+    /// skip it.
     Choose,
-    /// Removing everything: directories closed to their owner are opened up.
+    /// Removing everything. Directories that the owner cannot read are made readable.
     Remove,
 }
 
 #[derive(Debug)]
-enum Pending {
+enum WalkTask {
     Visit {
         name: CString,
         kind: Option<Type>,
     },
-    /// The contents of the directory just entered, not listed yet: only ever on top.
+    /// The contents of the directory just entered, not listed yet. Always on top of the stack.
     Contents(Dir),
     Leave {
         name: CString,
     },
 }
 
-impl Pending {
+impl WalkTask {
     fn name(&self) -> &CStr {
         match self {
             Self::Visit { name, .. } | Self::Leave { name } => name,
@@ -84,26 +84,26 @@ impl Pending {
     }
 }
 
-/// A walk in progress. Memory is that of the names not yet visited.
+/// A walk in progress. Its memory is proportional to the names not yet visited.
 #[derive(Debug)]
-pub(super) struct Walk<'root> {
-    descent: Descent<'root>,
-    /// A stack; the `Leave`s in it are the directories the walk is in, outermost first.
-    pending: Vec<Pending>,
+pub(super) struct TreeWalk<'root> {
+    dirs: DirStack<'root>,
+    /// A stack. Its `Leave`s are the directories that the walk is in, outermost first.
+    pending: Vec<WalkTask>,
     names_max: usize,
     truncated: bool,
     purpose: Purpose,
 }
 
-impl<'root> Walk<'root> {
-    /// Over everything in `root`, `.git` excepted. `entries_max` entries and one more are
-    /// visited at least, so that a caller who counts them notices a larger tree.
+impl<'root> TreeWalk<'root> {
+    /// Walks over everything in `root` except `.git`. It visits at least `entries_max` + 1 entries,
+    /// so a caller that counts them notices a larger tree.
     pub(super) fn to_read(root: BorrowedFd<'root>, entries_max: u64) -> Result<Self, Errno> {
         Self::over(root, entries_max, Purpose::Read)
     }
 
-    /// As [`Walk::to_read`], but `.git` is an entry like others, and each directory's contents
-    /// are looked up only after [`Event::Enter`], unless the caller passes over them.
+    /// As [`TreeWalk::to_read`], with `.git` as an ordinary entry. Directories are listed only after
+    /// [`WalkEvent::Enter`], unless the caller skips them.
     pub(super) fn to_choose(root: BorrowedFd<'root>, entries_max: u64) -> Result<Self, Errno> {
         Self::over(root, entries_max, Purpose::Choose)
     }
@@ -115,38 +115,38 @@ impl<'root> Walk<'root> {
         Ok(walk)
     }
 
-    /// Over the entry `name` of `parent` and everything in it.
+    /// Walks over the entry `name` of `parent` and everything in it.
     pub(super) fn to_remove(parent: BorrowedFd<'root>, name: CString) -> Self {
         let mut walk = Self::new(parent, NAMES_HELD_MAX, Purpose::Remove);
-        walk.pending.push(Pending::Visit { name, kind: None });
+        walk.pending.push(WalkTask::Visit { name, kind: None });
         walk
     }
 
     fn new(root: BorrowedFd<'root>, names_max: usize, purpose: Purpose) -> Self {
-        let descent = Descent::new(root);
-        Self { descent, pending: Vec::new(), names_max, truncated: false, purpose }
+        let dirs = DirStack::new(root);
+        Self { dirs, pending: Vec::new(), names_max, truncated: false, purpose }
     }
 
-    /// The directory the last event speaks of.
+    /// The directory of the last event.
     pub(super) fn directory(&self) -> BorrowedFd<'_> {
-        self.descent.current()
+        self.dirs.current()
     }
 
-    /// How many directories below the root that is.
+    /// The depth of that directory below the root.
     pub(super) fn depth(&self) -> usize {
-        self.descent.depth()
+        self.dirs.depth()
     }
 
-    /// Whether some directory held more names than the walk could keep.
+    /// Whether a directory had more names than the walk could hold.
     pub(super) fn truncated(&self) -> bool {
         self.truncated
     }
 
-    /// The path of the directory the walk is in, for an error; cut when it is very long.
+    /// The path of the current directory, for an error; cut if it is very long.
     pub(super) fn path(&self) -> PathBuf {
         let mut path = PathBuf::new();
         for pending in &self.pending {
-            if let Pending::Leave { name } = pending {
+            if let WalkTask::Leave { name } = pending {
                 if path.as_os_str().len() + name.count_bytes() > PATH_SHOWN_BYTES_MAX {
                     return path.join("…");
                 }
@@ -156,42 +156,48 @@ impl<'root> Walk<'root> {
         path
     }
 
-    /// Leaves the directory just entered by a walk that chooses, none of its contents looked up.
+    /// Skips the contents of the directory just entered, in a walk made by [`TreeWalk::to_choose`].
     pub(super) fn pass_over(&mut self) {
-        if matches!(self.pending.last(), Some(Pending::Contents(_))) {
+        if matches!(self.pending.last(), Some(WalkTask::Contents(_))) {
             self.pending.pop();
         }
     }
 
-    /// The next step, or nothing at the end. Fails only when the way back up is lost, or the
-    /// file system cannot list a directory that it has opened.
-    pub(super) fn advance(&mut self) -> Result<Option<Event>, WorkspaceError> {
+    /// Returns the next event, or `None` at the end.
+    ///
+    /// # Errors
+    /// The parent directory cannot be reopened, or an open directory cannot be listed.
+    pub(super) fn advance(&mut self) -> Result<Option<WalkEvent>, WorkspaceError> {
         match self.pending.pop() {
             None => Ok(None),
-            Some(Pending::Visit { name, kind }) => Ok(Some(self.visit(name, kind))),
-            Some(Pending::Contents(listing)) => match self.list(listing) {
+            Some(WalkTask::Visit { name, kind }) => Ok(Some(self.visit(name, kind))),
+            Some(WalkTask::Contents(listing)) => match self.list(listing) {
                 Ok(()) => self.advance(),
-                Err(errno) => Err(Fault::System { operation: "list", errno }.at(self.path())),
+                Err(errno) => {
+                    Err(WorkspaceFault::System { operation: "list", errno }.at(self.path()))
+                }
             },
-            Some(Pending::Leave { name }) => match self.descent.ascend() {
-                Ok(()) => Ok(Some(Event::Leave { name })),
-                Err(errno) => Err(Fault::System { operation: "return to", errno }.at(self.path())),
+            Some(WalkTask::Leave { name }) => match self.dirs.ascend() {
+                Ok(()) => Ok(Some(WalkEvent::Leave { name })),
+                Err(errno) => {
+                    Err(WorkspaceFault::System { operation: "return to", errno }.at(self.path()))
+                }
             },
         }
     }
 
-    fn visit(&mut self, name: CString, listed: Option<Type>) -> Event {
+    fn visit(&mut self, name: CString, listed: Option<Type>) -> WalkEvent {
         let kind = match listed.map_or_else(|| self.look_up(&name), Ok) {
             Ok(Type::Directory) => return self.enter(name),
-            Ok(Type::File) => Kind::Regular,
-            Ok(Type::Symlink) => Kind::Symlink,
-            Ok(_) => Kind::Special,
-            Err(errno) => return Event::Unopened { name, errno },
+            Ok(Type::File) => FileKind::Regular,
+            Ok(Type::Symlink) => FileKind::Symlink,
+            Ok(_) => FileKind::Special,
+            Err(errno) => return WalkEvent::Unopened { name, errno },
         };
-        Event::Entry { name, kind }
+        WalkEvent::Entry { name, kind }
     }
 
-    /// The type of an entry whose file system does not list types.
+    /// The type of an entry whose file system lists no types.
     fn look_up(&self, name: &CStr) -> Result<Type, Errno> {
         let stat = fstatat(self.directory(), name, AtFlags::AT_SYMLINK_NOFOLLOW)?;
         Ok(match status::file_type(&stat) {
@@ -205,18 +211,17 @@ impl<'root> Walk<'root> {
         })
     }
 
-    fn enter(&mut self, name: CString) -> Event {
+    fn enter(&mut self, name: CString) -> WalkEvent {
         match self.open(&name) {
             Ok((directory, stat)) => {
-                self.descent.descend(directory, &stat);
-                Event::Enter { name, stat }
+                self.dirs.descend(directory, &stat);
+                WalkEvent::Enter { name, stat }
             }
-            Err(errno) => Event::Unopened { name, errno },
+            Err(errno) => WalkEvent::Unopened { name, errno },
         }
     }
 
-    /// Opens the directory `name` of the current one and notes what is in it, or that it is to
-    /// be looked up.
+    /// Opens the directory `name` of the current one, and lists it or schedules the listing.
     fn open(&mut self, name: &CStr) -> Result<(OwnedFd, FileStat), Errno> {
         let remove = self.purpose == Purpose::Remove;
         let opened = match open_beneath::open_directory(self.directory(), name) {
@@ -234,9 +239,9 @@ impl<'root> Walk<'root> {
         }
         let listing = self.listing(directory.as_fd())?;
         let held = self.pending.len();
-        self.pending.push(Pending::Leave { name: name.to_owned() });
+        self.pending.push(WalkTask::Leave { name: name.to_owned() });
         if self.purpose == Purpose::Choose {
-            self.pending.push(Pending::Contents(listing));
+            self.pending.push(WalkTask::Contents(listing));
         } else if let Err(errno) = self.list(listing) {
             self.pending.truncate(held);
             return Err(errno);
@@ -244,8 +249,7 @@ impl<'root> Walk<'root> {
         Ok((directory, stat))
     }
 
-    /// Opens `directory` for listing: anew, since a caller's descriptor may be an `O_PATH` one, or
-    /// read before.
+    /// Opens `directory` again for listing: the caller's descriptor may be `O_PATH` or already read.
     fn listing(&self, directory: BorrowedFd<'_>) -> Result<Dir, Errno> {
         let open = |quietly| {
             let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC | quietly;
@@ -255,20 +259,20 @@ impl<'root> Walk<'root> {
             return open(OFlag::empty());
         }
         match open(OFlag::O_NOATIME) {
-            // Only its owner may look at it without a trace.
+            // Only the owner may use O_NOATIME.
             Err(Errno::EPERM) => open(OFlag::empty()),
             opened => opened,
         }
     }
 
-    /// Puts the names of `listing` on the stack, the first in order on top.
+    /// Pushes the names of `listing` to the stack, the first in order on top.
     fn list(&mut self, listing: Dir) -> Result<(), Errno> {
         let held = self.pending.len();
-        // One at least, so that a walk that removes always gets further.
+        // At least one, so that a removing walk makes progress.
         let names_max = self.names_max.saturating_sub(held).max(1);
         for entry in listing {
             let entry = match entry {
-                // Removed since it was opened.
+                // The directory was removed after it was opened.
                 Err(Errno::ENOENT) if self.purpose == Purpose::Choose => break,
                 entry => entry?,
             };
@@ -280,7 +284,7 @@ impl<'root> Walk<'root> {
                 self.truncated = true;
                 break;
             }
-            self.pending.push(Pending::Visit { name: name.to_owned(), kind: entry.file_type() });
+            self.pending.push(WalkTask::Visit { name: name.to_owned(), kind: entry.file_type() });
         }
         if let Some(listed) = self.pending.get_mut(held..) {
             listed.sort_unstable_by(|a, b| b.name().cmp(a.name()));
@@ -289,7 +293,7 @@ impl<'root> Walk<'root> {
     }
 }
 
-/// A name as the standard library takes it.
+/// Converts a name to a standard library path.
 pub(super) fn as_path(name: &CStr) -> &Path {
     Path::new(OsStr::from_bytes(name.to_bytes()))
 }
@@ -304,16 +308,16 @@ mod tests {
     use super::*;
     use crate::testing::directory;
 
-    fn steps(walk: &mut Walk<'_>) -> Vec<String> {
+    fn steps(walk: &mut TreeWalk<'_>) -> Vec<String> {
         let mut steps = Vec::new();
         while let Some(event) = walk.advance().unwrap() {
             let (sign, name) = match &event {
-                Event::Enter { name, .. } => ('>', name),
-                Event::Leave { name } => ('<', name),
-                Event::Entry { name, kind: Kind::Regular } => ('=', name),
-                Event::Entry { name, kind: Kind::Symlink } => ('@', name),
-                Event::Entry { name, .. } => ('?', name),
-                Event::Unopened { name, .. } => ('!', name),
+                WalkEvent::Enter { name, .. } => ('>', name),
+                WalkEvent::Leave { name } => ('<', name),
+                WalkEvent::Entry { name, kind: FileKind::Regular } => ('=', name),
+                WalkEvent::Entry { name, kind: FileKind::Symlink } => ('@', name),
+                WalkEvent::Entry { name, .. } => ('?', name),
+                WalkEvent::Unopened { name, .. } => ('!', name),
             };
             steps.push(format!("{sign}{}", as_path(name).display()));
         }
@@ -330,22 +334,22 @@ mod tests {
         }
         symlink("b", place.path().join("link")).unwrap();
         let root = directory(place.path());
-        let mut walk = Walk::to_read(root.as_fd(), 100).unwrap();
+        let mut walk = TreeWalk::to_read(root.as_fd(), 100).unwrap();
         let expected = ["=a", ">b", ">a", "=x", "<a", "=z", "<b", "=b-", "=c", "@link"];
         assert_eq!(steps(&mut walk), expected);
     }
 
     #[test]
-    fn a_walk_that_chooses_tells_of_everything_and_lists_only_what_is_not_passed_over() {
+    fn a_choosing_walk_returns_everything_and_lists_no_skipped_directory() {
         let place = tempdir().unwrap();
         fs::create_dir_all(place.path().join("a/inner")).unwrap();
         fs::create_dir_all(place.path().join("b/inner")).unwrap();
         fs::write(place.path().join(".git"), "").unwrap();
         let root = directory(place.path());
-        let mut walk = Walk::to_choose(root.as_fd(), 100).unwrap();
+        let mut walk = TreeWalk::to_choose(root.as_fd(), 100).unwrap();
         let mut seen = Vec::new();
         while let Some(event) = walk.advance().unwrap() {
-            if let Event::Enter { name, .. } = &event {
+            if let WalkEvent::Enter { name, .. } = &event {
                 if name.as_c_str() == c"a" {
                     walk.pass_over();
                 } else if name.as_c_str() == c"b" {
@@ -354,13 +358,13 @@ mod tests {
                 }
             }
             seen.push(match event {
-                Event::Enter { name, .. } => format!(">{}", as_path(&name).display()),
-                Event::Leave { name } => format!("<{}", as_path(&name).display()),
-                Event::Entry { name, .. } => format!("={}", as_path(&name).display()),
-                Event::Unopened { name, errno } => panic!("{name:?}: {errno}"),
+                WalkEvent::Enter { name, .. } => format!(">{}", as_path(&name).display()),
+                WalkEvent::Leave { name } => format!("<{}", as_path(&name).display()),
+                WalkEvent::Entry { name, .. } => format!("={}", as_path(&name).display()),
+                WalkEvent::Unopened { name, errno } => panic!("{name:?}: {errno}"),
             });
         }
-        // Once the contents are on their way, passing over is of no effect.
+        // After the contents are listed, skipping has no effect.
         walk.pass_over();
         assert_eq!(seen, ["=.git", ">a", "<a", ">b", ">inner", "<inner", "=late", "<b"]);
     }
@@ -371,11 +375,11 @@ mod tests {
         let levels = 40;
         crate::testing::make_deep(place.path(), levels);
         let root = directory(place.path());
-        let mut walk = Walk::to_read(root.as_fd(), 1_000).unwrap();
+        let mut walk = TreeWalk::to_read(root.as_fd(), 1_000).unwrap();
         for _ in 0..levels {
-            assert!(matches!(walk.advance(), Ok(Some(Event::Enter { .. }))));
+            assert!(matches!(walk.advance(), Ok(Some(WalkEvent::Enter { .. }))));
         }
-        // Taken out of the middle, where the walk has no descriptor any more.
+        // Moved from the middle, where the walk has no descriptor open.
         let middle = place.path().join(["d"; 20].join("/"));
         fs::rename(middle, place.path().join("elsewhere")).unwrap();
         let lost = loop {
@@ -393,8 +397,8 @@ mod tests {
         let place = tempdir().unwrap();
         crate::testing::make_deep(place.path(), 2_000);
         let root = directory(place.path());
-        let mut walk = Walk::to_read(root.as_fd(), 10_000).unwrap();
-        while !matches!(walk.advance().unwrap(), Some(Event::Entry { .. })) {}
+        let mut walk = TreeWalk::to_read(root.as_fd(), 10_000).unwrap();
+        while !matches!(walk.advance().unwrap(), Some(WalkEvent::Entry { .. })) {}
         let path = walk.path();
         assert!(path.starts_with("d/d/d") && path.ends_with("…"));
         assert!(path.as_os_str().len() < PATH_SHOWN_BYTES_MAX + 8);

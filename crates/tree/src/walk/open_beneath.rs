@@ -1,4 +1,4 @@
-//! Opening one entry of a directory, and nothing but that entry.
+//! Opens one entry of a directory without following links or crossing mounts.
 
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -16,8 +16,8 @@ pub(crate) fn open_directory<P: NixPath + ?Sized>(
     open(parent, name, OFlag::O_DIRECTORY)
 }
 
-/// Opens whatever `name` of `parent` is for reading, without waiting for a writer should it be
-/// a fifo: the caller looks at its type before it reads.
+/// Opens `name` of `parent` for reading, without blocking on a fifo. The caller checks the type
+/// before it reads.
 pub(crate) fn open_for_reading<P: NixPath + ?Sized>(
     parent: impl AsFd,
     name: &P,
@@ -25,8 +25,7 @@ pub(crate) fn open_for_reading<P: NixPath + ?Sized>(
     open(parent, name, OFlag::O_NONBLOCK | OFlag::O_NOCTTY)
 }
 
-/// As [`open_for_reading`], and reading does not show in the file's access time, where that is
-/// permitted.
+/// As [`open_for_reading`], without changing the file's access time where that is permitted.
 pub(crate) fn open_for_reading_quietly<P: NixPath + ?Sized>(
     parent: impl AsFd,
     name: &P,
@@ -50,13 +49,13 @@ fn open<P: NixPath + ?Sized>(parent: impl AsFd, name: &P, flags: OFlag) -> Resul
     openat2(parent, name, how)
 }
 
-/// Creates the file `name` in `parent` and opens it for writing; fails with `EEXIST` if
-/// anything has that name. Only its owner may open it until its final mode is set.
+/// Creates the file `name` in `parent` and opens it for writing. Fails with `EEXIST` if the name
+/// exists. Only the owner can open the file until its final mode is set.
 pub(crate) fn create_file<P: NixPath + ?Sized>(
     parent: impl AsFd,
     name: &P,
 ) -> Result<OwnedFd, Errno> {
-    // O_EXCL with O_CREAT never follows a link in the last place, and `name` has no other.
+    // O_EXCL with O_CREAT does not follow a link in the last component, and `name` has only one.
     let flags =
         OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
     openat(parent, name, flags, Mode::S_IRUSR | Mode::S_IWUSR)

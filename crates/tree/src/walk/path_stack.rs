@@ -1,23 +1,23 @@
-//! Where a walk is, by name, for whoever decides by paths.
+//! The path of a walk's current entry.
 
 use std::ffi::{CStr, OsStr};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// Bytes of a path put into an error or a report where it is too long to be anything's path.
+/// The most bytes of a path in an error or a report.
 const SHOWN_BYTES_MAX: usize = 1024;
 
-/// A path relative to the top of a tree that grows and shrinks with a walk. Each step takes the
-/// time of one name, however long the path is.
+/// A path relative to the top of a tree, which grows and shrinks with a walk. The cost of each step
+/// does not depend on the path's length.
 #[derive(Debug, Default)]
-pub(crate) struct Trail {
+pub(crate) struct PathStack {
     path: Vec<u8>,
-    /// Where the parts begin.
+    /// The start of each part.
     starts: Vec<usize>,
 }
 
-impl Trail {
-    /// Goes on to the entry `name` of what the trail leads to.
+impl PathStack {
+    /// Appends `name`.
     pub(crate) fn enter(&mut self, name: &CStr) {
         if !self.starts.is_empty() {
             self.path.push(b'/');
@@ -26,14 +26,14 @@ impl Trail {
         self.path.extend_from_slice(name.to_bytes());
     }
 
-    /// Goes back to the directory of that entry; at the top nothing happens.
+    /// Removes the last part. At the top it does nothing.
     pub(crate) fn leave(&mut self) {
         if let Some(start) = self.starts.pop() {
             self.path.truncate(start.saturating_sub(1));
         }
     }
 
-    /// The path, parts divided by `/`; empty at the top.
+    /// The path, parts separated by `/`; empty at the top.
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.path
     }
@@ -42,12 +42,12 @@ impl Trail {
         Path::new(OsStr::from_bytes(&self.path))
     }
 
-    /// How many parts there are.
+    /// The number of parts.
     pub(crate) fn depth(&self) -> usize {
         self.starts.len()
     }
 
-    /// The part at `index`, the first at 0; empty where there is none.
+    /// The part at `index`, counted from 0; empty if there is none.
     pub(crate) fn part(&self, index: usize) -> &[u8] {
         let Some(start) = self.starts.get(index) else { return b"" };
         let end = self.starts.get(index + 1).map_or(self.path.len(), |next| next - 1);
@@ -59,12 +59,12 @@ impl Trail {
         self.starts.last().and_then(|start| self.path.get(*start..)).unwrap_or_default()
     }
 
-    /// The part before the last; empty where there is none.
+    /// The part before the last; empty if there is none.
     pub(crate) fn parent_name(&self) -> &[u8] {
         self.depth().checked_sub(2).map_or(b"", |index| self.part(index))
     }
 
-    /// The path for an error: `.` at the top, and the first kibibyte of a very long one.
+    /// The path for an error: `.` at the top, and cut to 1 KiB.
     pub(crate) fn shown(&self) -> PathBuf {
         if self.path.is_empty() {
             return ".".into();
@@ -83,37 +83,34 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_trail_is_the_path_of_where_it_leads() {
-        let mut trail = Trail::default();
-        assert_eq!(
-            (trail.bytes(), trail.name(), trail.parent_name()),
-            (&b""[..], &b""[..], &b""[..])
-        );
-        assert_eq!(trail.shown(), Path::new("."));
+    fn a_stack_has_the_path_of_the_entered_names() {
+        let mut path = PathStack::default();
+        assert_eq!((path.bytes(), path.name(), path.parent_name()), (&b""[..], &b""[..], &b""[..]));
+        assert_eq!(path.shown(), Path::new("."));
         for name in [c"a", c"bc", c"\xff"] {
-            trail.enter(name);
+            path.enter(name);
         }
-        assert_eq!((trail.bytes(), trail.depth()), (&b"a/bc/\xff"[..], 3));
-        assert_eq!((trail.name(), trail.parent_name()), (&b"\xff"[..], &b"bc"[..]));
-        assert_eq!([0, 1, 2, 3].map(|at| trail.part(at)), [&b"a"[..], b"bc", b"\xff", b""]);
-        trail.leave();
-        trail.leave();
+        assert_eq!((path.bytes(), path.depth()), (&b"a/bc/\xff"[..], 3));
+        assert_eq!((path.name(), path.parent_name()), (&b"\xff"[..], &b"bc"[..]));
+        assert_eq!([0, 1, 2, 3].map(|at| path.part(at)), [&b"a"[..], b"bc", b"\xff", b""]);
+        path.leave();
+        path.leave();
         assert_eq!(
-            (trail.bytes(), trail.name(), trail.parent_name()),
+            (path.bytes(), path.name(), path.parent_name()),
             (&b"a"[..], &b"a"[..], &b""[..])
         );
-        trail.leave();
-        trail.leave();
-        assert_eq!((trail.bytes(), trail.depth()), (&b""[..], 0));
+        path.leave();
+        path.leave();
+        assert_eq!((path.bytes(), path.depth()), (&b""[..], 0));
     }
 
     #[test]
     fn a_very_long_path_is_shown_cut() {
-        let mut trail = Trail::default();
+        let mut path = PathStack::default();
         for _ in 0..1_000 {
-            trail.enter(c"long");
+            path.enter(c"long");
         }
-        let shown = trail.shown();
+        let shown = path.shown();
         assert!(shown.starts_with("long/long") && shown.ends_with("…"));
         assert!(shown.as_os_str().len() < SHOWN_BYTES_MAX + 8);
     }

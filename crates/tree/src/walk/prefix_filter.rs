@@ -1,22 +1,22 @@
-//! Which directories patterns can reach into, so that the others need not be looked through.
+//! Which directories can contain a match of some patterns, so that a walk can skip the others.
 
-/// What makes a part of a pattern more than its own text.
+/// Characters that make a part of a pattern non-literal.
 const SPECIAL: &[u8] = b"*?[]{}\\";
 
-/// For a set of patterns, the literal beginning and the depth of each. It may take a directory for
-/// one that holds a match which does not, never the other way round.
+/// The literal prefix and the depth of each of a set of patterns. It can report a directory that
+/// contains no match, but never misses one that does.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Reach(Vec<Pattern>);
+pub(crate) struct PrefixFilter(Vec<Pattern>);
 
 #[derive(Debug, Clone)]
 struct Pattern {
-    /// The parts before the first that is more than its own text.
+    /// The parts before the first non-literal one.
     literal: Vec<String>,
-    /// How many parts a match has; nothing where that is not said.
+    /// The number of parts of a match; `None` if it is not fixed.
     parts: Option<usize>,
 }
 
-impl Reach {
+impl PrefixFilter {
     pub(crate) fn of(patterns: &[String]) -> Self {
         Self(patterns.iter().map(|pattern| Pattern::of(pattern)).collect())
     }
@@ -32,7 +32,7 @@ impl Pattern {
     fn of(pattern: &str) -> Self {
         let is_literal = |part: &&str| !part.bytes().any(|byte| SPECIAL.contains(&byte));
         let literal = pattern.split('/').take_while(is_literal).map(str::to_owned).collect();
-        // A class or a choice may hold a `/`, and `**` stands for any number of parts.
+        // A class or a choice may contain a `/`, and `**` matches any number of parts.
         let is_counted = !pattern.contains("**") && !pattern.contains(['[', '{', '\\']);
         Self { literal, parts: is_counted.then(|| pattern.split('/').count()) }
     }
@@ -55,7 +55,7 @@ mod tests {
     use cofferdam_core::values::glob::Globs;
 
     #[test]
-    fn only_directories_on_the_way_to_a_match_are_reached() {
+    fn only_directories_above_a_possible_match_are_kept() {
         for (pattern, path, reached) in [
             ("**", "a/b", true),
             ("out/**", "out", true),
@@ -72,10 +72,10 @@ mod tests {
             ("a/[bc]/**", "a/d", true),
             ("a/[bc]/**", "b", false),
         ] {
-            let reach = Reach::of(&[pattern.to_owned()]);
-            assert_eq!(reach.is_below(path.as_bytes()), reached, "{pattern} {path}");
+            let prefixes = PrefixFilter::of(&[pattern.to_owned()]);
+            assert_eq!(prefixes.is_below(path.as_bytes()), reached, "{pattern} {path}");
         }
-        assert!(!Reach::of(&[]).is_below(b"a"));
+        assert!(!PrefixFilter::of(&[]).is_below(b"a"));
     }
 
     proptest! {
@@ -89,10 +89,10 @@ mod tests {
             let path = parts.join("/");
             let Ok(globs) = Globs::parse(&[&pattern]) else { return Ok(()) };
             if globs.matches(Path::new(&path)) {
-                let reach = Reach::of(std::slice::from_ref(&pattern));
+                let prefixes = PrefixFilter::of(std::slice::from_ref(&pattern));
                 for length in 1..parts.len() {
                     let above = parts[..length].join("/");
-                    prop_assert!(reach.is_below(above.as_bytes()), "{pattern} {path} {above}");
+                    prop_assert!(prefixes.is_below(above.as_bytes()), "{pattern} {path} {above}");
                 }
             }
         }

@@ -1,29 +1,29 @@
-//! Whether a copy that is being made is still wanted.
+//! A callback that stops a copy early.
 
 use std::fmt;
 
-use crate::error::Fault;
+use crate::error::WorkspaceFault;
 
-/// Asked before each entry and each piece of a file: once it says yes, the copy ends with
+/// Called before each entry and each piece of a file. When it returns true, the copy ends with
 /// [`WorkspaceError::Stopped`](crate::WorkspaceError::Stopped).
 #[derive(Clone, Copy)]
-pub struct Until<'a>(pub &'a dyn Fn() -> bool);
+pub struct StopCheck<'a>(pub &'a dyn Fn() -> bool);
 
-impl Until<'static> {
-    /// A copy that is wanted to its end.
+impl StopCheck<'static> {
+    /// Never stops the copy.
     pub fn never() -> Self {
         Self(&|| false)
     }
 }
 
-impl Until<'_> {
-    pub(crate) fn check(self) -> Result<(), Fault> {
-        if (self.0)() { Err(Fault::Stopped) } else { Ok(()) }
+impl StopCheck<'_> {
+    pub(crate) fn check(self) -> Result<(), WorkspaceFault> {
+        if (self.0)() { Err(WorkspaceFault::Stopped) } else { Ok(()) }
     }
 }
 
-impl fmt::Debug for Until<'_> {
+impl fmt::Debug for StopCheck<'_> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str("Until")
+        out.write_str("StopCheck")
     }
 }

@@ -1,7 +1,7 @@
-//! A cgroup file system played by a temporary directory, for what this host cannot show.
+//! A fake cgroup file system in a temporary directory, for what this host cannot show.
 //!
-//! It keeps the kernel's rules that our code has to live with: which files a
-//! group has, the no-internal-process rule, and when a group can be removed.
+//! It follows the rules of the kernel that matter here: which files a group has, the
+//! no-internal-process rule, and when a group can be removed.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex};
 use nix::errno::Errno;
 
 use crate::cgroup::control::CgroupVersion;
-use crate::cgroup::directory::{Calls, Directory};
+use crate::cgroup::directory::{CgroupDirectory, CgroupFs};
 
 /// The line of `cgroup.procs` that is the process under test.
 pub(crate) fn ourselves() -> String {
@@ -23,7 +23,7 @@ pub(crate) fn ourselves() -> String {
 pub(crate) struct FakeKernel {
     host: tempfile::TempDir,
     log: Mutex<Vec<String>>,
-    /// What is refused, and how many more times.
+    /// The refused calls, and how many more times each is refused.
     refusals: Mutex<BTreeMap<String, (Errno, u32)>>,
     missing: Mutex<Vec<&'static str>>,
 }
@@ -46,12 +46,12 @@ impl FakeKernel {
         self.host.path().join(relative)
     }
 
-    /// Makes a group by another's hand.
+    /// Creates a group as another process would.
     pub(crate) fn foreign_group(&self, relative: &str, controllers: &str) {
         self.populate(&self.path(relative), controllers);
     }
 
-    /// Puts text into a file, by another's hand.
+    /// Writes a file as another process would.
     pub(crate) fn put(&self, file: &str, text: &str) {
         fs::write(self.path(file), text).unwrap();
     }
@@ -60,12 +60,12 @@ impl FakeKernel {
         fs::read_to_string(self.path(file)).unwrap()
     }
 
-    /// Has every later call on `what` (a file or directory) fail.
+    /// Makes every later call on `what` (a file or directory) fail.
     pub(crate) fn refuse(&self, what: &str, errno: Errno) {
         self.refuse_times(what, errno, u32::MAX);
     }
 
-    /// Has so many of the next calls on `what` fail.
+    /// Makes the next `times` calls on `what` fail.
     pub(crate) fn refuse_times(&self, what: &str, errno: Errno, times: u32) {
         self.refusals.lock().unwrap().insert(what.to_owned(), (errno, times));
     }
@@ -75,7 +75,7 @@ impl FakeKernel {
         self.missing.lock().unwrap().push(file);
     }
 
-    /// The calls so far, `mkdir v2/a`, `v2/a/pids.max=5`, `rmdir v2/a`; it is emptied.
+    /// Takes the calls so far: `mkdir v2/a`, `v2/a/pids.max=5`, `rmdir v2/a`.
     pub(crate) fn calls(&self) -> Vec<String> {
         std::mem::take(&mut *self.log.lock().unwrap())
     }
@@ -183,7 +183,7 @@ impl FakeKernel {
     }
 }
 
-impl Calls for FakeKernel {
+impl CgroupFs for FakeKernel {
     fn version(&self, _: BorrowedFd<'_>, path: &Path) -> Result<Option<CgroupVersion>, Errno> {
         let relative = self.relative(path);
         Ok(match relative.split('/').next() {
@@ -193,7 +193,7 @@ impl Calls for FakeKernel {
         })
     }
 
-    fn make(&self, parent: &Directory, name: &str) -> Result<(), Errno> {
+    fn make(&self, parent: &CgroupDirectory, name: &str) -> Result<(), Errno> {
         let group = parent.path().join(name);
         self.note(format!("mkdir {}", self.relative(&group)));
         self.check(&group)?;
@@ -209,7 +209,7 @@ impl Calls for FakeKernel {
         Ok(())
     }
 
-    fn write(&self, directory: &Directory, file: &str, text: &str) -> Result<(), Errno> {
+    fn write(&self, directory: &CgroupDirectory, file: &str, text: &str) -> Result<(), Errno> {
         let path = directory.path().join(file);
         self.note(format!("{}={text}", self.relative(&path)));
         self.check(&path)?;
@@ -228,7 +228,7 @@ impl Calls for FakeKernel {
         }
     }
 
-    fn remove(&self, parent: &Directory, name: &str) -> Result<(), Errno> {
+    fn remove(&self, parent: &CgroupDirectory, name: &str) -> Result<(), Errno> {
         let group = parent.path().join(name);
         self.note(format!("rmdir {}", self.relative(&group)));
         self.check(&group)?;

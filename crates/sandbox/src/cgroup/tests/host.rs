@@ -1,6 +1,6 @@
-//! The real thing, on the host that the tests run on, as root.
+//! Cgroups on the host that runs the tests, as root.
 //!
-//! Children enter their box as runs do: by writing `0` themselves.
+//! Children enter their sandbox as runs do: they write `0` themselves.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -13,10 +13,9 @@ use std::time::Duration;
 
 use nix::errno::Errno;
 
-use crate::cgroup::directory::{Calls, Directory, Kernel};
-use crate::cgroup::layout::Layout;
-use crate::cgroup::waiting::wait_for_line;
-use crate::cgroup::{BoxGroup, CgroupTree, sweep};
+use crate::cgroup::directory::{CgroupDirectory, CgroupFs, KernelCgroupFs};
+use crate::cgroup::layout::CgroupLayout;
+use crate::cgroup::{CgroupTree, SandboxGroup, sweep};
 use cofferdam_core::Limits;
 use cofferdam_core::values::deadline::Deadline;
 
@@ -26,13 +25,12 @@ pub(crate) fn soon() -> Deadline {
     Deadline::after(Duration::from_secs(20))
 }
 
-/// A tree of this test's own.
+/// A tree for one test.
 fn open(test: &str) -> CgroupTree {
     CgroupTree::open(&format!("{test}-{}", std::process::id())).unwrap()
 }
 
-/// This host as it is and, where it has version 1 at all, as one that has
-/// nothing else.
+/// This host as it is and, if it has version 1, as a host with version 1 alone.
 pub(crate) fn trees(test: &str) -> Vec<CgroupTree> {
     let has_v1 = own_layout().v1_place("memory").is_ok();
     let v1_only = has_v1.then(|| open_v1_only(&format!("{test}-v1")));
@@ -40,22 +38,22 @@ pub(crate) fn trees(test: &str) -> Vec<CgroupTree> {
 }
 
 pub(crate) fn open_v1_only(test: &str) -> CgroupTree {
-    let layout = Layout { v2: Err("not mounted"), ..own_layout() };
-    let kernel: Arc<dyn Calls> = Arc::new(Kernel);
+    let layout = CgroupLayout { v2: Err("not mounted"), ..own_layout() };
+    let kernel: Arc<dyn CgroupFs> = Arc::new(KernelCgroupFs);
     CgroupTree::open_on(&layout, false, &kernel, &format!("{test}-{}", std::process::id())).unwrap()
 }
 
-fn own_layout() -> Layout {
+fn own_layout() -> CgroupLayout {
     let text = |path| fs::read_to_string(path).unwrap();
-    Layout::parse(&text("/proc/self/mountinfo"), &text("/proc/self/cgroup"))
+    CgroupLayout::parse(&text("/proc/self/mountinfo"), &text("/proc/self/cgroup"))
 }
 
 fn path_of(handle: BorrowedFd<'_>) -> PathBuf {
     fs::read_link(format!("/proc/self/fd/{}", handle.as_raw_fd())).unwrap()
 }
 
-/// A shell that enters the box, says so, and goes on with `script`.
-pub(crate) fn spawn_in(made: &BoxGroup, script: &str) -> Child {
+/// A shell that enters the sandbox and runs `script`.
+pub(crate) fn spawn_in(made: &SandboxGroup, script: &str) -> Child {
     let files = made.task_files().iter().chain(made.program_task_files());
     let tasks = files.map(|file| path_of(file.as_fd()));
     let unified = made.clone_into().map(|directory| path_of(directory).join("cgroup.procs"));
@@ -72,8 +70,8 @@ pub(crate) fn spawn_in(made: &BoxGroup, script: &str) -> Child {
         .unwrap()
 }
 
-/// Removes the box and its tree, and looks that nothing is left.
-pub(crate) fn close(mut tree: CgroupTree, mut made: BoxGroup) {
+/// Removes the sandbox and its tree, and checks that nothing is left.
+pub(crate) fn close(mut tree: CgroupTree, mut made: SandboxGroup) {
     let directories = tree.directories();
     made.remove(soon()).unwrap();
     drop(made);
@@ -91,7 +89,7 @@ pub(crate) fn wait_for_output(child: &mut Child) {
 }
 
 #[test]
-fn this_host_gives_every_control_and_says_who_does() {
+fn this_host_provides_every_control_and_names_the_version() {
     let tree = open("support");
     let support = tree.support();
     for control in
@@ -103,7 +101,7 @@ fn this_host_gives_every_control_and_says_who_does() {
     for directory in tree.directories() {
         assert!(directory.is_dir());
     }
-    close(tree, BoxGroup::default());
+    close(tree, SandboxGroup::default());
 }
 
 #[test]
@@ -137,7 +135,7 @@ fn processes_over_the_limit_are_refused_and_counted() {
     for tree in trees("pids") {
         let limits = Limits { processes_max: 4, ..Limits::default() };
         let made = tree.create("b", &limits).unwrap();
-        // The shell stands where our init will: it is not one of the four.
+        // The shell takes the place of the init: it is not one of the four.
         let mut child = spawn_in(&made, "while :; do sleep 600 & done");
         assert_eq!(child.wait().unwrap().code(), Some(2), "the shell could fork for ever");
         let usage = made.usage(true);
@@ -150,7 +148,7 @@ fn processes_over_the_limit_are_refused_and_counted() {
 }
 
 #[test]
-fn a_kill_reaches_what_has_left_its_session_and_what_keeps_forking() {
+fn a_kill_reaches_processes_that_left_their_session_or_keep_forking() {
     for tree in trees("kill") {
         let limits = Limits { processes_max: 40, ..Limits::default() };
         let mut made = tree.create("b", &limits).unwrap();
@@ -158,7 +156,7 @@ fn a_kill_reaches_what_has_left_its_session_and_what_keeps_forking() {
         let mut child = spawn_in(&made, &format!("sleep 600 & {forks}"));
         wait_for_output(&mut child);
         assert!(made.processes().unwrap().len() >= 2);
-        // The shell gives up when a fork is refused; either way all must go.
+        // The shell ends when a fork is refused. Either way all processes must die.
         assert!(made.kill().unwrap());
         let _ = child.wait().unwrap();
         made.remove(soon()).unwrap();
@@ -167,7 +165,7 @@ fn a_kill_reaches_what_has_left_its_session_and_what_keeps_forking() {
 }
 
 #[test]
-fn a_process_in_the_box_dies_of_sigkill_even_when_stopped() {
+fn a_stopped_process_in_the_sandbox_dies_of_sigkill() {
     for tree in trees("stop") {
         let made = tree.create("b", &Limits::default()).unwrap();
         let mut child = spawn_in(&made, "echo in; kill -STOP $$; sleep 600");
@@ -179,7 +177,7 @@ fn a_process_in_the_box_dies_of_sigkill_even_when_stopped() {
 }
 
 #[test]
-fn a_box_that_is_not_empty_stays_and_is_named() {
+fn a_group_that_is_not_empty_stays_and_is_named() {
     let tree = open("busy");
     let mut made = tree.create("b", &Limits::default()).unwrap();
     let mut child = spawn_in(&made, "echo in; exec sleep 600");
@@ -193,14 +191,14 @@ fn a_box_that_is_not_empty_stays_and_is_named() {
 }
 
 #[test]
-fn a_group_announces_that_it_got_empty() {
+fn a_group_reports_that_it_became_empty() {
     let tree = open("empty");
     let made = tree.create("b", &Limits::default()).unwrap();
     let path = path_of(made.clone_into().unwrap());
-    let directory = Directory::open(Arc::new(Kernel), &path).unwrap();
+    let directory = CgroupDirectory::open(Arc::new(KernelCgroupFs), &path).unwrap();
     let mut child = spawn_in(&made, "echo in; exec sleep 600");
     wait_for_output(&mut child);
-    let empty = |deadline| wait_for_line(&directory, "cgroup.events", "populated 0", deadline);
+    let empty = |deadline| directory.wait_for_line("cgroup.events", "populated 0", deadline);
     assert!(!empty(Deadline::after(Duration::from_millis(5))));
     assert!(made.kill().unwrap());
     assert!(empty(soon()));
@@ -217,17 +215,17 @@ fn a_limit_the_kernel_refuses_leaves_no_directory() {
     for directory in tree.directories() {
         assert!(!directory.join("b").exists());
     }
-    close(tree, BoxGroup::default());
+    close(tree, SandboxGroup::default());
 }
 
 #[test]
-fn a_sweep_clears_what_a_dead_owner_left_alive() {
+fn a_sweep_kills_what_a_killed_owner_left_alive() {
     for tree in trees("sweep") {
         let directories = tree.directories();
         let made = tree.create("b", &Limits::default()).unwrap();
         let mut child = spawn_in(&made, "sleep 600 & sleep 600 & echo in; wait");
         wait_for_output(&mut child);
-        // What a SIGKILL of the owner leaves: nobody runs a destructor.
+        // As after a SIGKILL of the owner: no destructor runs.
         std::mem::forget(made);
         std::mem::forget(tree);
         let aside = Aside::step(&directories);
@@ -246,8 +244,8 @@ fn a_sweep_clears_what_a_dead_owner_left_alive() {
     }
 }
 
-/// Out of a tree that holds us because our own group was delegated to us: who
-/// sweeps is never the dead owner. Goes back on drop, to where trees can be made.
+/// Moves this process out of a tree that holds it because its own group was delegated: a sweep
+/// never runs in the killed owner. Drop moves it back, to where trees can be created.
 struct Aside(Option<PathBuf>);
 
 impl Aside {
@@ -288,5 +286,5 @@ fn a_sweep_never_touches_a_directory_that_is_not_ours_by_name_and_file_system() 
     fs::create_dir(&other).unwrap();
     assert_eq!(sweep(&other, soon()).unwrap_err().errno, Errno::EINVAL);
     fs::remove_dir(other).unwrap();
-    close(tree, BoxGroup::default());
+    close(tree, SandboxGroup::default());
 }

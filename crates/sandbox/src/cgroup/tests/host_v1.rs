@@ -1,9 +1,9 @@
-//! What only a host with version 1 hierarchies can show.
+//! Tests that need a host with version 1 hierarchies.
 
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
 
-use crate::cgroup::control::{CgroupVersion, Control};
+use crate::cgroup::control::{CgroupControl, CgroupVersion};
 use crate::cgroup::limit_files::{V1_SOCKETS_FILE, V1_SWAP_FILE};
 use crate::cgroup::sweep;
 use crate::cgroup::tests::host::{MIB, close, open_v1_only, soon, spawn_in, wait_for_output};
@@ -23,7 +23,7 @@ fn swap_and_sockets_are_bounded_where_version_1_can() {
 }
 
 #[test]
-fn a_box_left_frozen_is_swept_too() {
+fn a_frozen_sandbox_is_swept_too() {
     let tree = open_v1_only("frozen");
     let directories = tree.directories();
     let made = tree.create("b", &Limits::default()).unwrap();
@@ -40,10 +40,10 @@ fn a_box_left_frozen_is_swept_too() {
 }
 
 #[test]
-fn version_1_alone_serves_every_control() {
+fn version_1_alone_provides_every_control() {
     let tree = open_v1_only("v1only");
     let mut support = tree.support().clone();
-    for control in Control::ALL {
+    for control in CgroupControl::ALL {
         assert_eq!(support.of_mut(control).by, Some(CgroupVersion::V1), "{control:?}");
     }
     let made = tree.create("b", &Limits::default()).unwrap();

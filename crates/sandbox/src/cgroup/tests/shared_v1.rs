@@ -1,4 +1,4 @@
-//! Version 1 as distributions mount it, controllers sharing hierarchies, played.
+//! Version 1 as distributions mount it, with controllers sharing hierarchies, on a fake kernel.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use super::fake_kernel::FakeKernel;
 use crate::cgroup::control::CgroupVersion;
-use crate::cgroup::directory::Calls;
-use crate::cgroup::layout::{Layout, V1Hierarchy};
-use crate::cgroup::limit_files::Age;
+use crate::cgroup::directory::CgroupFs;
+use crate::cgroup::layout::{CgroupLayout, V1Hierarchy};
+use crate::cgroup::limit_files::CpuClass;
 use crate::cgroup::tree::CgroupTree;
 use cofferdam_core::Limits;
 
@@ -26,8 +26,8 @@ fn open(kernel: &Arc<FakeKernel>) -> CgroupTree {
         hierarchy(&["memory"], &kernel.path("v1/memory")),
         hierarchy(&["cpu", "cpuacct"], &kernel.path("v1/cpu,cpuacct")),
     ];
-    let layout = Layout { v1, v2: Err("not mounted") };
-    let calls: Arc<dyn Calls> = Arc::clone(kernel) as Arc<dyn Calls>;
+    let layout = CgroupLayout { v1, v2: Err("not mounted") };
+    let calls: Arc<dyn CgroupFs> = Arc::clone(kernel) as Arc<dyn CgroupFs>;
     CgroupTree::open_on(&layout, true, &calls, "t").unwrap()
 }
 
@@ -52,7 +52,7 @@ fn a_shared_hierarchy_gets_one_directory_and_every_limit_its_writes() {
             "v1/cpu,cpuacct/cofferdam-t/b1/cpu.cfs_quota_us=50000",
         ]
     );
-    made.weigh(Age::Old);
+    made.set_cpu_class(CpuClass::Long);
     assert_eq!(kernel.calls(), ["v1/cpu,cpuacct/cofferdam-t/b1/cpu.shares=256"]);
     assert_eq!((made.task_files().len(), made.program_task_files().len()), (1, 1));
     assert_eq!(made.cpu_time(), Some(Duration::from_micros(2_500)));
@@ -60,7 +60,7 @@ fn a_shared_hierarchy_gets_one_directory_and_every_limit_its_writes() {
 }
 
 #[test]
-fn what_is_missing_is_said_and_a_kill_does_not_pretend() {
+fn missing_controls_are_reported_and_a_kill_without_one_returns_false() {
     let kernel = FakeKernel::new("");
     let tree = open(&kernel);
     let support = tree.support();
@@ -75,7 +75,7 @@ fn what_is_missing_is_said_and_a_kill_does_not_pretend() {
 }
 
 #[test]
-fn a_kernel_that_cannot_count_it_all_bounds_memory_and_says_what_it_lacks() {
+fn a_kernel_without_swap_or_socket_accounting_limits_memory_and_reports_the_gap() {
     for missing in ["memory.memsw.limit_in_bytes", "memory.kmem.tcp.limit_in_bytes"] {
         let kernel = FakeKernel::new("");
         kernel.without(missing);

@@ -1,4 +1,4 @@
-//! Version 2 with its controllers, against the rules of a played kernel.
+//! Version 2 with its controllers, on a fake kernel.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -8,9 +8,9 @@ use nix::errno::Errno;
 
 use super::fake_kernel::{FakeKernel, ourselves};
 use crate::cgroup::control::{CgroupVersion, ControlSupport};
-use crate::cgroup::directory::Calls;
-use crate::cgroup::layout::Layout;
-use crate::cgroup::limit_files::Age;
+use crate::cgroup::directory::CgroupFs;
+use crate::cgroup::layout::CgroupLayout;
+use crate::cgroup::limit_files::CpuClass;
 use crate::cgroup::sweep::sweep_with;
 use crate::cgroup::tree::CgroupTree;
 use crate::cgroup::usage::MemoryPeak;
@@ -19,12 +19,12 @@ use cofferdam_core::{Limits, SetupFailure};
 
 const ALL: &str = "cpuset cpu io memory hugetlb pids";
 
-fn layout_at(own: &Path) -> Layout {
-    Layout { v1: Vec::new(), v2: Ok(own.to_owned()) }
+fn layout_at(own: &Path) -> CgroupLayout {
+    CgroupLayout { v1: Vec::new(), v2: Ok(own.to_owned()) }
 }
 
 fn open(kernel: &Arc<FakeKernel>, own: &str) -> Result<CgroupTree, SetupFailure> {
-    let calls: Arc<dyn Calls> = Arc::clone(kernel) as Arc<dyn Calls>;
+    let calls: Arc<dyn CgroupFs> = Arc::clone(kernel) as Arc<dyn CgroupFs>;
     CgroupTree::open_on(&layout_at(&kernel.path(own)), false, &calls, "t")
 }
 
@@ -36,7 +36,7 @@ fn is_by_v2(support: &ControlSupport) -> bool {
     *support == ControlSupport { by: Some(CgroupVersion::V2), reason: None }
 }
 
-/// A container: its own group, with us in it, seems to be the root.
+/// A container: its own group, which holds this process, looks like the root.
 fn container() -> Arc<FakeKernel> {
     let kernel = FakeKernel::new(ALL);
     kernel.foreign_group("v2/box", ALL);
@@ -73,7 +73,7 @@ fn in_the_hierarchys_root_controllers_are_handed_down_without_a_move() {
 }
 
 #[test]
-fn what_is_on_already_is_not_written_again() {
+fn an_enabled_controller_is_not_written_again() {
     let kernel = FakeKernel::new(ALL);
     kernel.put("v2/cgroup.subtree_control", "cpu memory pids\n");
     let tree = open(&kernel, "v2").unwrap();
@@ -82,7 +82,7 @@ fn what_is_on_already_is_not_written_again() {
 }
 
 #[test]
-fn in_a_container_we_move_to_a_leaf_first_and_back_at_the_end() {
+fn in_a_container_the_process_moves_to_a_leaf_first_and_back_at_the_end() {
     let kernel = container();
     let mut tree = open(&kernel, "v2/box").unwrap();
     assert!(is_by_v2(&tree.support().memory), "{:?}", tree.support());
@@ -96,7 +96,7 @@ fn in_a_container_we_move_to_a_leaf_first_and_back_at_the_end() {
         at("mkdir v2/box/cofferdam-t/supervisor")
             < at("v2/box/cofferdam-t/supervisor/cgroup.procs=0")
     );
-    // Before it is switched on for the leaf there is no such file.
+    // The file exists only after the controller is enabled for the leaf.
     assert!(
         at("v2/box/cofferdam-t/cgroup.subtree_control=+cpu")
             < at("v2/box/cofferdam-t/supervisor/cpu.weight=10000")
@@ -154,7 +154,7 @@ fn a_controller_that_is_refused_is_named_with_file_and_errno_and_the_others_work
 }
 
 #[test]
-fn where_only_threaded_controllers_are_offered_we_move_all_the_same() {
+fn the_process_moves_even_if_only_threaded_controllers_are_offered() {
     let kernel = FakeKernel::new(ALL);
     kernel.foreign_group("v2/box", "pids");
     kernel.put("v2/box/cgroup.procs", &ourselves());
@@ -165,7 +165,7 @@ fn where_only_threaded_controllers_are_offered_we_move_all_the_same() {
 }
 
 #[test]
-fn below_a_threaded_group_nothing_is_claimed() {
+fn below_a_threaded_group_no_control_is_reported() {
     let kernel = FakeKernel::new(ALL);
     kernel.foreign_group("v2/box", "");
     kernel.put("v2/box/cgroup.type", "domain threaded\n");
@@ -178,7 +178,7 @@ fn below_a_threaded_group_nothing_is_claimed() {
 }
 
 #[test]
-fn a_move_that_brought_nothing_is_undone() {
+fn a_move_without_effect_is_undone() {
     let kernel = container();
     kernel.refuse("v2/box/cgroup.subtree_control", Errno::EBUSY);
     let tree = open(&kernel, "v2/box").unwrap();
@@ -190,7 +190,7 @@ fn a_move_that_brought_nothing_is_undone() {
 }
 
 #[test]
-fn a_group_that_is_busy_with_our_last_ending_thread_is_tried_again() {
+fn a_group_that_is_busy_with_an_ending_thread_is_retried() {
     let kernel = container();
     kernel.refuse_times("v2/box/cgroup.subtree_control", Errno::EBUSY, 3);
     let tree = open(&kernel, "v2/box").unwrap();
@@ -201,7 +201,7 @@ fn a_group_that_is_busy_with_our_last_ending_thread_is_tried_again() {
 }
 
 #[test]
-fn a_leaf_that_cannot_be_entered_leaves_us_where_we_were() {
+fn the_process_stays_where_it_was_if_it_cannot_enter_the_leaf() {
     let kernel = container();
     kernel.refuse("v2/box/cofferdam-t/supervisor/cgroup.procs", Errno::EACCES);
     let tree = open(&kernel, "v2/box").unwrap();
@@ -212,7 +212,7 @@ fn a_leaf_that_cannot_be_entered_leaves_us_where_we_were() {
 }
 
 #[test]
-fn a_boxs_limits_are_exactly_these_writes() {
+fn the_limits_of_a_sandbox_are_exactly_these_writes() {
     let kernel = FakeKernel::new(ALL);
     let tree = open(&kernel, "v2").unwrap();
     kernel.calls();
@@ -238,7 +238,7 @@ fn a_boxs_limits_are_exactly_these_writes() {
     assert_eq!(usage.cpu, Some(Duration::from_micros(1_500)));
     assert_eq!((usage.processes_peak, usage.processes_refused), (Some(7), 3));
     assert_eq!((usage.oom_kills, usage.memory_refused), (Some(1), 1));
-    made.weigh(Age::Old);
+    made.set_cpu_class(CpuClass::Long);
     assert!(made.kill().unwrap());
     made.remove(now()).unwrap();
     assert_eq!(
@@ -254,7 +254,7 @@ fn a_boxs_limits_are_exactly_these_writes() {
 }
 
 #[test]
-fn a_share_of_the_cpus_that_cannot_be_lifted_does_not_hinder_the_kill() {
+fn a_cpu_quota_that_cannot_be_lifted_does_not_prevent_the_kill() {
     let kernel = FakeKernel::new(ALL);
     let tree = open(&kernel, "v2").unwrap();
     let limits = Limits { cpus_milli_max: Some(500), ..Limits::default() };
@@ -265,7 +265,7 @@ fn a_share_of_the_cpus_that_cannot_be_lifted_does_not_hinder_the_kill() {
 }
 
 #[test]
-fn a_limit_that_is_refused_fails_the_box_by_its_step_and_leaves_nothing() {
+fn a_refused_limit_fails_the_creation_with_its_step_and_leaves_nothing() {
     let table = [
         ("memory.max", "cgroup memory", Errno::EACCES),
         ("pids.max", "cgroup pids", Errno::EBUSY),
@@ -274,22 +274,22 @@ fn a_limit_that_is_refused_fails_the_box_by_its_step_and_leaves_nothing() {
     ];
     let kernel = FakeKernel::new(ALL);
     let tree = open(&kernel, "v2").unwrap();
-    for (box_name, (file, step, errno)) in ["b1", "b2", "b3", "b4"].into_iter().zip(table) {
-        kernel.refuse(&format!("v2/cofferdam-t/{box_name}/{file}"), errno);
+    for (sandbox_name, (file, step, errno)) in ["b1", "b2", "b3", "b4"].into_iter().zip(table) {
+        kernel.refuse(&format!("v2/cofferdam-t/{sandbox_name}/{file}"), errno);
         let limits = Limits { cpus_milli_max: Some(1_000), ..Limits::default() };
-        let failure = tree.create(box_name, &limits).unwrap_err();
+        let failure = tree.create(sandbox_name, &limits).unwrap_err();
         assert_eq!(failure, SetupFailure::from_errno(step, errno as i32));
-        assert!(!kernel.path(&format!("v2/cofferdam-t/{box_name}")).exists());
+        assert!(!kernel.path(&format!("v2/cofferdam-t/{sandbox_name}")).exists());
     }
 }
 
 #[test]
-fn swap_that_cannot_be_bounded_is_said_only_where_there_is_swap() {
+fn unlimited_swap_is_reported_only_if_there_is_swap() {
     for swap_is_on in [false, true] {
         let kernel = FakeKernel::new(ALL);
         kernel.without("memory.swap.max");
         let layout = layout_at(&kernel.path("v2"));
-        let calls: Arc<dyn Calls> = Arc::clone(&kernel) as Arc<dyn Calls>;
+        let calls: Arc<dyn CgroupFs> = Arc::clone(&kernel) as Arc<dyn CgroupFs>;
         let tree = CgroupTree::open_on(&layout, swap_is_on, &calls, "t").unwrap();
         let memory = &tree.support().memory;
         assert_eq!(memory.by, Some(CgroupVersion::V2));
@@ -299,7 +299,7 @@ fn swap_that_cannot_be_bounded_is_said_only_where_there_is_swap() {
 }
 
 #[test]
-fn without_cgroup_kill_the_box_is_frozen_killed_and_thawed() {
+fn without_cgroup_kill_the_group_is_frozen_killed_and_thawed() {
     let kernel = FakeKernel::new(ALL);
     kernel.without("cgroup.kill");
     let tree = open(&kernel, "v2").unwrap();
@@ -340,7 +340,7 @@ fn a_name_in_use_or_out_of_bounds_is_refused() {
 }
 
 #[test]
-fn a_busy_box_is_retried_until_the_deadline_and_then_named() {
+fn a_busy_group_is_retried_until_the_deadline_and_then_named() {
     let kernel = FakeKernel::new(ALL);
     let tree = open(&kernel, "v2").unwrap();
     let mut made = tree.create("b1", &Limits::default()).unwrap();
@@ -352,7 +352,7 @@ fn a_busy_box_is_retried_until_the_deadline_and_then_named() {
 }
 
 #[test]
-fn controllers_stay_on_while_a_box_lives() {
+fn controllers_stay_enabled_while_a_sandbox_lives() {
     let kernel = container();
     let mut tree = open(&kernel, "v2/box").unwrap();
     let mut made = tree.create("b1", &Limits::default()).unwrap();
@@ -364,7 +364,7 @@ fn controllers_stay_on_while_a_box_lives() {
 #[test]
 fn a_sweep_takes_the_deepest_directory_first_and_nothing_that_is_not_ours() {
     let kernel = FakeKernel::new(ALL);
-    let calls: Arc<dyn Calls> = Arc::clone(&kernel) as Arc<dyn Calls>;
+    let calls: Arc<dyn CgroupFs> = Arc::clone(&kernel) as Arc<dyn CgroupFs>;
     for group in ["v2/cofferdam-dead/b1", "v2/cofferdam-dead", "v2/other"] {
         kernel.foreign_group(group, "");
     }

@@ -1,0 +1,202 @@
+//! `cofferdam exec`: runs any command in the sandbox.
+
+mod limit_options;
+mod writable_binds;
+
+use std::collections::BTreeMap;
+use std::env;
+use std::ffi::{CString, OsString};
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStringExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{self, Path, PathBuf};
+
+use clap::Args;
+use nix::fcntl::OFlag;
+
+use crate::check::languages::environment;
+use crate::cli::failure::{Failure, error_words};
+use crate::cli::foreground::Foreground;
+use crate::cli::foreground::report::RunReportJson;
+use crate::cli::sandbox_options::{PROFILE, ROOTFS_VARIABLE, root_source};
+use crate::cli::value_parsers;
+use crate::executor::{Job, Sandboxed};
+use cofferdam_core::{
+    Bind, Limits, NotStarted, OutputSink, ProgramFile, RunReport, RunSpec, SetupFailure,
+    StdinSource, Tmpfs, WorkspaceFill,
+};
+use cofferdam_sandbox::builtin_profile;
+use cofferdam_sandbox::{RootSource, Sandbox, SandboxConfig};
+use cofferdam_seccomp::profile::Profile;
+use limit_options::LimitOptions;
+use writable_binds::WritableBinds;
+
+/// The maximum number of binds: each needs descriptors while the sandbox is created.
+const BINDS_MAX: usize = 64;
+
+const EXAMPLES: &str = "\
+Examples:
+  cofferdam exec -- id
+  cofferdam exec --timeout 5s --memory 256MiB -- python3 -c 'print(1)'
+  cofferdam exec --bind ./data:/data:ro --bind ./out:/out --workdir /out -- make -f /data/Makefile
+  cofferdam exec --report report.json --cpu-time 2s -- ./busy <input.txt
+
+Exit codes:
+  the program's own; 128+n if signal n killed it; 124 a time limit; 123 killed for another limit;
+  125 the sandbox failed; 126 not executable; 127 not found; 2 usage";
+
+/// Runs a command in the same sandbox as POST /run, with an empty writable /workspace.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub struct ExecCommand {
+    /// Bind a file or directory of the host into the sandbox, writable unless `:ro`
+    #[arg(long, value_name = "SRC:DST[:ro]", value_parser = value_parsers::bind)]
+    bind: Vec<Bind>,
+    /// Mount an empty private file system in the sandbox
+    #[arg(long, value_name = "DST[:SIZE]", value_parser = value_parsers::tmpfs)]
+    tmpfs: Vec<Tmpfs>,
+    /// The working directory in the sandbox
+    #[arg(long, value_name = "DIR", default_value = "/workspace", value_parser = value_parsers::directory)]
+    workdir: PathBuf,
+    /// Set a variable; the caller's environment is not passed on
+    #[arg(long, value_name = "K=V", value_parser = value_parsers::variable)]
+    env: Vec<(String, String)>,
+    /// The sandbox profile
+    #[arg(long, value_name = "NAME", default_value = PROFILE)]
+    profile: String,
+    /// The root file system instead of the host's [SANDBOX_ROOTFS]
+    #[arg(long, value_name = "DIR")]
+    rootfs: Option<PathBuf>,
+    /// Write the report of the run as JSON; empty if the run did not start
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
+    /// The command and its arguments
+    #[arg(last = true, required = true, value_name = "CMD")]
+    command: Vec<OsString>,
+    // Last, because its heading applies to all options after it.
+    #[command(flatten)]
+    limits: LimitOptions,
+}
+
+impl ExecCommand {
+    /// Runs the command; returns the exit code of the contract.
+    pub fn run(self) -> Result<u8, Failure> {
+        let profile = profile(&self.profile)?;
+        let rootfs = self.rootfs.clone().or_else(|| env::var_os(ROOTFS_VARIABLE).map(Into::into));
+        let root = root_source(rootfs.as_deref()).map_err(Failure::Usage)?;
+        let program = self.command.first().cloned().unwrap_or_default();
+        let report = self.report.clone();
+        let shared = WritableBinds::of(&self.bind);
+        let spec = self.spec(&shared)?;
+        // Opened before the run, so that no run is wasted, and after all other checks, so that a
+        // usage error does not truncate an older report.
+        let report_file = report.as_deref().map(|path| create_report(path, &shared)).transpose()?;
+        let foreground = Foreground::begin()?;
+        let (result, broken) = foreground.pass_through(|sink| {
+            run_in_sandbox(profile, root, spec, &foreground, sink)
+                .map_err(|why| Failure::not_started(program, why))
+        })?;
+        if let (Ok(report), Some(file)) = (&result, report_file) {
+            write_report(file, &RunReportJson::of(report))
+                .map_err(|source| Failure::Write { what: "the report", source })?;
+        }
+        foreground.exit_code(result.map(|report| report.outcome), broken)
+    }
+
+    fn spec(self, shared: &WritableBinds) -> Result<RunSpec, Failure> {
+        if self.bind.len() > BINDS_MAX {
+            return Err(Failure::option(
+                "--bind",
+                format!("{}; want at most {BINDS_MAX}", self.bind.len()),
+            ));
+        }
+        let words = self.command.into_iter().map(|word| CString::new(word.into_vec()));
+        let argv =
+            words.collect::<Result<_, _>>().map_err(|error| Failure::option("CMD", error))?;
+        let variables: BTreeMap<String, String> = self.env.into_iter().collect();
+        Ok(RunSpec {
+            argv,
+            program: ProgramFile::Named,
+            without_shell: None,
+            env: environment(None, &variables),
+            workdir: self.workdir,
+            stdin: stdin().map_err(|error| SetupFailure::from_io("stdin", &error))?,
+            limits: self.limits.over(Limits::default()),
+            workspace: WorkspaceFill::Own,
+            binds: self
+                .bind
+                .into_iter()
+                .map(|bind| existing(bind, shared))
+                .collect::<Result<_, _>>()?,
+            tmpfs: self.tmpfs,
+        })
+    }
+}
+
+fn run_in_sandbox(
+    profile: Profile,
+    root: RootSource,
+    spec: RunSpec,
+    foreground: &Foreground,
+    sink: Box<dyn OutputSink>,
+) -> Result<RunReport, NotStarted> {
+    let sandbox =
+        Sandbox::open_for_one(SandboxConfig { profile, root, private: Vec::new(), strict: false })?;
+    let job = Job { template: None, files: &[], spec, retained: Default::default() };
+    Sandboxed::new(sandbox).run(job, &foreground.watch(), Some(sink))
+}
+
+fn profile(name: &str) -> Result<Profile, Failure> {
+    builtin_profile(name).map_err(|error| {
+        let names: Vec<_> = Profile::builtin_names().collect();
+        Failure::option("--profile", format!("{error}; want one of {}", names.join(", ")))
+    })
+}
+
+/// Our own stdin as the stdin of the program.
+fn stdin() -> io::Result<StdinSource> {
+    let stdin = File::from(io::stdin().as_fd().try_clone_to_owned()?);
+    let metadata = stdin.metadata()?;
+    let nothing = fs::metadata("/dev/null")?.rdev();
+    // A closed stdin is /dev/null too: the runtime opens it.
+    if metadata.file_type().is_char_device() && metadata.rdev() == nothing {
+        return Ok(StdinSource::Null);
+    }
+    Ok(StdinSource::Copied(stdin.into()))
+}
+
+/// `bind` with an absolute source, which must exist.
+fn existing(bind: Bind, shared: &WritableBinds) -> Result<Bind, Failure> {
+    let fault = |error: io::Error| {
+        Failure::option("--bind", format!("{}: {}", bind.source.display(), error_words(&error)))
+    };
+    shared.open_within(&bind.source, OFlag::O_PATH).map_err(fault)?;
+    let source = path::absolute(&bind.source).map_err(fault)?;
+    fs::metadata(&source).map_err(fault)?;
+    Ok(Bind { source, ..bind })
+}
+
+/// Creates the report file. In a directory that tenants can write to, follows no link and does not
+/// block on a fifo.
+fn create_report(path: &Path, shared: &WritableBinds) -> Result<File, Failure> {
+    let fault = |error: io::Error| {
+        Failure::option("--report", format!("{}: {}", path.display(), error_words(&error)))
+    };
+    let flags = OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_NONBLOCK;
+    let within = shared.open_within(path, flags).map_err(fault)?;
+    let Some(file) = within.map(File::from) else {
+        let file = OpenOptions::new().write(true).create(true).truncate(true).open(path);
+        return file.map_err(fault);
+    };
+    // Fails for a fifo of the tenant's, which cannot be truncated.
+    file.set_len(0).map_err(fault)?;
+    Ok(file)
+}
+
+fn write_report(mut file: File, report: &RunReportJson<'_>) -> io::Result<()> {
+    let mut text = serde_json::to_vec(report)?;
+    text.push(b'\n');
+    file.write_all(&text)
+}

@@ -1,0 +1,28 @@
+//! The one table of variables. The parser, `docs/configuration.md`, `deploy/systemd/cofferdam.env`
+//! and `cofferdam serve --help` come from it.
+
+mod jobs;
+mod service;
+mod variable;
+
+pub use self::jobs::*;
+pub use self::service::*;
+pub use self::variable::{DefaultValue, Variable, VariableGroup};
+
+/// Every group, in the order of the documents.
+pub const GROUPS: [&VariableGroup; 9] = [
+    &LISTENING,
+    &HTTP,
+    &TOKENS,
+    &WORKSPACES,
+    &RUNS,
+    &JOBS_OF_AGENTS,
+    &JOB_MAXIMA,
+    &FIRECRACKER,
+    &LOGS,
+];
+
+/// Every variable.
+pub fn variables() -> impl Iterator<Item = &'static Variable> {
+    GROUPS.into_iter().flat_map(|group| group.variables)
+}

@@ -1,0 +1,47 @@
+//! The state that all handlers share.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::checks::Checks;
+use super::jobs::state::JobsState;
+use super::metrics::registry::Metrics;
+use super::request::body::BodyReader;
+use super::run::threads::RunThreads;
+use super::server::shutdown::ShutdownHandle;
+use crate::config::{OnDisconnect, Tokens};
+
+/// The state that all handlers share.
+pub struct AppState {
+    /// The check service.
+    pub checks: Arc<dyn Checks>,
+    /// The threads that runs are admitted and supervised on.
+    pub run_threads: RunThreads,
+    /// The metrics, whichever listener serves them.
+    pub metrics: Metrics,
+    /// Stops the server.
+    pub shutdown: ShutdownHandle,
+    /// The maximum size of a request body in bytes; `None` for no limit.
+    pub input_bytes_max: Option<u64>,
+    /// Whether a limit bounds a run's output.
+    pub output_bounded: bool,
+    /// The timeout of a request that names none.
+    pub timeout_default: Duration,
+    /// The longest timeout that a request may ask for.
+    pub timeout_max: Duration,
+    /// Reads request bodies.
+    pub bodies: BodyReader,
+    /// The interval between pings on an event stream.
+    pub ping_every: Duration,
+    /// What happens to a run when its client disconnects.
+    pub on_disconnect: OnDisconnect,
+    /// The origins whose pages may post.
+    pub origins_allow: Vec<String>,
+    /// The host names that are accepted without a token, in addition to those that are always
+    /// trusted.
+    pub hosts_allow: Vec<String>,
+    /// The tokens that clients present.
+    pub tokens: Tokens,
+    /// The state of the job routes, if jobs are enabled.
+    pub jobs: Option<Arc<JobsState>>,
+}

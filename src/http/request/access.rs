@@ -1,0 +1,141 @@
+//! Decides which requests are allowed, by their token, `Host` and `Origin`.
+
+use axum::extract::Request;
+use axum::http::header::{AUTHORIZATION, HOST, ORIGIN};
+use axum::http::{HeaderMap, Method, Version};
+use axum::middleware::Next;
+use axum::response::Response;
+
+use crate::config::Tokens;
+use crate::http::error::{HostError, HttpApi, HttpError};
+use crate::http::request_log;
+use cofferdam_core::values::host_name::Host;
+
+/// The path that is open to everyone.
+pub const OPEN_PATH: &str = "/health";
+
+/// Refuses a request without one of `tokens` before reading its body, even if the path does not
+/// exist. Allows every request if there are no tokens.
+pub async fn check_token(tokens: &Tokens, request: Request, next: Next) -> Response {
+    if tokens.is_empty() || request.uri().path() == OPEN_PATH {
+        return next.run(request).await;
+    }
+    match bearer_token(request.headers()).and_then(|token| tokens.holder(token)) {
+        Some(client) => {
+            request_log::authorized(client);
+            next.run(request).await
+        }
+        None => HttpError::Unauthorized.answer(HttpApi::of(request.uri())),
+    }
+}
+
+/// Returns the token in the `Authorization` header. With two headers, it is unclear which one
+/// counts.
+fn bearer_token(headers: &HeaderMap) -> Option<&[u8]> {
+    let mut values = headers.get_all(AUTHORIZATION).iter();
+    let value = values.next().filter(|_| values.next().is_none())?.as_bytes();
+    let (scheme, token) = value.split_at_checked("Bearer ".len())?;
+    scheme.eq_ignore_ascii_case(b"Bearer ").then(|| token.trim_ascii_start())
+}
+
+/// Which host names a listener accepts.
+#[derive(Debug, Clone, Copy)]
+pub enum HostRule<'a> {
+    /// All: a token is required, which a foreign page does not have.
+    Any,
+    /// Those that nobody else can own, and the given ones.
+    Trusted(&'a [String]),
+}
+
+/// Refuses a request that has no valid `Host` or names a host that `names` does not accept, before
+/// reading its body. `/health` is answered under every name.
+///
+/// This stops DNS rebinding: a page whose own name was rebound to this service's address is
+/// same-origin to its browser, which sends no `Origin` with a GET and lets the page read the
+/// response. `Host` still holds the page's name.
+pub async fn check_host(names: HostRule<'_>, request: Request, next: Next) -> Response {
+    match evaluate_host(names, &request) {
+        Ok(()) => next.run(request).await,
+        Err(refusal) => refusal.answer(HttpApi::of(request.uri())),
+    }
+}
+
+fn evaluate_host(names: HostRule<'_>, request: &Request) -> Result<(), HttpError> {
+    let named = host(request.headers(), request.version()).map_err(HttpError::Host)?;
+    let HostRule::Trusted(allowed) = names else { return Ok(()) };
+    // A request line with a full URL names a host too. Both must be accepted.
+    let of_line = request.uri().host().map(|host| Host::parse(host.as_bytes()));
+    let of_line = match of_line {
+        Some(None) => return Err(HttpError::Host(HostError::Malformed)),
+        Some(Some(host)) => Some(host),
+        None => None,
+    };
+    let is_trusted = named.iter().chain(&of_line).all(|host| host.is_trusted(allowed));
+    let is_open = request.uri().path() == OPEN_PATH;
+    if is_trusted || is_open { Ok(()) } else { Err(HttpError::HostNotAllowed) }
+}
+
+/// Returns the host of `headers`. HTTP/1.0 does not require the header, but clients may send it.
+fn host(headers: &HeaderMap, version: Version) -> Result<Option<Host>, HostError> {
+    let mut values = headers.get_all(HOST).iter();
+    match (values.next(), values.next()) {
+        (None, _) if version == Version::HTTP_10 => Ok(None),
+        (None, _) => Err(HostError::Missing),
+        (Some(_), Some(_)) => Err(HostError::Repeated),
+        (Some(value), None) => Host::parse(value.as_bytes()).map(Some).ok_or(HostError::Malformed),
+    }
+}
+
+/// Refuses a request from a page whose origin is not in `allowed`, before reading its body.
+///
+/// A page of any origin can make its reader's browser post to an address that only the reader
+/// reaches; the browser sends the page's origin. Requests that change nothing are allowed, except
+/// below `/v1/`: no foreign page may read what jobs produced.
+pub async fn check_origin(allowed: &[String], request: Request, next: Next) -> Response {
+    let api = HttpApi::of(request.uri());
+    let harmless = matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS)
+        && api == HttpApi::Runs;
+    if harmless || is_origin_allowed(request.headers(), allowed) {
+        next.run(request).await
+    } else {
+        HttpError::CrossOrigin.answer(api)
+    }
+}
+
+/// Returns whether every `Origin` header equals one of `allowed`.
+pub fn is_origin_allowed(headers: &HeaderMap, allowed: &[String]) -> bool {
+    let mut origins = headers.get_all(ORIGIN).iter();
+    origins.all(|origin| allowed.iter().any(|allowed| allowed.as_bytes() == origin.as_bytes()))
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::http::HeaderValue;
+
+    use super::*;
+
+    #[test]
+    fn a_token_is_read_from_one_bearer_header() {
+        for (values, token) in [
+            (&["Bearer abc"][..], Some("abc")),
+            (&["bearer abc"], Some("abc")),
+            (&["BEARER   abc"], Some("abc")),
+            (&["Bearer a b"], Some("a b")),
+            (&["Bearer "], Some("")),
+            (&["Bearer"], None),
+            (&["Bearerabc"], None),
+            (&["Bearer\tabc"], None),
+            (&["Basic abc"], None),
+            (&["abc"], None),
+            (&[""], None),
+            (&["Bearer abc", "Bearer abc"], None),
+            (&[], None),
+        ] {
+            let mut headers = HeaderMap::new();
+            for value in values {
+                headers.append(AUTHORIZATION, HeaderValue::from_str(value).unwrap());
+            }
+            assert_eq!(bearer_token(&headers), token.map(str::as_bytes), "{values:?}");
+        }
+    }
+}

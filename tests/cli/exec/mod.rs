@@ -1,0 +1,5 @@
+//! `cofferdam exec`.
+
+mod outcome;
+mod rootfs;
+mod sandbox;
