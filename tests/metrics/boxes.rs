@@ -3,7 +3,7 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use cofferdam_test_server::host::ready_boxes;
+use cofferdam_test_server::host::ready_sandboxes;
 use cofferdam_test_server::service::{Service, Setup, wait_until};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -34,7 +34,7 @@ fn a_box_made_ahead_is_counted_when_it_is_made_used_and_let_go() {
     assert_eq!(service.run("true").status, 200);
     wait_until("the next box", PATIENCE, || standby(&service) == [1.0, 2.0, 1.0, 0.0]);
     // One that is dead is no run's.
-    let ready = ready_boxes(service.pid());
+    let ready = ready_sandboxes(service.pid());
     assert_eq!(ready.len(), 1);
     kill(Pid::from_raw(ready[0].pid), Signal::SIGKILL).unwrap();
     wait_until("its end", PATIENCE, || !ready[0].is_alive());

@@ -1,4 +1,4 @@
-//! A run in progress: told apart by what it prints, ended by closing its stdin.
+//! A run in progress, observed by its output and ended by closing its stdin.
 
 use std::fs::File;
 use std::sync::Arc;
@@ -13,10 +13,10 @@ use nix::fcntl::OFlag;
 
 use crate::program::Program;
 
-/// How long a run may take to say what is waited for.
+/// How long a run may take to print the expected text.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A run on a thread of its own.
+/// A run on its own thread.
 #[derive(Debug)]
 pub struct Live {
     /// The host uid it runs as.
@@ -56,7 +56,7 @@ impl Live {
         }
     }
 
-    /// Raises its cancel token and waits for its end.
+    /// Cancels the run and waits for its end.
     #[track_caller]
     pub fn cancel(self) -> RunReport {
         self.cancel.cancel();
@@ -70,7 +70,7 @@ impl Live {
         self.join()
     }
 
-    /// Waits for its end, which it finds by itself.
+    /// Waits for the run to end by itself.
     #[track_caller]
     pub fn join(self) -> RunReport {
         let Self { thread, stdin, .. } = self;
@@ -80,12 +80,12 @@ impl Live {
     }
 }
 
-/// Passes output on to the test as it comes.
+/// Sends output to the test as it comes.
 struct Teller(Sender<Vec<u8>>);
 
 impl OutputSink for Teller {
     fn take(&mut self, _: Stream, bytes: &[u8]) {
-        // A test that has seen enough no longer listens.
+        // The test may have stopped receiving.
         let _ = self.0.send(bytes.to_vec());
     }
 }

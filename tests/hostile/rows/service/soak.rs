@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use cofferdam_test_server::client::{Client, post};
 use cofferdam_test_server::host::{
-    Footprint, descendants, mounts, ready_boxes, resident_bytes, threads_and_descriptors,
+    Footprint, descendants, mounts, ready_sandboxes, resident_bytes, threads_and_descriptors,
 };
 use cofferdam_test_server::service::{Service, wait_until};
 
@@ -156,7 +156,7 @@ fn stand_by(service: &Service, slug: &str) {
     let nap = post("", Probe::inline(NAP).body(slug).to_string());
     at_once(CONCURRENCY, |_| service.ask(&nap));
     wait_until("all boxes made ahead", SETTLED_WITHIN, || {
-        ready_boxes(service.pid()).len() == standby_max()
+        ready_sandboxes(service.pid()).len() == standby_max()
     });
 }
 

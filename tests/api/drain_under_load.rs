@@ -1,4 +1,4 @@
-//! A roll-out under load: two hundred clients post while the service is told to end.
+//! A drain under load: two hundred clients post while the service is told to stop.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -14,34 +14,34 @@ use nix::sys::signal::Signal;
 
 const CLIENTS: usize = 200;
 const SLOTS: usize = 16;
-/// For all that is under way to have an end, on a loaded machine.
+/// How long the runs in progress may take to end on a loaded machine.
 const PATIENCE: Duration = Duration::from_secs(40);
 
 /// How one post ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Fate {
-    /// The run's whole answer.
+    /// The complete answer of the run.
     Answered,
-    /// A whole answer too: we ended the run.
+    /// A complete answer too: the service cancelled the run.
     Cancelled,
     /// 429 with Retry-After.
     Busy,
     /// 503 with Retry-After.
     Draining,
-    /// Nobody listens.
+    /// The connection was refused.
     NotConnected,
-    /// Closed without a byte.
+    /// Closed without an answer.
     TurnedAway,
-    /// Closed in the midst of an answer.
+    /// Closed in the middle of an answer.
     Cut,
-    /// No connection or no byte, from a service that nobody had told to end when it was asked.
+    /// No connection or no answer, although no signal had been sent when the client posted.
     Lost,
 }
 
-/// Two hundred clients, what they post and what came of it.
+/// Two hundred clients, what they post and how each post ended.
 struct Crowd {
     address: SocketAddr,
-    /// What each run does between its first and its last line.
+    /// What each run does between its first and last line of output.
     script: &'static str,
     /// Set before the first signal is sent.
     told: AtomicBool,
@@ -64,8 +64,8 @@ impl Crowd {
         self.fates.lock().unwrap().get(&fate).copied().unwrap_or(0)
     }
 
-    /// Lets the clients post until each has learnt that the service goes away, does `rehearse`
-    /// meanwhile, and prints what came of their posts.
+    /// Lets the clients post until each has seen that the service stops, calls `rehearse`
+    /// meanwhile, and prints how the posts ended.
     fn rehearse(&self, what: &str, rehearse: impl FnOnce()) {
         thread::scope(|scope| {
             for client in 0..CLIENTS {
@@ -76,7 +76,7 @@ impl Crowd {
         let fates = self.fates.lock().unwrap();
         let posted = self.posted.load(Ordering::Relaxed);
         println!("{what}: {posted} posts of {CLIENTS} clients: {fates:?}");
-        assert_eq!(fates.values().sum::<usize>(), posted, "a post without an end");
+        assert_eq!(fates.values().sum::<usize>(), posted, "a post without a result");
     }
 
     fn tell(&self, service: &Service, signal: Signal) {
@@ -95,7 +95,7 @@ impl Crowd {
             *self.fates.lock().unwrap().entry(fate).or_default() += 1;
             match fate {
                 Fate::Answered => {}
-                // Sooner than asked for, to keep the service busy.
+                // Earlier than Retry-After asks, to keep the service busy.
                 Fate::Busy => thread::sleep(Duration::from_millis(50)),
                 _ => return,
             }
@@ -115,12 +115,13 @@ impl Crowd {
     }
 }
 
-/// What `answer`, everything until the close, says of the run that has this number.
+/// How the run with this number ended, by `answer`, which is everything up to the end of the
+/// connection.
 fn fate_of(answer: &str, number: usize, streams: bool) -> Fate {
     let Some((head, body)) = answer.split_once("\r\n\r\n") else { return Fate::Cut };
     let status = head.split(' ').nth(1).unwrap();
     if status == "200" && streams {
-        // The last event, and the empty chunk that ends the answer.
+        // The last event and the empty chunk that ends the answer.
         if !body.contains("event: result") || !body.ends_with("0\r\n\r\n") {
             return Fate::Cut;
         }
@@ -150,7 +151,7 @@ fn setup() -> Setup {
 }
 
 #[test]
-fn two_hundred_clients_lose_no_accepted_run_to_a_drain() {
+fn no_accepted_run_of_two_hundred_clients_is_lost_in_a_drain() {
     let _alone = alone();
     let mut service = setup().start();
     let footprint = Footprint::of(service.pid());
@@ -164,21 +165,21 @@ fn two_hundred_clients_lose_no_accepted_run_to_a_drain() {
         println!("it ended {} ms after the signal", took.as_millis());
         assert!(took < Duration::from_secs(10), "{took:?}: the grace was used up");
     });
-    assert!(crowd.count(Fate::Draining) > 0, "nobody was refused");
+    assert!(crowd.count(Fate::Draining) > 0, "no request was refused");
     assert_eq!([Fate::Lost, Fate::Cut, Fate::Cancelled].map(|fate| crowd.count(fate)), [0; 3]);
     footprint.assert_gone();
 }
 
 #[test]
-fn two_hundred_clients_get_whole_answers_from_a_second_signal_too() {
+fn two_hundred_clients_get_complete_answers_after_a_second_signal() {
     let _alone = alone();
     let mut service = setup().start();
     let footprint = Footprint::of(service.pid());
     let crowd = Crowd::of(&service, "sleep 60");
     crowd.rehearse("SIGTERM twice", || {
-        wait_until("a full house", PATIENCE, || crowd.count(Fate::Busy) >= 100);
+        wait_until("every slot to be busy", PATIENCE, || crowd.count(Fate::Busy) >= 100);
         crowd.tell(&service, Signal::SIGTERM);
-        wait_until("the news", PATIENCE, || crowd.count(Fate::Draining) > 100);
+        wait_until("answers from the drain", PATIENCE, || crowd.count(Fate::Draining) > 100);
         service.signal(Signal::SIGTERM);
         assert_eq!(service.wait_end(PATIENCE).code(), Some(0));
     });
@@ -188,23 +189,23 @@ fn two_hundred_clients_get_whole_answers_from_a_second_signal_too() {
 }
 
 #[test]
-fn a_kill_in_the_midst_of_a_drain_leaves_nothing_that_the_next_start_does_not_clear() {
+fn the_next_start_cleans_up_after_a_kill_during_a_drain() {
     let _alone = alone();
     let mut service = setup().start();
     let footprint = Footprint::of(service.pid());
     let crowd = Crowd::of(&service, "sleep 60");
     let mut left = Vec::new();
     crowd.rehearse("SIGTERM, SIGKILL", || {
-        wait_until("a full house", PATIENCE, || crowd.count(Fate::Busy) >= 100);
+        wait_until("every slot to be busy", PATIENCE, || crowd.count(Fate::Busy) >= 100);
         crowd.tell(&service, Signal::SIGTERM);
-        wait_until("the news", PATIENCE, || crowd.count(Fate::Draining) > 0);
+        wait_until("answers from the drain", PATIENCE, || crowd.count(Fate::Draining) > 0);
         left = tenants(service.pid());
         service.kill();
     });
     assert!(left.len() >= SLOTS, "{left:?}");
     assert!(crowd.count(Fate::Lost) + crowd.count(Fate::Cut) >= SLOTS, "live runs were answered");
-    wait_until("the tenants' death", PATIENCE, || !left.iter().any(Process::is_alive));
+    wait_until("the tenants to die", PATIENCE, || !left.iter().any(Process::is_alive));
     let next = Setup::shell().start();
-    wait_until("the sweep", PATIENCE, || footprint.is_gone());
+    wait_until("the cleanup", PATIENCE, || footprint.is_gone());
     assert_eq!(next.run("echo hi").stdout(), "hi\n");
 }

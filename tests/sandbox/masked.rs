@@ -1,4 +1,4 @@
-//! What of the host stays out of sight although something around it is shown.
+//! What of the host stays invisible although a directory around it is shown.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -9,21 +9,21 @@ use cofferdam_test_support::{self as support, Program, lines_of, stdout_of};
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
 
-/// A directory everybody may enter and read.
+/// A directory that every user may enter and read.
 fn place_in(directory: &str) -> tempfile::TempDir {
     let place = tempfile::tempdir_in(directory).unwrap();
     fs::set_permissions(place.path(), PermissionsExt::from_mode(0o755)).unwrap();
     place
 }
 
-/// Prints every file below `path` and whatever can be read of it.
+/// Prints every file below `path` and everything that can be read of it.
 fn look_at(path: &Path) -> Program {
     let path = path.display();
     Program::sh(&format!("find {path} -mindepth 1; find {path} -type f -exec cat {{}} +"))
 }
 
 #[test]
-fn a_top_level_directory_that_is_not_the_systems_is_absent_whenever_it_was_made() {
+fn a_foreign_top_level_directory_is_absent_whenever_it_was_created() {
     let before = place_in("/");
     fs::write(before.path().join("file"), "secret").unwrap();
     let Some(host) = support::host_with(|_| {}) else { return };
@@ -59,7 +59,7 @@ fn a_top_level_directory_that_is_not_the_systems_is_absent_whenever_it_was_made(
 }
 
 #[test]
-fn a_private_path_made_after_the_start_behind_a_link_from_elsewhere_is_covered() {
+fn a_private_path_created_after_the_start_behind_a_link_is_masked() {
     let place = place_in("/usr/local");
     let elsewhere = tempfile::tempdir().unwrap();
     symlink(place.path(), elsewhere.path().join("link")).unwrap();
@@ -74,7 +74,7 @@ fn a_private_path_made_after_the_start_behind_a_link_from_elsewhere_is_covered()
 }
 
 #[test]
-fn a_private_path_made_or_moved_after_the_start_is_covered() {
+fn a_private_path_created_or_moved_after_the_start_is_masked() {
     let place = place_in("/usr/local");
     let (made, linked) = (place.path().join("made"), place.path().join("linked"));
     let private = vec![made.clone(), linked.clone()];
@@ -99,7 +99,7 @@ fn a_private_path_made_or_moved_after_the_start_is_covered() {
 }
 
 #[test]
-fn a_private_path_below_a_bind_is_covered_there_too() {
+fn a_private_path_below_a_bind_is_masked_there() {
     let place = place_in("/tmp");
     let store = place.path().join("store");
     fs::create_dir(&store).unwrap();
@@ -112,7 +112,8 @@ fn a_private_path_below_a_bind_is_covered_there_too() {
     }
 }
 
-/// Files below `place` and, over them, a tmpfs with others and a file over a file.
+/// Creates files below `place` and mounts over them a tmpfs with other files and a file over a
+/// file.
 fn mount_over(place: &Path) {
     let none: Option<&str> = None;
     let (volume, file) = (place.join("volume"), place.join("file"));
@@ -125,9 +126,9 @@ fn mount_over(place: &Path) {
 }
 
 #[test]
-fn neither_a_file_system_mounted_below_a_shown_directory_nor_what_it_hides_is_seen() {
+fn file_systems_mounted_below_a_shown_directory_and_what_they_hide_are_invisible() {
     let test =
-        "covered::neither_a_file_system_mounted_below_a_shown_directory_nor_what_it_hides_is_seen";
+        "masked::file_systems_mounted_below_a_shown_directory_and_what_they_hide_are_invisible";
     in_own_process(test, || {
         drop(support::host());
         let none: Option<&str> = None;
@@ -143,7 +144,7 @@ fn neither_a_file_system_mounted_below_a_shown_directory_nor_what_it_hides_is_se
             seen.sort();
             assert_eq!(seen, want);
         }
-        // In a bind it is the same.
+        // The same holds in a bind.
         let look = look_at("/shown".as_ref()).bind(after.path(), "/shown", false);
         let mut seen = lines_of(&host.run(look));
         seen.sort();

@@ -1,4 +1,4 @@
-//! A box that stood shows a tenant what one made for its request shows.
+//! A prepared sandbox looks to the tenant like one that is created for the request.
 
 use std::path::Path;
 
@@ -8,10 +8,10 @@ use serde_json::{Value, json};
 
 use crate::ready::{OVERLAID_FILES, run_in_ready};
 
-/// Prints all that a program can see but times, and counters and numbers that differ by nature.
+/// Prints everything a program can see, except times, counters and numbers that always differ.
 const SEE: &str = include_str!("see.py");
 
-/// One whose solutions are Python.
+/// A workspace for solutions in Python.
 fn python() -> Workspace {
     Workspace::running(&["exec python3 -IS check/solution.py"]).with("lib/data", "data")
 }
@@ -36,7 +36,7 @@ fn see(timeout: &str) -> Value {
 fn assert_alike(workspace: &Workspace, marker: &str) {
     let without = service(workspace.path(), "0");
     let with = service(workspace.path(), "2");
-    // The first one is made for its request, and so that others are made ahead.
+    // The first run has a sandbox created for it, and starts the pool.
     let first = with.post(&see("20s")).stdout();
     for timeout in ["20s", "7s", "20s"] {
         let made = without.post(&see(timeout)).stdout();
@@ -55,7 +55,7 @@ fn assert_alike(workspace: &Workspace, marker: &str) {
     }
 }
 
-/// With the lines that differ, where any do.
+/// Compares line by line and prints the lines that differ.
 #[track_caller]
 fn assert_same(made: &str, stood: &str) {
     let only_in = |one: &str, other: &str| {
@@ -73,11 +73,11 @@ fn assert_same(made: &str, stood: &str) {
 }
 
 #[test]
-fn a_tenant_sees_the_same_in_a_box_that_stood_and_a_copied_workspace() {
+fn a_prepared_sandbox_with_a_copied_workspace_looks_like_a_new_one() {
     assert_alike(&python(), "'/workspace/lib/data', '0o100644', 10001, 10001");
 }
 
 #[test]
-fn a_tenant_sees_the_same_in_a_box_that_stood_and_an_overlaid_workspace() {
+fn a_prepared_sandbox_with_an_overlaid_workspace_looks_like_a_new_one() {
     assert_alike(&with_many_files(python()), "- overlay ");
 }
