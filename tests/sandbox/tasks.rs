@@ -146,7 +146,7 @@ fn limits_end_tasks_like_runs() {
 
 #[test]
 fn a_failure_to_fill_the_workspace_is_reported() {
-    use cofferdam::executor::{Room, Task};
+    use cofferdam::executor::{Room, RunInput, WorkspaceInput};
     use cofferdam_core::{ProgramFile, SetupFailure, Watch};
     let Some(host) = support::host() else { return };
     let failure = SetupFailure::from_words("snapshot a", "no such thing");
@@ -164,7 +164,8 @@ fn a_failure_to_fill_the_workspace_is_reported() {
     };
     let mut fill = |_: BorrowedFd<'_>, _| Err(failure.clone());
     let mut collect = |_: BorrowedFd<'_>| panic!("collected without a run");
-    let task = Task {
+    let room = Room::default();
+    let task = RunInput {
         spec,
         workspace: WorkspaceInput::Filled { room, fill: &mut fill, collect: &mut collect },
         retained: Default::default(),
