@@ -33,7 +33,7 @@ mod record;
 mod recovery;
 mod removal;
 mod replay;
-mod store;
+mod run_store;
 #[cfg(test)]
 mod tests;
 mod truncate;
@@ -44,5 +44,5 @@ pub use recovery::Recovered;
 pub use recovery::quarantine::Quarantined;
 pub use removal::RemovedJobs;
 pub use replay::{request_hash, result_hash, snapshot_hash};
-pub use store::{RunStore, StoreSettings};
+pub use run_store::{RunStore, StoreSettings};
 pub use truncate::truncate;

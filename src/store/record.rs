@@ -17,7 +17,7 @@ use serde::Serialize;
 use super::error::{ReadFault, StoreError};
 use super::index::{Hold, IndexEntry};
 use super::removal::{TEMP, TOMBSTONE, remove_temp, temp_name};
-use super::store::RunStore;
+use super::run_store::RunStore;
 use crate::store::files::directory::StoreDir;
 use crate::store::files::inspect::{
     ARTIFACTS, CANCEL, REQUEST, REQUEST_BYTES_MAX, RESULT, RESULT_BYTES_MAX, SNAPSHOT, STATUS,

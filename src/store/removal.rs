@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::time::{Duration, SystemTime};
 
 use super::index::EndedKey;
-use super::store::{RunStore, StoreWriter};
+use super::run_store::{RunStore, StoreWriter};
 use crate::store::files::directory::StoreDir;
 use crate::store::files::inspect::read_status;
 use crate::store::files::owner::is_owner_name;

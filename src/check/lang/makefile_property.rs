@@ -31,7 +31,7 @@ pub fn check(input: &[u8]) {
     }
     match (expected(*code, stdout), resolved) {
         (ExpectedCommand::Command(command), Ok(resolved)) => {
-            assert_eq!(resolved.as_bytes(), command)
+            assert_eq!(resolved.as_bytes(), command);
         }
         (ExpectedCommand::Refusal, Err(ResolveError::Refused(_) | ResolveError::NoTarget))
         | (ExpectedCommand::Nothing, Err(ResolveError::NothingToDo))

@@ -35,7 +35,7 @@ pub fn parse(query: &str) -> Result<JobQuery, JobError> {
                     limit.ok_or_else(|| invalid(&key, "want a whole number from 1 to 1000"))?;
             }
             "cursor" if (1..=CURSOR_BYTES_MAX).contains(&value.len()) => {
-                request.cursor = Some(value)
+                request.cursor = Some(value);
             }
             "cursor" => return Err(invalid(&key, "want a next_cursor")),
             _ => return Err(invalid(&key, "unknown; want status, limit or cursor")),

@@ -12,7 +12,7 @@ use super::error::{ReadFault, StoreError};
 use super::index::{Hold, IndexEntry, RunsState};
 use super::record::json_file;
 use super::removal::owner_of_temp;
-use super::store::{RunStore, StoreSettings, StoreWriter, WriterDirs, locked};
+use super::run_store::{RunStore, StoreSettings, StoreWriter, WriterDirs, locked};
 use crate::store::files::directory::StoreDir;
 use crate::store::files::inspect::{
     ARTIFACTS, CANCEL, RESULT, RecordState, SNAPSHOT, STATUS, inspect, record_bytes,

@@ -9,7 +9,7 @@ use nix::errno::Errno;
 use crate::store::error::StoreError;
 use crate::store::files::directory::StoreDir;
 use crate::store::files::status_file::parse_time;
-use crate::store::store::RunStore;
+use crate::store::run_store::RunStore;
 use cofferdam_core::values::utc::rfc3339;
 use cofferdam_tree::remove_tree;
 
