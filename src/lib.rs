@@ -28,11 +28,11 @@ pub mod jobs {
     //! that the store cannot be written.
     //!
     //! ```no_run
-    //! use cofferdam::jobs::{JobStatus, Runner, RunJobRequest, settle_in};
+    //! use cofferdam::jobs::{JobStatus, Runner, RunJobRequest, enter_user_namespace};
     //!
     //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
     //! // While this process has one thread; see below.
-    //! settle_in();
+    //! enter_user_namespace();
     //! let runner = Runner::builder("/var/lib/agent/runs")
     //!     .roots(["/srv/workspaces"])
     //!     .allow_env(["LANG"])
@@ -56,7 +56,7 @@ pub mod jobs {
     //!
     //! As root, every sandbox has its own host id and control groups. Without privileges, sandboxes
     //! are created in a user namespace, which a process can enter only while it has one thread: call
-    //! [`settle_in`] first in `main`, before a runtime or a logger starts threads. For root it does
+    //! [`enter_user_namespace`] first in `main`, before a runtime or a logger starts threads. For root it does
     //! nothing. Without the call [`RunnerBuilder::build`] fails with the step that was refused.
     //!
     //! # Threads
@@ -80,5 +80,5 @@ pub mod jobs {
     pub use crate::store::{RunStore, StoreError, StoreSettings};
     pub use cofferdam_core::job::ControlName;
     pub use cofferdam_core::job::*;
-    pub use cofferdam_sandbox::settle_in;
+    pub use cofferdam_sandbox::enter_user_namespace;
 }

@@ -16,9 +16,9 @@ use crate::check::status::Examined;
 use crate::config::{Config, Isolation, Overrides, Problems, WorkspaceChoice};
 use crate::executor::SandboxExecutor;
 use cofferdam_core::SetupFailure;
-use cofferdam_sandbox::builtin_profile;
+use cofferdam_sandbox::engine::builtin_profile;
+use cofferdam_sandbox::engine::{RootSource, SandboxConfig, SandboxHost, StateDirectory};
 use cofferdam_sandbox::plan::PATH_DEFAULT;
-use cofferdam_sandbox::{RootSource, Sandbox, SandboxConfig, StateDirectory};
 
 /// The environment variable of `--rootfs`.
 pub const ROOTFS_VARIABLE: &str = "SANDBOX_ROOTFS";
@@ -199,7 +199,7 @@ impl ResolvedConfig {
         let profile = builtin_profile(PROFILE)
             .map_err(|error| SetupFailure::from_words("profile", error.to_string()))?;
         let strict = isolation == Isolation::Strict;
-        let mut sandbox = Sandbox::open(SandboxConfig { profile, root, private, strict })?;
+        let mut sandbox = SandboxHost::open(SandboxConfig { profile, root, private, strict })?;
         add_layers(&mut sandbox, writable_paths);
         let executor = SandboxExecutor::new(sandbox);
         let search_path = search_path(&workspaces);
@@ -211,10 +211,10 @@ impl ResolvedConfig {
 
 /// Lets runs write to `paths`, or to the directories of the platform's images. A path where this
 /// fails stays read-only; the log says so.
-fn add_layers(sandbox: &mut Sandbox, paths: Option<Vec<PathBuf>>) {
+fn add_layers(sandbox: &mut SandboxHost, paths: Option<Vec<PathBuf>>) {
     let asked = paths.is_some();
     let paths = paths.unwrap_or_else(|| WRITABLE_IN_IMAGES.map(PathBuf::from).to_vec());
-    for (path, reason) in sandbox.layer_over(&paths) {
+    for (path, reason) in sandbox.add_layers(&paths) {
         let level = if asked { log::Level::Warn } else { log::Level::Debug };
         log::log!(
             level,

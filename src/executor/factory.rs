@@ -10,12 +10,12 @@ use crate::executor::pool_key::PoolKey;
 use cofferdam_core::sync::retained::Retained;
 use cofferdam_core::values::rel_path::RelPath;
 use cofferdam_core::{Limits, RunSpec, SetupFailure};
-use cofferdam_sandbox::{HostId, Running, Sandbox, Standing};
+use cofferdam_sandbox::engine::{HostId, PreparedSandbox, RunningSandbox, SandboxHost};
 
 /// Creates sandboxes.
 #[derive(Debug)]
 pub struct SandboxFactory {
-    sandbox: Sandbox,
+    sandbox: SandboxHost,
     fills: FillChoices,
     host_ids: Arc<HostIds>,
 }
@@ -23,18 +23,18 @@ pub struct SandboxFactory {
 /// A prepared sandbox. The posted files and the time limits of a run are still missing.
 #[derive(Debug)]
 pub struct ReadySandbox {
-    prepared: Standing,
+    prepared: PreparedSandbox,
     filled: FilledWorkspace,
 }
 
 impl SandboxFactory {
     /// A factory that uses `sandbox`.
-    pub fn new(sandbox: Sandbox) -> Self {
+    pub fn new(sandbox: SandboxHost) -> Self {
         Self { sandbox, fills: FillChoices::default(), host_ids: Arc::default() }
     }
 
     /// What sandboxes are created with.
-    pub fn sandbox(&self) -> &Sandbox {
+    pub fn sandbox(&self) -> &SandboxHost {
         &self.sandbox
     }
 
@@ -63,8 +63,8 @@ impl SandboxFactory {
         mut spec: RunSpec,
         retained: Retained,
         began: Instant,
-    ) -> Result<Running, SetupFailure> {
-        let fs = self.sandbox.box_fs(&spec.limits, host_id)?;
+    ) -> Result<RunningSandbox, SetupFailure> {
+        let fs = self.sandbox.create_fs(&spec.limits, host_id)?;
         let filled = self.fills.fill(&self.sandbox, &fs, template)?;
         filled.put(files)?;
         spec.workspace = filled.remaining_fill();
@@ -78,20 +78,20 @@ impl SandboxFactory {
             return Ok(None);
         }
         let host_id = Arc::new(self.acquire_id()?);
-        let fs = self.sandbox.box_fs(key.limits(), host_id.id())?;
+        let fs = self.sandbox.create_fs(key.limits(), host_id.id())?;
         let filled = self.fills.fill(&self.sandbox, &fs, Some(&key.template))?;
         // Compared after the copy, to detect a change during it.
         if self.contents(&key.template)? != key.contents {
             return Ok(None);
         }
         let spec = key.spec(filled.remaining_fill());
-        let prepared = self.sandbox.stand(spec, fs, Retained::of(host_id))?;
+        let prepared = self.sandbox.prepare(spec, fs, Retained::of(host_id))?;
         Ok(Some(ReadySandbox { prepared, filled }))
     }
 
     /// Whether a sandbox created now would equal `ready`.
     pub fn is_current(&self, ready: &ReadySandbox) -> Result<bool, SetupFailure> {
-        self.sandbox.is_fit(&ready.prepared)
+        self.sandbox.is_usable(&ready.prepared)
     }
 
     /// Writes the posted files into `ready` and resumes its program. The sandbox then holds
@@ -103,9 +103,9 @@ impl SandboxFactory {
         limits: Limits,
         retained: Retained,
         began: Instant,
-    ) -> Result<Running, SetupFailure> {
+    ) -> Result<RunningSandbox, SetupFailure> {
         let ReadySandbox { prepared, filled } = ready;
         filled.put(files)?;
-        self.sandbox.release(prepared, limits, retained, began)
+        self.sandbox.resume(prepared, limits, retained, began)
     }
 }

@@ -11,7 +11,7 @@ use std::time::SystemTime;
 
 use cofferdam_core::values::rel_path::RelPath;
 use cofferdam_core::{SetupFailure, WorkspaceFill};
-use cofferdam_sandbox::{BoxFs, Sandbox};
+use cofferdam_sandbox::engine::{SandboxFs, SandboxHost};
 use cofferdam_tree::{
     Fill, Fingerprint, Owner, Owners, Template, TreeLimits, WorkspaceError, copy_tree, put,
     put_over_template,
@@ -54,7 +54,7 @@ impl FillChoices {
     /// Identifies how `template` is used and what it holds now.
     pub fn contents(
         &self,
-        sandbox: &Sandbox,
+        sandbox: &SandboxHost,
         template: &Path,
     ) -> Result<TemplateContents, SetupFailure> {
         let stamp = stamp(template)?;
@@ -67,8 +67,8 @@ impl FillChoices {
     /// Fills the workspace of `fs` from `template`; without one the workspace stays empty.
     pub fn fill(
         &self,
-        sandbox: &Sandbox,
-        fs: &BoxFs,
+        sandbox: &SandboxHost,
+        fs: &SandboxFs,
         template: Option<&Path>,
     ) -> Result<FilledWorkspace, SetupFailure> {
         let fill = match template {
@@ -88,7 +88,7 @@ impl FillChoices {
 
     fn of(
         &self,
-        sandbox: &Sandbox,
+        sandbox: &SandboxHost,
         template: &Path,
         stamp: TemplateStamp,
     ) -> Result<Fill, SetupFailure> {
@@ -143,12 +143,12 @@ impl FilledWorkspace {
 
 /// An overlay pays off for large templates. It needs a template with one owner, whose files it shows
 /// as the tenant's, and a file system that supports this, which is tried.
-fn choose(sandbox: &Sandbox, template: &Path) -> Result<Fill, SetupFailure> {
+fn choose(sandbox: &SandboxHost, template: &Path) -> Result<Fill, SetupFailure> {
     let scanned = scan(template)?;
     if scanned.fill() == Fill::Copy || scanned.owners == Owners::Several {
         return Ok(Fill::Copy);
     }
-    match sandbox.try_fill(WorkspaceFill::Overlay { template: template.to_owned() }) {
+    match sandbox.try_workspace(WorkspaceFill::Overlay { template: template.to_owned() }) {
         Ok(()) => Ok(Fill::Overlay),
         Err(failure) => {
             log::info!("{} is copied for every run: {failure}", template.display());

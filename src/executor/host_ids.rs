@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cofferdam_core::SetupFailure;
-use cofferdam_sandbox::{HostId, Sandbox};
+use cofferdam_sandbox::engine::{HostId, SandboxHost};
 
 /// Free host ids. They are reused, because the namespaces that map owners to an id are created once
 /// per id.
@@ -22,7 +22,7 @@ pub struct AcquiredId {
 
 impl HostIds {
     /// Creates `count` more ids, so that no later run fails to get one.
-    pub fn reserve(&self, sandbox: &Sandbox, count: usize) -> Result<(), SetupFailure> {
+    pub fn reserve(&self, sandbox: &SandboxHost, count: usize) -> Result<(), SetupFailure> {
         for _ in 0..count {
             let id = sandbox.host_id()?;
             self.lock().push(Arc::new(id));
@@ -31,7 +31,7 @@ impl HostIds {
     }
 
     /// A free id, the most recently freed first.
-    pub fn acquire(self: &Arc<Self>, sandbox: &Sandbox) -> Result<AcquiredId, SetupFailure> {
+    pub fn acquire(self: &Arc<Self>, sandbox: &SandboxHost) -> Result<AcquiredId, SetupFailure> {
         let free = self.lock().pop();
         let id = free.map_or_else(|| sandbox.host_id().map(Arc::new), Ok)?;
         Ok(AcquiredId { id, owner: Arc::clone(self) })

@@ -15,7 +15,7 @@ use cofferdam_core::{
     Limits, NotStarted, OutputSink, RunReport, RunSpec, SetupFailure, StandbyMetrics, Watch,
     WorkspaceFill,
 };
-use cofferdam_sandbox::{BEFORE_PROGRAM, BoxFs, HostId, ProgramAt, Sandbox};
+use cofferdam_sandbox::engine::{BEFORE_PROGRAM, HostId, LocatedProgram, SandboxFs, SandboxHost};
 use cofferdam_tree::Owner;
 
 /// Files in memory take whole pages.
@@ -31,14 +31,14 @@ pub struct SandboxExecutor {
 
 impl SandboxExecutor {
     /// A backend over `sandbox` that creates every sandbox on demand.
-    pub fn new(sandbox: Sandbox) -> Self {
+    pub fn new(sandbox: SandboxHost) -> Self {
         Self { pool: None, factory: Arc::new(SandboxFactory::new(sandbox)) }
     }
 
     /// Reserves host ids for `runs` concurrent runs, starts background cleanup, and prepares up
     /// to `standby_max` sandboxes for runs like the most recent ones.
     pub fn prepare_for(&mut self, runs: usize, standby_max: usize) -> Result<(), SetupFailure> {
-        self.factory.sandbox().dispose_behind()?;
+        self.factory.sandbox().start_cleanup_thread()?;
         if runs > 1 {
             self.factory.sandbox().keep_net_namespaces(runs + standby_max)?;
         }
@@ -50,7 +50,7 @@ impl SandboxExecutor {
     }
 
     /// What sandboxes are created with.
-    pub fn sandbox(&self) -> &Sandbox {
+    pub fn sandbox(&self) -> &SandboxHost {
         self.factory.sandbox()
     }
 
@@ -154,7 +154,7 @@ impl SandboxExecutor {
         spec: &mut RunSpec,
         room: Room,
         host_id: &HostId,
-    ) -> Result<BoxFs, SetupFailure> {
+    ) -> Result<SandboxFs, SetupFailure> {
         let sandbox = self.sandbox();
         let copied = sandbox.copied_bytes(&spec.program)?;
         let bytes = room.bytes.saturating_add(copied.next_multiple_of(PAGE_BYTES));
@@ -163,7 +163,7 @@ impl SandboxExecutor {
             disk_inodes_max: spec.limits.disk_inodes_max.saturating_add(room.inodes),
             ..spec.limits.clone()
         };
-        let fs = sandbox.box_fs(&limits, host_id)?;
+        let fs = sandbox.create_fs(&limits, host_id)?;
         spec.workspace = WorkspaceFill::Own;
         spec.program = sandbox.keep_program(std::mem::take(&mut spec.program), copied, &fs)?;
         Ok(fs)
@@ -179,7 +179,7 @@ impl Executor for SandboxExecutor {
 
     fn find_program(&self, name: &str) -> Result<Option<FoundProgram>, SetupFailure> {
         for path in candidates(name) {
-            if let Some(ProgramAt { target, file }) = self.sandbox().program_at(&path)? {
+            if let Some(LocatedProgram { target, file }) = self.sandbox().locate_program(&path)? {
                 let (path, target) = (path.to_str(), target.to_str());
                 // A result cannot name a file whose path is not UTF-8: not found.
                 let (Some(path), Some(target)) = (path, target) else { continue };

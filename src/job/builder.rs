@@ -16,8 +16,8 @@ use crate::policy::{PolicyConfig, WorkspaceRoots};
 use crate::store::{StoreError, StoreSettings};
 use cofferdam_core::job::JobLimits;
 use cofferdam_core::{NotStarted, OutputSink, RunReport, SetupFailure, Watch};
-use cofferdam_sandbox::builtin_profile;
-use cofferdam_sandbox::{RootSource, Sandbox, SandboxConfig};
+use cofferdam_sandbox::engine::builtin_profile;
+use cofferdam_sandbox::engine::{RootSource, SandboxConfig, SandboxHost};
 
 /// The profile of every sandbox.
 const PROFILE: &str = "default";
@@ -28,7 +28,7 @@ const STORE_MODE: u32 = 0o700;
 /// paths; workspaces may be anywhere; the maxima are those of a service; records are kept for ever;
 /// only variables that a request allows itself are set.
 ///
-/// Without privileges, call [`settle_in`](cofferdam_sandbox::settle_in) first, while the process has
+/// Without privileges, call [`enter_user_namespace`](cofferdam_sandbox::enter_user_namespace) first, while the process has
 /// one thread.
 #[derive(Debug, Clone)]
 #[must_use]
@@ -69,7 +69,7 @@ pub enum BuildError {
     Store(#[from] StoreError),
     /// Sandboxes cannot be created here.
     #[error(transparent)]
-    Sandbox(#[from] SetupFailure),
+    SandboxHost(#[from] SetupFailure),
 }
 
 impl Runner {
@@ -196,7 +196,7 @@ fn sandboxes(
     let profile = builtin_profile(PROFILE)
         .map_err(|error| SetupFailure::from_words("profile", error.to_string()))?;
     let root = root.map_or(RootSource::Host, RootSource::Directory);
-    Ok(SandboxExecutor::new(Sandbox::open(SandboxConfig { profile, root, private, strict })?))
+    Ok(SandboxExecutor::new(SandboxHost::open(SandboxConfig { profile, root, private, strict })?))
 }
 
 /// Creates the directory before the sandbox is opened: only an existing directory can be masked

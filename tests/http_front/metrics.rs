@@ -46,7 +46,7 @@ fn refusals(server: &Running) -> BTreeMap<String, f64> {
 fn every_refusal_is_counted_under_its_own_reason() {
     // Takes so long that a second run finds no slot.
     let checks = ScriptedChecks::new(1, |request, watch, _| match request.solution_text.as_str() {
-        "fail" => Err(CheckError::Sandbox(SetupFailure::from_errno("clone", libc::EPERM))),
+        "fail" => Err(CheckError::SandboxHost(SetupFailure::from_errno("clone", libc::EPERM))),
         "panic" => panic!("a defect, for the test"),
         _ => {
             crate::support::wait_for_end(&watch);

@@ -73,7 +73,7 @@ fn every_outcome_has_its_status_code_and_word() {
 #[test]
 fn what_gives_no_report_is_an_error_of_its_own() {
     let checks = ScriptedChecks::new(1, |_, _, _| {
-        Err(CheckError::Sandbox(SetupFailure::from_errno("mount /proc", 1)))
+        Err(CheckError::SandboxHost(SetupFailure::from_errno("mount /proc", 1)))
     });
     let server = start(checks, settings());
     let failed = server.ask(post("", &body("")));

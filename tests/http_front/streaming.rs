@@ -109,7 +109,7 @@ fn a_quiet_run_gives_signs_of_life() {
 #[test]
 fn a_failure_before_the_start_is_an_ordinary_error() {
     let checks = ScriptedChecks::new(1, |_, _, _| {
-        Err(CheckError::Sandbox(SetupFailure::from_errno("clone", 11)))
+        Err(CheckError::SandboxHost(SetupFailure::from_errno("clone", 11)))
     });
     let server = start(checks, settings());
     let answer = server.ask(post("accept: text/event-stream\r\n", &body("")));

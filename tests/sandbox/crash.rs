@@ -6,7 +6,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use cofferdam_core::WorkspaceFill;
-use cofferdam_sandbox::Sandbox;
+use cofferdam_sandbox::engine::SandboxHost;
 use cofferdam_test_support::processes::{
     cgroups_of, eventually, is_own_process, own_instances, own_process, processes_of,
 };
@@ -66,9 +66,9 @@ fn supervisors_that_come_and_go_do_not_sweep_each_other() {
         for _ in 0..8 {
             scope.spawn(|| {
                 for _ in 0..8 {
-                    let sandbox = Sandbox::open(support::host::config()).unwrap();
+                    let sandbox = SandboxHost::open(support::host::config()).unwrap();
                     let host_id = sandbox.host_id().unwrap();
-                    let running = sandbox.try_fill(WorkspaceFill::Own);
+                    let running = sandbox.try_workspace(WorkspaceFill::Own);
                     assert_eq!(running, Ok(()), "as {}", host_id.id());
                 }
             });

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use cofferdam_sandbox::RootSource;
+use cofferdam_sandbox::engine::RootSource;
 use cofferdam_test_support::{self as support, MIB, Program, lines_of, stdout_of};
 
 #[test]
@@ -204,7 +204,7 @@ fn a_link_of_the_root_leads_no_mount_point_out_of_the_box() {
     let (root, outside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     fs::create_dir(root.path().join("bin")).unwrap();
     std::os::unix::fs::symlink(outside.path(), root.path().join("data")).unwrap();
-    let config = |config: &mut cofferdam_sandbox::SandboxConfig| {
+    let config = |config: &mut cofferdam_sandbox::engine::SandboxConfig| {
         config.root = RootSource::Directory(root.path().to_owned());
     };
     let Some(host) = support::host_with(config) else { return };
@@ -232,7 +232,7 @@ fn a_root_given_instead_of_the_hosts_is_all_there_is() {
     }
     copy_with_libraries(Path::new("/bin/sh"), root.path());
     copy_with_libraries(Path::new("/bin/ls"), root.path());
-    let config = |config: &mut cofferdam_sandbox::SandboxConfig| {
+    let config = |config: &mut cofferdam_sandbox::engine::SandboxConfig| {
         config.root = RootSource::Directory(root.path().to_owned());
     };
     let Some(host) = support::host_with(config) else { return };

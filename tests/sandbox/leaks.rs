@@ -53,7 +53,7 @@ fn counts() -> BTreeMap<&'static str, Vec<String>> {
 }
 
 /// Every way a run can go, and its outcome's word.
-fn mixed(host: &Host, slot: &cofferdam_sandbox::HostId, number: usize) -> &'static str {
+fn mixed(host: &Host, slot: &cofferdam_sandbox::engine::HostId, number: usize) -> &'static str {
     let program = match number % 10 {
         0 => Program::sh("echo hi; exit 3"),
         1 => Program::sh("sleep 60 & setsid sleep 60 & echo gone"),

@@ -4,16 +4,16 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use cofferdam_core::Limits;
-use cofferdam_sandbox::builtin_profile;
+use cofferdam_sandbox::engine::builtin_profile;
 use cofferdam_sandbox::landlock::Landlock;
 use cofferdam_sandbox::locks::{LockCalls, LockFilter};
 use cofferdam_sandbox::plan::rootfs;
-use cofferdam_sandbox::plan::rootfs::{Covered, Kind, RootLayout};
-use cofferdam_sandbox::plan::{ChildPlan, PlanInput, PlannedTmpfs, ProgramPlace, build};
+use cofferdam_sandbox::plan::rootfs::{MaskedPath, PathKind, RootLayout};
+use cofferdam_sandbox::plan::{ChildPlan, PlanInput, PlannedTmpfs, ProgramSource, build};
 use cofferdam_seccomp::profile::Profile;
 
 fn layout(profile: &Profile) -> RootLayout {
-    let entries = ["etc", "usr"].map(|name| (name.to_owned(), Kind::Directory));
+    let entries = ["etc", "usr"].map(|name| (name.to_owned(), PathKind::Directory));
     rootfs::layout(Path::new("/"), &entries, &profile.root, &[], &|_| None)
 }
 
@@ -31,18 +31,18 @@ fn unprivileged_plan() -> ChildPlan {
 
 /// A plan whose program is the file that another one has to be covered with.
 fn plan_of_a_file(profile: &Profile) -> ChildPlan {
-    let program = ProgramPlace::Mounted { fd: 12, at: c"/usr/bin/make" };
+    let program = ProgramSource::Mounted { fd: 12, at: c"/usr/bin/make" };
     plan_with(profile, program, true, true, false)
 }
 
 fn plan_of(profile: &str, user_namespace: bool, landlock: bool, unprivileged: bool) -> ChildPlan {
     let profile = builtin_profile(profile).unwrap();
-    plan_with(&profile, ProgramPlace::Named, user_namespace, landlock, unprivileged)
+    plan_with(&profile, ProgramSource::Named, user_namespace, landlock, unprivileged)
 }
 
 fn plan_with(
     profile: &Profile,
-    program: ProgramPlace<'_>,
+    program: ProgramSource<'_>,
     user_namespace: bool,
     landlock: bool,
     unprivileged: bool,
@@ -53,7 +53,7 @@ fn plan_with(
         locks: &LockFilter::new(LockCalls::Watched).unwrap(),
         init_filter: &builtin_profile("init").unwrap().filter,
         root: &root,
-        covered: &[Covered { target: c"etc/ssh".to_owned(), directory: true }],
+        masked: &[MaskedPath { target: c"etc/ssh".to_owned(), directory: true }],
         argv: &[c"make".to_owned(), c"test".to_owned()],
         program,
         without_shell: Some(&[c"true".to_owned()]),
@@ -72,7 +72,7 @@ fn plan_with(
         root_fd: None,
         unowned_fd: None,
         null_stdin: true,
-        short_turns: true,
+        short_slices: true,
         mountpoint: c"/tmp",
         last_capability: 40,
         trees: &[],
@@ -345,7 +345,7 @@ fn the_program_is_looked_for_along_the_path_of_its_environment() {
 #[test]
 fn the_program_at_a_path_is_looked_for_nowhere_else() {
     let profile = builtin_profile("default").unwrap();
-    let plan = plan_with(&profile, ProgramPlace::At(c"/opt/x"), true, true, false);
+    let plan = plan_with(&profile, ProgramSource::At(c"/opt/x"), true, true, false);
     let exec = format!("{:?}", plan.program.last().unwrap());
     assert!(exec.contains(r#"fd: None, paths: ["/opt/x"], argv: ["make", "test"]"#), "{exec}");
     assert_eq!(names(&plan), names(&self::plan(true)));
@@ -372,16 +372,16 @@ fn the_file_of_a_program_is_attached_behind_what_is_covered_and_kept_open_until_
     assert_eq!(
         closes,
         [
-            "CloseRange { first: 6, last: 11 }",
-            "CloseFrom { first: 13 }",
-            "CloseOnExec { first: 12, last: 12 }",
-            "CloseRange { first: 4, last: 4 }",
-            "CloseOnExec { first: 3, last: 5 }",
+            "Process(CloseRange { first: 6, last: 11 })",
+            "Process(CloseFrom { first: 13 })",
+            "Process(CloseOnExec { first: 12, last: 12 })",
+            "Process(CloseRange { first: 4, last: 4 })",
+            "Process(CloseOnExec { first: 3, last: 5 })",
         ]
     );
     let exec = format!("{:?}", with.program.last().unwrap());
     assert!(exec.contains(r#"fd: Some(12), paths: ["/usr/bin/make"]"#), "{exec}");
-    // What is tried before is looked up as ever.
+    // The attempt before it is looked up along PATH.
     let tried = format!("{:?}", with.program[with.program.len() - 2]);
     assert!(tried.contains(r#"fd: None, paths: ["/usr/bin/true", "/bin/true"]"#), "{tried}");
 }
@@ -421,7 +421,7 @@ fn a_filter_that_refuses_to_send_the_listener_is_installed_when_it_was_sent() {
     "#;
     let shipped = concat!(env!("CARGO_MANIFEST_DIR"), "/sandbox-profiles/default.toml");
     let profile = Profile::parse(text, |_| std::fs::read_to_string(shipped).ok()).unwrap();
-    let names = names(&plan_with(&profile, ProgramPlace::Named, true, true, false));
+    let names = names(&plan_with(&profile, ProgramSource::Named, true, true, false));
     let first = names.iter().position(|name| name == "seccomp locks").unwrap();
     let ahead = ["seccomp locks", "seccomp mute", "rlimit openfiles", "report standing"];
     assert_eq!(names[first..first + ahead.len()], ahead);

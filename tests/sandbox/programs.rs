@@ -4,8 +4,8 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 
 use cofferdam::executor::FoundProgram;
-use cofferdam_sandbox::RootSource;
-use cofferdam_sandbox::builtin_profile;
+use cofferdam_sandbox::engine::RootSource;
+use cofferdam_sandbox::engine::builtin_profile;
 use cofferdam_seccomp::profile::Profile;
 use cofferdam_test_support::{self as support, Host, Root, TaskOf};
 
@@ -149,7 +149,7 @@ fn a_program_executed_by_its_descriptor_has_no_more_of_them_than_others() {
 #[test]
 fn every_shipped_profile_lets_a_program_begin_by_its_descriptor() {
     for profile in Profile::builtin_names().filter(|name| *name != "init") {
-        let with = |config: &mut cofferdam_sandbox::SandboxConfig| {
+        let with = |config: &mut cofferdam_sandbox::engine::SandboxConfig| {
             config.profile = builtin_profile(profile).unwrap();
         };
         let Some(host) = support::host_with(with) else { return };
@@ -261,7 +261,7 @@ fn programs_are_found_where_boxes_have_them() {
 #[test]
 fn what_boxes_hide_is_not_found() {
     let hidden = "/usr/bin/env";
-    let private = |config: &mut cofferdam_sandbox::SandboxConfig| {
+    let private = |config: &mut cofferdam_sandbox::engine::SandboxConfig| {
         config.private = vec![hidden.into()];
     };
     let Some(host) = support::host_with(private) else { return };

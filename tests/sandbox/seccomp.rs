@@ -15,7 +15,7 @@ use nix::errno::Errno;
 use tempfile::TempDir;
 
 use cofferdam_fixtures::answers::{PROFILES, Row, rows};
-use cofferdam_sandbox::builtin_profile;
+use cofferdam_sandbox::engine::builtin_profile;
 
 /// The column of this machine's numbers.
 const ARCH: usize = if cfg!(target_arch = "x86_64") { 0 } else { 1 };

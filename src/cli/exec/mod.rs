@@ -27,8 +27,8 @@ use cofferdam_core::{
     Bind, Limits, NotStarted, OutputSink, ProgramFile, RunReport, RunSpec, SetupFailure,
     StdinSource, Tmpfs, WorkspaceFill,
 };
-use cofferdam_sandbox::builtin_profile;
-use cofferdam_sandbox::{RootSource, Sandbox, SandboxConfig};
+use cofferdam_sandbox::engine::builtin_profile;
+use cofferdam_sandbox::engine::{RootSource, SandboxConfig, SandboxHost};
 use cofferdam_seccomp::profile::Profile;
 use limit_options::LimitOptions;
 use writable_binds::WritableBinds;
@@ -142,8 +142,12 @@ fn run_in_sandbox(
     foreground: &Foreground,
     sink: Box<dyn OutputSink>,
 ) -> Result<RunReport, NotStarted> {
-    let sandbox =
-        Sandbox::open_for_one(SandboxConfig { profile, root, private: Vec::new(), strict: false })?;
+    let sandbox = SandboxHost::open_for_one(SandboxConfig {
+        profile,
+        root,
+        private: Vec::new(),
+        strict: false,
+    })?;
     let workspace = WorkspaceInput::Template { dir: None, files: &[] };
     let input = RunInput { spec, workspace, retained: Default::default() };
     SandboxExecutor::new(sandbox).execute(input, &foreground.watch(), Some(sink))

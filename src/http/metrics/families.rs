@@ -46,7 +46,7 @@ impl Collector for ServiceCollector {
         }
         families.standby(&figures.standby)?;
         families.sandbox(&figures.sandbox)?;
-        families.front(&self.counts, self.connections_max)?;
+        families.http(&self.counts, self.connections_max)?;
         let help = "Lines of the log that were dropped because stderr was not read.";
         families.counter("cofferdam_log_lines_dropped", help, &self.log_dropped.get())?;
         families.process(&self.process)
@@ -138,7 +138,7 @@ impl FamilyEncoder<'_> {
         self.gauges("cofferdam_control_enforced", help, controls)
     }
 
-    fn front(&mut self, counts: &HttpCounts, connections_max: usize) -> fmt::Result {
+    fn http(&mut self, counts: &HttpCounts, connections_max: usize) -> fmt::Result {
         let refusals = counts.refusals().map(|(reason, count)| (vec![("reason", reason)], count));
         let help = "Requests that got no report, by the reason.";
         self.counters("cofferdam_refusals", help, refusals)?;

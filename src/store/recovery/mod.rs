@@ -198,7 +198,7 @@ impl<'a> RecoveryPass<'a> {
                 };
             }
         };
-        match self.settle_in(&directory, id) {
+        match self.enter_user_namespace(&directory, id) {
             Ok(outcome) => Ok(outcome),
             Err(ReadFault::Absent) => Ok(RecoveryOutcome::Gone),
             Err(ReadFault::Corrupt(reason)) => Ok(RecoveryOutcome::Corrupt(reason)),
@@ -206,7 +206,7 @@ impl<'a> RecoveryPass<'a> {
         }
     }
 
-    fn settle_in(
+    fn enter_user_namespace(
         &mut self,
         directory: &StoreDir,
         id: &JobId,

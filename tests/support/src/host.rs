@@ -5,8 +5,8 @@ use std::time::Instant;
 
 use cofferdam::executor::{Executor, SandboxExecutor};
 use cofferdam_core::{NotStarted, OutputSink, RunReport};
-use cofferdam_sandbox::builtin_profile;
-use cofferdam_sandbox::{HostId, RootSource, Sandbox, SandboxConfig};
+use cofferdam_sandbox::engine::builtin_profile;
+use cofferdam_sandbox::engine::{HostId, RootSource, SandboxConfig, SandboxHost};
 
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
@@ -109,10 +109,12 @@ fn shared() -> Option<Arc<SandboxExecutor>> {
 }
 
 #[track_caller]
-fn open(config: SandboxConfig) -> Option<Sandbox> {
+fn open(config: SandboxConfig) -> Option<SandboxHost> {
     let able = has("root", nix::unistd::geteuid().is_root())
         && has("namespaces and mounts for root", can_divide());
-    able.then(|| Sandbox::open(config).expect("a host with namespaces and mounts has sandboxes"))
+    able.then(|| {
+        SandboxHost::open(config).expect("a host with namespaces and mounts has sandboxes")
+    })
 }
 
 /// Whether this process may make namespaces and mounts, tried on a thread
@@ -135,7 +137,7 @@ fn can_divide() -> bool {
 
 impl Host {
     /// The sandbox itself.
-    pub fn sandbox(&self) -> &Sandbox {
+    pub fn sandbox(&self) -> &SandboxHost {
         self.backend.sandbox()
     }
 

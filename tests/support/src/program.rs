@@ -11,7 +11,7 @@ use cofferdam_core::{
     Bind, Limits, NotStarted, OutputSink, ProgramFile, RunReport, RunSpec, StdinSource, Tmpfs,
     Watch, WorkspaceFill,
 };
-use cofferdam_sandbox::HostId;
+use cofferdam_sandbox::engine::HostId;
 
 /// The environment of a program that does not set its own.
 const ENV: [&str; 3] = ["PATH=/usr/local/bin:/usr/bin:/bin", "HOME=/tmp/home", "LANG=C.UTF-8"];

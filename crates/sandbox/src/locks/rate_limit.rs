@@ -10,7 +10,7 @@ const BURST_CALLS_MAX: u32 = 2_000;
 /// A token bucket of [`BURST_CALLS_MAX`] that fills with [`CALLS_PER_SECOND_MAX`].
 #[derive(Debug)]
 pub struct CallRateLimit {
-    /// The time at which the rate covers all calls so far.
+    /// The time at which the rate masked all calls so far.
     earned_at: Instant,
 }
 

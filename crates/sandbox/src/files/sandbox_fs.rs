@@ -1,4 +1,4 @@
-//! The file system of one box: a tmpfs of its own, mounted nowhere on the host.
+//! The file system of one sandbox: a tmpfs of its own, mounted nowhere on the host.
 
 use std::ffi::{CStr, CString, OsStr};
 use std::fs::{File, Permissions};
@@ -13,32 +13,32 @@ use nix::fcntl::{AtFlags, OFlag, OpenHow, ResolveFlag, openat, openat2};
 use nix::sys::stat::{FchmodatFlags, Mode, fchmodat, mkdirat};
 use nix::unistd::{Gid, Uid, fchownat, symlinkat};
 
-use crate::plan::rootfs::{Make, PROGRAM, RootLayout, Skeleton, c_string, strip_root};
+use crate::plan::rootfs::{PROGRAM, RootLayout, SkeletonEntry, SkeletonKind, c_string, strip_root};
 use crate::sys;
 use cofferdam_core::{Limits, SetupFailure};
 
-/// Inodes that a box's own skeleton takes, added to the tenant's figure.
+/// Inodes of a sandbox's skeleton, added to the tenant's limit.
 const SKELETON_INODES: u64 = 256;
 
-/// A box's root before anything runs in it: size- and inode-capped, reachable
-/// through this value alone. Its death, by dropping this and the end of the
-/// box, is the whole clean-up, whatever a tenant has built inside.
+/// A sandbox's root before anything runs in it, limited in bytes and inodes, and reachable only
+/// through this value. Once this value is dropped and the sandbox is dead, the kernel frees all of
+/// it.
 #[derive(Debug)]
-pub struct BoxFs {
+pub struct SandboxFs {
     root: OwnedFd,
     tenant: u32,
 }
 
-/// The directory of a skeleton that was entered last.
+/// The directory of the skeleton that was opened last.
 #[derive(Debug)]
-struct Opened<'a> {
+struct OpenDirectory<'a> {
     path: &'a [u8],
     directory: OwnedFd,
 }
 
-impl BoxFs {
-    /// A fresh file system with the layout's skeleton, its writable places
-    /// owned by host id `tenant`.
+impl SandboxFs {
+    /// Creates a file system with the layout's skeleton; host id `tenant` owns its writable
+    /// directories.
     pub fn create(layout: &RootLayout, limits: &Limits, tenant: u32) -> Result<Self, SetupFailure> {
         let size = c_number(limits.disk_bytes_max);
         let inodes = c_number(limits.disk_inodes_max.saturating_add(SKELETON_INODES));
@@ -49,38 +49,41 @@ impl BoxFs {
         let fs = Self { root, tenant };
         let mut opened = None;
         for entry in &layout.skeleton {
-            fs.make(entry, &mut opened)?;
+            fs.create_skeleton(entry, &mut opened)?;
         }
         Ok(fs)
     }
 
-    /// The directory that will be `/workspace` (or its upper layer), to be filled.
+    /// Opens the directory that becomes `/workspace` or its upper layer, to be filled.
     pub fn workspace(&self, overlay: bool) -> Result<OwnedFd, SetupFailure> {
         let path = if overlay { c".overlay/upper" } else { c"workspace" };
         let flags = OFlag::O_DIRECTORY | OFlag::O_CLOEXEC | OFlag::O_NOFOLLOW;
         openat(&self.root, path, flags, Mode::empty()).map_err(|errno| failed("open", path, errno))
     }
 
-    /// The host id that owns the writable places.
+    /// The host id that owns the writable directories.
     pub fn tenant(&self) -> u32 {
         self.tenant
     }
 
-    /// Makes a place for a mount at `target` (absolute, inside), with whatever
-    /// parents it lacks, all the tenant's. What is there already stays.
+    /// Creates a mount point at `target` (absolute, inside) with its missing parents, owned by the
+    /// tenant. Existing entries stay.
     pub fn mount_point(&self, target: &Path, directory: bool) -> Result<CString, SetupFailure> {
         let relative = strip_root(target);
-        let tenant = Make::Tenant { mode: 0o755 };
+        let tenant = SkeletonKind::Tenant { mode: 0o755 };
         for parent in relative.ancestors().skip(1).collect::<Vec<_>>().into_iter().rev() {
             if !parent.as_os_str().is_empty() {
-                self.make_unless_there(parent, &tenant)?;
+                self.create_unless_exists(parent, &tenant)?;
             }
         }
-        self.make_unless_there(&relative, if directory { &tenant } else { &Make::File })?;
+        self.create_unless_exists(
+            &relative,
+            if directory { &tenant } else { &SkeletonKind::File },
+        )?;
         Ok(c_string(target.as_os_str()))
     }
 
-    /// Keeps a copy of `program` for the box to execute, which nobody in it can change; gives its
+    /// Stores a copy of `program` for the sandbox to execute, read-only for the tenant; returns its
     /// path inside.
     pub fn keep_program(&self, mut program: impl io::Read) -> Result<CString, SetupFailure> {
         let flags = OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_WRONLY | OFlag::O_CLOEXEC;
@@ -92,74 +95,79 @@ impl BoxFs {
         Ok(c"/.program".to_owned())
     }
 
-    /// Whether the box has used up its bytes or its inodes.
+    /// Whether the sandbox has used up its bytes or its inodes.
     pub fn is_full(&self) -> io::Result<bool> {
-        /// Less than a page or a handful of inodes is as good as nothing.
+        /// Less than a page or a handful of inodes counts as full.
         const NEARLY_NOTHING: (u64, u64) = (4096, 4);
         let (bytes, inodes) = sys::free_space(&self.root)?;
         Ok(bytes < NEARLY_NOTHING.0 || inodes < NEARLY_NOTHING.1)
     }
 
-    /// Bytes and inodes that are taken.
+    /// Bytes and inodes in use.
     pub fn used(&self) -> io::Result<(u64, u64)> {
         sys::used_space(&self.root)
     }
 
-    /// A link on the way leads where it will lead inside: the box's root is `/` already.
-    fn make_unless_there(&self, path: &Path, make: &Make) -> Result<(), SetupFailure> {
+    /// Resolves links on the way as inside, with the sandbox's root as `/`.
+    fn create_unless_exists(&self, path: &Path, make: &SkeletonKind) -> Result<(), SetupFailure> {
         let (parent, name) = (path.parent().unwrap_or(path), path.file_name().unwrap_or_default());
         let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
         let how = OpenHow::new()
             .flags(OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC)
             .resolve(ResolveFlag::RESOLVE_IN_ROOT | ResolveFlag::RESOLVE_NO_MAGICLINKS);
-        let made = openat2(&self.root, parent, how)
-            .and_then(|parent| self.make_entry(parent.as_fd(), &c_string(name), make));
-        match made {
+        let created = openat2(&self.root, parent, how)
+            .and_then(|parent| self.create_entry(parent.as_fd(), &c_string(name), make));
+        match created {
             Ok(()) | Err(Errno::EEXIST) => Ok(()),
             Err(errno) => Err(failed("make", &c_string(path.as_os_str()), errno)),
         }
     }
 
-    fn make<'a>(
+    fn create_skeleton<'a>(
         &self,
-        entry: &'a Skeleton,
-        opened: &mut Option<Opened<'a>>,
+        entry: &'a SkeletonEntry,
+        opened: &mut Option<OpenDirectory<'a>>,
     ) -> Result<(), SetupFailure> {
         let path = entry.path.as_c_str();
-        let made = match parent_and_name(path) {
-            None => self.make_entry(self.as_fd(), path, &entry.make),
+        let created = match parent_and_name(path) {
+            None => self.create_entry(self.as_fd(), path, &entry.kind),
             Some((parent, name)) => self
                 .enter(parent, opened)
-                .and_then(|directory| self.make_entry(directory, name, &entry.make)),
+                .and_then(|directory| self.create_entry(directory, name, &entry.kind)),
         };
-        made.map_err(|errno| failed("make", path, errno))
+        created.map_err(|errno| failed("make", path, errno))
     }
 
-    /// The directory `parent`, which no link leads to: a root that is shown brings links of its own,
-    /// and until the box's file system is the root they lead to the host's.
+    /// Opens the directory `parent` without following links: the skeleton contains links of the shown
+    /// root, and until the sandbox's file system is the root they lead into the host's.
     fn enter<'a, 'o>(
         &self,
         parent: &'a [u8],
-        opened: &'o mut Option<Opened<'a>>,
+        opened: &'o mut Option<OpenDirectory<'a>>,
     ) -> Result<BorrowedFd<'o>, Errno> {
         if opened.as_ref().is_none_or(|opened| opened.path != parent) {
             let how = OpenHow::new()
                 .flags(OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC)
                 .resolve(ResolveFlag::RESOLVE_BENEATH | ResolveFlag::RESOLVE_NO_SYMLINKS);
             let directory = openat2(&self.root, OsStr::from_bytes(parent), how)?;
-            *opened = Some(Opened { path: parent, directory });
+            *opened = Some(OpenDirectory { path: parent, directory });
         }
         opened.as_ref().map(|opened| opened.directory.as_fd()).ok_or(Errno::ENOENT)
     }
 
-    fn make_entry(&self, at: BorrowedFd<'_>, path: &CStr, make: &Make) -> Result<(), Errno> {
+    fn create_entry(
+        &self,
+        at: BorrowedFd<'_>,
+        path: &CStr,
+        make: &SkeletonKind,
+    ) -> Result<(), Errno> {
         match make {
-            Make::Directory => mkdirat(at, path, Mode::from_bits_truncate(0o755)),
-            Make::Closed => mkdirat(at, path, Mode::from_bits_truncate(0o700)),
-            Make::Tenant { mode } => {
+            SkeletonKind::Directory => mkdirat(at, path, Mode::from_bits_truncate(0o755)),
+            SkeletonKind::Closed => mkdirat(at, path, Mode::from_bits_truncate(0o700)),
+            SkeletonKind::Tenant { mode } => {
                 mkdirat(at, path, Mode::from_bits_truncate(0o755))?;
                 if *mode != 0o755 {
-                    // mkdirat obeys the umask and drops the sticky bit; this does neither.
+                    // mkdirat applies the umask and drops the sticky bit; fchmodat does neither.
                     fchmodat(
                         at,
                         path,
@@ -170,28 +178,28 @@ impl BoxFs {
                 let (uid, gid) = (Uid::from_raw(self.tenant), Gid::from_raw(self.tenant));
                 fchownat(at, path, Some(uid), Some(gid), AtFlags::AT_SYMLINK_NOFOLLOW)
             }
-            Make::File => {
+            SkeletonKind::File => {
                 let flags = OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_WRONLY | OFlag::O_CLOEXEC;
                 openat(at, path, flags, Mode::from_bits_truncate(0o644)).map(drop)
             }
-            Make::Text(text) => {
+            SkeletonKind::Text(text) => {
                 let flags = OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_WRONLY | OFlag::O_CLOEXEC;
                 let file = openat(at, path, flags, Mode::from_bits_truncate(0o644))?;
-                // A few bytes to a file in memory: all of them, or a failure.
+                // A few bytes to a file in memory are written whole or not at all.
                 nix::unistd::write(&file, text.as_bytes()).map(drop)
             }
-            Make::Symlink(target) => symlinkat(target.as_c_str(), at, path),
+            SkeletonKind::Symlink(target) => symlinkat(target.as_c_str(), at, path),
         }
     }
 }
 
-impl AsFd for BoxFs {
+impl AsFd for SandboxFs {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.root.as_fd()
     }
 }
 
-/// The directory that a relative path is in, unless that is the root, and its name there.
+/// Splits a relative path into its directory and name; `None` if the directory is the root.
 fn parent_and_name(path: &CStr) -> Option<(&[u8], &CStr)> {
     let slash = path.to_bytes().iter().rposition(|byte| *byte == b'/')?;
     let name = CStr::from_bytes_with_nul(path.to_bytes_with_nul().get(slash + 1..)?).ok()?;

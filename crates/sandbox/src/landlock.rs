@@ -1,6 +1,4 @@
-//! Landlock: which rights of access the box's own rules leave, whatever its mounts allow.
-
-pub(super) mod steps;
+//! Landlock: the access rights that a sandbox's own rules allow, independently of its mounts.
 
 /// The calls' numbers, the same on every architecture.
 pub const SYS_CREATE_RULESET: libc::c_long = 444;
@@ -8,14 +6,14 @@ pub const SYS_CREATE_RULESET: libc::c_long = 444;
 pub const SYS_ADD_RULE: libc::c_long = 445;
 /// See [`SYS_CREATE_RULESET`].
 pub const SYS_RESTRICT_SELF: libc::c_long = 446;
-/// `landlock_create_ruleset` with this flag answers with the kernel's version of the interface.
+/// With this flag `landlock_create_ruleset` returns the kernel's version of the interface.
 pub const CREATE_RULESET_VERSION: libc::c_long = 1;
-/// The kind of rule that speaks of everything at or below a path.
+/// The type of the rules for everything at or below a path.
 pub const RULE_PATH_BENEATH: i32 = 1;
 
-/// Version 1 refuses every rename and link between directories, which compilers live by.
+/// Version 1 refuses all renames and links between directories, which compilers need.
 const ABI_MIN: u32 = 2;
-/// The newest version whose rights are known here.
+/// The newest version whose rights this file knows.
 const ABI_KNOWN: u32 = 7;
 
 const EXECUTE: u64 = 1;
@@ -24,7 +22,7 @@ const READ_FILE: u64 = 1 << 2;
 const READ_DIR: u64 = 1 << 3;
 const MAKE_CHAR: u64 = 1 << 6;
 const MAKE_BLOCK: u64 = 1 << 11;
-/// `REFER`, the last right of version 2, and all before it.
+/// All rights up to `REFER`, the last one of version 2.
 const RIGHTS_2: u64 = (1 << 14) - 1;
 const TRUNCATE: u64 = 1 << 14;
 const IOCTL_DEV: u64 = 1 << 15;
@@ -33,14 +31,14 @@ const SCOPE_SIGNAL: u64 = 2;
 const LOG_SAME_EXEC_OFF: u32 = 1;
 const LOG_SUBDOMAINS_OFF: u32 = 4;
 
-/// What this kernel's Landlock can hold.
+/// The Landlock version in use, and its rights.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Landlock {
     abi: u32,
 }
 
 impl Landlock {
-    /// From the kernel's answer to the question for its version; or why there is none.
+    /// From the kernel's answer to the query for its version, or the reason why there is none.
     pub fn from_answer(answer: std::io::Result<u32>) -> Result<Self, String> {
         match answer {
             Ok(abi) if abi >= ABI_MIN => Ok(Self { abi: abi.min(ABI_KNOWN) }),
@@ -55,46 +53,46 @@ impl Landlock {
         }
     }
 
-    /// The version in use: the kernel's, or the newest known here.
+    /// The version in use: the kernel's, or the newest known one.
     pub fn abi(self) -> u32 {
         self.abi
     }
 
-    /// Every right to files there is: what no rule gives back is gone. The
-    /// network stays as it is, which in a box is `lo`.
+    /// All rights to files: those that no rule allows are denied. The network is not restricted: a
+    /// sandbox has only `lo`.
     pub fn handled(self) -> u64 {
         let since = |abi, right| if self.abi >= abi { right } else { 0 };
         RIGHTS_2 | since(3, TRUNCATE) | since(5, IOCTL_DEV)
     }
 
-    /// What ends at the box: signals, and connections to abstract sockets.
+    /// What cannot leave the sandbox: signals, and connections to abstract sockets.
     pub fn scoped(self) -> u64 {
         if self.abi >= 6 { SCOPE_ABSTRACT_UNIX_SOCKET | SCOPE_SIGNAL } else { 0 }
     }
 
-    /// `landlock_restrict_self`: a tenant's refusals never fill the host's audit log.
+    /// Flags for `landlock_restrict_self`: denials of a tenant do not fill the host's audit log.
     pub fn restrict_flags(self) -> u32 {
         if self.abi >= 7 { LOG_SAME_EXEC_OFF | LOG_SUBDOMAINS_OFF } else { 0 }
     }
 
-    /// The rights to all the box shows.
+    /// The rights to everything that the sandbox shows.
     pub fn readable(self) -> u64 {
         EXECUTE | READ_FILE | READ_DIR
     }
 
-    /// The rights to a device node. Reading is among them for a standard input
-    /// that is the null device of the host: no path inside leads to it.
+    /// The rights to a device node. They include reading, for a standard input that is the null
+    /// device of the host, to which no path inside leads.
     pub fn device(self) -> u64 {
         (READ_FILE | WRITE_FILE | TRUNCATE | IOCTL_DEV) & self.handled()
     }
 
-    /// The rights to a writable directory: all but making device nodes. The same
-    /// everywhere, or files could not be moved from one to another.
+    /// The rights to a writable directory: all except creating device nodes. They are the same
+    /// everywhere, since otherwise files could not be moved from one directory to another.
     pub fn writable_directory(self) -> u64 {
         self.handled() & !(MAKE_CHAR | MAKE_BLOCK)
     }
 
-    /// The rights to a writable file; rules for files take no others.
+    /// The rights to a writable file: rules for files accept no others.
     pub fn writable_file(self) -> u64 {
         (EXECUTE | READ_FILE | WRITE_FILE | TRUNCATE | IOCTL_DEV) & self.handled()
     }
@@ -109,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn rights_are_those_of_the_kernels_version_and_never_unknown_ones() {
+    fn rights_match_the_kernels_version_and_are_never_unknown_ones() {
         for (abi, used, handled, scoped, flags) in [
             (2, 2, 0x3fff, 0, 0),
             (3, 3, 0x7fff, 0, 0),
@@ -127,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn no_rule_gives_a_right_that_is_not_handled() {
+    fn no_rule_allows_a_right_that_is_not_handled() {
         for landlock in (2..=7).map(of) {
             for given in [
                 landlock.readable(),
@@ -142,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kernel_without_it_or_with_too_old_a_one_says_why() {
+    fn a_kernel_without_a_usable_landlock_is_refused_with_the_reason() {
         for (answer, why) in [
             (Err(libc::ENOSYS), "the kernel has none"),
             (Err(libc::EOPNOTSUPP), "turned off at boot"),

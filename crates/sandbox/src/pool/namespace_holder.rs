@@ -1,8 +1,8 @@
-//! A process that only keeps a new user namespace reachable while the namespace is opened.
+//! A process that keeps a new user namespace reachable until the namespace is opened.
 //!
-//! It ends at once and is not reaped until then: a dead process still has its namespace in
-//! `/proc`. It borrows this process's memory for its one system call, because a copy of the memory
-//! would cost every thread of this process a page fault for each page that it writes afterwards.
+//! It exits at once and is reaped only later: a dead process still has its namespace in `/proc`. It
+//! shares this process's memory for its one system call, because a copy of the memory would cost
+//! every thread of this process a page fault for each page that it writes afterwards.
 
 use std::io;
 
@@ -11,19 +11,19 @@ use nix::sys::signal::{SigSet, SigmaskHow, pthread_sigmask};
 use nix::sys::wait::{WaitPidFlag, waitpid};
 use nix::unistd::Pid;
 
-/// The process. Dropped, it is reaped.
+/// The process. It is reaped on drop.
 #[derive(Debug)]
 pub struct NamespaceHolder {
     pid: libc::pid_t,
 }
 
 impl NamespaceHolder {
-    /// Starts one in a new user namespace without mapped ids.
+    /// Starts it in a new user namespace without mapped ids.
     pub fn start() -> io::Result<Self> {
-        // Without a signal at its end, so that no host program that ignores SIGCHLD or waits for
-        // any child has it reaped.
+        // Without an exit signal, so that a host program that ignores SIGCHLD or waits for any child
+        // does not reap it.
         let flags = libc::CLONE_NEWUSER | libc::CLONE_VM | libc::CLONE_VFORK;
-        // No handler of ours may run in the child, on memory that is not its own.
+        // No signal handler may run in the child, which shares this process's memory.
         let mut before = SigSet::empty();
         pthread_sigmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::all()), Some(&mut before))?;
         // SAFETY: the flags hold CLONE_VM and CLONE_VFORK.
@@ -42,15 +42,15 @@ impl NamespaceHolder {
     }
 }
 
-/// Clones a child that ends with status 0; gives its id or the negative error.
+/// Clones a child that exits with status 0; returns its pid or the negative errno.
 ///
 /// # Safety
 /// `flags` must hold CLONE_VM and CLONE_VFORK.
 #[cfg(target_arch = "x86_64")]
 unsafe fn clone_and_exit(flags: u64) -> i64 {
     let result: i64;
-    // SAFETY: the parent's side is a plain system call. The child, which has the parent's stack
-    // while that waits, touches no memory between its two instructions that enter the kernel.
+    // SAFETY: for the parent this is a plain system call. The child, which has the parent's stack
+    // while the parent waits, touches no memory between its two system calls.
     unsafe {
         std::arch::asm!(
             "syscall",
@@ -101,7 +101,7 @@ unsafe fn clone_and_exit(flags: u64) -> i64 {
 impl Drop for NamespaceHolder {
     fn drop(&mut self) {
         let reaped = waitpid(Pid::from_raw(self.pid), Some(WaitPidFlag::__WALL));
-        // ECHILD: a host program that reaps any child of its process was sooner.
+        // ECHILD: a host program that waits for any child has reaped it.
         if let Err(errno) = reaped
             && errno != Errno::ECHILD
         {

@@ -1,33 +1,14 @@
-//! What a sandbox has counted, and what it holds.
+//! The controls of a sandbox, for its figures.
 
 use std::collections::BTreeSet;
 
-use crate::launch::setup::Sandbox;
-use crate::supervise::cleanup::queue::BACKLOG_MAX;
-use crate::supervise::cleanup::undying::UNDYING_MAX;
-use cofferdam_core::SandboxMetrics;
-
-/// The controls there are. Those a host may lack have these names in `not_enforced` too.
+/// All controls. `not_enforced` uses the same names for those that a host lacks.
 const CONTROLS: [&str; 8] =
     ["cpu", "disk", "landlock", "memory", "namespaces", "processes", "seccomp", "uid"];
 
-impl Sandbox {
-    /// The figures now.
-    pub fn figures(&self) -> SandboxMetrics {
-        SandboxMetrics {
-            kill_failures: self.kill_failures.count(),
-            undying: self.cleanup.undying().count(),
-            undying_max: UNDYING_MAX,
-            cleanup_backlog: self.cleanup.backlog(),
-            cleanup_backlog_max: BACKLOG_MAX,
-            swept: self.swept,
-            controls: controls(self.not_enforced()),
-        }
-    }
-}
-
-/// Every control, and whether `not_enforced` (each entry its name and the reason) lacks it.
-fn controls(not_enforced: &[String]) -> Vec<(String, bool)> {
+/// Every control, and whether it is enforced: not named in `not_enforced`, whose entries are a name
+/// and a reason.
+pub fn controls(not_enforced: &[String]) -> Vec<(String, bool)> {
     let names = not_enforced.iter().filter_map(|gap| gap.split_once(": "));
     let missing: BTreeSet<&str> = names.map(|(name, _)| name).collect();
     let all: BTreeSet<&str> = CONTROLS.into_iter().chain(missing.iter().copied()).collect();
@@ -39,7 +20,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_enforced_is_never_said_to_be_whatever_its_name() {
+    fn a_control_that_is_not_enforced_is_never_reported_as_enforced() {
         let gaps = ["memory: no cgroup controller", "uid: no user namespace (x: y)", "new: z"];
         let found = controls(&gaps.map(str::to_owned));
         let of = |enforced: bool| -> Vec<&str> {
