@@ -25,8 +25,6 @@
 //! A job that has not ended names its owner. While the owner lives no other process touches the job.
 //! Once the owner's lock is free, the process that takes it finishes the job as interrupted.
 
-pub(crate) mod run_store;
-
 mod error;
 mod files;
 mod index;
@@ -35,15 +33,16 @@ mod record;
 mod recovery;
 mod removal;
 mod replay;
+mod run_store;
 #[cfg(test)]
 mod tests;
 mod truncate;
 
-pub use crate::store::run_store::{RunStore, StoreSettings};
 pub use error::StoreError;
 pub use record::JobRecord;
 pub use recovery::Recovered;
 pub use recovery::quarantine::Quarantined;
 pub use removal::RemovedJobs;
 pub use replay::{request_hash, result_hash, snapshot_hash};
+pub use run_store::{RunStore, StoreSettings};
 pub use truncate::truncate;

@@ -11,10 +11,10 @@ use nix::sys::stat::{SFlag, fstat};
 
 use super::error::{ReadFault, StoreError};
 use super::index::{Hold, Index, IndexEntry, Key};
+use super::run_store::{RunStore, StoreSettings, locked};
 use crate::store::files::directory::{StoreDir, file_type};
 use crate::store::files::inspect::{ARTIFACTS, RESULT, STATUS, error_at, read_result, read_status};
 use crate::store::files::owner::is_dead;
-use crate::store::run_store::{RunStore, StoreSettings, locked};
 use cofferdam_core::Stream;
 use cofferdam_core::job::{JobId, JobLine, JobStatus, RunJobResult};
 use cofferdam_core::values::rel_path::RelPath;

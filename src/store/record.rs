@@ -17,13 +17,13 @@ use serde::Serialize;
 use super::error::{ReadFault, StoreError};
 use super::index::{Hold, IndexEntry};
 use super::removal::{TEMP, TOMBSTONE, remove_temp, temp_name};
+use super::run_store::RunStore;
 use crate::store::files::directory::StoreDir;
 use crate::store::files::inspect::{
     ARTIFACTS, CANCEL, REQUEST, REQUEST_BYTES_MAX, RESULT, RESULT_BYTES_MAX, SNAPSHOT, STATUS,
     error_at, record_bytes, result_fault,
 };
 use crate::store::files::status_file::StatusFile;
-use crate::store::run_store::RunStore;
 use crate::store::truncate::truncate;
 use cofferdam_core::job::{
     Executable, Idempotency, JobId, JobLine, JobStatus, PolicyDecision, RunJobRequest,

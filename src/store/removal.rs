@@ -4,12 +4,12 @@ use std::ffi::OsStr;
 use std::time::{Duration, SystemTime};
 
 use super::index::EndedKey;
+use super::run_store::{RunStore, StoreWriter};
 use crate::store::files::directory::StoreDir;
 use crate::store::files::inspect::read_status;
 use crate::store::files::owner::is_owner_name;
 use crate::store::files::status_file::parse_time;
 use crate::store::recovery::quarantine::prune;
-use crate::store::run_store::{RunStore, StoreWriter};
 use cofferdam_core::job::JobId;
 use cofferdam_tree::remove_tree;
 

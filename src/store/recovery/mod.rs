@@ -12,6 +12,7 @@ use super::error::{ReadFault, StoreError};
 use super::index::{Hold, IndexEntry, RunsState};
 use super::record::json_file;
 use super::removal::owner_of_temp;
+use super::run_store::{RunStore, StoreSettings, StoreWriter, WriterDirs, locked};
 use crate::store::files::directory::StoreDir;
 use crate::store::files::inspect::{
     ARTIFACTS, CANCEL, RESULT, RecordState, SNAPSHOT, STATUS, inspect, record_bytes,
@@ -20,7 +21,6 @@ use crate::store::files::owner::Claims;
 use crate::store::files::status_file::StatusFile;
 use crate::store::recovery::interrupted::interrupted;
 use crate::store::recovery::quarantine::{Quarantined, prune};
-use crate::store::run_store::{RunStore, StoreSettings, StoreWriter, WriterDirs, locked};
 use cofferdam_core::job::{JobId, RunJobRequest};
 use cofferdam_tree::remove_tree;
 

@@ -73,7 +73,7 @@ fn a_kill_at_any_moment_loses_no_accepted_job_and_leaves_none_torn() {
         assert!(!names(place.path(), "runs").iter().any(|name| name.starts_with('.')));
     }
     assert!(accepted.len() > 20, "{} jobs", accepted.len());
-    assert_eq!(names(place.path(), "owners").len(), 1, "that of the store beside");
+    assert_eq!(names(place.path(), "owners").len(), 1, "that of the other store");
     drop(beside);
 }
 
