@@ -24,7 +24,7 @@ fn assert_closed_near(client: &mut Client) {
 }
 
 #[test]
-fn a_head_that_does_not_come_whole_is_given_up() {
+fn an_incomplete_head_is_closed_at_its_deadline() {
     let server = start_with(HttpLimits { head_within: NEAR, ..settings().limits });
     for piece in ["G", "\r\n", "GET /health HTTP/1.1\r\n", "GET /health HTTP/1.1\r\nhost: x\r\n\r"]
     {
@@ -37,7 +37,7 @@ fn a_head_that_does_not_come_whole_is_given_up() {
 }
 
 #[test]
-fn dripping_bytes_do_not_prolong_a_head() {
+fn slow_bytes_do_not_extend_the_deadline_of_a_head() {
     let server = start_with(HttpLimits { head_within: NEAR, ..settings().limits });
     let mut client = server.connect();
     client.send("GET /health HTTP/1.1\r\nx: ");
@@ -50,7 +50,7 @@ fn dripping_bytes_do_not_prolong_a_head() {
 }
 
 #[test]
-fn a_second_head_has_the_same_deadline_however_it_arrives() {
+fn every_head_on_a_connection_has_the_same_deadline() {
     let server = start_with(HttpLimits { head_within: NEAR, ..settings().limits });
     let mut behind = server.connect();
     behind.send(HEALTH);
@@ -93,7 +93,7 @@ fn an_idle_connection_has_its_own_longer_deadline() {
 }
 
 #[test]
-fn a_body_that_does_not_come_whole_is_answered_408_and_closed() {
+fn an_incomplete_body_is_answered_408_and_closed() {
     let server = start_with(HttpLimits { body_within: NEAR, ..settings().limits });
     for head in [
         "POST /run HTTP/1.1\r\nhost: x\r\ncontent-length: 100\r\n\r\n{",
@@ -109,7 +109,7 @@ fn a_body_that_does_not_come_whole_is_answered_408_and_closed() {
 }
 
 #[test]
-fn an_answer_that_is_not_read_costs_its_client_the_connection() {
+fn an_unread_answer_closes_the_connection() {
     let limits = HttpLimits { answer_within: NEAR, connections_max: 1, ..settings().limits };
     let long = "x".repeat(32 << 20);
     let checks = ScriptedChecks::new(1, move |_, _, _| Ok(exited(0, &long, "")));

@@ -6,11 +6,11 @@ use crate::process::{is_server, serve, start_process};
 use crate::support::{HEALTH, body, post};
 
 #[test]
-fn slow_heads_and_slow_bodies_by_the_hundred_disturb_nobody() {
+fn hundreds_of_slow_clients_do_not_delay_others() {
     if is_server() {
         return serve(None);
     }
-    let server = start_process("flood::slow_heads_and_slow_bodies_by_the_hundred_disturb_nobody");
+    let server = start_process("flood::hundreds_of_slow_clients_do_not_delay_others");
     let threads = server.threads();
     let held: Vec<_> = (0..400)
         .map(|index| {

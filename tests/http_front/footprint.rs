@@ -101,7 +101,7 @@ fn two_hundred_slow_bodies_cost_little() {
 }
 
 #[test]
-fn a_thousand_unfinished_bodies_cost_little_and_keep_nobody_out() {
+fn a_thousand_unfinished_bodies_cost_little_and_block_no_client() {
     let mut attack = Attack::on("1000 unfinished bodies", attacks::unfinished_bodies);
     // What all of them may hold (HTTP_BODIES_MAX and half of it), and the buffers of each
     // connection.
@@ -134,7 +134,7 @@ fn slow_clients_cost_little_beside_live_runs() {
 }
 
 #[test]
-fn want_of_descriptors_costs_little_and_passes() {
+fn exhausted_descriptors_cost_little_and_recover() {
     let mut attack = Attack::on("no descriptors", attacks::exhaustion);
     // Who is not accepted is not answered; who was, is.
     attack.probe = Probe::Kept;
@@ -152,22 +152,22 @@ fn a_hundred_thousand_headers_cost_little() {
 }
 
 #[test]
-fn doubtful_framing_over_and_over_costs_little() {
+fn repeated_ambiguous_framing_costs_little() {
     Attack::on("doubtful framing", attacks::doubtful_framing).withstand();
 }
 
 #[test]
-fn requests_hidden_in_others_cost_little_and_run_nothing() {
+fn smuggled_requests_cost_little_and_run_nothing() {
     Attack::on("hidden requests", attacks::hidden_requests).withstand();
 }
 
 #[test]
-fn bodies_cut_short_cost_little() {
+fn truncated_bodies_cost_little() {
     Attack::on("bodies cut short", attacks::cut_bodies).withstand();
 }
 
 #[test]
-fn large_answers_that_nobody_reads_cost_little() {
+fn large_unread_answers_cost_little() {
     let mut attack = Attack::on("unread answers", attacks::unread_answers);
     // What all of them may hold, and ten that are being made.
     attack.growth_max.resident_bytes = 384 * MIB;

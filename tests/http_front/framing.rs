@@ -45,7 +45,7 @@ pub const DOUBTFUL_LENGTHS: &[&str] = &[
 ];
 
 #[test]
-fn a_doubtful_length_is_refused_and_ends_the_connection() {
+fn an_ambiguous_length_is_refused_and_ends_the_connection() {
     for headers in DOUBTFUL_LENGTHS {
         assert_refused(&run_with(headers));
     }
@@ -70,7 +70,7 @@ pub const DOUBTFUL_CODINGS: &[&str] = &[
 ];
 
 #[test]
-fn a_doubtful_transfer_coding_is_refused_and_ends_the_connection() {
+fn an_ambiguous_transfer_coding_is_refused_and_ends_the_connection() {
     let chunked = format!("{:x}\r\n{}\r\n0\r\n\r\n", body("c").len(), body("c"));
     for headers in DOUBTFUL_CODINGS {
         assert_refused(&format!("POST /run HTTP/1.1\r\nhost: x\r\n{headers}\r\n{chunked}"));
@@ -152,7 +152,7 @@ const DOUBTFUL_SIZES: &[&str] = &[
 ];
 
 #[test]
-fn malformed_chunks_run_nothing_and_hide_nothing() {
+fn malformed_chunks_are_refused_and_run_nothing() {
     let body = body("c");
     let length = body.len();
     for chunks in [
@@ -181,7 +181,7 @@ fn malformed_chunks_run_nothing_and_hide_nothing() {
 }
 
 #[test]
-fn a_body_cut_short_runs_nothing() {
+fn a_truncated_body_runs_nothing() {
     for request in [
         post("", &body("cut")).replace("content-length: 4", "content-length: 9"),
         "POST /run HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n2\r\n{}\r\n".to_owned(),
@@ -245,7 +245,7 @@ fn fifty_pipelined_requests_are_all_answered() {
 }
 
 #[test]
-fn old_and_keep_alive_clients_are_served() {
+fn http_1_0_and_keep_alive_clients_are_served() {
     let server = start_echo();
     let mut old = server.connect();
     old.send("GET /health HTTP/1.0\r\n\r\n");
@@ -260,7 +260,7 @@ fn old_and_keep_alive_clients_are_served() {
 }
 
 #[test]
-fn a_client_that_waits_for_a_hundred_is_told_to_go_on() {
+fn a_client_that_expects_100_continue_gets_it() {
     let server = start_echo();
     let request = post("expect: 100-continue\r\n", &body("late"));
     let (head, body) = request.split_at(request.find('{').unwrap());

@@ -58,7 +58,7 @@ fn serve(settings: HttpSettings) -> (Running, std::sync::Arc<ScriptedChecks>) {
 }
 
 #[test]
-fn a_page_whose_name_was_bound_anew_reads_nothing() {
+fn a_page_with_a_rebound_name_reads_nothing() {
     let (server, checks) = serve(listing());
     for host in STRANGE {
         for path in ["/status", "/metrics", "/", "/nowhere"] {
@@ -84,7 +84,7 @@ fn a_page_whose_name_was_bound_anew_reads_nothing() {
 }
 
 #[test]
-fn addresses_local_names_and_listed_ones_are_answered() {
+fn addresses_local_names_and_listed_hosts_are_accepted() {
     let (server, _) = serve(listing());
     for host in GOOD {
         assert_eq!(server.ask(under(&get("/v1/jobs/j"), host)).status, 200, "{host}");
@@ -93,7 +93,7 @@ fn addresses_local_names_and_listed_ones_are_answered() {
 }
 
 #[test]
-fn the_body_of_a_refused_request_is_not_asked_for() {
+fn a_refused_request_gets_no_100_continue() {
     let (server, _) = serve(settings());
     let request = post("expect: 100-continue\r\n", &body("x"));
     let (head, _) = request.split_at(request.find('{').unwrap());
@@ -101,7 +101,7 @@ fn the_body_of_a_refused_request_is_not_asked_for() {
 }
 
 #[test]
-fn a_whole_url_in_the_request_line_has_to_name_a_good_host_too() {
+fn the_host_in_an_absolute_url_is_checked_too() {
     let (server, _) = serve(listing());
     for (line, host, status) in [
         ("http://attacker.example/status", "localhost", 403),
@@ -113,7 +113,7 @@ fn a_whole_url_in_the_request_line_has_to_name_a_good_host_too() {
 }
 
 #[test]
-fn a_missing_repeated_or_malformed_host_is_a_bad_request_everywhere() {
+fn a_missing_repeated_or_malformed_host_is_a_bad_request_on_every_path() {
     let tokens = Tokens::of([("one", "first-token-0123456789")]);
     for settings in [settings(), HttpSettings { tokens, ..settings() }] {
         let (server, _) = serve(settings);
@@ -142,14 +142,14 @@ fn a_missing_repeated_or_malformed_host_is_a_bad_request_everywhere() {
 }
 
 #[test]
-fn an_old_client_may_leave_it_out() {
+fn an_http_1_0_client_may_omit_the_host() {
     let (server, _) = serve(settings());
     assert_eq!(server.ask("GET /status HTTP/1.0\r\n\r\n").status, 200);
     assert_eq!(server.ask("GET /status HTTP/1.0\r\nhost: attacker.example\r\n\r\n").status, 403);
 }
 
 #[test]
-fn a_token_is_good_under_every_name_and_metrics_without_one_are_not() {
+fn a_token_is_valid_under_every_host_and_metrics_without_one_check_the_host() {
     let token = "first-token-0123456789";
     let own = MetricsPlace::Own("127.0.0.1:0".parse().unwrap());
     let guarded = HttpSettings { tokens: Tokens::of([("one", token)]), metrics: own, ..settings() };

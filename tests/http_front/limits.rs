@@ -46,7 +46,7 @@ fn no_limit_means_none() {
 }
 
 #[test]
-fn a_length_above_the_limit_is_refused_by_the_head_alone() {
+fn a_length_above_the_limit_is_refused_before_the_body() {
     let server = start_echo();
     for headers in ["", "expect: 100-continue\r\n"] {
         for length in ["1001", "999999999999999999"] {
@@ -68,7 +68,7 @@ fn a_refused_client_that_keeps_sending_still_reads_the_answer() {
 }
 
 #[test]
-fn answers_that_nobody_reads_make_room_for_those_that_are_read() {
+fn unread_answers_give_way_to_read_ones() {
     let long = "x".repeat(32 << 20);
     let checks = ScriptedChecks::new(2, {
         let long = long.clone();
@@ -107,7 +107,7 @@ fn wait_until_read(client: &Client) {
 }
 
 #[test]
-fn unfinished_bodies_make_room_for_others_and_small_ones_stay() {
+fn unfinished_bodies_give_way_to_others_and_small_ones_stay() {
     let limits = HttpLimits { bodies_bytes_max: 450_000, ..settings().limits };
     let settings = HttpSettings { limits, input_bytes_max: Some(1 << 20), ..settings() };
     let server = start(ScriptedChecks::echo(), settings);
@@ -140,7 +140,7 @@ fn unfinished_bodies_make_room_for_others_and_small_ones_stay() {
 }
 
 #[test]
-fn a_head_may_have_sixteen_kibibytes_and_no_more() {
+fn a_head_may_have_at_most_sixteen_kibibytes() {
     let server = start_echo();
     let bare = "GET /health HTTP/1.1\r\nhost: x\r\nx: \r\n\r\n".len();
     for (bytes, status) in [(16 * 1024, 200), (16 * 1024 + 1, 431), (1 << 20, 431)] {
@@ -154,7 +154,7 @@ fn a_head_may_have_sixteen_kibibytes_and_no_more() {
 }
 
 #[test]
-fn a_head_may_have_a_hundred_headers_and_no_more() {
+fn a_head_may_have_at_most_a_hundred_headers() {
     let server = start_echo();
     for (count, status) in [(100, 200), (101, 431), (1000, 431)] {
         let head =

@@ -102,7 +102,7 @@ fn every_refusal_is_counted_under_its_own_reason() {
 }
 
 #[test]
-fn two_servers_in_one_process_count_for_themselves() {
+fn two_servers_in_one_process_count_separately() {
     let (one, other) = (start_echo(), start_echo());
     for _ in 0..3 {
         assert_eq!(one.ask(post("", "{")).status, 400);
@@ -115,7 +115,7 @@ fn two_servers_in_one_process_count_for_themselves() {
 }
 
 #[test]
-fn open_connections_are_counted_and_those_that_have_gone_are_not() {
+fn only_open_connections_are_counted() {
     let limits = HttpLimits { connections_max: 7, ..settings().limits };
     let server = start(ScriptedChecks::echo(), HttpSettings { limits, ..settings() });
     let idle: Vec<_> = (0..5).map(|_| server.connect()).collect();
@@ -130,7 +130,7 @@ fn open_connections_are_counted_and_those_that_have_gone_are_not() {
 }
 
 #[test]
-fn a_page_of_another_origin_reads_no_figure() {
+fn a_page_of_another_origin_cannot_read_metrics() {
     let listed = vec!["https://battle.example".to_owned()];
     let server =
         start(ScriptedChecks::echo(), HttpSettings { origins_allow: listed, ..settings() });
@@ -149,7 +149,7 @@ fn a_page_of_another_origin_reads_no_figure() {
 }
 
 #[test]
-fn a_scraper_gets_the_form_it_asks_for() {
+fn a_scraper_gets_the_format_it_accepts() {
     let server = start_echo();
     let plain = "text/plain; version=0.0.4; charset=utf-8";
     let open = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -175,7 +175,7 @@ fn a_scraper_gets_the_form_it_asks_for() {
 }
 
 #[test]
-fn metrics_are_where_the_operator_put_them_and_nowhere_else() {
+fn metrics_are_served_only_where_configured() {
     let off =
         start(ScriptedChecks::echo(), HttpSettings { metrics: MetricsPlace::Off, ..settings() });
     assert_eq!((off.metrics_address, off.ask(METRICS).status), (None, 404));
@@ -210,7 +210,7 @@ fn metrics_are_where_the_operator_put_them_and_nowhere_else() {
 }
 
 #[test]
-fn what_the_service_says_of_itself_is_what_is_exposed() {
+fn the_metrics_show_the_figures_of_the_service() {
     let checks = ScriptedChecks::echo();
     *checks.figures.lock().unwrap() = Figures {
         runs: vec![RunCount { language: "cpp".into(), outcome: "exited", count: 41 }],
@@ -260,7 +260,7 @@ fn what_the_service_says_of_itself_is_what_is_exposed() {
 }
 
 #[test]
-fn what_the_jobs_say_of_themselves_is_what_is_exposed_and_in_the_status() {
+fn the_metrics_and_the_status_show_the_figures_of_the_jobs() {
     let jobs = ScriptedJobs::new();
     *jobs.figures.lock().unwrap() = JobFigures {
         queued: 1,
@@ -292,7 +292,7 @@ fn what_the_jobs_say_of_themselves_is_what_is_exposed_and_in_the_status() {
 }
 
 #[test]
-fn a_server_without_jobs_tells_nothing_of_them() {
+fn a_server_without_jobs_has_no_job_metrics() {
     let server = start_echo();
     let told = server.ask(METRICS).body;
     assert!(!told.contains("cofferdam_jobs"), "{told}");

@@ -47,7 +47,7 @@ fn a_page_of_another_origin_cannot_post() {
 }
 
 #[test]
-fn what_a_page_of_another_origin_posts_is_not_read() {
+fn a_body_from_another_origin_is_not_read() {
     let server = start(ScriptedChecks::echo(), settings());
     let mut client = server.connect();
     client.send(
@@ -59,7 +59,7 @@ fn what_a_page_of_another_origin_posts_is_not_read() {
 }
 
 #[test]
-fn listed_origins_and_clients_that_are_no_browsers_may_post() {
+fn listed_origins_and_clients_without_an_origin_may_post() {
     let listed = vec!["https://battle.example".to_owned(), "http://localhost:3000".to_owned()];
     let server =
         start(ScriptedChecks::echo(), HttpSettings { origins_allow: listed, ..settings() });
@@ -73,7 +73,7 @@ fn listed_origins_and_clients_that_are_no_browsers_may_post() {
 }
 
 #[test]
-fn no_page_is_given_leave_to_read_an_answer() {
+fn no_page_may_read_an_answer() {
     let listed = vec!["https://battle.example".to_owned()];
     let server =
         start(ScriptedChecks::echo(), HttpSettings { origins_allow: listed, ..settings() });

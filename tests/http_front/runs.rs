@@ -35,7 +35,7 @@ fn a_report_becomes_the_three_keys_and_the_headers() {
 }
 
 #[test]
-fn figures_that_no_controller_counts_are_not_given() {
+fn uncounted_usage_is_left_out() {
     let checks = ScriptedChecks::new(1, |_, _, _| {
         let mut report = exited(0, "", "");
         report.run.usage.memory_peak_source = "rusage";
@@ -48,7 +48,7 @@ fn figures_that_no_controller_counts_are_not_given() {
 }
 
 #[test]
-fn every_outcome_has_its_status_code_and_word() {
+fn every_outcome_has_its_status_and_word() {
     let limit = |kind, code| Outcome::LimitHit { kind, code };
     let too_large = (413, r#"{"error":"output too large"}"#);
     let null = (200, r#"{"exit_code":null,"stdout":"o","stderr":""}"#);
@@ -71,7 +71,7 @@ fn every_outcome_has_its_status_code_and_word() {
 }
 
 #[test]
-fn what_gives_no_report_is_an_error_of_its_own() {
+fn a_run_without_a_report_has_its_own_error() {
     let checks = ScriptedChecks::new(1, |_, _, _| {
         Err(CheckError::Sandbox(SetupFailure::from_errno("mount /proc", 1)))
     });
@@ -102,7 +102,7 @@ fn a_busy_runner_refuses_at_once_and_stays_healthy() {
 }
 
 #[test]
-fn health_and_status_do_not_wait_for_an_admission_that_hangs() {
+fn a_hanging_admission_does_not_delay_health_and_status() {
     let checks = ScriptedChecks::echo();
     let server = start(checks.clone(), settings());
     let hold = checks.admission.lock().unwrap();
@@ -128,7 +128,7 @@ fn the_slot_is_free_when_the_answer_is_read() {
 }
 
 #[test]
-fn a_client_that_goes_away_ends_its_run() {
+fn a_disconnect_ends_the_run() {
     for headers in ["", "accept: text/event-stream\r\n"] {
         let (ended, ends) = mpsc::channel();
         let checks = ScriptedChecks::new(1, move |_, watch, _| {
@@ -150,7 +150,7 @@ fn a_client_that_goes_away_ends_its_run() {
 }
 
 #[test]
-fn a_run_outlives_its_client_where_the_operator_says_so() {
+fn a_run_outlives_its_client_if_configured() {
     let (begun, begins) = mpsc::channel();
     let (finish, finishes) = mpsc::channel::<()>();
     let finishes = std::sync::Mutex::new(finishes);

@@ -60,7 +60,7 @@ fn a_second_request_to_stop_kills_at_once() {
 }
 
 #[test]
-fn the_grace_ends_what_does_not_end_by_itself() {
+fn the_grace_period_ends_remaining_runs() {
     let checks = ScriptedChecks::endless();
     let grace = Duration::from_millis(200);
     let server = start(checks.clone(), HttpSettings { shutdown_grace: grace, ..settings() });
@@ -97,7 +97,7 @@ fn a_stream_cut_off_by_a_drain_ends_with_its_result() {
 }
 
 #[test]
-fn slow_clients_do_not_hold_a_drain_up() {
+fn slow_clients_do_not_delay_a_drain() {
     let server = start(ScriptedChecks::echo(), settings());
     let mut slow = server.connect();
     slow.send("POST /run HTTP/1.1\r\nhost: x\r\ncontent-length: 100\r\n\r\n{");

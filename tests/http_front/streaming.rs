@@ -40,7 +40,7 @@ fn ask_events(server: &Running) -> Client {
 const RESULT: &str = "event: result\ndata: {\"exit_code\":3,\"stdout\":\"kept\",\"stderr\":\"\",\"outcome\":\"exited\"}\n\n";
 
 #[test]
-fn output_comes_as_events_with_offsets_and_ends_with_the_result() {
+fn output_is_streamed_with_offsets_and_ends_with_the_result() {
     let events = events_of(|sink| {
         sink.take(Stream::Stdout, b"one\n");
         sink.take(Stream::Stderr, b"err");
@@ -67,7 +67,7 @@ fn no_event_splits_a_character() {
 }
 
 #[test]
-fn an_event_arrives_while_the_run_goes_on() {
+fn events_arrive_during_the_run() {
     let (finish, finishes) = mpsc::channel::<()>();
     let finishes = Mutex::new(finishes);
     let checks = ScriptedChecks::new(1, move |_, _, sink| {
@@ -85,7 +85,7 @@ fn an_event_arrives_while_the_run_goes_on() {
 }
 
 #[test]
-fn a_quiet_run_gives_signs_of_life() {
+fn a_quiet_run_sends_pings() {
     let (finish, finishes) = mpsc::channel::<()>();
     let finishes = Mutex::new(finishes);
     let checks = ScriptedChecks::new(1, move |_, _, _| {
@@ -107,7 +107,7 @@ fn a_quiet_run_gives_signs_of_life() {
 }
 
 #[test]
-fn a_failure_before_the_start_is_an_ordinary_error() {
+fn a_failure_before_the_start_is_a_plain_error_response() {
     let checks = ScriptedChecks::new(1, |_, _, _| {
         Err(CheckError::Sandbox(SetupFailure::from_errno("clone", 11)))
     });
@@ -121,7 +121,7 @@ fn a_failure_before_the_start_is_an_ordinary_error() {
 }
 
 #[test]
-fn unlimited_output_waits_for_its_reader_and_arrives_whole() {
+fn unlimited_output_waits_for_its_reader_and_arrives_complete() {
     const PIECE_BYTES: usize = 64 * 1024;
     const PIECES: usize = 200;
     let (peak, peaks) = mpsc::channel();
@@ -151,7 +151,7 @@ fn unlimited_output_waits_for_its_reader_and_arrives_whole() {
 }
 
 #[test]
-fn output_without_a_limit_is_passed_on_at_a_pace() {
+fn unlimited_output_is_rate_limited() {
     const MIB: usize = 1 << 20;
     let checks = ScriptedChecks::new(1, move |_, _, sink| {
         let mut sink = sink.unwrap();
@@ -170,7 +170,7 @@ fn output_without_a_limit_is_passed_on_at_a_pace() {
 }
 
 #[test]
-fn a_stream_that_is_not_read_ends_its_run() {
+fn an_unread_stream_ends_its_run() {
     let (ended, ends) = mpsc::channel();
     let checks = ScriptedChecks::new(1, move |_, watch, sink| {
         let mut sink = sink.unwrap();

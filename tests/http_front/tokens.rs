@@ -75,7 +75,7 @@ fn everything_but_health_needs_a_token() {
 }
 
 #[test]
-fn whoever_shows_a_token_is_served_as_without() {
+fn a_client_with_a_token_is_served_normally() {
     let (checks, jobs) = (ScriptedChecks::echo(), ScriptedJobs::new());
     jobs.add("j");
     let server = start_with(checks, Some(jobs), guarded());
@@ -99,7 +99,7 @@ fn whoever_shows_a_token_is_served_as_without() {
 }
 
 #[test]
-fn only_a_whole_token_in_one_header_of_the_scheme_opens() {
+fn only_a_complete_bearer_token_in_one_header_is_accepted() {
     let server = start(ScriptedChecks::echo(), guarded());
     let longer = format!("{ONE}0");
     for headers in [
@@ -164,7 +164,7 @@ fn a_body_is_not_read_for_a_client_without_a_token() {
 }
 
 #[test]
-fn a_client_that_sends_its_body_all_the_same_reads_the_answer() {
+fn a_refused_client_that_sends_its_body_reads_the_answer() {
     let server = start(ScriptedChecks::echo(), guarded());
     for _ in 0..5 {
         assert_unauthorized(&server.ask(post("", &"x".repeat(3_000_000))), false);

@@ -50,7 +50,7 @@ fn request_for(path: &Path) -> Value {
 }
 
 #[test]
-fn no_job_copies_from_outside_the_roots_while_a_link_is_flipped() {
+fn no_job_copies_from_outside_the_roots_while_a_link_is_swapped() {
     if !has("root", geteuid().is_root()) {
         return;
     }
@@ -111,7 +111,7 @@ fn no_job_fails_while_an_editor_saves_in_its_workspace() {
 }
 
 #[test]
-fn no_door_takes_its_store_for_a_workspace() {
+fn no_door_accepts_its_store_as_a_workspace() {
     let Some(doors) = doors() else { return };
     let workspace = Workspace::empty().file("data", "d");
     for door in EACH {

@@ -17,7 +17,7 @@ fn peak_bytes(pid: i32) -> u64 {
 }
 
 #[test]
-fn a_gibibyte_of_output_is_hashed_and_let_go() {
+fn a_gibibyte_of_output_is_hashed_but_not_kept_in_memory() {
     let Some(doors) = doors() else { return };
     let workspace = Workspace::empty();
     let request = workspace.request(&["head", "-c", "1073741824", "/dev/zero"]);
@@ -44,7 +44,7 @@ fn a_gibibyte_of_output_is_hashed_and_let_go() {
 }
 
 #[test]
-fn a_hundred_thousand_files_and_ten_thousand_artifacts_end_as_they_should() {
+fn a_hundred_thousand_files_and_ten_thousand_artifacts_are_handled_within_limits() {
     let Some(doors) = doors() else { return };
     let workspace =
         Workspace::python("print(sum(len(files) for _, _, files in __import__('os').walk('.')))");
@@ -108,7 +108,7 @@ open('bottom', 'w').write('x')
 ";
 
 #[test]
-fn a_hostile_tree_gives_its_regular_files_and_names_the_rest() {
+fn regular_files_of_a_hostile_tree_are_kept_and_the_rest_listed() {
     let Some(doors) = doors() else { return };
     let workspace = Workspace::python(TRAPS);
     symlink("main.py", workspace.path().join("link")).unwrap();

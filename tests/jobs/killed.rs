@@ -75,7 +75,7 @@ fn assert_nothing_torn(store: &Path) {
 }
 
 #[test]
-fn every_job_that_was_taken_is_over_or_interrupted_when_the_service_is_back() {
+fn every_accepted_job_is_over_or_interrupted_after_a_restart() {
     if !has("root", geteuid().is_root()) {
         return;
     }

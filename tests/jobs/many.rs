@@ -34,7 +34,7 @@ fn p99(mut times: Vec<Duration>) -> Duration {
 }
 
 #[test]
-fn a_long_queue_gives_each_job_one_result_in_flat_memory_while_lists_stay_quick() {
+fn a_long_queue_gives_each_job_one_result_with_flat_memory_and_quick_lists() {
     if !has("root", geteuid().is_root()) {
         return;
     }

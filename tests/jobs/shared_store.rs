@@ -70,7 +70,7 @@ fn slow(seconds: f64, id: &str) -> (Workspace, Value) {
 }
 
 #[test]
-fn a_service_and_commands_beside_it_see_each_others_jobs() {
+fn a_service_and_concurrent_commands_see_each_others_jobs() {
     if !has("root", geteuid().is_root()) {
         return;
     }
@@ -116,7 +116,7 @@ fn a_service_and_commands_beside_it_see_each_others_jobs() {
 }
 
 #[test]
-fn one_service_has_a_store_and_the_next_has_it_when_that_is_dead() {
+fn a_store_has_one_service_and_passes_to_the_next_after_its_death() {
     if !has("root", geteuid().is_root()) {
         return;
     }
@@ -152,7 +152,7 @@ fn one_service_has_a_store_and_the_next_has_it_when_that_is_dead() {
 }
 
 #[test]
-fn a_service_whose_store_nobody_named_waits_for_it_without_refusing_to_start() {
+fn a_service_starts_and_waits_for_a_default_store_in_use() {
     if !has("root", geteuid().is_root()) {
         return;
     }
@@ -194,7 +194,7 @@ fn a_command_reads_no_record_but_its_own() {
 }
 
 #[test]
-fn the_most_that_records_may_take_holds_as_each_job_ends() {
+fn the_size_limit_of_records_is_enforced_after_each_job() {
     if !has("root", geteuid().is_root()) {
         return;
     }
@@ -228,7 +228,7 @@ fn bytes_below(directory: &Path) -> u64 {
 }
 
 #[test]
-fn a_record_that_was_removed_is_in_no_list_and_a_store_that_was_is_made_again() {
+fn a_removed_record_is_not_listed_and_a_removed_store_is_created_again() {
     if !has("root", geteuid().is_root()) {
         return;
     }

@@ -12,7 +12,7 @@ use crate::doors::{job_server, post_job, wait_for_end};
 use crate::workspace::{Workspace, with};
 
 #[test]
-fn the_path_of_the_store_is_in_the_log_alone() {
+fn the_path_of_the_store_appears_only_in_the_log() {
     if !has("root", geteuid().is_root()) {
         return;
     }
@@ -39,7 +39,7 @@ fn the_path_of_the_store_is_in_the_log_alone() {
 }
 
 #[test]
-fn an_artifact_is_sent_only_where_it_is_the_one_of_if_match() {
+fn an_artifact_is_sent_only_if_it_matches_if_match() {
     if !has("root", geteuid().is_root()) {
         return;
     }

@@ -72,7 +72,7 @@ fn cancel(service: &Service, id: &str) -> u16 {
 }
 
 #[test]
-fn a_result_that_a_full_store_does_not_take_is_told_meanwhile_and_written_when_there_is_room() {
+fn a_full_store_delays_only_the_writing_of_a_result() {
     if !has("root", geteuid().is_root()) {
         return;
     }
@@ -136,7 +136,7 @@ fn a_result_that_a_full_store_does_not_take_is_told_meanwhile_and_written_when_t
 }
 
 #[test]
-fn a_rename_that_fails_is_tried_again_and_one_that_always_fails_claims_no_death() {
+fn a_failed_rename_is_retried_and_a_lasting_failure_is_not_reported_as_a_death() {
     if !has("root", geteuid().is_root()) {
         return;
     }

@@ -26,7 +26,7 @@ fn tag(bytes: &[u8]) -> String {
 }
 
 #[test]
-fn an_artifact_comes_whole_with_what_it_is() {
+fn an_artifact_is_sent_complete_with_its_metadata() {
     let server = serve_plainly(&of_one("out/a.html", TEN));
     let mut client = server.connect();
     for method in ["GET", "HEAD", "GET"] {
@@ -56,7 +56,7 @@ fn an_artifact_comes_whole_with_what_it_is() {
 }
 
 #[test]
-fn only_what_is_listed_is_there_by_its_name_to_the_byte() {
+fn only_listed_artifacts_are_found_by_their_exact_name() {
     let server = serve_plainly(&of_one("a b/é+%.txt", b"odd"));
     assert_eq!(server.ask(get("/v1/jobs/j/artifacts/a%20b/%C3%A9+%25.txt")).body, "odd");
     assert_eq!(server.ask(get("/v1/jobs/j/artifacts/a%20b%2F%c3%a9%2B%25.txt?x=1")).body, "odd");
@@ -82,7 +82,7 @@ fn only_what_is_listed_is_there_by_its_name_to_the_byte() {
 }
 
 #[test]
-fn a_part_is_what_the_range_says() {
+fn a_range_selects_the_bytes_sent() {
     let jobs = of_one("a", TEN);
     jobs.keep("j", "empty", b"");
     let server = serve_plainly(&jobs);
@@ -120,7 +120,7 @@ fn a_part_is_what_the_range_says() {
 }
 
 #[test]
-fn what_the_client_has_is_not_sent_again() {
+fn an_unchanged_artifact_is_not_sent_again() {
     let server = serve_plainly(&of_one("a", TEN));
     let mut client = server.connect();
     for (condition, is_known) in [
@@ -159,7 +159,7 @@ fn rest_of(server: &Running, target: &str) -> Vec<u8> {
 }
 
 #[test]
-fn a_long_artifact_comes_whole_and_over_one_connection_again() {
+fn long_artifacts_arrive_complete_on_a_kept_connection() {
     let bytes = long(5 * MIB);
     let server = serve_plainly(&of_one("a", &bytes));
     let mut client = server.connect();
@@ -172,7 +172,7 @@ fn a_long_artifact_comes_whole_and_over_one_connection_again() {
 }
 
 #[test]
-fn a_reader_that_is_slow_gets_it_all_and_one_that_does_not_read_is_left() {
+fn a_slow_reader_gets_the_whole_artifact_and_a_stalled_one_is_dropped() {
     let bytes = long(16 * MIB);
     let jobs = of_one("a", &bytes);
     let limits = HttpLimits {
@@ -206,7 +206,7 @@ fn a_reader_that_is_slow_gets_it_all_and_one_that_does_not_read_is_left() {
 }
 
 #[test]
-fn a_file_that_is_shorter_than_it_was_is_not_sent() {
+fn an_artifact_shorter_than_recorded_is_not_sent() {
     let jobs = of_one("a", TEN);
     *jobs.missing_bytes.lock().unwrap() = 1;
     let server = serve_plainly(&jobs);
@@ -218,7 +218,7 @@ fn a_file_that_is_shorter_than_it_was_is_not_sent() {
 }
 
 #[test]
-fn no_more_artifacts_are_sent_at_once_than_may_be() {
+fn concurrent_artifact_downloads_are_limited() {
     let bytes = long(16 * MIB);
     let jobs = of_one("a", &bytes);
     let limits = HttpLimits { downloads_max: 2, ..settings().limits };

@@ -63,7 +63,7 @@ fn bytes_of(events: &[Event], stream: &str) -> Vec<u8> {
 }
 
 #[test]
-fn a_job_is_followed_from_its_queue_to_its_result() {
+fn a_stream_covers_a_job_from_the_queue_to_its_result() {
     let jobs = ScriptedJobs::new();
     jobs.add("j");
     let server = serve_plainly(&jobs);
@@ -94,7 +94,7 @@ fn a_job_is_followed_from_its_queue_to_its_result() {
 }
 
 #[test]
-fn a_stream_goes_on_at_whatever_byte_it_was_left() {
+fn a_stream_resumes_at_any_byte() {
     let (stdout, stderr) = ("é€ plain 𝄞".as_bytes(), b"a\xFFb\xE2\x82".as_slice());
     let jobs = ScriptedJobs::new();
     jobs.add_ended("j", stdout, stderr);
@@ -116,7 +116,7 @@ fn a_stream_goes_on_at_whatever_byte_it_was_left() {
 }
 
 #[test]
-fn each_event_s_id_is_the_way_to_go_on_behind_it() {
+fn a_stream_resumes_after_any_event_id() {
     let stdout: Vec<u8> = "0123456é".bytes().cycle().take(200_000).collect();
     let jobs = ScriptedJobs::new();
     jobs.add_ended("j", &stdout, b"err");
@@ -135,7 +135,7 @@ fn each_event_s_id_is_the_way_to_go_on_behind_it() {
 }
 
 #[test]
-fn what_is_no_place_in_the_stream_is_its_beginning_or_its_end() {
+fn an_invalid_event_id_resumes_at_the_start_or_the_end() {
     let jobs = ScriptedJobs::new();
     jobs.add_ended("j", b"out", b"err");
     let server = serve_plainly(&jobs);
@@ -158,7 +158,7 @@ fn what_is_no_place_in_the_stream_is_its_beginning_or_its_end() {
 }
 
 #[test]
-fn no_character_of_a_live_stream_is_cut_in_two() {
+fn no_event_of_a_live_job_splits_a_character() {
     let jobs = ScriptedJobs::new();
     jobs.add("j");
     let server = serve_plainly(&jobs);
@@ -184,7 +184,7 @@ fn no_character_of_a_live_stream_is_cut_in_two() {
 }
 
 #[test]
-fn a_quiet_job_gives_signs_of_life_and_is_not_idle() {
+fn a_quiet_job_sends_pings_and_its_stream_is_not_idle() {
     let jobs = ScriptedJobs::new();
     jobs.add("j");
     let limits = HttpLimits {
@@ -202,7 +202,7 @@ fn a_quiet_job_gives_signs_of_life_and_is_not_idle() {
 }
 
 #[test]
-fn a_slow_reader_gets_it_all_and_one_that_does_not_read_is_left() {
+fn a_slow_reader_gets_the_whole_stream_and_a_stalled_one_is_dropped() {
     const MIB: usize = 1 << 20;
     let bytes: Vec<u8> = b"0123456789abcde\n".iter().copied().cycle().take(16 * MIB).collect();
     let jobs = ScriptedJobs::new();
@@ -238,7 +238,7 @@ fn a_slow_reader_gets_it_all_and_one_that_does_not_read_is_left() {
 }
 
 #[test]
-fn no_more_follow_than_may_and_whoever_goes_makes_room() {
+fn followers_are_limited_and_leaving_frees_a_place() {
     let jobs = ScriptedJobs::new();
     jobs.add("j");
     let limits = HttpLimits {
@@ -269,7 +269,7 @@ fn no_more_follow_than_may_and_whoever_goes_makes_room() {
 }
 
 #[test]
-fn who_closes_a_stream_gives_its_place_back_at_once() {
+fn closing_a_stream_frees_its_place_at_once() {
     let jobs = ScriptedJobs::new();
     jobs.add("j");
     // No sign of life is written that would find out.
@@ -291,7 +291,7 @@ fn who_closes_a_stream_gives_its_place_back_at_once() {
 }
 
 #[test]
-fn who_only_has_nothing_more_to_send_reads_a_stream_that_is_over() {
+fn a_client_that_shuts_down_its_sending_side_reads_an_ended_stream() {
     let jobs = ScriptedJobs::new();
     jobs.add_ended("j", b"out", b"");
     let server = serve_plainly(&jobs);
@@ -302,7 +302,7 @@ fn who_only_has_nothing_more_to_send_reads_a_stream_that_is_over() {
 }
 
 #[test]
-fn a_job_that_is_lost_ends_its_stream_with_an_error() {
+fn a_lost_job_ends_its_stream_with_an_error() {
     let jobs = ScriptedJobs::new();
     jobs.add("j");
     let server = serve_plainly(&jobs);
@@ -315,7 +315,7 @@ fn a_job_that_is_lost_ends_its_stream_with_an_error() {
 }
 
 #[test]
-fn many_follow_one_job_and_each_is_told_everything() {
+fn every_follower_of_a_job_gets_all_events() {
     let jobs = ScriptedJobs::new();
     jobs.add("j");
     let server = Arc::new(serve_plainly(&jobs));

@@ -58,7 +58,7 @@ fn is_privileged() -> bool {
 }
 
 #[test]
-fn s32_a_job_is_asked_for_followed_and_read() {
+fn s32_a_job_is_submitted_followed_and_read() {
     let Some(doors) = doors() else { return };
     let service = doors.service();
     let health = service.ask("GET /health HTTP/1.1\r\nhost: x\r\naccept: application/json\r\n\r\n");
@@ -91,7 +91,7 @@ fn s32_a_job_is_asked_for_followed_and_read() {
 }
 
 #[test]
-fn s33_a_full_queue_refuses_at_once_and_keeps_nothing_of_it() {
+fn s33_a_full_queue_refuses_at_once_and_keeps_no_record() {
     if !is_privileged() {
         return;
     }
@@ -123,7 +123,7 @@ fn s33_a_full_queue_refuses_at_once_and_keeps_nothing_of_it() {
 }
 
 #[test]
-fn s33_a_service_that_drains_takes_no_jobs_and_leaves_none_in_limbo() {
+fn s33_a_draining_service_refuses_jobs_and_ends_every_accepted_one() {
     if !is_privileged() {
         return;
     }
@@ -149,7 +149,7 @@ fn s33_a_service_that_drains_takes_no_jobs_and_leaves_none_in_limbo() {
 }
 
 #[test]
-fn s34_records_outlive_the_service_and_a_job_it_died_over_is_finished_as_interrupted() {
+fn s34_records_outlive_the_service_and_unfinished_jobs_end_as_interrupted() {
     if !is_privileged() {
         return;
     }
@@ -192,7 +192,7 @@ fn s34_records_outlive_the_service_and_a_job_it_died_over_is_finished_as_interru
 }
 
 #[test]
-fn s35_a_job_whose_workspace_is_still_being_copied_is_canceled_as_quickly() {
+fn s35_a_job_is_canceled_as_quickly_while_its_workspace_is_copied() {
     if !is_privileged() {
         return;
     }
@@ -220,7 +220,7 @@ fn s35_a_job_whose_workspace_is_still_being_copied_is_canceled_as_quickly() {
 }
 
 #[test]
-fn s35_a_waiting_job_is_canceled_at_once_a_running_one_killed_and_an_ended_one_left() {
+fn s35_a_cancel_removes_a_waiting_job_kills_a_running_one_and_keeps_an_ended_one() {
     if !is_privileged() {
         return;
     }

@@ -34,7 +34,7 @@ fn digest_of(path: &str) -> String {
 }
 
 #[test]
-fn s08_a_denied_job_is_taken_and_ends_denied() {
+fn s08_a_denied_job_is_accepted_and_ends_denied() {
     let Some(doors) = doors() else { return };
     let request = with(Workspace::python("").run_main(), "policy.allowed_commands", json!(["ls"]));
     let answer = post_job(doors.service(), &request);
@@ -68,7 +68,7 @@ fn s09_an_allowed_command_is_a_name_or_an_object() {
 }
 
 #[test]
-fn s10_the_first_of_command_shell_env_artifacts_network_backend_and_snapshot_is_told() {
+fn s10_the_first_fault_of_command_shell_env_artifacts_network_backend_and_snapshot_is_reported() {
     let Some(doors) = doors() else { return };
     let workspace = Workspace::empty();
     let mut request = workspace.request(&["bash", "-c", "true"]);
@@ -109,7 +109,7 @@ fn s11_without_allowed_commands_everything_is_denied() {
 }
 
 #[test]
-fn s12_a_file_of_the_workspace_never_passes_for_a_program() {
+fn s12_a_workspace_file_never_counts_as_an_allowed_program() {
     let Some(doors) = doors() else { return };
     let fake = "#!/bin/sh\necho fake\n";
     let workspace = Workspace::python("print('real')")
@@ -134,7 +134,7 @@ fn s12_a_file_of_the_workspace_never_passes_for_a_program() {
 }
 
 #[test]
-fn s13_a_pinned_program_is_the_very_file_that_was_hashed() {
+fn s13_a_pinned_program_is_the_exact_file_that_was_hashed() {
     let Some(doors) = doors() else { return };
     let workspace =
         Workspace::python("import sys; print('ran')").executable("tool", "#!/bin/sh\necho tool\n");
@@ -202,7 +202,7 @@ fn s14_a_shell_or_a_wrapper_needs_allow_shell() {
 }
 
 #[test]
-fn s15_the_environment_is_empty_but_for_what_was_allowed() {
+fn s15_the_environment_has_only_allowed_variables() {
     let Some(doors) = doors() else { return };
     let workspace = Workspace::empty();
     for door in EACH {
