@@ -1,4 +1,4 @@
-//! Clients that take their time.
+//! Deadlines against slow clients.
 
 use std::io::Write;
 use std::time::{Duration, Instant};
@@ -10,7 +10,7 @@ use crate::support::{
 };
 
 const NEAR: Duration = Duration::from_millis(300);
-/// Later than this the deadline did not hold, however busy the machine.
+/// A close later than this missed its deadline, even on a busy machine.
 const LATE: Duration = Duration::from_secs(10);
 
 fn start_with(limits: HttpLimits) -> Running {
@@ -32,7 +32,7 @@ fn an_incomplete_head_is_closed_at_its_deadline() {
         client.send(piece);
         let start = Instant::now();
         assert_closed_near(&mut client);
-        assert!(start.elapsed() > NEAR / 2, "{piece:?} was given up at once");
+        assert!(start.elapsed() > NEAR / 2, "{piece:?} was closed at once");
     }
 }
 
@@ -42,9 +42,9 @@ fn slow_bytes_do_not_extend_the_deadline_of_a_head() {
     let mut client = server.connect();
     client.send("GET /health HTTP/1.1\r\nx: ");
     let start = Instant::now();
-    // The drip ends with the connection: the kernel refuses what goes to a closed one.
+    // Writing fails once the server has closed the connection.
     while client.socket.write_all(b"y").is_ok() {
-        assert!(start.elapsed() < LATE, "a drip kept the connection");
+        assert!(start.elapsed() < LATE, "slow bytes kept the connection open");
         std::thread::sleep(Duration::from_millis(20));
     }
 }
@@ -104,7 +104,7 @@ fn an_incomplete_body_is_answered_408_and_closed() {
         client.send(head);
         let (after, rest) = client.closed_after();
         assert!(rest.contains("HTTP/1.1 408 ") && after < LATE, "{head:?}: {rest:?}");
-        assert!(after > NEAR / 2, "{head:?} was given up at once");
+        assert!(after > NEAR / 2, "{head:?} was closed at once");
     }
 }
 
@@ -116,9 +116,9 @@ fn an_unread_answer_closes_the_connection() {
     let server = start(checks, HttpSettings { limits, ..settings() });
     let mut unread = server.connect();
     unread.send(post("", &body("")));
-    // The one place is free again only once the first connection is given up.
+    // The only connection is free again once the server closes the first one.
     let start = Instant::now();
     assert_eq!(server.ask(HEALTH).status, 200);
-    assert!(start.elapsed() < LATE, "the place was free after {:?}", start.elapsed());
-    assert!(unread.rest().len() < 32 << 20, "the whole answer fitted");
+    assert!(start.elapsed() < LATE, "the connection was free after {:?}", start.elapsed());
+    assert!(unread.rest().len() < 32 << 20, "the socket buffers held the whole answer");
 }

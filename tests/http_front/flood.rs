@@ -1,4 +1,4 @@
-//! Many clients that hold on to what they have.
+//! Many slow clients at once.
 
 use std::time::{Duration, Instant};
 
@@ -34,7 +34,7 @@ fn hundreds_of_slow_clients_do_not_delay_others() {
         .collect();
     times.sort();
     assert!(times[15] < Duration::from_millis(100), "median {:?}", times[15]);
-    assert_eq!(server.threads(), threads, "a thread for a slow client");
+    assert_eq!(server.threads(), threads, "the server started threads for slow clients");
     let mut client = server.connect();
     client.send(post("", &body("through")));
     assert!(client.answer().body.contains("through"));

@@ -1,11 +1,11 @@
-//! Messages whose end two readers could see in two places.
+//! Messages with ambiguous framing.
 
 use std::sync::atomic::Ordering;
 
 use crate::support::{HEALTH, ScriptedChecks, body, post, settings, start, start_echo};
 
-/// Sends a doubtful request with a run hidden behind it. It must be answered
-/// 400 once, the connection closed, and nothing run.
+/// Sends an ambiguous request with a hidden run behind it. Asserts one 400
+/// answer, a closed connection, and no run.
 fn assert_refused(request: &str) {
     let checks = ScriptedChecks::echo();
     let server = start(checks.clone(), settings());
@@ -24,7 +24,7 @@ fn run_with(headers: &str) -> String {
     format!("POST /run HTTP/1.1\r\nhost: x\r\n{headers}\r\n{body}")
 }
 
-/// Headers that say in more than one way, or in none, how long a body is; LEN is its length.
+/// Headers that state the length of a body more than once or not validly; LEN is its length.
 pub const DOUBTFUL_LENGTHS: &[&str] = &[
     "content-length: LEN\r\ncontent-length: 5\r\n",
     "content-length: 5\r\ncontent-length: LEN\r\n",
@@ -51,7 +51,7 @@ fn an_ambiguous_length_is_refused_and_ends_the_connection() {
     }
 }
 
-/// Headers that say of a chunked body that it is, or is not, or is something else.
+/// Contradictory or invalid transfer codings of a chunked body.
 pub const DOUBTFUL_CODINGS: &[&str] = &[
     "transfer-encoding: gzip\r\n",
     "transfer-encoding: gzip, chunked\r\n",
@@ -80,7 +80,7 @@ fn an_ambiguous_transfer_coding_is_refused_and_ends_the_connection() {
     ));
 }
 
-/// As [`assert_refused`], for a version whose answers carry its own number.
+/// As [`assert_refused`], for answers that have the version of the request.
 fn assert_refused_old(request: &str) {
     let checks = ScriptedChecks::echo();
     let server = start(checks.clone(), settings());
@@ -124,7 +124,7 @@ fn a_malformed_head_is_refused_and_ends_the_connection() {
     }
 }
 
-/// What may not stand behind a chunk's size.
+/// Text that is invalid after a chunk size.
 const DOUBTFUL_SIZES: &[&str] = &[
     " ",
     "\t",
@@ -171,7 +171,7 @@ fn malformed_chunks_are_refused_and_run_nothing() {
     ]
     .into_iter()
     .chain(DOUBTFUL_SIZES.iter().flat_map(|behind| {
-        // Of the first chunk and of the last one.
+        // After the size of the first chunk and of the last one.
         let first = format!("{length:x}{behind}\r\n{body}\r\n0\r\n\r\n");
         [first, format!("{length:x}\r\n{body}\r\n0{behind}\r\n\r\n")]
     })) {
@@ -219,7 +219,7 @@ fn pipelined_requests_of_every_framing_are_answered_in_order() {
     ]
     .concat();
     let expected = ["ok\n", "one", "two", "ok\n", "three", "four"];
-    // All at once, and byte by byte: the framing may not depend on the segments.
+    // All at once, and byte by byte: framing must not depend on TCP segments.
     for piece_bytes in [requests.len(), 7, 1] {
         let mut client = server.connect();
         client.socket.set_nodelay(true).unwrap();
@@ -250,7 +250,7 @@ fn http_1_0_and_keep_alive_clients_are_served() {
     let mut old = server.connect();
     old.send("GET /health HTTP/1.0\r\n\r\n");
     assert_eq!(old.answer().status, 200);
-    assert_eq!(old.rest(), "", "an HTTP/1.0 connection is closed behind its answer");
+    assert_eq!(old.rest(), "", "an HTTP/1.0 connection is closed after its answer");
     let mut kept = server.connect();
     kept.send("GET /health HTTP/1.0\r\nconnection: keep-alive\r\n\r\n");
     assert_eq!(kept.answer().status, 200);

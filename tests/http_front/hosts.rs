@@ -1,5 +1,5 @@
-//! Names that a request may ask under: a page whose name was bound anew to this service is of its
-//! origin to a browser, and reads what it gets.
+//! The Host header against DNS rebinding: for a browser, a page whose name was rebound to this
+//! service has its origin and may read its answers.
 
 use std::sync::atomic::Ordering;
 
@@ -14,7 +14,7 @@ use crate::support::{
 
 const REFUSED: &str =
     r#"{"error":"Host is no address, no local name and not in HTTP_HOSTS_ALLOW"}"#;
-/// Names that somebody else may own.
+/// Names that another party may own.
 const STRANGE: [&str; 8] = [
     "attacker.example",
     "attacker.example:4040",
@@ -25,7 +25,7 @@ const STRANGE: [&str; 8] = [
     "battle.example.attacker.example",
     "runs.example",
 ];
-/// Names that nobody else can, and those that are listed.
+/// Names that no other party can own, and listed names.
 const GOOD: [&str; 12] = [
     "localhost",
     "LOCALHOST:4040",
@@ -77,7 +77,7 @@ fn a_page_with_a_rebound_name_reads_nothing() {
             403,
             "validation.invalid_request",
         );
-        // Whether the service is there is no secret, and probes come under any name.
+        // The existence of the service is no secret, and health probes use any name.
         assert_eq!(server.ask(under(HEALTH, host)).body, "ok\n", "{host}");
     }
     assert_eq!(checks.runs.load(Ordering::SeqCst), 0);

@@ -1,4 +1,4 @@
-//! How much a client may send, and how many clients there may be.
+//! Limits on the size of requests and the number of clients.
 
 use std::io::{ErrorKind, Read};
 use std::time::{Duration, Instant};
@@ -79,10 +79,10 @@ fn unread_answers_give_way_to_read_ones() {
     let mut unread = server.connect();
     unread.send(post("", &body("")));
     assert!(unread.head().starts_with("HTTP/1.1 200 "));
-    // Two are more than there is room for: the one that is read arrives whole.
+    // Two exceed the limit together: the one that is read arrives complete.
     assert!(server.ask(post("", &body(""))).body.contains(&long));
-    assert!(unread.rest().len() < long.len(), "the whole answer fitted");
-    // One alone may take its time.
+    assert!(unread.rest().len() < long.len(), "the socket buffers held the whole answer");
+    // A single unread answer may stay.
     let mut slow = server.connect();
     slow.send(post("", &body("")));
     std::thread::sleep(Duration::from_millis(100));
@@ -90,7 +90,7 @@ fn unread_answers_give_way_to_read_ones() {
     assert!(slow.answer().body.contains(&long));
 }
 
-/// Waits until the server has taken all that `client` has sent from the kernel.
+/// Waits until the server has read everything that `client` has sent.
 fn wait_until_read(client: &Client) {
     let [ours, its] = [client.socket.local_addr(), client.socket.peer_addr()]
         .map(|address| format!("0100007F:{:04X}", address.unwrap().port()));
@@ -102,7 +102,7 @@ fn wait_until_read(client: &Client) {
         if of_server.is_some_and(|line| line[4].ends_with(":00000000")) {
             return;
         }
-        assert!(began.elapsed() < Duration::from_secs(20), "it is not read");
+        assert!(began.elapsed() < Duration::from_secs(20), "the server does not read it");
     }
 }
 
@@ -124,18 +124,18 @@ fn unfinished_bodies_give_way_to_others_and_small_ones_stay() {
     let mut small = unfinished(1000);
     let mut first = unfinished(300_000);
     let mut second = unfinished(150_000);
-    // Waits until one of the others is slow: it has not grown for a second.
+    // Until another body counts as slow: it has not grown for a second.
     let mut third = unfinished(250_000);
     let refused = first.answer();
     assert_eq!((refused.status, refused.header("retry-after")), (503, Some("1")), "{refused:?}");
     assert_eq!(refused.body, r#"{"error":"too many unfinished request bodies"}"#);
-    assert_eq!(first.rest(), "", "and the connection is closed");
-    // All others are read to their ends, bad as they are.
+    assert_eq!(first.rest(), "", "the connection is closed");
+    // All others are read to their end, although they are invalid.
     for client in [&mut small, &mut second, &mut third] {
         client.send("x");
         assert_eq!(client.answer().status, 400);
     }
-    // One alone may be of any size.
+    // A single body may have any size.
     assert_eq!(server.ask(post("", &body(&"x".repeat(900_000)))).status, 200);
 }
 

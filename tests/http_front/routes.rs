@@ -1,4 +1,4 @@
-//! Paths, methods, and what a body may be.
+//! Paths, methods and bodies.
 
 use crate::support::{HEALTH, ScriptedChecks, body, post, settings, start, start_echo};
 
@@ -37,7 +37,7 @@ fn head_is_get_without_a_body() {
     assert!(head.starts_with("HTTP/1.1 200 "), "{head}");
     assert!(head.to_lowercase().contains("content-type: text/plain\r\n"), "{head}");
     client.send(HEALTH);
-    assert_eq!(client.answer().body, "ok\n", "a body followed the answer to HEAD");
+    assert_eq!(client.answer().body, "ok\n", "the answer to HEAD had a body");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! What a run's end looks like from outside, and what a client's end does to a run.
+//! The answers to finished runs, and the effect of a disconnect on a run.
 
 use std::sync::atomic::Ordering;
 use std::sync::mpsc;
@@ -97,7 +97,11 @@ fn a_busy_runner_refuses_at_once_and_stays_healthy() {
     let busy = server.ask(post("", &body("")));
     assert_eq!((busy.status, busy.body.as_str()), (429, r#"{"error":"runner busy"}"#));
     assert_eq!(busy.header("retry-after"), Some("1"));
-    assert_eq!(server.ask(post("", "{")).status, 400, "validation comes before the slot");
+    assert_eq!(
+        server.ask(post("", "{")).status,
+        400,
+        "a request is validated before it needs a slot"
+    );
     assert_eq!(server.ask(HEALTH).body, "ok\n");
 }
 
@@ -142,7 +146,7 @@ fn a_disconnect_ends_the_run() {
         while checks.runs.load(Ordering::SeqCst) == 0 {
             std::thread::yield_now();
         }
-        assert!(ends.try_recv().is_err(), "the run ended with its client still there");
+        assert!(ends.try_recv().is_err(), "the run ended while its client was connected");
         drop(client);
         ends.recv_timeout(LONG).expect("the run outlived its client");
         assert_eq!(server.ask(HEALTH).status, 200);
@@ -155,7 +159,7 @@ fn a_run_outlives_its_client_if_configured() {
     let (finish, finishes) = mpsc::channel::<()>();
     let finishes = std::sync::Mutex::new(finishes);
     let checks = ScriptedChecks::new(1, move |_, watch, _| {
-        assert!(watch.client.is_none(), "a socket to watch");
+        assert!(watch.client.is_none(), "the run watches its client's socket");
         begun.send(()).unwrap();
         finishes.lock().unwrap().recv().unwrap();
         Ok(exited(0, "", ""))

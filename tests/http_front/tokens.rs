@@ -1,4 +1,4 @@
-//! Who may ask, where there are tokens.
+//! Access with bearer tokens.
 
 use std::sync::atomic::Ordering;
 
@@ -144,11 +144,11 @@ fn a_body_is_not_read_for_a_client_without_a_token() {
     for path in ["/run", "/v1/jobs"] {
         for headers in ["", "expect: 100-continue\r\n", "authorization: Bearer x\r\n"] {
             let mut client = server.connect();
-            // Longer than any body may be, and nothing of it is sent.
+            // Above the body limit, and none of it is sent.
             client.send(format!(
                 "POST {path} HTTP/1.1\r\nhost: x\r\n{headers}content-length: 99999999\r\n\r\n"
             ));
-            // A `100 Continue` would be the first answer.
+            // The first answer must not be a `100 Continue`.
             assert_unauthorized(&client.answer(), path == "/v1/jobs");
         }
     }
@@ -158,7 +158,7 @@ fn a_body_is_not_read_for_a_client_without_a_token() {
         "POST /v1/jobs HTTP/1.1\r\nhost: x\r\n{shown}expect: 100-continue\r\ncontent-length: {}\r\n\r\n",
         JOB.len()
     ));
-    assert!(client.head().starts_with("HTTP/1.1 100 "), "its body is wanted");
+    assert!(client.head().starts_with("HTTP/1.1 100 "), "the server asks for the body");
     client.send(JOB);
     assert_eq!(client.answer().status, 202);
 }

@@ -1,4 +1,4 @@
-//! Artifacts, whole and in parts.
+//! Downloads of artifacts, complete and by range.
 
 use std::io::Read;
 use std::sync::Arc;
@@ -135,7 +135,7 @@ fn an_unchanged_artifact_is_not_sent_again() {
         let expected = if is_known { (304, "") } else { (206, "01") };
         assert_eq!((answer.status, answer.body.as_str()), expected, "{condition}");
         assert_eq!(answer.header("etag"), Some(tag(TEN).as_str()));
-        // It would be that of the file, or none.
+        // A length in a 304 would have to be that of the file.
         assert!(!is_known || answer.header("content-length").is_none(), "{answer:?}");
     }
     for (condition, status) in [(tag(TEN), 206), (tag(b"x"), 200), (format!("W/{}", tag(TEN)), 200)]
@@ -146,7 +146,7 @@ fn an_unchanged_artifact_is_not_sent_again() {
     }
 }
 
-/// Text that says at each place which one it is.
+/// Text in which every position is distinguishable.
 fn long(bytes: usize) -> Vec<u8> {
     (0..bytes / 8).flat_map(|number| format!("{number:08}").into_bytes()).collect()
 }
@@ -165,10 +165,10 @@ fn long_artifacts_arrive_complete_on_a_kept_connection() {
     let mut client = server.connect();
     for _ in 0..2 {
         client.send(get("/v1/jobs/j/artifacts/a"));
-        assert!(client.answer().body.as_bytes() == bytes, "it came otherwise");
+        assert!(client.answer().body.as_bytes() == bytes, "the received bytes differ");
     }
     client.send(request("GET", "/v1/jobs/j/artifacts/a", "range: bytes=1048576-3145727\r\n"));
-    assert!(client.answer().body.as_bytes() == &bytes[MIB..3 * MIB], "it came otherwise");
+    assert!(client.answer().body.as_bytes() == &bytes[MIB..3 * MIB], "the received bytes differ");
 }
 
 #[test]
@@ -188,11 +188,11 @@ fn a_slow_reader_gets_the_whole_artifact_and_a_stalled_one_is_dropped() {
     assert_eq!(part().status, 503);
     let began = Instant::now();
     while part().status != 206 {
-        assert!(began.elapsed() < Duration::from_secs(10), "it has its place for ever");
+        assert!(began.elapsed() < Duration::from_secs(10), "the stalled reader keeps its place");
     }
     let mut slow = server.connect();
     slow.send(get("/v1/jobs/j/artifacts/a").replace("HTTP/1.1", "HTTP/1.0"));
-    // Longer in all than an answer may wait for room: it gets on all the time.
+    // Longer in total than an answer may stall, but it progresses all the time.
     let (mut whole, mut piece) = (Vec::new(), vec![0; MIB]);
     loop {
         std::thread::sleep(Duration::from_millis(50));
@@ -236,7 +236,7 @@ fn concurrent_artifact_downloads_are_limited() {
     let began = Instant::now();
     while server.ask(request("GET", "/v1/jobs/j/artifacts/a", "range: bytes=0-1\r\n")).status != 206
     {
-        assert!(began.elapsed() < Duration::from_secs(10), "its place is not free again");
+        assert!(began.elapsed() < Duration::from_secs(10), "its place is not free");
     }
     drop(unread);
     assert_eq!(rest_of(&server, "/v1/jobs/j/artifacts/a").len(), bytes.len());

@@ -1,4 +1,4 @@
-//! Each route's answers and refusals.
+//! The answers and refusals of each route.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -268,10 +268,10 @@ fn every_error_below_v1_has_the_shape_of_job_errors() {
     assert_error(&server.ask(framed_twice), 400, "validation.invalid_request");
     let evil = "origin: http://evil.example\r\n";
     assert_error(&server.ask(submission(evil, JOB)), 403, "validation.invalid_request");
-    // What jobs have left is nothing for a page of another origin, though it changes nothing.
+    // A page of another origin may not even read jobs.
     assert_error(&server.ask(request("GET", "/v1/jobs", evil)), 403, "validation.invalid_request");
     assert!(jobs.submitted.lock().unwrap().is_empty());
-    // Beside it the shape is the other one.
+    // Outside /v1, errors have the other shape.
     for target in ["/v1", "/v2/jobs", "/x/v1/jobs"] {
         assert_eq!(server.ask(get(target)).body, r#"{"error":"not found"}"#);
     }
@@ -343,6 +343,6 @@ fn a_drain_closes_the_queue_and_cancels_waiting_jobs() {
     server.shutdown.request();
     server.join();
     let told = jobs.told.lock().unwrap();
-    // Whatever a test's end asks for comes behind.
+    // Later calls come from the end of the test.
     assert_eq!(told[..4], ["start_draining", "wait_idle", "cancel_all", "wait_idle"]);
 }
