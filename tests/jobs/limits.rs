@@ -1,11 +1,11 @@
-//! A job's limits, each by what it does to a program that crosses it.
+//! The limits of a job, each tested by a program that exceeds it.
 
 use serde_json::{Value, json};
 
 use crate::doors::{EACH, doors};
 use crate::workspace::{Workspace, with};
 
-/// What a job that met `limit` is told.
+/// Asserts that the result reports `limit` as exceeded.
 #[track_caller]
 fn assert_met(result: &Value, limit: &str) {
     assert_eq!(result["status"], "failed", "{result}");

@@ -1,4 +1,4 @@
-//! A request that its client has named is one job, however often it is sent.
+//! Idempotency keys: a request with a key creates one job, however often it is sent.
 
 use std::fs;
 use std::thread;

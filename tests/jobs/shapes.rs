@@ -1,4 +1,4 @@
-//! What is no request: lists for objects, objects for words, keys that come twice, and no JSON.
+//! Malformed requests: values of the wrong type, duplicate keys and invalid JSON.
 
 use std::io::Write;
 use std::process::{Command, Stdio};
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::doors::{EACH, doors, post_to};
 use crate::workspace::{Workspace, with};
 
-/// What `cofferdam job validate` says of `text`.
+/// The answer of `cofferdam job validate` to `text`.
 fn validated(text: &str) -> Value {
     let mut child = Command::new(cofferdam())
         .args(["job", "validate", "-"])

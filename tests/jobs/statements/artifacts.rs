@@ -1,4 +1,4 @@
-//! 26 and 27: what is kept of the files a job leaves.
+//! Statements 26 and 27: the artifacts of a job.
 
 use std::fs;
 

@@ -1,4 +1,4 @@
-//! 32 to 35: jobs over HTTP, their queue, their records and their end.
+//! Statements 32 to 35: jobs over HTTP, the queue, records and cancels.
 
 use std::fs;
 use std::time::{Duration, Instant};
@@ -12,7 +12,7 @@ use tempfile::TempDir;
 use crate::doors::{doors, job_server, post_job, post_to, wait_for_end};
 use crate::workspace::{Workspace, with};
 
-/// From a cancel to the end of a job that runs.
+/// The longest time from a cancel to the end of a running job.
 const CANCELED_WITHIN: Duration = Duration::from_secs(1);
 const SLEEPS: &str = "print('began', flush=True)\nimport time; time.sleep(600)";
 
@@ -24,7 +24,7 @@ fn body(answer: &Answer) -> Value {
     serde_json::from_str(&answer.body).unwrap_or_else(|error| panic!("{error}: {answer:?}"))
 }
 
-/// Posts `request` as `id`; it has to be taken.
+/// Posts `request` as `id`, which must be accepted.
 #[track_caller]
 fn take(service: &Service, request: Value, id: &str) {
     let answer = post_job(service, &with(request, "job_id", id));
@@ -43,7 +43,7 @@ fn wait_running(service: &Service, store: &TempDir, id: &str) {
     assert_eq!(body(&service.get(&format!("/v1/jobs/{id}")))["status"], "running");
 }
 
-/// Cancels a job that runs; how long it took to be over, and what came of it.
+/// Cancels a running job; returns how long it took to end, and its result.
 #[track_caller]
 fn cancel_running(service: &Service, id: &str) -> (Duration, Value) {
     let began = Instant::now();
@@ -105,7 +105,7 @@ fn s33_a_full_queue_refuses_at_once_and_keeps_no_record() {
     let answer = post_job(&service, &with(workspace.run_main(), "job_id", "refused"));
     assert_eq!((answer.status, &body(&answer)["code"]), (503, &json!("queue.full")));
     assert!(answer.header("retry-after").is_some(), "{answer:?}");
-    // What is wrong with a request is said before there is no room for it.
+    // A request is validated before the queue is checked.
     let bad = post_job(&service, &with(workspace.run_main(), "extra", 1));
     assert_eq!(bad.status, 422, "{bad:?}");
     let mut records: Vec<_> = fs::read_dir(store.path().join("runs"))

@@ -1,4 +1,4 @@
-//! 8 to 17: what is allowed.
+//! Statements 8 to 17: the policy.
 
 use std::fs;
 
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::doors::{Door, Doors, EACH, doors, post_job};
 use crate::workspace::{Workspace, with};
 
-/// Holds a result to being a denial of that kind, in which nothing has run.
+/// Asserts that a result is a denial with `code`, and that nothing ran.
 #[track_caller]
 fn assert_denied(result: &Value, code: &str) {
     assert_eq!(result["status"], "policy_denied", "{result}");
@@ -28,7 +28,7 @@ fn denied(doors: &Doors, door: Door, request: &Value, code: &str) -> Value {
     result["error"].clone()
 }
 
-/// The digest of a file of this host.
+/// The digest of a host file.
 fn digest_of(path: &str) -> String {
     sha256_of(&fs::read(path).unwrap())
 }
@@ -192,7 +192,7 @@ fn s14_a_shell_or_a_wrapper_needs_allow_shell() {
             let allowing = with(request, "policy.allow_shell", true);
             let result = doors.result(door, &allowing);
             assert_eq!(result["status"], "completed", "{door:?} {argv:?}: {result}");
-            // The allow-list applies to a wrapper as it does to a shell.
+            // The allow-list applies to a wrapper as to a shell.
             let unlisted = with(allowing, "policy.allowed_commands", json!(["python3"]));
             denied(&doors, door, &unlisted, "policy.command_denied");
         }

@@ -1,4 +1,4 @@
-//! 28 to 31, 36 and 37: what a result holds, and that every door gives the same.
+//! Statements 28 to 31, 36 and 37: the content of a result, which is the same through every door.
 
 use std::collections::BTreeSet;
 use std::process::Command;
@@ -112,7 +112,7 @@ fn s36_the_command_line_has_an_exit_code_for_each_class() {
     }
 }
 
-/// What may differ between two runs of the same request, and between two doors.
+/// Removes the parts that may differ between two runs of the same request, and between two doors.
 fn without_volatile(mut result: Value) -> Value {
     for name in ["job_id", "timing", "usage"] {
         result[name].take();
@@ -166,7 +166,7 @@ fn s30_a_result_has_one_of_the_seven_final_states() {
         "canceled",
     ];
     assert_eq!(words, expected.into(), "{schema}");
-    // The seventh is that of `s35`.
+    // `s35` tests the seventh.
     let base = Workspace::python("");
     let fails = Workspace::python("raise SystemExit(1)");
     let hangs = Workspace::python("import time; time.sleep(60)");

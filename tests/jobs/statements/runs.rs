@@ -1,4 +1,4 @@
-//! 21 to 25: how a run ends, and what it says.
+//! Statements 21 to 25: the end of a run and its output.
 
 use std::time::Instant;
 

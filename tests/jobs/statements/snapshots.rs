@@ -1,4 +1,4 @@
-//! 18 to 20: what is copied.
+//! Statements 18 to 20: the snapshot of the workspace.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
@@ -57,7 +57,7 @@ fn s18_excluded_files_are_not_copied_at_any_depth_despite_include() {
     }
 }
 
-/// Everything that could show a change of the tree.
+/// The metadata that shows any change of the tree.
 fn state(directory: &Path) -> Vec<String> {
     let mut pending = vec![directory.to_owned()];
     let mut state = Vec::new();

@@ -1,4 +1,4 @@
-//! 1 to 7: what is a request, and what is refused before anything is done.
+//! Statements 1 to 7: valid requests, and requests that are refused before anything happens.
 
 use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::doors::{EACH, doors, post_to};
 use crate::workspace::{Workspace, with};
 
-/// What is told of a request that is none.
+/// Asserts an `invalid_request` error at `path`.
 #[track_caller]
 fn assert_invalid(error: &Value, path: &str) {
     assert_eq!(error["code"], "validation.invalid_request", "{error}");
