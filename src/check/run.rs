@@ -43,7 +43,7 @@ pub enum CheckError {
     Draining,
     /// The sandbox could not be created. User code has not run.
     #[error(transparent)]
-    SandboxHost(SetupFailure),
+    Sandbox(SetupFailure),
 }
 
 /// A finished check.
@@ -283,6 +283,6 @@ impl AdmittedCheck {
         runner
             .counts
             .count(&lang_slug, report.as_ref().ok().map(|report| (&report.run, report.queued)));
-        report.map_err(|why| CheckError::SandboxHost(why.into_failure("exec sh")))
+        report.map_err(|why| CheckError::Sandbox(why.into_failure("exec sh")))
     }
 }

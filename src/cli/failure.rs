@@ -39,7 +39,7 @@ pub enum Failure {
     Configuration(#[from] Problems),
     /// No sandbox could be created.
     #[error("{0}; {advice}", advice = advice(.0))]
-    SandboxHost(#[from] SetupFailure),
+    Sandbox(#[from] SetupFailure),
     /// The program does not exist in the sandbox.
     #[error("{}: not found in the sandbox; give its path there or --bind it", .0.display())]
     NotFound(OsString),
@@ -107,7 +107,7 @@ impl Failure {
         match self {
             Self::Usage(_) | Self::Configuration(_) => USAGE,
             Self::Listen { .. } | Self::Refused(_) | Self::Limits(_) | Self::Serve(_) => NO_SERVICE,
-            Self::SandboxHost(_) | Self::LanguageUnavailable(_) | Self::Write { .. } => SANDBOX,
+            Self::Sandbox(_) | Self::LanguageUnavailable(_) | Self::Write { .. } => SANDBOX,
             Self::NotExecutable { .. } => NOT_EXECUTABLE,
             Self::NotFound(_) => NOT_FOUND,
         }
@@ -121,7 +121,7 @@ impl Failure {
     /// The failure of a `program` that did not start.
     pub fn not_started(program: OsString, why: NotStarted) -> Self {
         match why {
-            NotStarted::Setup(failure) => Self::SandboxHost(failure),
+            NotStarted::Setup(failure) => Self::Sandbox(failure),
             NotStarted::Exec { errno: libc::ENOENT } => Self::NotFound(program),
             NotStarted::Exec { errno } => {
                 Self::NotExecutable { program, errno: Errno::from_raw(errno) }
@@ -135,10 +135,10 @@ impl From<CheckError> for Failure {
         match error {
             CheckError::Invalid(fault) => Self::Usage(fault),
             CheckError::LanguageUnavailable(reason) => Self::LanguageUnavailable(reason),
-            CheckError::SandboxHost(failure) => Self::SandboxHost(failure),
+            CheckError::Sandbox(failure) => Self::Sandbox(failure),
             // Not expected: a runner of a single check is never busy or draining.
             CheckError::Busy | CheckError::Draining => {
-                Self::SandboxHost(SetupFailure::from_words("admit", error.to_string()))
+                Self::Sandbox(SetupFailure::from_words("admit", error.to_string()))
             }
         }
     }

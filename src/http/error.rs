@@ -174,7 +174,7 @@ impl HttpError {
                     StatusCode::SERVICE_UNAVAILABLE
                 }
                 CheckError::Busy => StatusCode::TOO_MANY_REQUESTS,
-                CheckError::SandboxHost(_) => StatusCode::INTERNAL_SERVER_ERROR,
+                CheckError::Sandbox(_) => StatusCode::INTERNAL_SERVER_ERROR,
             },
         }
     }
@@ -201,7 +201,7 @@ impl HttpError {
             Self::Check(CheckError::LanguageUnavailable(_)) => "unavailable",
             Self::Check(CheckError::Busy) => "busy",
             Self::Check(CheckError::Draining) => "draining",
-            Self::Check(CheckError::SandboxHost(_)) => "sandbox",
+            Self::Check(CheckError::Sandbox(_)) => "sandbox",
             Self::Internal => "internal",
         }
     }
@@ -271,7 +271,7 @@ impl HttpError {
             Self::NoRoomForBody | Self::Check(CheckError::Busy) => ErrorCode::QueueFull,
             Self::Check(CheckError::Draining) => ErrorCode::QueueClosed,
             Self::Check(CheckError::LanguageUnavailable(_)) => ErrorCode::BackendUnavailable,
-            Self::Check(CheckError::SandboxHost(_)) | Self::Internal => ErrorCode::IoFailed,
+            Self::Check(CheckError::Sandbox(_)) | Self::Internal => ErrorCode::IoFailed,
         };
         JobError::new(code, self.to_string())
     }

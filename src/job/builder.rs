@@ -69,7 +69,7 @@ pub enum BuildError {
     Store(#[from] StoreError),
     /// Sandboxes cannot be created here.
     #[error(transparent)]
-    SandboxHost(#[from] SetupFailure),
+    Sandbox(#[from] SetupFailure),
 }
 
 impl Runner {

@@ -188,7 +188,7 @@ const STEPS: [&str; 6] =
     ["/machine-config", "/boot-source", "/drives/rootfs", "/drives/scratch", "/vsock", "/actions"];
 
 #[test]
-fn a_machine_is_asked_for_step_by_step_with_its_own_parts_and_nothing_is_left_of_it() {
+fn a_machine_is_configured_step_by_step_and_removed_completely() {
     let mut scripted = Scripted::new(json!({}));
     run_one(&mut scripted);
     let asked = scripted.asked();
@@ -209,7 +209,7 @@ fn a_machine_is_asked_for_step_by_step_with_its_own_parts_and_nothing_is_left_of
 }
 
 #[test]
-fn a_jailed_machine_is_given_links_and_its_jail_is_cleared_away() {
+fn a_jailed_machine_gets_links_and_its_jail_is_removed() {
     let mut scripted = Scripted::new(json!({}));
     let metadata = fs::metadata(scripted.place.path()).unwrap();
     scripted.jailer = Some(Jailer {
@@ -244,7 +244,7 @@ fn a_jailed_machine_is_given_links_and_its_jail_is_cleared_away() {
 }
 
 #[test]
-fn a_fault_at_any_step_is_told_in_firecrackers_own_words() {
+fn an_error_at_any_step_is_reported_in_firecrackers_words() {
     for (number, step) in STEPS.iter().enumerate() {
         let words = format!("{{\"fault_message\": \"no {number}\\nat all\"}}");
         let scripted = Scripted::new(json!({"faults": {*step: [400, words]}}));
@@ -255,7 +255,7 @@ fn a_fault_at_any_step_is_told_in_firecrackers_own_words() {
 }
 
 #[test]
-fn an_answer_that_is_none_and_a_death_at_a_step_are_told_apart() {
+fn an_invalid_answer_and_a_death_at_a_step_are_distinguished() {
     let odd = Scripted::new(json!({"faults": {"/vsock": [500, "<html>"]}}));
     let want = "sandbox: firecracker PUT /vsock: malformed answer of the API: no fault_message";
     assert_eq!(odd.unavailable(), want);
@@ -266,7 +266,7 @@ fn an_answer_that_is_none_and_a_death_at_a_step_are_told_apart() {
 }
 
 #[test]
-fn a_firecracker_that_does_not_answer_is_waited_for_no_longer_than_a_boot_may_take() {
+fn an_unresponsive_firecracker_fails_at_the_boot_timeout() {
     let began = Instant::now();
     let scripted = Scripted::new(json!({"silent_at": "/drives/scratch"}));
     let want = "sandbox: firecracker PUT /drives/scratch: no answer in time";
@@ -277,7 +277,7 @@ fn a_firecracker_that_does_not_answer_is_waited_for_no_longer_than_a_boot_may_ta
 }
 
 #[test]
-fn what_is_missing_is_named() {
+fn missing_parts_are_named() {
     for name in ["firecracker", "vmlinux", "root.ext4"] {
         let scripted = Scripted::new(json!({}));
         let backend = scripted.backend();
@@ -294,7 +294,7 @@ fn what_is_missing_is_named() {
 }
 
 #[test]
-fn a_probe_boots_and_says_what_the_guest_says() {
+fn a_probe_boots_a_guest_and_reports_its_capabilities() {
     let mut scripted = Scripted::new(json!({}));
     let guest = scripted.guest();
     let backend = scripted.backend();

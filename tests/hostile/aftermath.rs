@@ -1,4 +1,4 @@
-//! What the host holds for a service, before and after a row.
+//! The resources that the host holds for a service, before and after a row.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -15,14 +15,14 @@ use cofferdam_test_server::service::Service;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-/// How long what a row used may take to be gone: the kernel frees namespaces in its own time.
+/// How long the resources of a row may take to be freed: the kernel frees namespaces with a delay.
 const GONE_WITHIN: Duration = Duration::from_secs(5);
-/// A count that has not changed for so long is the one that stays.
+/// A count that has not changed for this long is final.
 const SETTLED_FOR: Duration = Duration::from_millis(100);
 /// The uid of a tenant that nothing maps.
 const UNMAPPED_UID: u32 = 10_001;
 
-/// What must not grow, beside the boxes made ahead: of these there are as many as before.
+/// The counts that must not grow; the number of prepared sandboxes must be the same as before.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Holdings {
     ready: usize,
@@ -44,7 +44,7 @@ pub struct HostState {
 }
 
 impl HostState {
-    /// As it is once nothing changes any more.
+    /// The state once it no longer changes.
     pub fn settled(service: &Service) -> Self {
         let deadline = Instant::now() + GONE_WITHIN;
         let (mut last, mut since) = (Holdings::of(service), Instant::now());
@@ -58,27 +58,27 @@ impl HostState {
         Self { service: service.pid(), before: last }
     }
 
-    /// Panics with the difference if the host does not come back to this state.
+    /// Panics with the difference if the host does not return to this state.
     #[track_caller]
     pub fn assert_holds_for(&self, service: &Service) {
         let deadline = Instant::now() + GONE_WITHIN;
         let mut now = Holdings::of(service);
-        while self.before.lacks_something_of(&now) && Instant::now() < deadline {
+        while self.before.is_exceeded_by(&now) && Instant::now() < deadline {
             thread::sleep(Duration::from_millis(5));
             now = Holdings::of(service);
         }
         assert!(
-            !self.before.lacks_something_of(&now),
+            !self.before.is_exceeded_by(&now),
             "left on the host: {now:?}\nbefore: {:?}\ntenants: {:?}",
             self.before,
             now.tenants.iter().map(|pid| command_line(*pid)).collect::<Vec<_>>()
         );
     }
 
-    /// Kills tenants that were not there before.
+    /// Kills tenants that did not exist before.
     pub fn kill_what_is_new(&self) {
         for pid in tenants(self.service).difference(&self.before.tenants) {
-            // It may have ended by itself.
+            // The process may already have ended.
             let _ = kill(Pid::from_raw(*pid), Signal::SIGKILL);
         }
     }
@@ -107,9 +107,9 @@ impl Holdings {
         }
     }
 
-    /// Whether `now` holds more than this. Files of other servers' tenants may go
-    /// meanwhile, and theirs are not told apart.
-    fn lacks_something_of(&self, now: &Self) -> bool {
+    /// Whether `now` holds more than this. Files of other servers' tenants count
+    /// too and may disappear meanwhile.
+    fn is_exceeded_by(&self, now: &Self) -> bool {
         now.ready != self.ready
             || now.cgroups_with_ready > self.cgroups_with_ready
             || !now.tenants.is_subset(&self.tenants)
@@ -126,17 +126,17 @@ fn is_tenant(uid: u32) -> bool {
     HOST_UIDS.contains(&uid) || uid == UNMAPPED_UID
 }
 
-/// The processes on the host with a tenant's uid that `service` answers for:
-/// those below it, and those that got away from everybody.
+/// The processes on the host with a tenant's uid that belong to `service`:
+/// its descendants, and processes reparented out of any server.
 fn tenants(service: i32) -> BTreeSet<i32> {
     let entries = fs::read_dir("/proc").unwrap().flatten();
     let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
     pids.filter(|pid| uid(*pid).is_some_and(is_tenant) && is_of(*pid, service)).collect()
 }
 
-/// Whether the first process above `pid` that is no tenant is below `service`,
-/// or a parent of us both: only one that got away has that. The init of another
-/// server's box is neither, even while it ends.
+/// Whether the nearest ancestor of `pid` that is no tenant is `service` or its
+/// descendant, or an ancestor of this test: only an escaped process has such a
+/// parent. The init of another server's sandbox is neither, even while it ends.
 fn is_of(pid: i32, service: i32) -> bool {
     let Some(holder) = ancestry(pid).skip(1).find(|pid| !uid(*pid).is_some_and(is_tenant)) else {
         return false;
@@ -150,14 +150,14 @@ fn ancestry(pid: i32) -> impl Iterator<Item = i32> {
     std::iter::successors(Some(pid), |pid| parent(*pid).filter(|parent| *parent > 0))
 }
 
-/// Whose a process is. The owner of its directory would be root where it is not dumpable.
+/// The uid of a process. The owner of its /proc directory is root if it is not dumpable.
 fn uid(pid: i32) -> Option<u32> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let ids = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
     ids.split_whitespace().next()?.parse().ok()
 }
 
-/// The last parts of the cgroups that a process is in: a box's are named after the box.
+/// The last components of a process's cgroup paths, which name its sandbox.
 fn cgroup_names(pid: i32) -> Vec<OsString> {
     let cgroups = fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default();
     let paths = cgroups.lines().filter_map(|line| line.splitn(3, ':').nth(2));
@@ -169,14 +169,14 @@ fn command_line(pid: i32) -> String {
     format!("{pid}: {}", String::from_utf8_lossy(&words).replace('\0', " "))
 }
 
-/// Network namespaces that the server holds by a descriptor.
+/// Network namespaces that the server holds open by a descriptor.
 fn net_namespaces(pid: i32) -> usize {
     let links = fs::read_dir(format!("/proc/{pid}/fd")).unwrap().flatten();
     let targets = links.filter_map(|link| fs::read_link(link.path()).ok());
     targets.filter(|target| target.to_string_lossy().starts_with("net:[")).count()
 }
 
-/// Files of tenants where a run could have left any on the host.
+/// Files of tenants in the host directories where a run could leave any.
 pub fn tenants_files() -> usize {
     let count = |directory: &str| {
         let entries = fs::read_dir(Path::new(directory)).into_iter().flatten().flatten();

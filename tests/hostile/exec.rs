@@ -16,12 +16,12 @@ use super::observe::lines;
 use super::probe::native;
 use super::target::Own;
 
-/// An ordinary user of the host, whose directory it is.
+/// An ordinary user of the host, who owns the directory.
 const OWNER: u32 = 12_345;
-/// No call here takes longer on the busiest machine.
+/// No call here takes longer, even on the busiest machine.
 const ENDS_WITHIN: Duration = Duration::from_secs(30);
 
-/// A directory bound at `/out`, in a place that is only root's.
+/// A directory bound at `/out`, inside a directory of root.
 #[derive(Debug)]
 pub struct SharedDirectory(TempDir);
 
@@ -42,7 +42,7 @@ impl SharedDirectory {
         let place = tempfile::tempdir_in(directory).unwrap();
         let shared = place.path().join("out");
         fs::create_dir(&shared).unwrap();
-        // Where ids cannot be mapped, everybody may write.
+        // Writable to all, for hosts that cannot map ids.
         fs::set_permissions(&shared, Permissions::from_mode(0o777)).unwrap();
         chown(&shared, Some(OWNER), Some(OWNER)).unwrap();
         Self(place)
@@ -52,7 +52,7 @@ impl SharedDirectory {
         self.0.path().join("out")
     }
 
-    /// A file of the owner's.
+    /// Creates a file of the owner.
     pub fn put(&self, name: &str, contents: &[u8]) {
         let path = self.path().join(name);
         fs::write(&path, contents).unwrap();
@@ -60,7 +60,7 @@ impl SharedDirectory {
         chown(&path, Some(OWNER), Some(OWNER)).unwrap();
     }
 
-    /// Runs `command` with this directory at `/out`, and these options.
+    /// Runs `command` with this directory at `/out` and these options.
     #[track_caller]
     pub fn exec(&self, own: &Own, options: &[&str], command: &[&str]) -> Ended {
         let mut call = self.call(own, options, command);
@@ -68,7 +68,7 @@ impl SharedDirectory {
         ended(call)
     }
 
-    /// The call, to be given a stdin.
+    /// The command, whose stdin the caller sets.
     pub fn call(&self, own: &Own, options: &[&str], command: &[&str]) -> Command {
         let binary = std::env::var_os("COFFERDAM_BIN")
             .unwrap_or_else(|| env!("CARGO_BIN_EXE_cofferdam").into());
@@ -82,7 +82,7 @@ impl SharedDirectory {
         call
     }
 
-    /// Runs the program `tests/probes/<name>.c` and tells its attempts.
+    /// Runs the program `tests/probes/<name>.c` and returns its attempts.
     #[track_caller]
     pub fn probe(&self, own: &Own, name: &str, args: &[&str]) -> Vec<(String, String)> {
         let bind = format!("{}:/probe:ro", native(name).display());
@@ -92,7 +92,7 @@ impl SharedDirectory {
         lines(&done.stdout)
     }
 
-    /// Nothing in it is root's, a device, or a program that runs as its owner.
+    /// Asserts that no file in it is owned by root, is a device, or has a set-id bit.
     #[track_caller]
     pub fn assert_is_what_a_tenant_may_make(&self) {
         let mut unread = vec![self.path()];
@@ -101,7 +101,7 @@ impl SharedDirectory {
                 let path = entry.unwrap().path();
                 let metadata = fs::symlink_metadata(&path).unwrap();
                 let kind = metadata.file_type();
-                assert_ne!(metadata.uid(), 0, "{} is root's", path.display());
+                assert_ne!(metadata.uid(), 0, "{} is owned by root", path.display());
                 assert!(
                     !kind.is_char_device() && !kind.is_block_device(),
                     "{} is a device",
@@ -115,14 +115,14 @@ impl SharedDirectory {
         }
     }
 
-    /// Takes everything out, however deep: the recursion of the standard library would not end well.
+    /// Removes everything with `rm`: the standard library's recursion fails on deep trees.
     pub fn empty(&self) {
         let status = Command::new("rm").arg("-rf").arg(self.path()).status().unwrap();
         assert!(status.success(), "{status}");
     }
 }
 
-/// What a call said and how it ended, which it has to.
+/// Runs a call to its end and returns its output; panics if it does not end in time.
 #[track_caller]
 pub fn ended(mut call: Command) -> Ended {
     let child = call.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();

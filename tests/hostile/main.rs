@@ -1,11 +1,11 @@
-//! Hostile tenants and clients, one row an attack, against any service with this contract.
+//! Attacks by hostile tenants and clients, one per row, against any service with this contract.
 //!
-//! By itself it starts the binary (`COFFERDAM_BIN`) and looks at the host after every row.
-//! `HOSTILE_URL` points it at a running service instead; what needs a look at the host is then
-//! not exercised. `HOSTILE_WITHOUT` takes one wall of a weakened build down and holds the rows
-//! of `weakened.toml` to breaking. Arguments are ids of rows to run, or a group's letter.
+//! By default it starts the binary (`COFFERDAM_BIN`) and checks the host after every row.
+//! `HOSTILE_URL` points it at a running service instead; rows that check the host are then not
+//! exercised. `HOSTILE_WITHOUT` removes one wall of a weakened build and requires the rows of
+//! `weakened.toml` to break. Arguments select rows by id or group letter.
 
-// A program without the usual harness is no test to clippy.
+// Clippy does not treat a program without the standard harness as a test.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -32,18 +32,18 @@ use scorecard::Scorecard;
 use target::Target;
 use weakened::Wall;
 
-/// Why a row could not be tried here.
+/// Why a row cannot be exercised here.
 #[derive(Debug)]
 pub struct Unexercised(pub String);
 
-/// One attack and what must hold.
+/// One attack and the guarantee it tests.
 #[derive(Debug, Clone, Copy)]
 pub struct Row {
     /// The group's letter and a number.
     pub id: &'static str,
-    /// What holds, in one sentence.
+    /// The guarantee, in one sentence.
     pub guarantee: &'static str,
-    /// Attacks; panics where the guarantee does not hold.
+    /// Attacks; panics if the guarantee does not hold.
     pub attack: fn(&Target) -> Result<(), Unexercised>,
 }
 

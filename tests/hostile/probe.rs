@@ -1,8 +1,8 @@
-//! A program of `tests/probes` as a posted solution.
+//! Posts a program of `tests/probes` as a solution.
 //!
-//! Every probe travels as Python, the one language all services with this contract have: its
-//! module defines `probe(*args)`, called when the harness calls `solution`, and what it returns
-//! comes back between two marks. A native program is compiled here, static, and carried inside.
+//! Every probe is posted as Python, the one language of all services with this contract. Its
+//! module defines `probe(*args)`, which runs when the harness calls `solution`; its return value
+//! comes back between two marks. Native programs are compiled here, statically, and embedded.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,7 +12,7 @@ use std::sync::{Mutex, PoisonError};
 
 use serde_json::{Value, json};
 
-/// Around what a probe returned.
+/// Enclose the value that a probe returned.
 pub const MARKS: (&str, &str) = ("<<observed:", ":observed>>");
 
 /// A solution that attacks.
@@ -30,12 +30,12 @@ impl Probe {
         Self::inline(&read(&format!("{name}.py")))
     }
 
-    /// A module written where it is used; it has to define `probe`.
+    /// A module given as text, which must define `probe`.
     pub fn inline(source: &str) -> Self {
         Self { source: source.to_owned(), native: None, args: json!([]), timeout: "20s".to_owned() }
     }
 
-    /// The script `tests/probes/<name>.sh`; it comes back as `{"code", "out", "err"}`.
+    /// The script `tests/probes/<name>.sh`; returns `{"code", "out", "err"}`.
     pub fn sh(name: &str) -> Self {
         let script = read(&format!("{name}.sh"));
         let mut probe = Self::python("run_program");
@@ -43,7 +43,7 @@ impl Probe {
         probe
     }
 
-    /// The program `tests/probes/<name>.c`; it comes back as `{"code", "out", "err"}`.
+    /// The program `tests/probes/<name>.c`; returns `{"code", "out", "err"}`.
     pub fn c(name: &str) -> Self {
         let mut probe = Self::python("run_program");
         probe.native = Some(native(name));
@@ -51,8 +51,8 @@ impl Probe {
         probe
     }
 
-    /// The program `tests/probes/<name>.c` in the harness's place: its end is the
-    /// run's, and the run's output is what it prints.
+    /// The program `tests/probes/<name>.c` in place of the harness: its exit is the
+    /// run's exit and its output the run's output.
     pub fn program(name: &str) -> Self {
         Self::python_with_native("become", name)
     }
@@ -62,13 +62,13 @@ impl Probe {
         Self { native: Some(native(program)), ..Self::python(name) }
     }
 
-    /// One more argument.
+    /// Adds an argument.
     pub fn arg(mut self, arg: impl Into<Value>) -> Self {
         self.args.as_array_mut().unwrap().push(arg.into());
         self
     }
 
-    /// The run's limit instead of 20 s.
+    /// Sets the timeout, which is 20 s by default.
     pub fn within(mut self, timeout: &str) -> Self {
         timeout.clone_into(&mut self.timeout);
         self
@@ -107,7 +107,7 @@ fn read(file: &str) -> String {
     fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// The program of `tests/probes/<name>.c`, compiled once a process.
+/// The program `tests/probes/<name>.c`, compiled once per process.
 pub fn native(name: &str) -> PathBuf {
     static DONE: Once<PathBuf> = Once::new();
     DONE.get(name, || {
@@ -115,7 +115,7 @@ pub fn native(name: &str) -> PathBuf {
         fs::create_dir_all(&folder).unwrap();
         let program = folder.join(name);
         let source = directory().join(format!("{name}.c"));
-        // Static: the service's root file system need not have our C library.
+        // Static: the service's root file system may lack our C library.
         let flags = ["-static", "-s", "-O1", "-pthread", "-Wall", "-Wextra", "-Werror", "-o"];
         let status = Command::new("cc").args(flags).arg(&program).arg(&source).status().unwrap();
         assert!(status.success(), "{} does not compile", source.display());
@@ -123,7 +123,7 @@ pub fn native(name: &str) -> PathBuf {
     })
 }
 
-/// The program as text: compressed, since a request may have a mebibyte.
+/// The program as compressed text, since a request may have one mebibyte.
 fn packed(program: &Path) -> String {
     static DONE: Once<String> = Once::new();
     DONE.get(program.to_str().unwrap(), || {
@@ -134,7 +134,7 @@ fn packed(program: &Path) -> String {
     })
 }
 
-/// What is made once for each name.
+/// A cache of values by name.
 struct Once<T>(Mutex<BTreeMap<String, T>>);
 
 impl<T: Clone> Once<T> {

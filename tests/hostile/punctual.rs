@@ -6,15 +6,15 @@ use super::observe::outcome_is;
 use super::probe::Probe;
 use super::target::Target;
 
-/// The promise.
+/// The documented guarantee.
 const LATE_MAX: Duration = Duration::from_millis(50);
-/// What a service may take that does not tell how long the run was prepared.
+/// The preparation time assumed for a service that does not report it.
 const UNTOLD_MAX: Duration = Duration::from_secs(1);
-/// Of so many attempts the best counts: the machine may be busy with something else.
+/// Attempts, of which the best counts: the machine may be busy.
 const ATTEMPTS: usize = 4;
 
-/// Holds that `probe`, which never ends, is answered in time: as late as a run
-/// that only sleeps is answered here and now, and 50 ms more.
+/// Asserts that `probe`, which never ends, is answered at most 50 ms later than
+/// a run that only sleeps.
 #[track_caller]
 pub fn assert_is_answered_in_time(target: &Target, probe: &Probe, limit: Duration) {
     let sleeper = Probe::inline("import time\ndef probe(): time.sleep(60)");
@@ -30,7 +30,7 @@ pub fn assert_is_answered_in_time(target: &Target, probe: &Probe, limit: Duratio
     panic!("answered late (and a sleeper): {late:?}");
 }
 
-/// How long after its limit the run is answered, and what the service says took how long.
+/// How long after its limit the run is answered, and the timings that the service reports.
 #[track_caller]
 fn lateness(target: &Target, probe: &Probe, limit: Duration) -> (Duration, String) {
     let probe = probe.clone().within(&format!("{}ms", limit.as_millis()));

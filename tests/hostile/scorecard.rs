@@ -1,4 +1,4 @@
-//! Runs rows and keeps the score.
+//! Runs rows and records their verdicts.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -8,10 +8,10 @@ use super::target::Target;
 use super::weakened::Wall;
 use super::{Row, Unexercised};
 
-/// Characters of a panic that are kept.
-const WORDS_CHARS_MAX: usize = 1000;
+/// The most characters of a panic message to keep.
+const MESSAGE_CHARS_MAX: usize = 1000;
 
-/// How a row ended.
+/// The verdict on a row.
 #[derive(Debug)]
 enum Verdict {
     Held,
@@ -19,14 +19,14 @@ enum Verdict {
     NotExercised(String),
 }
 
-/// The rows so far.
+/// The rows that were run.
 #[derive(Debug, Default)]
 pub struct Scorecard {
     lines: Vec<(Row, Verdict, Duration)>,
 }
 
 impl Scorecard {
-    /// Attacks, and holds the service and the host to being as before.
+    /// Runs the attack, then checks that the service and the host are as before.
     pub fn score(&mut self, row: Row, target: &mut Target) {
         let began = Instant::now();
         eprintln!("{:4} {}", row.id, row.guarantee);
@@ -34,14 +34,14 @@ impl Scorecard {
         let verdict = match attacked {
             Ok(Ok(())) => Verdict::Held,
             Ok(Err(Unexercised(why))) => Verdict::NotExercised(why),
-            Err(panic) => Verdict::Broken(words_of(&*panic)),
+            Err(panic) => Verdict::Broken(message_of(&*panic)),
         };
         let aftermath = catch_unwind(AssertUnwindSafe(|| target.assert_as_before()));
         let verdict = match aftermath {
             Ok(()) => verdict,
             Err(panic) => {
                 target.start_over();
-                let left = format!("afterwards: {}", words_of(&*panic));
+                let left = format!("afterwards: {}", message_of(&*panic));
                 match verdict {
                     Verdict::Broken(why) => Verdict::Broken(format!("{why}; {left}")),
                     Verdict::Held | Verdict::NotExercised(_) => Verdict::Broken(left),
@@ -51,7 +51,7 @@ impl Scorecard {
         self.lines.push((row, verdict, began.elapsed()));
     }
 
-    /// A line a row, then the sums.
+    /// Prints one line per row, then the totals.
     pub fn print(&self) {
         println!("\n{:4}  {:13}  {:>8}  guarantee", "row", "verdict", "seconds");
         for (row, verdict, took) in &self.lines {
@@ -77,7 +77,7 @@ impl Scorecard {
         );
     }
 
-    /// Whether every row held; without a wall, whether every row that needs it broke.
+    /// Whether every row held, or with a wall removed, whether every row that needs it broke.
     pub fn is_as_it_should_be(&self, wall: Option<&Wall>) -> bool {
         let Some(wall) = wall else { return self.all_held() };
         let broken: Vec<&str> = self.lines.iter().filter_map(broken_id).collect();
@@ -106,9 +106,9 @@ fn broken_id((row, verdict, _): &(Row, Verdict, Duration)) -> Option<&'static st
     matches!(verdict, Verdict::Broken(_)).then_some(row.id)
 }
 
-/// What a panic said. What a run can see of a host without walls is long.
-fn words_of(panic: &(dyn Any + Send)) -> String {
+/// The message of a panic, truncated: without walls, a run sees much of the host.
+fn message_of(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<String>().map(String::as_str);
     let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("a panic");
-    text.chars().take(WORDS_CHARS_MAX).collect()
+    text.chars().take(MESSAGE_CHARS_MAX).collect()
 }

@@ -1,4 +1,4 @@
-//! The service under attack: our own, started here, or one that runs somewhere.
+//! The service under attack: one started here, or a running one.
 
 use std::io::Write;
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -20,17 +20,17 @@ use super::observe::observed;
 use super::probe::Probe;
 use super::weakened::Wall;
 
-/// Runs our own service lets be live at once; rows need up to four.
+/// The concurrency of the service started here; rows need up to four runs.
 pub const CONCURRENCY: usize = 8;
-/// How long after it was posted a run can be counted on to have begun.
+/// How long after the request a run has certainly begun.
 const BEGUN_AFTER: Duration = Duration::from_millis(400);
 
-/// Long enough for all that may run to run at once.
+/// Long enough for all concurrent runs to overlap.
 pub const NAP: &str = "import time\ndef probe(): time.sleep(1)\n";
-/// How long it may take until as many boxes stand as may.
-const STANDING_WITHIN: Duration = Duration::from_secs(20);
+/// How long filling the standby pool may take.
+const FULL_WITHIN: Duration = Duration::from_secs(20);
 
-/// Whom the rows attack.
+/// The target of the attacks.
 #[derive(Debug)]
 pub struct Target {
     address: SocketAddr,
@@ -39,7 +39,7 @@ pub struct Target {
     clean: Value,
 }
 
-/// A service of our own, and what the host shows of it.
+/// A service started here, and its state on the host.
 #[derive(Debug)]
 pub struct Own {
     pub service: Service,
@@ -48,7 +48,7 @@ pub struct Own {
     before: HostState,
 }
 
-/// A secret on the host: a file that only root may read, and a variable of the server.
+/// A secret on the host: a file that only root may read, and an environment variable of the server.
 #[derive(Debug)]
 pub struct Sentinel {
     pub directory: TempDir,
@@ -56,7 +56,7 @@ pub struct Sentinel {
 }
 
 impl Target {
-    /// The service at `HOSTILE_URL`, or one of our own.
+    /// The service at `HOSTILE_URL`, or one started here.
     pub fn from_env(wall: Option<&Wall>) -> Self {
         let slug = std::env::var("HOSTILE_SLUG").unwrap_or_else(|_| "python".to_owned());
         let url = std::env::var("HOSTILE_URL").ok().filter(|url| !url.is_empty());
@@ -64,14 +64,14 @@ impl Target {
         let address = match (&url, &own) {
             (Some(url), _) => address_of(url),
             (None, Some(own)) => own.service.address,
-            (None, None) => unreachable!("one or the other"),
+            (None, None) => unreachable!("either a URL or a service started here"),
         };
         let mut target = Self { address, slug, own, clean: Value::Null };
         target.learn();
         target
     }
 
-    /// Learns what a run finds in a service that nobody has attacked.
+    /// Records what a run observes before any attack.
     fn learn(&mut self) {
         self.clean = self.observe(&Probe::python("clean"));
         self.fill_standby();
@@ -80,8 +80,8 @@ impl Target {
         }
     }
 
-    /// Has our own service make all the boxes ahead that it may, so that rows find as many as
-    /// they leave.
+    /// Fills the standby pool of our own service, so that rows find and leave the same number of
+    /// sandboxes.
     fn fill_standby(&self) {
         let Some(own) = &self.own else { return };
         let count = standby_max();
@@ -90,17 +90,17 @@ impl Target {
                 scope.spawn(|| self.observe(&Probe::inline(NAP)));
             }
         });
-        wait_until("all boxes made ahead", STANDING_WITHIN, || {
+        wait_until("a full standby pool", FULL_WITHIN, || {
             ready_sandboxes(own.service.pid()).len() == count
         });
     }
 
-    /// What only a look at the host can tell needs a service of our own.
+    /// The service started here, for rows that check the host.
     pub fn own(&self) -> Result<&Own, Unexercised> {
         self.own.as_ref().ok_or_else(|| Unexercised("needs a service started here".to_owned()))
     }
 
-    /// Where it listens, on the host it runs on.
+    /// The port of the service.
     pub fn port(&self) -> u16 {
         self.address.port()
     }
@@ -109,7 +109,7 @@ impl Target {
         Client::connect(self.address)
     }
 
-    /// Runs a probe to its end, whatever that is.
+    /// Runs a probe and returns its answer, whatever the outcome.
     #[track_caller]
     pub fn run(&self, probe: &Probe) -> Answer {
         self.ask(self.request(probe))
@@ -120,13 +120,13 @@ impl Target {
         post("", probe.body(&self.slug).to_string())
     }
 
-    /// Runs a probe that ends well and tells what it saw.
+    /// Runs a probe that succeeds and returns its observations.
     #[track_caller]
     pub fn observe(&self, probe: &Probe) -> Value {
         observed(&self.run(probe))
     }
 
-    /// A run that goes on while the row does something else.
+    /// Starts a run and returns while it is live.
     pub fn begin(&self, probe: &Probe) -> Live {
         let (address, request) = (self.address, self.request(probe));
         let thread = thread::spawn(move || Client::connect(address).ask(request));
@@ -134,8 +134,8 @@ impl Target {
         Live(thread)
     }
 
-    /// Sends `bytes` on a connection of its own and reads the one answer, which
-    /// may be anything but our secret.
+    /// Sends `bytes` on a new connection and reads the one answer, which must not
+    /// contain our secret.
     #[track_caller]
     pub fn ask(&self, bytes: impl AsRef<[u8]>) -> Answer {
         let answer = self.connect().ask(bytes);
@@ -150,21 +150,21 @@ impl Target {
         &self.slug
     }
 
-    /// The service answers, the next run finds what the first one found, and
-    /// the host holds what it held before.
+    /// Asserts that the service answers, that a run observes what the first one
+    /// did, and that the host holds no more than before.
     #[track_caller]
     pub fn assert_as_before(&self) {
         let health = self.ask(request("GET", "/health", ""));
         assert_eq!((health.status, health.body.as_str()), (200, "ok\n"), "/health");
         let found = self.observe(&Probe::python("clean"));
-        assert_eq!(found, self.clean, "the next run finds something else");
+        assert_eq!(found, self.clean, "the next run observes a difference");
         if let Some(own) = &self.own {
             own.sentinel.assert_intact();
             own.before.assert_holds_for(&own.service);
         }
     }
 
-    /// A fresh service after one that is no longer as it was.
+    /// Replaces a service that an attack has changed.
     pub fn start_over(&mut self) {
         let Some(own) = self.own.take() else { return };
         let wall = own.wall.clone();
@@ -176,17 +176,17 @@ impl Target {
     }
 }
 
-/// A run that goes on.
+/// A live run.
 #[derive(Debug)]
 pub struct Live(JoinHandle<Answer>);
 
 impl Live {
-    /// Whether it still does.
+    /// Whether the run is still live.
     pub fn is_going(&self) -> bool {
         !self.0.is_finished()
     }
 
-    /// Its answer.
+    /// Waits for the answer.
     pub fn answer(self) -> Answer {
         self.0.join().unwrap()
     }
@@ -200,17 +200,17 @@ impl Own {
         Self { service, sentinel, wall, before }
     }
 
-    /// Another service like this one, to be changed before it starts.
+    /// The setup of another service like this one.
     pub fn another(&self) -> Setup {
         setup(&self.sentinel, self.wall.as_deref())
     }
 
-    /// The wall it was started without.
+    /// The wall that this service was started without.
     pub fn wall(&self) -> Option<&str> {
         self.wall.as_deref()
     }
 
-    /// Ends it together with what it may have lost hold of.
+    /// Kills the service and all processes that it leaves.
     fn end(mut self) {
         self.service.kill();
         self.before.kill_what_is_new();
@@ -219,7 +219,7 @@ impl Own {
 
 fn setup(sentinel: &Sentinel, wall: Option<&str>) -> Setup {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    // A careless parent's descriptors: a file that only root may read, a directory outside.
+    // Descriptors inherited from a careless parent: a root-only file and a directory outside.
     let redirections = format!(
         "7<{} 8<{} 9<>/dev/null",
         sentinel.path().display(),
@@ -251,12 +251,12 @@ impl Sentinel {
         sentinel
     }
 
-    /// The file.
+    /// The path of the file.
     pub fn path(&self) -> PathBuf {
         self.directory.path().join("sentinel")
     }
 
-    /// Nobody wrote to it, changed its mode, or put anything beside it.
+    /// Asserts that the file, its mode and its directory are unchanged.
     #[track_caller]
     pub fn assert_intact(&self) {
         use std::os::unix::fs::MetadataExt;
@@ -270,11 +270,14 @@ impl Sentinel {
     #[track_caller]
     fn assert_not_in(&self, answer: &Answer) {
         let Answer { head, body, .. } = answer;
-        assert!(!head.contains(&self.token) && !body.contains(&self.token), "the secret came out");
+        assert!(
+            !head.contains(&self.token) && !body.contains(&self.token),
+            "the answer contains the secret"
+        );
     }
 }
 
-/// The most boxes that our own service makes ahead for as many runs as may be live at once.
+/// The most sandboxes that our own service prepares.
 pub fn standby_max() -> usize {
     let asked_for = std::env::var("STANDBY_MAX").map(|count| count.parse().unwrap());
     asked_for.map_or(CONCURRENCY, |count: usize| count.min(CONCURRENCY))

@@ -1,4 +1,4 @@
-//! What must break once one wall is taken down: the proof that the rows can fail.
+//! The rows that must break with one wall removed, which proves that they can fail.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -8,7 +8,7 @@ use serde::Deserialize;
 
 use super::Row;
 
-/// A wall that is not there.
+/// A wall that is removed.
 #[derive(Debug)]
 pub struct Wall {
     /// Its name for the binary and in `weakened.toml`.
@@ -24,7 +24,7 @@ struct Breaks {
 }
 
 impl Wall {
-    /// The wall `HOSTILE_WITHOUT` names, if it does.
+    /// The wall that `HOSTILE_WITHOUT` names, if it is set.
     pub fn from_env() -> Option<Self> {
         let name = std::env::var("HOSTILE_WITHOUT").ok().filter(|name| !name.is_empty())?;
         let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/hostile/weakened.toml");

@@ -1,4 +1,4 @@
-//! Clients that take their time.
+//! Deadlines against slow clients.
 
 use std::io::Write;
 use std::time::{Duration, Instant};
@@ -10,7 +10,7 @@ use crate::support::{
 };
 
 const NEAR: Duration = Duration::from_millis(300);
-/// Later than this the deadline did not hold, however busy the machine.
+/// A close later than this missed its deadline, even on a busy machine.
 const LATE: Duration = Duration::from_secs(10);
 
 fn start_with(limits: HttpLimits) -> Running {
@@ -24,7 +24,7 @@ fn assert_closed_near(client: &mut Client) {
 }
 
 #[test]
-fn a_head_that_does_not_come_whole_is_given_up() {
+fn an_incomplete_head_is_closed_at_its_deadline() {
     let server = start_with(HttpLimits { head_within: NEAR, ..settings().limits });
     for piece in ["G", "\r\n", "GET /health HTTP/1.1\r\n", "GET /health HTTP/1.1\r\nhost: x\r\n\r"]
     {
@@ -32,25 +32,25 @@ fn a_head_that_does_not_come_whole_is_given_up() {
         client.send(piece);
         let start = Instant::now();
         assert_closed_near(&mut client);
-        assert!(start.elapsed() > NEAR / 2, "{piece:?} was given up at once");
+        assert!(start.elapsed() > NEAR / 2, "{piece:?} was closed at once");
     }
 }
 
 #[test]
-fn dripping_bytes_do_not_prolong_a_head() {
+fn slow_bytes_do_not_extend_the_deadline_of_a_head() {
     let server = start_with(HttpLimits { head_within: NEAR, ..settings().limits });
     let mut client = server.connect();
     client.send("GET /health HTTP/1.1\r\nx: ");
     let start = Instant::now();
-    // The drip ends with the connection: the kernel refuses what goes to a closed one.
+    // Writing fails once the server has closed the connection.
     while client.socket.write_all(b"y").is_ok() {
-        assert!(start.elapsed() < LATE, "a drip kept the connection");
+        assert!(start.elapsed() < LATE, "slow bytes kept the connection open");
         std::thread::sleep(Duration::from_millis(20));
     }
 }
 
 #[test]
-fn a_second_head_has_the_same_deadline_however_it_arrives() {
+fn every_head_on_a_connection_has_the_same_deadline() {
     let server = start_with(HttpLimits { head_within: NEAR, ..settings().limits });
     let mut behind = server.connect();
     behind.send(HEALTH);
@@ -93,7 +93,7 @@ fn an_idle_connection_has_its_own_longer_deadline() {
 }
 
 #[test]
-fn a_body_that_does_not_come_whole_is_answered_408_and_closed() {
+fn an_incomplete_body_is_answered_408_and_closed() {
     let server = start_with(HttpLimits { body_within: NEAR, ..settings().limits });
     for head in [
         "POST /run HTTP/1.1\r\nhost: x\r\ncontent-length: 100\r\n\r\n{",
@@ -104,21 +104,21 @@ fn a_body_that_does_not_come_whole_is_answered_408_and_closed() {
         client.send(head);
         let (after, rest) = client.closed_after();
         assert!(rest.contains("HTTP/1.1 408 ") && after < LATE, "{head:?}: {rest:?}");
-        assert!(after > NEAR / 2, "{head:?} was given up at once");
+        assert!(after > NEAR / 2, "{head:?} was closed at once");
     }
 }
 
 #[test]
-fn an_answer_that_is_not_read_costs_its_client_the_connection() {
+fn an_unread_answer_closes_the_connection() {
     let limits = HttpLimits { answer_within: NEAR, connections_max: 1, ..settings().limits };
     let long = "x".repeat(32 << 20);
     let checks = ScriptedChecks::new(1, move |_, _, _| Ok(exited(0, &long, "")));
     let server = start(checks, HttpSettings { limits, ..settings() });
     let mut unread = server.connect();
     unread.send(post("", &body("")));
-    // The one place is free again only once the first connection is given up.
+    // The only connection is free again once the server closes the first one.
     let start = Instant::now();
     assert_eq!(server.ask(HEALTH).status, 200);
-    assert!(start.elapsed() < LATE, "the place was free after {:?}", start.elapsed());
-    assert!(unread.rest().len() < 32 << 20, "the whole answer fitted");
+    assert!(start.elapsed() < LATE, "the connection was free after {:?}", start.elapsed());
+    assert!(unread.rest().len() < 32 << 20, "the socket buffers held the whole answer");
 }

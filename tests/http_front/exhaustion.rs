@@ -1,4 +1,4 @@
-//! No descriptors left.
+//! A server without free descriptors.
 
 use std::time::{Duration, Instant};
 
@@ -14,11 +14,11 @@ fn accepting_pauses_without_descriptors_and_resumes_with_them() {
         start_process("exhaustion::accepting_pauses_without_descriptors_and_resumes_with_them");
     let mut clients: Vec<_> = (0..40).map(|_| server.connect()).collect();
     clients[0].send(HEALTH);
-    assert_eq!(clients[0].answer().status, 200, "an accepted client is served meanwhile");
+    assert_eq!(clients[0].answer().status, 200, "an accepted client is served");
     let (cpu, start) = (server.cpu(), Instant::now());
     std::thread::sleep(Duration::from_millis(600));
     let spent = server.cpu() - cpu;
-    assert!(spent < start.elapsed() / 4, "{spent:?} of CPU while there was nothing to do");
+    assert!(spent < start.elapsed() / 4, "{spent:?} of CPU while idle");
     let mut last = clients.pop().unwrap();
     drop(clients);
     last.send(HEALTH);

@@ -1,4 +1,4 @@
-//! Many clients that hold on to what they have.
+//! Many slow clients at once.
 
 use std::time::{Duration, Instant};
 
@@ -6,11 +6,11 @@ use crate::process::{is_server, serve, start_process};
 use crate::support::{HEALTH, body, post};
 
 #[test]
-fn slow_heads_and_slow_bodies_by_the_hundred_disturb_nobody() {
+fn hundreds_of_slow_clients_do_not_delay_others() {
     if is_server() {
         return serve(None);
     }
-    let server = start_process("flood::slow_heads_and_slow_bodies_by_the_hundred_disturb_nobody");
+    let server = start_process("flood::hundreds_of_slow_clients_do_not_delay_others");
     let threads = server.threads();
     let held: Vec<_> = (0..400)
         .map(|index| {
@@ -34,7 +34,7 @@ fn slow_heads_and_slow_bodies_by_the_hundred_disturb_nobody() {
         .collect();
     times.sort();
     assert!(times[15] < Duration::from_millis(100), "median {:?}", times[15]);
-    assert_eq!(server.threads(), threads, "a thread for a slow client");
+    assert_eq!(server.threads(), threads, "the server started threads for slow clients");
     let mut client = server.connect();
     client.send(post("", &body("through")));
     assert!(client.answer().body.contains("through"));

@@ -1,7 +1,7 @@
-//! What an attack costs the real service: memory, threads, descriptors, and others their answers.
+//! The cost of attacks on the real service: memory, threads, descriptors and delays for others.
 //!
-//! Each test prints a row of figures; `cargo test --test http_front footprint -- --nocapture
-//! --test-threads 1` shows the table.
+//! Each test prints one row of a table; `cargo test --test http_front footprint -- --nocapture
+//! --test-threads 1` shows it.
 
 mod attacks;
 mod figures;
@@ -13,31 +13,31 @@ use cofferdam_test_server::service::{Service, Setup, wait_until};
 
 use figures::{Figures, Held, Peak, Probe, watch};
 
-/// How long anybody else's probe may take meanwhile.
+/// How long a probe of another client may take during an attack.
 const HEALTH_WITHIN: Duration = Duration::from_millis(100);
-/// Threads that served an admission stay for ten seconds in case of another.
+/// Threads that served an admission stay for ten seconds for the next one.
 const SETTLED_WITHIN: Duration = Duration::from_secs(40);
-/// What may stay of an attack's memory once it is over.
+/// Memory that may remain after an attack.
 const KEPT_BYTES_MAX: u64 = 12 * MIB;
 const MIB: u64 = 1 << 20;
 
-/// An attack and what it may cost.
+/// An attack and its allowed cost.
 struct Attack {
     name: &'static str,
     probe: Probe,
-    /// Memory, bytes, and threads and descriptors beyond those before it.
+    /// The allowed growth of memory, threads and descriptors.
     growth_max: Figures,
     attack: fn(&Service) -> Held,
 }
 
 impl Attack {
     fn on(name: &'static str, attack: fn(&Service) -> Held) -> Self {
-        // Two threads for each of the eight runs that may be live, four to admit them.
+        // Two threads for each of the eight concurrent runs, and four to admit them.
         let growth_max = Figures { resident_bytes: 24 * MIB, threads: 20, descriptors: 250 };
         Self { name, probe: Probe::Fresh, growth_max, attack }
     }
 
-    /// Three tries to answer in time, for the machine may be busy; the rest holds always.
+    /// Tries three times, since a busy machine may delay probes; all other limits hold every time.
     #[track_caller]
     fn withstand(self) {
         let _alone = alone();
@@ -54,7 +54,7 @@ impl Attack {
     #[track_caller]
     fn try_once(&self) -> Peak {
         let service = Setup::shell().start();
-        // What the first runs need for good is not the attack's.
+        // Resources that the first runs allocate permanently do not count.
         drop((0..8).map(|_| service.live("sleep 60")).collect::<Vec<_>>());
         assert_eq!(service.run("echo before").stdout(), "before\n");
         let before = Figures::settled(&service);
@@ -64,7 +64,7 @@ impl Attack {
         assert!(growth.is_within(&self.growth_max), "{}: grew by {growth:?}", self.name);
         drop(held);
         assert_eq!(service.run("echo right").stdout(), "right\n");
-        wait_until("what was before", SETTLED_WITHIN, || {
+        wait_until("the figures of before", SETTLED_WITHIN, || {
             let now = Figures::of(&service);
             now.threads <= before.threads
                 && now.descriptors <= before.descriptors
@@ -101,9 +101,9 @@ fn two_hundred_slow_bodies_cost_little() {
 }
 
 #[test]
-fn a_thousand_unfinished_bodies_cost_little_and_keep_nobody_out() {
+fn a_thousand_unfinished_bodies_cost_little_and_block_no_client() {
     let mut attack = Attack::on("1000 unfinished bodies", attacks::unfinished_bodies);
-    // What all of them may hold (HTTP_BODIES_MAX and half of it), and the buffers of each
+    // The limit of all bodies together (HTTP_BODIES_MAX and half of it), and the buffers of each
     // connection.
     attack.growth_max.resident_bytes = 96 * MIB + 1000 * 96 * 1024;
     attack.growth_max.descriptors = 1100;
@@ -120,7 +120,7 @@ fn a_burst_of_runs_leaves_no_memory_behind() {
         let output = service.run("head -c 300000 /dev/zero | tr '\\0' x").stdout();
         assert_eq!(output.len(), 300_000);
     });
-    wait_until("what was before", SETTLED_WITHIN, || {
+    wait_until("the figures of before", SETTLED_WITHIN, || {
         let now = Figures::of(&service);
         now.resident_bytes <= before.resident_bytes + KEPT_BYTES_MAX
     });
@@ -134,9 +134,9 @@ fn slow_clients_cost_little_beside_live_runs() {
 }
 
 #[test]
-fn want_of_descriptors_costs_little_and_passes() {
+fn exhausted_descriptors_cost_little_and_recover() {
     let mut attack = Attack::on("no descriptors", attacks::exhaustion);
-    // Who is not accepted is not answered; who was, is.
+    // A client that is not accepted gets no answer; an accepted one does.
     attack.probe = Probe::Kept;
     attack.withstand();
 }
@@ -152,24 +152,24 @@ fn a_hundred_thousand_headers_cost_little() {
 }
 
 #[test]
-fn doubtful_framing_over_and_over_costs_little() {
+fn repeated_ambiguous_framing_costs_little() {
     Attack::on("doubtful framing", attacks::doubtful_framing).withstand();
 }
 
 #[test]
-fn requests_hidden_in_others_cost_little_and_run_nothing() {
+fn smuggled_requests_cost_little_and_run_nothing() {
     Attack::on("hidden requests", attacks::hidden_requests).withstand();
 }
 
 #[test]
-fn bodies_cut_short_cost_little() {
+fn truncated_bodies_cost_little() {
     Attack::on("bodies cut short", attacks::cut_bodies).withstand();
 }
 
 #[test]
-fn large_answers_that_nobody_reads_cost_little() {
+fn large_unread_answers_cost_little() {
     let mut attack = Attack::on("unread answers", attacks::unread_answers);
-    // What all of them may hold, and ten that are being made.
+    // The limit of all answers together, and ten answers under construction.
     attack.growth_max.resident_bytes = 384 * MIB;
     attack.withstand();
 }
@@ -177,7 +177,7 @@ fn large_answers_that_nobody_reads_cost_little() {
 #[test]
 fn two_thousand_resets_cost_little() {
     let mut attack = Attack::on("2000 resets", attacks::resets);
-    // As many at once as connections may be.
+    // As many at once as the limit on connections.
     attack.growth_max.descriptors = 1024;
     attack.withstand();
 }

@@ -1,11 +1,11 @@
-//! Messages whose end two readers could see in two places.
+//! Messages with ambiguous framing.
 
 use std::sync::atomic::Ordering;
 
 use crate::support::{HEALTH, ScriptedChecks, body, post, settings, start, start_echo};
 
-/// Sends a doubtful request with a run hidden behind it. It must be answered
-/// 400 once, the connection closed, and nothing run.
+/// Sends an ambiguous request with a hidden run behind it. Asserts one 400
+/// answer, a closed connection, and no run.
 fn assert_refused(request: &str) {
     let checks = ScriptedChecks::echo();
     let server = start(checks.clone(), settings());
@@ -24,7 +24,7 @@ fn run_with(headers: &str) -> String {
     format!("POST /run HTTP/1.1\r\nhost: x\r\n{headers}\r\n{body}")
 }
 
-/// Headers that say in more than one way, or in none, how long a body is; LEN is its length.
+/// Headers that state the length of a body more than once or not validly; LEN is its length.
 pub const DOUBTFUL_LENGTHS: &[&str] = &[
     "content-length: LEN\r\ncontent-length: 5\r\n",
     "content-length: 5\r\ncontent-length: LEN\r\n",
@@ -45,13 +45,13 @@ pub const DOUBTFUL_LENGTHS: &[&str] = &[
 ];
 
 #[test]
-fn a_doubtful_length_is_refused_and_ends_the_connection() {
+fn an_ambiguous_length_is_refused_and_ends_the_connection() {
     for headers in DOUBTFUL_LENGTHS {
         assert_refused(&run_with(headers));
     }
 }
 
-/// Headers that say of a chunked body that it is, or is not, or is something else.
+/// Contradictory or invalid transfer codings of a chunked body.
 pub const DOUBTFUL_CODINGS: &[&str] = &[
     "transfer-encoding: gzip\r\n",
     "transfer-encoding: gzip, chunked\r\n",
@@ -70,7 +70,7 @@ pub const DOUBTFUL_CODINGS: &[&str] = &[
 ];
 
 #[test]
-fn a_doubtful_transfer_coding_is_refused_and_ends_the_connection() {
+fn an_ambiguous_transfer_coding_is_refused_and_ends_the_connection() {
     let chunked = format!("{:x}\r\n{}\r\n0\r\n\r\n", body("c").len(), body("c"));
     for headers in DOUBTFUL_CODINGS {
         assert_refused(&format!("POST /run HTTP/1.1\r\nhost: x\r\n{headers}\r\n{chunked}"));
@@ -80,7 +80,7 @@ fn a_doubtful_transfer_coding_is_refused_and_ends_the_connection() {
     ));
 }
 
-/// As [`assert_refused`], for a version whose answers carry its own number.
+/// As [`assert_refused`], for answers that have the version of the request.
 fn assert_refused_old(request: &str) {
     let checks = ScriptedChecks::echo();
     let server = start(checks.clone(), settings());
@@ -124,7 +124,7 @@ fn a_malformed_head_is_refused_and_ends_the_connection() {
     }
 }
 
-/// What may not stand behind a chunk's size.
+/// Text that is invalid after a chunk size.
 const DOUBTFUL_SIZES: &[&str] = &[
     " ",
     "\t",
@@ -152,7 +152,7 @@ const DOUBTFUL_SIZES: &[&str] = &[
 ];
 
 #[test]
-fn malformed_chunks_run_nothing_and_hide_nothing() {
+fn malformed_chunks_are_refused_and_run_nothing() {
     let body = body("c");
     let length = body.len();
     for chunks in [
@@ -171,7 +171,7 @@ fn malformed_chunks_run_nothing_and_hide_nothing() {
     ]
     .into_iter()
     .chain(DOUBTFUL_SIZES.iter().flat_map(|behind| {
-        // Of the first chunk and of the last one.
+        // After the size of the first chunk and of the last one.
         let first = format!("{length:x}{behind}\r\n{body}\r\n0\r\n\r\n");
         [first, format!("{length:x}\r\n{body}\r\n0{behind}\r\n\r\n")]
     })) {
@@ -181,7 +181,7 @@ fn malformed_chunks_run_nothing_and_hide_nothing() {
 }
 
 #[test]
-fn a_body_cut_short_runs_nothing() {
+fn a_truncated_body_runs_nothing() {
     for request in [
         post("", &body("cut")).replace("content-length: 4", "content-length: 9"),
         "POST /run HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n2\r\n{}\r\n".to_owned(),
@@ -219,7 +219,7 @@ fn pipelined_requests_of_every_framing_are_answered_in_order() {
     ]
     .concat();
     let expected = ["ok\n", "one", "two", "ok\n", "three", "four"];
-    // All at once, and byte by byte: the framing may not depend on the segments.
+    // All at once, and byte by byte: framing must not depend on TCP segments.
     for piece_bytes in [requests.len(), 7, 1] {
         let mut client = server.connect();
         client.socket.set_nodelay(true).unwrap();
@@ -245,12 +245,12 @@ fn fifty_pipelined_requests_are_all_answered() {
 }
 
 #[test]
-fn old_and_keep_alive_clients_are_served() {
+fn http_1_0_and_keep_alive_clients_are_served() {
     let server = start_echo();
     let mut old = server.connect();
     old.send("GET /health HTTP/1.0\r\n\r\n");
     assert_eq!(old.answer().status, 200);
-    assert_eq!(old.rest(), "", "an HTTP/1.0 connection is closed behind its answer");
+    assert_eq!(old.rest(), "", "an HTTP/1.0 connection is closed after its answer");
     let mut kept = server.connect();
     kept.send("GET /health HTTP/1.0\r\nconnection: keep-alive\r\n\r\n");
     assert_eq!(kept.answer().status, 200);
@@ -260,7 +260,7 @@ fn old_and_keep_alive_clients_are_served() {
 }
 
 #[test]
-fn a_client_that_waits_for_a_hundred_is_told_to_go_on() {
+fn a_client_that_expects_100_continue_gets_it() {
     let server = start_echo();
     let request = post("expect: 100-continue\r\n", &body("late"));
     let (head, body) = request.split_at(request.find('{').unwrap());

@@ -1,5 +1,5 @@
-//! Names that a request may ask under: a page whose name was bound anew to this service is of its
-//! origin to a browser, and reads what it gets.
+//! The Host header against DNS rebinding: for a browser, a page whose name was rebound to this
+//! service has its origin and may read its answers.
 
 use std::sync::atomic::Ordering;
 
@@ -14,7 +14,7 @@ use crate::support::{
 
 const REFUSED: &str =
     r#"{"error":"Host is no address, no local name and not in HTTP_HOSTS_ALLOW"}"#;
-/// Names that somebody else may own.
+/// Names that another party may own.
 const STRANGE: [&str; 8] = [
     "attacker.example",
     "attacker.example:4040",
@@ -25,7 +25,7 @@ const STRANGE: [&str; 8] = [
     "battle.example.attacker.example",
     "runs.example",
 ];
-/// Names that nobody else can, and those that are listed.
+/// Names that no other party can own, and listed names.
 const GOOD: [&str; 12] = [
     "localhost",
     "LOCALHOST:4040",
@@ -58,7 +58,7 @@ fn serve(settings: HttpSettings) -> (Running, std::sync::Arc<ScriptedChecks>) {
 }
 
 #[test]
-fn a_page_whose_name_was_bound_anew_reads_nothing() {
+fn a_page_with_a_rebound_name_reads_nothing() {
     let (server, checks) = serve(listing());
     for host in STRANGE {
         for path in ["/status", "/metrics", "/", "/nowhere"] {
@@ -77,14 +77,14 @@ fn a_page_whose_name_was_bound_anew_reads_nothing() {
             403,
             "validation.invalid_request",
         );
-        // Whether the service is there is no secret, and probes come under any name.
+        // The existence of the service is no secret, and health probes use any name.
         assert_eq!(server.ask(under(HEALTH, host)).body, "ok\n", "{host}");
     }
     assert_eq!(checks.runs.load(Ordering::SeqCst), 0);
 }
 
 #[test]
-fn addresses_local_names_and_listed_ones_are_answered() {
+fn addresses_local_names_and_listed_hosts_are_accepted() {
     let (server, _) = serve(listing());
     for host in GOOD {
         assert_eq!(server.ask(under(&get("/v1/jobs/j"), host)).status, 200, "{host}");
@@ -93,7 +93,7 @@ fn addresses_local_names_and_listed_ones_are_answered() {
 }
 
 #[test]
-fn the_body_of_a_refused_request_is_not_asked_for() {
+fn a_refused_request_gets_no_100_continue() {
     let (server, _) = serve(settings());
     let request = post("expect: 100-continue\r\n", &body("x"));
     let (head, _) = request.split_at(request.find('{').unwrap());
@@ -101,7 +101,7 @@ fn the_body_of_a_refused_request_is_not_asked_for() {
 }
 
 #[test]
-fn a_whole_url_in_the_request_line_has_to_name_a_good_host_too() {
+fn the_host_in_an_absolute_url_is_checked_too() {
     let (server, _) = serve(listing());
     for (line, host, status) in [
         ("http://attacker.example/status", "localhost", 403),
@@ -113,7 +113,7 @@ fn a_whole_url_in_the_request_line_has_to_name_a_good_host_too() {
 }
 
 #[test]
-fn a_missing_repeated_or_malformed_host_is_a_bad_request_everywhere() {
+fn a_missing_repeated_or_malformed_host_is_a_bad_request_on_every_path() {
     let tokens = Tokens::of([("one", "first-token-0123456789")]);
     for settings in [settings(), HttpSettings { tokens, ..settings() }] {
         let (server, _) = serve(settings);
@@ -142,14 +142,14 @@ fn a_missing_repeated_or_malformed_host_is_a_bad_request_everywhere() {
 }
 
 #[test]
-fn an_old_client_may_leave_it_out() {
+fn an_http_1_0_client_may_omit_the_host() {
     let (server, _) = serve(settings());
     assert_eq!(server.ask("GET /status HTTP/1.0\r\n\r\n").status, 200);
     assert_eq!(server.ask("GET /status HTTP/1.0\r\nhost: attacker.example\r\n\r\n").status, 403);
 }
 
 #[test]
-fn a_token_is_good_under_every_name_and_metrics_without_one_are_not() {
+fn a_token_is_valid_under_every_host_and_metrics_without_one_check_the_host() {
     let token = "first-token-0123456789";
     let own = MetricsPlace::Own("127.0.0.1:0".parse().unwrap());
     let guarded = HttpSettings { tokens: Tokens::of([("one", token)]), metrics: own, ..settings() };

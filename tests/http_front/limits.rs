@@ -1,4 +1,4 @@
-//! How much a client may send, and how many clients there may be.
+//! Limits on the size of requests and the number of clients.
 
 use std::io::{ErrorKind, Read};
 use std::time::{Duration, Instant};
@@ -46,7 +46,7 @@ fn no_limit_means_none() {
 }
 
 #[test]
-fn a_length_above_the_limit_is_refused_by_the_head_alone() {
+fn a_length_above_the_limit_is_refused_before_the_body() {
     let server = start_echo();
     for headers in ["", "expect: 100-continue\r\n"] {
         for length in ["1001", "999999999999999999"] {
@@ -68,7 +68,7 @@ fn a_refused_client_that_keeps_sending_still_reads_the_answer() {
 }
 
 #[test]
-fn answers_that_nobody_reads_make_room_for_those_that_are_read() {
+fn unread_answers_give_way_to_read_ones() {
     let long = "x".repeat(32 << 20);
     let checks = ScriptedChecks::new(2, {
         let long = long.clone();
@@ -79,10 +79,10 @@ fn answers_that_nobody_reads_make_room_for_those_that_are_read() {
     let mut unread = server.connect();
     unread.send(post("", &body("")));
     assert!(unread.head().starts_with("HTTP/1.1 200 "));
-    // Two are more than there is room for: the one that is read arrives whole.
+    // Two exceed the limit together: the one that is read arrives complete.
     assert!(server.ask(post("", &body(""))).body.contains(&long));
-    assert!(unread.rest().len() < long.len(), "the whole answer fitted");
-    // One alone may take its time.
+    assert!(unread.rest().len() < long.len(), "the socket buffers held the whole answer");
+    // A single unread answer may stay.
     let mut slow = server.connect();
     slow.send(post("", &body("")));
     std::thread::sleep(Duration::from_millis(100));
@@ -90,7 +90,7 @@ fn answers_that_nobody_reads_make_room_for_those_that_are_read() {
     assert!(slow.answer().body.contains(&long));
 }
 
-/// Waits until the server has taken all that `client` has sent from the kernel.
+/// Waits until the server has read everything that `client` has sent.
 fn wait_until_read(client: &Client) {
     let [ours, its] = [client.socket.local_addr(), client.socket.peer_addr()]
         .map(|address| format!("0100007F:{:04X}", address.unwrap().port()));
@@ -102,12 +102,12 @@ fn wait_until_read(client: &Client) {
         if of_server.is_some_and(|line| line[4].ends_with(":00000000")) {
             return;
         }
-        assert!(began.elapsed() < Duration::from_secs(20), "it is not read");
+        assert!(began.elapsed() < Duration::from_secs(20), "the server does not read it");
     }
 }
 
 #[test]
-fn unfinished_bodies_make_room_for_others_and_small_ones_stay() {
+fn unfinished_bodies_give_way_to_others_and_small_ones_stay() {
     let limits = HttpLimits { bodies_bytes_max: 450_000, ..settings().limits };
     let settings = HttpSettings { limits, input_bytes_max: Some(1 << 20), ..settings() };
     let server = start(ScriptedChecks::echo(), settings);
@@ -124,23 +124,23 @@ fn unfinished_bodies_make_room_for_others_and_small_ones_stay() {
     let mut small = unfinished(1000);
     let mut first = unfinished(300_000);
     let mut second = unfinished(150_000);
-    // Waits until one of the others is slow: it has not grown for a second.
+    // Until another body counts as slow: it has not grown for a second.
     let mut third = unfinished(250_000);
     let refused = first.answer();
     assert_eq!((refused.status, refused.header("retry-after")), (503, Some("1")), "{refused:?}");
     assert_eq!(refused.body, r#"{"error":"too many unfinished request bodies"}"#);
-    assert_eq!(first.rest(), "", "and the connection is closed");
-    // All others are read to their ends, bad as they are.
+    assert_eq!(first.rest(), "", "the connection is closed");
+    // All others are read to their end, although they are invalid.
     for client in [&mut small, &mut second, &mut third] {
         client.send("x");
         assert_eq!(client.answer().status, 400);
     }
-    // One alone may be of any size.
+    // A single body may have any size.
     assert_eq!(server.ask(post("", &body(&"x".repeat(900_000)))).status, 200);
 }
 
 #[test]
-fn a_head_may_have_sixteen_kibibytes_and_no_more() {
+fn a_head_may_have_at_most_sixteen_kibibytes() {
     let server = start_echo();
     let bare = "GET /health HTTP/1.1\r\nhost: x\r\nx: \r\n\r\n".len();
     for (bytes, status) in [(16 * 1024, 200), (16 * 1024 + 1, 431), (1 << 20, 431)] {
@@ -154,7 +154,7 @@ fn a_head_may_have_sixteen_kibibytes_and_no_more() {
 }
 
 #[test]
-fn a_head_may_have_a_hundred_headers_and_no_more() {
+fn a_head_may_have_at_most_a_hundred_headers() {
     let server = start_echo();
     for (count, status) in [(100, 200), (101, 431), (1000, 431)] {
         let head =

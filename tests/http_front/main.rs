@@ -1,6 +1,6 @@
-//! The HTTP front against clients that mean harm, over real sockets.
+//! The HTTP server against hostile clients, over real sockets.
 
-// The whole crate is a test; clippy knows it only where it is told.
+// The whole crate is a test; clippy must be told so.
 #![cfg(test)]
 
 mod deadlines;

@@ -1,4 +1,4 @@
-//! `GET /metrics`: who may read it, where, in which form, and that refusals and connections are counted.
+//! `GET /metrics`: access, listener, format, and the counting of refusals and connections.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::support::{
     Answer, HEALTH, Running, ScriptedChecks, body, post, settings, start, start_echo,
 };
 
-/// Both ways of saying where a body ends.
+/// A request with both a length and chunks.
 const FRAMED_TWICE: &str = "POST /run HTTP/1.1\r\nhost: x\r\ncontent-length: 5\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n";
 const METRICS: &str = "GET /metrics HTTP/1.1\r\nhost: x\r\n\r\n";
 const STATUS: &str = "GET /status HTTP/1.1\r\nhost: x\r\n\r\n";
@@ -35,7 +35,7 @@ fn scrape(server: &Running) -> Exposition {
     Exposition::parse(&answer.body)
 }
 
-/// Every refusal that was counted, by reason.
+/// The counted refusals, by reason.
 fn refusals(server: &Running) -> BTreeMap<String, f64> {
     let scraped = scrape(server);
     let counted = scraped.all("cofferdam_refusals_total").filter(|sample| sample.value > 0.0);
@@ -44,10 +44,10 @@ fn refusals(server: &Running) -> BTreeMap<String, f64> {
 
 #[test]
 fn every_refusal_is_counted_under_its_own_reason() {
-    // Takes so long that a second run finds no slot.
+    // Runs long enough that a second run finds no slot.
     let checks = ScriptedChecks::new(1, |request, watch, _| match request.solution_text.as_str() {
-        "fail" => Err(CheckError::SandboxHost(SetupFailure::from_errno("clone", libc::EPERM))),
-        "panic" => panic!("a defect, for the test"),
+        "fail" => Err(CheckError::Sandbox(SetupFailure::from_errno("clone", libc::EPERM))),
+        "panic" => panic!("a panic for the test"),
         _ => {
             crate::support::wait_for_end(&watch);
             Ok(crate::support::exited(0, "", ""))
@@ -89,7 +89,7 @@ fn every_refusal_is_counted_under_its_own_reason() {
     }
     let mut live = server.connect();
     live.send(run("wait"));
-    // Beside those that failed and panicked.
+    // In addition to the runs that failed and panicked.
     while checks.runs.load(Ordering::SeqCst) < 3 {
         std::thread::yield_now();
     }
@@ -102,7 +102,7 @@ fn every_refusal_is_counted_under_its_own_reason() {
 }
 
 #[test]
-fn two_servers_in_one_process_count_for_themselves() {
+fn two_servers_in_one_process_count_separately() {
     let (one, other) = (start_echo(), start_echo());
     for _ in 0..3 {
         assert_eq!(one.ask(post("", "{")).status, 400);
@@ -110,27 +110,27 @@ fn two_servers_in_one_process_count_for_themselves() {
     let _idle = [(); 5].map(|()| one.connect());
     assert_eq!(refusals(&one), BTreeMap::from([("invalid".to_owned(), 3.0)]));
     assert_eq!(refusals(&other), BTreeMap::new());
-    // Its own scrapes, the last of which may still be counted; none of the five.
+    // Counts its own scrapes, perhaps without the last one, and none of the five.
     assert!(scrape(&other).get("cofferdam_connections", &[]) <= 3.0);
 }
 
 #[test]
-fn open_connections_are_counted_and_those_that_have_gone_are_not() {
+fn only_open_connections_are_counted() {
     let limits = HttpLimits { connections_max: 7, ..settings().limits };
     let server = start(ScriptedChecks::echo(), HttpSettings { limits, ..settings() });
     let idle: Vec<_> = (0..5).map(|_| server.connect()).collect();
     let open = |server: &Running| scrape(server).get("cofferdam_connections", &[]);
-    // The scraper's own is one of them.
+    // Includes the scraper's own connection.
     assert_eq!((open(&server), scrape(&server).get("cofferdam_connections_max", &[])), (6.0, 7.0));
     drop(idle);
     let began = Instant::now();
     while open(&server) > 1.0 {
-        assert!(began.elapsed() < Duration::from_secs(10), "they are still counted");
+        assert!(began.elapsed() < Duration::from_secs(10), "closed connections are still counted");
     }
 }
 
 #[test]
-fn a_page_of_another_origin_reads_no_figure() {
+fn a_page_of_another_origin_cannot_read_metrics() {
     let listed = vec!["https://battle.example".to_owned()];
     let server =
         start(ScriptedChecks::echo(), HttpSettings { origins_allow: listed, ..settings() });
@@ -149,7 +149,7 @@ fn a_page_of_another_origin_reads_no_figure() {
 }
 
 #[test]
-fn a_scraper_gets_the_form_it_asks_for() {
+fn a_scraper_gets_the_format_it_accepts() {
     let server = start_echo();
     let plain = "text/plain; version=0.0.4; charset=utf-8";
     let open = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -167,7 +167,7 @@ fn a_scraper_gets_the_form_it_asks_for() {
         let answer = server.ask(get(accept));
         assert_eq!((answer.status, answer.header("content-type")), (200, Some(mime)), "{accept}");
         assert_eq!(answer.body.ends_with("# EOF\n"), mime == open, "{accept}");
-        // A family of counters has its samples' name in one form, and not in the other.
+        // Only the plain format names a family of counters like its samples.
         let family = if mime == open { "cofferdam_refusals" } else { "cofferdam_refusals_total" };
         assert!(answer.body.contains(&format!("# TYPE {family} counter\n")), "{}", answer.body);
         assert!(answer.body.contains("\ncofferdam_refusals_total{"), "{}", answer.body);
@@ -175,7 +175,7 @@ fn a_scraper_gets_the_form_it_asks_for() {
 }
 
 #[test]
-fn metrics_are_where_the_operator_put_them_and_nowhere_else() {
+fn metrics_are_served_only_where_configured() {
     let off =
         start(ScriptedChecks::echo(), HttpSettings { metrics: MetricsPlace::Off, ..settings() });
     assert_eq!((off.metrics_address, off.ask(METRICS).status), (None, 404));
@@ -193,24 +193,24 @@ fn metrics_are_where_the_operator_put_them_and_nowhere_else() {
         client.send(request);
         client.answer()
     };
-    // Whoever takes all connections there may be keeps no scraper out.
+    // A client that takes all connections does not block scrapers.
     let _idle = [server.connect(), server.connect(), server.connect()];
     let open = || Exposition::parse(&there(METRICS).body).get("cofferdam_connections", &[]);
     let began = Instant::now();
     while open() < 2.0 {
-        assert!(began.elapsed() < Duration::from_secs(10), "they are not all taken");
+        assert!(began.elapsed() < Duration::from_secs(10), "not all connections are taken");
     }
     assert_eq!(there(HEALTH).body, "ok\n");
     for request in [post("", &body("x")), post("", "").replace("/run", "/shutdown")] {
         assert_eq!(there(&request).status, 404, "{request}");
     }
-    // Its own refusals are no client's.
+    // Refusals on the metrics listener are not counted.
     let again = Exposition::parse(&there(METRICS).body);
     assert_eq!(again.get("cofferdam_refusals_total", &[("reason", "not_found")]), 1.0);
 }
 
 #[test]
-fn what_the_service_says_of_itself_is_what_is_exposed() {
+fn the_metrics_show_the_figures_of_the_service() {
     let checks = ScriptedChecks::echo();
     *checks.figures.lock().unwrap() = CheckMetrics {
         runs: vec![RunCount { language: "cpp".into(), outcome: "exited", count: 41 }],
@@ -260,7 +260,7 @@ fn what_the_service_says_of_itself_is_what_is_exposed() {
 }
 
 #[test]
-fn what_the_jobs_say_of_themselves_is_what_is_exposed_and_in_the_status() {
+fn the_metrics_and_the_status_show_the_figures_of_the_jobs() {
     let jobs = ScriptedJobs::new();
     *jobs.figures.lock().unwrap() = JobMetrics {
         queued: 1,
@@ -274,7 +274,7 @@ fn what_the_jobs_say_of_themselves_is_what_is_exposed_and_in_the_status() {
     for (name, value) in [("queued", 1.0), ("queue_max", 2.0), ("running", 3.0), ("workers", 4.0)] {
         assert_eq!(scraped.get(&format!("cofferdam_jobs_{name}"), &[]), value, "{name}");
     }
-    // One that counts nothing is there too.
+    // A counter of zero is exposed too.
     for (status, count) in [
         ("completed", 0.0),
         ("failed", 5.0),
@@ -292,7 +292,7 @@ fn what_the_jobs_say_of_themselves_is_what_is_exposed_and_in_the_status() {
 }
 
 #[test]
-fn a_server_without_jobs_tells_nothing_of_them() {
+fn a_server_without_jobs_has_no_job_metrics() {
     let server = start_echo();
     let told = server.ask(METRICS).body;
     assert!(!told.contains("cofferdam_jobs"), "{told}");

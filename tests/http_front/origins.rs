@@ -1,4 +1,4 @@
-//! A browser that is made to ask by a page its user merely looks at.
+//! Requests that a page of another origin makes a browser send.
 
 use std::sync::atomic::Ordering;
 
@@ -16,7 +16,7 @@ fn a_page_of_another_origin_cannot_post() {
     let server = start(checks.clone(), allowing);
     for origin in [
         "http://evil.example",
-        // The name of this very server, bound anew by whoever owns it.
+        // The host name of this server, as after DNS rebinding.
         "http://x",
         "http://127.0.0.1:4040",
         "null",
@@ -43,23 +43,23 @@ fn a_page_of_another_origin_cannot_post() {
         }
     }
     assert_eq!(checks.runs.load(Ordering::SeqCst), 0);
-    assert_eq!(server.ask(HEALTH).body, "ok\n", "it was shut down");
+    assert_eq!(server.ask(HEALTH).body, "ok\n", "the server was shut down");
 }
 
 #[test]
-fn what_a_page_of_another_origin_posts_is_not_read() {
+fn a_body_from_another_origin_is_not_read() {
     let server = start(ScriptedChecks::echo(), settings());
     let mut client = server.connect();
     client.send(
         "POST /run HTTP/1.1\r\nhost: x\r\norigin: http://evil.example\r\n\
          content-length: 900\r\nexpect: 100-continue\r\n\r\n",
     );
-    // Nothing of the body was sent, and it is not asked for.
+    // The client sent no body, and the server does not ask for one.
     assert_eq!(client.answer().status, 403);
 }
 
 #[test]
-fn listed_origins_and_clients_that_are_no_browsers_may_post() {
+fn listed_origins_and_clients_without_an_origin_may_post() {
     let listed = vec!["https://battle.example".to_owned(), "http://localhost:3000".to_owned()];
     let server =
         start(ScriptedChecks::echo(), HttpSettings { origins_allow: listed, ..settings() });
@@ -67,13 +67,13 @@ fn listed_origins_and_clients_that_are_no_browsers_may_post() {
         let answer = server.ask(post(headers, &body("through")));
         assert_eq!(answer.status, 200, "{headers:?}");
         assert!(answer.body.contains("through"), "{answer:?}");
-        // Its own pages behind a proxy read the answer without; nobody else's may.
+        // Pages of the same origin behind a proxy need no CORS headers; no other page may read it.
         assert!(!answer.head.to_lowercase().contains("access-control"), "{}", answer.head);
     }
 }
 
 #[test]
-fn no_page_is_given_leave_to_read_an_answer() {
+fn no_page_may_read_an_answer() {
     let listed = vec!["https://battle.example".to_owned()];
     let server =
         start(ScriptedChecks::echo(), HttpSettings { origins_allow: listed, ..settings() });

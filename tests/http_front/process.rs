@@ -1,4 +1,4 @@
-//! A server in a process of its own: this test binary, started again for one test.
+//! A server in its own process: this test binary, started again for one test.
 
 use std::env;
 use std::io::{BufRead, BufReader, Read};
@@ -12,16 +12,16 @@ use crate::support::{Client, client_of, start_echo};
 
 const ROLE: &str = "COFFERDAM_TEST_SERVER";
 
-/// Whether this process was started to be the server.
+/// Whether this process was started as the server.
 pub fn is_server() -> bool {
     env::var_os(ROLE).is_some()
 }
 
-/// Serves until standard input ends, with at most `descriptors_spare` more
-/// descriptors than are open once the server runs.
+/// Serves until standard input ends, with at most `descriptors_spare`
+/// descriptors in addition to those open once the server runs.
 pub fn serve(descriptors_spare: Option<u64>) {
     let server = start_echo();
-    // Its answer proves that the server is up, and so that its descriptors are open.
+    // An answer proves that the server runs and has opened its descriptors.
     assert_eq!(server.ask(crate::support::HEALTH).status, 200);
     if let Some(spare) = descriptors_spare {
         let open = std::fs::read_dir("/proc/self/fd").unwrap().count() as u64;
@@ -32,15 +32,15 @@ pub fn serve(descriptors_spare: Option<u64>) {
     std::io::stdin().read_to_end(&mut Vec::new()).unwrap();
 }
 
-/// The process as its parent sees it; dropping it ends it.
+/// The server process; dropping this ends it.
 pub struct ServerProcess {
     child: Child,
     address: SocketAddr,
-    /// Held open: a test runner that cannot print fails.
+    /// Held open because a test runner that cannot print fails.
     _printed: BufReader<ChildStdout>,
 }
 
-/// Starts this binary again to run `test` alone, which is to call [`serve`].
+/// Starts this binary again to run only `test`, which must call [`serve`].
 pub fn start_process(test: &str) -> ServerProcess {
     let mut child = Command::new(env::current_exe().unwrap())
         .args(["--exact", test, "--nocapture"])
@@ -64,12 +64,12 @@ impl ServerProcess {
         client_of(TcpStream::connect(self.address).unwrap())
     }
 
-    /// Threads of the process now.
+    /// The current number of threads.
     pub fn threads(&self) -> usize {
         std::fs::read_dir(format!("/proc/{}/task", self.child.id())).unwrap().count()
     }
 
-    /// CPU time of the process so far.
+    /// The CPU time used so far.
     pub fn cpu(&self) -> Duration {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id())).unwrap();
         let behind_name = stat.rsplit_once(") ").unwrap().1;

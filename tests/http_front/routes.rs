@@ -1,4 +1,4 @@
-//! Paths, methods, and what a body may be.
+//! Paths, methods and bodies.
 
 use crate::support::{HEALTH, ScriptedChecks, body, post, settings, start, start_echo};
 
@@ -37,11 +37,11 @@ fn head_is_get_without_a_body() {
     assert!(head.starts_with("HTTP/1.1 200 "), "{head}");
     assert!(head.to_lowercase().contains("content-type: text/plain\r\n"), "{head}");
     client.send(HEALTH);
-    assert_eq!(client.answer().body, "ok\n", "a body followed the answer to HEAD");
+    assert_eq!(client.answer().body, "ok\n", "the answer to HEAD had a body");
 }
 
 #[test]
-fn a_strange_path_is_not_found_whatever_the_method() {
+fn an_unknown_path_is_not_found_with_any_method() {
     let server = start_echo();
     for (method, target) in [
         ("GET", "/"),
@@ -86,7 +86,7 @@ fn a_known_path_names_the_methods_it_allows() {
 }
 
 #[test]
-fn shutdown_is_a_path_only_where_it_is_allowed() {
+fn shutdown_exists_only_if_allowed() {
     let allowed = start(
         ScriptedChecks::echo(),
         cofferdam::http::HttpSettings { allow_shutdown: true, ..settings() },

@@ -1,4 +1,4 @@
-//! What a run's end looks like from outside, and what a client's end does to a run.
+//! The answers to finished runs, and the effect of a disconnect on a run.
 
 use std::sync::atomic::Ordering;
 use std::sync::mpsc;
@@ -35,7 +35,7 @@ fn a_report_becomes_the_three_keys_and_the_headers() {
 }
 
 #[test]
-fn figures_that_no_controller_counts_are_not_given() {
+fn uncounted_usage_is_left_out() {
     let checks = ScriptedChecks::new(1, |_, _, _| {
         let mut report = exited(0, "", "");
         report.run.usage.memory_peak_source = "rusage";
@@ -48,7 +48,7 @@ fn figures_that_no_controller_counts_are_not_given() {
 }
 
 #[test]
-fn every_outcome_has_its_status_code_and_word() {
+fn every_outcome_has_its_status_and_word() {
     let limit = |kind, code| Outcome::LimitHit { kind, code };
     let too_large = (413, r#"{"error":"output too large"}"#);
     let null = (200, r#"{"exit_code":null,"stdout":"o","stderr":""}"#);
@@ -71,9 +71,9 @@ fn every_outcome_has_its_status_code_and_word() {
 }
 
 #[test]
-fn what_gives_no_report_is_an_error_of_its_own() {
+fn a_run_without_a_report_has_its_own_error() {
     let checks = ScriptedChecks::new(1, |_, _, _| {
-        Err(CheckError::SandboxHost(SetupFailure::from_errno("mount /proc", 1)))
+        Err(CheckError::Sandbox(SetupFailure::from_errno("mount /proc", 1)))
     });
     let server = start(checks, settings());
     let failed = server.ask(post("", &body("")));
@@ -97,12 +97,16 @@ fn a_busy_runner_refuses_at_once_and_stays_healthy() {
     let busy = server.ask(post("", &body("")));
     assert_eq!((busy.status, busy.body.as_str()), (429, r#"{"error":"runner busy"}"#));
     assert_eq!(busy.header("retry-after"), Some("1"));
-    assert_eq!(server.ask(post("", "{")).status, 400, "validation comes before the slot");
+    assert_eq!(
+        server.ask(post("", "{")).status,
+        400,
+        "a request is validated before it needs a slot"
+    );
     assert_eq!(server.ask(HEALTH).body, "ok\n");
 }
 
 #[test]
-fn health_and_status_do_not_wait_for_an_admission_that_hangs() {
+fn a_hanging_admission_does_not_delay_health_and_status() {
     let checks = ScriptedChecks::echo();
     let server = start(checks.clone(), settings());
     let hold = checks.admission.lock().unwrap();
@@ -128,7 +132,7 @@ fn the_slot_is_free_when_the_answer_is_read() {
 }
 
 #[test]
-fn a_client_that_goes_away_ends_its_run() {
+fn a_disconnect_ends_the_run() {
     for headers in ["", "accept: text/event-stream\r\n"] {
         let (ended, ends) = mpsc::channel();
         let checks = ScriptedChecks::new(1, move |_, watch, _| {
@@ -142,7 +146,7 @@ fn a_client_that_goes_away_ends_its_run() {
         while checks.runs.load(Ordering::SeqCst) == 0 {
             std::thread::yield_now();
         }
-        assert!(ends.try_recv().is_err(), "the run ended with its client still there");
+        assert!(ends.try_recv().is_err(), "the run ended while its client was connected");
         drop(client);
         ends.recv_timeout(LONG).expect("the run outlived its client");
         assert_eq!(server.ask(HEALTH).status, 200);
@@ -150,12 +154,12 @@ fn a_client_that_goes_away_ends_its_run() {
 }
 
 #[test]
-fn a_run_outlives_its_client_where_the_operator_says_so() {
+fn a_run_outlives_its_client_if_configured() {
     let (begun, begins) = mpsc::channel();
     let (finish, finishes) = mpsc::channel::<()>();
     let finishes = std::sync::Mutex::new(finishes);
     let checks = ScriptedChecks::new(1, move |_, watch, _| {
-        assert!(watch.client.is_none(), "a socket to watch");
+        assert!(watch.client.is_none(), "the run watches its client's socket");
         begun.send(()).unwrap();
         finishes.lock().unwrap().recv().unwrap();
         Ok(exited(0, "", ""))

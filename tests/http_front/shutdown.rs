@@ -1,4 +1,4 @@
-//! The way down.
+//! Draining and shutdown.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Mutex, mpsc};
@@ -11,7 +11,7 @@ use crate::support::{
     HEALTH, ScriptedChecks, body, exited, post, report, settings, start, wait_for_end,
 };
 
-/// Spins until the one run of `checks` has been admitted.
+/// Waits until the run of `checks` has been admitted.
 fn wait_for_run(checks: &ScriptedChecks) {
     while checks.runs.load(Ordering::SeqCst) == 0 {
         std::thread::yield_now();
@@ -52,7 +52,7 @@ fn a_second_request_to_stop_kills_at_once() {
     live.send(post("", &body("")));
     wait_for_run(&checks);
     server.shutdown.request();
-    assert_eq!(server.ask(HEALTH).status, 503, "one request only drains");
+    assert_eq!(server.ask(HEALTH).status, 503, "the first request only drains");
     server.shutdown.request();
     let answer = live.answer();
     assert_eq!(answer.header("x-run-outcome"), Some("cancelled"));
@@ -60,7 +60,7 @@ fn a_second_request_to_stop_kills_at_once() {
 }
 
 #[test]
-fn the_grace_ends_what_does_not_end_by_itself() {
+fn the_grace_period_ends_remaining_runs() {
     let checks = ScriptedChecks::endless();
     let grace = Duration::from_millis(200);
     let server = start(checks.clone(), HttpSettings { shutdown_grace: grace, ..settings() });
@@ -76,7 +76,7 @@ fn the_grace_ends_what_does_not_end_by_itself() {
 
 #[test]
 fn a_stream_cut_off_by_a_drain_ends_with_its_result() {
-    // The answer's last bytes and the server's end were a race: often enough one is lost.
+    // Repeated because the last bytes of the answer race with the end of the server.
     for _ in 0..20 {
         let checks = ScriptedChecks::new(1, |_, watch, sink| {
             sink.expect("a sink").take(Stream::Stdout, b"begun");
@@ -97,7 +97,7 @@ fn a_stream_cut_off_by_a_drain_ends_with_its_result() {
 }
 
 #[test]
-fn slow_clients_do_not_hold_a_drain_up() {
+fn slow_clients_do_not_delay_a_drain() {
     let server = start(ScriptedChecks::echo(), settings());
     let mut slow = server.connect();
     slow.send("POST /run HTTP/1.1\r\nhost: x\r\ncontent-length: 100\r\n\r\n{");

@@ -13,7 +13,7 @@ use nix::poll::{PollFd, PollFlags, poll};
 
 use crate::support::{Client, Running, ScriptedChecks, body, exited, post, settings, start};
 
-/// A request whose answer ends with the connection, so that its body is not chunked.
+/// A request whose answer ends with the connection, so its body is not chunked.
 fn ask_for_events() -> String {
     post("accept: text/event-stream\r\n", &body("")).replace("HTTP/1.1", "HTTP/1.0")
 }
@@ -40,7 +40,7 @@ fn ask_events(server: &Running) -> Client {
 const RESULT: &str = "event: result\ndata: {\"exit_code\":3,\"stdout\":\"kept\",\"stderr\":\"\",\"outcome\":\"exited\"}\n\n";
 
 #[test]
-fn output_comes_as_events_with_offsets_and_ends_with_the_result() {
+fn output_is_streamed_with_offsets_and_ends_with_the_result() {
     let events = events_of(|sink| {
         sink.take(Stream::Stdout, b"one\n");
         sink.take(Stream::Stderr, b"err");
@@ -67,7 +67,7 @@ fn no_event_splits_a_character() {
 }
 
 #[test]
-fn an_event_arrives_while_the_run_goes_on() {
+fn events_arrive_during_the_run() {
     let (finish, finishes) = mpsc::channel::<()>();
     let finishes = Mutex::new(finishes);
     let checks = ScriptedChecks::new(1, move |_, _, sink| {
@@ -78,14 +78,14 @@ fn an_event_arrives_while_the_run_goes_on() {
     let server = start(checks, settings());
     let mut client = ask_events(&server);
     client.head();
-    // The run waits for our word, and the event is here all the same.
+    // The event arrives while the run waits for our message.
     client.wait_for("data: \"early\"\n\n", 1);
     finish.send(()).unwrap();
     assert!(client.rest().ends_with(RESULT));
 }
 
 #[test]
-fn a_quiet_run_gives_signs_of_life() {
+fn a_quiet_run_sends_pings() {
     let (finish, finishes) = mpsc::channel::<()>();
     let finishes = Mutex::new(finishes);
     let checks = ScriptedChecks::new(1, move |_, _, _| {
@@ -100,16 +100,16 @@ fn a_quiet_run_gives_signs_of_life() {
     let server = start(checks, HttpSettings { limits, ..settings() });
     let mut client = ask_events(&server);
     client.head();
-    // Longer than an idle connection may lie: a stream is not idle.
+    // Longer than the idle limit: a stream is not idle.
     client.wait_for("event: ping\ndata: {}\n\n", 20);
     finish.send(()).unwrap();
     assert!(client.rest().ends_with(RESULT));
 }
 
 #[test]
-fn a_failure_before_the_start_is_an_ordinary_error() {
+fn a_failure_before_the_start_is_a_plain_error_response() {
     let checks = ScriptedChecks::new(1, |_, _, _| {
-        Err(CheckError::SandboxHost(SetupFailure::from_errno("clone", 11)))
+        Err(CheckError::Sandbox(SetupFailure::from_errno("clone", 11)))
     });
     let server = start(checks, settings());
     let answer = server.ask(post("accept: text/event-stream\r\n", &body("")));
@@ -121,7 +121,7 @@ fn a_failure_before_the_start_is_an_ordinary_error() {
 }
 
 #[test]
-fn unlimited_output_waits_for_its_reader_and_arrives_whole() {
+fn unlimited_output_waits_for_its_reader_and_arrives_complete() {
     const PIECE_BYTES: usize = 64 * 1024;
     const PIECES: usize = 200;
     let (peak, peaks) = mpsc::channel();
@@ -142,8 +142,8 @@ fn unlimited_output_waits_for_its_reader_and_arrives_whole() {
     let server = start(checks, HttpSettings { output_bytes_max: None, ..settings() });
     let mut client = ask_events(&server);
     client.head();
-    // Nothing is read yet: more than the queue and the sockets hold must wait.
-    assert!(peaks.recv_timeout(Duration::from_millis(300)).is_err(), "12 MiB found room unread");
+    // Nothing is read yet: output beyond the queue and the socket buffers must wait.
+    assert!(peaks.recv_timeout(Duration::from_millis(300)).is_err(), "12 MiB were accepted unread");
     let events = client.rest();
     assert!(events.ends_with(RESULT));
     assert_eq!(events.matches('x').count(), PIECE_BYTES * PIECES + RESULT.matches('x').count());
@@ -151,7 +151,7 @@ fn unlimited_output_waits_for_its_reader_and_arrives_whole() {
 }
 
 #[test]
-fn output_without_a_limit_is_passed_on_at_a_pace() {
+fn unlimited_output_is_rate_limited() {
     const MIB: usize = 1 << 20;
     let checks = ScriptedChecks::new(1, move |_, _, sink| {
         let mut sink = sink.unwrap();
@@ -165,16 +165,16 @@ fn output_without_a_limit_is_passed_on_at_a_pace() {
     let mut client = ask_events(&server);
     client.head();
     assert!(client.rest().ends_with(RESULT));
-    // One MiB at once, and 16 in each second from then on.
+    // One MiB at once, then 16 MiB per second.
     assert!(start.elapsed() >= Duration::from_millis(250), "{:?}", start.elapsed());
 }
 
 #[test]
-fn a_stream_that_is_not_read_ends_its_run() {
+fn an_unread_stream_ends_its_run() {
     let (ended, ends) = mpsc::channel();
     let checks = ScriptedChecks::new(1, move |_, watch, sink| {
         let mut sink = sink.unwrap();
-        // As long as the reader is there: the socket's peer stays connected all the time.
+        // The run ends although the reader stays connected.
         while !is_readable(watch.cancel.as_fd(), 0) {
             if sink.has_room() {
                 sink.take(Stream::Stdout, &[b'x'; 65_536]);
@@ -188,11 +188,11 @@ fn a_stream_that_is_not_read_ends_its_run() {
     let limits = HttpLimits { answer_within: Duration::from_millis(300), ..settings().limits };
     let server = start(checks, HttpSettings { limits, output_bytes_max: None, ..settings() });
     let client = ask_events(&server);
-    ends.recv_timeout(Duration::from_secs(10)).expect("the run goes on, unread");
+    ends.recv_timeout(Duration::from_secs(10)).expect("the run continues unread");
     drop(client);
 }
 
-/// Whether `fd` has something to read, now or within so many milliseconds.
+/// Whether `fd` becomes readable within this many milliseconds.
 fn is_readable(fd: BorrowedFd<'_>, within_ms: u16) -> bool {
     let mut fds = [PollFd::new(fd, PollFlags::POLLIN)];
     poll(&mut fds, within_ms).unwrap() == 1

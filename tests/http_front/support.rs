@@ -23,7 +23,7 @@ use cofferdam_core::{
     CapturedStream, Enforced, Outcome, OutputSink, RunReport, Timings, Usage, Watch,
 };
 
-/// What a scripted run does: the test's closure in the place of a sandbox.
+/// The test's closure, which replaces a sandbox.
 pub type Script = dyn Fn(&CheckRequest, Watch, Option<Box<dyn OutputSink>>) -> Result<CheckReport, CheckError>
     + Send
     + Sync;
@@ -36,11 +36,11 @@ pub struct ScriptedChecks {
     killed: AtomicBool,
     live: Mutex<Vec<CancelToken>>,
     host: HostReport,
-    /// Held by a test, it makes every admission wait.
+    /// A test holds this to block every admission.
     pub admission: Mutex<()>,
-    /// What it says of itself, but for whether it drains.
+    /// The figures to report, except whether it drains.
     pub figures: Mutex<CheckMetrics>,
-    /// How many runs were admitted.
+    /// The number of admitted runs.
     pub runs: AtomicUsize,
 }
 
@@ -74,7 +74,7 @@ impl ScriptedChecks {
         Self::new(10, |request, _, _| Ok(exited(0, &request.solution_text, "")))
     }
 
-    /// Every run lasts until it is asked to end.
+    /// Every run lasts until it is cancelled.
     pub fn endless() -> Arc<Self> {
         Self::new(1, |_, watch, _| {
             wait_for_end(&watch);
@@ -98,7 +98,7 @@ impl Checks for ScriptedChecks {
         self.runs.fetch_add(1, Ordering::SeqCst);
         Ok(Box::new(move |watch, sink| {
             self.live.lock().unwrap().push(watch.cancel.clone());
-            // A run may have been admitted before the kill and begin after it.
+            // A run that was admitted before the kill may begin after it.
             if self.killed.load(Ordering::SeqCst) {
                 watch.cancel.cancel();
             }
@@ -142,7 +142,7 @@ impl Checks for ScriptedChecks {
     }
 }
 
-/// Waits as the supervisor does: until the run is cancelled or its client has gone.
+/// Waits as the supervisor does, until the run is cancelled or its client disconnects.
 pub fn wait_for_end(watch: &Watch) {
     use std::os::fd::AsFd;
 
@@ -194,7 +194,7 @@ pub fn report(outcome: Outcome, stdout: &str, stderr: &str) -> CheckReport {
     CheckReport { run, queued: Duration::from_micros(5), last_words: None }
 }
 
-/// Settings whose deadlines are far away, for a test to bring one of them near.
+/// Settings with long deadlines, one of which a test may shorten.
 pub fn settings() -> HttpSettings {
     let far = Duration::from_secs(120);
     HttpSettings {
@@ -229,10 +229,10 @@ pub fn settings() -> HttpSettings {
     }
 }
 
-/// A running server; dropping it stops it and waits for its end.
+/// A running server; dropping this stops it and waits for its end.
 pub struct Running {
     pub address: SocketAddr,
-    /// Where metrics are, if they have an address of their own.
+    /// The address of the metrics listener, if it is separate.
     pub metrics_address: Option<SocketAddr>,
     pub shutdown: ShutdownHandle,
     thread: Option<JoinHandle<()>>,
@@ -242,7 +242,7 @@ pub fn start(checks: Arc<ScriptedChecks>, settings: HttpSettings) -> Running {
     start_with(checks, None, settings)
 }
 
-/// A server that has jobs, too.
+/// Starts a server that also has jobs.
 pub fn start_with(
     checks: Arc<ScriptedChecks>,
     jobs: Option<Arc<dyn Jobs>>,
@@ -255,7 +255,7 @@ pub fn start_with(
     Running { address, metrics_address, shutdown, thread: Some(thread) }
 }
 
-/// A server whose runs echo, with the settings above.
+/// Starts a server with echoing runs and the default [`settings`].
 pub fn start_echo() -> Running {
     start(ScriptedChecks::echo(), settings())
 }
@@ -265,14 +265,14 @@ impl Running {
         client_of(TcpStream::connect(self.address).unwrap())
     }
 
-    /// Sends `bytes` on a connection of its own and reads the one answer.
+    /// Sends `bytes` on a new connection and reads the one answer.
     pub fn ask(&self, bytes: impl AsRef<[u8]>) -> Answer {
         let mut client = self.connect();
         client.send(bytes);
         client.answer()
     }
 
-    /// Waits for the server to come to its end by itself.
+    /// Waits until the server ends by itself.
     pub fn join(mut self) {
         self.thread.take().unwrap().join().unwrap();
     }
@@ -289,7 +289,7 @@ impl Drop for Running {
     }
 }
 
-/// A client whose reads fail rather than last for ever.
+/// A client whose reads time out.
 pub fn client_of(socket: TcpStream) -> Client {
     socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
     Client { socket, unread: Vec::new() }
@@ -301,7 +301,7 @@ pub struct Client {
     unread: Vec<u8>,
 }
 
-/// One answer as it came.
+/// One answer as received.
 #[derive(Debug)]
 pub struct Answer {
     pub status: u16,
@@ -321,7 +321,7 @@ impl Client {
         self.socket.write_all(bytes.as_ref()).unwrap();
     }
 
-    /// The next answer. Its body is as long as its length says.
+    /// Reads the next answer, with a body of its stated length.
     pub fn answer(&mut self) -> Answer {
         let head = self.head();
         let answer = Answer {
@@ -331,13 +331,13 @@ impl Client {
         };
         let length = answer.header("content-length").map_or(0, |length| length.parse().unwrap());
         while self.unread.len() < length {
-            assert!(self.fill() > 0, "the body was cut short: {answer:?}");
+            assert!(self.fill() > 0, "the body was truncated: {answer:?}");
         }
         let body: Vec<u8> = self.unread.drain(..length).collect();
         Answer { body: String::from_utf8(body).unwrap(), ..answer }
     }
 
-    /// The next answer's head; what is behind it stays unread.
+    /// Reads the head of the next answer and leaves the rest unread.
     pub fn head(&mut self) -> String {
         loop {
             if let Some(at) = self.unread.windows(4).position(|window| window == b"\r\n\r\n") {
@@ -349,20 +349,20 @@ impl Client {
         }
     }
 
-    /// Reads until what is unread holds `text` `times` times, and leaves it unread.
+    /// Reads until the buffer contains `text` `times` times, and leaves the buffer unread.
     pub fn wait_for(&mut self, text: &str, times: usize) {
         while String::from_utf8_lossy(&self.unread).matches(text).count() < times {
             assert!(self.fill() > 0, "closed before {text:?}");
         }
     }
 
-    /// Everything until the connection is closed.
+    /// Reads everything until the connection is closed.
     pub fn rest(&mut self) -> String {
         while self.fill() > 0 {}
         String::from_utf8(std::mem::take(&mut self.unread)).unwrap()
     }
 
-    /// How long it took the server to close, having sent nothing more than `rest` says.
+    /// Waits until the server closes; returns how long that took and the text it sent.
     pub fn closed_after(&mut self) -> (Duration, String) {
         let start = Instant::now();
         let rest = self.rest();
@@ -387,7 +387,7 @@ pub fn body(solution: &str) -> String {
     format!(r#"{{"solution_text":"{solution}","lang_slug":"python"}}"#)
 }
 
-/// A `POST /run` of `body` with `headers` (whole lines) beside its length.
+/// A `POST /run` of `body` with `headers` (whole lines) and its length.
 pub fn post(headers: &str, body: &str) -> String {
     format!(
         "POST /run HTTP/1.1\r\nhost: x\r\n{headers}content-length: {}\r\n\r\n{body}",

@@ -1,4 +1,4 @@
-//! Who may ask, where there are tokens.
+//! Access with bearer tokens.
 
 use std::sync::atomic::Ordering;
 
@@ -75,7 +75,7 @@ fn everything_but_health_needs_a_token() {
 }
 
 #[test]
-fn whoever_shows_a_token_is_served_as_without() {
+fn a_client_with_a_token_is_served_normally() {
     let (checks, jobs) = (ScriptedChecks::echo(), ScriptedJobs::new());
     jobs.add("j");
     let server = start_with(checks, Some(jobs), guarded());
@@ -99,7 +99,7 @@ fn whoever_shows_a_token_is_served_as_without() {
 }
 
 #[test]
-fn only_a_whole_token_in_one_header_of_the_scheme_opens() {
+fn only_a_complete_bearer_token_in_one_header_is_accepted() {
     let server = start(ScriptedChecks::echo(), guarded());
     let longer = format!("{ONE}0");
     for headers in [
@@ -144,11 +144,11 @@ fn a_body_is_not_read_for_a_client_without_a_token() {
     for path in ["/run", "/v1/jobs"] {
         for headers in ["", "expect: 100-continue\r\n", "authorization: Bearer x\r\n"] {
             let mut client = server.connect();
-            // Longer than any body may be, and nothing of it is sent.
+            // Above the body limit, and none of it is sent.
             client.send(format!(
                 "POST {path} HTTP/1.1\r\nhost: x\r\n{headers}content-length: 99999999\r\n\r\n"
             ));
-            // A `100 Continue` would be the first answer.
+            // The first answer must not be a `100 Continue`.
             assert_unauthorized(&client.answer(), path == "/v1/jobs");
         }
     }
@@ -158,13 +158,13 @@ fn a_body_is_not_read_for_a_client_without_a_token() {
         "POST /v1/jobs HTTP/1.1\r\nhost: x\r\n{shown}expect: 100-continue\r\ncontent-length: {}\r\n\r\n",
         JOB.len()
     ));
-    assert!(client.head().starts_with("HTTP/1.1 100 "), "its body is wanted");
+    assert!(client.head().starts_with("HTTP/1.1 100 "), "the server asks for the body");
     client.send(JOB);
     assert_eq!(client.answer().status, 202);
 }
 
 #[test]
-fn a_client_that_sends_its_body_all_the_same_reads_the_answer() {
+fn a_refused_client_that_sends_its_body_reads_the_answer() {
     let server = start(ScriptedChecks::echo(), guarded());
     for _ in 0..5 {
         assert_unauthorized(&server.ask(post("", &"x".repeat(3_000_000))), false);

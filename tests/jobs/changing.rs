@@ -1,4 +1,4 @@
-//! Workspaces that others change while jobs are judged and copied, and workspaces that are the store.
+//! Workspaces that change during policy checks and copying, and workspaces that contain the store.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -16,10 +16,10 @@ use tempfile::TempDir;
 use crate::doors::{EACH, doors, job_server, post_job, wait_for_end};
 use crate::workspace::{Workspace, with};
 
-/// Jobs of one race.
+/// The number of jobs in one race.
 const JOBS: usize = 60;
 
-/// The results of `JOBS` jobs for `request`, which run while `change` is called again and again.
+/// The results of `JOBS` jobs for `request`, which run while `change` is called repeatedly.
 fn raced(service: &Service, request: &Value, change: impl Fn(u64) + Sync) -> Vec<Value> {
     let is_over = AtomicBool::new(false);
     thread::scope(|scope| {
@@ -50,7 +50,7 @@ fn request_for(path: &Path) -> Value {
 }
 
 #[test]
-fn no_job_copies_from_outside_the_roots_while_a_link_is_flipped() {
+fn no_job_copies_from_outside_the_roots_while_a_link_is_swapped() {
     if !has("root", geteuid().is_root()) {
         return;
     }
@@ -111,7 +111,7 @@ fn no_job_fails_while_an_editor_saves_in_its_workspace() {
 }
 
 #[test]
-fn no_door_takes_its_store_for_a_workspace() {
+fn no_door_accepts_its_store_as_a_workspace() {
     let Some(doors) = doors() else { return };
     let workspace = Workspace::empty().file("data", "d");
     for door in EACH {
@@ -126,7 +126,7 @@ fn no_door_takes_its_store_for_a_workspace() {
             assert_eq!(result["status"], "policy_denied", "{door:?} {}", path.display());
             assert_eq!(result["error"]["code"], "policy.workspace_denied", "{result}");
         }
-        // A workspace that contains the store goes without it.
+        // A workspace that contains the store is copied without it.
         let around =
             with(workspace.request(&["ls"]), "workspace.path", store.parent().unwrap().to_str());
         let result = doors.result(door, &around);

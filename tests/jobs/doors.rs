@@ -1,4 +1,4 @@
-//! The three doors, each a way from a request to its result or its refusal.
+//! The three doors (library, command line, HTTP): each turns a request into a result or an error.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -20,10 +20,10 @@ use nix::unistd::geteuid;
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// No job of these tests takes longer.
+/// The longest time that a job of these tests may take.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The doors that share one host, for as long as a test uses them.
+/// All doors on this host, shared by the tests while any test uses them.
 #[derive(Debug)]
 pub struct Doors {
     runner: Runner,
@@ -31,7 +31,7 @@ pub struct Doors {
     store: TempDir,
 }
 
-/// One of them.
+/// One way to submit a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Door {
     Library,
@@ -41,18 +41,18 @@ pub enum Door {
 
 pub const EACH: [Door; 3] = [Door::Library, Door::CommandLine, Door::Http];
 
-/// What came through a door.
+/// The outcome of a request.
 #[derive(Debug)]
 pub enum Answered {
-    /// A result.
+    /// The result of an accepted job.
     Ended(Value),
-    /// An error instead of one.
+    /// The error of a refused request.
     Refused(Value),
 }
 
 static SHARED: Mutex<Weak<Doors>> = Mutex::new(Weak::new());
 
-/// The doors; none where this host cannot have boxes.
+/// The doors, or `None` if this host cannot run sandboxes.
 pub fn doors() -> Option<Arc<Doors>> {
     let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(doors) = shared.upgrade() {
@@ -63,7 +63,7 @@ pub fn doors() -> Option<Arc<Doors>> {
     Some(doors)
 }
 
-/// A server of jobs over the store `directory`, to be completed.
+/// The setup of a job server over the store `directory`.
 pub fn job_server(directory: &Path) -> Setup {
     Setup::shell().env("JOBS_STORE_DIR", directory).env("JOBS_ALLOWED_ENV", "ALLOWED_BY_RUNNER")
 }
@@ -99,7 +99,7 @@ impl Doors {
         &self.service
     }
 
-    /// Where a door keeps its records.
+    /// The store of a door.
     pub fn store(&self, door: Door) -> PathBuf {
         self.store.path().join(match door {
             Door::Library => "library",
@@ -108,7 +108,7 @@ impl Doors {
         })
     }
 
-    /// What became of `request`.
+    /// Submits `request` and waits for the outcome.
     #[track_caller]
     pub fn ask(&self, door: Door, request: &Value) -> Answered {
         match door {
@@ -118,7 +118,7 @@ impl Doors {
         }
     }
 
-    /// The result of `request`, which has to be taken.
+    /// The result of `request`, which must be accepted.
     #[track_caller]
     pub fn result(&self, door: Door, request: &Value) -> Value {
         match self.ask(door, request) {
@@ -127,12 +127,12 @@ impl Doors {
         }
     }
 
-    /// The error of `request`, which has to be refused.
+    /// The error of `request`, which must be refused.
     #[track_caller]
     pub fn refusal(&self, door: Door, request: &Value) -> Value {
         match self.ask(door, request) {
             Answered::Refused(error) => error,
-            Answered::Ended(result) => panic!("{door:?} took {request}: {result}"),
+            Answered::Ended(result) => panic!("{door:?} accepted {request}: {result}"),
         }
     }
 
@@ -159,7 +159,7 @@ impl Doors {
             .unwrap();
         child.stdin.take().unwrap().write_all(request.to_string().as_bytes()).unwrap();
         let output = child.wait_with_output().unwrap();
-        // A result is the output; an error is a complaint.
+        // Results go to stdout, errors to stderr.
         let parse = |text: &[u8]| {
             serde_json::from_slice(text).unwrap_or_else(|error| panic!("{error}: {output:?}"))
         };
@@ -188,7 +188,7 @@ pub fn post_job(service: &Service, request: &Value) -> Answer {
     post_to(service, "/v1/jobs", "", request.to_string())
 }
 
-/// Posts `body` to `target`, with `headers` (whole lines) beside its length.
+/// Posts `body` to `target` with `headers` (whole lines) and its length.
 pub fn post_to(service: &Service, target: &str, headers: &str, body: impl AsRef<[u8]>) -> Answer {
     let body = body.as_ref();
     let headers = format!("{headers}content-length: {}\r\n", body.len());
@@ -196,7 +196,7 @@ pub fn post_to(service: &Service, target: &str, headers: &str, body: impl AsRef<
     service.ask([head.as_bytes(), body].concat())
 }
 
-/// Waits until the job is over, and gives its result.
+/// Waits until the job is over and returns its result.
 #[track_caller]
 pub fn wait_for_end(service: &Service, id: &str) -> Value {
     let began = Instant::now();

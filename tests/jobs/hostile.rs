@@ -1,4 +1,4 @@
-//! Jobs that mean harm to whoever keeps their output and their files.
+//! Jobs that attack the capture of their output and the collection of their files.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::doors::{Door, EACH, doors};
 use crate::workspace::{Workspace, with};
 
-/// The most memory a process has had.
+/// The peak memory of a process.
 fn peak_bytes(pid: i32) -> u64 {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
@@ -17,7 +17,7 @@ fn peak_bytes(pid: i32) -> u64 {
 }
 
 #[test]
-fn a_gibibyte_of_output_is_hashed_and_let_go() {
+fn a_gibibyte_of_output_is_hashed_but_not_kept_in_memory() {
     let Some(doors) = doors() else { return };
     let workspace = Workspace::empty();
     let request = workspace.request(&["head", "-c", "1073741824", "/dev/zero"]);
@@ -31,7 +31,7 @@ fn a_gibibyte_of_output_is_hashed_and_let_go() {
         (&result["stdout"]["bytes"], &result["stdout"]["truncated"]),
         (&json!(1 << 30), &json!(true))
     );
-    // Of so many zeros.
+    // The SHA-256 of 1 GiB of zeros.
     let digest = "49bc20df15e412a64472421e13fe86ff1c5165e18b2afccf160d4dc19fe68a14";
     assert_eq!(result["stdout"]["sha256"], digest);
     let grown = peak_bytes(doors.service().pid()).saturating_sub(before);
@@ -44,7 +44,7 @@ fn a_gibibyte_of_output_is_hashed_and_let_go() {
 }
 
 #[test]
-fn a_hundred_thousand_files_and_ten_thousand_artifacts_end_as_they_should() {
+fn a_hundred_thousand_files_and_ten_thousand_artifacts_are_handled_within_limits() {
     let Some(doors) = doors() else { return };
     let workspace =
         Workspace::python("print(sum(len(files) for _, _, files in __import__('os').walk('.')))");
@@ -79,7 +79,7 @@ fn a_hundred_thousand_files_and_ten_thousand_artifacts_end_as_they_should() {
     assert!(began.elapsed() < Duration::from_secs(60));
 }
 
-/// Builds what a collector trips over.
+/// Builds a tree of files that are hard to collect.
 const TRAPS: &str = r"
 import os, socket
 os.mkdir('out'); os.chdir('out')
@@ -108,7 +108,7 @@ open('bottom', 'w').write('x')
 ";
 
 #[test]
-fn a_hostile_tree_gives_its_regular_files_and_names_the_rest() {
+fn regular_files_of_a_hostile_tree_are_kept_and_the_rest_listed() {
     let Some(doors) = doors() else { return };
     let workspace = Workspace::python(TRAPS);
     symlink("main.py", workspace.path().join("link")).unwrap();
@@ -160,7 +160,7 @@ fn a_hostile_tree_gives_its_regular_files_and_names_the_rest() {
             );
         }
         let everything = result.to_string();
-        assert!(!everything.contains("root:x:0"), "a file of the host is in a record");
+        assert!(!everything.contains("root:x:0"), "a record contains a host file");
         assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
     }
 }

@@ -1,5 +1,5 @@
-//! A service that is killed at any moment: what it took is over or honestly interrupted when it is
-//! back, no file is torn, and no box is left.
+//! A service that is killed at random moments: after a restart every accepted job is over or marked
+//! as interrupted, no file is torn, and no sandbox remains.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -18,13 +18,13 @@ use tempfile::TempDir;
 use crate::doors::{job_server, wait_for_end};
 use crate::workspace::{Workspace, with};
 
-/// Kills in one go of the suite; `make soak-jobs` asks for more.
+/// The number of kills in the suite; `make soak-jobs` does more.
 const KILLS: &str = "JOBS_KILLS";
 const KILLS_DEFAULT: usize = 8;
-/// From a service's start to its death at most.
+/// The longest time from a service's start to its death.
 const LIFE_MAX_MS: u64 = 600;
 
-/// Posts jobs until nobody answers; gives the names of those that were taken.
+/// Posts jobs until the service is dead; returns the ids of the accepted ones.
 fn post_until_dead(address: std::net::SocketAddr, requests: &[Value], life: usize) -> Vec<String> {
     let mut taken = Vec::new();
     for (number, base) in requests.iter().cycle().enumerate() {
@@ -44,12 +44,12 @@ fn post_until_dead(address: std::net::SocketAddr, requests: &[Value], life: usiz
     taken
 }
 
-/// Every JSON file below `runs`, which all have to be whole.
+/// Asserts that every JSON file below `runs` is complete.
 fn assert_nothing_torn(store: &Path) {
     for job in fs::read_dir(store.join("runs")).unwrap() {
         let job = job.unwrap().path();
         let name = job.file_name().unwrap().to_str().unwrap();
-        assert!(!name.starts_with('.'), "{name} was left");
+        assert!(!name.starts_with('.'), "{name} is left over");
         for file in ["request.json", "status.json", "result.json"] {
             let text =
                 fs::read(job.join(file)).unwrap_or_else(|error| panic!("{name}/{file}: {error}"));
@@ -67,7 +67,7 @@ fn assert_nothing_torn(store: &Path) {
                 "stderr",
                 "artifacts",
             ];
-            assert!(known.contains(&file.to_str().unwrap()), "{name}/{file:?} was left");
+            assert!(known.contains(&file.to_str().unwrap()), "{name}/{file:?} is left over");
         }
     }
     let set_aside = store.join("quarantine");
@@ -75,7 +75,7 @@ fn assert_nothing_torn(store: &Path) {
 }
 
 #[test]
-fn every_job_that_was_taken_is_over_or_interrupted_when_the_service_is_back() {
+fn every_accepted_job_is_over_or_interrupted_after_a_restart() {
     if !has("root", geteuid().is_root()) {
         return;
     }
@@ -95,7 +95,7 @@ fn every_job_that_was_taken_is_over_or_interrupted_when_the_service_is_back() {
     for life in 0..=kills {
         let mut service = job_server(store.path()).env("JOBS_WORKERS", "2").start();
         if life == kills {
-            // Nobody kills this one: it has to know of all.
+            // This service is not killed and must know all jobs.
             for id in &taken {
                 let result = wait_for_end(&service, id);
                 match result["status"].as_str().unwrap() {

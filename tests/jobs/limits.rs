@@ -1,11 +1,11 @@
-//! A job's limits, each by what it does to a program that crosses it.
+//! The limits of a job, each tested by a program that exceeds it.
 
 use serde_json::{Value, json};
 
 use crate::doors::{EACH, doors};
 use crate::workspace::{Workspace, with};
 
-/// What a job that met `limit` is told.
+/// Asserts that the result reports `limit` as exceeded.
 #[track_caller]
 fn assert_met(result: &Value, limit: &str) {
     assert_eq!(result["status"], "failed", "{result}");
@@ -27,7 +27,7 @@ fn memory_above_the_limit_kills() {
 }
 
 #[test]
-fn cpu_time_above_the_limit_kills_and_is_told_from_a_time_out() {
+fn cpu_time_above_the_limit_kills_and_differs_from_a_timeout() {
     let Some(doors) = doors() else { return };
     let workspace = Workspace::python("while True: pass");
     let request = with(workspace.run_main(), "limits.cpu_time_ms", 500);
@@ -40,7 +40,7 @@ fn cpu_time_above_the_limit_kills_and_is_told_from_a_time_out() {
 }
 
 #[test]
-fn no_more_processes_than_the_limit_are_alive_at_once() {
+fn live_processes_never_exceed_the_limit() {
     let Some(doors) = doors() else { return };
     let program = "\
 import os, time
@@ -65,7 +65,7 @@ except BlockingIOError:
 }
 
 #[test]
-fn what_is_written_beyond_the_limit_finds_no_space_however_large_the_workspace_is() {
+fn writes_beyond_the_limit_fail_for_any_size_of_the_workspace() {
     let Some(doors) = doors() else { return };
     let program = "\
 written = 0
@@ -101,7 +101,7 @@ fn a_limit_above_the_maximum_is_refused_and_one_below_the_default_holds() {
 }
 
 #[test]
-fn a_record_that_would_be_too_long_loses_text_and_says_so() {
+fn a_record_above_its_size_limit_is_truncated_and_marked() {
     let Some(doors) = doors() else { return };
     let workspace = Workspace::python("print('x' * 200_000)");
     let request = with(workspace.run_main(), "limits.record_bytes", 65_536);

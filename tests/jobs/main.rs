@@ -1,9 +1,9 @@
-//! Agents' jobs through every door: the library, the command line and HTTP, with real boxes.
+//! Agents' jobs through every door: the library, the command line and HTTP, with real sandboxes.
 //!
-//! `statements` holds the acceptance statements, each test with its number; `COFFERDAM_BIN` names
-//! another binary to hold to the same guarantees.
+//! `statements` has the acceptance statements, each test with its number; `COFFERDAM_BIN` names
+//! another binary to test.
 
-// The whole crate is a test; clippy knows it only where it is told.
+// The whole crate is a test; clippy must be told so.
 #![cfg(test)]
 
 mod changing;

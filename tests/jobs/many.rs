@@ -1,4 +1,4 @@
-//! A long queue: each job exactly one result, memory flat, lists and events quick.
+//! A long queue: each job gets exactly one result, memory stays flat, lists and events stay quick.
 
 use std::fs;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,26 +15,26 @@ use tempfile::TempDir;
 use crate::doors::{job_server, post_job, post_to};
 use crate::workspace::{Workspace, with};
 
-/// Jobs in one go of the suite; `make soak-jobs` asks for more.
+/// The number of jobs in the suite; `make soak-jobs` runs more.
 const JOBS: &str = "JOBS_MANY";
 const JOBS_DEFAULT: usize = 150;
-/// As in the guarantee.
+/// The number in the guarantee.
 const WORKERS: usize = 8;
-/// For each job, on a loaded machine.
+/// The time allowed for each job on a loaded machine.
 const PATIENCE_PER_JOB: Duration = Duration::from_millis(500);
-/// A list or the first event of a stream, at the 99th of 100.
+/// The 99th percentile of the time to a list or the first event of a stream.
 const ANSWERED_WITHIN: Duration = Duration::from_millis(500);
-/// What memory may grow by over all jobs: the index and the allocator's slack.
+/// The allowed growth of memory over all jobs: the index and the allocator's slack.
 const GROWTH_BYTES_MAX: u64 = 24 << 20;
 
-/// The time below which 99 of 100 are.
+/// The 99th percentile.
 fn p99(mut times: Vec<Duration>) -> Duration {
     times.sort();
     times[times.len().saturating_sub(1) * 99 / 100]
 }
 
 #[test]
-fn a_long_queue_gives_each_job_one_result_in_flat_memory_while_lists_stay_quick() {
+fn a_long_queue_gives_each_job_one_result_with_flat_memory_and_quick_lists() {
     if !has("root", geteuid().is_root()) {
         return;
     }
@@ -46,10 +46,10 @@ fn a_long_queue_gives_each_job_one_result_in_flat_memory_while_lists_stay_quick(
         .start();
     let workspace = Workspace::empty().file("data", "x");
     let request = workspace.request(&["true"]);
-    // A first one, so that nothing is measured that happens once.
+    // A first job, so that one-time costs are not measured.
     crate::doors::ask_http(&service, &request);
     let rss_before = host::resident_bytes(service.pid());
-    // Every worker has something to do until all wait.
+    // Every worker is busy until all jobs are queued.
     let blocks = with(workspace.request(&["sleep", "600"]), "limits.timeout_ms", 3_600_000);
     for worker in 0..WORKERS {
         post_job(&service, &with(blocks.clone(), "job_id", format!("blocks-{worker}")));

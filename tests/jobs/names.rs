@@ -1,4 +1,4 @@
-//! A request that its client has named is one job, however often it is sent.
+//! Idempotency keys: a request with a key creates one job, however often it is sent.
 
 use std::fs;
 use std::thread;
@@ -25,7 +25,7 @@ fn id_of(answer: &Answer) -> String {
 }
 
 #[test]
-fn the_first_answer_comes_again_after_a_restart_too_and_another_body_is_a_conflict() {
+fn a_repeated_key_returns_the_first_answer_and_another_body_is_a_conflict() {
     if !has("root", geteuid().is_root()) {
         return;
     }
@@ -50,7 +50,7 @@ fn the_first_answer_comes_again_after_a_restart_too_and_another_body_is_a_confli
 }
 
 #[test]
-fn the_same_request_sent_many_times_at_once_is_one_job() {
+fn concurrent_requests_with_one_key_create_one_job() {
     if !has("root", geteuid().is_root()) {
         return;
     }

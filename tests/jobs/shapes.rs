@@ -1,4 +1,4 @@
-//! What is no request: lists for objects, objects for words, keys that come twice, and no JSON.
+//! Malformed requests: values of the wrong type, duplicate keys and invalid JSON.
 
 use std::io::Write;
 use std::process::{Command, Stdio};
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::doors::{EACH, doors, post_to};
 use crate::workspace::{Workspace, with};
 
-/// What `cofferdam job validate` says of `text`.
+/// The answer of `cofferdam job validate` to `text`.
 fn validated(text: &str) -> Value {
     let mut child = Command::new(cofferdam())
         .args(["job", "validate", "-"])
@@ -24,7 +24,7 @@ fn validated(text: &str) -> Value {
 }
 
 #[test]
-fn every_door_names_the_value_that_has_the_wrong_shape() {
+fn every_door_names_a_value_of_the_wrong_type() {
     let Some(doors) = doors() else { return };
     let request = Workspace::empty().request(&["true"]);
     let list = json!(["arr1", {}, ["local_path", "/x", ["**"], []], [["true"], ".", {}, ""]]);
@@ -47,7 +47,7 @@ fn every_door_names_the_value_that_has_the_wrong_shape() {
 }
 
 #[test]
-fn a_key_that_comes_twice_is_422_and_what_is_no_json_400() {
+fn a_duplicate_key_is_422_and_invalid_json_400() {
     let Some(doors) = doors() else { return };
     let workspace = r#""workspace":{"source":"local_path","path":"/w"}"#;
     let command = r#""command":{"argv":["true"],"env":{"A":"1","A":"2"}}"#;

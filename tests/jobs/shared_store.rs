@@ -1,5 +1,5 @@
-//! Several processes and one store: one service has it, commands run jobs beside it, and each is
-//! told what is true of the others' jobs.
+//! Several processes share one store: one service owns it, commands run jobs concurrently, and each
+//! sees the true state of the others' jobs.
 
 use std::fs;
 use std::io::Write;
@@ -19,7 +19,7 @@ use crate::doors::{job_server, post_job, post_to, wait_for_end};
 use crate::workspace::{Workspace, with};
 
 const PATIENCE: Duration = Duration::from_secs(40);
-/// Records that no `job run` may read: each is none, and whoever reads it puts it aside.
+/// Invalid records that no `job run` may read: a process that reads one sets it aside.
 const UNREAD_RECORDS: usize = 3000;
 
 fn job(words: &[&str], store: &Path) -> Command {
@@ -29,7 +29,7 @@ fn job(words: &[&str], store: &Path) -> Command {
     command
 }
 
-/// `job run` of `request` over the store.
+/// Starts `job run` of `request` over the store.
 fn run_beside(store: &Path, request: &Value) -> Child {
     let mut child = job(&["run", "-"], store).stdin(Stdio::piped()).spawn().unwrap();
     child.stdin.take().unwrap().write_all(request.to_string().as_bytes()).unwrap();
@@ -41,7 +41,7 @@ fn json_of(output: &Output) -> Value {
     serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {output:?}"))
 }
 
-/// What a command on jobs prints.
+/// The JSON that a job command prints.
 #[track_caller]
 fn told(words: &[&str], store: &Path) -> Value {
     json_of(&job(words, store).output().unwrap())
@@ -59,7 +59,7 @@ fn listed(list: &Value) -> Vec<&str> {
 
 fn wait_running(service: &Service, id: &str) {
     let path = format!("/v1/jobs/{id}");
-    wait_until("the job to run", PATIENCE, || get(service, &path).1["status"] == "running");
+    wait_until("the start of the job", PATIENCE, || get(service, &path).1["status"] == "running");
 }
 
 fn slow(seconds: f64, id: &str) -> (Workspace, Value) {
@@ -70,13 +70,13 @@ fn slow(seconds: f64, id: &str) -> (Workspace, Value) {
 }
 
 #[test]
-fn a_service_and_commands_beside_it_see_each_others_jobs() {
+fn a_service_and_concurrent_commands_see_each_others_jobs() {
     if !has("root", geteuid().is_root()) {
         return;
     }
     let place = TempDir::new().unwrap();
     let store = place.path().join("store");
-    // There is no store yet.
+    // The store does not exist yet.
     let service = job_server(&store).start();
     let (_first, first) = slow(2.0, "first");
     let (_second, second) = slow(2.0, "second");
@@ -97,14 +97,14 @@ fn a_service_and_commands_beside_it_see_each_others_jobs() {
     let (_third, third) = slow(0.0, "third");
     assert_eq!(post_job(&service, &third).status, 202);
     wait_for_end(&service, "third");
-    // No process lacks any job, however shortly before it was made.
+    // Every process sees every job, even one created just before.
     let (_, list) = get(&service, "/v1/jobs");
     let mut names = listed(&list);
     names.sort_unstable();
     assert_eq!(names, ["first", "second", "third"]);
     assert_eq!(told(&["list"], &store), list);
     assert_eq!(told(&["status", "third"], &store)["status"], "completed");
-    // A command that is killed.
+    // A killed command.
     let (_fourth, fourth) = slow(60.0, "fourth");
     let mut child = run_beside(&store, &fourth);
     wait_running(&service, "fourth");
@@ -116,7 +116,7 @@ fn a_service_and_commands_beside_it_see_each_others_jobs() {
 }
 
 #[test]
-fn one_service_has_a_store_and_the_next_has_it_when_that_is_dead() {
+fn a_store_has_one_service_and_passes_to_the_next_after_its_death() {
     if !has("root", geteuid().is_root()) {
         return;
     }
@@ -152,7 +152,7 @@ fn one_service_has_a_store_and_the_next_has_it_when_that_is_dead() {
 }
 
 #[test]
-fn a_service_whose_store_nobody_named_waits_for_it_without_refusing_to_start() {
+fn a_service_starts_and_waits_for_a_default_store_in_use() {
     if !has("root", geteuid().is_root()) {
         return;
     }
@@ -194,7 +194,7 @@ fn a_command_reads_no_record_but_its_own() {
 }
 
 #[test]
-fn the_most_that_records_may_take_holds_as_each_job_ends() {
+fn the_size_limit_of_records_is_enforced_after_each_job() {
     if !has("root", geteuid().is_root()) {
         return;
     }
@@ -210,7 +210,7 @@ fn the_most_that_records_may_take_holds_as_each_job_ends() {
         let id = format!("job-{index:02}");
         assert_eq!(post_job(&service, &with(request.clone(), "job_id", id.as_str())).status, 202);
         assert_eq!(wait_for_end(&service, &id)["status"], "completed");
-        // The one that has just ended stays, whatever it takes.
+        // The job that has just ended is kept, whatever its size.
         let taken = bytes_below(&store.path().join("runs"));
         assert!(taken <= MAX_BYTES, "{taken} bytes after {id}");
     }
@@ -219,7 +219,7 @@ fn the_most_that_records_may_take_holds_as_each_job_ends() {
     assert!(names[0] == "job-11" && (3..9).contains(&names.len()), "{names:?}");
 }
 
-/// What the files below a directory take.
+/// The total size of the files below a directory.
 fn bytes_below(directory: &Path) -> u64 {
     let entries = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
     entries
@@ -228,7 +228,7 @@ fn bytes_below(directory: &Path) -> u64 {
 }
 
 #[test]
-fn a_record_that_was_removed_is_in_no_list_and_a_store_that_was_is_made_again() {
+fn a_removed_record_is_not_listed_and_a_removed_store_is_created_again() {
     if !has("root", geteuid().is_root()) {
         return;
     }
@@ -251,6 +251,6 @@ fn a_record_that_was_removed_is_in_no_list_and_a_store_that_was_is_made_again() 
     assert_eq!(taken.status, 202, "{taken:?}");
     assert_eq!(wait_for_end(&service, "one")["status"], "completed");
     assert!(store.join("runs/one/result.json").is_file());
-    // It is this service's again.
+    // The service owns the new store too.
     assert_eq!(job_server(&store).refused().0, Some(2));
 }

@@ -1,4 +1,4 @@
-//! What clients are told of files: never where they are, and of another file only that it is one.
+//! What clients learn of files: no path on the host, and of a changed file only that it differs.
 
 use std::fs;
 
@@ -12,7 +12,7 @@ use crate::doors::{job_server, post_job, wait_for_end};
 use crate::workspace::{Workspace, with};
 
 #[test]
-fn the_path_of_the_store_is_in_the_log_alone() {
+fn the_path_of_the_store_appears_only_in_the_log() {
     if !has("root", geteuid().is_root()) {
         return;
     }
@@ -39,7 +39,7 @@ fn the_path_of_the_store_is_in_the_log_alone() {
 }
 
 #[test]
-fn an_artifact_is_sent_only_where_it_is_the_one_of_if_match() {
+fn an_artifact_is_sent_only_if_it_matches_if_match() {
     if !has("root", geteuid().is_root()) {
         return;
     }
@@ -58,7 +58,7 @@ fn an_artifact_is_sent_only_where_it_is_the_one_of_if_match() {
         ("if-match: *\r\n".to_owned(), 200),
         ("if-match: \"other\"\r\n".to_owned(), 412),
         (format!("if-match: W/{tag}\r\n"), 412),
-        // It comes before every other condition.
+        // If-Match precedes every other condition.
         (format!("if-match: \"other\"\r\nif-none-match: {tag}\r\n"), 412),
         (format!("if-match: {tag}\r\nif-none-match: {tag}\r\n"), 304),
         ("if-match: \"other\"\r\nrange: bytes=0-0\r\n".to_owned(), 412),

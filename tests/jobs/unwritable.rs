@@ -1,4 +1,4 @@
-//! A store that cannot be written for a while: no result is lost, and none is told wrongly.
+//! A store that is temporarily unwritable: no result is lost or reported wrongly.
 
 use std::fs;
 use std::io::Write;
@@ -20,7 +20,7 @@ use crate::workspace::{Workspace, with};
 
 const PATIENCE: Duration = Duration::from_secs(40);
 
-/// Does `body` with a store on a disk of its own, of 1 MiB, which no other process sees.
+/// Calls `body` with a store on a private disk of 1 MiB.
 fn on_a_small_disk(body: impl FnOnce(&Path) + Send + 'static) {
     let own = move || {
         unshare(CloneFlags::CLONE_NEWNS).unwrap();
@@ -33,7 +33,7 @@ fn on_a_small_disk(body: impl FnOnce(&Path) + Send + 'static) {
     thread::spawn(own).join().unwrap();
 }
 
-/// Leaves no room on the disk of `directory`.
+/// Fills the disk of `directory`.
 fn fill_up(directory: &Path) {
     let mut filler = fs::File::create(directory.join("filler")).unwrap();
     let full = loop {
@@ -57,10 +57,10 @@ fn get(service: &Service, path: &str) -> Value {
 
 fn wait_running(service: &Service, id: &str) {
     let path = format!("/v1/jobs/{id}");
-    wait_until("the job to run", PATIENCE, || get(service, &path)["status"] == "running");
+    wait_until("the start of the job", PATIENCE, || get(service, &path)["status"] == "running");
 }
 
-/// The events of a job, to the end of their stream.
+/// The events of a job up to the end of the stream.
 fn events(service: &Service, id: &str) -> String {
     let mut follower = service.connect();
     follower.send(request("GET", &format!("/v1/jobs/{id}/events"), "connection: close\r\n"));
@@ -72,7 +72,7 @@ fn cancel(service: &Service, id: &str) -> u16 {
 }
 
 #[test]
-fn a_result_that_a_full_store_does_not_take_is_told_meanwhile_and_written_when_there_is_room() {
+fn a_full_store_delays_only_the_writing_of_a_result() {
     if !has("root", geteuid().is_root()) {
         return;
     }
@@ -85,7 +85,7 @@ fn a_result_that_a_full_store_does_not_take_is_told_meanwhile_and_written_when_t
             post(&service, &quick.run_main(), waiting);
         }
         wait_running(&service, "slow");
-        // Its last file before its end is written: from here on the service writes nothing.
+        // Its last file before its end exists: from here on the service writes nothing.
         let snapshot = store.join("runs/slow/snapshot.json");
         wait_until("the snapshot", PATIENCE, || snapshot.exists());
         thread::sleep(Duration::from_millis(300));
@@ -99,14 +99,14 @@ fn a_result_that_a_full_store_does_not_take_is_told_meanwhile_and_written_when_t
         };
         let result = get(&service, "/v1/jobs/slow");
         assert!(is_terminal(&result), "{result}");
-        assert!(!store.join("runs/slow/result.json").exists(), "the disk was to be full");
+        assert!(!store.join("runs/slow/result.json").exists(), "the disk is not full");
         let told_again = events(&service, "slow");
         assert!(told_again.contains("event: result"), "{told_again}");
         assert_eq!(get(&service, "/v1/jobs/slow/artifacts"), json!({"artifacts": []}));
         let list = get(&service, "/v1/jobs?status=completed");
         assert_eq!(list["jobs"][0]["job_id"], "slow", "{list}");
         assert_eq!(cancel(&service, "slow"), 409);
-        // Nothing new is taken, nothing that waits begins.
+        // New jobs are refused, and waiting jobs do not start.
         let refused = post_job(&service, &quick.run_main());
         assert_eq!(refused.status, 503, "{refused:?}");
         assert!(refused.header("retry-after").is_some(), "{refused:?}");
@@ -117,13 +117,13 @@ fn a_result_that_a_full_store_does_not_take_is_told_meanwhile_and_written_when_t
         assert_eq!(get(&service, "/v1/jobs/waits")["status"], "queued");
         assert_eq!(cancel(&service, "canceled"), 202);
         assert_eq!(get(&service, "/v1/jobs/canceled")["status"], "canceled");
-        // There is room again.
+        // The disk has space again.
         fs::remove_file(store.join("filler")).unwrap();
         let written = |id: &str| store.join(format!("runs/{id}/result.json")).exists();
         wait_until("the results", PATIENCE, || written("slow") && written("canceled"));
         assert_eq!(get(&service, "/v1/jobs/slow"), result);
         assert_eq!(wait_for_end(&service, "waits")["status"], "completed");
-        wait_until("a job to be taken", PATIENCE, || {
+        wait_until("an accepted job", PATIENCE, || {
             post_job(&service, &with(quick.run_main(), "job_id", "next")).status == 202
         });
         assert_eq!(wait_for_end(&service, "next")["status"], "completed");
@@ -136,7 +136,7 @@ fn a_result_that_a_full_store_does_not_take_is_told_meanwhile_and_written_when_t
 }
 
 #[test]
-fn a_rename_that_fails_is_tried_again_and_one_that_always_fails_claims_no_death() {
+fn a_failed_rename_is_retried_and_a_lasting_failure_is_not_reported_as_a_death() {
     if !has("root", geteuid().is_root()) {
         return;
     }
@@ -144,7 +144,7 @@ fn a_rename_that_fails_is_tried_again_and_one_that_always_fails_claims_no_death(
     let slow = Workspace::python("import time; time.sleep(1)");
     let setup = || job_server(store.path()).env("JOBS_WORKERS", "2").env("SHUTDOWN_GRACE", "1s");
     let mut service = setup().start();
-    // A directory in its place: a file cannot be renamed over it.
+    // A directory in place of the result: no file can be renamed over it.
     let in_the_way = |id: &str| {
         post(&service, &slow.run_main(), id);
         wait_running(&service, id);
@@ -159,7 +159,7 @@ fn a_rename_that_fails_is_tried_again_and_one_that_always_fails_claims_no_death(
     assert_eq!(post_job(&service, &slow.run_main()).status, 503);
     fs::remove_dir(&place).unwrap();
     wait_until("the result", PATIENCE, || place.is_file());
-    wait_until("no result to be written", PATIENCE, || {
+    wait_until("the end of all pending writes", PATIENCE, || {
         post_job(&service, &with(slow.run_main(), "job_id", "between")).status == 202
     });
     wait_for_end(&service, "between");

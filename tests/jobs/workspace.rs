@@ -1,4 +1,4 @@
-//! Directories that jobs are given, and requests for them.
+//! Workspaces for jobs, and requests that use them.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -7,7 +7,7 @@ use std::path::Path;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// A directory that jobs copy.
+/// A workspace that jobs copy.
 #[derive(Debug)]
 pub struct Workspace(TempDir);
 
@@ -16,7 +16,7 @@ impl Workspace {
         Self(TempDir::new().unwrap())
     }
 
-    /// With a Python program in `main.py`.
+    /// A workspace with a Python program in `main.py`.
     pub fn python(program: &str) -> Self {
         Self::empty().file("main.py", program)
     }
@@ -39,7 +39,7 @@ impl Workspace {
         self.0.path()
     }
 
-    /// A request for `argv` over it, whose command is allowed.
+    /// A request that runs `argv` in this workspace, and allows it.
     pub fn request(&self, argv: &[&str]) -> Value {
         json!({
             "workspace": {"source": "local_path", "path": self.path()},
@@ -48,13 +48,13 @@ impl Workspace {
         })
     }
 
-    /// A request for its `main.py`.
+    /// A request that runs `main.py`.
     pub fn run_main(&self) -> Value {
         self.request(&["python3", "main.py"])
     }
 }
 
-/// `request` with `value` at the place that `pointer` names, made where it is not there.
+/// `request` with `value` at `pointer`, which is created if missing.
 pub fn with(mut request: Value, pointer: &str, value: impl Into<Value>) -> Value {
     let mut place = &mut request;
     for key in pointer.split('.') {

@@ -8,7 +8,7 @@ use crate::queue::{Case, run_all};
 const ROUNDS: usize = 1;
 
 #[test]
-fn two_solutions_of_every_language_at_once_each_get_their_own_answer() {
+fn concurrent_solutions_of_every_language_get_their_own_answers() {
     let asked = std::env::var("LANGS_ROUNDS").ok().map(|rounds| rounds.parse().unwrap());
     let service = shipped::setup().start();
     let languages = shipped::available(&service);

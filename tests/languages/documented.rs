@@ -24,7 +24,7 @@ fn row(page: &str, slug: &str) -> Vec<String> {
 }
 
 #[test]
-fn the_table_has_every_language_with_its_files_and_limits() {
+fn the_table_lists_every_language_with_its_files_and_limits() {
     let page = read(PAGE);
     for (slug, language) in table() {
         let row = row(&page, &slug);
@@ -55,7 +55,7 @@ fn files(page: &str) -> Vec<(String, String)> {
 }
 
 #[test]
-fn a_language_is_added_as_the_page_says() {
+fn a_language_can_be_added_as_documented() {
     let langs = Workspace::empty();
     let files = files(&read(PAGE));
     for (path, text) in &files {

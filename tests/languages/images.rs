@@ -63,7 +63,7 @@ fn holds_a_private_layer(service: &Service, cache: &Path) {
 }
 
 #[test]
-fn the_build_caches_of_the_platforms_images_can_be_written_by_each_run_for_itself() {
+fn each_run_writes_its_own_copy_of_an_images_build_caches() {
     // As a build of the image's owner leaves it, and as everybody's.
     let caches = [
         ("opt/cargo-target", OF_THE_IMAGE, 0o755),
@@ -78,7 +78,7 @@ fn the_build_caches_of_the_platforms_images_can_be_written_by_each_run_for_itsel
 }
 
 #[test]
-fn a_layer_is_in_the_disk_limit_of_its_run() {
+fn a_layer_counts_towards_the_disk_limit_of_its_run() {
     let image = image(&[("opt/cargo-target", OF_THE_IMAGE, 0o777)]);
     let service = setup(&image.root(), "/opt/cargo-target").start();
     let fill = "head -c 20000000 /dev/zero >$CARGO_TARGET_DIR/big || exit 7";
@@ -88,7 +88,7 @@ fn a_layer_is_in_the_disk_limit_of_its_run() {
 }
 
 #[test]
-fn other_directories_are_written_to_where_they_are_named_and_no_longer_the_usual_ones() {
+fn named_directories_are_writable_instead_of_the_defaults() {
     let image = image(&[("opt/cargo-target", 0, 0o777), ("srv/caches/mine", OF_THE_IMAGE, 0o777)]);
     let named = |path: &str| {
         setup(&image.root(), path).env("RUN_WRITABLE_PATHS", "/srv/caches/mine:/srv/caches/none")
@@ -103,7 +103,7 @@ fn other_directories_are_written_to_where_they_are_named_and_no_longer_the_usual
 
 /// Nothing of these leads anywhere but into the root, or below what is shown of it.
 #[test]
-fn a_layer_is_made_of_nothing_but_a_directory_that_runs_see() {
+fn a_layer_covers_only_directories_that_runs_see() {
     let image = image(&[("opt/cargo-target", OF_THE_IMAGE, 0o777)]);
     std::os::unix::fs::symlink("/etc", image.root().join("opt/link")).unwrap();
     fs::write(image.root().join("opt/file"), "").unwrap();
@@ -129,14 +129,14 @@ fn a_layer_is_made_of_nothing_but_a_directory_that_runs_see() {
 }
 
 #[test]
-fn packages_that_an_image_restored_into_its_workspace_are_found() {
+fn packages_restored_into_the_workspace_of_an_image_are_found() {
     let workspace = Workspace::running(&["ls $$NUGET_PACKAGES"]).with(".nuget/packages/some", "");
     let service = Setup::of(workspace).start();
     assert_eq!(run(&service, "csharp", "").stdout(), "some\n");
 }
 
 #[test]
-fn an_images_own_path_is_searched_where_runs_see_what_it_names() {
+fn the_path_of_an_image_is_searched_in_directories_that_runs_see() {
     let image = image(&[("opt/cargo-target", 0, 0o755)]);
     let bin = image.root().join("usr/local/cargo/bin");
     fs::create_dir_all(&bin).unwrap();

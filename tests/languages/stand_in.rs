@@ -21,7 +21,7 @@ fn hold(slug: &str, root: &Path, names: impl IntoIterator<Item = String>) {
 }
 
 #[test]
-fn the_dart_workspace_gives_its_toolchain_what_it_needs() {
+fn the_dart_workspace_meets_the_needs_of_its_toolchain() {
     let overlaid = Overlaid::new();
     overlaid.install("tests/langs/dart/stand-in", "usr/local/lib/dart", "dart");
     hold("dart", &overlaid.root(), KNOWN_TO_DART.map(str::to_owned));
@@ -29,7 +29,7 @@ fn the_dart_workspace_gives_its_toolchain_what_it_needs() {
 
 #[test]
 #[ignore = "needs Mono of the toolchains: make test-langs"]
-fn the_csharp_workspace_prefers_dotnet_and_gives_it_what_it_needs() {
+fn the_csharp_workspace_prefers_dotnet_and_meets_its_needs() {
     if !shipped::promised().iter().any(|slug| slug == "csharp") {
         println!("csharp is not among the LANGUAGES that were asked for");
         return;

@@ -59,7 +59,7 @@ def solution():
 "#;
 
 #[test]
-fn a_run_cannot_alter_what_the_next_one_reads() {
+fn a_run_cannot_change_the_input_of_the_next() {
     let service = shipped::setup().start();
     let languages = shipped::available(&service);
     let (caches, workspaces) = places();

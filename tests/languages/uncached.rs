@@ -14,7 +14,7 @@ const TIMEOUT: &str = "3m";
 
 #[test]
 #[ignore = "needs the toolchains: make test-langs"]
-fn without_its_cache_a_language_gives_the_same_answers() {
+fn a_language_gives_the_same_answers_without_its_cache() {
     let overlaid = Overlaid::new();
     fs::remove_dir_all(overlaid.root().join(CACHE)).unwrap();
     let langs = repository().join("langs");

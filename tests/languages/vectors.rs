@@ -21,7 +21,7 @@ const OF_EVERY_LANGUAGE: [&str; 8] = [
 ];
 
 #[test]
-fn every_available_language_gives_what_its_vectors_say() {
+fn every_available_language_passes_its_vectors() {
     let service = shipped::setup().start();
     let languages = shipped::available(&service);
     let cases = languages.iter().flat_map(|(slug, language)| {
@@ -37,7 +37,7 @@ fn every_available_language_gives_what_its_vectors_say() {
 }
 
 #[test]
-fn ts_has_the_harness_of_js() {
+fn ts_and_js_share_a_harness() {
     for file in ["checker.js", "callable.js"] {
         let [ts, js] = ["ts", "js"].map(|slug| read(&format!("langs/{slug}/{file}")));
         assert!(ts == js, "{file}: they differ");

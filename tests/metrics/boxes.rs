@@ -23,7 +23,7 @@ fn standby(service: &Service) -> [f64; 4] {
 }
 
 #[test]
-fn a_box_made_ahead_is_counted_when_it_is_made_used_and_let_go() {
+fn prepared_sandboxes_are_counted_when_created_used_and_discarded() {
     let service = Setup::shell().env("STANDBY_MAX", "3").start();
     let scraped = scrape(&service);
     assert_eq!(scraped.get("cofferdam_standby_boxes_max", &[]), 3.0);
@@ -44,7 +44,7 @@ fn a_box_made_ahead_is_counted_when_it_is_made_used_and_let_go() {
 }
 
 #[test]
-fn where_no_box_is_made_ahead_none_is_told() {
+fn without_a_standby_pool_no_prepared_sandboxes_are_reported() {
     let service = Setup::shell().env("STANDBY_MAX", "0").start();
     assert_eq!(service.run("true").status, 200);
     assert_eq!(figure(&service, "cofferdam_standby_boxes_max"), 0.0);
@@ -52,7 +52,7 @@ fn where_no_box_is_made_ahead_none_is_told() {
 }
 
 #[test]
-fn dead_boxes_are_told_until_they_are_cleared_away() {
+fn dead_sandboxes_are_reported_until_cleanup() {
     let service = Setup::shell().start();
     let seen = thread::scope(|scope| {
         let load = scope.spawn(|| {
@@ -77,7 +77,7 @@ fn dead_boxes_are_told_until_they_are_cleared_away() {
 }
 
 #[test]
-fn what_a_killed_server_left_is_told_by_the_one_that_cleared_it_away() {
+fn leftovers_of_a_killed_server_are_reported_by_the_server_that_removes_them() {
     let mut all = Vec::new();
     for _ in 0..TRIES {
         let mut dead = Setup::shell().env("STANDBY_MAX", "0").start();
@@ -99,7 +99,7 @@ fn what_a_killed_server_left_is_told_by_the_one_that_cleared_it_away() {
 }
 
 #[test]
-fn a_control_is_told_as_enforced_unless_the_start_said_it_is_not() {
+fn a_control_is_reported_as_enforced_unless_the_start_logged_otherwise() {
     let service = Setup::shell().start();
     let log = service.log.text();
     let scraped = scrape(&service);
@@ -117,7 +117,7 @@ fn a_control_is_told_as_enforced_unless_the_start_said_it_is_not() {
 }
 
 #[test]
-fn the_cpu_time_of_the_server_rises_and_its_boxes_are_not_in_it() {
+fn the_cpu_time_of_the_server_rises_and_excludes_its_sandboxes() {
     let service = Setup::shell().start();
     let began = Instant::now();
     let before = figure(&service, "process_cpu_seconds_total");

@@ -34,7 +34,7 @@ fn documented() -> BTreeMap<String, Shape> {
 }
 
 #[test]
-fn every_metric_is_documented_with_its_type_and_labels_and_every_documented_one_is_exposed() {
+fn every_metric_is_documented_with_its_type_and_labels_and_every_documented_one_exists() {
     // Those of jobs are there where jobs are.
     let (service, _store) = with_jobs(Setup::shell());
     let scraped = scrape(&service);
@@ -81,7 +81,7 @@ fn named(query: &str) -> Vec<&str> {
 }
 
 #[test]
-fn the_dashboard_asks_for_every_metric_and_for_nothing_else() {
+fn the_dashboard_queries_exactly_the_existing_metrics() {
     let text = fs::read_to_string(format!("{ROOT}/deploy/grafana/cofferdam.json")).unwrap();
     let mut found = Vec::new();
     queries(&serde_json::from_str(&text).unwrap(), &mut found);
@@ -100,7 +100,7 @@ fn the_dashboard_asks_for_every_metric_and_for_nothing_else() {
 }
 
 #[test]
-fn the_build_and_the_process_are_told_as_they_are() {
+fn build_and_process_metrics_match_the_server() {
     let service = Setup::shell().start();
     let scraped = scrape(&service);
     let build: Vec<_> = scraped.all("cofferdam_build_info").collect();

@@ -78,7 +78,7 @@ fn live(service: &Service) -> (f64, f64) {
 }
 
 #[test]
-fn a_job_is_counted_once_under_its_last_state() {
+fn a_job_is_counted_once_under_its_final_state() {
     if !is_privileged() {
         return;
     }
@@ -123,7 +123,7 @@ fn a_job_is_counted_once_under_its_last_state() {
 }
 
 #[test]
-fn jobs_are_told_while_they_wait_and_while_they_run() {
+fn waiting_and_running_jobs_are_reported() {
     if !is_privileged() {
         return;
     }
@@ -159,7 +159,7 @@ fn jobs_are_told_while_they_wait_and_while_they_run() {
 }
 
 #[test]
-fn where_there_are_no_jobs_nothing_is_told_of_them() {
+fn without_jobs_no_job_metrics_are_reported() {
     let service = Setup::shell().env("JOBS", "off").start();
     assert!(!service.get("/metrics").body.contains("cofferdam_jobs"));
 }

@@ -34,7 +34,7 @@ fn metrics_answer_within_100_ms_with_every_slot_busy() {
 }
 
 #[test]
-fn metrics_of_their_own_address_answer_when_every_connection_is_taken_and_during_a_drain() {
+fn a_metrics_listener_answers_when_every_connection_is_taken_and_during_a_drain() {
     let _alone = alone();
     let mut service = Setup::shell()
         .env("METRICS_ADDR", "127.0.0.1:0")
@@ -70,7 +70,7 @@ fn metrics_of_their_own_address_answer_when_every_connection_is_taken_and_during
 }
 
 #[test]
-fn an_address_for_metrics_that_cannot_be_had_refuses_the_start_by_its_name() {
+fn an_unavailable_metrics_address_fails_the_start_and_is_named() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
     let (code, said) = Setup::shell().env("METRICS_ADDR", &address).refused();
@@ -79,7 +79,7 @@ fn an_address_for_metrics_that_cannot_be_had_refuses_the_start_by_its_name() {
 }
 
 #[test]
-fn metrics_that_are_off_are_nowhere() {
+fn disabled_metrics_are_not_served() {
     let service = Setup::shell().env("METRICS_ADDR", "off").start();
     assert_eq!(service.get("/metrics").status, 404);
     assert!(!service.log.text().contains("metrics at"), "{}", service.log.text());

@@ -101,7 +101,7 @@ fn every_phase_of_every_run_is_timed() {
 }
 
 #[test]
-fn nothing_that_a_client_sends_makes_a_figure_of_its_own() {
+fn no_client_input_creates_a_time_series() {
     let service = Setup::shell().start();
     let before = scrape(&service).series();
     let mut body = solution("true");
@@ -115,7 +115,7 @@ fn nothing_that_a_client_sends_makes_a_figure_of_its_own() {
 }
 
 #[test]
-fn slots_are_told_while_they_are_taken_and_a_refusal_when_they_all_are() {
+fn slots_in_use_are_reported_and_a_refusal_when_all_are_taken() {
     let service = Setup::shell().env("RUN_CONCURRENCY", "2").start();
     let slots = |service: &Service| {
         let scraped = scrape(service);
@@ -134,7 +134,7 @@ fn slots_are_told_while_they_are_taken_and_a_refusal_when_they_all_are() {
 }
 
 #[test]
-fn a_drain_is_told_while_it_lasts() {
+fn a_drain_is_reported_while_it_lasts() {
     let mut service = Setup::shell().start();
     assert_eq!(figure(&service, "cofferdam_draining"), 0.0);
     let mut live = service.connect();

@@ -114,7 +114,7 @@ fn runner(config: &Config, store_dir: &Path) -> Result<Runner, JobFailure> {
         None => builder,
     };
     let built = match builder.clone().build() {
-        Err(BuildError::SandboxHost(failure)) => {
+        Err(BuildError::Sandbox(failure)) => {
             // With advice, which a result does not contain.
             say(&format!("cofferdam: {}", Failure::from(failure.clone())));
             builder.local(Arc::new(Missing(failure))).build()

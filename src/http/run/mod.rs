@@ -60,7 +60,7 @@ async fn try_run(
         false => (QUEUED_BYTES_MAX, Some(RateLimit::new(Instant::now()))),
     };
     let (sink, queue) = output_queue(queued_bytes_max)
-        .map_err(|error| CheckError::SandboxHost(SetupFailure::from_io("eventfd", &error)))?;
+        .map_err(|error| CheckError::Sandbox(SetupFailure::from_io("eventfd", &error)))?;
     let make = |report: CheckReport| event_stream::result(&report);
     let sink: Option<Box<dyn OutputSink>> = Some(Box::new(sink));
     let running = RunningCheck::start(threads, admit, client, on_disconnect, sink, make)?;

@@ -35,7 +35,7 @@ impl<T: Send + 'static> RunningCheck<T> {
         make: impl FnOnce(CheckReport) -> T + Send + 'static,
     ) -> Result<Self, CheckError> {
         let failed = |step: &'static str| {
-            move |error| CheckError::SandboxHost(SetupFailure::from_io(step, &error))
+            move |error| CheckError::Sandbox(SetupFailure::from_io(step, &error))
         };
         let cancel = CancelToken::new().map_err(failed("eventfd"))?;
         let (watched, cancel_on_drop) = match on_disconnect {

@@ -74,7 +74,10 @@ fn only_the_owner_can_access_a_store() {
             }
         }
     }
-    assert_eq!(files, 8, "six of the job, its cancel among them, one owner, and one without an owner");
+    assert_eq!(
+        files, 8,
+        "six of the job, its cancel among them, one owner, and one without an owner"
+    );
 }
 
 #[test]

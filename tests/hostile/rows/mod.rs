@@ -17,7 +17,7 @@ pub fn all() -> impl Iterator<Item = Row> {
     groups.into_iter().flatten().copied()
 }
 
-/// What each of `count` threads makes of its number; panics as the first of them that did.
+/// Calls `work` with each number below `count` in a thread of its own; resumes the first panic.
 fn at_once<T: Send>(count: usize, work: impl Fn(usize) -> T + Sync) -> Vec<T> {
     let work = &work;
     thread::scope(|scope| {

@@ -1,4 +1,4 @@
-//! Processes that multiply, outlive, signal, and stretch time.
+//! Processes that multiply, outlive their run, send signals and evade time limits.
 
 mod bombs;
 mod clocks;
@@ -19,77 +19,77 @@ use crate::target::Target;
 pub const ROWS: &[Row] = &[
     Row {
         id: "B19",
-        guarantee: "a run ends with its program, whatever that left in another session with its stdout",
+        guarantee: "a run ends with its program, even if a process in another session holds its stdout",
         attack: leftovers::holding_stdout,
     },
     Row {
         id: "B20",
-        guarantee: "nothing that a run left behind lives on to write, to its answer or for the next run",
+        guarantee: "no process of a run survives to write to its answer or into the next run",
         attack: leftovers::writing_late,
     },
     Row {
         id: "B21",
-        guarantee: "a program that no signal moves is dead when its time is up, and the init it tried to end is not",
+        guarantee: "a program that ignores every signal is killed at its timeout, and cannot kill its init",
         attack: leftovers::deaf_to_signals,
     },
     Row {
         id: "B22",
-        guarantee: "a run that has stopped itself, every process in another way, is dead when its time is up",
+        guarantee: "a run whose processes stop themselves in different ways is killed at its timeout",
         attack: leftovers::stopped,
     },
     Row {
         id: "B23",
-        guarantee: "a fork bomb is bounded, takes no process of another run, and a run beside it is as it was",
+        guarantee: "a fork bomb is bounded and leaves concurrent runs their processes and time",
         attack: bombs::forks,
     },
     Row {
         id: "B24",
-        guarantee: "a bomb that multiplies through sessions leaves no process, whether or not its program stays",
+        guarantee: "a bomb that multiplies through sessions leaves no process, whether or not its program exits",
         attack: bombs::sessions,
     },
     Row {
         id: "B25",
-        guarantee: "threads and programs that start themselves are bounded as processes are",
+        guarantee: "threads and programs that execute themselves are bounded like processes",
         attack: bombs::threads,
     },
     Row {
         id: "B26",
-        guarantee: "signals to every process reach the run's own alone",
+        guarantee: "a signal to every process reaches only processes of the same run",
         attack: signals::to_everybody,
     },
     Row {
         id: "B27",
-        guarantee: "a run has no more time than it asked for, idle, in many processes or in many threads",
+        guarantee: "a run gets no more time than it asked for, idle, in many processes or in many threads",
         attack: clocks::time_is_up,
     },
     Row {
         id: "B28",
-        guarantee: "all CPU time is counted, whoever reaps the processes that spent it",
+        guarantee: "all CPU time is counted, even of processes that the program does not reap",
         attack: clocks::unreaped_time,
     },
     Row {
         id: "B29",
-        guarantee: "a run moves no clock and gets none of its own",
+        guarantee: "a run sets no clock and gets no clock of its own",
         attack: clocks::moved_clocks,
     },
     Row {
         id: "B30",
-        guarantee: "a timeout that is none is refused, and one of nothing is over at once",
+        guarantee: "a malformed timeout is refused, and a timeout of zero ends the run at once",
         attack: clocks::malformed_timeouts,
     },
     Row {
         id: "B31",
-        guarantee: "the run of a client that has gone is dead and its slot free in 200 ms",
+        guarantee: "the run of a disconnected client is killed and its slot is free within 200 ms",
         attack: ends::client_gone,
     },
     Row {
         id: "B32",
-        guarantee: "no run outlives a killed server by a second, and the next start clears what it left",
+        guarantee: "every run ends within a second of its server's death, and the next start removes its leftovers",
         attack: ends::server_killed,
     },
     Row {
         id: "B33",
-        guarantee: "a compiler made to read, grow or spin meets the limits and the walls of a run",
+        guarantee: "a compiler that reads files, grows or spins is confined like a run",
         attack: compile::attacks,
     },
 ];
@@ -97,9 +97,9 @@ pub const ROWS: &[Row] = &[
 /// How late an answer may come on a loaded machine.
 const LATE_MAX: Duration = Duration::from_secs(1);
 
-/// Runs a program that lasts until its time is up, and holds the answer to
-/// that and to being in time. On a loaded machine a program gets more time
-/// where it has not come to the `lines` it prints before it waits.
+/// Runs a program that lasts until its timeout, and asserts that it timed out
+/// and that the answer came in time. Gives the program more time if a loaded
+/// machine kept it from printing `lines` lines before it waits.
 #[track_caller]
 fn timed_out(target: &Target, probe: &Probe, lines: usize) -> Answer {
     let (mut limit_seconds, mut last) = (1, None);
@@ -122,7 +122,7 @@ fn timed_out(target: &Target, probe: &Probe, lines: usize) -> Answer {
     last.unwrap()
 }
 
-/// A figure of an answer's head.
+/// A number in a header of an answer.
 #[track_caller]
 fn figure(answer: &Answer, name: &str) -> u64 {
     let found = answer.header(name).and_then(|figure| figure.parse().ok());

@@ -9,58 +9,58 @@ use crate::Row;
 pub const ROWS: &[Row] = &[
     Row {
         id: "C34",
-        guarantee: "memory ends at the limit, for the run alone",
+        guarantee: "memory use ends at the limit, and only the run that crosses it is killed",
         attack: memory::beyond_the_limit,
     },
     Row {
         id: "C35",
-        guarantee: "a program with more zeroes than memory ends as any that takes too much",
+        guarantee: "a program whose zeroed data exceeds its memory ends like any that exceeds the limit",
         attack: memory::huge_bss,
     },
     Row {
         id: "C36",
-        guarantee: "what the kernel keeps for a run is counted, limited and given back",
+        guarantee: "kernel memory of a run is counted, limited and freed",
         attack: memory::held_by_the_kernel,
     },
-    Row { id: "C37", guarantee: "no run gets memory by going to swap", attack: memory::swap },
+    Row { id: "C37", guarantee: "no run exceeds its memory by swapping", attack: memory::swap },
     Row {
         id: "C38",
-        guarantee: "copied pages count, and those of the dead are free again",
+        guarantee: "copied pages are counted, and pages of dead processes are freed",
         attack: memory::copies_and_the_dead,
     },
     Row {
         id: "C39",
-        guarantee: "locked pages count as others, and none comes from the host's reserved pool",
+        guarantee: "locked pages are counted, and none comes from the host's huge page pool",
         attack: memory::locked_and_huge_pages,
     },
     Row {
         id: "C40",
-        guarantee: "the disk of a run ends at its limit and is not the host's",
+        guarantee: "the disk of a run is limited and separate from the host's",
         attack: memory::full_disk,
     },
     Row {
         id: "C41",
-        guarantee: "a flood of output is cut at once and costs the server nothing",
+        guarantee: "a flood of output is cut off at once and does not grow the server",
         attack: output::floods,
     },
     Row {
         id: "C42",
-        guarantee: "nothing a run does to its pipes delays its end",
+        guarantee: "a run cannot delay its end through its pipes",
         attack: output::pipes_held,
     },
     Row {
         id: "C43",
-        guarantee: "output is exact to the byte, and text whatever its bytes",
+        guarantee: "output is exact to the byte, and valid text for any bytes",
         attack: output::exact_and_text,
     },
     Row {
         id: "C44",
-        guarantee: "everything the kernel has a table for runs out inside only",
+        guarantee: "no kernel table that a run exhausts affects another run",
         attack: tables::everything_with_a_number,
     },
     Row {
         id: "C45",
-        guarantee: "input nobody reads and streams that are closed disturb nobody",
+        guarantee: "unread input and closed streams delay no run",
         attack: tables::standard_streams,
     },
 ];

@@ -1,4 +1,4 @@
-//! The attacks. Each returns what it goes on holding.
+//! The attacks. Each returns the connections that it keeps open.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -18,7 +18,7 @@ use crate::framing::{DOUBTFUL_CODINGS, DOUBTFUL_LENGTHS};
 const SLOW_HEAD: &str = "GET /health HTTP/1.1\r\nx: ";
 const SLOW_BODY: &str = "POST /run HTTP/1.1\r\nhost: x\r\ncontent-length: 100\r\n\r\n{";
 
-/// So many connections that have sent `bytes` and wait.
+/// Opens `connections` connections that send `bytes` and then wait.
 fn holding(service: &Service, connections: usize, bytes: &str) -> Vec<Client> {
     (0..connections)
         .map(|_| {
@@ -37,7 +37,7 @@ pub fn slow_bodies(service: &Service) -> Held {
     Box::new(holding(service, 200, SLOW_BODY))
 }
 
-/// Each lacks its last byte. What is refused meanwhile is not read here.
+/// Sends bodies without their last byte. Does not read refusals.
 pub fn unfinished_bodies(service: &Service) -> Held {
     const BODY_BYTES: usize = 1 << 20;
     let head = format!("POST /run HTTP/1.1\r\nhost: x\r\ncontent-length: {BODY_BYTES}\r\n\r\n");
@@ -47,7 +47,7 @@ pub fn unfinished_bodies(service: &Service) -> Held {
         let socket = pour(service, &head, &body, BODY_BYTES - 1);
         held.lock().unwrap().push(socket);
         if number % 100 == 0 {
-            // Small ones of others always go through; a large one may have to come again.
+            // Small requests of others always succeed; a large one may have to be repeated.
             assert_eq!(service.run("echo right").stdout(), "right\n");
         }
     });
@@ -59,7 +59,7 @@ pub fn slow_beside_runs(service: &Service) -> Held {
     Box::new((live, holding(service, 200, SLOW_HEAD), holding(service, 200, SLOW_BODY)))
 }
 
-/// More clients than there are descriptors left.
+/// More clients than free descriptors.
 pub fn exhaustion(service: &Service) -> Held {
     let limit = |descriptors: usize| {
         let (pid, limit) = (service.pid().to_string(), format!("--nofile={descriptors}:4096"));
@@ -73,18 +73,18 @@ pub fn exhaustion(service: &Service) -> Held {
         service.log.text().contains("accept: ")
     });
     thread::sleep(Duration::from_millis(300));
-    // The runs after it are of another test's making: it is about the way there.
+    // Runs after the attack need descriptors again; another test checks the recovery.
     limit(4096);
     Box::new(held)
 }
 
-/// Sends `piece` until `bytes` are sent or the server has had enough.
+/// Sends `piece` until `bytes` are sent or the server refuses more.
 fn pour(service: &Service, head: &str, piece: &[u8], bytes: usize) -> TcpStream {
     let mut socket = TcpStream::connect(service.address).unwrap();
     socket.set_write_timeout(Some(Duration::from_secs(10))).unwrap();
     socket.write_all(head.as_bytes()).unwrap();
     for _ in 0..bytes / piece.len() {
-        // Refused: what was answered is another test's question.
+        // Refused; another test checks the answer.
         if socket.write_all(piece).is_err() {
             break;
         }
@@ -103,7 +103,7 @@ pub fn many_headers(service: &Service) -> Held {
     Box::new((pour("GET /health HTTP/1.1\r\n"), pour("POST /run HTTP/1.1\r\n")))
 }
 
-/// What the server sends until it closes, however it closes.
+/// Everything the server sends until it closes or resets the connection.
 fn answers(mut socket: TcpStream) -> String {
     socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
     let mut answers = Vec::new();
@@ -114,7 +114,8 @@ fn answers(mut socket: TcpStream) -> String {
     String::from_utf8_lossy(&answers).into_owned()
 }
 
-/// Sends a request of doubtful framing with another behind it; it must be refused alone.
+/// Sends a request with ambiguous framing and another one behind it; asserts that only a refusal
+/// comes back.
 fn assert_refused(service: &Service, headers: &str, body: &str) {
     let headers = headers.replace("LEN", &body.len().to_string());
     let head = format!("POST /run HTTP/1.1\r\nhost: x\r\n{headers}\r\n{body}");
@@ -163,7 +164,7 @@ pub fn cut_bodies(service: &Service) -> Held {
     Box::new(())
 }
 
-/// Each answer is as large as the limit on output allows: every byte takes six in JSON.
+/// Requests answers of the largest possible size: each zero byte takes six bytes in JSON.
 pub fn unread_answers(service: &Service) -> Held {
     let script = "head -c 1048576 /dev/zero; head -c 1048576 /dev/zero >&2";
     let request = post("", solution(script).to_string());
@@ -177,7 +178,7 @@ pub fn unread_answers(service: &Service) -> Held {
             })
             .collect();
         for mut client in asked {
-            // The head alone: the answer is on its way and goes no further.
+            // Reads only the head, so the answer is in flight and stalls.
             client.wait_for("HTTP/1.1 ");
             held.push(client);
         }
@@ -197,13 +198,13 @@ pub fn resets(service: &Service) -> Held {
     Box::new(())
 }
 
-/// Many times more answers than the sockets hold, none of them read.
+/// Requests many times more answers than the socket buffers hold and reads none.
 pub fn pipelined_flood(service: &Service) -> Held {
     let piece = request("GET", "/health", "").repeat(1000);
     let flood = || {
         let mut socket = TcpStream::connect(service.address).unwrap();
         socket.set_write_timeout(Some(Duration::from_millis(500))).unwrap();
-        // The server stops reading where nobody reads its answers.
+        // The server stops reading requests while its answers are unread.
         while socket.write_all(piece.as_bytes()).is_ok() {}
         socket
     };
@@ -225,7 +226,7 @@ pub fn chunk_extensions(service: &Service) -> Held {
     ))
 }
 
-/// Whatever unfolds from them is not unfolded here.
+/// Sends compressed bodies, which the server must refuse without decompressing them.
 pub fn compressed_bodies(service: &Service) -> Held {
     let piece = vec![b'x'; 1 << 20];
     for _ in 0..20 {

@@ -1,4 +1,4 @@
-//! The figures of a server, and how high they went while something happened.
+//! The resource use of a server and its peak during an attack.
 
 use std::any::Any;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,20 +9,20 @@ use cofferdam_test_server::client::request;
 use cofferdam_test_server::host::{resident_bytes, threads_and_descriptors};
 use cofferdam_test_server::service::Service;
 
-/// Between two looks, and between two probes.
+/// The pause between two measurements, and between two probes.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
-/// How long what an attack holds is watched at least.
+/// The shortest time to watch what an attack holds.
 const HELD_FOR: Duration = Duration::from_millis(300);
 
-/// What an attack holds on to.
+/// The connections that an attack keeps open.
 pub type Held = Box<dyn Any>;
 
-/// How somebody else asks meanwhile.
+/// How another client probes during the attack.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Probe {
-    /// On a connection of its own each time.
+    /// On a new connection each time.
     Fresh,
-    /// On a connection it had before.
+    /// On a connection opened before the attack.
     Kept,
 }
 
@@ -39,7 +39,7 @@ impl Figures {
         Self { resident_bytes: resident_bytes(service.pid()), threads, descriptors }
     }
 
-    /// Those that stay the same for a tenth of a second.
+    /// The figures once they have not changed for a tenth of a second.
     pub fn settled(service: &Service) -> Self {
         let (mut last, mut since) = (Self::of(service), Instant::now());
         while since.elapsed() < Duration::from_millis(100) {
@@ -74,7 +74,7 @@ impl Figures {
     }
 }
 
-/// The highest figures, and the longest that somebody else's probe took.
+/// The highest figures, and the longest probe of another client.
 #[derive(Debug, Clone, Copy)]
 pub struct Peak {
     pub figures: Figures,
@@ -82,7 +82,7 @@ pub struct Peak {
     pub probes: usize,
 }
 
-/// Does `attack`, and watches the server until what it holds has been held for a while.
+/// Runs `attack`, and watches the server until the attack has held its connections for a while.
 #[track_caller]
 pub fn watch(service: &Service, probe: Probe, attack: impl FnOnce() -> Held) -> (Held, Peak) {
     let over = AtomicBool::new(false);
@@ -112,7 +112,7 @@ pub fn watch(service: &Service, probe: Probe, attack: impl FnOnce() -> Held) -> 
         over.store(true, Ordering::SeqCst);
         (held, looking.join().unwrap(), probing.join().unwrap())
     });
-    assert!(probes >= 3, "nobody else asked meanwhile");
+    assert!(probes >= 3, "too few probes during the attack");
     (held, Peak { figures, health_max, probes })
 }
 

@@ -1,4 +1,4 @@
-//! Artifacts, whole and in parts.
+//! Downloads of artifacts, complete and by range.
 
 use std::io::Read;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ fn tag(bytes: &[u8]) -> String {
 }
 
 #[test]
-fn an_artifact_comes_whole_with_what_it_is() {
+fn an_artifact_is_sent_complete_with_its_metadata() {
     let server = serve_plainly(&of_one("out/a.html", TEN));
     let mut client = server.connect();
     for method in ["GET", "HEAD", "GET"] {
@@ -56,7 +56,7 @@ fn an_artifact_comes_whole_with_what_it_is() {
 }
 
 #[test]
-fn only_what_is_listed_is_there_by_its_name_to_the_byte() {
+fn only_listed_artifacts_are_found_by_their_exact_name() {
     let server = serve_plainly(&of_one("a b/é+%.txt", b"odd"));
     assert_eq!(server.ask(get("/v1/jobs/j/artifacts/a%20b/%C3%A9+%25.txt")).body, "odd");
     assert_eq!(server.ask(get("/v1/jobs/j/artifacts/a%20b%2F%c3%a9%2B%25.txt?x=1")).body, "odd");
@@ -82,7 +82,7 @@ fn only_what_is_listed_is_there_by_its_name_to_the_byte() {
 }
 
 #[test]
-fn a_part_is_what_the_range_says() {
+fn a_range_selects_the_bytes_sent() {
     let jobs = of_one("a", TEN);
     jobs.keep("j", "empty", b"");
     let server = serve_plainly(&jobs);
@@ -120,7 +120,7 @@ fn a_part_is_what_the_range_says() {
 }
 
 #[test]
-fn what_the_client_has_is_not_sent_again() {
+fn an_unchanged_artifact_is_not_sent_again() {
     let server = serve_plainly(&of_one("a", TEN));
     let mut client = server.connect();
     for (condition, is_known) in [
@@ -135,7 +135,7 @@ fn what_the_client_has_is_not_sent_again() {
         let expected = if is_known { (304, "") } else { (206, "01") };
         assert_eq!((answer.status, answer.body.as_str()), expected, "{condition}");
         assert_eq!(answer.header("etag"), Some(tag(TEN).as_str()));
-        // It would be that of the file, or none.
+        // A length in a 304 would have to be that of the file.
         assert!(!is_known || answer.header("content-length").is_none(), "{answer:?}");
     }
     for (condition, status) in [(tag(TEN), 206), (tag(b"x"), 200), (format!("W/{}", tag(TEN)), 200)]
@@ -146,7 +146,7 @@ fn what_the_client_has_is_not_sent_again() {
     }
 }
 
-/// Text that says at each place which one it is.
+/// Text in which every position is distinguishable.
 fn long(bytes: usize) -> Vec<u8> {
     (0..bytes / 8).flat_map(|number| format!("{number:08}").into_bytes()).collect()
 }
@@ -159,20 +159,20 @@ fn rest_of(server: &Running, target: &str) -> Vec<u8> {
 }
 
 #[test]
-fn a_long_artifact_comes_whole_and_over_one_connection_again() {
+fn long_artifacts_arrive_complete_on_a_kept_connection() {
     let bytes = long(5 * MIB);
     let server = serve_plainly(&of_one("a", &bytes));
     let mut client = server.connect();
     for _ in 0..2 {
         client.send(get("/v1/jobs/j/artifacts/a"));
-        assert!(client.answer().body.as_bytes() == bytes, "it came otherwise");
+        assert!(client.answer().body.as_bytes() == bytes, "the received bytes differ");
     }
     client.send(request("GET", "/v1/jobs/j/artifacts/a", "range: bytes=1048576-3145727\r\n"));
-    assert!(client.answer().body.as_bytes() == &bytes[MIB..3 * MIB], "it came otherwise");
+    assert!(client.answer().body.as_bytes() == &bytes[MIB..3 * MIB], "the received bytes differ");
 }
 
 #[test]
-fn a_reader_that_is_slow_gets_it_all_and_one_that_does_not_read_is_left() {
+fn a_slow_reader_gets_the_whole_artifact_and_a_stalled_one_is_dropped() {
     let bytes = long(16 * MIB);
     let jobs = of_one("a", &bytes);
     let limits = HttpLimits {
@@ -188,11 +188,11 @@ fn a_reader_that_is_slow_gets_it_all_and_one_that_does_not_read_is_left() {
     assert_eq!(part().status, 503);
     let began = Instant::now();
     while part().status != 206 {
-        assert!(began.elapsed() < Duration::from_secs(10), "it has its place for ever");
+        assert!(began.elapsed() < Duration::from_secs(10), "the stalled reader keeps its place");
     }
     let mut slow = server.connect();
     slow.send(get("/v1/jobs/j/artifacts/a").replace("HTTP/1.1", "HTTP/1.0"));
-    // Longer in all than an answer may wait for room: it gets on all the time.
+    // Longer in total than an answer may stall, but it progresses all the time.
     let (mut whole, mut piece) = (Vec::new(), vec![0; MIB]);
     loop {
         std::thread::sleep(Duration::from_millis(50));
@@ -206,7 +206,7 @@ fn a_reader_that_is_slow_gets_it_all_and_one_that_does_not_read_is_left() {
 }
 
 #[test]
-fn a_file_that_is_shorter_than_it_was_is_not_sent() {
+fn an_artifact_shorter_than_recorded_is_not_sent() {
     let jobs = of_one("a", TEN);
     *jobs.missing_bytes.lock().unwrap() = 1;
     let server = serve_plainly(&jobs);
@@ -218,7 +218,7 @@ fn a_file_that_is_shorter_than_it_was_is_not_sent() {
 }
 
 #[test]
-fn no_more_artifacts_are_sent_at_once_than_may_be() {
+fn concurrent_artifact_downloads_are_limited() {
     let bytes = long(16 * MIB);
     let jobs = of_one("a", &bytes);
     let limits = HttpLimits { downloads_max: 2, ..settings().limits };
@@ -236,7 +236,7 @@ fn no_more_artifacts_are_sent_at_once_than_may_be() {
     let began = Instant::now();
     while server.ask(request("GET", "/v1/jobs/j/artifacts/a", "range: bytes=0-1\r\n")).status != 206
     {
-        assert!(began.elapsed() < Duration::from_secs(10), "its place is not free again");
+        assert!(began.elapsed() < Duration::from_secs(10), "its place is not free");
     }
     drop(unread);
     assert_eq!(rest_of(&server, "/v1/jobs/j/artifacts/a").len(), bytes.len());

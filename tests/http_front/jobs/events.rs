@@ -14,7 +14,7 @@ use super::scripted::{ScriptedJobs, result_json};
 use super::{assert_error, get, request, serve, serve_plainly};
 use crate::support::{Client, HEALTH, Running, settings};
 
-/// A request whose answer ends with the connection, so that its body is not chunked.
+/// A request whose answer ends with the connection, so its body is not chunked.
 fn follow(id: &str, headers: &str) -> String {
     request("GET", &format!("/v1/jobs/{id}/events"), headers).replace("HTTP/1.1", "HTTP/1.0")
 }
@@ -50,7 +50,7 @@ fn events_of(text: &str) -> Vec<Event> {
     text.split_terminator("\n\n").map(event).collect()
 }
 
-/// The bytes of one stream, out of all its events.
+/// The bytes of one stream, joined from its events.
 fn bytes_of(events: &[Event], stream: &str) -> Vec<u8> {
     let of_stream = events.iter().filter(|event| event.name == stream);
     of_stream
@@ -63,7 +63,7 @@ fn bytes_of(events: &[Event], stream: &str) -> Vec<u8> {
 }
 
 #[test]
-fn a_job_is_followed_from_its_queue_to_its_result() {
+fn a_stream_covers_a_job_from_the_queue_to_its_result() {
     let jobs = ScriptedJobs::new();
     jobs.add("j");
     let server = serve_plainly(&jobs);
@@ -94,7 +94,7 @@ fn a_job_is_followed_from_its_queue_to_its_result() {
 }
 
 #[test]
-fn a_stream_goes_on_at_whatever_byte_it_was_left() {
+fn a_stream_resumes_at_any_byte() {
     let (stdout, stderr) = ("é€ plain 𝄞".as_bytes(), b"a\xFFb\xE2\x82".as_slice());
     let jobs = ScriptedJobs::new();
     jobs.add_ended("j", stdout, stderr);
@@ -108,7 +108,7 @@ fn a_stream_goes_on_at_whatever_byte_it_was_left() {
             let [.., status, result] = &events[..] else { panic!("{events:?}") };
             assert_eq!((status.name.as_str(), result.name.as_str()), ("status", "result"));
             assert_eq!(result.id, format!("o{}.e{}", stdout.len(), stderr.len()));
-            // Text where it is some: behind the rest of a character only.
+            // Valid UTF-8 comes as text, after the rest of a split character.
             let texts = events.iter().filter(|event| event.data["text"].is_string()).count();
             assert!(texts > 0 || from_stdout > 10, "{left_off} {events:?}");
         }
@@ -116,7 +116,7 @@ fn a_stream_goes_on_at_whatever_byte_it_was_left() {
 }
 
 #[test]
-fn each_event_s_id_is_the_way_to_go_on_behind_it() {
+fn a_stream_resumes_after_any_event_id() {
     let stdout: Vec<u8> = "0123456é".bytes().cycle().take(200_000).collect();
     let jobs = ScriptedJobs::new();
     jobs.add_ended("j", &stdout, b"err");
@@ -128,14 +128,14 @@ fn each_event_s_id_is_the_way_to_go_on_behind_it() {
         let rest = events_of(&follower(&server, "j", &left_off).rest());
         for stream in ["stdout", "stderr"] {
             let expected = bytes_of(&all[index + 1..], stream);
-            assert!(bytes_of(&rest, stream) == expected, "behind event {index}");
+            assert!(bytes_of(&rest, stream) == expected, "after event {index}");
         }
     }
     assert!(bytes_of(&all, "stdout") == stdout);
 }
 
 #[test]
-fn what_is_no_place_in_the_stream_is_its_beginning_or_its_end() {
+fn an_invalid_event_id_resumes_at_the_start_or_the_end() {
     let jobs = ScriptedJobs::new();
     jobs.add_ended("j", b"out", b"err");
     let server = serve_plainly(&jobs);
@@ -158,7 +158,7 @@ fn what_is_no_place_in_the_stream_is_its_beginning_or_its_end() {
 }
 
 #[test]
-fn no_character_of_a_live_stream_is_cut_in_two() {
+fn no_event_of_a_live_job_splits_a_character() {
     let jobs = ScriptedJobs::new();
     jobs.add("j");
     let server = serve_plainly(&jobs);
@@ -176,7 +176,7 @@ fn no_character_of_a_live_stream_is_cut_in_two() {
     let events = events_of(&client.rest());
     let texts: Vec<_> = events.iter().filter_map(|event| event.data["text"].as_str()).collect();
     assert_eq!(texts, ["é", "€", "𝄞"]);
-    // The beginning of a character whose rest never came is told as it is.
+    // The start of a character that is never completed is sent as bytes.
     assert_eq!(
         bytes_of(&events, "stdout"),
         [b"\xC3\xA9\xE2\x82\xAC\xF0\x9D\x84\x9E".as_slice(), b"\xE2\x82"].concat()
@@ -184,7 +184,7 @@ fn no_character_of_a_live_stream_is_cut_in_two() {
 }
 
 #[test]
-fn a_quiet_job_gives_signs_of_life_and_is_not_idle() {
+fn a_quiet_job_sends_pings_and_its_stream_is_not_idle() {
     let jobs = ScriptedJobs::new();
     jobs.add("j");
     let limits = HttpLimits {
@@ -202,7 +202,7 @@ fn a_quiet_job_gives_signs_of_life_and_is_not_idle() {
 }
 
 #[test]
-fn a_slow_reader_gets_it_all_and_one_that_does_not_read_is_left() {
+fn a_slow_reader_gets_the_whole_stream_and_a_stalled_one_is_dropped() {
     const MIB: usize = 1 << 20;
     let bytes: Vec<u8> = b"0123456789abcde\n".iter().copied().cycle().take(16 * MIB).collect();
     let jobs = ScriptedJobs::new();
@@ -224,7 +224,7 @@ fn a_slow_reader_gets_it_all_and_one_that_does_not_read_is_left() {
     let events = events_of(&slow.rest());
     assert!(bytes_of(&events, "stdout") == bytes);
     assert_eq!(events.last().unwrap().name, "result");
-    // Both places are free again: that of the one that has read it all, and that of the other.
+    // Both places are free again: that of the finished reader and that of the stalled one.
     let began = Instant::now();
     let mut followers = Vec::new();
     while followers.len() < 2 {
@@ -233,12 +233,12 @@ fn a_slow_reader_gets_it_all_and_one_that_does_not_read_is_left() {
         if client.head().contains(" 200 ") {
             followers.push(client);
         }
-        assert!(began.elapsed() < Duration::from_secs(20), "no place is free again");
+        assert!(began.elapsed() < Duration::from_secs(20), "no place is free");
     }
 }
 
 #[test]
-fn no_more_follow_than_may_and_whoever_goes_makes_room() {
+fn followers_are_limited_and_leaving_frees_a_place() {
     let jobs = ScriptedJobs::new();
     jobs.add("j");
     let limits = HttpLimits {
@@ -248,7 +248,7 @@ fn no_more_follow_than_may_and_whoever_goes_makes_room() {
         ..settings().limits
     };
     let server = serve(&jobs, HttpSettings { limits, ..settings() });
-    // Half of the connections, though there might be more.
+    // Half of the connections, although the limit on followers is higher.
     let mut followers: Vec<_> = (0..3).map(|_| follower(&server, "j", "")).collect();
     let refused = server.ask(get("/v1/jobs/j/events"));
     assert_error(&refused, 503, "queue.full");
@@ -262,36 +262,36 @@ fn no_more_follow_than_may_and_whoever_goes_makes_room() {
         if client.head().contains(" 200 ") {
             break client;
         }
-        assert!(began.elapsed() < Duration::from_secs(10), "the place is not free again");
+        assert!(began.elapsed() < Duration::from_secs(10), "the place is not free");
     };
     jobs.end("j", JobStatus::Completed);
     assert!(next.rest().contains("event: result\n"));
 }
 
 #[test]
-fn who_closes_a_stream_gives_its_place_back_at_once() {
+fn closing_a_stream_frees_its_place_at_once() {
     let jobs = ScriptedJobs::new();
     jobs.add("j");
-    // No sign of life is written that would find out.
+    // Without pings, which would also detect the disconnect.
     let limits = HttpLimits { event_streams_max: 4, ..settings().limits };
     let server = serve(&jobs, HttpSettings { limits, ..settings() });
     for round in 0..3 {
         let mut followers: Vec<_> = (0..4).map(|_| follower(&server, "j", "")).collect();
         assert_eq!(server.ask(get("/v1/jobs/j/events")).status, 503, "round {round}");
-        // One of them has sent more behind its request, which nobody reads.
+        // One of them has sent more bytes after its request, which the server does not read.
         followers[0].send(HEALTH);
         drop(followers);
         let began = Instant::now();
         while server.ask(get("/v1/jobs/j/events?none")).status == 503 {
-            assert!(began.elapsed() < Duration::from_secs(5), "round {round}: not free again");
+            assert!(began.elapsed() < Duration::from_secs(5), "round {round}: not free");
         }
-        // The one that was just asked for has gone as well.
+        // The stream that was just opened is closed too.
         std::thread::sleep(Duration::from_millis(300));
     }
 }
 
 #[test]
-fn who_only_has_nothing_more_to_send_reads_a_stream_that_is_over() {
+fn a_client_that_shuts_down_its_sending_side_reads_an_ended_stream() {
     let jobs = ScriptedJobs::new();
     jobs.add_ended("j", b"out", b"");
     let server = serve_plainly(&jobs);
@@ -302,7 +302,7 @@ fn who_only_has_nothing_more_to_send_reads_a_stream_that_is_over() {
 }
 
 #[test]
-fn a_job_that_is_lost_ends_its_stream_with_an_error() {
+fn a_lost_job_ends_its_stream_with_an_error() {
     let jobs = ScriptedJobs::new();
     jobs.add("j");
     let server = serve_plainly(&jobs);
@@ -315,7 +315,7 @@ fn a_job_that_is_lost_ends_its_stream_with_an_error() {
 }
 
 #[test]
-fn many_follow_one_job_and_each_is_told_everything() {
+fn every_follower_of_a_job_gets_all_events() {
     let jobs = ScriptedJobs::new();
     jobs.add("j");
     let server = Arc::new(serve_plainly(&jobs));

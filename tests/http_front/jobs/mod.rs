@@ -1,4 +1,4 @@
-//! `/v1/jobs` against clients, well-meaning and other.
+//! `/v1/jobs` against well-behaved and hostile clients.
 
 mod downloads;
 mod events;
@@ -22,13 +22,13 @@ pub fn get(target: &str) -> String {
     request("GET", target, "")
 }
 
-/// A submission of `body` with `headers` (whole lines) beside its length.
+/// A submission of `body` with `headers` (whole lines) and its length.
 pub fn submission(headers: &str, body: &str) -> String {
     let length = body.len();
     format!("POST /v1/jobs HTTP/1.1\r\nhost: x\r\n{headers}content-length: {length}\r\n\r\n{body}")
 }
 
-/// A small request for a job.
+/// A small job request.
 pub const JOB: &str =
     r#"{"workspace":{"source":"local_path","path":"/w"},"command":{"argv":["x"]}}"#;
 
@@ -40,7 +40,7 @@ pub fn serve_plainly(jobs: &Arc<ScriptedJobs>) -> Running {
     serve(jobs, settings())
 }
 
-/// The answer's body, which has to be an error in the jobs' shape, and of that status and code.
+/// Returns the answer's body; asserts that it is a job error with this status and code.
 #[track_caller]
 pub fn assert_error(answer: &Answer, status: u16, code: &str) -> Value {
     assert_eq!(answer.status, status, "{answer:?}");

@@ -1,4 +1,4 @@
-//! Each route's answers and refusals.
+//! The answers and refusals of each route.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -20,7 +20,7 @@ fn json_of(answer: &Answer) -> Value {
 }
 
 #[test]
-fn a_job_is_taken_by_its_name_or_one_of_ours() {
+fn a_job_is_accepted_under_its_own_or_a_generated_id() {
     let jobs = ScriptedJobs::new();
     let server = serve_plainly(&jobs);
     let named = JOB.replacen('{', r#"{"job_id":"mine.1","#, 1);
@@ -38,7 +38,7 @@ fn a_job_is_taken_by_its_name_or_one_of_ours() {
 }
 
 #[test]
-fn every_refusal_of_the_jobs_has_its_status() {
+fn every_job_error_has_its_status() {
     let jobs = ScriptedJobs::new();
     let server = serve_plainly(&jobs);
     for (code, status, soon) in [
@@ -64,7 +64,7 @@ fn every_refusal_of_the_jobs_has_its_status() {
 }
 
 #[test]
-fn what_is_no_request_is_told_by_what_is_wrong_with_it() {
+fn an_invalid_request_is_refused_with_the_fault() {
     let jobs = ScriptedJobs::new();
     let server = serve_plainly(&jobs);
     for body in ["", "{", "nonsense", "\u{feff}{}"] {
@@ -109,7 +109,7 @@ fn a_request_may_be_as_long_as_the_limit_and_no_longer() {
 }
 
 #[test]
-fn a_body_that_never_comes_whole_is_refused() {
+fn an_incomplete_body_is_refused() {
     let jobs = ScriptedJobs::new();
     let limits = HttpLimits { body_within: Duration::from_millis(100), ..settings().limits };
     let server = serve(&jobs, HttpSettings { limits, ..settings() });
@@ -121,7 +121,7 @@ fn a_body_that_never_comes_whole_is_refused() {
 }
 
 #[test]
-fn an_idempotency_key_goes_through_with_what_it_came_with() {
+fn an_idempotency_key_is_passed_on_with_its_request() {
     let jobs = ScriptedJobs::new();
     let server = serve_plainly(&jobs);
     let long = "k".repeat(255);
@@ -142,7 +142,7 @@ fn an_idempotency_key_goes_through_with_what_it_came_with() {
 }
 
 #[test]
-fn a_list_is_what_was_asked_for() {
+fn a_list_has_the_requested_jobs() {
     let jobs = ScriptedJobs::new();
     jobs.add("a");
     jobs.add_ended("b", b"", b"");
@@ -176,7 +176,7 @@ fn a_list_is_what_was_asked_for() {
 }
 
 #[test]
-fn a_job_is_told_of_as_far_as_it_is() {
+fn a_job_view_shows_its_current_state() {
     let jobs = ScriptedJobs::new();
     jobs.add("live");
     jobs.add_ended("over", b"", b"");
@@ -189,7 +189,7 @@ fn a_job_is_told_of_as_far_as_it_is() {
 }
 
 #[test]
-fn what_names_no_job_is_not_found_whatever_is_asked_of_it() {
+fn an_unknown_job_is_not_found_on_any_route() {
     let server = serve_plainly(&ScriptedJobs::new());
     let long = "x".repeat(129);
     for id in ["none", ".", "..", ".hidden", "a%2Fb", "a%00b", "%ff", "%", "a%20b", &long] {
@@ -214,7 +214,7 @@ fn what_names_no_job_is_not_found_whatever_is_asked_of_it() {
 }
 
 #[test]
-fn a_cancel_says_what_becomes_of_the_job() {
+fn a_cancel_returns_the_new_state_of_the_job() {
     let jobs = ScriptedJobs::new();
     jobs.add("live");
     jobs.add_ended("over", b"", b"");
@@ -231,7 +231,7 @@ fn a_cancel_says_what_becomes_of_the_job() {
 }
 
 #[test]
-fn artifacts_are_listed_once_the_job_is_over() {
+fn artifacts_are_listed_after_the_end_of_the_job() {
     let jobs = ScriptedJobs::new();
     jobs.add("live");
     jobs.add_ended("over", b"", b"");
@@ -245,7 +245,7 @@ fn artifacts_are_listed_once_the_job_is_over() {
 }
 
 #[test]
-fn whatever_is_wrong_below_v1_is_told_in_the_shape_of_jobs() {
+fn every_error_below_v1_has_the_shape_of_job_errors() {
     let jobs = ScriptedJobs::new();
     let server = serve_plainly(&jobs);
     for target in
@@ -268,17 +268,17 @@ fn whatever_is_wrong_below_v1_is_told_in_the_shape_of_jobs() {
     assert_error(&server.ask(framed_twice), 400, "validation.invalid_request");
     let evil = "origin: http://evil.example\r\n";
     assert_error(&server.ask(submission(evil, JOB)), 403, "validation.invalid_request");
-    // What jobs have left is nothing for a page of another origin, though it changes nothing.
+    // A page of another origin may not even read jobs.
     assert_error(&server.ask(request("GET", "/v1/jobs", evil)), 403, "validation.invalid_request");
     assert!(jobs.submitted.lock().unwrap().is_empty());
-    // Beside it the shape is the other one.
+    // Outside /v1, errors have the other shape.
     for target in ["/v1", "/v2/jobs", "/x/v1/jobs"] {
         assert_eq!(server.ask(get(target)).body, r#"{"error":"not found"}"#);
     }
 }
 
 #[test]
-fn without_jobs_there_is_no_route_to_them() {
+fn without_jobs_their_routes_are_not_found() {
     let server = start(ScriptedChecks::echo(), settings());
     for asked in [get("/v1/jobs"), get("/v1/jobs/a"), submission("", JOB)] {
         assert_error(&server.ask(asked), 404, "job.not_found");
@@ -286,7 +286,7 @@ fn without_jobs_there_is_no_route_to_them() {
 }
 
 #[test]
-fn health_does_not_wait_for_a_store_that_hangs() {
+fn a_hanging_store_does_not_delay_health() {
     let jobs = ScriptedJobs::new();
     jobs.add("a");
     let server = serve_plainly(&jobs);
@@ -304,7 +304,7 @@ fn health_does_not_wait_for_a_store_that_hangs() {
 }
 
 #[test]
-fn refusals_are_counted_under_the_words_there_are() {
+fn job_refusals_are_counted_under_the_known_reasons() {
     let jobs = ScriptedJobs::new();
     jobs.add("live");
     let server = serve_plainly(&jobs);
@@ -337,12 +337,12 @@ fn refusals_are_counted_under_the_words_there_are() {
 }
 
 #[test]
-fn a_drain_closes_the_queue_and_ends_what_has_not_begun() {
+fn a_drain_closes_the_queue_and_cancels_waiting_jobs() {
     let jobs = ScriptedJobs::new();
     let server = serve_plainly(&jobs);
     server.shutdown.request();
     server.join();
     let told = jobs.told.lock().unwrap();
-    // Whatever a test's end asks for comes behind.
+    // Later calls come from the end of the test.
     assert_eq!(told[..4], ["start_draining", "wait_idle", "cancel_all", "wait_idle"]);
 }

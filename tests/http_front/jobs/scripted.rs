@@ -1,4 +1,4 @@
-//! Jobs that are played: what a test says of each, and what each was asked.
+//! Scripted jobs: a test sets their state and reads the calls they got.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -18,34 +18,34 @@ use cofferdam_core::values::digest::sha256_of;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
-/// One job, as far as it was played.
+/// The current state of one job.
 struct Scripted {
     stdout: File,
     stderr: File,
     progress: JobProgress,
-    /// Gone when the job is over.
+    /// `None` after the end of the job.
     sender: Option<watch::Sender<JobProgress>>,
     ended: bool,
     artifacts: Vec<(String, Vec<u8>)>,
 }
 
-/// Jobs that do what a test says.
+/// Jobs controlled by a test.
 #[derive(Default)]
 pub struct ScriptedJobs {
     jobs: Mutex<BTreeMap<String, Scripted>>,
-    /// What every submission is refused with, if anything.
+    /// The error for every submission, if any.
     pub refusal: Mutex<Option<JobError>>,
-    /// What was submitted.
+    /// The submissions.
     pub submitted: Mutex<Vec<(RunJobRequest, Option<Idempotency>)>>,
-    /// What lists were asked for.
+    /// The list requests.
     pub listed: Mutex<Vec<JobQuery>>,
-    /// Held by a test, it makes every question wait.
+    /// A test holds this to block every call.
     pub asking: Mutex<()>,
-    /// What they say of themselves.
+    /// The figures to report.
     pub figures: Mutex<JobMetrics>,
-    /// What was said to all jobs.
+    /// The calls that concern all jobs.
     pub told: Mutex<Vec<&'static str>>,
-    /// How many bytes more every artifact claims to have than it has.
+    /// The bytes by which every artifact overstates its size.
     pub missing_bytes: Mutex<u64>,
 }
 
@@ -54,7 +54,7 @@ impl ScriptedJobs {
         Arc::default()
     }
 
-    /// Adds a job that waits.
+    /// Adds a waiting job.
     pub fn add(&self, id: &str) {
         let progress = JobProgress { status: JobStatus::Queued, stdout_bytes: 0, stderr_bytes: 0 };
         let file = || tempfile::tempfile().unwrap();
@@ -64,7 +64,7 @@ impl ScriptedJobs {
         self.jobs.lock().unwrap().insert(id.to_owned(), job);
     }
 
-    /// Adds a job that is over.
+    /// Adds an ended job.
     pub fn add_ended(&self, id: &str, stdout: &[u8], stderr: &[u8]) {
         self.add(id);
         self.write(id, Stream::Stdout, stdout);
@@ -124,7 +124,7 @@ impl ScriptedJobs {
     }
 }
 
-/// The result of a job that ended so.
+/// The result of a job that ended with `status`.
 pub fn result(id: &str, status: JobStatus) -> RunJobResult {
     serde_json::from_value(result_json(id, status)).unwrap()
 }

@@ -1,4 +1,4 @@
-//! 26 and 27: what is kept of the files a job leaves.
+//! Statements 26 and 27: the artifacts of a job.
 
 use std::fs;
 
@@ -13,7 +13,7 @@ fn paths(list: &Value) -> Vec<&str> {
 }
 
 #[test]
-fn s26_artifacts_are_regular_files_that_were_asked_for_within_their_limits() {
+fn s26_artifacts_are_requested_regular_files_within_their_limits() {
     let Some(doors) = doors() else { return };
     let program = "\
 import os
@@ -58,7 +58,7 @@ open('elsewhere', 'w').write('x')
 }
 
 #[test]
-fn s26_artifacts_above_the_count_or_the_total_are_named() {
+fn s26_artifacts_above_the_count_or_the_total_are_listed_as_omitted() {
     let Some(doors) = doors() else { return };
     let program = "[open(f'o{n}', 'w').write('x' * 10) for n in range(5)]";
     let workspace = Workspace::python(program);
@@ -80,7 +80,7 @@ fn s26_artifacts_above_the_count_or_the_total_are_named() {
 }
 
 #[test]
-fn s26_a_pattern_that_leaves_the_workspace_or_asks_for_secrets_is_denied() {
+fn s26_a_pattern_outside_the_workspace_or_for_secrets_is_denied() {
     let Some(doors) = doors() else { return };
     for door in EACH {
         for pattern in
@@ -96,7 +96,7 @@ fn s26_a_pattern_that_leaves_the_workspace_or_asks_for_secrets_is_denied() {
 }
 
 #[test]
-fn s27_a_job_that_failed_or_took_too_long_has_artifacts_and_a_denied_one_has_none() {
+fn s27_failed_and_timed_out_jobs_have_artifacts_and_denied_ones_have_none() {
     let Some(doors) = doors() else { return };
     let fails = Workspace::python("open('log', 'w').write('why'); raise SystemExit(1)");
     let hangs = Workspace::python("open('log', 'w').write('why')\nimport time; time.sleep(600)");

@@ -1,4 +1,4 @@
-//! 32 to 35: jobs over HTTP, their queue, their records and their end.
+//! Statements 32 to 35: jobs over HTTP, the queue, records and cancels.
 
 use std::fs;
 use std::time::{Duration, Instant};
@@ -12,7 +12,7 @@ use tempfile::TempDir;
 use crate::doors::{doors, job_server, post_job, post_to, wait_for_end};
 use crate::workspace::{Workspace, with};
 
-/// From a cancel to the end of a job that runs.
+/// The longest time from a cancel to the end of a running job.
 const CANCELED_WITHIN: Duration = Duration::from_secs(1);
 const SLEEPS: &str = "print('began', flush=True)\nimport time; time.sleep(600)";
 
@@ -24,7 +24,7 @@ fn body(answer: &Answer) -> Value {
     serde_json::from_str(&answer.body).unwrap_or_else(|error| panic!("{error}: {answer:?}"))
 }
 
-/// Posts `request` as `id`; it has to be taken.
+/// Posts `request` as `id`, which must be accepted.
 #[track_caller]
 fn take(service: &Service, request: Value, id: &str) {
     let answer = post_job(service, &with(request, "job_id", id));
@@ -43,7 +43,7 @@ fn wait_running(service: &Service, store: &TempDir, id: &str) {
     assert_eq!(body(&service.get(&format!("/v1/jobs/{id}")))["status"], "running");
 }
 
-/// Cancels a job that runs; how long it took to be over, and what came of it.
+/// Cancels a running job; returns how long it took to end, and its result.
 #[track_caller]
 fn cancel_running(service: &Service, id: &str) -> (Duration, Value) {
     let began = Instant::now();
@@ -58,7 +58,7 @@ fn is_privileged() -> bool {
 }
 
 #[test]
-fn s32_a_job_is_asked_for_followed_and_read() {
+fn s32_a_job_is_submitted_followed_and_read() {
     let Some(doors) = doors() else { return };
     let service = doors.service();
     let health = service.ask("GET /health HTTP/1.1\r\nhost: x\r\naccept: application/json\r\n\r\n");
@@ -91,7 +91,7 @@ fn s32_a_job_is_asked_for_followed_and_read() {
 }
 
 #[test]
-fn s33_a_full_queue_refuses_at_once_and_keeps_nothing_of_it() {
+fn s33_a_full_queue_refuses_at_once_and_keeps_no_record() {
     if !is_privileged() {
         return;
     }
@@ -105,7 +105,7 @@ fn s33_a_full_queue_refuses_at_once_and_keeps_nothing_of_it() {
     let answer = post_job(&service, &with(workspace.run_main(), "job_id", "refused"));
     assert_eq!((answer.status, &body(&answer)["code"]), (503, &json!("queue.full")));
     assert!(answer.header("retry-after").is_some(), "{answer:?}");
-    // What is wrong with a request is said before there is no room for it.
+    // A request is validated before the queue is checked.
     let bad = post_job(&service, &with(workspace.run_main(), "extra", 1));
     assert_eq!(bad.status, 422, "{bad:?}");
     let mut records: Vec<_> = fs::read_dir(store.path().join("runs"))
@@ -123,7 +123,7 @@ fn s33_a_full_queue_refuses_at_once_and_keeps_nothing_of_it() {
 }
 
 #[test]
-fn s33_a_service_that_drains_takes_no_jobs_and_leaves_none_in_limbo() {
+fn s33_a_draining_service_refuses_jobs_and_ends_every_accepted_one() {
     if !is_privileged() {
         return;
     }
@@ -149,7 +149,7 @@ fn s33_a_service_that_drains_takes_no_jobs_and_leaves_none_in_limbo() {
 }
 
 #[test]
-fn s34_records_outlive_the_service_and_a_job_it_died_over_is_finished_as_interrupted() {
+fn s34_records_outlive_the_service_and_unfinished_jobs_end_as_interrupted() {
     if !is_privileged() {
         return;
     }
@@ -192,7 +192,7 @@ fn s34_records_outlive_the_service_and_a_job_it_died_over_is_finished_as_interru
 }
 
 #[test]
-fn s35_a_job_whose_workspace_is_still_being_copied_is_canceled_as_quickly() {
+fn s35_a_job_is_canceled_as_quickly_while_its_workspace_is_copied() {
     if !is_privileged() {
         return;
     }
@@ -220,7 +220,7 @@ fn s35_a_job_whose_workspace_is_still_being_copied_is_canceled_as_quickly() {
 }
 
 #[test]
-fn s35_a_waiting_job_is_canceled_at_once_a_running_one_killed_and_an_ended_one_left() {
+fn s35_a_cancel_removes_a_waiting_job_kills_a_running_one_and_keeps_an_ended_one() {
     if !is_privileged() {
         return;
     }

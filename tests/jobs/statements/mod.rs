@@ -1,4 +1,4 @@
-//! The acceptance statements of agents' jobs. A test's name begins with the number of its
+//! The acceptance statements of agents' jobs. The name of a test starts with the number of its
 //! statement.
 
 mod artifacts;

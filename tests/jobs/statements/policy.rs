@@ -1,4 +1,4 @@
-//! 8 to 17: what is allowed.
+//! Statements 8 to 17: the policy.
 
 use std::fs;
 
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::doors::{Door, Doors, EACH, doors, post_job};
 use crate::workspace::{Workspace, with};
 
-/// Holds a result to being a denial of that kind, in which nothing has run.
+/// Asserts that a result is a denial with `code`, and that nothing ran.
 #[track_caller]
 fn assert_denied(result: &Value, code: &str) {
     assert_eq!(result["status"], "policy_denied", "{result}");
@@ -28,13 +28,13 @@ fn denied(doors: &Doors, door: Door, request: &Value, code: &str) -> Value {
     result["error"].clone()
 }
 
-/// The digest of a file of this host.
+/// The digest of a host file.
 fn digest_of(path: &str) -> String {
     sha256_of(&fs::read(path).unwrap())
 }
 
 #[test]
-fn s08_a_denied_job_is_taken_and_ends_denied() {
+fn s08_a_denied_job_is_accepted_and_ends_denied() {
     let Some(doors) = doors() else { return };
     let request = with(Workspace::python("").run_main(), "policy.allowed_commands", json!(["ls"]));
     let answer = post_job(doors.service(), &request);
@@ -68,7 +68,7 @@ fn s09_an_allowed_command_is_a_name_or_an_object() {
 }
 
 #[test]
-fn s10_the_first_of_command_shell_env_artifacts_network_backend_and_snapshot_is_told() {
+fn s10_the_first_fault_of_command_shell_env_artifacts_network_backend_and_snapshot_is_reported() {
     let Some(doors) = doors() else { return };
     let workspace = Workspace::empty();
     let mut request = workspace.request(&["bash", "-c", "true"]);
@@ -109,7 +109,7 @@ fn s11_without_allowed_commands_everything_is_denied() {
 }
 
 #[test]
-fn s12_a_file_of_the_workspace_never_passes_for_a_program() {
+fn s12_a_workspace_file_never_counts_as_an_allowed_program() {
     let Some(doors) = doors() else { return };
     let fake = "#!/bin/sh\necho fake\n";
     let workspace = Workspace::python("print('real')")
@@ -134,7 +134,7 @@ fn s12_a_file_of_the_workspace_never_passes_for_a_program() {
 }
 
 #[test]
-fn s13_a_pinned_program_is_the_very_file_that_was_hashed() {
+fn s13_a_pinned_program_is_the_exact_file_that_was_hashed() {
     let Some(doors) = doors() else { return };
     let workspace =
         Workspace::python("import sys; print('ran')").executable("tool", "#!/bin/sh\necho tool\n");
@@ -192,7 +192,7 @@ fn s14_a_shell_or_a_wrapper_needs_allow_shell() {
             let allowing = with(request, "policy.allow_shell", true);
             let result = doors.result(door, &allowing);
             assert_eq!(result["status"], "completed", "{door:?} {argv:?}: {result}");
-            // The allow-list applies to a wrapper as it does to a shell.
+            // The allow-list applies to a wrapper as to a shell.
             let unlisted = with(allowing, "policy.allowed_commands", json!(["python3"]));
             denied(&doors, door, &unlisted, "policy.command_denied");
         }
@@ -202,7 +202,7 @@ fn s14_a_shell_or_a_wrapper_needs_allow_shell() {
 }
 
 #[test]
-fn s15_the_environment_is_empty_but_for_what_was_allowed() {
+fn s15_the_environment_has_only_allowed_variables() {
     let Some(doors) = doors() else { return };
     let workspace = Workspace::empty();
     for door in EACH {

@@ -1,4 +1,4 @@
-//! 28 to 31, 36 and 37: what a result holds, and that every door gives the same.
+//! Statements 28 to 31, 36 and 37: the content of a result, which is the same through every door.
 
 use std::collections::BTreeSet;
 use std::process::Command;
@@ -38,7 +38,7 @@ fn s28_a_result_repeats_the_command_and_has_the_three_hashes() {
 }
 
 #[test]
-fn s29_the_same_again_has_the_same_hashes_and_a_change_shows_in_its_own() {
+fn s29_equal_jobs_have_equal_hashes_and_a_change_alters_its_hash() {
     let Some(doors) = doors() else { return };
     let program = "import os; print(1); open('out', 'w').write('x')";
     let make = || Workspace::python(program).executable("tool", "t");
@@ -66,7 +66,7 @@ fn s29_the_same_again_has_the_same_hashes_and_a_change_shows_in_its_own() {
 }
 
 #[test]
-fn s31_a_backend_that_is_not_there_is_said_and_nothing_runs_elsewhere() {
+fn s31_an_unavailable_backend_is_reported_and_nothing_runs_elsewhere() {
     let Some(doors) = doors() else { return };
     let workspace = Workspace::python("print(1)");
     let request = with(workspace.run_main(), "backend", json!({"kind": "firecracker"}));
@@ -112,7 +112,7 @@ fn s36_the_command_line_has_an_exit_code_for_each_class() {
     }
 }
 
-/// What may differ between two runs of the same request, and between two doors.
+/// Removes the parts that may differ between two runs of the same request, and between two doors.
 fn without_volatile(mut result: Value) -> Value {
     for name in ["job_id", "timing", "usage"] {
         result[name].take();
@@ -147,7 +147,7 @@ fn s37_every_door_gives_the_same_result() {
 }
 
 #[test]
-fn s30_a_result_has_one_of_the_seven_last_states() {
+fn s30_a_result_has_one_of_the_seven_final_states() {
     let Some(doors) = doors() else { return };
     let schema = Command::new(cofferdam()).args(["schema", "result"]).output().unwrap();
     let schema: Value = serde_json::from_slice(&schema.stdout).unwrap();
@@ -166,7 +166,7 @@ fn s30_a_result_has_one_of_the_seven_last_states() {
         "canceled",
     ];
     assert_eq!(words, expected.into(), "{schema}");
-    // The seventh is that of `s35`.
+    // `s35` tests the seventh.
     let base = Workspace::python("");
     let fails = Workspace::python("raise SystemExit(1)");
     let hangs = Workspace::python("import time; time.sleep(60)");

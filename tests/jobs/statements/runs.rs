@@ -1,4 +1,4 @@
-//! 21 to 25: how a run ends, and what it says.
+//! Statements 21 to 25: the end of a run and its output.
 
 use std::time::Instant;
 
@@ -10,7 +10,7 @@ use crate::doors::{EACH, doors};
 use crate::workspace::{Workspace, with};
 
 #[test]
-fn s21_a_job_that_takes_too_long_is_killed_with_all_it_started_and_keeps_its_output() {
+fn s21_a_timed_out_job_is_killed_with_its_descendants_and_keeps_its_output() {
     let Some(doors) = doors() else { return };
     for door in EACH {
         let marker = format!("s21-{door:?}-{}", std::process::id());
@@ -40,7 +40,7 @@ time.sleep(600)
 }
 
 #[test]
-fn s22_a_code_and_a_signal_are_told_apart() {
+fn s22_an_exit_code_and_a_signal_are_distinguished() {
     let Some(doors) = doors() else { return };
     let exits = Workspace::python("import sys; sys.exit(3)");
     let dies = Workspace::python("import os; os.kill(os.getpid(), 15)");
@@ -58,7 +58,7 @@ fn s22_a_code_and_a_signal_are_told_apart() {
 }
 
 #[test]
-fn s23_a_program_that_cannot_be_started_is_told_from_one_that_failed() {
+fn s23_a_program_that_cannot_start_differs_from_one_that_fails() {
     let Some(doors) = doors() else { return };
     let workspace = Workspace::empty().file("not-executable", "x").executable("no-format", "x");
     for door in EACH {
@@ -91,7 +91,7 @@ fn s23_a_program_that_cannot_be_started_is_told_from_one_that_failed() {
 }
 
 #[test]
-fn s24_output_is_kept_to_its_limit_and_hashed_and_counted_whole() {
+fn s24_output_is_kept_up_to_its_limit_but_hashed_and_counted_in_full() {
     let Some(doors) = doors() else { return };
     let program = "\
 import sys
@@ -120,7 +120,7 @@ sys.stderr.write('e' * 1000)
 }
 
 #[test]
-fn s25_bytes_that_are_no_text_come_whole_and_a_cut_splits_no_character() {
+fn s25_binary_output_is_exact_and_truncation_splits_no_character() {
     let Some(doors) = doors() else { return };
     let binary = Workspace::python("import sys; sys.stdout.buffer.write(b'\\xff\\x00\\xfe')");
     let text = Workspace::python("import sys; sys.stdout.buffer.write('né€😀'.encode())");

@@ -1,4 +1,4 @@
-//! 18 to 20: what is copied.
+//! Statements 18 to 20: the snapshot of the workspace.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
@@ -20,7 +20,7 @@ for top, dirs, files in sorted(os.walk('.')):
 ";
 
 #[test]
-fn s18_what_is_never_copied_is_not_at_any_depth_and_include_does_not_bring_it_back() {
+fn s18_excluded_files_are_not_copied_at_any_depth_despite_include() {
     let Some(doors) = doors() else { return };
     let mut workspace = Workspace::python(LIST).file("src/a.py", "").file("src/b.log", "");
     for path in [
@@ -57,7 +57,7 @@ fn s18_what_is_never_copied_is_not_at_any_depth_and_include_does_not_bring_it_ba
     }
 }
 
-/// Everything that could show a change of the tree.
+/// The metadata that shows any change of the tree.
 fn state(directory: &Path) -> Vec<String> {
     let mut pending = vec![directory.to_owned()];
     let mut state = Vec::new();
@@ -83,7 +83,7 @@ fn state(directory: &Path) -> Vec<String> {
 }
 
 #[test]
-fn s19_the_source_is_never_written_and_its_links_modes_and_specials_are_tamed() {
+fn s19_the_source_is_never_written_and_links_modes_and_special_files_are_sanitized() {
     let Some(doors) = doors() else { return };
     let program = "\
 import os, stat

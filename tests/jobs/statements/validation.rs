@@ -1,4 +1,4 @@
-//! 1 to 7: what is a request, and what is refused before anything is done.
+//! Statements 1 to 7: valid requests, and requests that are refused before anything happens.
 
 use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::doors::{EACH, doors, post_to};
 use crate::workspace::{Workspace, with};
 
-/// What is told of a request that is none.
+/// Asserts an `invalid_request` error at `path`.
 #[track_caller]
 fn assert_invalid(error: &Value, path: &str) {
     assert_eq!(error["code"], "validation.invalid_request", "{error}");
@@ -16,7 +16,7 @@ fn assert_invalid(error: &Value, path: &str) {
 }
 
 #[test]
-fn s01_a_job_without_a_name_gets_one_and_a_name_is_a_plain_one() {
+fn s01_a_job_without_an_id_gets_one_and_ids_are_plain_names() {
     let Some(doors) = doors() else { return };
     let workspace = Workspace::python("print(1)");
     for door in EACH {
@@ -38,7 +38,7 @@ fn s01_a_job_without_a_name_gets_one_and_a_name_is_a_plain_one() {
 }
 
 #[test]
-fn s02_a_name_that_is_taken_is_refused_and_its_record_stays() {
+fn s02_an_id_in_use_is_refused_and_its_record_stays() {
     let Some(doors) = doors() else { return };
     for door in EACH {
         let id = format!("taken-{door:?}");
@@ -54,7 +54,7 @@ fn s02_a_name_that_is_taken_is_refused_and_its_record_stays() {
 }
 
 #[test]
-fn s03_a_command_is_a_list_of_words_and_unknown_keys_are_refused() {
+fn s03_a_command_is_a_list_of_strings_and_unknown_keys_are_refused() {
     let Some(doors) = doors() else { return };
     let workspace = Workspace::python("");
     for door in EACH {
@@ -107,7 +107,7 @@ fn s05_a_working_directory_stays_in_the_workspace() {
 }
 
 #[test]
-fn s06_over_http_a_bad_request_is_422_what_is_no_json_400_and_a_long_body_413() {
+fn s06_over_http_a_bad_request_is_422_invalid_json_400_and_a_long_body_413() {
     let Some(doors) = doors() else { return };
     let service = doors.service();
     let bad = with(Workspace::python("").run_main(), "extra", 1).to_string();
@@ -130,7 +130,7 @@ fn s06_over_http_a_bad_request_is_422_what_is_no_json_400_and_a_long_body_413() 
 }
 
 #[test]
-fn s07_a_workspace_that_cannot_be_read_is_found_out_when_the_job_runs() {
+fn s07_an_unreadable_workspace_fails_the_job_when_it_runs() {
     let Some(doors) = doors() else { return };
     let workspace = Workspace::python("").file("file", "");
     mkfifo(&workspace.path().join("fifo"), Mode::S_IRWXU).unwrap();

@@ -1,4 +1,4 @@
-//! Files that are none, are too large, grow, or have odd names.
+//! Special files, large and growing files, and odd names.
 
 use std::fs::{self, File};
 use std::time::{Duration, Instant};
@@ -9,14 +9,14 @@ use crate::observe::{assert_answers, number_of, pairs};
 use crate::probe::Probe;
 use crate::target::Target;
 
-/// Longer than any of these runs takes by itself.
+/// Longer than any of these runs takes.
 const SOON: Duration = Duration::from_secs(10);
-/// How large one file may be, by default (`RUN_FILE_MAX`).
+/// The default size limit of one file (`RUN_FILE_MAX`).
 const FILE_BYTES_MAX: u64 = 64 << 20;
-/// The names that `odd_names.py` makes.
+/// The number of names that `odd_names.py` creates.
 const ODD_NAMES: usize = 24;
 
-/// What every attempt of `nodes.c` is answered, beside the names it replaced.
+/// The answers to all attempts of `nodes.c`, except the names it replaced.
 const NODES: [(&str, &str); 9] = [
     ("fifo", "done"),
     ("socket", "done"),
@@ -99,7 +99,7 @@ pub fn growing_files(target: &Target) -> Result<(), Unexercised> {
     let shared = SharedDirectory::new();
     let input = shared.path().join("input");
     shared.put("input", &vec![b'x'; 1 << 20]);
-    // Whatever is read of it is written behind its end.
+    // Everything it reads from the file is appended to the file.
     let mut call = shared.call(own, &[], &["sh", "-c", "exec cat >>/out/input"]);
     call.stdin(File::open(&input).unwrap());
     let done = ended(call);
@@ -113,7 +113,7 @@ pub fn odd_names(target: &Target) -> Result<(), Unexercised> {
     let answer = target.run(&Probe::python("odd_names"));
     let said = answer.finished();
     assert_eq!(said.exit_code, Some(0), "{answer:?}");
-    assert_eq!(said.stdout, said.stderr, "the same names on both");
+    assert_eq!(said.stdout, said.stderr, "stdout and stderr name the same files");
     let names: Vec<&str> = said.stdout.split('\0').collect();
     assert_eq!(names.len(), ODD_NAMES, "{names:?}");
     let long = "x".repeat(255);

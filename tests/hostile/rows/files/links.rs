@@ -1,4 +1,4 @@
-//! Links, hard and symbolic.
+//! Hard and symbolic links.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -14,16 +14,16 @@ use crate::observe::{assert_answers, lines, number_of, observed, pairs};
 use crate::probe::Probe;
 use crate::target::{Own, Target};
 
-/// Fewer than a bare workspace has paths.
+/// Fewer than the paths of an empty workspace.
 const LINKS_MIN: usize = 8;
-/// Longer than any run that does nothing but make links.
+/// Longer than any run that only creates links.
 const SOON: Duration = Duration::from_secs(10);
-/// Of one run's directory and link, in less than a second.
+/// Swaps of directory and link that one run makes in less than a second.
 const SWAPS_MIN: u64 = 1_000;
-/// A file that everybody may read and only root may write.
+/// A file that every user may read and only root may write.
 const OTHERS_FILE: &str = "/etc/passwd";
 
-/// What is worth reading: our sentinel, or what every host has.
+/// The file that a link points to: our sentinel, or a file that every host has.
 fn secret(target: &Target) -> PathBuf {
     target.own().map_or_else(|_| "/etc/shadow".into(), |own| own.sentinel.path())
 }
@@ -32,7 +32,7 @@ fn secret_directory(target: &Target) -> PathBuf {
     target.own().map_or_else(|_| "/etc".into(), |own| own.sentinel.directory.path().to_owned())
 }
 
-/// Replaces whatever there is and holds the answer to being an ordinary, quick one.
+/// Replaces every file by a link and asserts a normal, quick answer.
 fn replace_by_links(target: &Target, targets: &[&Path]) -> Value {
     let probe = Probe::python("replaced_by_links");
     let probe = targets.iter().fold(probe, |probe, target| probe.arg(json!(target)));
@@ -61,7 +61,7 @@ pub fn links_at_every_path(target: &Target) -> Result<(), Unexercised> {
         assert_eq!(followed.code, Some(2), "the report went through a link: {followed:?}");
         own.sentinel.assert_intact();
     }
-    // The way itself works.
+    // A report to a regular file works.
     let done = shared.exec(own, &[], &["rm", "/out/report.json"]);
     assert_eq!(done.code, Some(0), "{done:?}");
     assert_eq!(shared.exec(own, &with_report, &["true"]).code, Some(0));
@@ -113,7 +113,7 @@ pub fn links_in_the_way_of_cleaning(target: &Target) -> Result<(), Unexercised> 
     Ok(())
 }
 
-/// What a chown, a chmod, or a new or removed entry changes.
+/// The metadata that a chown, a chmod, or a new or removed entry changes.
 fn state_of(directory: &Path) -> (u32, u32, u32, i64, i64) {
     let metadata = fs::metadata(directory).unwrap();
     let changed = (metadata.ctime(), metadata.ctime_nsec());
@@ -123,7 +123,7 @@ fn state_of(directory: &Path) -> (u32, u32, u32, i64, i64) {
 pub fn directory_swapped_for_a_link(target: &Target) -> Result<(), Unexercised> {
     let directory = secret_directory(target);
     let swap = |place: &str| Probe::c("swap").arg(place).arg(path(&directory)).arg("700");
-    // Each is still at it when its box is taken down, with others beside it.
+    // Each one still swaps when its sandbox is removed, with others running.
     let places = ["/workspace", "/workspace/check", "/tmp", "/workspace"];
     for live in places.map(|place| target.begin(&swap(place))) {
         assert_swapped(&pairs(&observed(&live.answer())));
@@ -138,10 +138,10 @@ pub fn directory_swapped_for_a_link(target: &Target) -> Result<(), Unexercised> 
             led += usize::from(use_swapped(own, &shared));
         }
         assert_swapped(&swapping.join().unwrap());
-        assert!(led > 0, "it was never a directory");
+        assert!(led > 0, "no call found a directory");
     });
     own.sentinel.assert_intact();
-    // That one is the caller's, and where it was meant to be.
+    // The caller asked for that file, and it is at its place.
     let directories = ["d", "l"].map(|name| shared.path().join(name));
     let directory = directories.iter().find(|path| !path.is_symlink()).unwrap();
     fs::remove_file(directory.join("report.json")).unwrap();
@@ -149,7 +149,7 @@ pub fn directory_swapped_for_a_link(target: &Target) -> Result<(), Unexercised> 
     Ok(())
 }
 
-/// Uses the directory that is a link at times; whether it was one when looked at.
+/// Uses the directory that is swapped for a link; returns whether the call found a directory.
 fn use_swapped(own: &Own, shared: &SharedDirectory) -> bool {
     let report = shared.path().join("d/report.json");
     let options = ["--report", path(&report), "--workdir", "/out/d"];
@@ -162,11 +162,11 @@ fn use_swapped(own: &Own, shared: &SharedDirectory) -> bool {
 #[track_caller]
 fn assert_swapped(pairs: &[(String, String)]) {
     let swaps = number_of(pairs, "swaps");
-    assert!(swaps >= SWAPS_MIN, "only {swaps} times");
+    assert!(swaps >= SWAPS_MIN, "only {swaps} swaps");
 }
 
 pub fn hard_links_and_set_id_bits(target: &Target) -> Result<(), Unexercised> {
-    // A link would be refused by its mount before protected_hardlinks is asked.
+    // The mount refuses a link before the kernel checks protected_hardlinks.
     let expected = [
         ("own", "done"),
         ("own_link", "done"),
@@ -193,7 +193,7 @@ pub fn hard_links_and_set_id_bits(target: &Target) -> Result<(), Unexercised> {
     assert_answers(&shared.probe(own, "hard_links", &["/out"]), &expected);
     assert_eq!(links(), before);
     shared.assert_is_what_a_tenant_may_make();
-    // Nor by way of a file of root's in the same directory.
+    // The same for a file of root in the same directory.
     fs::write(shared.path().join("kept"), "root's").unwrap();
     let script = "ln /out/kept /out/linked; echo >/out/kept; chmod 777 /out/kept; chown 10001 /out/kept; echo tried";
     let tried = shared.exec(own, &[], &["sh", "-c", script]);

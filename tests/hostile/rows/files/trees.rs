@@ -1,4 +1,4 @@
-//! Trees that do not want to go.
+//! Directory trees that are hard to remove.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -12,13 +12,13 @@ use crate::probe::Probe;
 use crate::punctual::assert_is_answered_in_time;
 use crate::target::Target;
 
-/// Longer than any of these runs takes by itself.
+/// Longer than any of these runs takes.
 const SOON: Duration = Duration::from_secs(15);
-/// How long a tree may be built.
+/// How long a probe may spend building a tree.
 const BUILDING_SECONDS: &str = "4";
-/// As many files and directories as a run may have, and what its box has itself.
+/// The limit on files and directories of a run, plus those of the sandbox itself.
 const INODES_MAX: u64 = 65_536 + 256;
-/// More than that.
+/// More than `INODES_MAX`.
 const BOMB: &str = "200000";
 
 pub fn deep_trees(target: &Target) -> Result<(), Unexercised> {
@@ -37,7 +37,7 @@ pub fn deep_trees(target: &Target) -> Result<(), Unexercised> {
     Ok(())
 }
 
-/// Deeper than what a stack or a descriptor for each level goes.
+/// Asserts a depth at which one stack frame or descriptor per level would fail.
 #[track_caller]
 fn is_deep(attempts: &[(String, String)]) {
     assert!(["done", "ENOSPC", "ETIME"].contains(&answer_of(attempts, "end")), "{attempts:?}");
@@ -85,7 +85,7 @@ pub fn busy_mounts(target: &Target) -> Result<(), Unexercised> {
     let shared = SharedDirectory::new();
     let attempts = shared.probe(target.own()?, "busy", &["/out"]);
     assert_eq!(number_of(&attempts, "left"), 2);
-    // Nobody runs it any more.
+    // No process executes it any more.
     std::fs::OpenOptions::new().write(true).open(shared.path().join("running")).unwrap();
     Ok(())
 }

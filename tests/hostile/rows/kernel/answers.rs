@@ -1,4 +1,4 @@
-//! What the attempts of a probe may be answered.
+//! The allowed answers to the attempts of a probe.
 
 use std::collections::BTreeMap;
 
@@ -9,14 +9,14 @@ use crate::probe::Probe;
 use crate::target::Target;
 
 pub const OK: &[&str] = &["ok"];
-/// A call that the kernel, or a filter before it, does not carry out.
+/// The kernel or a seccomp filter refuses the call.
 pub const REFUSED: &[&str] = &["EPERM", "ENOSYS"];
-/// A file that is not there, not ours, or not to be changed.
+/// The file does not exist, is not accessible or is read-only.
 pub const UNREACHABLE: &[&str] = &["ENOENT", "EACCES", "EPERM", "EROFS", "ENOTDIR", "ENXIO", "EIO"];
-/// The lines by which a probe says for how long it held what it made.
+/// The lines in which a probe reports from when to when it held its objects.
 const SPAN: [&str; 2] = ["from", "until"];
 
-/// Attempts and their right answers, judged all at once by [`Expected::hold`].
+/// Attempts and their allowed answers; [`Expected::hold`] checks them all at once.
 #[derive(Debug, Default)]
 #[must_use]
 pub struct Expected {
@@ -28,14 +28,14 @@ impl Expected {
         self.each("", attempts, allowed)
     }
 
-    /// One kind of attempt, once for each thing it was tried on.
+    /// One kind of attempt, once for each target.
     pub fn each(mut self, prefix: &str, on: &[&str], allowed: &'static [&'static str]) -> Self {
         self.allowed.extend(on.iter().map(|on| (format!("{prefix}{on}"), allowed)));
         self
     }
 
-    /// Panics with every attempt that was answered wrongly, is missing, or is
-    /// one this row has no opinion about.
+    /// Panics with every attempt that has a wrong answer, is missing, or is
+    /// unknown to this row.
     #[track_caller]
     pub fn hold(mut self, answers: BTreeMap<String, String>) {
         let mut wrong = Vec::new();
@@ -51,7 +51,7 @@ impl Expected {
     }
 }
 
-/// Panics with every answer that is none of `allowed`; there has to be one.
+/// Panics with every answer that is not in `allowed`, or if there are no answers.
 #[track_caller]
 pub fn assert_each(answers: &Value, allowed: &[&str]) {
     let answers = answers_in(answers);
@@ -61,7 +61,7 @@ pub fn assert_each(answers: &Value, allowed: &[&str]) {
     assert!(wrong.is_empty(), "not {allowed:?}: {wrong:?}");
 }
 
-/// The answers in an object of them.
+/// The answers in a JSON object, by attempt.
 #[track_caller]
 pub fn answers_in(object: &Value) -> BTreeMap<String, String> {
     let entries = object.as_object().unwrap_or_else(|| panic!("no answers: {object}"));
@@ -77,16 +77,16 @@ pub fn answers_told(observed: &Value) -> BTreeMap<String, String> {
     pairs(observed).into_iter().filter(|(name, _)| !SPAN.contains(&name.as_str())).collect()
 }
 
-/// The texts of a list.
+/// The strings of a JSON list.
 #[track_caller]
 pub fn texts(list: &Value) -> Vec<&str> {
     let list = list.as_array().unwrap_or_else(|| panic!("no list: {list}"));
     list.iter().map(|text| text.as_str().unwrap_or_else(|| panic!("no text: {text}"))).collect()
 }
 
-/// What `holder` and `beside` saw, the latter in a run of its own while the
-/// former held what it had made. Three tries: on a busy machine they may miss
-/// each other.
+/// Runs `beside` while `holder` holds its objects in another run, and returns
+/// what both saw. Tries three times: on a busy machine the runs may miss each
+/// other.
 #[track_caller]
 pub fn together(target: &Target, holder: &Probe, beside: &Probe) -> (Value, Value) {
     for _ in 0..3 {

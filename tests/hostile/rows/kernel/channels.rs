@@ -1,4 +1,4 @@
-//! Ways from one run to another, or out.
+//! Channels from one run to another or to the network.
 
 use serde_json::json;
 
@@ -49,7 +49,7 @@ const MEETINGS: &[&str] = &[
     "tcp-other-loopback",
     "udp",
 ];
-/// Where the host has no IPv6, a box has none.
+/// Without IPv6 on the host, a sandbox has none either.
 const MEETINGS_6: &[&str] = &["tcp6", "udp6"];
 const OUTSIDE: &[&str] = &["everybody", "group", "metadata", "bridge", "internet", "service"];
 const NOBODY_THERE: &[&str] =
@@ -76,7 +76,7 @@ fn meetings(target: &Target) {
         .hold(answers_in(&called["answers"]));
 }
 
-/// Beside the internet's and the local one, which stay inside.
+/// Families besides the IP and local ones, which stay inside the sandbox.
 const FAMILIES: &[&str] = &[
     "x25",
     "appletalk",
@@ -156,11 +156,11 @@ pub fn locks(target: &Target) -> Result<(), Unexercised> {
             assert!(["EACCES", "EPERM", "EINVAL"].contains(&answer), "{lease} {path}: {answer}");
         }
     }
-    // Where the kernel would give one, too.
+    // Leases are refused even where the kernel would grant one.
     assert_eq!(held["lease-own"], "EINVAL", "{held}");
     assert_each(&seen["worked"], OK);
     assert_eq!(seen["programs"], "ok", "{seen}");
-    // Seen or not, but told at once; and what is each run's own is locked by itself alone.
+    // A lock is granted or refused at once; files private to a run are locked only by that run.
     assert_each(&seen["locks"], &["ok", "EAGAIN"]);
     for path in OWN {
         assert_eq!(seen["locks"][path], "ok", "{path}");

@@ -1,5 +1,5 @@
-//! Calls whose arguments decide how far they reach: commands of `ioctl`, `prctl` and `fcntl`,
-//! socket options, flushes of a disk.
+//! Calls whose effect depends on an argument: commands of `ioctl`, `prctl` and `fcntl`,
+//! socket options, disk flushes.
 
 use std::fs;
 use std::thread;
@@ -14,7 +14,7 @@ use crate::observe::{assert_answers, observed};
 use crate::probe::Probe;
 use crate::target::Target;
 
-/// On any file.
+/// Commands on any file.
 const ON_FILES: &[&str] = &[
     "uuid",
     "sysfs-path",
@@ -32,7 +32,7 @@ const ON_FILES: &[&str] = &[
     "freeze",
     "trim",
 ];
-/// On a socket: the first four load kernel modules, if nothing refuses them before.
+/// Commands on a socket; the first four load kernel modules unless a filter refuses them.
 const ON_SOCKETS: &[&str] = &[
     "get-vlan",
     "set-vlan",
@@ -70,7 +70,7 @@ pub fn refused(target: &Target) -> Result<(), Unexercised> {
     Ok(())
 }
 
-/// In a directory of the host, whose users would wait for the lease to end.
+/// Tries leases also in a host directory, whose users would wait for the lease to end.
 pub fn notices(target: &Target) -> Result<(), Unexercised> {
     const REFUSED: &str = "EINVAL";
     let shared = SharedDirectory::new();
@@ -90,7 +90,7 @@ pub fn notices(target: &Target) -> Result<(), Unexercised> {
     Ok(())
 }
 
-/// How often the program asks for a flush.
+/// The number of flushes that the program asks for.
 const FLUSHES: u64 = 2000;
 
 pub fn flushes(target: &Target) -> Result<(), Unexercised> {
@@ -111,7 +111,7 @@ pub fn flushes(target: &Target) -> Result<(), Unexercised> {
     let own = target.own()?;
     let flushed = flushed().saturating_sub(before);
     assert!(flushed < FLUSHES, "the host's disks were flushed {flushed} times");
-    // Where the program can write to the host's files, they are flushed as it asks.
+    // A program that can write to host files can also flush them.
     let shared = SharedDirectory::new();
     shared.put("file", b"to be kept");
     let kept = shared.probe(own, "flush", &["/out/file", "1"]);
@@ -129,22 +129,22 @@ pub fn flushes(target: &Target) -> Result<(), Unexercised> {
     Ok(())
 }
 
-/// The flushes of all disks of the host that ended, which the kernel counts since Linux 5.5.
+/// The completed flushes of all host disks, which the kernel counts since Linux 5.5.
 fn flushed() -> u64 {
     let disks = fs::read_to_string("/proc/diskstats").unwrap_or_default();
     let count = |line: &str| line.split_whitespace().nth(18)?.parse::<u64>().ok();
     disks.lines().filter_map(count).sum()
 }
 
-/// Longer than the kernel waits before it tells the neighbours of a group that was left.
+/// Longer than the kernel waits before it announces that a group was left.
 const REPORTED_WITHIN_SECONDS: u64 = 3;
-/// A busy machine takes its time to clear a run away.
+/// How long the cleanup of a run may take on a busy machine.
 const GIVEN_BACK_WITHIN: Duration = Duration::from_millis(200);
 const TRIES: usize = 5;
 
 pub fn multicast(target: &Target) -> Result<(), Unexercised> {
     const JOINS: &[&str] = &["join", "join-tcp", "join-source", "join-any", "join-any-source"];
-    /// Where the host has no IPv6, a box has none.
+    /// Without IPv6 on the host, a sandbox has none either.
     const JOINS_6: &[&str] = &["join6", "join6-any", "anycast"];
     let join = Probe::python("groups").arg("join").arg(0);
     let joined = target.observe(&join);
@@ -152,7 +152,7 @@ pub fn multicast(target: &Target) -> Result<(), Unexercised> {
         .all(JOINS, &["ENODEV"])
         .all(JOINS_6, &["ENODEV", "EAFNOSUPPORT"])
         .hold(answers_in(&joined["joined"]));
-    // One network namespace, lent to one run after the other.
+    // One network namespace, reused by one run after the other.
     let own = target.own()?;
     let service = own.another().env("STANDBY_MAX", "0").env("RUN_CONCURRENCY", "1").start();
     let look = Probe::python("groups").arg("look").arg(REPORTED_WITHIN_SECONDS);
@@ -160,7 +160,7 @@ pub fn multicast(target: &Target) -> Result<(), Unexercised> {
         let body = probe.body(target.slug()).to_string();
         observed(&service.connect().ask(post("", body)))
     };
-    // A namespace is given back behind the answer, so the next run may be ahead of it.
+    // A namespace is returned after the answer, so the next run may start before that.
     for _ in 0..TRIES {
         let joined = ask(&join);
         thread::sleep(GIVEN_BACK_WITHIN);
@@ -170,5 +170,5 @@ pub fn multicast(target: &Target) -> Result<(), Unexercised> {
             return Ok(());
         }
     }
-    panic!("no network namespace was lent twice in {TRIES} tries");
+    panic!("no network namespace was reused in {TRIES} tries");
 }

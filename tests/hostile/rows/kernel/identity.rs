@@ -1,4 +1,4 @@
-//! Who a run is, and what it is given.
+//! The identity, environment and limits of a run.
 
 use serde_json::{Value, json};
 
@@ -24,7 +24,7 @@ pub fn privileges(target: &Target) -> Result<(), Unexercised> {
         assert!(!seen.is_empty(), "{program} was not seen to run");
         seen.iter().for_each(assert_nobody_else);
     }
-    // Every host has some; a root made for runs need not.
+    // Every host has set-id programs; a root file system made for runs may have none.
     assert!(target.own().is_err() || !programs.is_empty(), "no set-uid program to try");
     Ok(())
 }
@@ -55,7 +55,7 @@ pub fn environment(target: &Target) -> Result<(), Unexercised> {
     for set in ["ignored", "blocked"] {
         assert_eq!(seen[set], NO_CAPABILITY, "no signal is {set}");
     }
-    // Its own /proc would be closed to it otherwise.
+    // Otherwise the run could not read its own /proc entries.
     assert_eq!(seen["dumpable"], 1);
     assert_limits(&seen["limits"]);
     if let Ok(own) = target.own() {
@@ -68,7 +68,7 @@ pub fn environment(target: &Target) -> Result<(), Unexercised> {
     Ok(())
 }
 
-/// Promised names, and those that a shell or make adds in the run.
+/// Allows the documented names and those that a shell or make adds in the run.
 #[track_caller]
 fn assert_names(seen: &Value) {
     const PROMISED: &[&str] = &["PATH", "LANG", "HOME", "TMPDIR"];
@@ -91,7 +91,7 @@ fn assert_limits(limits: &Value) {
     assert_eq!(limits["processes"], json!([256, 256]));
     assert_eq!(limits["core"][0], limits["core"][1]);
     assert!(limits["core"][0].as_u64().is_some_and(|bytes| bytes <= 1), "{limits}");
-    // The probe's own time.
+    // The timeout of the probe.
     assert_eq!(limits["cpu"][0], 20);
     assert!(limits["file size"][0].as_u64().is_some_and(|bytes| bytes > 0), "{limits}");
 }

@@ -1,4 +1,4 @@
-//! What of the server a run could have been given by accident.
+//! Resources of the server that a run could inherit by accident.
 
 use serde_json::{Value, json};
 
@@ -24,14 +24,14 @@ pub fn descriptors(target: &Target) -> Result<(), Unexercised> {
     assert_eq!(seen["readable"], "ok", "what it may read");
     let open = seen["open"].as_array().unwrap();
     if target.own().is_ok() {
-        // The server was started with these open.
+        // The server was started with these descriptors open.
         let given = open.iter().filter(|number| [7, 8, 9].iter().any(|given| *number == given));
         assert_eq!(given.count(), 0, "{open:?}");
     }
     Ok(())
 }
 
-/// Pipes, nothing, and the run's own files.
+/// Allows pipes, /dev/null and the run's own files.
 #[track_caller]
 fn assert_held(held: &Value) {
     const OWN: &[&str] = &["pipe:[", "/dev/null", "/tmp/", "/workspace/"];
@@ -42,7 +42,7 @@ fn assert_held(held: &Value) {
             continue;
         }
         for (number, target) in answers_in(descriptors) {
-            // The directory that is being listed is one of them.
+            // The listed directory itself is one of them.
             let is_own = OWN.iter().any(|own| target.starts_with(own))
                 || target == format!("/proc/{pid}/fd");
             assert!(is_own, "descriptor {number} of {pid} is {target}");

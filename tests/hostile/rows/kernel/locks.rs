@@ -1,4 +1,4 @@
-//! File locks, which the kernel counts for nobody and walks over at every close.
+//! File locks: the kernel limits them for no user and scans them at every close.
 
 use std::time::Duration;
 
@@ -8,13 +8,13 @@ use crate::probe::Probe;
 use crate::punctual::assert_is_answered_in_time;
 use crate::target::Target;
 
-/// A file that every root has and that every run can read.
+/// A file that every root file system has and every run can read.
 const SHARED: &str = "/etc/passwd";
-/// Another one, which stays without locks.
+/// Another such file, on which no locks are taken.
 const CONTROL: &str = "/etc/group";
-/// Descriptions that a socket's message keeps are overlooked, as is every second mapping.
+/// The limit does not count file descriptions in socket messages and every second mapping.
 const LOCKS_MAX: u64 = 2 * 1024;
-/// A pile that is not bounded makes a close some hundred times as slow.
+/// An unbounded number of locks makes a close about a hundred times as slow.
 const SLOWER_MAX: u64 = 20;
 
 fn pile(way: &str, millis: u32) -> Probe {
@@ -43,7 +43,7 @@ pub fn deaths_are_quick(target: &Target) -> Result<(), Unexercised> {
 }
 
 pub fn neighbours_close(target: &Target) -> Result<(), Unexercised> {
-    // Until the pile is there.
+    // Until the locks are taken.
     let beside = Probe::python("close_times").arg(2).arg(SHARED).arg(CONTROL);
     let (_, seen) = together(target, &pile("records", 6000), &beside);
     let [shared, control] = [SHARED, CONTROL].map(|file| seen["nanos"][file].as_u64().unwrap());

@@ -1,4 +1,4 @@
-//! Mounts.
+//! Mount calls and mount propagation.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -16,7 +16,7 @@ use crate::observe::observed;
 use crate::probe::Probe;
 use crate::target::Target;
 
-pub fn none_to_be_changed(target: &Target) -> Result<(), Unexercised> {
+pub fn changing(target: &Target) -> Result<(), Unexercised> {
     const OLD: &[&str] = &[
         "mount-tmpfs",
         "mount-proc",
@@ -56,9 +56,9 @@ pub fn none_to_be_changed(target: &Target) -> Result<(), Unexercised> {
     Ok(())
 }
 
-pub fn on_their_side(target: &Target) -> Result<(), Unexercised> {
+pub fn propagation(target: &Target) -> Result<(), Unexercised> {
     let own = target.own()?;
-    // Another program of this host may mount something just then.
+    // Another program on this host may mount something at the same time.
     let is_quiet = (0..3).any(|_| {
         let before = mounts_of("1");
         let live = target.begin(&Probe::inline(SLEEP).within("5s"));
@@ -73,20 +73,20 @@ pub fn on_their_side(target: &Target) -> Result<(), Unexercised> {
 
 const SLEEP: &str = "import time\ndef probe(): time.sleep(1)";
 
-/// Lists what is at two places until told to end.
+/// Lists two directories until told to end.
 const WATCH: &str = "echo began
 until [ -e /shown/end ]; do ls /shown/late /read-only/late; sleep 0.02; done
 ls /shown";
 
-/// A mount below a directory that a box shows, on file systems whose mounts do spread.
+/// Mounts below a directory that a sandbox shows, on a file system with shared propagation.
 fn host_mount_during_a_run() {
     let shared = SharedDirectory::new();
     let mut watching = Watching::start(&shared.path());
     shared.mount_late();
-    // Where mounts spread to, it is there at once.
-    assert!(shared.peer().join("late/file").exists(), "mounts do not spread here");
+    // The mount propagates to its peer at once.
+    assert!(shared.peer().join("late/file").exists(), "mounts do not propagate on this host");
     thread::sleep(Duration::from_millis(300));
-    // Nobody inside keeps it.
+    // No process in the sandbox keeps it busy.
     run("umount", &[shared.path().join("late").as_os_str()]);
     fs::write(shared.path().join("end"), "").unwrap();
     let seen = watching.end();
@@ -94,7 +94,7 @@ fn host_mount_during_a_run() {
     assert!(!seen.contains("file"), "the host's mount shows: {seen:?}");
 }
 
-/// `cofferdam exec` with the directory shown twice.
+/// `cofferdam exec` with the directory bound twice.
 struct Watching {
     child: Child,
     stdout: BufReader<std::process::ChildStdout>,
@@ -134,7 +134,7 @@ impl Drop for Watching {
     }
 }
 
-/// Two directories that are one, and share what is mounted below them.
+/// Two peer directories that share mounts below them.
 struct SharedDirectory(TempDir);
 
 impl SharedDirectory {
@@ -168,7 +168,7 @@ impl SharedDirectory {
 impl Drop for SharedDirectory {
     fn drop(&mut self) {
         for path in [self.peer(), self.path()] {
-            // Whatever is left below goes with it.
+            // This also unmounts everything below it.
             let _ = Command::new("umount").args(["-R", "-l"]).arg(path).status();
         }
     }
@@ -180,7 +180,7 @@ fn run(program: &str, args: &[&OsStr]) {
     assert!(status.success(), "{program} {args:?}");
 }
 
-/// Without their numbers, which may be given again.
+/// The mounts of a process without their ids, which the kernel reuses.
 fn mounts_of(pid: &str) -> BTreeSet<String> {
     let text = fs::read_to_string(format!("/proc/{pid}/mountinfo")).unwrap();
     let place = |line: &str| line.splitn(3, ' ').nth(2).map(str::to_owned);

@@ -1,4 +1,4 @@
-//! Namespaces.
+//! Creating and entering namespaces.
 
 use super::answers::{Expected, OK, REFUSED, UNREACHABLE, answers_told};
 use crate::Unexercised;
@@ -7,10 +7,10 @@ use crate::target::Target;
 
 const KINDS: &[&str] = &["mnt", "cgroup", "uts", "ipc", "user", "pid", "net", "time"];
 const CLONED: &[&str] = &["mnt", "cgroup", "uts", "ipc", "user", "pid", "net"];
-/// What the kernel says of a namespace that is above the caller's, or has none above it.
+/// The kernel's answers for a parent namespace that does not exist or is outside the caller's.
 const NOT_TOLD: &[&str] = &["EPERM", "EINVAL", "ENOTTY", "EACCES"];
 
-pub fn none_to_be_had(target: &Target) -> Result<(), Unexercised> {
+pub fn creating_and_entering(target: &Target) -> Result<(), Unexercised> {
     let mut answers = answers_told(&target.observe(&Probe::c("namespaces")));
     let limit = answers.remove("limit");
     Expected::default()
@@ -31,7 +31,7 @@ pub fn none_to_be_had(target: &Target) -> Result<(), Unexercised> {
         .all(&["allow-setgroups", "raise-limit"], UNREACHABLE)
         .hold(answers);
     if target.own().is_ok() {
-        // A second lock: what the filter might let through some day finds none left.
+        // A second barrier in case the filter ever lets such a call through.
         assert_eq!(limit.as_deref(), Some("0"), "user namespaces below the run's own");
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! Nodes of the host that a run sees: sockets, fifos, devices.
+//! Sockets, fifos and devices of the host that a run sees.
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{ErrorKind, Read};
@@ -20,8 +20,8 @@ use crate::target::Target;
 
 const REFUSED: &[&str] = &["EACCES", "EPERM", "ENOENT", "ECONNREFUSED", "ENXIO"];
 
-/// Sockets that are bound after the service's start, one of them during the run, and some that are
-/// there before a service is.
+/// Tries sockets bound after the service's start, one of them during the run, and sockets bound
+/// before a service starts.
 pub fn sockets_of_host(target: &Target) -> Result<(), Unexercised> {
     let own = target.own()?;
     let nodes = Nodes::new();
@@ -45,7 +45,7 @@ pub fn sockets_of_host(target: &Target) -> Result<(), Unexercised> {
     Ok(())
 }
 
-/// The times, mode and owner of the host's nodes before and after a run that sets them.
+/// Compares the times, mode and owner of the host's nodes before and after a run that sets them.
 pub fn devices_of_host(target: &Target) -> Result<(), Unexercised> {
     target.own()?;
     let nodes = || ["null", "zero", "full", "random", "urandom"].map(times_and_mode);
@@ -62,7 +62,7 @@ fn times_and_mode(node: &str) -> [i64; 5] {
     [node.mtime(), node.mtime_nsec(), node.ctime(), node.ctime_nsec(), node.mode().into()]
 }
 
-/// A directory of the host that runs are shown, with what everybody may write to.
+/// A directory of the host that runs see, with sockets and a fifo that every user may write to.
 struct Nodes {
     place: TempDir,
     stream: UnixListener,
@@ -93,7 +93,7 @@ impl Nodes {
         self.place.path().display().to_string()
     }
 
-    /// It has its mode when its name comes up.
+    /// The socket has its mode before its name appears.
     fn bind_late(&self) -> UnixListener {
         let at = |name: &str| -> PathBuf { self.place.path().join(name) };
         let late = UnixListener::bind(at("early")).unwrap();
@@ -107,9 +107,9 @@ impl Nodes {
     fn assert_silent(&self, late: &UnixListener) {
         let would_block = |error: std::io::Error| error.kind() == ErrorKind::WouldBlock;
         for listener in [&self.stream, late] {
-            assert!(listener.accept().is_err_and(would_block), "somebody has connected");
+            assert!(listener.accept().is_err_and(would_block), "the socket got a connection");
         }
-        assert!(self.datagram.recv(&mut [0]).is_err_and(would_block), "somebody has sent");
-        assert!((&self.fifo).read(&mut [0]).is_err_and(would_block), "somebody has written");
+        assert!(self.datagram.recv(&mut [0]).is_err_and(would_block), "the socket got a datagram");
+        assert!((&self.fifo).read(&mut [0]).is_err_and(would_block), "the fifo got data");
     }
 }

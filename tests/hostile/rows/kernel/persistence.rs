@@ -1,4 +1,4 @@
-//! What a run leaves behind.
+//! IPC objects and files that a run leaves behind.
 
 use serde_json::{Value, json};
 
@@ -9,7 +9,7 @@ use crate::target::Target;
 
 pub fn ipc(target: &Target) -> Result<(), Unexercised> {
     const KINDS: &[&str] = &["shm", "sem", "msg", "mq"];
-    // Who made them finds them, by the same search.
+    // The same search finds them in the run that made them.
     let left = || {
         Expected::default()
             .each("leave-", KINDS, OK)
@@ -43,7 +43,7 @@ pub fn files(target: &Target) -> Result<(), Unexercised> {
     Ok(())
 }
 
-/// It could write where a run may, and a search finds it there.
+/// The run could write to every writable place, and a search finds its files there.
 #[track_caller]
 fn assert_left(run: &Value) {
     let found = texts(&run["found"]);

@@ -1,4 +1,4 @@
-//! Crashes and priorities.
+//! Core dumps and scheduling priorities.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -26,7 +26,7 @@ pub fn crashes(target: &Target) -> Result<(), Unexercised> {
     assert_eq!(seen["left"], json!([]), "left in the run");
     let pattern = seen["pattern"].as_str().unwrap().trim();
     let is_pipe = pattern.starts_with('|');
-    // A program of the host's takes the dump, and the kernel says it was made.
+    // A program of the host receives the dump, and the kernel reports it as written.
     let end: &[&str] = if is_pipe { &["crashed", "dumped"] } else { &["crashed"] };
     let mut expected = Expected::default()
         .all(&["raise-limit", "raise-limit-for-good"], &["EPERM"])
@@ -49,7 +49,7 @@ pub fn crashes(target: &Target) -> Result<(), Unexercised> {
     Ok(())
 }
 
-/// A core file belongs to who crashed.
+/// A core file belongs to the user of the crashed process.
 fn tenants_files(directory: &str) -> usize {
     let entries = fs::read_dir(directory).into_iter().flatten().flatten();
     entries.filter_map(|entry| entry.metadata().ok()).filter(is_core_of_tenant).count()
@@ -63,7 +63,7 @@ pub fn priorities(target: &Target) -> Result<(), Unexercised> {
     let probe = Probe::c("scheduling");
     expected_priorities().hold(answers_told(&target.observe(&probe)));
     if let Ok(own) = target.own() {
-        // Started by somebody who meant well: what it may do itself, its runs must not.
+        // The server may raise its priority, but its runs must not.
         let service = own.another().start();
         favour(&service);
         let body = probe.body(target.slug()).to_string();
@@ -89,18 +89,18 @@ fn expected_priorities() -> Expected {
         .all(&["batch", "nicer"], OK)
 }
 
-/// Gives every thread of a server some priority, and its process the right to more.
+/// Raises the priority of every thread of a server, and the limits that allow more.
 fn favour(service: &Service) {
     let pid = service.pid().to_string();
     let raised =
         Command::new("prlimit").args(["--pid", &pid, "--nice=40:40", "--rtprio=99:99"]).output();
     if !raised.unwrap().status.success() {
-        // Without CAP_SYS_RESOURCE nobody here has such a right to pass on.
+        // Without CAP_SYS_RESOURCE this test cannot raise the limits.
         let limits = fs::read_to_string(format!("/proc/{pid}/limits")).unwrap();
         let priorities = limits.lines().filter(|line| line.contains("priority"));
         for line in priorities {
             let none = line.split_whitespace().rev().take(2).all(|limit| limit == "0");
-            assert!(none, "cannot be raised, and is not none: {line}");
+            assert!(none, "cannot be raised and is not zero: {line}");
         }
     }
     for thread in fs::read_dir(format!("/proc/{pid}/task")).unwrap() {

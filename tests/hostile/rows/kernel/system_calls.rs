@@ -1,4 +1,4 @@
-//! Calls by their number.
+//! System calls that the filter refuses by their number.
 
 use super::answers::{Expected, OK, REFUSED, UNREACHABLE, answers_told};
 use crate::Unexercised;
@@ -135,7 +135,7 @@ pub fn other_abis(target: &Target) -> Result<(), Unexercised> {
     if cfg!(target_arch = "x86_64") {
         expected = expected
             .all(DOORS, SHUT)
-            // Three calls of the usual ABI that the filter allows: nothing is gained by this door.
+            // These three are calls of the native ABI that the filter allows: they gain nothing.
             .each(
                 "vsyscall-",
                 &["gettimeofday", "time", "getcpu"],
@@ -171,7 +171,7 @@ pub fn personality(target: &Target) -> Result<(), Unexercised> {
 }
 
 pub fn own_filters(target: &Target) -> Result<(), Unexercised> {
-    // EXDEV is what its own filter answers.
+    // The run's own filter answers EXDEV.
     const NARROWED: &[&str] = &["EXDEV", "EPERM", "ENOSYS", "EINVAL"];
     const NOBODY: &[&str] = &["EPERM", "EINVAL", "ENOSYS"];
     const LISTENERS: &[&str] = &["unused", "all-threads", "killable", "logged", "high-bit"];

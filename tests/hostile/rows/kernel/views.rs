@@ -1,4 +1,4 @@
-//! The kernel's own file systems.
+//! The kernel's file systems: /proc and /sys.
 
 use std::collections::BTreeSet;
 
@@ -38,13 +38,13 @@ pub fn proc(target: &Target) -> Result<(), Unexercised> {
 fn assert_only_own_processes(seen: &Value) {
     let processes = seen["processes"].as_object().unwrap();
     let own = |(pid, process): &(&String, &Value)| {
-        // The init may be of a user nothing maps.
+        // The init may have an unmapped user.
         *pid == "1" || process["uids"] == json!(["10001"])
     };
     let others: Vec<_> = processes.iter().filter(|process| !own(process)).collect();
     assert!(others.is_empty(), "{others:?}");
     assert!(processes.keys().any(|pid| pid != "1"), "not even its own: {processes:?}");
-    // What is not listed is not there when asked for by number either.
+    // A process that is not listed cannot be opened by its number either.
     let listed: BTreeSet<&str> = processes.keys().map(String::as_str).collect();
     assert_eq!(texts(&seen["outside"]).into_iter().collect::<BTreeSet<_>>(), listed);
 }
@@ -70,7 +70,7 @@ pub fn sys(target: &Target) -> Result<(), Unexercised> {
     for what in ["places", "groups", "writes"] {
         assert_each(&seen[what], UNREACHABLE);
     }
-    // The file it made itself is the only one by such a name.
+    // The only file of such a name is the one the run created.
     assert_eq!(seen["controls"], json!(["/tmp/tasks"]));
     let mounted = texts(&seen["mounted"]);
     assert!(mounted.contains(&"proc"), "{mounted:?}");

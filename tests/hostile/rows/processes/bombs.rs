@@ -1,4 +1,4 @@
-//! Processes and threads without end.
+//! Fork bombs and thread bombs.
 
 use cofferdam_test_server::client::{Answer, request};
 use serde_json::Value;
@@ -11,13 +11,13 @@ use crate::probe::Probe;
 use crate::rows::at_once;
 use crate::target::Target;
 
-/// Processes and threads a run may have, ours and the harness's not counted.
+/// Processes and threads a run may have, without the init and the harness.
 const PROCESSES_MAX: u64 = 256;
-/// How many a bomb has to have made to have been one.
+/// The fewest processes that count as a bomb.
 const BOMB_MIN: u64 = 200;
-/// What the bomb of shell functions starts where nothing bounds it.
+/// The processes that the shell bomb starts if nothing bounds it.
 const SHELL_BOMB_ALL: u64 = 2047;
-/// Two runs of so many are more than one user may have.
+/// Two runs with this many processes exceed the limit of one user.
 const HELD: u64 = 200;
 
 #[track_caller]
@@ -45,16 +45,16 @@ pub fn forks(target: &Target) -> Result<(), Unexercised> {
     assert_bounded("Python", python["forked"].as_u64().unwrap(), refused);
 
     let shell = pairs(&target.observe(&Probe::sh("fork_bomb")));
-    // A shell that gets no child ends and makes room for others, so more may start than fit at once.
+    // A shell whose fork fails exits and frees a process, so more may start than fit at once.
     assert!((BOMB_MIN..SHELL_BOMB_ALL).contains(&number_of(&shell, "forked")), "{shell:?}");
     assert!(shell[1].1.contains("fork"), "{shell:?}");
     both_hold_many(target);
     Ok(())
 }
 
-/// What a user may have is counted for each run alone.
+/// The process limit of the user is counted for each run alone.
 fn both_hold_many(target: &Target) {
-    // On a loaded machine one may be over before the other has begun.
+    // On a loaded machine one run may end before the other begins.
     for seconds in [1, 3, 6] {
         let many = Probe::python("many").arg(HELD).arg(seconds);
         let both = at_once(2, |_| observed(&target.run(&many)));
@@ -68,7 +68,7 @@ fn both_hold_many(target: &Target) {
             return;
         }
     }
-    panic!("the two were never there at the same time");
+    panic!("the two runs never overlapped");
 }
 
 pub fn sessions(target: &Target) -> Result<(), Unexercised> {

@@ -1,4 +1,4 @@
-//! Time: a run's own, and everybody's.
+//! Time limits, CPU accounting and clocks.
 
 use cofferdam_test_server::client::post;
 
@@ -8,7 +8,7 @@ use crate::observe::{assert_answers, number_of, pairs_of};
 use crate::probe::Probe;
 use crate::target::Target;
 
-/// CPU time that starting a harness may take, in milliseconds.
+/// The most CPU time that starting a harness takes, in milliseconds.
 const HARNESS_CPU_MS_MAX: u64 = 1_500;
 
 pub fn time_is_up(target: &Target) -> Result<(), Unexercised> {
@@ -24,7 +24,7 @@ pub fn time_is_up(target: &Target) -> Result<(), Unexercised> {
     let cpus = number_of(&told, "cpus");
     assert!(cpu_ms <= cpus * wall_ms + HARNESS_CPU_MS_MAX, "{cpu_ms} ms of CPU in {wall_ms} ms");
 
-    // One process in eight threads may be at its CPU limit before the clock is.
+    // One process with eight threads may reach its CPU limit before its timeout.
     let answer = target.run(&Probe::program("burn").arg("threads").arg("8").within("2s"));
     assert_cpu_limit(&pairs_of(&answer), 2);
     let outcome = answer.header("x-run-outcome").unwrap_or_default();
@@ -34,7 +34,7 @@ pub fn time_is_up(target: &Target) -> Result<(), Unexercised> {
     Ok(())
 }
 
-/// Each process has the timeout, and at most a second after the warning.
+/// Each process has the timeout as its CPU limit, and at most one second after the warning.
 fn assert_cpu_limit(told: &[(String, String)], seconds_max: u64) {
     let (limit, hard) = (number_of(told, "limit"), number_of(told, "hard"));
     assert!(limit <= seconds_max && hard <= limit + 1, "{told:?}");
@@ -62,7 +62,7 @@ pub fn moved_clocks(target: &Target) -> Result<(), Unexercised> {
         ("settimeofday", refused),
         ("adjtimex", refused),
         ("clock_adjtime", refused),
-        // EOPNOTSUPP: there is no such clock in this machine.
+        // EOPNOTSUPP: this machine has no such clock.
         ("alarm_timer", "EPERM|ENOSYS|EOPNOTSUPP"),
         ("unshare", refused),
         ("unshare_user", refused),

@@ -1,4 +1,4 @@
-//! Attacks that need no run: the compiler is the tenant's program.
+//! Attacks through the compiler, which is the tenant's program here.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -10,25 +10,25 @@ use crate::Unexercised;
 use crate::rows::at_once;
 use crate::target::Target;
 
-/// Compilations at the same time: each may take all the memory of a run.
+/// Concurrent compilations: each may take all the memory of a run.
 const AT_ONCE: usize = 4;
-/// What the longest limit below and a loaded machine allow for.
+/// Covers the longest limit below on a loaded machine.
 const BOUNDED: Duration = Duration::from_secs(45);
-/// A line of a file that a compiler may read, and would have in its error.
+/// Text of a file that a compiler may read and would quote in its error.
 const READABLE: &str = "root:x:0:0";
 
-/// What must come of it.
+/// The required end of a compilation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum End {
-    /// The program runs and prints what the checker prints.
+    /// The program runs and prints the checker's text.
     Runs,
-    /// The compiler says no, by itself, and says this.
+    /// The compiler fails by itself with this message.
     Refused(&'static str),
-    /// A limit ends it, or the compiler does before.
+    /// A limit ends it, unless the compiler fails first.
     Bounded,
 }
 
-/// A solution of so many generations of types, each twice as many as the one before.
+/// A solution with this many generations of types, each twice as large as the one before.
 const TEMPLATES: &str = "
 template <int N, int M> struct T { static const int v = T<N - 1, 2 * M>::v + T<N - 1, 2 * M + 1>::v; };
 template <int M> struct T<0, M> { static const int v = M; };
@@ -48,8 +48,8 @@ const MACROS: &str = "
 int x, y[] = {I};
 int solution() { return y[0]; }";
 
-/// Solutions that end soon, and what they come to. The first two show what
-/// the others could have come to.
+/// Solutions that end soon, and their required ends. The first two read a file
+/// that is readable, to show what the others would reveal.
 const READERS: [(&str, End); 6] = [
     (
         "#include \"/dev/stdin\"\nasm(\".incbin \\\"/etc/passwd\\\"\");\nint solution() { return 0; }",
@@ -65,7 +65,7 @@ const READERS: [(&str, End); 6] = [
     ),
 ];
 
-/// Solutions whose compilation does not end well by itself.
+/// Solutions whose compilation only a limit or a failure ends.
 const BOMBS: [&str; 5] = [
     "#include \"/dev/urandom\"",
     "int x[1 << 30] = {1};\nint solution() { return x[1]; }",
@@ -93,7 +93,7 @@ fn compile(target: &Target, solution: &str, timeout: &str) -> Answer {
 fn attack(target: &Target, solution: &str, end: End) {
     let limit = if end == End::Bounded { "4s" } else { "30s" };
     let answer = compile(target, solution, limit);
-    // What a compiler has to say of a file has its text in it.
+    // A compiler quotes the text of a file in its errors.
     let may_show = end == End::Refused(READABLE);
     assert!(may_show || !answer.body.contains(READABLE), "{solution}: {answer:?}");
     if answer.status == 413 {
@@ -127,7 +127,7 @@ pub fn attacks(target: &Target) -> Result<(), Unexercised> {
         let include = format!("#include \"{path}\"");
         attacks.push((include, End::Refused("sentinel: No such file or directory")));
     }
-    // The longest ones begin first.
+    // The longest ones start first.
     let queue = Mutex::new(attacks);
     let work = || {
         loop {

@@ -1,4 +1,4 @@
-//! The other side goes: the client, or the server.
+//! Runs whose client disconnects or whose server is killed.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -12,13 +12,13 @@ use crate::marker::Marker;
 use crate::probe::Probe;
 use crate::target::{CONCURRENCY, Own, Target};
 
-/// For what has to happen soon, on a loaded machine.
+/// A generous wait for a loaded machine.
 const SOON: Duration = Duration::from_secs(20);
-/// How soon a leaver's slot is free again.
+/// How soon the slot of a disconnected client is free again.
 const FREE_WITHIN: Duration = Duration::from_millis(200);
 /// How long tenants may outlive their server.
 const DEAD_WITHIN: Duration = Duration::from_secs(1);
-/// Programs that `tenacious.py` starts.
+/// The number of programs that `tenacious.py` starts.
 const TENACIOUS: usize = 8;
 
 fn nothing(slug: &str) -> Vec<u8> {
@@ -32,7 +32,7 @@ fn tenacious(slug: &str, marker: &Marker, headers: &str) -> Vec<u8> {
 pub fn client_gone(target: &Target) -> Result<(), Unexercised> {
     let slug = target.slug();
     let marker = Marker::new();
-    // More leavers than any service has slots to spare.
+    // More disconnecting clients than any service has slots.
     for _ in 0..4 {
         let mut clients: Vec<Client> = (0..CONCURRENCY).map(|_| target.connect()).collect();
         for client in &mut clients {
@@ -55,7 +55,7 @@ pub fn client_gone(target: &Target) -> Result<(), Unexercised> {
     Ok(())
 }
 
-/// Begins a run, leaves it, and returns how long after that the next one is let in.
+/// Starts a run, disconnects, and returns how long after that the next run is accepted.
 fn free_after(service: &Service, slug: &str, headers: &str, leave: fn(Client)) -> Duration {
     let marker = Marker::new();
     let mut client = service.connect();
@@ -82,7 +82,7 @@ pub fn server_killed(target: &Target) -> Result<(), Unexercised> {
     Ok(())
 }
 
-/// Kills a server that has runs, and returns how long its tenants outlive it.
+/// Kills a server with live runs, and returns how long its tenants outlive it.
 fn dead_after(own: &Own, slug: &str) -> Duration {
     let marker = Marker::new();
     let mounts_before = mounts(1);
@@ -100,7 +100,7 @@ fn dead_after(own: &Own, slug: &str) -> Duration {
     let took = killed.elapsed();
 
     let next = own.another().start();
-    // Another server that starts just now may be the one who clears.
+    // Another server that starts at the same time may do the cleanup.
     wait_until("the sweep", SOON, || footprint.is_gone());
     assert!(mounts(1) <= mounts_before, "mounts are left");
     assert_eq!(next.ask(nothing(slug)).status, 200);

@@ -1,4 +1,4 @@
-//! Processes that do not want to end with their run.
+//! Processes that try to outlive their run.
 
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,7 @@ use crate::observe::{assert_answers, observed, pairs_of};
 use crate::probe::Probe;
 use crate::target::Target;
 
-/// What is left of a run's timeout then tells an answer that waited for a descriptor to close.
+/// Well below the timeout of the run: a later answer waited for a descriptor to close.
 const PROMPTLY: Duration = Duration::from_secs(10);
 
 fn outlived(target: &Target, marker: &Marker, way: &str) -> Answer {
@@ -19,7 +19,7 @@ fn outlived(target: &Target, marker: &Marker, way: &str) -> Answer {
     let answer = target.run(&Probe::python("outlive").arg(marker.word()).arg(way));
     assert!(began.elapsed() < PROMPTLY, "answered after {:?}", began.elapsed());
     assert_eq!(answer.header("x-run-outcome"), Some("exited"), "{answer:?}");
-    assert_eq!(observed(&answer)["started"], true, "nothing was left");
+    assert_eq!(observed(&answer)["started"], true, "the probe left no process");
     answer
 }
 
@@ -35,7 +35,7 @@ pub fn writing_late(target: &Target) -> Result<(), Unexercised> {
     let marker = Marker::new();
     let answer = outlived(target, &marker, "closed");
     assert!(!answer.body.contains("late words"), "{answer:?}");
-    // The files it would write are looked for in the next run, after every row.
+    // After every row, the next run looks for the files that this process would write.
     std::thread::sleep(Duration::from_millis(400));
     target.own()?;
     marker.assert_gone();

@@ -1,4 +1,4 @@
-//! One run against another's processes.
+//! Signals of one run against the processes of another.
 
 use serde_json::json;
 
@@ -7,13 +7,13 @@ use crate::observe::{number_of, observed, pairs_of};
 use crate::probe::Probe;
 use crate::target::Target;
 
-/// A run's own init, a shell, and the program's parent, at most.
+/// At most the run's own init, a shell, and the program's parent.
 const OTHERS_MAX: u64 = 4;
-/// What the sibling sends itself.
+/// The signal that the sibling sends itself.
 const SIGUSR1: i32 = 10;
 
 pub fn to_everybody(target: &Target) -> Result<(), Unexercised> {
-    // On a loaded machine the sibling may be over before the attack is.
+    // On a loaded machine the sibling may end before the attack does.
     for seconds in [3, 6, 12] {
         let sibling = target.begin(&Probe::python("sibling").arg(seconds));
         let told = pairs_of(&target.run(&Probe::program("signals")));
@@ -22,7 +22,7 @@ pub fn to_everybody(target: &Target) -> Result<(), Unexercised> {
             assert!(others <= OTHERS_MAX, "{way} finds {others} processes");
         }
         assert_eq!(told.last().unwrap(), &("self".to_owned(), "0".to_owned()));
-        // It may well have ended itself.
+        // The probe may have killed itself.
         let deadly = target.run(&Probe::program("signals").arg("kill"));
         assert_eq!(deadly.status, 200, "{deadly:?}");
         let was_there = sibling.is_going();
@@ -32,5 +32,5 @@ pub fn to_everybody(target: &Target) -> Result<(), Unexercised> {
             return Ok(());
         }
     }
-    panic!("the sibling was never there for all of the attack");
+    panic!("the sibling never lasted for the whole attack");
 }

@@ -1,4 +1,4 @@
-//! Memory of every kind, and the disk, which is memory too.
+//! Memory of every kind, and the disk, which is also memory.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,16 +14,16 @@ use crate::observe::{answer_of, assert_answers, number_of, observed, outcome_is,
 use crate::probe::Probe;
 use crate::target::{Own, Target};
 
-/// A run's memory by default (`RUN_MEMORY_MAX`).
+/// The default memory limit of a run (`RUN_MEMORY_MAX`).
 const MEMORY_MIB: u64 = 768;
-/// A run's disk by default (`RUN_DISK_MAX`).
+/// The default disk limit of a run (`RUN_DISK_MAX`).
 const DISK_MIB: u64 = 512;
-/// What the probe itself and its interpreter have.
+/// The memory of the probe and its interpreter.
 const OWN_MIB: u64 = 64;
-/// The kernel gives what a group had back in its own time.
+/// The kernel frees the memory of a removed group with a delay.
 const FREED_WITHIN: Duration = Duration::from_secs(10);
 
-/// Holds the box's peak to the limit, where the service tells it.
+/// Asserts that the sandbox's peak is within the limit, if the service reports it.
 #[track_caller]
 fn assert_peak(answer: &Answer, at_least_mib: u64) {
     let Some(peak) = answer.header("x-run-memory-peak-bytes") else { return };
@@ -31,7 +31,7 @@ fn assert_peak(answer: &Answer, at_least_mib: u64) {
     assert!((at_least_mib..=MEMORY_MIB).contains(&peak_mib), "peak {peak_mib} MiB: {answer:?}");
 }
 
-/// Holds a run to having been ended for its memory.
+/// Asserts that the memory limit ended a run.
 #[track_caller]
 fn assert_out_of_memory(answer: &Answer) {
     let finished = answer.finished();
@@ -52,7 +52,7 @@ pub fn beyond_the_limit(target: &Target) -> Result<(), Unexercised> {
     assert_answers(&pairs(&observed(&answer)), &killed);
     assert_peak(&answer, MEMORY_MIB * 9 / 10);
     assert_eq!(observed(&sibling.answer()), "0000");
-    // The program itself, with nobody left to tell.
+    // The program itself is killed and cannot report it.
     let answer = target.run(&Probe::inline("def probe(): return len(b'x' * (1600 << 20))"));
     assert_out_of_memory(&answer);
     Ok(())
@@ -64,22 +64,22 @@ pub fn huge_bss(target: &Target) -> Result<(), Unexercised> {
     for size in ["terabyte", "everything", "overflow"] {
         let end = &ended[size];
         let refused = end.is_string() || end.as_i64().is_some_and(|code| code < 0);
-        // A terabyte that is never touched costs nothing.
+        // A terabyte that is never touched uses no memory.
         assert!(refused || (size == "terabyte" && end == 0), "{size}: {ended}");
     }
     Ok(())
 }
 
-/// Whose peak says that what they hold is on the run's own account.
+/// Kinds whose memory is charged to the run, as its peak shows.
 const COUNTED: [&str; 4] = ["file", "sysv", "pipe", "message"];
-/// Those that may be on an account beside it.
+/// Kinds whose memory may be charged elsewhere.
 const SOCKETS: [&str; 2] = ["udp", "tcp"];
-/// Those that have no limit but the memory's.
+/// Kinds that only the memory limit bounds.
 const UNLIMITED: [&str; 3] = ["memfd", "passed", "unix"];
 
 pub fn held_by_the_kernel(target: &Target) -> Result<(), Unexercised> {
     let charged = target.own().ok().map(charged_mib_or_none);
-    // Side by side: each is a run of its own.
+    // All at once, each in a run of its own.
     thread::scope(|scope| {
         let kinds = [&COUNTED[..], &SOCKETS, &UNLIMITED];
         let threads = kinds.map(|kinds| {
@@ -91,13 +91,15 @@ pub fn held_by_the_kernel(target: &Target) -> Result<(), Unexercised> {
         }
     });
     let (Some(before), Ok(own)) = (charged, target.own()) else { return Ok(()) };
-    let before = before.expect("no group for memory");
-    wait_until("the memory of the dead runs", FREED_WITHIN, || charged_mib(own) <= before + 16);
+    let before = before.expect("no memory group");
+    wait_until("the release of the dead runs' memory", FREED_WITHIN, || {
+        charged_mib(own) <= before + 16
+    });
     Ok(())
 }
 
-/// Fills every buffer of a kind: the memory's limit ends it, or it comes to its
-/// own end before that.
+/// Fills every buffer of a kind until the memory limit or a limit of that kind
+/// stops it.
 #[track_caller]
 fn hold_in_the_kernel(target: &Target, kind: &str) {
     let answer = target.run(&Probe::c("held").arg(kind));
@@ -106,7 +108,7 @@ fn hold_in_the_kernel(target: &Target, kind: &str) {
     }
     let told = observed(&answer);
     if told["code"] == -9 {
-        // The one that was to tell was the one that the kernel chose.
+        // The kernel killed the process that would have reported.
         return assert_peak(&answer, MEMORY_MIB * 9 / 10);
     }
     let held = number_of(&pairs(&told), kind);
@@ -117,11 +119,11 @@ fn hold_in_the_kernel(target: &Target, kind: &str) {
     }
 }
 
-/// The memory groups of the service, the one of all its runs first.
+/// The memory groups of the service, starting with the one of all its runs.
 #[track_caller]
 fn memory_groups(own: &Own) -> Vec<PathBuf> {
     let groups = memory_groups_or_none(own);
-    assert!(!groups.is_empty(), "no group for memory");
+    assert!(!groups.is_empty(), "no memory group");
     groups
 }
 
@@ -140,10 +142,10 @@ fn figure(group: &Path, files: [&str; 2]) -> Option<u64> {
     texts.flatten().next()?.trim().parse().ok()
 }
 
-/// What all runs together, dead ones too, have of the host's memory.
+/// The host memory charged to all runs together, including dead ones.
 #[track_caller]
 fn charged_mib(own: &Own) -> u64 {
-    charged_mib_or_none(own).expect("no group for memory")
+    charged_mib_or_none(own).expect("no memory group")
 }
 
 fn charged_mib_or_none(own: &Own) -> Option<u64> {
@@ -158,7 +160,7 @@ pub fn swap(target: &Target) -> Result<(), Unexercised> {
     let live = target.begin(&Probe::inline("import time\ndef probe(): time.sleep(1)"));
     let groups = memory_groups(own);
     let boxes: Vec<&PathBuf> = groups.iter().filter(|group| **group != groups[0]).collect();
-    assert!(!boxes.is_empty(), "a live run has no group for memory");
+    assert!(!boxes.is_empty(), "a live run has no memory group");
     for group in boxes {
         let memory = figure(group, ["memory.limit_in_bytes", "memory.max"]);
         assert_eq!(memory, Some(MEMORY_MIB << 20), "{}", group.display());
@@ -170,7 +172,7 @@ pub fn swap(target: &Target) -> Result<(), Unexercised> {
             with_swap == memory
                 || swap == Some(0)
                 || (host_has_none && with_swap.or(swap).is_none()),
-            "{}: {with_swap:?} with swap, {swap:?} of it",
+            "{}: {with_swap:?} with swap, {swap:?} of swap",
             group.display()
         );
     }
@@ -183,9 +185,10 @@ pub fn copies_and_the_dead(target: &Target) -> Result<(), Unexercised> {
     assert_answers(&attempts, &[("copied", "killed"), ("one_after_another", "500")]);
     let Ok(own) = target.own() else { return Ok(()) };
     let before = charged_mib(own);
-    // A nameless file under way in a socket that is under way itself: only the kernel's collector finds it.
+    // An unnamed file in flight in a socket that is itself in flight: only the kernel's garbage
+    // collector frees it.
     target.run(&Probe::c("held").arg("passed"));
-    wait_until("the memory of files under way", FREED_WITHIN, || charged_mib(own) <= before + 16);
+    wait_until("the release of files in flight", FREED_WITHIN, || charged_mib(own) <= before + 16);
     Ok(())
 }
 
@@ -214,7 +217,7 @@ pub fn full_disk(target: &Target) -> Result<(), Unexercised> {
     let filled = number_of(&attempts, "filled");
     assert!((OWN_MIB..=DISK_MIB).contains(&filled), "{filled} MiB");
     for place in places {
-        assert_eq!(answer_of(&attempts, place), "memory", "{place} is on a disk of the host's");
+        assert_eq!(answer_of(&attempts, place), "memory", "{place} is on a disk of the host");
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! The run's stdout and stderr.
+//! Attacks through stdout and stderr.
 
 use std::time::{Duration, Instant};
 
@@ -12,11 +12,11 @@ use crate::probe::Probe;
 use crate::punctual::assert_is_answered_in_time;
 use crate::target::Target;
 
-/// Bytes of each stream by default (`RUN_OUTPUT_MAX`).
+/// The default limit of each stream in bytes (`RUN_OUTPUT_MAX`).
 const OUTPUT_BYTES_MAX: usize = 1 << 20;
-/// Half of the time a flood would last if nobody cut it.
+/// Half the duration of a flood that is not cut off.
 const CUT_WITHIN: Duration = Duration::from_secs(5);
-/// What the server may keep of all these floods: its allocator's habits.
+/// Memory that the server's allocator may keep after all these floods.
 const GROWTH_BYTES_MAX: u64 = 32 << 20;
 
 fn flood(how: &str, out: &str, err: &str) -> Probe {
@@ -24,7 +24,7 @@ fn flood(how: &str, out: &str, err: &str) -> Probe {
     program.arg(true).arg("/tmp/probe").arg(how).arg(out).arg(err)
 }
 
-/// Holds a flood to being refused soon after it began.
+/// Asserts that a flood is refused soon after it began.
 #[track_caller]
 fn assert_is_cut(target: &Target, probe: &Probe) {
     let start = Instant::now();
@@ -63,7 +63,7 @@ pub fn pipes_held(target: &Target) -> Result<(), Unexercised> {
     Ok(())
 }
 
-/// Bytes, and the text that they are in an answer.
+/// Bytes, and the text that represents them in an answer.
 const TEXTS: &[(&[u8], &str)] = &[
     (b"plain", "plain"),
     (b"\0", "\0"),
@@ -74,11 +74,11 @@ const TEXTS: &[(&[u8], &str)] = &[
     (b"\xff", "\u{fffd}"),
     (b"\xfe\xff", "\u{fffd}\u{fffd}"),
     (b"\x80", "\u{fffd}"),
-    // Cut short: one character's worth.
+    // A truncated character becomes one replacement character.
     (b"\xc3", "\u{fffd}"),
     (b"\xe2\x82", "\u{fffd}"),
     (b"\xf0\x9f\x98", "\u{fffd}"),
-    // No encoding of anything: each byte by itself.
+    // Of invalid bytes each becomes one.
     (b"\xed\xa0\x80", "\u{fffd}\u{fffd}\u{fffd}"),
     (b"\xc0\xaf", "\u{fffd}\u{fffd}"),
     (b"\xf4\x90\x80\x80", "\u{fffd}\u{fffd}\u{fffd}\u{fffd}"),
@@ -96,7 +96,7 @@ pub fn exact_and_text(target: &Target) -> Result<(), Unexercised> {
     let whole = target.run(&say(&[(b"x", OUTPUT_BYTES_MAX)])).finished();
     assert_eq!((whole.exit_code, whole.stdout.len()), (Some(0), OUTPUT_BYTES_MAX));
     assert_too_large(&target.run(&say(&[(b"x", OUTPUT_BYTES_MAX + 1)])));
-    // Three characters for every byte are no reason to refuse them.
+    // The limit counts raw bytes, not their replacement, which is three times as long.
     let wide = target.run(&say(&[(b"\xff", OUTPUT_BYTES_MAX)])).finished();
     assert_eq!(wide.stdout.len(), "\u{fffd}".len() * OUTPUT_BYTES_MAX);
     let pieces: Vec<(&[u8], usize)> =

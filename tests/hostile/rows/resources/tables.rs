@@ -1,4 +1,4 @@
-//! Descriptors and everything else that the kernel counts, and the three that every program has.
+//! Descriptors and other objects in kernel tables, and the standard streams.
 
 use std::fs::File;
 use std::process::Stdio;
@@ -12,10 +12,10 @@ use crate::observe::{observed, pairs};
 use crate::probe::Probe;
 use crate::target::Target;
 
-/// Longer than any of these runs takes by itself.
+/// Longer than any of these runs takes.
 const SOON: Duration = Duration::from_secs(10);
 
-/// What can be had, how many of it at most, and how the kernel refuses the next.
+/// The kinds of objects, the most a run may get, and the kernel's refusal of the next.
 const TABLES: &[(&str, u64, &str)] = &[
     ("open", 256, "EMFILE"),
     ("far", 0, "EINVAL|EMFILE"),
@@ -36,13 +36,13 @@ const TABLES: &[(&str, u64, &str)] = &[
 ];
 
 pub fn everything_with_a_number(target: &Target) -> Result<(), Unexercised> {
-    // Two of the same at once: neither takes from the other's tables.
+    // Two such runs at once: neither reduces the other's tables.
     let lives = [(); 2].map(|()| target.begin(&Probe::c("descriptors")));
     let neighbour =
         "import os\ndef probe(): return [os.pipe() for _ in range(100)] and os.fork() >= 0";
     assert_eq!(target.observe(&Probe::inline(neighbour)), json!(true));
     let [first, second] = lives.map(|live| pairs(&observed(&live.answer())));
-    // What is in flight is counted until the kernel's own collector has been.
+    // Descriptors in flight are counted until the kernel's garbage collector runs.
     let settled = |told: &[(String, String)]| {
         told.iter().filter(|(name, _)| name != "in_flight").cloned().collect::<Vec<_>>()
     };
@@ -62,7 +62,7 @@ pub fn standard_streams(target: &Target) -> Result<(), Unexercised> {
     let streams = target.observe(&Probe::python("streams"));
     assert_eq!(streams["is"], "/dev/null", "{streams}");
     assert_eq!(streams["read"], "b''", "{streams}");
-    // Opened for reading; opened anew it takes everything and keeps nothing.
+    // It is open for reading only; reopened for writing it discards everything.
     assert_eq!(streams["write"], "Bad file descriptor", "{streams}");
     assert_eq!((&streams["write_anew"], &streams["terminal"]), (&json!("1048576"), &json!(false)));
     assert!(!streams["controlling"].as_str().unwrap().starts_with(char::is_numeric), "{streams}");
@@ -78,7 +78,7 @@ pub fn standard_streams(target: &Target) -> Result<(), Unexercised> {
     unread_input(target)
 }
 
-/// Of a call of `exec`, which passes its own on.
+/// Tries `exec`, which passes its own stdin on.
 fn unread_input(target: &Target) -> Result<(), Unexercised> {
     let own = target.own()?;
     let shared = SharedDirectory::new();
@@ -86,7 +86,7 @@ fn unread_input(target: &Target) -> Result<(), Unexercised> {
         [("exit 3", 3), ("exec <&-; sleep 0.1; exit 4", 4), ("head -c 9 >/dev/null; exit 5", 5)]
     {
         let mut call = shared.call(own, &[], &["sh", "-c", script]);
-        // Endless, and never empty.
+        // Endless input.
         call.stdin(Stdio::from(File::open("/dev/zero").unwrap()));
         let start = Instant::now();
         assert_eq!(ended(call).code, Some(code), "{script}");

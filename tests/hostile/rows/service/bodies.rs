@@ -1,4 +1,4 @@
-//! Bodies that are not what they should be.
+//! Malformed and oversized bodies.
 
 use cofferdam_test_server::client::{Answer, post};
 use serde_json::json;
@@ -6,7 +6,7 @@ use serde_json::json;
 use crate::Unexercised;
 use crate::target::Target;
 
-/// More than any service with this contract takes by default.
+/// More than any service with this contract accepts by default.
 const OVERSIZE: usize = (1 << 20) + 1;
 const DEEP: usize = 10_000;
 
@@ -36,7 +36,7 @@ pub fn malformed(target: &Target) -> Result<(), Unexercised> {
     Ok(())
 }
 
-/// Bodies that no reader may take for a request.
+/// Bodies that no reader may accept as a request.
 fn faulty(slug: &str) -> Vec<Vec<u8>> {
     let valid = format!(r#""lang_slug":{slug},"solution_text":"""#);
     let object = |inside: &str| format!("{{{inside}}}").into_bytes();
@@ -57,7 +57,7 @@ fn faulty(slug: &str) -> Vec<Vec<u8>> {
         deep("[", "]").into_bytes(),
         deep("{\"a\":", "}").into_bytes(),
         object(&format!("{valid},\"timeout\":{}", deep("[", "]"))),
-        // The same key twice, also where an escape hides it.
+        // The same key twice, also when an escape hides it.
         object(&format!("{valid},{valid}")),
         object(&format!(r#"{valid},"solution_text":"1""#)),
         object(&format!(r#"{valid},"solution\u005ftext":"1""#)),
@@ -95,7 +95,7 @@ fn too_large(target: &Target) {
     target.ask(post("", &large)).assert_json(413, refused);
     let mut client = target.connect();
     client.send("POST /run HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n");
-    // In chunks that are each small, for as long as it is let.
+    // In small chunks, until the server closes the connection.
     let chunk = format!("1000\r\n{}\r\n", "x".repeat(0x1000));
     for _ in 0..=OVERSIZE / 0x1000 {
         if !client.try_send(&chunk) {
@@ -105,7 +105,7 @@ fn too_large(target: &Target) {
     client.answer().assert_json(413, refused);
 }
 
-/// What is odd but no fault is ignored, and harms nobody.
+/// Odd but valid parts of a body are ignored.
 fn strange_but_valid(target: &Target, slug: &str) {
     let source = json!("def solution():\n    return 'odd'\n").to_string();
     let asserts = json!(r#"{"arguments":[[]],"expected":[null]}"#).to_string();

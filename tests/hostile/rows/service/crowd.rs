@@ -1,4 +1,4 @@
-//! More clients than there are slots.
+//! More clients than run slots.
 
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
@@ -12,14 +12,14 @@ use crate::probe::Probe;
 use crate::rows::at_once;
 use crate::target::Target;
 
-/// No service is asked for more slots than this.
+/// The most slots of a service that this row fills.
 const SLOTS_MAX: usize = 64;
-/// Clients for each slot.
+/// Clients per slot.
 const CROWD: usize = 10;
-/// How soon a whole crowd is refused.
+/// How soon the whole crowd is refused.
 const REFUSED_WITHIN: Duration = Duration::from_secs(1);
 const HEALTH_WITHIN: Duration = Duration::from_millis(100);
-/// What a fresh client's run may wait for after the crowd has gone.
+/// How long a new client's run may wait after the crowd has disconnected.
 const FREE_WITHIN: Duration = Duration::from_secs(10);
 
 pub fn saturation(target: &Target) -> Result<(), Unexercised> {
@@ -27,14 +27,14 @@ pub fn saturation(target: &Target) -> Result<(), Unexercised> {
     let sleeper = post("", sleeper.body(target.slug()).to_string());
     let mut sleeping = Vec::new();
     while target.ask(plain(target)).status == 200 {
-        assert!(sleeping.len() < SLOTS_MAX, "{SLOTS_MAX} runs and none refused");
+        assert!(sleeping.len() < SLOTS_MAX, "{SLOTS_MAX} runs and no refusal");
         let mut client = target.connect();
         client.send(&sleeper);
         sleeping.push(client);
-        // Until it has its slot.
+        // Until the run has its slot.
         std::thread::sleep(Duration::from_millis(20));
     }
-    assert!(!sleeping.is_empty(), "it was busy from the start");
+    assert!(!sleeping.is_empty(), "the service was busy from the start");
     let crowd = CROWD * sleeping.len();
     best_of_three(REFUSED_WITHIN, || refuse(target, crowd));
     best_of_three(HEALTH_WITHIN, || health_beside(target, crowd));
@@ -46,7 +46,7 @@ pub fn saturation(target: &Target) -> Result<(), Unexercised> {
     Ok(())
 }
 
-/// All ask at the same time; the time that the last one's refusal took.
+/// Sends all requests at the same time; returns how long the last refusal took.
 fn refuse(target: &Target, crowd: usize) -> Duration {
     let clients: Vec<Mutex<Client>> = (0..crowd).map(|_| Mutex::new(target.connect())).collect();
     let request = plain(target);
@@ -61,7 +61,7 @@ fn refuse(target: &Target, crowd: usize) -> Duration {
     times.into_iter().max().unwrap()
 }
 
-/// How long /health takes while the crowd's requests are on their way.
+/// How long /health takes while the crowd's requests are in flight.
 fn health_beside(target: &Target, crowd: usize) -> Duration {
     let request_run = plain(target);
     let mut clients: Vec<Client> = (0..crowd).map(|_| target.connect()).collect();

@@ -1,4 +1,4 @@
-//! Messages whose end is doubtful, and messages that take their time.
+//! Messages with ambiguous framing, and slow messages.
 
 use std::time::{Duration, Instant};
 
@@ -11,11 +11,11 @@ use crate::Unexercised;
 use crate::probe::Probe;
 use crate::target::Target;
 
-/// Connections that send slowly, half of them heads and half of them bodies.
+/// Slow connections, half of them sending heads and half of them bodies.
 const SLOW: usize = 200;
-/// What the contract gives a head, and a loaded machine on top.
+/// The contract's deadline for a head, plus a margin for a loaded machine.
 const HEAD_WITHIN: Duration = Duration::from_secs(15);
-/// Threads that may come with any number of slow clients.
+/// Threads that the server may add for any number of slow clients.
 const THREADS_MORE_MAX: usize = 8;
 
 pub fn doubtful_messages(target: &Target) -> Result<(), Unexercised> {
@@ -33,19 +33,19 @@ pub fn doubtful_messages(target: &Target) -> Result<(), Unexercised> {
     slow_clients(target);
 
     while dripping.try_send("y") {
-        assert!(began.elapsed() < HEAD_WITHIN, "a drip keeps its connection");
+        assert!(began.elapsed() < HEAD_WITHIN, "a slow head keeps its connection");
         std::thread::sleep(Duration::from_millis(20));
     }
     Ok(())
 }
 
-/// Sends a doubtful request with a run hidden behind it: one answer, 400, and
-/// the end of the connection.
+/// Sends an ambiguous request with a hidden run behind it. Asserts one answer,
+/// 400, and the end of the connection.
 #[track_caller]
 fn assert_refused(target: &Target, request: impl AsRef<[u8]>) {
     let request = request.as_ref();
     let mut client = target.connect();
-    // It may be refused, and the connection closed, before it is sent.
+    // The server may refuse it and close the connection before it is fully sent.
     client.try_send([request, &plain(target)].concat());
     let answers = String::from_utf8_lossy(&client.rest()).into_owned();
     let shown = request.escape_ascii();
@@ -56,7 +56,7 @@ fn assert_refused(target: &Target, request: impl AsRef<[u8]>) {
     assert_eq!(answers.matches("HTTP/1.").count(), 1, "{shown}: {answers}");
 }
 
-/// A run that would be as good as any, but for these headers.
+/// A run request that is valid except for these headers.
 fn with_headers(target: &Target, headers: &str) -> String {
     let body = body(target);
     let headers = headers.replace("LEN", &body.len().to_string());
@@ -101,7 +101,7 @@ fn codings(target: &Target) {
     ] {
         assert_refused(target, format!("POST /run HTTP/1.1\r\nhost: x\r\n{headers}\r\n{chunked}"));
     }
-    // A length beside chunks may be refused, or the chunks alone taken: never the length.
+    // A server may refuse a length with chunks or use the chunks, but never use the length.
     for headers in [
         "transfer-encoding: chunked\r\ncontent-length: 5\r\n",
         "content-length: 5\r\ntransfer-encoding: chunked\r\n",
@@ -150,7 +150,7 @@ fn chunks(target: &Target) {
         format!("0x{length:x}\r\n{body}\r\n0\r\n\r\n"),
         format!("{:x}\r\n{body}\r\n0\r\n\r\n", length - 1),
         format!("{length:x}\r\n{body}X0\r\n\r\n"),
-        // One more than a 64-bit length holds.
+        // One more than a 64-bit length can hold.
         format!("1{length:016x}\r\n{body}\r\n0\r\n\r\n"),
         format!("ffffffffffffffffff\r\n{body}\r\n0\r\n\r\n"),
         format!("g\r\n{body}\r\n0\r\n\r\n"),
@@ -198,7 +198,7 @@ fn too_much(target: &Target) {
         client.try_send(head);
         assert_eq!(client.head().status, 431);
     }
-    // By the head alone, whether or not it waits to be told to go on.
+    // Refused by the head alone, with or without `expect: 100-continue`.
     for headers in ["", "expect: 100-continue\r\n"] {
         let head = format!(
             "POST /run HTTP/1.1\r\nhost: x\r\n{headers}content-length: 99999999999\r\n\r\n"

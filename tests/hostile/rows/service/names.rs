@@ -1,4 +1,4 @@
-//! Whose page asks, and for what.
+//! Origins, paths and slugs of requests.
 
 use cofferdam_test_server::client::{Answer, post, request};
 use serde_json::json;
@@ -9,7 +9,7 @@ use crate::probe::Probe;
 use crate::target::Target;
 
 const UNSUPPORTED: &str = r#"{"error":"unsupported lang_slug"}"#;
-/// A line of a file that every process may read.
+/// Text of a file that every process may read.
 const READABLE: &str = "root:x:0:0";
 
 #[track_caller]
@@ -26,12 +26,12 @@ pub fn other_origins(target: &Target) -> Result<(), Unexercised> {
         "null",
         "",
         "file://",
-        // A name bound anew to this very address.
+        // A name rebound to this address.
         "http://x",
         "http://localhost",
         "http://127.0.0.1",
     ] {
-        // What a page may send without asking first, and what it may not.
+        // Content types that a page may send without a preflight, and one that needs it.
         for kind in ["text/plain", "application/x-www-form-urlencoded", "application/json"] {
             let headers = format!("origin: {origin}\r\ncontent-type: {kind}\r\n");
             let answer = target.ask(post(&headers, &body));
@@ -50,13 +50,13 @@ pub fn other_origins(target: &Target) -> Result<(), Unexercised> {
     }
     let twice = "origin: http://evil.example\r\norigin: http://x\r\n";
     target.ask(post(twice, &body)).assert_json(403, refused);
-    // A page whose name was bound anew sends no origin with what only reads.
+    // A page whose name was rebound sends no Origin with read-only requests.
     for path in ["/status", "/metrics", "/v1/jobs", "/nowhere"] {
         let rebound = request("GET", path, "").replacen("host: x", "host: attacker.example", 1);
         assert!(rebound.contains("attacker.example"));
         assert_eq!(target.ask(rebound).status, 403, "{path}");
     }
-    // Other clients than browsers do not send it.
+    // Clients other than browsers send no Origin.
     assert_eq!(target.ask(plain(target)).status, 200);
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Hostile runs by the hundred, and what is there before and after them.
+//! Hundreds of hostile runs, and the resources held before and after them.
 
 use std::fs;
 use std::path::Path;
@@ -18,20 +18,20 @@ use crate::probe::Probe;
 use crate::rows::at_once;
 use crate::target::{NAP, Own, Target, standby_max};
 
-/// Runs of the short form; `HOSTILE_RUNS` asks for another number.
+/// Runs of the short form; `HOSTILE_RUNS` sets another number.
 const RUNS: usize = 300;
 const CONCURRENCY: usize = 8;
 const QUARTERS: usize = 4;
-/// Threads that served an admission stay for ten seconds in case of another;
-/// the short form does not wait for their end.
+/// Threads that served an admission stay for ten seconds for the next one;
+/// the short form does not wait until they end.
 const THREADS_KEPT_MAX: usize = 4 * CONCURRENCY;
 const SETTLED_WITHIN: Duration = Duration::from_secs(30);
-/// What an allocator may keep of the busiest moment.
+/// Memory that the allocator may keep from the peak.
 const RESIDENT_GROWTH_MAX: u64 = 48 << 20;
-/// Other services' boxes on this host have network namespaces too.
+/// Sandboxes of other services on this host have network namespaces too.
 const NET_NAMESPACES_MORE_MAX: u64 = 64;
 
-/// Functions of `cheap.py`, the timeout, and how such a run may end.
+/// Functions of `cheap.py`, the timeout, and the allowed outcomes of such a run.
 const KINDS: [(&str, &str, &str); 16] = [
     ("nothing", "20s", "exited"),
     ("forks", "20s", "exited"),
@@ -50,12 +50,12 @@ const KINDS: [(&str, &str, &str); 16] = [
     ("deaf", "300ms", "timed_out"),
     ("stop_all", "300ms", "timed_out"),
 ];
-/// Clients that do not wait for an answer, and one that is none.
+/// Clients that do not wait for an answer, and one that sends no HTTP request.
 const RUDE: [fn(&Service, &str); 4] = [leave_at_once, leave_running, leave_streaming, send_rubbish];
 
-/// What must not grow.
+/// Counts that must not grow.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Figures {
+struct CheckMetrics {
     threads: usize,
     descriptors: usize,
     uids_locked: usize,
@@ -68,7 +68,7 @@ struct Figures {
     tenants_files: usize,
 }
 
-impl Figures {
+impl CheckMetrics {
     fn of(service: &Service, footprint: &Footprint, temporary: &Path) -> Self {
         let (threads, descriptors) = threads_and_descriptors(service.pid());
         let below = descendants(service.pid());
@@ -99,14 +99,14 @@ impl Figures {
     }
 }
 
-/// Host uids that the server holds for boxes.
+/// Host uids that the server holds for sandboxes.
 fn uids_locked(pid: i32) -> usize {
     let links = fs::read_dir(format!("/proc/{pid}/fd")).unwrap().flatten();
     let targets = links.filter_map(|link| fs::read_link(link.path()).ok());
     targets.filter(|target| target.parent().is_some_and(|parent| parent.ends_with("uids"))).count()
 }
 
-/// Network namespaces of the whole host, where the kernel tells.
+/// Network namespaces of the whole host, if the kernel reports them.
 fn net_namespaces() -> Option<u64> {
     let slabs = fs::read_to_string("/proc/slabinfo").ok()?;
     let line = slabs.lines().find(|line| line.starts_with("net_namespace "))?;
@@ -119,18 +119,18 @@ pub fn of_hostile_runs(target: &Target) -> Result<(), Unexercised> {
     let temporary = tempfile::tempdir().unwrap();
     let service = service(own, temporary.path());
     let footprint = Footprint::of(service.pid());
-    let figures = || Figures::of(&service, &footprint, temporary.path());
+    let figures = || CheckMetrics::of(&service, &footprint, temporary.path());
     let idle_threads = figures().threads;
-    // One of each, so that what is only ever made once is there.
+    // One run of each kind first, so that resources created only once exist.
     (0..KINDS.len() + RUDE.len()).for_each(|number| run_some_kind(&service, target.slug(), number));
-    stand_by(&service, target.slug());
-    let before = settled(|| Figures { threads: idle_threads, ..figures() });
+    fill_standby(&service, target.slug());
+    let before = settled(|| CheckMetrics { threads: idle_threads, ..figures() });
     let namespaces_before = net_namespaces();
     println!("before: {before:?}, net namespaces {namespaces_before:?}");
 
     let resident = run_all(&service, target.slug(), runs);
     let threads_kept = if runs > RUNS { 0 } else { THREADS_KEPT_MAX };
-    let bounds = Figures { threads: idle_threads + threads_kept, ..before.clone() };
+    let bounds = CheckMetrics { threads: idle_threads + threads_kept, ..before.clone() };
     let (mut after, deadline) = (figures(), Instant::now() + SETTLED_WITHIN);
     while !after.is_within(&bounds) && Instant::now() < deadline {
         thread::sleep(Duration::from_millis(50));
@@ -151,28 +151,28 @@ pub fn of_hostile_runs(target: &Target) -> Result<(), Unexercised> {
     Ok(())
 }
 
-/// Has `service` make all the boxes ahead that it may.
-fn stand_by(service: &Service, slug: &str) {
+/// Fills the standby pool of `service`.
+fn fill_standby(service: &Service, slug: &str) {
     let nap = post("", Probe::inline(NAP).body(slug).to_string());
     at_once(CONCURRENCY, |_| service.ask(&nap));
-    wait_until("all boxes made ahead", SETTLED_WITHIN, || {
+    wait_until("a full standby pool", SETTLED_WITHIN, || {
         ready_sandboxes(service.pid()).len() == standby_max()
     });
 }
 
 fn service(own: &Own, temporary: &Path) -> Service {
     own.another()
-        // The leavers' runs may still be ending when the next ones come.
+        // Runs of disconnected clients may still be ending when the next ones start.
         .env("RUN_CONCURRENCY", (4 * CONCURRENCY).to_string())
         .env("RUN_MEMORY_MAX", "64MiB")
         .env("RUN_DISK_MAX", "8MiB")
         .env("TMPDIR", temporary)
-        // As many as stand when all that run at once have run.
+        // As many as the pool holds after all concurrent runs have ended.
         .env("STANDBY_MAX", standby_max().to_string())
         .start()
 }
 
-/// All the runs, and the server's memory before them and after each quarter.
+/// Does all the runs; returns the server's memory before them and after each quarter.
 fn run_all(service: &Service, slug: &str, runs: usize) -> Vec<u64> {
     let mut resident = vec![resident_bytes(service.pid())];
     let next = AtomicUsize::new(0);
@@ -192,8 +192,8 @@ fn run_all(service: &Service, slug: &str, runs: usize) -> Vec<u64> {
     resident
 }
 
-/// What `count` gives once it has been the same for a fifth of a second.
-fn settled(count: impl Fn() -> Figures) -> Figures {
+/// The value of `count` once it has not changed for a fifth of a second.
+fn settled(count: impl Fn() -> CheckMetrics) -> CheckMetrics {
     let deadline = Instant::now() + SETTLED_WITHIN;
     let (mut last, mut since) = (count(), Instant::now());
     while since.elapsed() < Duration::from_millis(200) && Instant::now() < deadline {
@@ -206,7 +206,7 @@ fn settled(count: impl Fn() -> Figures) -> Figures {
     last
 }
 
-/// One run of some kind, and whether it was answered as that kind has to be.
+/// Does one run of some kind and asserts that its outcome is allowed for that kind.
 fn run_some_kind(service: &Service, slug: &str, number: usize) {
     let kind = number % (KINDS.len() + RUDE.len());
     let Some((name, timeout, ends)) = KINDS.get(kind) else {
