@@ -89,8 +89,11 @@ pub fn inits(pid: i32) -> Vec<Process> {
 pub fn ready_sandboxes(pid: i32) -> Vec<Process> {
     let waiting = format!("{} {:#x} ", libc::SYS_read, RELEASE_FD);
     let waits = |program: &Process| {
+        // A program that was resumed already is in the same call, but does not sleep in it.
+        let sleeps = || Stat::read(program.pid).is_some_and(|stat| stat.state == 'S');
         fs::read_to_string(format!("/proc/{}/syscall", program.pid))
             .is_ok_and(|call| call.starts_with(&waiting))
+            && sleeps()
     };
     inits(pid).into_iter().filter(|init| inits(init.pid).iter().any(waits)).collect()
 }
