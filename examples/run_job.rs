@@ -6,7 +6,7 @@ use std::error::Error;
 use std::fs;
 use std::io::{self, Write};
 
-use cofferdam::jobs::{JobStatus, RunJobRequest, Runner, settle_in};
+use cofferdam::jobs::{JobStatus, RunJobRequest, Runner, enter_user_namespace};
 use serde_json::json;
 
 const PROGRAM: &str = "\
@@ -19,7 +19,7 @@ print('hello from', os.getcwd())
 
 fn main() -> Result<(), Box<dyn Error>> {
     // First, while there is one thread: without privileges boxes need it.
-    settle_in();
+    enter_user_namespace();
     run(&mut io::stdout())
 }
 

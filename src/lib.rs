@@ -18,21 +18,21 @@ pub mod store;
 pub mod telemetry;
 
 pub mod jobs {
-    //! Agents' jobs: one program over a private copy of a directory, in a box of its own.
+    //! Jobs of agents: one program over a private copy of a directory, in its own sandbox.
     //!
-    //! A [`RunJobRequest`] says what to run and what it may be, get, use and leave; the
-    //! [`RunJobResult`] says what came of it. They are what the command line (`cofferdam job`) and
-    //! HTTP (`/v1/jobs`) take and give, key by key: the same request has the same result by each of
-    //! these doors. What a program does is never an `Err` of [`Runner::run`]: a denial, a crash and
-    //! a time-out are results. An error is a request that is none, or a store that cannot be
-    //! written.
+    //! A [`RunJobRequest`] says what to run, what it may use and what to keep of it. A
+    //! [`RunJobResult`] says what happened. Both are the documents of the command line
+    //! (`cofferdam job`) and of HTTP (`/v1/jobs`), key by key, and the same request has the same
+    //! result through each of them. What a program does is never an `Err` of [`Runner::run`]: a
+    //! denial, a crash and a time-out are results. An error means that the request is invalid or
+    //! that the store cannot be written.
     //!
     //! ```no_run
-    //! use cofferdam::jobs::{JobStatus, Runner, RunJobRequest, settle_in};
+    //! use cofferdam::jobs::{JobStatus, Runner, RunJobRequest, enter_user_namespace};
     //!
     //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
     //! // While this process has one thread; see below.
-    //! settle_in();
+    //! enter_user_namespace();
     //! let runner = Runner::builder("/var/lib/agent/runs")
     //!     .roots(["/srv/workspaces"])
     //!     .allow_env(["LANG"])
@@ -54,29 +54,31 @@ pub mod jobs {
     //!
     //! # Privileges
     //!
-    //! As root, boxes have ids and groups of their own. Without privileges they are made in a user
-    //! namespace, which a process can enter only while it has one thread: call [`settle_in`] first
-    //! thing in `main`, before a runtime or a logger starts threads. For root it does nothing, and
-    //! where it was not called [`RunnerBuilder::build`] fails with the step that was refused.
+    //! As root, every sandbox has its own host id and control groups. Without privileges, sandboxes
+    //! are created in a user namespace, which a process can enter only while it has one thread: call
+    //! [`enter_user_namespace`] first in `main`, before a runtime or a logger starts threads. For root it does
+    //! nothing. Without the call [`RunnerBuilder::build`] fails with the step that was refused.
     //!
     //! # Threads
     //!
-    //! [`Runner::run`] takes its caller's thread until the job is over; a [`Runner`] is shared by
-    //! as many threads as there are to be jobs at once. [`Runner::run_controlled`] takes a
-    //! [`Control`], by which another thread ends the job or sees how far it is. A bounded queue
-    //! with workers is [`JobService`].
+    //! [`Runner::run`] blocks its thread until the job has ended. Several threads can share a
+    //! [`Runner`] to run jobs at the same time. [`Runner::run_with`] takes a [`JobControl`], by which
+    //! another thread cancels the job or follows its progress. [`JobService`] is a bounded queue
+    //! with workers.
     //!
-    //! `examples/run_job.rs` is a whole program. [`ControlName`] is a control of a box, as a
-    //! request names it in `policy.require_enforced`.
+    //! `examples/run_job.rs` is a complete program. [`ControlName`] is a control of the sandbox, as
+    //! a request names it in `policy.require_enforced`.
 
-    pub use crate::executor::{Capabilities, Executor, FoundProgram, Room, Task, Unavailable};
+    pub use crate::executor::{
+        Capabilities, Executor, FoundProgram, Room, RunInput, Unavailable, WorkspaceInput,
+    };
     pub use crate::job::{
-        BuildError, Control, JobPage, JobService, JobView, Jobs, ListAsked, Missing, Progress,
+        BuildError, JobControl, JobPage, JobProgress, JobQuery, JobService, JobView, Jobs, Missing,
         Runner, RunnerBuilder, RunnerSettings, Submitted,
     };
     pub use crate::policy::WorkspaceRoots;
     pub use crate::store::{RunStore, StoreError, StoreSettings};
     pub use cofferdam_core::job::ControlName;
     pub use cofferdam_core::job::*;
-    pub use cofferdam_sandbox::settle_in;
+    pub use cofferdam_sandbox::enter_user_namespace;
 }

@@ -1,10 +1,10 @@
-//! Nothing allocates between clone and exec: a cloned child that tried would never become a box.
+//! Nothing allocates memory between clone and exec.
 //!
-//! The allocator of this whole test binary ends any process but the one it was armed in. A box's
-//! child shares the memory of this process, so an allocation there would otherwise pass unseen,
-//! and now and then find the heap's lock held by a thread that the child does not have.
+//! The allocator of this test binary ends every process except the one that armed it. The child of a
+//! sandbox shares the memory of this process: without the check an allocation there would go
+//! unnoticed, and sometimes block on a heap lock whose owner does not exist in the child.
 
-// The whole crate is a test; clippy knows it only where it is told.
+// Tells clippy that the whole crate is test code.
 #![cfg(test)]
 
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -16,12 +16,12 @@ use std::time::Duration;
 use cofferdam_core::{NotStarted, StdinSource};
 use cofferdam_test_support::{self as support, MIB, Program, ending, lines_of};
 
-/// The exit code of a process that allocated where it may not.
+/// The exit code of a process that allocates although it may not.
 const TRAPPED: i32 = 93;
 
-/// The system's allocator, for one process only.
+/// The system allocator, for one process only.
 struct OneProcess {
-    /// The process that may allocate; zero while every one may.
+    /// The process that may allocate, or zero to allow all.
     armed_in: AtomicI32,
 }
 
@@ -36,20 +36,20 @@ impl OneProcess {
     fn check(&self) {
         let armed_in = self.armed_in.load(Ordering::SeqCst);
         if armed_in != 0 && armed_in != own_pid() {
-            // SAFETY: takes an integer and runs nothing of this process's.
+            // SAFETY: takes an integer and runs no code of this process.
             unsafe { libc::_exit(TRAPPED) };
         }
     }
 }
 
-/// From the kernel each time: a C library might remember it across a clone.
+/// Asks the kernel each time, because a C library may cache the pid across a clone.
 fn own_pid() -> i32 {
     // SAFETY: takes nothing and cannot fail.
     let pid = unsafe { libc::syscall(libc::SYS_getpid) };
     i32::try_from(pid).unwrap_or(-1)
 }
 
-// SAFETY: every call is passed on to the system's allocator as it came, or does not return.
+// SAFETY: every call is passed unchanged to the system allocator, or does not return.
 unsafe impl GlobalAlloc for OneProcess {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         self.check();
@@ -70,9 +70,9 @@ unsafe impl GlobalAlloc for OneProcess {
     }
 }
 
-/// How a forked child that does `body`, then exits with 0, ends.
+/// Forks a child that runs `body` and exits with 0, and returns how it ended.
 fn fork_to(body: impl FnOnce()) -> ExitStatus {
-    // SAFETY: the child does nothing but `body`, which each caller keeps free of locks.
+    // SAFETY: the child only runs `body`, which each caller keeps free of locks.
     let pid = unsafe { libc::fork() };
     if pid == 0 {
         body();
@@ -80,7 +80,7 @@ fn fork_to(body: impl FnOnce()) -> ExitStatus {
         unsafe { libc::_exit(0) };
     }
     let mut status = 0;
-    // SAFETY: `status` is a live local, `pid` a child that nobody else waits for.
+    // SAFETY: `status` is a live local, and only this function waits for `pid`.
     assert_eq!(unsafe { libc::waitpid(pid, &raw mut status, 0) }, pid);
     ExitStatus::from_raw(status)
 }
@@ -93,11 +93,11 @@ fn the_guard_traps_a_child_that_allocates_or_frees() {
     assert_eq!(fork_to(|| drop(mine)).code(), Some(TRAPPED));
     let mut text = String::from("a");
     assert_eq!(fork_to(|| text.push_str("longer than it was")).code(), Some(TRAPPED));
-    assert_eq!(fork_to(|| {}).code(), Some(0), "a child that does neither goes free");
+    assert_eq!(fork_to(|| {}).code(), Some(0), "a child that does neither is not trapped");
 }
 
 #[test]
-fn boxes_of_every_kind_are_made_without_an_allocation_in_the_child() {
+fn no_child_allocates_for_any_kind_of_sandbox() {
     ALLOCATOR.arm();
     let Some(host) = support::host() else { return };
     let template = tempfile::tempdir().unwrap();
@@ -117,14 +117,14 @@ fn boxes_of_every_kind_are_made_without_an_allocation_in_the_child() {
     assert_eq!(ending(&host.run(late)), ("timed_out", None));
     let flood = Program::sh("yes").limits(|limits| limits.output_bytes_max = Some(1000));
     assert_eq!(ending(&host.run(flood)), ("output_limit", None));
-    // Failures on the way to exec are told from the same child.
+    // Failures before exec are reported by the same child.
     let missing = host.try_run(Program::new(&["/absent"])).unwrap_err();
     assert_eq!(missing, NotStarted::Exec { errno: libc::ENOENT });
     assert!(host.try_run(Program::sh("").workdir("/absent")).is_err());
 }
 
 #[test]
-fn boxes_made_by_many_threads_at_once_do_not_allocate_either() {
+fn no_child_allocates_when_many_threads_create_sandboxes() {
     ALLOCATOR.arm();
     let Some(host) = support::host() else { return };
     std::thread::scope(|scope| {

@@ -50,14 +50,14 @@ fn compiled_profiles() -> String {
         "aarch64" => Arch::Aarch64,
         other => panic!("no system-call table for {other}"),
     };
-    let mut table = format!("const COMPILED: [Compiled; {}] = [\n", BUILTIN.len());
+    let mut table = format!("const COMPILED: [BuiltinProfile; {}] = [\n", BUILTIN.len());
     for (name, _) in BUILTIN {
         let profile = Profile::parse_builtin(arch, name);
         let Profile { name, description, filter, writable_binds_filter, root } =
             profile.unwrap_or_else(|error| panic!("sandbox-profiles/{name}.toml: {error}"));
         writeln!(
             table,
-            "Compiled {{ name: {name:?}, description: {description:?}, program: &{:?}, \
+            "BuiltinProfile {{ name: {name:?}, description: {description:?}, program: &{:?}, \
              writable_binds_program: &{:?}, hide: &{:?}, keep: &{:?}, devices: &{:?}, \
              proc_mask: &{:?} }},",
             filter.program,

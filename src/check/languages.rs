@@ -1,4 +1,4 @@
-//! Which languages can be run here: workspace, command, toolchain.
+//! Which languages can run here: workspace, command, toolchain.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::CString;
@@ -8,7 +8,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use crate::check::lang::{AnyOf, Language, LanguageTable, Resolver, Version, plain_words};
-use crate::executor::{Job, Sandboxed};
+use crate::executor::{Executor, RunInput, SandboxExecutor, WorkspaceInput};
 use cofferdam_core::sync::cancel::CancelToken;
 use cofferdam_core::{
     Limits, NotStarted, Outcome, ProgramFile, RunReport, RunSpec, SetupFailure, StdinSource, Watch,
@@ -16,16 +16,15 @@ use cofferdam_core::{
 };
 use cofferdam_sandbox::plan::PATH_DEFAULT;
 
-/// How long looking for every toolchain, or asking one for its version, may take.
+/// How long the search for all toolchains, or one version command, may take.
 const LOOK_WAIT: Duration = Duration::from_secs(20);
-/// What the recipes of one-language images call, beside what the table requires.
+/// ProgramFinder that recipes of one-language images call, in addition to those of the table.
 const CALLED_IN_IMAGES: [&str; 4] = ["bb", "cargo", "kotlin", "python"];
 
 /// Where languages find their workspaces.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Workspaces {
-    /// Every slug uses this directory, and brings its own toolchain: a
-    /// one-language image.
+    /// Every slug uses this directory, whose image brings the toolchain: a one-language image.
     One(PathBuf),
     /// Slug `x` uses the directory `x` below this one.
     PerLanguage(PathBuf),
@@ -47,17 +46,17 @@ pub struct Languages {
     table: LanguageTable,
     workspaces: Workspaces,
     resolver: Resolver,
-    /// PATH of every run, where it is not the usual one.
+    /// PATH of every run, if it is not the default.
     search_path: Option<String>,
-    /// Executables that some language requires and the box lacks.
+    /// Executables that a language requires and the sandbox lacks.
     missing: BTreeSet<String>,
-    /// Whether each toolchain that was asked for its version is young enough, or why not.
+    /// Whether each toolchain whose version is known is new enough, or why not.
     versions: Mutex<BTreeMap<String, Result<(), String>>>,
-    /// Whether each slug could be run when that was last looked at.
+    /// Whether each slug could run when it was last checked.
     available: BTreeMap<String, AtomicBool>,
 }
 
-/// One language as `cofferdam langs` tells it.
+/// One language as `cofferdam langs` prints it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LanguageStatus {
     /// The slug.
@@ -68,19 +67,19 @@ pub struct LanguageStatus {
     pub files: Vec<String>,
     /// Whether `checker_text` is required.
     pub checker_required: bool,
-    /// The toolchain's version line and the resolved command, or what is missing.
+    /// The version line of the toolchain and the resolved command, or what is missing.
     pub available: Result<(String, String), String>,
 }
 
 impl Languages {
-    /// Looks for every toolchain inside a box: one that only the host can see
-    /// is of no use to a run. A workspace for all languages brings its own, which its recipe names.
+    /// Looks for every toolchain inside a sandbox, since a run cannot use one that only the host
+    /// sees. A single workspace for all slugs brings its own toolchain, which its recipe names.
     pub fn look(
         table: LanguageTable,
         workspaces: Workspaces,
         resolver: Resolver,
         search_path: Option<String>,
-        executor: &Sandboxed,
+        executor: &SandboxExecutor,
     ) -> Result<Self, NotStarted> {
         let required = table.iter().flat_map(|language| &language.requires);
         let wanted: BTreeSet<&str> =
@@ -103,12 +102,12 @@ impl Languages {
         Ok(languages)
     }
 
-    /// PATH of every run, where it is not the usual one.
+    /// PATH of every run, if it is not the default.
     pub fn search_path(&self) -> Option<&str> {
         self.search_path.as_deref()
     }
 
-    /// The language of that slug, if there is one.
+    /// The language of that slug.
     pub fn get(&self, slug: &str) -> Option<&Language> {
         self.table.get(slug)
     }
@@ -118,26 +117,26 @@ impl Languages {
         self.table.iter().map(|language| language.slug.as_str())
     }
 
-    /// The slugs that could be run at the start, or when they were last asked
-    /// for. Nothing is looked at now: whoever asks may ask often.
+    /// The slugs that could run at the start, or when last requested. Checks nothing, so it can be
+    /// called often.
     pub fn available(&self) -> Vec<&str> {
         let available = self.available.iter().filter(|(_, now)| now.load(Ordering::Relaxed));
         available.map(|(slug, _)| slug.as_str()).collect()
     }
 
-    /// Whether the toolchain and a Makefile are there; what `make` makes of it
-    /// shows when the language is first asked for.
+    /// Whether the toolchain and a Makefile exist. `make` runs when the language is first
+    /// requested.
     fn seems_available(&self, language: &Language) -> bool {
         self.resolver.may_resolve(&self.workspaces.directory(&language.slug))
             && (matches!(self.workspaces, Workspaces::One(_)) || self.toolchain(language).is_ok())
     }
 
-    /// The workspace a run of `language` gets a copy of, and what it runs
-    /// there; otherwise what is missing.
+    /// The workspace that a run of `language` gets a copy of, and the command it runs there;
+    /// otherwise what is missing.
     pub fn command(
         &self,
         language: &Language,
-        executor: &Sandboxed,
+        executor: &SandboxExecutor,
     ) -> Result<(PathBuf, String), String> {
         let found = self.find_command(language, executor);
         if let Some(available) = self.available.get(&language.slug) {
@@ -149,41 +148,40 @@ impl Languages {
     fn find_command(
         &self,
         language: &Language,
-        executor: &Sandboxed,
+        executor: &SandboxExecutor,
     ) -> Result<(PathBuf, String), String> {
         let workspace = self.workspaces.directory(&language.slug);
         let command = self.resolver.resolve(&workspace).map_err(|error| error.to_string())?;
         match self.workspaces {
             Workspaces::PerLanguage(_) => {
                 self.toolchain(language)?;
-                self.young_enough(language, executor)?;
+                self.check_version(language, executor)?;
             }
             Workspaces::One(_) => self.programs(&command)?,
         }
         Ok((workspace, command.to_string()))
     }
 
-    /// Whether the box has the toolchains that `command` calls by their bare names. Of another
-    /// program the shell itself says that it is not there.
+    /// Checks that the sandbox has the toolchains that `command` calls by bare names. The shell
+    /// reports other missing programs.
     fn programs(&self, command: &str) -> Result<(), String> {
         let called = command.lines().filter_map(|line| plain_words(line)?.first().copied());
         let missing = called.into_iter().find(|name| self.missing.contains(*name));
         missing.map_or(Ok(()), |name| Err(not_installed(name)))
     }
 
-    /// Whether the toolchain is as young as the workspace needs it; asked once, when the language
-    /// first is.
-    fn young_enough(&self, language: &Language, executor: &Sandboxed) -> Result<(), String> {
+    /// Checks that the toolchain is new enough for the workspace, once per language.
+    fn check_version(&self, language: &Language, executor: &SandboxExecutor) -> Result<(), String> {
         let Some(minimum) = &language.minimum else { return Ok(()) };
-        // Held while the toolchain is asked: many first requests ask it once.
+        // Held while the version command runs, so that concurrent first requests run it once.
         let mut versions = self.versions.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = versions.get(&language.slug) {
             return known.clone();
         }
         let said = match self.version(language, executor) {
             Ok(said) => said,
-            // A run will have the same failure, and tell it better.
-            Err(VersionError::Box(_)) => return Ok(()),
+            // The run fails in the same way, and reports it better.
+            Err(VersionError::NotStarted(_)) => return Ok(()),
             Err(error) => return Err(error.to_string()),
         };
         let known = at_least(minimum, &said);
@@ -191,21 +189,25 @@ impl Languages {
         known
     }
 
-    /// Whether the box has what `language` requires; otherwise what is missing.
+    /// Checks that the sandbox has what `language` requires; otherwise returns what is missing.
     fn toolchain(&self, language: &Language) -> Result<(), String> {
         let is_missing = |any: &&AnyOf| any.names().all(|name| self.missing.contains(name));
         language.requires.iter().find(is_missing).map_or(Ok(()), |any| Err(none_installed(any)))
     }
 
-    /// The first line the version command prints.
-    fn version(&self, language: &Language, executor: &Sandboxed) -> Result<String, VersionError> {
+    /// The first line that the version command prints.
+    fn version(
+        &self,
+        language: &Language,
+        executor: &SandboxExecutor,
+    ) -> Result<String, VersionError> {
         let argv: Vec<&str> = language.version.iter().map(String::as_str).collect();
-        let report = run_in_box(&argv, Some(language), self.search_path(), executor).map_err(
+        let report = run_in_sandbox(&argv, Some(language), self.search_path(), executor).map_err(
             |error| match (error, argv.first()) {
                 (NotStarted::Exec { errno: libc::ENOENT }, Some(name)) => {
                     VersionError::Toolchain(not_installed(name))
                 }
-                (error, _) => VersionError::Box(error),
+                (error, _) => VersionError::NotStarted(error),
             },
         )?;
         let (stdout, stderr) = (report.stdout.text(), report.stderr.text());
@@ -221,12 +223,12 @@ impl Languages {
         }
     }
 
-    /// Everything about every language, versions asked for in boxes.
-    pub fn status(&self, executor: &Sandboxed) -> Vec<LanguageStatus> {
+    /// The status of every language. Runs the version commands in sandboxes.
+    pub fn status(&self, executor: &SandboxExecutor) -> Vec<LanguageStatus> {
         self.table.iter().map(|language| self.status_of(language, executor)).collect()
     }
 
-    fn status_of(&self, language: &Language, executor: &Sandboxed) -> LanguageStatus {
+    fn status_of(&self, language: &Language, executor: &SandboxExecutor) -> LanguageStatus {
         let available = self.command(language, executor).and_then(|(_, command)| {
             self.toolchain(language)?;
             let version = self.version(language, executor).map_err(|error| error.to_string())?;
@@ -243,8 +245,7 @@ impl Languages {
     }
 }
 
-/// The environment of every run: nothing of the service's own but what is
-/// allowed by name in `passed`.
+/// The environment of every run. Of the service's own variables it holds only those in `passed`.
 pub fn environment(language: Option<&Language>, passed: &BTreeMap<String, String>) -> Vec<CString> {
     let own =
         [("HOME", "/tmp/home"), ("LANG", "C.UTF-8"), ("PATH", PATH_DEFAULT), ("TMPDIR", "/tmp")];
@@ -253,23 +254,23 @@ pub fn environment(language: Option<&Language>, passed: &BTreeMap<String, String
         language.iter().flat_map(|language| &language.env).map(|(k, v)| (k.as_str(), v.as_str())),
     );
     variables.extend(passed.iter().map(|(key, value)| (key.as_str(), value.as_str())));
-    // A NUL cannot be in a variable: it came from an environment or from a table that refuses it.
+    // No variable holds a NUL: an environment cannot, and the table refuses it.
     variables
         .iter()
         .filter_map(|(key, value)| CString::new(format!("{key}={value}")).ok())
         .collect()
 }
 
-/// One box asks its shell for all of them.
+/// Asks the shell of one sandbox for all executables.
 fn missing_executables(
     wanted: &BTreeSet<&str>,
     search_path: Option<&str>,
-    executor: &Sandboxed,
+    executor: &SandboxExecutor,
 ) -> Result<BTreeSet<String>, NotStarted> {
     const SCRIPT: &str = r#"for name; do command -v "$name" >/dev/null || echo "$name"; done"#;
     let argv: Vec<&str> =
         ["sh", "-c", SCRIPT, "sh"].into_iter().chain(wanted.iter().copied()).collect();
-    let report = run_in_box(&argv, None, search_path, executor)?;
+    let report = run_in_sandbox(&argv, None, search_path, executor)?;
     Ok(report.stdout.text().lines().map(str::to_owned).collect())
 }
 
@@ -285,7 +286,7 @@ fn none_installed(any: &AnyOf) -> String {
     }
 }
 
-/// Whether `said`, which a toolchain said of itself, names at least the version `minimum`.
+/// Checks that `said`, the version line of a toolchain, names at least `minimum`.
 fn at_least(minimum: &Version, said: &str) -> Result<(), String> {
     match Version::first_in(said) {
         Some(version) if version >= *minimum => Ok(()),
@@ -294,22 +295,22 @@ fn at_least(minimum: &Version, said: &str) -> Result<(), String> {
     }
 }
 
-/// Why a toolchain did not tell its version.
+/// Why the version of a toolchain is unknown.
 #[derive(Debug, thiserror::Error)]
 enum VersionError {
-    /// Nothing was asked.
+    /// The command did not start.
     #[error(transparent)]
-    Box(NotStarted),
-    /// It has no answer.
+    NotStarted(NotStarted),
+    /// The command printed no version.
     #[error("{0}")]
     Toolchain(String),
 }
 
-fn run_in_box(
+fn run_in_sandbox(
     argv: &[&str],
     language: Option<&Language>,
     search_path: Option<&str>,
-    executor: &Sandboxed,
+    executor: &SandboxExecutor,
 ) -> Result<RunReport, NotStarted> {
     let passed = search_path.map(|path| ("PATH".to_owned(), path.to_owned())).into_iter().collect();
     let cancel = CancelToken::new().map_err(|error| SetupFailure::from_io("eventfd", &error))?;
@@ -325,6 +326,7 @@ fn run_in_box(
         binds: Vec::new(),
         tmpfs: Vec::new(),
     };
-    let job = Job { template: None, files: &[], spec, retained: Default::default() };
-    executor.run(job, &Watch { cancel, client: None }, None)
+    let workspace = WorkspaceInput::Template { dir: None, files: &[] };
+    let input = RunInput { spec, workspace, retained: Default::default() };
+    executor.execute(input, &Watch { cancel, client: None }, None)
 }

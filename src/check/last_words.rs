@@ -1,16 +1,16 @@
-//! What a shell would say of a program that a signal ended.
+//! Adds the line that a shell prints when a signal ends a program.
 //!
-//! A check's program has none above it that could: its recipe ends in `exec`, or is a plain command
-//! that needs no shell. Its author would read nothing at all.
+//! The program of a check has no shell above it: its recipe ends in `exec`, or is a plain command.
+//! Without this line its author would see no reason.
 
 use cofferdam_core::{LimitKind, Outcome, RunReport};
 
-/// Adds what a shell would say to the run's stderr, and tells it; none where it would say nothing
-/// or has said it.
+/// Adds the line of a shell to the run's stderr, and returns it. Returns nothing if a shell would
+/// print nothing or has printed it.
 pub fn add_last_words(run: &mut RunReport) -> Option<String> {
     let words = shell_words(deadly_signal(run.outcome)?)?;
     if is_limit(run.outcome) && run.stderr.text().contains(words) {
-        // Its own shell passed the code on.
+        // A shell of the recipe has printed it and passed the code on.
         return None;
     }
     let stderr = &mut run.stderr;
@@ -25,8 +25,8 @@ fn is_limit(outcome: Outcome) -> bool {
     outcome.limit().is_some()
 }
 
-/// The signal that ended the program, unless we sent it because its time was up or it printed too
-/// much.
+/// The signal that ended the program, unless the supervisor sent it because of the wall time or the
+/// output limit.
 fn deadly_signal(outcome: Outcome) -> Option<i32> {
     match outcome {
         Outcome::Signaled { signal } => Some(signal),
@@ -41,7 +41,7 @@ fn deadly_signal(outcome: Outcome) -> Option<i32> {
     }
 }
 
-/// As dash and bash have it; of SIGINT and SIGPIPE they say nothing.
+/// The words of dash and bash, which print nothing for SIGINT and SIGPIPE.
 fn shell_words(signal: i32) -> Option<&'static str> {
     Some(match signal {
         libc::SIGHUP => "Hangup",
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_a_signal_ended_has_it_named_on_a_line_of_its_own() {
+    fn a_signal_is_named_on_its_own_line() {
         let ended_by = |signal| Outcome::Signaled { signal };
         check(ended_by(libc::SIGSEGV), "", "Segmentation fault\n");
         check(ended_by(libc::SIGABRT), "assertion\n", "assertion\nAborted\n");
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn the_kill_of_a_limit_is_named_once_and_ours_never() {
+    fn the_signal_of_a_kernel_limit_is_named_once_and_ours_never() {
         let limit = |kind, code| Outcome::LimitHit { kind, code };
         check(limit(LimitKind::Memory, Some(137)), "", "Killed\n");
         check(limit(LimitKind::Memory, Some(137)), "Killed\n", "Killed\n");

@@ -1,4 +1,4 @@
-//! What the service has done and has: counted where it happens, read by whoever exposes it.
+//! The metrics of checks.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -6,8 +6,8 @@ use std::time::Duration;
 use cofferdam_core::sync::counter::{Counter, DurationCounts, Durations};
 use cofferdam_core::{RunReport, SandboxMetrics, StandbyMetrics};
 
-/// How runs end, in the words of [`Outcome`](cofferdam_core::Outcome), and one for those whose
-/// program never began.
+/// How runs end: the words of [`Outcome`](cofferdam_core::Outcome), and one for programs that did not
+/// start.
 pub const OUTCOMES: [&str; 10] = [
     "exited",
     "signaled",
@@ -22,25 +22,25 @@ pub const OUTCOMES: [&str; 10] = [
 ];
 const NOT_STARTED: &str = "not_started";
 
-/// Where the time of a run goes, as `Server-Timing` names it.
+/// The phases of a run, as `Server-Timing` names them.
 pub const PHASES: [&str; 4] = ["queue", "prepare", "run", "cleanup"];
 
-/// The service at one time.
+/// The metrics at one time.
 #[derive(Debug, Clone, Default)]
-pub struct Figures {
-    /// Finished runs by language and outcome, those that never were included.
+pub struct CheckMetrics {
+    /// Finished runs by language and outcome, zeros included.
     pub runs: Vec<RunCount>,
     /// The durations of each of [`PHASES`].
     pub phases: Vec<(&'static str, DurationCounts)>,
-    /// Runs there may be at once.
+    /// The most concurrent runs.
     pub slots: usize,
-    /// Runs there are now.
+    /// Live runs.
     pub slots_in_use: usize,
     /// Whether new runs are refused.
     pub draining: bool,
-    /// Of boxes made ahead.
+    /// The standby pool.
     pub standby: StandbyMetrics,
-    /// Of boxes.
+    /// The sandbox.
     pub sandbox: SandboxMetrics,
 }
 
@@ -55,8 +55,7 @@ pub struct RunCount {
     pub count: u64,
 }
 
-/// Counts runs. What can be told apart is fixed from the start: nothing a
-/// client sends makes a new figure.
+/// Counts runs. The labels are fixed at the start: clients cannot add any.
 #[derive(Debug)]
 pub struct RunCounts {
     by_language: BTreeMap<String, [Counter; OUTCOMES.len()]>,
@@ -64,7 +63,7 @@ pub struct RunCounts {
 }
 
 impl RunCounts {
-    /// For runs of these languages, none yet.
+    /// Counters for these languages.
     pub fn of<'a>(slugs: impl Iterator<Item = &'a str>) -> Self {
         Self {
             by_language: slugs.map(|slug| (slug.to_owned(), Default::default())).collect(),
@@ -72,7 +71,7 @@ impl RunCounts {
         }
     }
 
-    /// Counts a run with the time that it was queued; without a report it never began.
+    /// Counts a run and the time it was queued. Without a report its program did not start.
     pub fn count(&self, language: &str, report: Option<(&RunReport, Duration)>) {
         let word = report.map_or(NOT_STARTED, |(run, _)| run.outcome.word());
         let counters = self.by_language.get(language).into_iter().flatten();
@@ -88,7 +87,7 @@ impl RunCounts {
         }
     }
 
-    /// What was counted so far: by language and outcome, and by phase.
+    /// The counts by language and outcome, and by phase.
     pub fn read(&self) -> (Vec<RunCount>, Vec<(&'static str, DurationCounts)>) {
         let of_language = |(language, counters): (&String, &[Counter; OUTCOMES.len()])| {
             let counts: Vec<RunCount> = counters
@@ -113,7 +112,7 @@ mod tests {
     use cofferdam_core::{LimitKind, Outcome};
 
     #[test]
-    fn every_end_there_is_has_a_counter() {
+    fn every_outcome_has_a_counter() {
         use LimitKind::{CpuTime, Disk, Memory, Output, Processes, WallTime};
         let by_limit = [WallTime, CpuTime, Memory, Processes, Disk, Output]
             .map(|kind| Outcome::LimitHit { kind, code: None });

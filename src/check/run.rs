@@ -1,4 +1,4 @@
-//! `/run`: one check in a private copy of its language's workspace.
+//! `/run`: one check in a private copy of the workspace of its language.
 
 use std::collections::BTreeMap;
 use std::ffi::CString;
@@ -10,10 +10,10 @@ use std::time::{Duration, Instant};
 use super::languages::{Languages, environment};
 use super::last_words::add_last_words;
 use crate::check::lang::{FileToWrite, Language, files_for, plain_words};
-use crate::check::metrics::{Figures, RunCounts};
+use crate::check::metrics::{CheckMetrics, RunCounts};
 use crate::check::request::CheckRequest;
 use crate::check::status::{Examined, HostReport, ServiceStatus, SlotsStatus, StandbyStatus};
-use crate::executor::{Job, Sandboxed};
+use crate::executor::{Executor, RunInput, SandboxExecutor, WorkspaceInput};
 use cofferdam_core::sync::cancel::CancelToken;
 use cofferdam_core::sync::permits::{Permit, Permits};
 use cofferdam_core::sync::retained::Retained;
@@ -23,25 +23,25 @@ use cofferdam_core::{
     WorkspaceFill,
 };
 
-/// Where the workspace is in a box.
+/// Where the workspace is in a sandbox.
 const WORKSPACE: &str = "/workspace";
 
-/// Why a check gave no report.
+/// Why a check has no report.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CheckError {
-    /// The request is at fault; the text names the field.
+    /// The request is invalid. The text names the field.
     #[error("{0}")]
     Invalid(String),
     /// The language's workspace or toolchain is not usable here.
     #[error("language unavailable: {0}")]
     LanguageUnavailable(String),
-    /// Every slot is taken.
+    /// Every slot is in use.
     #[error("runner busy")]
     Busy,
-    /// The service takes no new runs.
+    /// The service refuses new runs.
     #[error("draining")]
     Draining,
-    /// The box could not be made; user code has not run.
+    /// The sandbox could not be created. User code has not run.
     #[error(transparent)]
     Sandbox(SetupFailure),
 }
@@ -49,47 +49,47 @@ pub enum CheckError {
 /// A finished check.
 #[derive(Debug, Clone)]
 pub struct CheckReport {
-    /// What the sandbox says of it.
+    /// The report of the run.
     pub run: RunReport,
     /// From admission to the start of preparation.
     pub queued: Duration,
-    /// What is at the end of its stderr and no program wrote: the signal that ended it, in a
-    /// shell's words. The sink never had it.
+    /// The line at the end of stderr that no program wrote: the signal that ended the program, in
+    /// the words of a shell. The sink did not get it.
     pub last_words: Option<String>,
 }
 
-/// What every check has in common.
+/// The settings of all checks.
 #[derive(Debug)]
 pub struct CheckSettings {
-    /// Runs at once.
+    /// The most concurrent runs.
     pub concurrency: usize,
-    /// Boxes made ahead of runs.
+    /// The most prepared sandboxes.
     pub standby_max: usize,
-    /// The bounds; the wall time is the request's own.
+    /// The limits. The request sets the wall time.
     pub limits: Limits,
-    /// Variables of the service's environment that runs get, with their values.
+    /// Variables of the service's environment that are passed to runs.
     pub passed_env: BTreeMap<String, String>,
-    /// What was found when each control was tried.
+    /// The result of probing each control.
     pub examined: Examined,
 }
 
-/// The use case: admission, the run, the drain.
+/// Admits checks, runs them, and drains.
 #[derive(Debug)]
 pub struct CheckRunner {
-    executor: Arc<Sandboxed>,
+    executor: Arc<SandboxExecutor>,
     languages: Languages,
     settings: CheckSettings,
     slots: Arc<Permits>,
     counts: RunCounts,
     draining: AtomicBool,
-    live: Mutex<Live>,
+    live: Mutex<LiveRuns>,
     host: HostReport,
     since: Instant,
 }
 
-/// The runs that can still be asked to end.
+/// The live runs, by slot.
 #[derive(Debug, Default)]
-struct Live {
+struct LiveRuns {
     tokens: BTreeMap<usize, CancelToken>,
     ended: bool,
 }
@@ -107,16 +107,16 @@ pub struct AdmittedCheck {
 }
 
 impl CheckRunner {
-    /// A runner over a backend that was prepared for as many runs as there are slots.
+    /// A runner over a backend that is prepared for as many runs as there are slots.
     pub fn new(
-        executor: Arc<Sandboxed>,
+        executor: Arc<SandboxExecutor>,
         languages: Languages,
         mut settings: CheckSettings,
     ) -> Arc<Self> {
         let sandbox = executor.sandbox();
         let examined = std::mem::take(&mut settings.examined);
         let host = HostReport::new(sandbox.enforced(), sandbox.not_enforced(), examined);
-        // As shells export it: most programs have one before them, and some have none.
+        // A shell exports PWD, and most programs run below one. Some run without.
         settings.passed_env.entry("PWD".to_owned()).or_insert_with(|| WORKSPACE.to_owned());
         Arc::new(Self {
             slots: Permits::new(settings.concurrency),
@@ -131,7 +131,7 @@ impl CheckRunner {
         })
     }
 
-    /// What there is to know of the service from outside. It waits for nothing and tries nothing.
+    /// The public status of the service. Does not block and probes nothing.
     pub fn status(&self) -> ServiceStatus<'_> {
         ServiceStatus {
             version: env!("CARGO_PKG_VERSION"),
@@ -182,7 +182,7 @@ impl CheckRunner {
         })
     }
 
-    /// What a check executes in its copy of the workspace.
+    /// The program of a check.
     fn spec(&self, language: &Language, command: CString, timeout: Duration) -> RunSpec {
         let CheckSettings { limits, passed_env, .. } = &self.settings;
         let mut limits = limits.clone().with_wall(timeout);
@@ -203,7 +203,7 @@ impl CheckRunner {
         }
     }
 
-    /// Refuses new runs from now on, and has no boxes made for any.
+    /// Refuses new runs from now on, and prepares no more sandboxes.
     pub fn start_draining(&self) {
         self.draining.store(true, Ordering::SeqCst);
         self.executor.close_standby();
@@ -214,17 +214,17 @@ impl CheckRunner {
         self.draining.load(Ordering::SeqCst)
     }
 
-    /// Asks every live run to end, and every later one as soon as it begins.
+    /// Cancels every live run, and every later one when it begins.
     pub fn cancel_all(&self) {
         let mut live = self.live();
         live.ended = true;
         live.tokens.values().for_each(CancelToken::cancel);
     }
 
-    /// What was counted so far, and what there is now.
-    pub fn figures(&self) -> Figures {
+    /// The counters.
+    pub fn figures(&self) -> CheckMetrics {
         let (runs, phases) = self.counts.read();
-        Figures {
+        CheckMetrics {
             runs,
             phases,
             slots: self.settings.concurrency,
@@ -235,12 +235,12 @@ impl CheckRunner {
         }
     }
 
-    /// Waits until no run is live; false when the deadline came first.
+    /// Waits until no run is live; false if the deadline passed first.
     pub fn wait_idle(&self, deadline: Deadline) -> bool {
         self.slots.wait_idle(deadline)
     }
 
-    /// Has `cancel` end the run in `slot` when all are to end.
+    /// Registers the token of the run in `slot` for [`CheckRunner::cancel_all`].
     fn enlist(&self, slot: usize, cancel: &CancelToken) {
         let mut live = self.live();
         if live.ended {
@@ -249,14 +249,14 @@ impl CheckRunner {
         live.tokens.insert(slot, cancel.clone());
     }
 
-    fn live(&self) -> MutexGuard<'_, Live> {
+    fn live(&self) -> MutexGuard<'_, LiveRuns> {
         self.live.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl AdmittedCheck {
-    /// Runs to the end on the calling thread. The slot is free again when this returns, unless
-    /// the box is not dead by then, which keeps it.
+    /// Runs the check to its end on the calling thread. The slot is free when this returns, unless
+    /// the sandbox is not dead by then and still holds it.
     pub fn run(
         self,
         watch: &Watch,
@@ -270,10 +270,11 @@ impl AdmittedCheck {
             .collect();
         let slot = Arc::new(slot);
         let retained = Retained::of(slot.clone());
-        let job = Job { template: Some(&workspace), files: &files, spec, retained };
+        let workspace = WorkspaceInput::Template { dir: Some(&workspace), files: &files };
+        let input = RunInput { spec, workspace, retained };
         runner.enlist(slot.index(), &watch.cancel);
-        let report = runner.executor.run(job, watch, sink);
-        // While the slot is still ours: the next run in it has a token of its own.
+        let report = runner.executor.execute(input, watch, sink);
+        // Before the slot is freed: the next run in it registers its own token.
         runner.live().tokens.remove(&slot.index());
         let report = report.map(|mut run| {
             let last_words = add_last_words(&mut run);

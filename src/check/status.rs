@@ -1,52 +1,52 @@
-//! What the service tells of itself: what it enforces, how busy it is, what it can run.
+//! The public status of the service: what it enforces, how busy it is, what it can run.
 
 use serde::Serialize;
 
 use cofferdam_core::Enforced;
 use cofferdam_sandbox::host::probe;
 
-/// Paths every Linux system has; any other one says something of this host.
+/// Paths of every Linux system. Any other path would reveal something about this host.
 const COMMON_PATHS: [&str; 5] = ["/", "/proc", "/proc/self", "/sys", "/sys/fs/cgroup"];
 
-/// The whole of it, keys in the order they are told in.
+/// The status, with its keys in the order of the answer.
 #[derive(Debug, Serialize)]
 pub struct ServiceStatus<'a> {
-    /// Of this program.
+    /// The version of this program.
     pub version: &'static str,
-    /// Since it could first serve.
+    /// Seconds since the service was ready.
     pub uptime_seconds: u64,
     /// Whether new runs are refused.
     pub draining: bool,
-    /// Runs.
+    /// The slots of runs.
     pub slots: SlotsStatus,
-    /// Boxes made ahead.
+    /// The standby pool.
     pub standby: StandbyStatus,
-    /// Slugs that can be run.
+    /// The slugs that can run.
     pub languages: Vec<&'a str>,
-    /// What was found out at the start.
+    /// The host, as probed at the start.
     #[serde(flatten)]
     pub host: &'a HostReport,
 }
 
-/// Runs now and at most.
+/// The slots of runs.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct SlotsStatus {
-    /// Live ones.
+    /// Permits in use.
     pub in_use: usize,
-    /// At once.
+    /// All slots.
     pub capacity: usize,
 }
 
-/// Boxes made ahead, now and at most.
+/// The standby pool.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct StandbyStatus {
-    /// Ready ones.
+    /// Prepared sandboxes.
     pub ready: usize,
-    /// At once.
+    /// The most prepared sandboxes.
     pub max: usize,
 }
 
-/// What the host enforces, as it was found at the start, without its paths.
+/// What the host enforces, as probed at the start, without its paths.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct HostReport {
     enforced: Enforced,
@@ -55,30 +55,30 @@ pub struct HostReport {
     examined: Examined,
 }
 
-/// What came of trying every control.
+/// The result of probing every control.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Examined {
-    /// What kind of place this is.
+    /// The kind of host.
     pub environment: &'static str,
     /// Each control.
     pub controls: Vec<ControlStatus>,
 }
 
-/// One control, as `cofferdam doctor` tells it.
+/// One control, as `cofferdam doctor` prints it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ControlStatus {
     /// Its name.
     pub name: &'static str,
     /// `enforced`, `degraded` or `missing`.
     pub status: &'static str,
-    /// Why, or by what.
+    /// The reason, or the mechanism.
     pub reason: String,
-    /// What to change, where something should be.
+    /// What to change, if anything.
     pub fix: String,
 }
 
 impl HostReport {
-    /// What everybody may know of it.
+    /// The public part of the report.
     pub fn new(enforced: Enforced, not_enforced: &[String], mut examined: Examined) -> Self {
         let not_enforced = not_enforced.iter().map(|gap| without_paths(gap)).collect();
         for control in &mut examined.controls {
@@ -103,7 +103,7 @@ impl From<&probe::ProbeReport> for Examined {
     }
 }
 
-/// `text` without the paths in it that are this host's own.
+/// `text` without the paths that are specific to this host.
 fn without_paths(text: &str) -> String {
     let ends_path = |c: char| c.is_whitespace() || ";:,|@()'\"=".contains(c);
     let mut told = String::with_capacity(text.len());
@@ -121,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_path_of_this_host_is_not_told() {
+    fn paths_of_this_host_are_removed() {
         for (text, told) in [
             ("tried", "tried"),
             ("mount /proc: EPERM", "mount /proc: EPERM"),

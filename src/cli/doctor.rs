@@ -10,10 +10,10 @@ use super::stdio::print;
 use crate::check::status::{ControlStatus, Examined};
 use crate::cli::sandbox_options::PROFILE;
 use cofferdam_core::SetupFailure;
-use cofferdam_sandbox::builtin_profile;
+use cofferdam_sandbox::engine::builtin_profile;
+use cofferdam_sandbox::engine::{RootSource, SandboxConfig, SandboxHost};
 use cofferdam_sandbox::host::probe;
 use cofferdam_sandbox::host::probe::{ProbeReport, ProbedControl};
-use cofferdam_sandbox::{RootSource, Sandbox, SandboxConfig};
 use cofferdam_seccomp::profile::Profile;
 
 const EXAMPLES: &str = "\
@@ -81,7 +81,7 @@ fn open_box() -> Result<(), SetupFailure> {
         private: Vec::new(),
         strict: false,
     };
-    Sandbox::open(config).map(drop)
+    SandboxHost::open(config).map(drop)
 }
 
 fn profile() -> Result<Profile, SetupFailure> {

@@ -24,7 +24,7 @@ use std::sync::Arc;
 use clap::error::{ContextKind, ContextValue};
 use clap::{CommandFactory, Parser, Subcommand};
 
-use cofferdam_sandbox::{bound_heaps, settle_in, survive_file_size_limit};
+use cofferdam_sandbox::engine::{bound_heaps, enter_user_namespace, survive_file_size_limit};
 use failure::Failure;
 use stdio::print;
 
@@ -103,7 +103,7 @@ fn or_serve(mut arguments: Vec<OsString>) -> Vec<OsString> {
 /// Sets the process up, before the command does anything else.
 fn prepare_process() {
     // First, because it needs a process with a single thread.
-    settle_in();
+    enter_user_namespace();
     survive_file_size_limit();
     // If this fails, the command that writes too large a file reports the limit.
     let _ = serve::file_size_limit::raise_file_size();

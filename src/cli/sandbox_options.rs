@@ -14,11 +14,11 @@ use crate::check::languages::{Languages, Workspaces};
 use crate::check::run::{CheckRunner, CheckSettings};
 use crate::check::status::Examined;
 use crate::config::{Config, Isolation, Overrides, Problems, WorkspaceChoice};
-use crate::executor::Sandboxed;
+use crate::executor::SandboxExecutor;
 use cofferdam_core::SetupFailure;
-use cofferdam_sandbox::builtin_profile;
+use cofferdam_sandbox::engine::builtin_profile;
+use cofferdam_sandbox::engine::{RootSource, SandboxConfig, SandboxHost, StateDirectory};
 use cofferdam_sandbox::plan::PATH_DEFAULT;
-use cofferdam_sandbox::{RootSource, Sandbox, SandboxConfig, StateDirectory};
 
 /// The environment variable of `--rootfs`.
 pub const ROOTFS_VARIABLE: &str = "SANDBOX_ROOTFS";
@@ -75,7 +75,7 @@ impl SandboxOptions {
 #[derive(Debug)]
 pub struct CheckBackend {
     /// Runs programs in sandboxes.
-    pub executor: Sandboxed,
+    pub executor: SandboxExecutor,
     /// The languages and their toolchains.
     pub languages: Languages,
 }
@@ -88,7 +88,7 @@ impl CheckBackend {
         config: &Config,
         examined: Examined,
         others: usize,
-    ) -> Result<(Arc<CheckRunner>, Arc<Sandboxed>), SetupFailure> {
+    ) -> Result<(Arc<CheckRunner>, Arc<SandboxExecutor>), SetupFailure> {
         self.runner(config, config.concurrency, config.standby_max, examined, others)
     }
 
@@ -104,7 +104,7 @@ impl CheckBackend {
         standby_max: usize,
         examined: Examined,
         others: usize,
-    ) -> Result<(Arc<CheckRunner>, Arc<Sandboxed>), SetupFailure> {
+    ) -> Result<(Arc<CheckRunner>, Arc<SandboxExecutor>), SetupFailure> {
         let Self { mut executor, languages } = self;
         executor.prepare_for(concurrency + others, standby_max)?;
         let executor = Arc::new(executor);
@@ -199,9 +199,9 @@ impl ResolvedConfig {
         let profile = builtin_profile(PROFILE)
             .map_err(|error| SetupFailure::from_words("profile", error.to_string()))?;
         let strict = isolation == Isolation::Strict;
-        let mut sandbox = Sandbox::open(SandboxConfig { profile, root, private, strict })?;
+        let mut sandbox = SandboxHost::open(SandboxConfig { profile, root, private, strict })?;
         add_layers(&mut sandbox, writable_paths);
-        let executor = Sandboxed::new(sandbox);
+        let executor = SandboxExecutor::new(sandbox);
         let search_path = search_path(&workspaces);
         let looked = Languages::look(table, workspaces, resolver, search_path, &executor);
         let languages = looked.map_err(|why| why.into_failure("exec sh"))?;
@@ -211,10 +211,10 @@ impl ResolvedConfig {
 
 /// Lets runs write to `paths`, or to the directories of the platform's images. A path where this
 /// fails stays read-only; the log says so.
-fn add_layers(sandbox: &mut Sandbox, paths: Option<Vec<PathBuf>>) {
+fn add_layers(sandbox: &mut SandboxHost, paths: Option<Vec<PathBuf>>) {
     let asked = paths.is_some();
     let paths = paths.unwrap_or_else(|| WRITABLE_IN_IMAGES.map(PathBuf::from).to_vec());
-    for (path, reason) in sandbox.layer_over(&paths) {
+    for (path, reason) in sandbox.add_layers(&paths) {
         let level = if asked { log::Level::Warn } else { log::Level::Debug };
         log::log!(
             level,

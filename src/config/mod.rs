@@ -22,7 +22,7 @@ use self::parse::{
 use self::reader::VariableReader;
 use cofferdam_core::Limits;
 use cofferdam_core::values::duration::parse_duration;
-use cofferdam_sandbox::BOXES_MAX;
+use cofferdam_sandbox::engine::SANDBOXES_MAX;
 
 pub use self::choices::{Isolation, LogFormat, MetricsPlace, OnDisconnect, WorkspaceChoice};
 pub use self::firecracker::{FirecrackerConfig, JailerConfig};
@@ -102,7 +102,7 @@ impl Config {
 
     fn read_from(reader: &mut VariableReader, overrides: &Overrides) -> Self {
         let address = service::address(reader, overrides);
-        let boxes_max = BOXES_MAX as usize;
+        let boxes_max = SANDBOXES_MAX as usize;
         let concurrency = reader.value(&table::RUN_CONCURRENCY, |text| {
             parse_count(text).filter(|count| *count <= boxes_max)
         });
@@ -142,7 +142,7 @@ impl Config {
 /// How many sandboxes to prepare. Each sandbox has a host id of its own, and those of runs and jobs
 /// come first.
 fn standby_max(reader: &mut VariableReader, concurrency: usize, jobs: &JobsConfig) -> usize {
-    let boxes_max = BOXES_MAX as usize;
+    let boxes_max = SANDBOXES_MAX as usize;
     let live = concurrency + if jobs.enabled { jobs.workers } else { 0 };
     let wanted = reader.optional(&table::STANDBY_MAX, |text| {
         parse_decimal(text).filter(|count| *count <= boxes_max)

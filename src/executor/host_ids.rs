@@ -1,28 +1,28 @@
-//! The host ids boxes run as, each lent to one box at a time.
+//! The host ids that sandboxes run as, each used by one sandbox at a time.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cofferdam_core::SetupFailure;
-use cofferdam_sandbox::{HostId, Sandbox};
+use cofferdam_sandbox::engine::{HostId, SandboxHost};
 
-/// Host ids that no box has at present. They are kept: what is made once for
-/// an id (the namespaces that map owners to it) serves every later box.
+/// Free host ids. They are reused, because the namespaces that map owners to an id are created once
+/// per id.
 #[derive(Debug, Default)]
 pub struct HostIds {
     free: Mutex<Vec<Arc<HostId>>>,
 }
 
-/// A host id that is one box's; dropping this gives it back, which the box's death has to come
-/// before: the box retains it.
+/// A host id in use. Dropping it frees the id, which must not happen before the sandbox is dead: the
+/// sandbox therefore retains it.
 #[derive(Debug)]
-pub struct LentId {
+pub struct AcquiredId {
     id: Arc<HostId>,
     owner: Arc<HostIds>,
 }
 
 impl HostIds {
-    /// Holds so many more ahead, so that no run fails for want of one.
-    pub fn reserve(&self, sandbox: &Sandbox, count: usize) -> Result<(), SetupFailure> {
+    /// Creates `count` more ids, so that no later run fails to get one.
+    pub fn reserve(&self, sandbox: &SandboxHost, count: usize) -> Result<(), SetupFailure> {
         for _ in 0..count {
             let id = sandbox.host_id()?;
             self.lock().push(Arc::new(id));
@@ -30,11 +30,11 @@ impl HostIds {
         Ok(())
     }
 
-    /// One that no other box has: the one given back last, where there is one.
-    pub fn lend(self: &Arc<Self>, sandbox: &Sandbox) -> Result<LentId, SetupFailure> {
+    /// A free id, the most recently freed first.
+    pub fn acquire(self: &Arc<Self>, sandbox: &SandboxHost) -> Result<AcquiredId, SetupFailure> {
         let free = self.lock().pop();
         let id = free.map_or_else(|| sandbox.host_id().map(Arc::new), Ok)?;
-        Ok(LentId { id, owner: Arc::clone(self) })
+        Ok(AcquiredId { id, owner: Arc::clone(self) })
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Arc<HostId>>> {
@@ -42,14 +42,14 @@ impl HostIds {
     }
 }
 
-impl LentId {
-    /// The id.
+impl AcquiredId {
+    /// The id itself.
     pub fn id(&self) -> &HostId {
         &self.id
     }
 }
 
-impl Drop for LentId {
+impl Drop for AcquiredId {
     fn drop(&mut self) {
         self.owner.lock().push(Arc::clone(&self.id));
     }

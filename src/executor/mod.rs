@@ -1,17 +1,16 @@
-//! Backends: a job, its files and its program become a report.
+//! Backends: a run's input becomes its report.
 
-mod blueprint;
-mod boxes;
-mod filling;
+mod factory;
+mod fill;
 mod host_ids;
-mod sandboxed;
-mod shelves;
+mod pool_key;
+mod pool_policy;
+mod sandbox;
+mod standby_pool;
 #[cfg(test)]
-mod shelves_tests;
-mod standby;
-mod tasks;
+mod tests;
 
 pub use cofferdam_core::executor::{
-    COMMAND_PATH, Capabilities, Executor, FoundProgram, Room, Task, Unavailable,
+    COMMAND_PATH, Capabilities, Executor, FoundProgram, Room, RunInput, Unavailable, WorkspaceInput,
 };
-pub use sandboxed::{Job, Sandboxed};
+pub use sandbox::SandboxExecutor;

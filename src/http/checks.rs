@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::check::metrics::Figures;
+use crate::check::metrics::CheckMetrics;
 use crate::check::request::CheckRequest;
 use crate::check::run::{CheckError, CheckReport, CheckRunner};
 use crate::check::status::ServiceStatus;
@@ -19,7 +19,7 @@ pub trait Checks: Send + Sync {
     /// Validates `request`, then takes a permit.
     fn admit(self: Arc<Self>, request: CheckRequest) -> Result<RunCheck, CheckError>;
     /// Returns the metrics. Does not block for long.
-    fn figures(&self) -> Figures;
+    fn figures(&self) -> CheckMetrics;
     /// Refuses new runs from now on.
     fn start_draining(&self);
     /// Returns whether new runs are refused.
@@ -38,7 +38,7 @@ impl Checks for CheckRunner {
         Ok(Box::new(move |watch, sink| admitted.run(&watch, sink)))
     }
 
-    fn figures(&self) -> Figures {
+    fn figures(&self) -> CheckMetrics {
         Self::figures(self)
     }
 

@@ -1,4 +1,4 @@
-//! A runner with its store and its boxes, opened in one go.
+//! Builds a runner with its store and its sandbox.
 
 use std::collections::BTreeSet;
 use std::fs::{self, DirBuilder};
@@ -9,25 +9,27 @@ use std::sync::Arc;
 
 use super::runner::{Runner, RunnerSettings};
 use crate::config::{Config, Overrides};
-use crate::executor::{Capabilities, Executor, FoundProgram, Sandboxed, Task, Unavailable};
+use crate::executor::{
+    Capabilities, Executor, FoundProgram, RunInput, SandboxExecutor, Unavailable,
+};
 use crate::policy::{PolicyConfig, WorkspaceRoots};
 use crate::store::{StoreError, StoreSettings};
 use cofferdam_core::job::JobLimits;
 use cofferdam_core::{NotStarted, OutputSink, RunReport, SetupFailure, Watch};
-use cofferdam_sandbox::builtin_profile;
-use cofferdam_sandbox::{RootSource, Sandbox, SandboxConfig};
+use cofferdam_sandbox::engine::builtin_profile;
+use cofferdam_sandbox::engine::{RootSource, SandboxConfig, SandboxHost};
 
-/// The profile of every box.
+/// The profile of every sandbox.
 const PROFILE: &str = "default";
-/// A store's directory is its owner's alone.
+/// Only the owner of a store may access its directory.
 const STORE_MODE: u32 = 0o700;
 
-/// What becomes a [`Runner`]: boxes over the host's root, read-only and masked; workspaces
-/// anywhere; the limits a service has as its maxima; records kept for ever; no variables but
-/// those that a request allows itself.
+/// Builds a [`Runner`]. By default, sandboxes show the root of the host, read-only and with masked
+/// paths; workspaces may be anywhere; the maxima are those of a service; records are kept for ever;
+/// only variables that a request allows itself are set.
 ///
-/// Without privileges, [`settle_in`](cofferdam_sandbox::settle_in) has to have been called while the
-/// process had one thread.
+/// Without privileges, call [`enter_user_namespace`](cofferdam_sandbox::enter_user_namespace) first, while the process has
+/// one thread.
 #[derive(Debug, Clone)]
 #[must_use]
 pub struct RunnerBuilder {
@@ -43,37 +45,37 @@ pub struct RunnerBuilder {
     firecracker: Option<Arc<dyn Executor>>,
 }
 
-/// Why there is no runner.
+/// Why a runner cannot be built.
 #[derive(Debug, thiserror::Error)]
 pub enum BuildError {
-    /// A directory that was named is not there.
+    /// A directory cannot be opened.
     #[error("{}: {source}; want a directory", path.display())]
     Root {
-        /// Which.
+        /// The directory.
         path: PathBuf,
-        /// Why not.
+        /// The reason.
         source: io::Error,
     },
-    /// The store's directory cannot be had.
+    /// The directory of the store cannot be created or opened.
     #[error("{}: {source}; want a directory to keep records in", path.display())]
     StoreDirectory {
-        /// Which.
+        /// The directory.
         path: PathBuf,
-        /// Why not.
+        /// The reason.
         source: io::Error,
     },
     /// The store cannot be read or written.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// No box can be made here.
+    /// Sandboxes cannot be created here.
     #[error(transparent)]
     Sandbox(#[from] SetupFailure),
 }
 
 impl Runner {
-    /// Begins a runner whose records are kept in `store_dir`, which is made where it is not there.
+    /// Begins a runner that keeps its records in `store_dir`, which is created if missing.
     pub fn builder(store_dir: impl Into<PathBuf>) -> RunnerBuilder {
-        // What a service has of which nothing is said.
+        // The defaults of a service.
         let (presets, _) = Config::read([], &Overrides::default());
         RunnerBuilder {
             store_dir: store_dir.into(),
@@ -91,68 +93,68 @@ impl Runner {
 }
 
 impl RunnerBuilder {
-    /// Lets every request set these variables.
+    /// Allows every request to set these variables.
     pub fn allow_env<T: Into<String>>(mut self, names: impl IntoIterator<Item = T>) -> Self {
         self.allowed_env.extend(names.into_iter().map(Into::into));
         self
     }
 
-    /// Takes workspaces in or below these directories only.
+    /// Accepts workspaces in or below these directories only.
     pub fn roots<T: Into<PathBuf>>(mut self, roots: impl IntoIterator<Item = T>) -> Self {
         let roots = roots.into_iter().map(Into::into);
         self.roots.get_or_insert_default().extend(roots);
         self
     }
 
-    /// Refuses requests that ask for more.
+    /// Refuses requests with higher limits.
     pub fn maxima(mut self, maxima: JobLimits) -> Self {
         self.maxima = maxima;
         self
     }
 
-    /// How long records are kept, and how much of them.
+    /// Sets how long records are kept, and how much of them.
     pub fn keep(mut self, store: StoreSettings) -> Self {
         self.store = store;
         self
     }
 
-    /// Shows `directory` as the root of every box; nothing of the host is visible then.
+    /// Uses `directory` as the root of every sandbox, which then shows nothing of the host.
     pub fn rootfs(mut self, directory: impl Into<PathBuf>) -> Self {
         self.rootfs = Some(directory.into());
         self
     }
 
-    /// Paths of the host that no box may show, beside the store.
+    /// Hides these paths of the host from sandboxes, in addition to the store.
     pub fn private<T: Into<PathBuf>>(mut self, paths: impl IntoIterator<Item = T>) -> Self {
         self.private.extend(paths.into_iter().map(Into::into));
         self
     }
 
-    /// Whether a host that lacks any control is refused, instead of saying in every result which
-    /// it lacks.
+    /// Whether to refuse a host that lacks a control. Otherwise every result lists the missing
+    /// controls.
     pub fn strict(mut self, strict: bool) -> Self {
         self.strict = strict;
         self
     }
 
-    /// Runs `local_process` jobs elsewhere than in boxes of its own.
+    /// Runs `local_process` jobs with this backend instead of a sandbox.
     pub fn local(mut self, backend: Arc<dyn Executor>) -> Self {
         self.local = Some(backend);
         self
     }
 
-    /// Runs `firecracker` jobs there; they are `backend_unavailable` otherwise.
+    /// Runs `firecracker` jobs with this backend. Without one they end as `backend_unavailable`.
     pub fn firecracker(mut self, backend: Arc<dyn Executor>) -> Self {
         self.firecracker = Some(backend);
         self
     }
 
     /// Opens the store and the sandbox. Other processes may use the store at the same time. A job
-    /// that a process left unfinished is finished as failed when it is looked at.
+    /// whose process died is finished as failed when it is next read.
     ///
     /// # Errors
-    /// A directory that is not there or a store that cannot be written; a host where no box can
-    /// be made, unless [`RunnerBuilder::local`] was given.
+    /// A directory is missing, the store cannot be written, or sandboxes cannot be created here,
+    /// unless [`RunnerBuilder::local`] was given.
     pub fn build(self) -> Result<Runner, BuildError> {
         let store_dir = store_directory(&self.store_dir).map_err(|source| {
             BuildError::StoreDirectory { path: self.store_dir.clone(), source }
@@ -170,7 +172,7 @@ impl RunnerBuilder {
                 let root = self.rootfs.as_deref().map(existing).transpose()?;
                 let mut private = self.private;
                 private.push(store_dir.clone());
-                Arc::new(boxes(root, private, self.strict)?)
+                Arc::new(sandboxes(root, private, self.strict)?)
             }
         };
         let runner = Runner::open_shared(RunnerSettings {
@@ -185,20 +187,20 @@ impl RunnerBuilder {
     }
 }
 
-/// Boxes of this host.
-fn boxes(
+/// The sandboxes of this host.
+fn sandboxes(
     root: Option<PathBuf>,
     private: Vec<PathBuf>,
     strict: bool,
-) -> Result<Sandboxed, SetupFailure> {
+) -> Result<SandboxExecutor, SetupFailure> {
     let profile = builtin_profile(PROFILE)
         .map_err(|error| SetupFailure::from_words("profile", error.to_string()))?;
     let root = root.map_or(RootSource::Host, RootSource::Directory);
-    Ok(Sandboxed::new(Sandbox::open(SandboxConfig { profile, root, private, strict })?))
+    Ok(SandboxExecutor::new(SandboxHost::open(SandboxConfig { profile, root, private, strict })?))
 }
 
-/// Made before there is a sandbox: only what is there by then can be kept out of sight wherever
-/// links lead.
+/// Creates the directory before the sandbox is opened: only an existing directory can be masked
+/// under every link to it.
 fn store_directory(path: &Path) -> io::Result<PathBuf> {
     DirBuilder::new().recursive(true).mode(STORE_MODE).create(path)?;
     fs::canonicalize(path)
@@ -208,8 +210,7 @@ fn existing(path: &Path) -> Result<PathBuf, BuildError> {
     fs::canonicalize(path).map_err(|source| BuildError::Root { path: path.to_owned(), source })
 }
 
-/// A backend of which nothing can be had here: jobs that ask for it end as
-/// `backend_unavailable`, with the reason.
+/// A backend that is not available here: its jobs end as `backend_unavailable`, with the reason.
 #[derive(Debug, Clone)]
 pub struct Missing(pub SetupFailure);
 
@@ -224,7 +225,7 @@ impl Executor for Missing {
 
     fn execute(
         &self,
-        _: Task<'_>,
+        _: RunInput<'_>,
         _: &Watch,
         _: Option<Box<dyn OutputSink>>,
     ) -> Result<RunReport, NotStarted> {
@@ -244,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_is_named() {
+    fn a_missing_directory_is_named() {
         let place = tempdir().unwrap();
         let builder = Runner::builder(place.path().join("store")).local(missing());
         let error = builder.clone().roots(["/no/such/root"]).build().unwrap_err();
@@ -257,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_without_boxes_is_told_by_the_result() {
+    fn a_host_without_sandboxes_is_reported_in_the_result() {
         let place = tempdir().unwrap();
         let runner = Runner::builder(place.path()).local(missing()).build().unwrap();
         let request = br#"{"workspace":{"source":"local_path","path":"/"},
@@ -270,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn the_maxima_are_those_of_a_service_and_hold() {
+    fn the_maxima_are_enforced() {
         let place = tempdir().unwrap();
         let runner = Runner::builder(place.path())
             .maxima(JobLimits { processes: 255, ..JobLimits::default() });

@@ -1,82 +1,82 @@
-//! How a job is asked to end, and how it tells how far it is.
+//! Cancels a job and reports its progress.
 
 use std::io;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use tokio::sync::watch;
 
-use super::door::Progress;
-use super::ending::Ending;
+use crate::job::api::JobProgress;
+use crate::job::outcome::JobOutcome;
 use cofferdam_core::job::JobStatus;
 use cofferdam_core::sync::cancel::CancelToken;
 
-/// Nobody has asked for its end.
-const GOES_ON: u8 = 0;
-/// Somebody has.
+/// Not asked to end.
+const NOT_ASKED: u8 = 0;
+/// Canceled by a caller.
 const CANCELED: u8 = 1;
-/// The service ends.
+/// Interrupted by the end of the service.
 const INTERRUPTED: u8 = 2;
 
-/// Shared by a job's runner and everybody else.
+/// Shared by the runner of a job and its observers.
 #[derive(Debug)]
-pub struct Control {
+pub struct JobControl {
     cancel: CancelToken,
     asked: AtomicU8,
-    progress: watch::Sender<Progress>,
+    progress: watch::Sender<JobProgress>,
 }
 
-impl Control {
-    /// Of a job that waits.
+impl JobControl {
+    /// The control of a waiting job.
     pub fn new() -> io::Result<Self> {
-        let progress = Progress { status: JobStatus::Queued, stdout_bytes: 0, stderr_bytes: 0 };
+        let progress = JobProgress { status: JobStatus::Queued, stdout_bytes: 0, stderr_bytes: 0 };
         Ok(Self {
             cancel: CancelToken::new()?,
-            asked: AtomicU8::new(GOES_ON),
+            asked: AtomicU8::new(NOT_ASKED),
             progress: watch::Sender::new(progress),
         })
     }
 
-    /// Somebody wants the job's end.
+    /// Cancels the job.
     pub fn cancel(&self) {
         self.end(CANCELED);
     }
 
-    /// The service ends, and the job with it.
+    /// Interrupts the job because the service ends.
     pub fn interrupt(&self) {
         self.end(INTERRUPTED);
     }
 
-    /// The first word counts.
+    /// The first call decides how the job ends.
     fn end(&self, why: u8) {
-        let _ = self.asked.compare_exchange(GOES_ON, why, Ordering::SeqCst, Ordering::SeqCst);
+        let _ = self.asked.compare_exchange(NOT_ASKED, why, Ordering::SeqCst, Ordering::SeqCst);
         self.cancel.cancel();
     }
 
-    /// Whether somebody wants its end.
+    /// Whether the job was asked to end.
     pub fn is_asked(&self) -> bool {
-        self.asked.load(Ordering::SeqCst) != GOES_ON
+        self.asked.load(Ordering::SeqCst) != NOT_ASKED
     }
 
-    /// How the job is to end, if it is to.
-    pub fn asked(&self) -> Option<Ending> {
+    /// The outcome of the job, if it was asked to end.
+    pub fn asked(&self) -> Option<JobOutcome> {
         match self.asked.load(Ordering::SeqCst) {
-            CANCELED => Some(Ending::canceled()),
-            INTERRUPTED => Some(Ending::interrupted()),
+            CANCELED => Some(JobOutcome::canceled()),
+            INTERRUPTED => Some(JobOutcome::interrupted()),
             _ => None,
         }
     }
 
-    /// What a run watches.
+    /// The token that the run watches.
     pub fn token(&self) -> CancelToken {
         self.cancel.clone()
     }
 
-    /// Tells everybody who follows.
-    pub fn progress(&self) -> &watch::Sender<Progress> {
+    /// Sends the progress to the followers.
+    pub fn progress(&self) -> &watch::Sender<JobProgress> {
         &self.progress
     }
 
-    /// Says where the job is.
+    /// Sets the state of the job.
     pub fn enter(&self, status: JobStatus) {
         self.progress.send_modify(|progress| progress.status = status);
     }

@@ -1,29 +1,20 @@
-//! Agents' jobs: policy, snapshot, run, artifacts, record.
+//! Jobs of agents: from a request over policy, snapshot, run and artifacts to a record.
 
-mod answers;
-mod at_first;
+mod api;
 mod builder;
 mod control;
-mod counts;
-mod door;
-mod ending;
-mod foreign;
-mod output;
-mod programs;
-mod record;
+mod metrics;
+mod outcome;
 mod run;
 mod runner;
 mod service;
-mod unwritten;
-mod waiting;
-mod workspace;
 #[cfg(test)]
-mod workspace_tests;
+mod tests;
 
-pub use at_first::{JobsAtFirst, NotStarted};
+pub use api::{JobFeed, JobPage, JobProgress, JobQuery, JobView, Jobs, OpenArtifact, Submitted};
 pub use builder::{BuildError, Missing, RunnerBuilder};
-pub use control::Control;
-pub use counts::{JobFigures, JobsStatus};
-pub use door::{Feed, JobPage, JobView, Jobs, ListAsked, OpenArtifact, Progress, Submitted};
+pub use control::JobControl;
+pub use metrics::{JobMetrics, JobsStatus};
 pub use runner::{Runner, RunnerSettings};
 pub use service::JobService;
+pub use service::lazy::{LazyJobs, StartError};

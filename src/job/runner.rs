@@ -1,17 +1,16 @@
-//! One job at a time, from its request to its record: what the library offers, and what the
-//! service's workers do.
+//! Runs one job from its request to its record: for the library, and for a service's workers.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
-use super::control::Control;
-use super::ending::Ending;
-use super::programs::{Digests, OpenedPrograms};
-use super::record::{Facts, Times};
-use super::run::Run;
-use super::workspace::OpenedWorkspace;
+use super::control::JobControl;
+use super::outcome::JobOutcome;
+use super::run::JobRun;
+use super::run::programs::{Digests, OpenedPrograms};
+use super::run::result::{ResultBuilder, Times};
+use super::run::workspace::OpenedWorkspace;
 use crate::executor::{Capabilities, Executor};
 use crate::policy::{self, ApprovedCommand, PolicyConfig, PolicyOutcome, WorkspaceFacts};
 use crate::store;
@@ -32,24 +31,24 @@ const RETRY_AFTER: [Duration; 5] = [
     Duration::from_millis(1600),
 ];
 
-/// What a runner works with.
+/// The settings of a runner.
 #[derive(Debug, Clone)]
 pub struct RunnerSettings {
-    /// Where records are kept; made where it is not there.
+    /// The directory of the records; created if missing.
     pub store_dir: PathBuf,
-    /// How long, and how much of them.
+    /// How long records are kept, and how much of them.
     pub store: StoreSettings,
-    /// What is allowed beside what a request allows itself.
+    /// What the operator allows in addition to the policy of a request.
     pub policy: PolicyConfig,
-    /// The most a request may ask for.
+    /// The highest limits that a request may ask for.
     pub maxima: JobLimits,
     /// The backend `local_process`.
     pub local: Arc<dyn Executor>,
-    /// The backend `firecracker`, where there is one.
+    /// The backend `firecracker`, if configured.
     pub firecracker: Option<Arc<dyn Executor>>,
 }
 
-/// Runs jobs, each on the thread that asks for it.
+/// Runs jobs, each on the calling thread.
 #[derive(Debug)]
 pub struct Runner {
     store: RunStore,
@@ -57,113 +56,136 @@ pub struct Runner {
     digests: Digests,
 }
 
-/// A job that has a record and has not been run.
+/// A request that has been validated, with every limit within the maxima.
+#[derive(Debug)]
+pub struct ValidJob(RunJobRequest);
+
+/// A job that has a record and has not run.
 #[derive(Debug)]
 pub struct AcceptedJob {
-    /// What is to be done.
-    pub request: RunJobRequest,
+    request: RunJobRequest,
     record: JobRecord,
     queued_at: SystemTime,
 }
 
-/// A job that is over.
+/// A job that has ended.
 #[derive(Debug)]
 pub struct EndedJob {
-    /// What came of it.
+    /// Its result.
     pub result: RunJobResult,
-    /// Where that is not in the store.
+    /// Set if the store does not have the result.
     pub unstored: Option<Unstored>,
 }
 
 /// A record whose last state could not be written.
 #[derive(Debug)]
 pub struct Unstored {
-    /// Why not.
+    /// The failure.
     pub error: StoreError,
-    /// What can be asked to write it again.
+    /// The record, for another attempt.
     pub record: JobRecord,
 }
 
+/// What the policy has allowed, and what it was asked about.
+#[derive(Debug)]
+struct PolicyContext<'a> {
+    backend: Option<&'a dyn Executor>,
+    programs: &'a OpenedPrograms<'a>,
+    command: Option<ApprovedCommand>,
+    workspace: Result<OpenedWorkspace, WorkspaceError>,
+}
+
+impl ValidJob {
+    /// Validates `request`.
+    ///
+    /// # Errors
+    /// The field that is invalid, or the limit above its maximum.
+    pub fn new(request: RunJobRequest, maxima: &JobLimits) -> Result<Self, JobError> {
+        request.check()?;
+        request.check_maxima(maxima)?;
+        Ok(Self(request))
+    }
+}
+
 impl AcceptedJob {
-    /// Its name.
+    /// The job's id.
     pub fn id(&self) -> &JobId {
         self.record.id()
     }
 
-    /// When it was taken.
+    /// When the job was accepted.
     pub fn queued_at(&self) -> SystemTime {
         self.queued_at
     }
 
-    /// Takes it back: nothing of it stays.
+    /// Removes the job and its record.
     pub fn discard(self) {
         self.record.discard();
     }
 }
 
 impl Runner {
-    /// The runner of a service, which has its store to itself as [`RunStore::open`] says; also
-    /// says what became of jobs that an earlier one left.
+    /// Opens the runner of a service, which is the only service of its store, as
+    /// [`RunStore::open`] says. Also returns what became of the jobs of earlier services.
     ///
     /// # Errors
-    /// A store that another service has, or that cannot be made, read or written.
+    /// The store belongs to another service, or cannot be created, read or written.
     pub fn open(settings: RunnerSettings) -> Result<(Self, Recovered), StoreError> {
         let (store, recovered) = RunStore::open(&settings.store_dir, settings.store)?;
         Ok((Self { store, settings, digests: Digests::default() }, recovered))
     }
 
-    /// A runner that may share its store with others and with a service, as
+    /// Opens a runner that can share its store with other processes and a service, as
     /// [`RunStore::open_shared`] says.
     ///
     /// # Errors
-    /// A store that cannot be made or written.
+    /// The store cannot be created or written.
     pub fn open_shared(settings: RunnerSettings) -> Result<Self, StoreError> {
         let store = RunStore::open_shared(&settings.store_dir, settings.store)?;
         Ok(Self { store, settings, digests: Digests::default() })
     }
 
-    /// Its records.
+    /// The records.
     pub fn store(&self) -> &RunStore {
         &self.store
     }
 
-    /// Runs one job to its end on this thread. Whatever becomes of a job that was taken is in its
-    /// result; nothing that a program does is an error here.
+    /// Runs one job to its end on this thread. Everything that happens to an accepted job is in
+    /// its result: what a program does is never an error here.
     ///
     /// # Errors
-    /// A request that is none, or whose name is taken; it leaves nothing behind.
+    /// The request is invalid, or a job with its id exists. Nothing is recorded then.
     pub fn run(&self, request: RunJobRequest) -> Result<RunJobResult, JobError> {
-        let control = Control::new().map_err(|error| cannot("eventfd", &error))?;
-        self.run_controlled(request, &control)
+        let control = JobControl::new().map_err(|error| cannot("eventfd", &error))?;
+        self.run_with(request, &control)
     }
 
-    /// As [`Runner::run`], for a caller who may want the job's end and to know how far it is.
+    /// As [`Runner::run`], with a `control` by which another thread cancels or follows the job.
     ///
-    /// A result that the store does not take after a few seconds of attempts is returned all the
-    /// same, and says so in `not_recorded`.
+    /// If the store does not take the result after a few seconds of attempts, the result is
+    /// returned with a note in `not_recorded`.
     ///
     /// # Errors
     /// As [`Runner::run`].
-    pub fn run_controlled(
+    pub fn run_with(
         &self,
         request: RunJobRequest,
-        control: &Control,
+        control: &JobControl,
     ) -> Result<RunJobResult, JobError> {
-        self.check(&request)?;
-        let job = self.accept(request, None).map_err(told)?;
-        Ok(stored(self.perform(job, control, &Retained::default())))
+        let job = self.validate(request)?;
+        let job = self.accept(job, None).map_err(StoreError::logged)?;
+        Ok(stored(self.run_accepted(job, control, &Retained::default())))
     }
 
-    /// Holds a request to what it has to be before anything is made for it.
-    pub fn check(&self, request: &RunJobRequest) -> Result<(), JobError> {
-        request.check()?;
-        request.check_maxima(&self.settings.maxima)
+    /// Validates a request against this runner's maxima.
+    pub fn validate(&self, request: RunJobRequest) -> Result<ValidJob, JobError> {
+        ValidJob::new(request, &self.settings.maxima)
     }
 
-    /// Makes the record of a job that was checked.
+    /// Creates the record of a job.
     pub fn accept(
         &self,
-        mut request: RunJobRequest,
+        ValidJob(mut request): ValidJob,
         idempotency: Option<Idempotency>,
     ) -> Result<AcceptedJob, StoreError> {
         let id = request.job_id.get_or_insert_with(JobId::random).clone();
@@ -172,58 +194,36 @@ impl Runner {
         Ok(AcceptedJob { request, record, queued_at })
     }
 
-    /// Brings a job to its end and its record to its last state. What is `retained` stays taken
-    /// until its box is dead, which may be later.
-    pub fn perform(&self, job: AcceptedJob, control: &Control, retained: &Retained) -> EndedJob {
-        let began = (SystemTime::now(), Instant::now());
-        control.enter(JobStatus::Running);
-        self.conclude(job, Some(began), |job, facts, judging| {
-            job.record.decided(facts.decision.clone(), facts.executable.clone());
-            match job.record.started(began.0) {
-                Err(error) => Ending::without_run(JobStatus::Failed, told(error)),
-                Ok(()) => self.steps(job, facts, judging, control, retained),
-            }
-        })
-    }
-
-    /// Ends a job that nothing was done for.
-    pub fn end_unrun(&self, job: AcceptedJob, ending: Ending) -> EndedJob {
-        self.conclude(job, None, |_, _, _| ending)
-    }
-
-    fn conclude(
+    /// Runs an accepted job and records its result. `retained` is held until its sandbox is dead,
+    /// which may be later.
+    pub fn run_accepted(
         &self,
         mut job: AcceptedJob,
-        began: Option<(SystemTime, Instant)>,
-        end: impl FnOnce(&mut AcceptedJob, &mut Facts, Judging<'_>) -> Ending,
+        control: &JobControl,
+        retained: &Retained,
     ) -> EndedJob {
-        let backend = self.backend(job.request.backend.kind);
-        // Where there is no backend of that kind, the policy is told of this host's programs.
-        let executor = backend.unwrap_or(&*self.settings.local);
-        let programs = OpenedPrograms::new(executor, &self.digests);
-        let workspace =
-            OpenedWorkspace::open(&job.request.workspace.path, &self.settings.store_dir);
-        let known = workspace.as_ref().map_or(WorkspaceFacts::default(), OpenedWorkspace::facts);
-        let outcome = policy::evaluate(&job.request, &self.settings.policy, known, &programs);
-        let PolicyOutcome { decision, error, command } = outcome;
-        let mut facts = Facts::of(decision);
-        let ending = match error {
-            // Somebody's wish for its end does not make it allowed.
-            Some(error) if error.code == ErrorCode::BackendSetupFailed => {
-                Ending::without_run(JobStatus::SetupFailed, error)
-            }
-            Some(error) => Ending::without_run(JobStatus::PolicyDenied, error),
-            None => {
-                let judging = Judging { backend, programs: &programs, command, workspace };
-                end(&mut job, &mut facts, judging)
-            }
-        };
-        let AcceptedJob { request, mut record, queued_at } = job;
-        let id = record.id().clone();
-        let mut result = facts.into_result(id, &request, ending, Times { queued_at, began });
-        store::fit(&mut result, request.limits.record_bytes);
-        let unstored = record.finish(&result).err().map(|error| Unstored { error, record });
-        EndedJob { result, unstored }
+        let began = (SystemTime::now(), Instant::now());
+        control.enter(JobStatus::Running);
+        let programs = self.programs(&job);
+        let (mut builder, allowed) = self.evaluate_policy(&job, &programs);
+        let outcome = allowed.and_then(|context| {
+            job.record.decided(builder.decision.clone(), builder.executable.clone());
+            job.record
+                .started(began.0)
+                .map_err(|error| JobOutcome::without_run(JobStatus::Failed, error.logged()))?;
+            self.run_allowed(&job, &mut builder, context, control, retained)
+        });
+        let outcome = outcome.unwrap_or_else(|outcome| outcome);
+        finish(job, builder, outcome, Some(began))
+    }
+
+    /// Ends a job that has not run.
+    pub fn end_unrun(&self, job: AcceptedJob, outcome: JobOutcome) -> EndedJob {
+        let programs = self.programs(&job);
+        let (builder, allowed) = self.evaluate_policy(&job, &programs);
+        // A denial counts, even if the job was canceled.
+        let outcome = allowed.err().unwrap_or(outcome);
+        finish(job, builder, outcome, None)
     }
 
     fn backend(&self, kind: BackendKind) -> Option<&dyn Executor> {
@@ -233,32 +233,61 @@ impl Runner {
         }
     }
 
-    /// What the policy has allowed, step by step.
-    fn steps(
+    /// The programs that the policy of `job` is evaluated with: those of its backend, or of this
+    /// host if the backend is missing.
+    fn programs(&self, job: &AcceptedJob) -> OpenedPrograms<'_> {
+        let backend = self.backend(job.request.backend.kind);
+        OpenedPrograms::new(backend.unwrap_or(&*self.settings.local), &self.digests)
+    }
+
+    /// Opens the workspace and evaluates the policy of `job`. Returns the outcome of a denied job
+    /// as an error.
+    fn evaluate_policy<'a>(
+        &'a self,
+        job: &AcceptedJob,
+        programs: &'a OpenedPrograms<'a>,
+    ) -> (ResultBuilder, Result<PolicyContext<'a>, JobOutcome>) {
+        let workspace =
+            OpenedWorkspace::open(&job.request.workspace.path, &self.settings.store_dir);
+        let known = workspace.as_ref().map_or(WorkspaceFacts::default(), OpenedWorkspace::facts);
+        let judged = policy::evaluate(&job.request, &self.settings.policy, known, programs);
+        let PolicyOutcome { decision, error, command } = judged;
+        let allowed = match error {
+            Some(error) if error.code == ErrorCode::BackendSetupFailed => {
+                Err(JobOutcome::without_run(JobStatus::SetupFailed, error))
+            }
+            Some(error) => Err(JobOutcome::without_run(JobStatus::PolicyDenied, error)),
+            None => {
+                let backend = self.backend(job.request.backend.kind);
+                Ok(PolicyContext { backend, programs, command, workspace })
+            }
+        };
+        (ResultBuilder::new(decision), allowed)
+    }
+
+    /// Runs a job that the policy allows. An error is an outcome before the program ran.
+    fn run_allowed(
         &self,
         job: &AcceptedJob,
-        facts: &mut Facts,
-        judging: Judging<'_>,
-        control: &Control,
+        builder: &mut ResultBuilder,
+        context: PolicyContext<'_>,
+        control: &JobControl,
         retained: &Retained,
-    ) -> Ending {
-        let Judging { backend, programs, command, workspace } = judging;
-        if let Some(ending) = control.asked() {
-            return ending;
+    ) -> Result<JobOutcome, JobOutcome> {
+        let PolicyContext { backend, programs, command, workspace } = context;
+        if let Some(outcome) = control.asked() {
+            return Err(outcome);
         }
         let kind = job.request.backend.kind;
-        let executor = match available(backend, kind, &job.request.policy.require_enforced) {
-            Ok((executor, capabilities)) => {
-                facts.runs_on(capabilities);
-                executor
-            }
-            Err(error) => return Ending::without_run(JobStatus::BackendUnavailable, error),
-        };
-        let Some(command) = command else {
+        let (executor, capabilities) =
+            available(backend, kind, &job.request.policy.require_enforced)
+                .map_err(|error| JobOutcome::without_run(JobStatus::BackendUnavailable, error))?;
+        builder.runs_on(capabilities);
+        let command = command.ok_or_else(|| {
             let error = JobError::new(ErrorCode::CommandDenied, "no command was judged");
-            return Ending::without_run(JobStatus::PolicyDenied, error);
-        };
-        let run = Run {
+            JobOutcome::without_run(JobStatus::PolicyDenied, error)
+        })?;
+        let run = JobRun {
             executor,
             programs,
             request: &job.request,
@@ -267,11 +296,26 @@ impl Runner {
             workspace: workspace.as_ref(),
             retained,
         };
-        run.to_its_end(&command, facts, control)
+        Ok(run.run(&command, builder, control))
     }
 }
 
-/// The result of a job that is over, after a few more attempts to record it where that is needed.
+/// Builds the result of a job and records it.
+fn finish(
+    job: AcceptedJob,
+    builder: ResultBuilder,
+    outcome: JobOutcome,
+    began: Option<(SystemTime, Instant)>,
+) -> EndedJob {
+    let AcceptedJob { request, mut record, queued_at } = job;
+    let id = record.id().clone();
+    let mut result = builder.build(id, &request, outcome, Times { queued_at, began });
+    store::truncate(&mut result, request.limits.record_bytes);
+    let unstored = record.finish(&result).err().map(|error| Unstored { error, record });
+    EndedJob { result, unstored }
+}
+
+/// The result of a job that has ended, after more attempts to record it if needed.
 fn stored(EndedJob { mut result, unstored }: EndedJob) -> RunJobResult {
     let Some(Unstored { mut error, mut record }) = unstored else { return result };
     for wait in RETRY_AFTER {
@@ -289,16 +333,7 @@ fn stored(EndedJob { mut result, unstored }: EndedJob) -> RunJobResult {
     result
 }
 
-/// What the steps after the policy go on with.
-#[derive(Debug)]
-struct Judging<'a> {
-    backend: Option<&'a dyn Executor>,
-    programs: &'a OpenedPrograms<'a>,
-    command: Option<ApprovedCommand>,
-    workspace: Result<OpenedWorkspace, WorkspaceError>,
-}
-
-/// The backend, where it can run what is asked for as it is asked for.
+/// Returns the backend if it enforces every required control.
 fn available<'a>(
     backend: Option<&'a dyn Executor>,
     kind: BackendKind,
@@ -332,17 +367,7 @@ fn is_enforced(capabilities: &Capabilities, control: ControlName) -> bool {
     }
 }
 
-/// What a client is told of a failure of the store, which is logged with its path.
-pub fn told(error: StoreError) -> JobError {
-    let reason = error.to_string();
-    let told = JobError::from(error);
-    if told.code == ErrorCode::IoFailed {
-        log::error!(reason; "the store failed");
-    }
-    told
-}
-
-/// A failure of ours before a job was taken.
+/// The error of a step of ours before a job was accepted.
 pub fn cannot(step: &str, error: &std::io::Error) -> JobError {
     JobError::new(ErrorCode::IoFailed, format!("{step}: {error}"))
 }

@@ -1,4 +1,4 @@
-//! What can go wrong with the records of jobs, with the operation and the path.
+//! The errors of a store, with the operation and the path.
 
 use std::path::PathBuf;
 
@@ -6,7 +6,7 @@ use nix::errno::Errno;
 
 use cofferdam_core::job::{ErrorCode, JobError, JobId};
 
-/// Why a record could not be made, read or changed. Paths are printed escaped.
+/// Why a record could not be created, read or changed. Paths are printed escaped.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum StoreError {
     /// The kernel refused an operation.
@@ -14,67 +14,77 @@ pub enum StoreError {
     System {
         /// The system call, or a few words.
         operation: &'static str,
-        /// Where.
+        /// The path.
         path: PathBuf,
-        /// The kernel's reason.
+        /// The errno.
         source: Errno,
     },
-    /// There is something of that name already.
+    /// A job of that id exists.
     #[error("a job {id} is there already")]
     Exists {
-        /// The name.
+        /// The id.
         id: JobId,
     },
-    /// There is no job of that name.
+    /// No job has that id.
     #[error("no job {id}")]
     Unknown {
-        /// The name.
+        /// The id.
         id: JobId,
     },
-    /// A file of a record is not what was written there.
+    /// A file of a record does not hold what was written to it.
     #[error("{path:?}: {reason}")]
     Corrupt {
         /// The file or directory.
         path: PathBuf,
-        /// What is wrong with it.
+        /// What is wrong.
         reason: String,
     },
-    /// The directory cannot be a store, or this handle may not do that.
+    /// The directory cannot be a store, or this handle may not write.
     #[error("{path:?} cannot be used as a store: {reason}")]
     Unusable {
         /// The directory.
         path: PathBuf,
-        /// Why not.
+        /// The reason.
         reason: String,
     },
-    /// Another service has it.
+    /// Another service owns the store.
     #[error("{path:?} is the store of {}; one service at a time has a store", process(*pid))]
     Owned {
         /// The store.
         path: PathBuf,
-        /// The other service's process, as far as that is known.
+        /// The process id of the other service, if known.
         pid: Option<u32>,
     },
-    /// A value is nothing that can be recorded there.
+    /// A value that cannot be recorded.
     #[error("cannot record {path:?}: {reason}")]
     NotRecordable {
-        /// The file it was meant for.
+        /// The file of the value.
         path: PathBuf,
-        /// Why not.
+        /// The reason.
         reason: String,
     },
-    /// A list was asked to go on where no list ended.
+    /// A cursor that no list returned.
     #[error("not a cursor of this list")]
     BadCursor,
 }
 
 impl StoreError {
-    /// Whether the same operation may succeed later: the disk is full, or fails.
+    /// Whether the same operation may succeed later, as after a full disk.
     pub fn may_pass(&self) -> bool {
         matches!(self, Self::System { .. } | Self::Unusable { .. })
     }
 
-    /// The same for clients, who are told no path of this host.
+    /// Logs a failure of the store with its path. Returns the error for clients, without paths.
+    pub fn logged(self) -> JobError {
+        let reason = self.to_string();
+        let error = JobError::from(self);
+        if error.code == ErrorCode::IoFailed {
+            log::error!(reason; "the store failed");
+        }
+        error
+    }
+
+    /// The message for clients, without paths of this host.
     fn without_paths(&self) -> String {
         match self {
             Self::System { operation, source, .. } => format!("the store: {operation}: {source}"),
@@ -87,7 +97,7 @@ impl StoreError {
     }
 }
 
-/// What clients are told, without paths. The error itself is for the log.
+/// The error for clients, without paths. Log the store error itself.
 impl From<StoreError> for JobError {
     fn from(error: StoreError) -> Self {
         let code = match &error {
@@ -114,16 +124,16 @@ fn process(pid: Option<u32>) -> String {
 /// Why a file of a record could not be read.
 #[derive(Debug)]
 pub(super) enum ReadFault {
-    /// There is none.
+    /// The file is missing.
     Absent,
-    /// It is not what was written there.
+    /// The file does not hold what was written to it.
     Corrupt(String),
-    /// This process could not look, whatever is there.
+    /// This process could not read it, whatever it holds.
     System(StoreError),
 }
 
 impl ReadFault {
-    /// What the kernel's refusal says: of the file, or of this process.
+    /// Tells failures of the file from failures of this process, such as too many open files.
     pub(super) fn of(operation: &'static str, path: PathBuf, errno: Errno) -> Self {
         match errno {
             Errno::ENOENT => Self::Absent,
@@ -143,7 +153,7 @@ impl ReadFault {
     }
 }
 
-/// The errno of a failure of the standard library; `EIO` where it carries none.
+/// The errno of an I/O error; `EIO` if it has none.
 pub(super) fn errno_of(error: &std::io::Error) -> Errno {
     error.raw_os_error().map_or(Errno::EIO, Errno::from_raw)
 }
@@ -153,7 +163,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_error_names_operation_and_path_and_has_a_code_of_the_wire() {
+    fn an_error_names_its_operation_and_path_and_has_a_code() {
         let id = JobId::parse("j").unwrap();
         let path = PathBuf::from("a\nb");
         let system = StoreError::System { operation: "open", path, source: Errno::ENOSPC };

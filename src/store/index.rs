@@ -1,14 +1,15 @@
-//! What is known of every job without looking at the disk.
+//! The index of all jobs in memory.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ops::Bound;
+use std::time::{Duration, SystemTime};
 
 use cofferdam_core::job::{Idempotency, JobId, JobLine, JobStatus};
 
-/// The most jobs of one page.
+/// The most jobs on one page.
 pub(super) const PAGE_JOBS_MAX: usize = 1000;
 
-/// A job's place among all: by when it was taken, and by name among those of one moment.
+/// The position of a job in lists: by the time it was accepted, then by id.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Key {
     order: u64,
@@ -16,12 +17,12 @@ pub(super) struct Key {
 }
 
 impl Key {
-    /// As it is handed out.
+    /// The cursor for clients.
     fn to_cursor(&self) -> String {
         format!("{:016x}.{}", self.order, self.id)
     }
 
-    /// What was handed out.
+    /// Parses a cursor.
     pub(super) fn parse(cursor: &str) -> Option<Self> {
         let (order, id) = cursor.split_once('.').filter(|(order, _)| order.len() == 16)?;
         let order = u64::from_str_radix(order, 16).ok()?;
@@ -29,41 +30,41 @@ impl Key {
     }
 }
 
-/// Who has a job.
+/// Who owns a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Hold {
-    /// A record of this opening of the store.
+    /// This opening of the store.
     Ours,
-    /// Another opening, or nobody any more: its file tells.
-    Loose,
-    /// Nobody: it is over.
+    /// Another opening, or a dead one: the files of the job tell.
+    Unowned,
+    /// No owner: the job has ended.
     Over,
 }
 
-/// One job.
+/// A job in the index.
 #[derive(Debug, Clone)]
-pub(super) struct Entry {
+pub(super) struct IndexEntry {
     pub(super) line: JobLine,
     pub(super) order: u64,
-    /// What its record takes on the disk; zero while it is not over.
+    /// The size of the record on the disk; zero until the job has ended.
     pub(super) bytes: u64,
     pub(super) hold: Hold,
-    /// By what a client may ask for it again.
+    /// The `Idempotency-Key` and the digest of the request.
     pub(super) idempotency: Option<Idempotency>,
 }
 
-/// When a job was over, and its name.
-pub(super) type Ended = (String, JobId);
+/// When a job ended, and its id.
+pub(super) type EndedKey = (String, JobId);
 
-/// Every job, by name and in order.
+/// Every job, by id and in order.
 #[derive(Debug, Default)]
 pub(super) struct Index {
-    entries: HashMap<JobId, Entry>,
+    entries: HashMap<JobId, IndexEntry>,
     ordered: BTreeSet<Key>,
     by_status: BTreeSet<(JobStatus, Key)>,
-    loose: BTreeSet<JobId>,
-    /// Those that are over, by when they were.
-    ended: BTreeSet<Ended>,
+    unowned: BTreeSet<JobId>,
+    /// Ended jobs, by time.
+    ended: BTreeSet<EndedKey>,
     /// The last job of each key.
     by_idempotency: HashMap<String, JobId>,
     bytes: u64,
@@ -74,34 +75,34 @@ impl Index {
         self.entries.len()
     }
 
-    /// What the records of all jobs that are over take.
+    /// The size of the records of all ended jobs.
     pub(super) fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    pub(super) fn get(&self, id: &JobId) -> Option<&Entry> {
+    pub(super) fn get(&self, id: &JobId) -> Option<&IndexEntry> {
         self.entries.get(id)
     }
 
     /// The last job that came with `key`.
-    pub(super) fn by_idempotency(&self, key: &str) -> Option<&Entry> {
+    pub(super) fn by_idempotency(&self, key: &str) -> Option<&IndexEntry> {
         self.by_idempotency.get(key).and_then(|id| self.entries.get(id))
     }
 
-    /// The jobs of which only their files tell.
-    pub(super) fn loose(&self) -> Vec<JobId> {
-        self.loose.iter().cloned().collect()
+    /// The jobs that this opening does not own.
+    pub(super) fn unowned(&self) -> Vec<JobId> {
+        self.unowned.iter().cloned().collect()
     }
 
-    /// Takes a job in, or what is new of it.
-    pub(super) fn put(&mut self, entry: Entry) {
+    /// Inserts or updates a job.
+    pub(super) fn put(&mut self, entry: IndexEntry) {
         let id = entry.line.job_id.clone();
         self.remove(&id);
         let key = Key { order: entry.order, id: id.clone() };
         self.by_status.insert((entry.line.status, key.clone()));
         self.ordered.insert(key);
-        if entry.hold == Hold::Loose {
-            self.loose.insert(id.clone());
+        if entry.hold == Hold::Unowned {
+            self.unowned.insert(id.clone());
         }
         self.ended.extend(ended(&entry));
         if let Some(Idempotency { key, .. }) = &entry.idempotency {
@@ -111,12 +112,12 @@ impl Index {
         self.entries.insert(id, entry);
     }
 
-    pub(super) fn remove(&mut self, id: &JobId) -> Option<Entry> {
+    pub(super) fn remove(&mut self, id: &JobId) -> Option<IndexEntry> {
         let entry = self.entries.remove(id)?;
         let key = Key { order: entry.order, id: id.clone() };
         self.ordered.remove(&key);
         self.by_status.remove(&(entry.line.status, key));
-        self.loose.remove(id);
+        self.unowned.remove(id);
         if let Some(ended) = ended(&entry) {
             self.ended.remove(&ended);
         }
@@ -129,18 +130,18 @@ impl Index {
         Some(entry)
     }
 
-    /// Whoever had it has let go of it before it was over.
-    pub(super) fn loosen(&mut self, id: &JobId) {
+    /// The owner has dropped the job before it ended.
+    pub(super) fn release(&mut self, id: &JobId) {
         if let Some(entry) = self.entries.get_mut(id) {
             if let Some(ended) = ended(entry) {
                 self.ended.remove(&ended);
             }
-            entry.hold = Hold::Loose;
-            self.loose.insert(id.clone());
+            entry.hold = Hold::Unowned;
+            self.unowned.insert(id.clone());
         }
     }
 
-    /// At most `limit` jobs, the newest first, of those before `after`, and where to go on.
+    /// Returns at most `limit` jobs older than `after`, the newest first, and the next cursor.
     pub(super) fn page(
         &self,
         status: Option<JobStatus>,
@@ -152,7 +153,7 @@ impl Index {
             (None, None) => self.ordered.iter().rev().take(limit + 1).collect(),
             (None, Some(after)) => self.ordered.range(..after).rev().take(limit + 1).collect(),
             (Some(status), after) => {
-                // No key is as high as that of a time that never comes.
+                // Sorts after every other key.
                 let never = Key { order: u64::MAX, id: last_name() };
                 let end = (status, after.cloned().unwrap_or(never));
                 let below = self.by_status.range(..end).rev();
@@ -167,18 +168,19 @@ impl Index {
         (lines.map(|entry| entry.line.clone()).collect(), next)
     }
 
-    /// The job that has been over for longest, of those after `after`.
-    pub(super) fn next_ended(&self, after: Option<&Ended>) -> Option<Ended> {
+    /// The ended job that follows `after`, the oldest first.
+    pub(super) fn next_ended(&self, after: Option<&EndedKey>) -> Option<EndedKey> {
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
         self.ended.range((from, Bound::Unbounded)).next().cloned()
     }
 
-    /// The job that was over last.
+    /// The job that ended last.
     pub(super) fn last_ended(&self) -> Option<JobId> {
         self.ended.last().map(|(_, id)| id.clone())
     }
 
-    /// What is in `there` alone, and what is not in it and not ours.
+    /// The jobs on the disk that are not indexed, and the indexed jobs that are not on the disk,
+    /// except ours.
     pub(super) fn differences(&self, there: &HashSet<JobId>) -> (Vec<JobId>, Vec<JobId>) {
         let new = there.iter().filter(|id| !self.entries.contains_key(id));
         let known = self.entries.iter().filter(|(_, entry)| entry.hold != Hold::Ours);
@@ -186,7 +188,7 @@ impl Index {
         (new.cloned().collect(), gone.cloned().collect())
     }
 
-    /// Forgets a job that is not on the disk any more.
+    /// Removes a job that is no longer on the disk, except ours.
     pub(super) fn remove_unless_ours(&mut self, id: &JobId) {
         if self.entries.get(id).is_some_and(|entry| entry.hold != Hold::Ours) {
             self.remove(id);
@@ -194,21 +196,39 @@ impl Index {
     }
 }
 
-fn ended(entry: &Entry) -> Option<Ended> {
+fn ended(entry: &IndexEntry) -> Option<EndedKey> {
     let at = entry.line.finished_at.clone().filter(|_| entry.hold == Hold::Over)?;
     Some((at, entry.line.job_id.clone()))
 }
 
-/// The greatest name there is.
+/// The greatest id.
 fn last_name() -> JobId {
     JobId::parse(&"z".repeat(128)).unwrap_or_else(|_| JobId::random())
+}
+
+/// A directory that changed more recently may change again without a new time.
+const TIME_STEP: Duration = Duration::from_secs(1);
+
+/// The state of `runs` that the index knows.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct RunsState {
+    pub(super) changed_at: SystemTime,
+    pub(super) looked_at: SystemTime,
+}
+
+impl RunsState {
+    /// Whether `runs`, last changed at `changed_at`, is still in this state.
+    pub(super) fn is_current(self, changed_at: SystemTime) -> bool {
+        let age = self.looked_at.duration_since(changed_at);
+        self.changed_at == changed_at && age.is_ok_and(|age| age > TIME_STEP)
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn entry(id: &str, order: u64, status: JobStatus) -> Entry {
+    fn entry(id: &str, order: u64, status: JobStatus) -> IndexEntry {
         let line = JobLine {
             job_id: JobId::parse(id).unwrap(),
             status,
@@ -217,7 +237,7 @@ mod tests {
             finished_at: status.is_terminal().then(|| format!("{order:09}")),
         };
         let hold = if status.is_terminal() { Hold::Over } else { Hold::Ours };
-        Entry { line, order, bytes: 10, hold, idempotency: None }
+        IndexEntry { line, order, bytes: 10, hold, idempotency: None }
     }
 
     fn names(lines: &[JobLine]) -> Vec<&str> {
@@ -225,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_follow_each_other_though_jobs_come_and_go() {
+    fn pages_continue_while_jobs_come_and_go() {
         let mut index = Index::default();
         for (id, order) in [("a", 1), ("b", 2), ("c", 2), ("d", 3), ("e", 4)] {
             index.put(entry(id, order, JobStatus::Completed));
@@ -233,7 +253,7 @@ mod tests {
         let (first, cursor) = index.page(None, 2, None);
         assert_eq!(names(&first), ["e", "d"]);
         let key = Key::parse(&cursor.unwrap()).unwrap();
-        // What is new comes before the page, and the cursor's own job may go.
+        // A new job comes before the page, and the job of the cursor may be removed.
         index.put(entry("f", 5, JobStatus::Queued));
         index.remove(&JobId::parse("d").unwrap());
         let (second, cursor) = index.page(None, 2, Some(&key));
@@ -243,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_of_one_state_holds_that_state_alone_and_follows_its_changes() {
+    fn a_page_of_one_state_holds_that_state_only_and_follows_its_changes() {
         let mut index = Index::default();
         for (id, order) in [("a", 1), ("b", 2), ("c", 3), ("zzz", u64::MAX)] {
             index.put(entry(id, order, JobStatus::Queued));
@@ -262,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_was_handed_out_is_a_cursor() {
+    fn only_a_returned_cursor_is_parsed() {
         let key = Key { order: 7, id: JobId::parse("a.b").unwrap() };
         assert_eq!(Key::parse(&key.to_cursor()), Some(key));
         for bad in ["", "7.a", "0000000000000007", "0000000000000007.", "000000000000000g.a"] {

@@ -3,62 +3,46 @@
 //! ```text
 //! <store>/runs/<job_id>/   request.json status.json result.json snapshot.json stdout stderr
 //!                          artifacts/ cancel
-//! <store>/quarantine/      what was no record any more, under its name and the time
+//! <store>/quarantine/      damaged records, each with the time appended to its name
 //! <store>/owners/          a locked file for every opening of the store that may run jobs
-//! <store>/lock             locked by the one service that has the store
+//! <store>/lock             locked by the one service that owns the store
 //! ```
 //!
-//! One service at a time has a store ([`RunStore::open`]). Beside it any number of processes may
-//! run single jobs ([`RunStore::open_shared`]) and look ([`RunStore::open_existing`]): each job is
-//! its owner's, and whatever others do is found on the disk.
+//! One service at a time owns a store ([`RunStore::open`]). Any number of other processes may run
+//! single jobs ([`RunStore::open_shared`]) and read ([`RunStore::open_existing`]). Each job belongs
+//! to its owner, and processes learn of each other's jobs from the disk.
 //!
-//! Everything is its owner's alone (0700, 0600). A job's directory is filled as `runs/.new-…` and
-//! then renamed, so that no half of one is ever seen; a job that goes is renamed to `.gone-…`
-//! first. Of a JSON file a reader sees one state or the next, also after a loss of power: each is
-//! written beside its place and on the disk before it is renamed.
+//! Only the owner of the store can access its files (0700, 0600). A job's directory is filled as
+//! `runs/.new-…` and then renamed, so that no half of one is ever seen; a removed job is first
+//! renamed to `.gone-…`. A reader of a JSON file sees one state or the next, also after a loss of
+//! power: each is written to a temporary file and to the disk before it is renamed.
 //!
-//! What is waited for on the disk: when a job is taken, `request.json`, `status.json` and the name
-//! of its directory, so that an accepted job survives a loss of power; when it begins, the new
-//! `status.json`; when it ends, outputs that hold anything, `result.json`, `status.json`, and
-//! their names once. A death of the process alone needs none of it.
+//! The store waits for the disk at these points: when a job is accepted, for `request.json`,
+//! `status.json` and the name of its directory, so that an accepted job survives a loss of power;
+//! when it begins, for the new `status.json`; when it ends, for non-empty outputs, `result.json`,
+//! `status.json`, and once for their names. The death of the process alone loses nothing.
 //!
-//! A job that is not over names its owner. As long as that one lives nobody else touches the job;
-//! once its lock is free, whoever takes it finishes the job as interrupted.
+//! A job that has not ended names its owner. While the owner lives no other process touches the job.
+//! Once the owner's lock is free, the process that takes it finishes the job as interrupted.
 
-#[cfg(test)]
-mod corruption_tests;
-mod directory;
 mod error;
-mod fit;
+mod files;
 mod index;
-mod inspect;
-mod interrupted;
-mod jobs;
-#[cfg(test)]
-mod killed_tests;
-mod owner;
-mod quarantine;
+mod query;
 mod record;
 mod recovery;
-mod refresh;
 mod removal;
 mod replay;
-#[cfg(test)]
-mod scale_tests;
-mod service_lock;
-mod status_file;
-mod store;
-#[cfg(test)]
-mod testing;
+mod run_store;
 #[cfg(test)]
 mod tests;
-mod uri;
+mod truncate;
 
 pub use error::StoreError;
-pub use fit::fit;
-pub use quarantine::Quarantined;
 pub use record::JobRecord;
 pub use recovery::Recovered;
-pub use removal::Removed;
+pub use recovery::quarantine::Quarantined;
+pub use removal::RemovedJobs;
 pub use replay::{request_hash, result_hash, snapshot_hash};
-pub use store::{RunStore, StoreSettings};
+pub use run_store::{RunStore, StoreSettings};
+pub use truncate::truncate;

@@ -1,8 +1,11 @@
-//! The writer's side of one job.
+//! Writes the record of one job.
 
+use std::fmt::Write as _;
 use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use nix::errno::Errno;
@@ -11,18 +14,17 @@ use nix::sys::stat::{Mode, mkdirat};
 use nix::unistd::fsync;
 use serde::Serialize;
 
-use super::directory::Directory;
 use super::error::{ReadFault, StoreError};
-use super::fit::fit;
-use super::index::{Entry, Hold};
-use super::inspect::{
+use super::index::{Hold, IndexEntry};
+use super::removal::{TEMP, TOMBSTONE, remove_temp, temp_name};
+use super::run_store::RunStore;
+use crate::store::files::directory::StoreDir;
+use crate::store::files::inspect::{
     ARTIFACTS, CANCEL, REQUEST, REQUEST_BYTES_MAX, RESULT, RESULT_BYTES_MAX, SNAPSHOT, STATUS,
     error_at, record_bytes, result_fault,
 };
-use super::removal::{GONE, NEW, passing_name, remove_passing};
-use super::status_file::StatusFile;
-use super::store::RunStore;
-use super::uri::file_uri;
+use crate::store::files::status_file::StatusFile;
+use crate::store::truncate::truncate;
 use cofferdam_core::job::{
     Executable, Idempotency, JobId, JobLine, JobStatus, PolicyDecision, RunJobRequest,
     RunJobResult, Sha256,
@@ -30,8 +32,8 @@ use cofferdam_core::job::{
 use cofferdam_core::values::rel_path::RelPath;
 use cofferdam_core::values::utc::rfc3339;
 
-/// One live job, of whose record this is the only writer. Dropped before [`finish`](Self::finish),
-/// it leaves a job that is finished as interrupted when somebody next looks.
+/// The only writer of the record of a live job. A record that is dropped before
+/// [`finish`](Self::finish) is finished as interrupted when it is next read.
 #[derive(Debug)]
 pub struct JobRecord {
     store: RunStore,
@@ -41,12 +43,11 @@ pub struct JobRecord {
 }
 
 impl RunStore {
-    /// Takes a job in: from its return on it is on the disk as `queued`. The request is recorded
-    /// with `id` as its name.
+    /// Creates the record of a job. On return the job is on the disk as `queued`, and its request is
+    /// recorded with `id`.
     ///
     /// # Errors
-    /// [`StoreError::Exists`] where anything has that name; then, and with every other error,
-    /// nothing is left behind.
+    /// [`StoreError::Exists`] if the id is in use. After any error nothing is left behind.
     pub fn create(
         &self,
         id: &JobId,
@@ -56,8 +57,8 @@ impl RunStore {
         self.create_named(id, request, queued_at, None)
     }
 
-    /// As [`RunStore::create`], of a request that a client has named: from then on
-    /// [`RunStore::by_idempotency`] knows it, for as long as its record is kept.
+    /// As [`RunStore::create`], for a request with an `Idempotency-Key`, by which
+    /// [`RunStore::by_idempotency`] finds the job for as long as its record is kept.
     ///
     /// # Errors
     /// As [`RunStore::create`].
@@ -68,8 +69,8 @@ impl RunStore {
         queued_at: SystemTime,
         idempotency: Option<Idempotency>,
     ) -> Result<JobRecord, StoreError> {
-        self.find_again()?;
-        let (opened, kept) = (self.opened(), self.kept()?);
+        self.reopen_if_moved()?;
+        let (opened, kept) = (self.opened(), self.writer_dirs()?);
         let runs = &opened.runs;
         let exists = || StoreError::Exists { id: id.clone() };
         if runs.entry(id.as_str())?.is_some() {
@@ -84,7 +85,7 @@ impl RunStore {
             return Err(StoreError::NotRecordable { path: runs.path_of(id.as_str()), reason });
         }
         let status_json = json_file(runs, STATUS, &status)?;
-        let new_name = passing_name(NEW, kept.owner.name());
+        let new_name = temp_name(TEMP, kept.owner.name());
         let filled = fill(runs, &new_name, &request_json, &status_json).and_then(|()| {
             runs.move_to(&new_name, runs, id.as_str()).map_err(|errno| match errno {
                 Errno::EEXIST => exists(),
@@ -92,11 +93,11 @@ impl RunStore {
             })
         });
         if let Err(error) = filled {
-            remove_passing(runs, &new_name);
+            remove_temp(runs, &new_name);
             return Err(error);
         }
         let record = JobRecord { store: self.clone(), id: id.clone(), status, is_done: false };
-        record.show(Hold::Ours);
+        record.update_index(Hold::Ours);
         match runs.sync() {
             Ok(()) => Ok(record),
             Err(error) => {
@@ -107,9 +108,9 @@ impl RunStore {
     }
 }
 
-/// Makes the directory of a job, under a name that is none, with what it has from the beginning.
+/// Creates the directory of a job under a temporary name, with its first files.
 fn fill(
-    runs: &Directory,
+    runs: &StoreDir,
     name: &str,
     request_json: &[u8],
     status_json: &[u8],
@@ -123,14 +124,14 @@ fn fill(
 }
 
 impl RunStore {
-    /// The last job that came with that key: its name, the digest of its request, and when it was
-    /// taken.
+    /// The last job of an `Idempotency-Key`: its id, the digest of its request, and when it was
+    /// accepted.
     pub fn by_idempotency(&self, key: &str) -> Option<(JobId, Sha256, SystemTime)> {
-        let keeper = self.keeper().ok()?;
-        let (entry, opened) = (keeper.index().by_idempotency(key)?.clone(), self.opened());
-        let Entry { line, order, idempotency, .. } = entry;
+        let writer = self.writer().ok()?;
+        let (entry, opened) = (writer.index().by_idempotency(key)?.clone(), self.opened());
+        let IndexEntry { line, order, idempotency, .. } = entry;
         if opened.runs.entry(line.job_id.as_str()).is_ok_and(|found| found.is_none()) {
-            // Somebody has removed it.
+            // The record was removed.
             return None;
         }
         let taken_at = SystemTime::UNIX_EPOCH + Duration::from_nanos(order);
@@ -139,34 +140,34 @@ impl RunStore {
 }
 
 impl JobRecord {
-    /// The job's name.
+    /// The job's id.
     pub fn id(&self) -> &JobId {
         &self.id
     }
 
-    /// Notes what the policy said and what is executed, for the record of a job that is cut off.
-    /// It is written with the next change of state.
+    /// Notes the decision of the policy and the program, for the result of an interrupted job. Both
+    /// are written with the next change of state.
     pub fn decided(&mut self, policy: PolicyDecision, executable: Option<Executable>) {
         self.status.policy = Some(policy);
         self.status.executable = executable;
     }
 
-    /// Records that a worker has begun.
+    /// Records that a worker has begun the job.
     pub fn started(&mut self, at: SystemTime) -> Result<(), StoreError> {
         self.status.line.status = JobStatus::Running;
         self.status.line.started_at = Some(rfc3339(at));
         let directory = self.directory()?;
         directory.replace(STATUS, &json_file(&directory, STATUS, &self.status)?)?;
-        self.show(Hold::Ours);
+        self.update_index(Hold::Ours);
         Ok(())
     }
 
-    /// What is kept of stdout, for appending.
+    /// Opens the stored stdout for appending.
     pub fn stdout(&self) -> io::Result<File> {
         self.append("stdout")
     }
 
-    /// What is kept of stderr, for appending.
+    /// Opens the stored stderr for appending.
     pub fn stderr(&self) -> io::Result<File> {
         self.append("stderr")
     }
@@ -177,38 +178,38 @@ impl JobRecord {
         Ok(File::from(openat(directory.fd(), name, flags, Mode::empty())?))
     }
 
-    /// The directory that artifacts are put into, each at its own path; made when first asked for.
+    /// Opens the directory of the artifacts, each at its own path; created on the first call.
     pub fn artifacts(&self) -> Result<OwnedFd, StoreError> {
         Ok(self.directory()?.own_child(ARTIFACTS)?.into_fd())
     }
 
-    /// Where the artifact `path` is kept, as a `file://` of this host.
+    /// The `file://` URI of the artifact `path` on this host.
     pub fn artifact_uri(&self, path: &RelPath) -> String {
         let opened = self.store.opened();
         file_uri(&opened.runs.path().join(self.id.as_str()).join(ARTIFACTS).join(path.as_path()))
     }
 
-    /// Records what the workspace was, as `snapshot.json`. Where that has `files`, `bytes` and
-    /// `excluded`, and `hash`, an interrupted job's result tells them.
+    /// Records the snapshot as `snapshot.json`. The result of an interrupted job repeats its
+    /// `files`, `bytes`, `excluded` and `hash`, if present.
     pub fn write_snapshot(&self, value: &impl Serialize) -> Result<(), StoreError> {
         let directory = self.directory()?;
         directory.replace(SNAPSHOT, &json_file(&directory, SNAPSHOT, value)?)
     }
 
-    /// Whether somebody asked for its end, in this process or in another.
+    /// Whether this or another process asked to cancel the job.
     pub fn cancel_requested(&self) -> bool {
         self.store.cancel_requested(&self.id)
     }
 
-    /// Records what came of it. On return it is on the disk, with the outputs. A result of more
-    /// than 64 MiB is cut to that, as [`fit`](super::fit) does.
+    /// Records the result. On return the result and the outputs are on the disk. A result of more
+    /// than 64 MiB is truncated to that, as [`truncate`](crate::store::truncate) does.
     ///
     /// # Errors
-    /// A result of another job, or of one that is not over; [`StoreError::Unknown`] where the
-    /// record was removed; or the disk's. After an error that [may pass](StoreError::may_pass) it
-    /// can be called again. Meanwhile lists of this store tell the job as over. A record that is
-    /// dropped without it is finished as interrupted when somebody next looks, unless the result
-    /// was on the disk already.
+    /// The result is of another job or of a job that has not ended; the record was removed
+    /// ([`StoreError::Unknown`]); or the disk failed. After an error that
+    /// [may pass](StoreError::may_pass) call it again; until then lists of this store show the job
+    /// as ended. A record that is dropped without this call is finished as interrupted when it is
+    /// next read, unless the result is on the disk.
     pub fn finish(&mut self, result: &RunJobResult) -> Result<(), StoreError> {
         if let Some(fault) = result_fault(result, &self.id) {
             let path = self.store.opened().runs.path_of(self.id.as_str());
@@ -217,26 +218,26 @@ impl JobRecord {
         match self.write_end(result) {
             Ok(over) => {
                 self.status = over;
-                self.show(Hold::Over);
+                self.update_index(Hold::Over);
                 self.is_done = true;
                 Ok(())
             }
             Err(error) => {
                 self.status.line = JobLine::from(result);
-                self.show(Hold::Ours);
+                self.update_index(Hold::Ours);
                 Err(error)
             }
         }
     }
 
-    /// Writes all that tells of the end, from the beginning; what `status.json` holds then.
+    /// Writes every file of an ended job. Returns the new contents of `status.json`.
     fn write_end(&self, result: &RunJobResult) -> Result<StatusFile, StoreError> {
         let directory = self.directory()?;
         let mut result_json = json_file(&directory, RESULT, result)?;
         if longer(&result_json, RESULT_BYTES_MAX) {
             let mut cut = result.clone();
-            // The line's own end is a byte.
-            fit(&mut cut, RESULT_BYTES_MAX - 1);
+            // The newline at the end is one byte.
+            truncate(&mut cut, RESULT_BYTES_MAX - 1);
             result_json = json_file(&directory, RESULT, &cut)?;
         }
         for name in ["stdout", "stderr"] {
@@ -250,21 +251,23 @@ impl JobRecord {
         Ok(over)
     }
 
-    /// Removes everything of a job that was not to be taken after all.
+    /// Removes a job that was not accepted after all.
     pub fn discard(mut self) {
         self.is_done = true;
         let opened = self.store.opened();
         let runs = &opened.runs;
-        let (Ok(keeper), Ok(kept)) = (self.store.keeper(), self.store.kept()) else { return };
-        let gone = passing_name(GONE, kept.owner.name());
+        let (Ok(writer), Ok(kept)) = (self.store.writer(), self.store.writer_dirs()) else {
+            return;
+        };
+        let gone = temp_name(TOMBSTONE, kept.owner.name());
         match runs.move_to(self.id.as_str(), runs, &gone) {
-            Ok(()) => remove_passing(runs, &gone),
+            Ok(()) => remove_temp(runs, &gone),
             Err(errno) => log::warn!(job = self.id.as_str(), errno:% = errno; "job not discarded"),
         }
-        keeper.index().remove(&self.id);
+        writer.index().remove(&self.id);
     }
 
-    fn directory(&self) -> Result<Directory, StoreError> {
+    fn directory(&self) -> Result<StoreDir, StoreError> {
         let opened = self.store.opened();
         let runs = &opened.runs;
         let id = self.id.as_str();
@@ -274,13 +277,13 @@ impl JobRecord {
         })
     }
 
-    /// Tells the index of it.
-    fn show(&self, hold: Hold) {
-        if let Ok(keeper) = self.store.keeper() {
+    /// Updates the job in the index.
+    fn update_index(&self, hold: Hold) {
+        if let Ok(writer) = self.store.writer() {
             let (line, order) = (self.status.line.clone(), self.status.order());
             let bytes = self.status.bytes.unwrap_or(0);
             let idempotency = self.status.idempotency.clone();
-            keeper.index().put(Entry { line, order, bytes, hold, idempotency });
+            writer.index().put(IndexEntry { line, order, bytes, hold, idempotency });
         }
     }
 }
@@ -288,15 +291,15 @@ impl JobRecord {
 impl Drop for JobRecord {
     fn drop(&mut self) {
         if !self.is_done
-            && let Ok(keeper) = self.store.keeper()
+            && let Ok(writer) = self.store.writer()
         {
-            keeper.index().loosen(&self.id);
+            writer.index().release(&self.id);
         }
     }
 }
 
-/// Waits until an output is on the disk, unless there is none.
-fn sync_output(directory: &Directory, name: &str) -> Result<(), StoreError> {
+/// Waits until an output is on the disk, unless it is empty or missing.
+fn sync_output(directory: &StoreDir, name: &str) -> Result<(), StoreError> {
     match directory.open_file(name) {
         Ok((_, 0)) | Err(ReadFault::Absent) => Ok(()),
         Ok((file, _)) => fsync(&file).map_err(|errno| directory.error("fsync", name, errno)),
@@ -304,9 +307,9 @@ fn sync_output(directory: &Directory, name: &str) -> Result<(), StoreError> {
     }
 }
 
-/// A value as a file of the store holds it: a line of JSON.
+/// A value as a file of the store: a line of JSON.
 pub(super) fn json_file(
-    directory: &Directory,
+    directory: &StoreDir,
     name: &str,
     value: &impl Serialize,
 ) -> Result<Vec<u8>, StoreError> {
@@ -323,10 +326,10 @@ fn longer(contents: &[u8], bytes_max: u64) -> bool {
 }
 
 impl RunStore {
-    /// Asks for the end of a job that somebody else may run: whoever does will see it.
+    /// Asks the owner of a job to cancel it.
     ///
     /// # Errors
-    /// [`StoreError::Unknown`] where there is no such job.
+    /// [`StoreError::Unknown`] if there is no such job.
     pub fn request_cancel(&self, id: &JobId) -> Result<(), StoreError> {
         let directory = self.job(id)?.ok_or_else(|| StoreError::Unknown { id: id.clone() })?;
         match directory.create_file(CANCEL) {
@@ -335,10 +338,42 @@ impl RunStore {
         }
     }
 
-    /// Whether somebody has asked for the end of a job.
+    /// Whether a process asked to cancel a job.
     pub fn cancel_requested(&self, id: &JobId) -> bool {
         let directory = self.job(id).ok().flatten();
         directory
             .is_some_and(|directory| directory.entry(CANCEL).is_ok_and(|found| found.is_some()))
+    }
+}
+
+/// The `file://` URI of an absolute path. Bytes that are not plain in a URI are percent-encoded.
+fn file_uri(path: &Path) -> String {
+    let mut uri = "file://".to_owned();
+    for byte in path.as_os_str().as_bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~/".contains(byte) {
+            uri.push(char::from(*byte));
+        } else {
+            // Writing to a String does not fail.
+            let _ = write!(uri, "%{byte:02X}");
+        }
+    }
+    uri
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::OsStr;
+
+    use super::*;
+
+    #[test]
+    fn bytes_that_are_not_plain_are_encoded() {
+        for (path, uri) in [
+            (&b"/a/b-c._~9"[..], "file:///a/b-c._~9"),
+            (b"/a b/\xC3\xA9%?#\n", "file:///a%20b/%C3%A9%25%3F%23%0A"),
+            (b"/\xFF", "file:///%FF"),
+        ] {
+            assert_eq!(file_uri(Path::new(OsStr::from_bytes(path))), uri);
+        }
     }
 }

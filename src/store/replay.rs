@@ -1,5 +1,4 @@
-//! Hashes by which two runs of the same are known to be the same: free of times, names of jobs
-//! and places on the host.
+//! Hashes that two runs of the same request share: without times, job ids and paths of the host.
 
 use std::path::PathBuf;
 
@@ -9,11 +8,10 @@ use serde_json::{Value, json};
 use cofferdam_core::job::{Artifact, RunJobRequest, RunJobResult, StreamRecord, Trace};
 use cofferdam_core::values::digest::{sha256_of, tagged_hash};
 
-/// The version of what is hashed, and how.
+/// The version of the hashes.
 const TAG: &str = "v1";
 
-/// Of what is asked for: the request as canonical JSON without `job_id`, `trace` and
-/// `workspace.path`.
+/// Hashes a request as canonical JSON without `job_id`, `trace` and `workspace.path`.
 pub fn request_hash(request: &RunJobRequest) -> String {
     let mut plain = request.clone();
     plain.job_id = None;
@@ -29,13 +27,13 @@ pub fn request_hash(request: &RunJobRequest) -> String {
     hash(&value)
 }
 
-/// Of what the workspace holds, whose digest is `digest`.
+/// The hash of a snapshot with that digest.
 pub fn snapshot_hash(digest: &str) -> String {
     format!("{TAG}:{digest}")
 }
 
-/// Of what came of it. The same before and after the result is cut to its size only where
-/// [`fit`](super::fit) cuts no stream: take it before.
+/// Hashes a result. Call it before [`truncate`](crate::store::truncate), which changes the hash when it
+/// truncates a stream.
 pub fn result_hash(result: &RunJobResult) -> String {
     let stream = |stream: &StreamRecord| json!({ "bytes": stream.bytes, "sha256": stream.sha256, "truncated": stream.truncated });
     let artifact = |artifact: &Artifact| {
@@ -57,7 +55,7 @@ pub fn result_hash(result: &RunJobResult) -> String {
 }
 
 fn hash(value: &impl Serialize) -> String {
-    // A value in memory always becomes JSON.
+    // These values always become JSON.
     tagged_hash(TAG, value).unwrap_or_else(|_| format!("{TAG}:{}", sha256_of(b"")))
 }
 
@@ -66,11 +64,11 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::store::testing::{artifact, id, request, result};
+    use crate::store::tests::fixtures::{artifact, id, request, result};
     use cofferdam_core::job::{ErrorCode, JobError, JobStatus};
 
     #[test]
-    fn a_request_is_hashed_without_names_traces_and_places() {
+    fn a_request_is_hashed_without_id_trace_and_path() {
         let plain = request();
         let value = json!({
             "backend": {"kind": "local_process"},
@@ -91,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn a_result_is_hashed_without_names_times_and_places_and_with_all_that_came_of_it() {
+    fn a_result_is_hashed_without_ids_times_and_paths() {
         let mut plain = result("a", 0);
         plain.artifacts = vec![artifact("x")];
         let mut other = plain.clone();

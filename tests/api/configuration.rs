@@ -1,17 +1,18 @@
-//! The environment and the flags: what refuses a start, what warns, what is logged.
+//! Environment variables and flags: which values prevent the start, which only warn, and what is
+//! logged.
 
 use std::net::TcpListener;
 
 use cofferdam_test_server::client::request;
 use cofferdam_test_server::service::Setup;
 
-/// A port that was free a moment ago.
+/// A port that was free just now.
 fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
 #[test]
-fn every_problem_is_told_at_once_and_refuses_the_start() {
+fn every_invalid_variable_is_reported_and_prevents_the_start() {
     let bad = [
         ("PORT", "65536"),
         ("RUN_CONCURRENCY", "0"),
@@ -61,7 +62,7 @@ fn an_unknown_run_variable_is_a_warning() {
 }
 
 #[test]
-fn the_port_is_the_environment_s_unless_a_flag_says_otherwise() {
+fn a_flag_overrides_the_port_of_the_environment() {
     let port = free_port();
     let service = Setup::shell().without_addr().env("PORT", port.to_string()).start();
     assert_eq!(service.address.port(), port);
@@ -71,13 +72,13 @@ fn the_port_is_the_environment_s_unless_a_flag_says_otherwise() {
 }
 
 #[test]
-fn a_port_that_is_taken_is_a_failure_and_one_just_left_is_not() {
+fn a_port_in_use_is_a_failure_and_one_in_time_wait_is_not() {
     let holder = TcpListener::bind("0.0.0.0:0").unwrap();
     let port = holder.local_addr().unwrap().port().to_string();
     let (code, said) = Setup::shell().without_addr().env("PORT", &port).refused();
     assert_eq!(code, Some(1), "{said}");
     drop(holder);
-    // Connections of the server before are still in their last wait.
+    // Connections of the previous server are still in TIME_WAIT.
     for _ in 0..2 {
         let service = Setup::shell().without_addr().env("PORT", &port).start();
         service.get("/health").assert_text(200, "ok\n");
@@ -85,7 +86,7 @@ fn a_port_that_is_taken_is_a_failure_and_one_just_left_is_not() {
 }
 
 #[test]
-fn the_ready_line_tells_what_is_enforced() {
+fn the_ready_line_names_the_enforced_controls() {
     let service = Setup::shell().start();
     let log = service.log.text();
     let ready = log.lines().find(|line| line.contains(&service.address.to_string())).unwrap();
@@ -95,7 +96,7 @@ fn the_ready_line_tells_what_is_enforced() {
 }
 
 #[test]
-fn request_headers_are_logged_only_under_debug_and_never_the_secret_ones() {
+fn request_headers_are_logged_only_under_debug_and_secret_ones_never() {
     let ask = request("GET", "/health", "authorization: Bearer s3cret\r\nx-trace: tr4ce\r\n");
     for (debug, logged) in [
         (Some(""), true),

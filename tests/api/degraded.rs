@@ -1,4 +1,4 @@
-//! A host that lacks something: what is left holds, and the log says what is missing.
+//! On a host that lacks a feature, the other controls hold and the log names what is missing.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use seccompiler::{
 use cofferdam_test_server::service::Setup;
 
 #[test]
-fn where_user_namespaces_are_refused_a_run_has_the_slots_host_uid_and_no_capability() {
+fn without_user_namespaces_a_run_has_its_host_uid_and_no_capability() {
     refuse_user_namespaces();
     let service = Setup::shell().start();
     let ids = service.run("id -u; grep -E '^(Cap|Groups|NoNew|Seccomp:)' /proc/self/status");
@@ -29,14 +29,14 @@ fn where_user_namespaces_are_refused_a_run_has_the_slots_host_uid_and_no_capabil
 }
 
 #[test]
-fn where_clone3_is_refused_runs_are_as_they_are_elsewhere() {
+fn without_clone3_runs_work_the_same() {
     refuse(libc::SYS_clone3, Vec::new(), libc::ENOSYS);
     let service = Setup::shell().start();
     let run = service.run("id -u; cat /proc/self/cgroup | grep -v ':/$'; true");
-    assert_eq!(run.stdout(), "10001\n", "the box's groups are not the roots it sees");
+    assert_eq!(run.stdout(), "10001\n", "the sandbox sees its own groups as the roots");
 }
 
-/// From here on this thread and what it starts may not make a user namespace.
+/// From now on this thread and its children cannot create a user namespace.
 fn refuse_user_namespaces() {
     let newuser = u64::from(libc::CLONE_NEWUSER.unsigned_abs());
     let has_flag =
@@ -45,7 +45,8 @@ fn refuse_user_namespaces() {
     refuse(libc::SYS_unshare, vec![rule], libc::EPERM);
 }
 
-/// From here on a call that one of `rules` is about, or any where there is none, fails so here.
+/// From now on `call` fails with `errno` in this thread and its children, if one of `rules` matches
+/// or `rules` is empty.
 fn refuse(call: i64, rules: Vec<SeccompRule>, errno: i32) {
     let filter = SeccompFilter::new(
         BTreeMap::from([(call, rules)]),

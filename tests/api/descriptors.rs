@@ -1,4 +1,5 @@
-//! Open files: as many as the connections and boxes need, and none more for a tenant.
+//! The limit of open files: the server gets as many as its connections and sandboxes need, a tenant
+//! gets no more.
 
 use std::fs;
 use std::time::Duration;
@@ -15,16 +16,16 @@ fn limits(service: &Service) -> (u64, u64) {
     (figures.next().unwrap(), figures.next().unwrap())
 }
 
-/// How many connections it says it serves at once.
+/// How many connections the server accepts at once, by its own metric.
 fn connections_max(service: &Service) -> f64 {
     let scraped = Exposition::parse(&service.get("/metrics").body);
     scraped.get("cofferdam_connections_max", &[])
 }
 
 #[test]
-fn the_server_raises_its_own_limit_as_far_as_it_needs_and_no_box_has_more_for_it() {
+fn the_server_raises_its_own_limit_of_open_files_but_not_that_of_sandboxes() {
     for (options, soft) in [
-        // 64 for itself, 32 for each of 10 runs, 24 for each of 10 boxes ahead, and 700.
+        // 64 for the server, 32 for each of 10 runs, 24 for each of 10 prepared sandboxes, and 700.
         ("-Sn 256", 1324),
         ("-Sn 1324", 1324),
         ("-Sn 2000", 2000),
@@ -37,7 +38,7 @@ fn the_server_raises_its_own_limit_as_far_as_it_needs_and_no_box_has_more_for_it
         assert_eq!(limits(&service), (soft, 4000), "{options}");
         assert_eq!(connections_max(&service), 700.0, "{options}");
         assert!(!service.log.text().contains("open files"), "{}", service.log.text());
-        // In a box made for it, and in one made ahead.
+        // In a new sandbox and in a prepared one.
         for _ in 0..3 {
             assert_eq!(service.run("ulimit -Sn; ulimit -Hn").stdout(), "256\n256\n", "{options}");
         }
@@ -45,19 +46,19 @@ fn the_server_raises_its_own_limit_as_far_as_it_needs_and_no_box_has_more_for_it
 }
 
 #[test]
-fn more_connections_than_the_limit_it_was_started_with_are_served_at_once() {
+fn more_connections_than_the_initial_limit_are_served_at_once() {
     let service = Setup::shell().with_limits("-Sn 256").start();
     let connected: Vec<Client> = (0..500).map(|_| service.connect()).collect();
     let open = || {
         let scraped = Exposition::parse(&service.get("/metrics").body);
         scraped.get("cofferdam_connections", &[])
     };
-    wait_until("all of them", Duration::from_secs(10), || open() > connected.len() as f64);
+    wait_until("all connections", Duration::from_secs(10), || open() > connected.len() as f64);
     assert_eq!(service.run("echo hi").stdout(), "hi\n");
 }
 
 #[test]
-fn a_hard_limit_that_is_too_low_is_said_with_what_it_is_enough_for() {
+fn a_hard_limit_that_is_too_low_is_logged_with_the_connections_it_allows() {
     let service =
         Setup::shell().env("STANDBY_MAX", "10").env("JOBS", "off").with_limits("-n 800").start();
     assert_eq!(limits(&service), (800, 800));

@@ -1,4 +1,4 @@
-//! Rows 2, 5, 6 and 7: the ways down.
+//! Rows 2, 5, 6 and 7 of the contract: shutting down.
 
 use std::time::{Duration, Instant};
 
@@ -8,10 +8,10 @@ use cofferdam_test_server::service::{Service, Setup, wait_until};
 use nix::sys::signal::Signal;
 
 const DRAINING: &str = r#"{"error":"draining"}"#;
-/// For what has to happen at once, on a loaded machine.
+/// For what must happen at once, on a loaded machine.
 const SOON: Duration = Duration::from_secs(10);
 
-/// Asks for a run of `script` on a connection of its own, and waits until it sleeps.
+/// Posts a run of `script` on its own connection and waits until it sleeps.
 fn begin(service: &Service, script: &str) -> Client {
     let mut client = service.connect();
     client.send(post("", solution(script).to_string()));
@@ -20,7 +20,7 @@ fn begin(service: &Service, script: &str) -> Client {
 }
 
 #[test]
-fn a_drain_by_request_ends_the_process_when_the_last_run_has_ended() {
+fn a_drain_by_request_ends_the_process_after_the_last_run() {
     for value in ["1", "true"] {
         let mut service = Setup::shell().env("ALLOW_SHUTDOWN", value).start();
         let mut live = begin(&service, "sleep 1; echo ended; exit 3");
@@ -33,9 +33,9 @@ fn a_drain_by_request_ends_the_process_when_the_last_run_has_ended() {
 }
 
 #[test]
-fn a_drain_without_runs_ends_the_process_by_itself() {
+fn a_drain_without_runs_ends_the_process() {
     let mut service = Setup::shell().env("ALLOW_SHUTDOWN", "1").start();
-    // A connection that lies idle is no reason to stay.
+    // An idle connection does not delay the end.
     let mut idle = service.connect();
     idle.ask(request("GET", "/health", "")).assert_text(200, "ok\n");
     service.ask(request("POST", "/shutdown", "")).assert_text(200, "shutdown\n");
@@ -43,7 +43,7 @@ fn a_drain_without_runs_ends_the_process_by_itself() {
 }
 
 #[test]
-fn a_signal_drains_as_the_request_does() {
+fn a_signal_starts_the_same_drain_as_a_request() {
     for signal in [Signal::SIGTERM, Signal::SIGINT] {
         let mut service = Setup::shell().start();
         let mut live = begin(&service, "sleep 1; echo ended");
@@ -59,7 +59,7 @@ fn a_signal_drains_as_the_request_does() {
 }
 
 #[test]
-fn the_grace_ends_what_does_not_end_by_itself_and_nothing_is_left() {
+fn runs_are_cancelled_after_the_grace_period_and_leave_nothing() {
     let mut service = Setup::shell().env("SHUTDOWN_GRACE", "300ms").start();
     let footprint = Footprint::of(service.pid());
     let mut live = begin(&service, "trap '' TERM; setsid sleep 60 & sleep 60");
@@ -72,7 +72,7 @@ fn the_grace_ends_what_does_not_end_by_itself_and_nothing_is_left() {
 }
 
 #[test]
-fn the_default_grace_lets_a_run_go_on_for_seconds() {
+fn the_default_grace_period_is_several_seconds() {
     let mut service = Setup::shell().start();
     let mut live = begin(&service, "sleep 3; echo ended");
     service.signal(Signal::SIGTERM);

@@ -1,5 +1,5 @@
-//! The memory groups that the kernel keeps although they were removed: as long as a page of a file
-//! is cached that a tenant was the first to read.
+//! Removed memory groups that the kernel keeps as long as it caches a file page that a tenant was
+//! the first to read.
 
 use std::fs;
 use std::path::PathBuf;
@@ -7,13 +7,13 @@ use std::path::PathBuf;
 use cofferdam_test_server::host::alone;
 use cofferdam_test_server::service::Setup;
 
-/// So many runs leave a page each.
+/// Each run leaves one page.
 const RUNS: usize = 400;
-/// Many more than the service lets the kernel keep (`DYING_GROUPS_MAX`, and those between two counts),
-/// other groups that come meanwhile included; much fewer than there are runs.
+/// Well above what the service lets the kernel keep (`DYING_GROUPS_MAX` and those between two
+/// counts), including groups of other processes, and well below the number of runs.
 const KEPT_MAX: u64 = 250;
 
-/// Files that every tenant can read, no two of which share a page.
+/// Files that every tenant can read. No two share a page.
 fn files() -> Vec<PathBuf> {
     let mut directories = vec![PathBuf::from("/usr/share"), PathBuf::from("/usr/lib")];
     let mut files = Vec::new();
@@ -32,7 +32,7 @@ fn files() -> Vec<PathBuf> {
     files
 }
 
-/// The memory groups there are, kept ones included.
+/// The number of memory groups, including removed ones that the kernel keeps.
 fn memory_groups() -> u64 {
     let table = fs::read_to_string("/proc/cgroups").unwrap();
     let row = table.lines().find(|line| line.starts_with("memory\t")).unwrap();
@@ -41,7 +41,7 @@ fn memory_groups() -> u64 {
 }
 
 #[test]
-fn runs_that_read_what_they_have_dropped_leave_no_group_each() {
+fn runs_that_cache_file_pages_do_not_each_leave_a_memory_group() {
     let _alone = alone();
     let service = Setup::shell().start();
     assert_eq!(service.run("true").status, 200);
@@ -54,6 +54,6 @@ fn runs_that_read_what_they_have_dropped_leave_no_group_each() {
         assert_eq!(service.run(&script).status, 200);
     }
     let kept = memory_groups().saturating_sub(before);
-    eprintln!("{RUNS} runs, {kept} groups more");
+    eprintln!("{RUNS} runs left {kept} groups");
     assert!(kept <= KEPT_MAX, "{kept} of {RUNS}");
 }

@@ -1,4 +1,5 @@
-//! Row 31: a box that cannot be made is a 500 that names the step, and no user code has run.
+//! Row 31 of the contract: a sandbox that cannot be created is a 500 that names the step, and no
+//! user code runs.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -22,7 +23,7 @@ fn install(root: &Path, program: &str) {
 }
 
 #[test]
-fn a_root_whose_shell_is_gone_is_a_500_that_names_the_step_and_the_errno() {
+fn a_root_without_a_shell_is_a_500_that_names_the_step_and_the_errno() {
     let root = tempfile::tempdir().unwrap();
     fs::set_permissions(root.path(), fs::Permissions::from_mode(0o755)).unwrap();
     install(root.path(), "/bin/sh");
@@ -34,7 +35,7 @@ fn a_root_whose_shell_is_gone_is_a_500_that_names_the_step_and_the_errno() {
     assert_eq!(service.run("").stdout(), "hi\n");
     fs::remove_file(root.path().join("bin/sh")).unwrap();
     service.run("").assert_json(500, r#"{"error":"sandbox: exec sh: ENOENT"}"#);
-    // It is a failure of that run alone.
+    // Only that run fails.
     install(root.path(), "/bin/sh");
     assert_eq!(service.run("").stdout(), "hi\n");
 }
@@ -55,7 +56,7 @@ fn a_solution_that_does_not_fit_is_a_500_that_names_the_step_and_the_errno() {
 #[test]
 fn a_workspace_that_does_not_fit_is_a_500_that_names_the_step_and_the_errno() {
     let workspace = Workspace::shell();
-    // A workspace of several owners is always copied.
+    // A workspace with files of several owners is always copied.
     workspace.put("data", &"x".repeat(1 << 20));
     std::os::unix::fs::chown(workspace.path().join("data"), Some(1), Some(1)).unwrap();
     let service = Setup::of(workspace).env("RUN_DISK_MAX", "256KiB").start();

@@ -1,4 +1,4 @@
-//! What user code sees through `/run`; how deep the walls are is tested elsewhere.
+//! What user code sees through `/run`. tests/sandbox and tests/hostile test the isolation itself.
 
 use std::thread;
 
@@ -7,7 +7,7 @@ use cofferdam_test_server::service::Setup;
 use cofferdam_test_server::workspace::Workspace;
 
 #[test]
-fn a_program_is_10001_without_groups_or_capabilities() {
+fn a_program_has_uid_10001_and_no_groups_or_capabilities() {
     let service = Setup::shell().start();
     let stdout = service
         .run("id -u; id -g; id -G; grep -E '^(Cap|NoNewPrivs|Seccomp:)' /proc/self/status")
@@ -19,7 +19,7 @@ fn a_program_is_10001_without_groups_or_capabilities() {
 }
 
 #[test]
-fn the_environment_is_clean_but_for_the_allowed_names() {
+fn the_environment_has_only_the_allowed_names() {
     let service = Setup::shell()
         .env("SECRET", "s3cret")
         .env("HOME", "/root")
@@ -38,7 +38,7 @@ fn the_environment_is_clean_but_for_the_allowed_names() {
 }
 
 #[test]
-fn the_working_directory_is_the_tenant_s_own_copy_of_the_workspace() {
+fn the_working_directory_is_a_private_copy_of_the_workspace() {
     let workspace = Workspace::shell().with("lib/data.txt", "data").with("tool.sh", "echo tool");
     std::os::unix::fs::symlink("lib/data.txt", workspace.path().join("link")).unwrap();
     let service = Setup::of(workspace).start();
@@ -65,18 +65,18 @@ fn writable_places_are_writable_and_the_root_is_not() {
 }
 
 #[test]
-fn the_box_is_a_host_of_its_own() {
+fn a_sandbox_has_its_own_host_name_network_and_processes() {
     let service = Setup::shell().start();
     let script = "hostname; readlink /proc/self/fd/0; ls /sys/class/net 2>/dev/null; \
         cut -d: -f1 /proc/net/dev | tail -n +3 | tr -d ' '; ls -d /proc/[0-9]* | wc -l";
     let stdout = service.run(script).stdout();
     let lines: Vec<&str> = stdout.lines().collect();
     assert_eq!(lines[..3], ["sandbox", "/dev/null", "lo"], "{stdout}");
-    assert!(lines[3].parse::<u32>().unwrap() < 10, "more than its own processes: {stdout}");
+    assert!(lines[3].parse::<u32>().unwrap() < 10, "processes of others are visible: {stdout}");
 }
 
 #[test]
-fn the_limits_are_those_of_the_contract() {
+fn a_run_has_the_limits_of_the_contract() {
     let service = Setup::shell().start();
     let script = "ulimit -a | grep -E 'file|process|core|time' ";
     let stdout = service.post(&solution_within("1500ms", script)).stdout();
@@ -126,7 +126,7 @@ fn two_runs_of_200_processes_each_both_succeed() {
 }
 
 #[test]
-fn nothing_a_run_writes_is_seen_by_the_next() {
+fn a_run_does_not_see_files_of_the_run_before() {
     let workspace = Workspace::shell().with("data", "as shipped");
     let service = Setup::of(workspace).start();
     let script = "cat data; ls -A . /tmp $HOME check; echo changed >data; touch new check/new /tmp/new; \

@@ -1,4 +1,4 @@
-//! Rows 20 and 22: how much goes in and how much comes out.
+//! Rows 20 and 22 of the contract: the limits of input and output.
 
 use std::time::{Duration, Instant};
 
@@ -23,7 +23,7 @@ fn chunked(body: &str) -> String {
 }
 
 #[test]
-fn a_body_may_be_as_long_as_the_limit_and_not_a_byte_longer() {
+fn a_body_of_exactly_the_limit_is_accepted_and_a_longer_one_refused() {
     for (setup, limit) in
         [(Setup::shell(), 1 << 20), (Setup::shell().env("RUN_INPUT_MAX", "1000"), 1000)]
     {
@@ -33,13 +33,13 @@ fn a_body_may_be_as_long_as_the_limit_and_not_a_byte_longer() {
         assert_eq!(service.ask(chunked(&whole)).stdout(), "hi\n");
         service.ask(post("", &longer)).assert_json(413, PAYLOAD_TOO_LARGE);
         service.ask(chunked(&longer)).assert_json(413, PAYLOAD_TOO_LARGE);
-        // Whatever it holds: the length is judged before the JSON.
+        // The length is checked before the JSON.
         service.ask(post("", "x".repeat(limit + 1))).assert_json(413, PAYLOAD_TOO_LARGE);
     }
 }
 
 #[test]
-fn a_body_limit_of_zero_is_none() {
+fn a_body_limit_of_zero_means_unlimited() {
     let service = Setup::shell().env("RUN_INPUT_MAX", "0").start();
     let long = body_of(3 << 20);
     assert_eq!(service.ask(post("", &long)).stdout(), "hi\n");
@@ -47,7 +47,7 @@ fn a_body_limit_of_zero_is_none() {
 }
 
 #[test]
-fn each_stream_may_have_as_many_bytes_as_the_limit_and_not_one_more() {
+fn each_stream_may_have_exactly_as_many_bytes_as_the_limit() {
     for (setup, limit) in
         [(Setup::shell(), 1 << 20), (Setup::shell().env("RUN_OUTPUT_MAX", "4097"), 4097)]
     {
@@ -78,7 +78,7 @@ fn a_run_is_killed_as_soon_as_it_crosses_the_output_limit() {
 }
 
 #[test]
-fn an_output_limit_of_zero_is_none() {
+fn an_output_limit_of_zero_means_unlimited() {
     let service = Setup::shell().env("RUN_OUTPUT_MAX", "0").start();
     let stdout = service.run("head -c 3000000 /dev/zero | tr '\\0' x").stdout();
     assert_eq!(stdout.len(), 3_000_000);

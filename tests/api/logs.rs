@@ -1,4 +1,4 @@
-//! What the log says of requests, in both formats, and what never gets into it.
+//! What the log says about requests, in both formats, and what it never contains.
 
 use std::time::Duration;
 
@@ -6,14 +6,14 @@ use cofferdam_test_server::client::{Answer, post, request, solution};
 use cofferdam_test_server::service::{Service, Setup, wait_until};
 use serde_json::Value;
 
-/// The log's lines as JSON; every line is an object.
+/// The lines of the log as JSON. Every line is an object.
 fn lines(service: &Service) -> Vec<Value> {
     let log = service.log.text();
     let parse = |line: &str| serde_json::from_str(line).unwrap_or_else(|e| panic!("{e}: {line:?}"));
     log.lines().map(parse).filter(Value::is_object).collect()
 }
 
-/// The lines with that message, as soon as there are `count`.
+/// The lines with this message, as soon as there are `count`.
 #[track_caller]
 fn lines_of(service: &Service, message: &str, count: usize) -> Vec<Value> {
     let found = || -> Vec<Value> {
@@ -34,7 +34,7 @@ fn id_of(answer: &Answer) -> String {
 }
 
 #[test]
-fn the_end_of_a_run_is_one_line_with_its_figures() {
+fn the_end_of_a_run_is_logged_as_one_line_with_its_measurements() {
     let service = json().env("STANDBY_MAX", "0").start();
     let named = post("x-request-id: battle-7_a.b\r\n", solution("exit 3").to_string());
     assert_eq!(id_of(&service.ask(named)), "battle-7_a.b");
@@ -60,7 +60,7 @@ fn the_end_of_a_run_is_one_line_with_its_figures() {
 }
 
 #[test]
-fn the_same_line_in_words_says_the_same() {
+fn the_text_format_has_the_same_fields() {
     let service = Setup::shell().start();
     let id = id_of(&service.run("exit 3"));
     let find =
@@ -76,16 +76,16 @@ fn the_same_line_in_words_says_the_same() {
 }
 
 #[test]
-fn a_run_in_a_box_made_ahead_says_so() {
+fn a_run_in_a_prepared_sandbox_is_logged_as_such() {
     let service = json().env("STANDBY_MAX", "2").start();
-    wait_until("a run in a box made ahead", Duration::from_secs(20), || {
+    wait_until("a run in a prepared sandbox", Duration::from_secs(20), || {
         service.run("true");
         lines(&service).iter().any(|line| line["standby"] == true)
     });
 }
 
 #[test]
-fn a_run_that_we_ended_and_one_whose_client_left_are_lines_too() {
+fn timed_out_and_cancelled_runs_are_logged() {
     let service = json().start();
     let late = cofferdam_test_server::client::solution_within("100ms", "sleep 9");
     let id = id_of(&service.post(&late));
@@ -102,7 +102,7 @@ fn a_run_that_we_ended_and_one_whose_client_left_are_lines_too() {
 }
 
 #[test]
-fn a_refusal_is_a_line_with_its_reason() {
+fn a_refused_request_is_logged_with_the_reason() {
     let service = json().start();
     for (bytes, status, reason, path) in [
         (request("GET", "/secret?token=s3cret", "").into_bytes(), 404, "not found", "/secret"),
@@ -126,9 +126,9 @@ fn a_refusal_is_a_line_with_its_reason() {
     assert!(!log.contains("s3cret") && !log.contains("te11tale"), "{log}");
 }
 
-/// Such answers are the parser's own: they have no name.
+/// The HTTP parser writes these answers, so they have no request id.
 #[test]
-fn what_is_no_request_at_all_is_a_line_too() {
+fn bytes_that_are_not_a_request_are_logged() {
     let service = json().start();
     for (bytes, status) in [
         (request("GET", "/health", "x: \x1b[2K\r\n"), 400),
@@ -147,7 +147,7 @@ fn what_is_no_request_at_all_is_a_line_too() {
 }
 
 #[test]
-fn refusals_cannot_fill_the_log() {
+fn lines_about_refused_requests_are_rate_limited() {
     let service = json().start();
     let mut client = service.connect();
     let asked = 1000;
@@ -160,15 +160,15 @@ fn refusals_cannot_fill_the_log() {
     let count = |line: &Value| line["count"].as_u64().unwrap_or(0);
     let left_out = || -> u64 { lines(&service).iter().map(count).sum() };
     let told = || lines(&service).iter().filter(|line| line["message"] == "refused").count();
-    wait_until("what was left out", Duration::from_secs(10), || {
+    wait_until("the count of dropped lines", Duration::from_secs(10), || {
         left_out() + told() as u64 == asked as u64 + 1
     });
-    // At most a hundred a second, however long the thousand took.
+    // At most a hundred lines a second are written.
     assert!(left_out() > 0, "{} lines", told());
 }
 
 #[test]
-fn every_answer_has_a_name_that_is_the_client_s_where_it_is_a_good_one() {
+fn every_answer_has_a_request_id_taken_from_the_client_if_valid() {
     let service = json().env("RUN_CONCURRENCY", "1").start();
     let good = ["a", "7c9e6679-7425-40de-944b-e07fc1f90ae7", &"x".repeat(128)];
     for name in good {
@@ -188,13 +188,13 @@ fn every_answer_has_a_name_that_is_the_client_s_where_it_is_a_good_one() {
     made.sort();
     let count = made.len();
     made.dedup();
-    assert_eq!(made.len(), count, "names given twice: {made:?}");
+    assert_eq!(made.len(), count, "request ids used twice: {made:?}");
     let is_ours = |name: &String| {
         name.len() < 40 && name.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-')
     };
     assert!(made.iter().all(is_ours), "{made:?}");
 
-    // Every kind of answer.
+    // Every kind of answer has one.
     let mut live = service.live("sleep 30");
     let head = live.head();
     assert_eq!(head.status, 200);
@@ -214,7 +214,7 @@ fn every_answer_has_a_name_that_is_the_client_s_where_it_is_a_good_one() {
 }
 
 #[test]
-fn nothing_of_a_tenant_or_of_a_secret_is_logged_and_no_byte_forges_a_line() {
+fn no_tenant_text_or_secret_is_logged_and_no_input_forges_a_line() {
     let tenant = "te11tale";
     let script = format!("echo {tenant}; echo {tenant} >&2; echo \"$OPERATORS\"; exit 1");
     for (format, debug) in [("text", false), ("text", true), ("json", false), ("json", true)] {
@@ -228,7 +228,7 @@ fn nothing_of_a_tenant_or_of_a_secret_is_logged_and_no_byte_forges_a_line() {
         let mut service = setup.start();
         let headers = "authorization: Bearer s3cret\r\ncookie: s3cret\r\nx-api-key: s3cret\r\n\
                        x-auth-token: s3cret\r\nreferer: http://x/?code=s3cret\r\nx-trace: a\x1b[2Ktr4ce\r\n";
-        // ESC is no byte of a header: hyper refuses it before there is a request.
+        // ESC is not allowed in a header, and hyper refuses it before there is a request.
         let headers = headers.replace('\x1b', "\u{9b}");
         assert_eq!(service.ask(post(&headers, solution(&script).to_string())).status, 200);
         service.ask(request("GET", "/health?access=s3cret", &headers)).assert_text(200, "ok\n");
@@ -253,15 +253,15 @@ fn nothing_of_a_tenant_or_of_a_secret_is_logged_and_no_byte_forges_a_line() {
 }
 
 #[test]
-fn a_format_that_is_none_refuses_the_start_and_names_the_variable() {
+fn an_unknown_log_format_prevents_the_start_and_names_the_variable() {
     let (code, said) = Setup::shell().env("LOG_FORMAT", "logfmt").refused();
     assert_eq!(code, Some(2), "{said}");
     assert!(said.contains("LOG_FORMAT: want text or json, got \"logfmt\""), "{said}");
 }
 
 #[test]
-fn lines_from_inside_a_run_have_its_name() {
-    // A box that cannot be made: the workspace goes away behind the service's back.
+fn log_lines_of_a_run_have_its_request_id() {
+    // The run fails because the Makefile is removed while the service runs.
     let service = json().env("STANDBY_MAX", "0").start();
     assert_eq!(service.run("true").status, 200);
     let makefile = service.workspace().path().join("Makefile");

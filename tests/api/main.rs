@@ -1,21 +1,21 @@
-//! The service as its clients meet it: the real binary, real sockets, real boxes.
+//! The service as its clients see it: the real binary, real sockets, real sandboxes.
 //!
-//! `COFFERDAM_BIN` names another binary to hold to the same guarantees.
+//! `COFFERDAM_BIN` names another binary to test.
 
-// The whole crate is a test; clippy knows it only where it is told.
+// Tells clippy that the whole crate is test code.
 #![cfg(test)]
 
 mod configuration;
 mod degraded;
 mod descriptors;
 mod drain;
+mod drain_under_load;
 mod dying_groups;
 mod failures;
 mod inside;
 mod limits;
 mod logs;
 mod outcomes;
-mod rehearsal;
 mod requests;
 mod routes;
 mod slots;

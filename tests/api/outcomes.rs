@@ -1,10 +1,10 @@
-//! Rows 3, 24 to 27 and 32: how a run ended, and how that is told.
+//! Rows 3, 24 to 27 and 32 of the contract: how a run ends and how the answer reports it.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use cofferdam_test_server::client::{Answer, solution, solution_within};
-use cofferdam_test_server::host::of_runs;
+use cofferdam_test_server::host::run_processes;
 use cofferdam_test_server::service::{Setup, wait_until};
 use cofferdam_test_server::workspace::Workspace;
 
@@ -14,7 +14,7 @@ fn answer_of(recipe: &[&str]) -> Answer {
 }
 
 #[test]
-fn a_finished_run_is_three_keys_in_their_order() {
+fn a_finished_run_has_three_keys_in_a_fixed_order() {
     let service = Setup::shell().start();
     service
         .run("echo hi; echo err >&2; exit 3")
@@ -23,7 +23,7 @@ fn a_finished_run_is_three_keys_in_their_order() {
 }
 
 #[test]
-fn headers_tell_what_the_body_must_not() {
+fn the_headers_report_outcome_times_and_memory() {
     let service = Setup::shell().start();
     let answer = service.run("sleep 0.2");
     let figure = |name: &str| answer.header(name).and_then(|value| value.parse::<u64>().ok());
@@ -46,7 +46,7 @@ fn has_memory_controller() -> bool {
 }
 
 #[test]
-fn an_exit_code_is_its_low_eight_bits() {
+fn an_exit_code_has_only_its_low_eight_bits() {
     let workspace = Workspace::running(&["exec awk -f check/solution.py"]);
     let service = Setup::of(workspace).start();
     for (asked, given) in [(0, 0), (1, 1), (127, 127), (255, 255), (256, 0), (259, 3), (-1, 255)] {
@@ -57,7 +57,7 @@ fn an_exit_code_is_its_low_eight_bits() {
 }
 
 #[test]
-fn death_by_a_signal_is_128_and_its_number() {
+fn death_by_a_signal_is_exit_code_128_plus_its_number() {
     let service = Setup::shell().start();
     for (signal, code, words) in [
         ("HUP", 129, "Hangup\n"),
@@ -70,14 +70,14 @@ fn death_by_a_signal_is_128_and_its_number() {
         let answer = service.run(&format!("kill -{signal} $$; sleep 5"));
         let finished = answer.finished();
         assert_eq!(finished.exit_code, Some(code), "SIG{signal}");
-        // No shell is left to say it.
+        // The shell itself is killed, so no shell prints a message.
         assert_eq!(finished.stderr, words, "SIG{signal}");
         assert_eq!(answer.header("x-run-outcome"), Some("signaled"), "SIG{signal}");
     }
 }
 
 #[test]
-fn every_limit_has_its_word_and_leaves_the_program_its_code() {
+fn every_exceeded_limit_has_its_own_outcome() {
     let service = Setup::shell()
         .env("RUN_MEMORY_MAX", "64MiB")
         .env("RUN_PIDS_MAX", "16")
@@ -108,17 +108,18 @@ fn every_limit_has_its_word_and_leaves_the_program_its_code() {
 }
 
 #[test]
-fn a_share_of_the_cpu_is_all_a_run_gets() {
+fn a_run_gets_no_more_than_its_cpu_quota() {
     let service = Setup::shell().env("RUN_CPUS", "0.2").start();
     let body = solution_within("1s", "while :; do :; done & while :; do :; done");
     let used: u64 = service.post(&body).header("x-run-cpu-ms").unwrap().parse().unwrap();
     let is_enforced = service.log.text().contains(r#""cpu":"cgroup"#);
-    // Two of them on whole CPUs would use up to two seconds; a quota is exceeded by a period at most.
+    // On two whole CPUs they would use up to two seconds. A quota is exceeded by one period at
+    // most.
     assert!(!is_enforced || used <= 400, "{used} ms");
 }
 
 #[test]
-fn a_missing_command_is_127_with_the_shell_s_message() {
+fn a_missing_command_is_exit_code_127_with_the_shells_message() {
     let answer = answer_of(&["no-such-command --flag"]);
     let finished = answer.finished();
     assert_eq!((finished.exit_code, finished.stdout.as_str()), (Some(127), ""));
@@ -126,7 +127,7 @@ fn a_missing_command_is_127_with_the_shell_s_message() {
 }
 
 #[test]
-fn a_child_that_keeps_stdout_open_does_not_hold_the_answer_and_dies() {
+fn a_child_that_keeps_stdout_open_does_not_delay_the_answer_and_is_killed() {
     let service = Setup::shell().start();
     for script in
         ["sleep 60 & echo done", "setsid sleep 60 & echo done", "(sleep 60 &) ; echo done"]
@@ -134,14 +135,14 @@ fn a_child_that_keeps_stdout_open_does_not_hold_the_answer_and_dies() {
         let start = Instant::now();
         assert_eq!(service.run(script).stdout(), "done\n");
         assert!(start.elapsed() < Duration::from_secs(5), "{script}");
-        wait_until("the child's death", Duration::from_secs(1), || {
-            of_runs(service.pid()).is_empty()
+        wait_until("the child to die", Duration::from_secs(1), || {
+            run_processes(service.pid()).is_empty()
         });
     }
 }
 
 #[test]
-fn output_that_is_not_text_is_a_string_all_the_same() {
+fn output_that_is_not_utf8_is_still_a_string() {
     let service = Setup::shell().start();
     for (printed, body) in [
         (r"a\377b", r#""a�b""#),
@@ -158,9 +159,9 @@ fn output_that_is_not_text_is_a_string_all_the_same() {
 }
 
 #[test]
-fn a_cut_never_splits_a_character() {
+fn truncation_never_splits_a_character() {
     let service = Setup::shell().start();
-    // Whatever piece arrives last, the text up to it is whole characters.
+    // Wherever the limit cuts, the text before it ends with a whole character.
     let script = "while :; do printf '\\342\\202'; sleep 0.01; printf '\\254'; done";
     let answer = service.post(&solution_within("500ms", script));
     let finished = answer.finished();
@@ -171,7 +172,7 @@ fn a_cut_never_splits_a_character() {
 }
 
 #[test]
-fn all_recipe_lines_run_in_one_shell_that_goes_on_after_a_failure() {
+fn all_recipe_lines_run_in_one_shell_that_continues_after_a_failure() {
     let workspace = Workspace::running(&["cd check", "pwd"]).with("check/x", "");
     let service = Setup::of(workspace).start();
     service

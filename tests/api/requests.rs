@@ -1,4 +1,4 @@
-//! Rows 8 to 19: what a request may hold, and the answer to what it may not.
+//! Rows 8 to 19 of the contract: what a request may contain, and how an invalid one is answered.
 
 use std::time::{Duration, Instant};
 
@@ -19,7 +19,7 @@ fn with(key: &str, value: Value) -> Value {
 }
 
 #[test]
-fn a_body_that_is_not_one_json_object_is_a_400_that_names_the_fault() {
+fn a_body_that_is_not_one_json_object_is_a_400_that_names_the_error() {
     let service = Setup::shell().start();
     let table: [(&[u8], &str); 16] = [
         (b"", "empty"),
@@ -47,7 +47,7 @@ fn a_body_that_is_not_one_json_object_is_a_400_that_names_the_fault() {
 }
 
 #[test]
-fn a_field_of_the_wrong_kind_is_a_400_that_names_it() {
+fn a_field_of_the_wrong_type_is_a_400_that_names_it() {
     let service = Setup::shell().start();
     let others = [json!(5), json!(-1.5), json!(true), json!([]), json!(["a"]), json!({})];
     for field in ["solution_text", "lang_slug"] {
@@ -67,7 +67,7 @@ fn a_field_of_the_wrong_kind_is_a_400_that_names_it() {
 }
 
 #[test]
-fn unknown_keys_are_ignored_and_a_null_option_is_an_absent_one() {
+fn unknown_keys_are_ignored_and_null_means_absent() {
     let workspace = Workspace::shell().with("check/asserts.json", "its own");
     let service = Setup::of(workspace).start();
     for (key, value) in [
@@ -86,7 +86,7 @@ fn unknown_keys_are_ignored_and_a_null_option_is_an_absent_one() {
 }
 
 #[test]
-fn a_slug_is_known_as_it_is_written_in_the_table_and_no_other_way() {
+fn a_slug_must_be_spelled_exactly_as_in_the_table() {
     let service = Setup::shell().start();
     for slug in ["", "Python", "PYTHON", "python ", "javascript", "perl", "../python", "check"] {
         let answer = service.post(&with("lang_slug", json!(slug)));
@@ -160,7 +160,7 @@ fn an_empty_checker_is_a_checker() {
 }
 
 #[test]
-fn asserts_replace_the_workspace_s_own_only_where_they_are_sent() {
+fn sent_asserts_replace_those_of_the_workspace() {
     let workspace = Workspace::shell().with("check/asserts.json", "its own");
     let service = Setup::of(workspace).start();
     let ask = |asserts: Option<&str>| {
@@ -177,7 +177,7 @@ fn asserts_replace_the_workspace_s_own_only_where_they_are_sent() {
 }
 
 #[test]
-fn texts_are_written_to_the_byte() {
+fn texts_are_written_unchanged() {
     let service = Setup::of(Workspace::running(&["cat check/solution.py"])).start();
     for text in ["", "\0", "\r\n\t\u{1b}", "\u{feff}é日😀", "\u{7f}\u{2028}", "\"\\/"] {
         assert_eq!(service.run(text).stdout(), text);
@@ -197,7 +197,7 @@ fn a_timeout_sets_the_cpu_seconds_rounded_up() {
 }
 
 #[test]
-fn a_timeout_above_the_operator_s_is_refused() {
+fn a_timeout_above_the_operators_maximum_is_refused() {
     let service = Setup::shell().start();
     service.post(&solution_within("300001ms", "true")).assert_error_naming(400, "timeout");
     drop(service);
@@ -242,7 +242,7 @@ fn a_timeout_outside_the_grammar_is_refused() {
 }
 
 #[test]
-fn no_time_at_all_is_over_at_once() {
+fn a_timeout_of_zero_ends_the_run_at_once() {
     let service = Setup::shell().start();
     for timeout in ["0s", "0ms", "0m"] {
         let start = Instant::now();
@@ -254,7 +254,7 @@ fn no_time_at_all_is_over_at_once() {
 }
 
 #[test]
-fn every_coding_but_identity_is_refused() {
+fn every_content_encoding_except_identity_is_refused() {
     let service = Setup::of(Workspace::running(&[RUN_SOLUTION])).start();
     for coding in
         ["gzip", "GZIP", "x-gzip", "deflate", "br", "zstd", "identity, gzip", "gzip,identity", "no"]

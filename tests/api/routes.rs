@@ -1,4 +1,4 @@
-//! Rows 1, 4, 5 and 21: paths, methods and the ways a request may be framed.
+//! Rows 1, 4, 5 and 21 of the contract: paths, methods and the framing of requests.
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +8,7 @@ use cofferdam_test_server::service::{Setup, best_of_three};
 use serde_json::json;
 
 #[test]
-fn health_answers_in_text_and_where_asked_in_json() {
+fn health_answers_in_text_or_on_request_in_json() {
     let service = Setup::shell().start();
     service.get("/health").assert_text(200, "ok\n");
     let json = request("GET", "/health", "accept: application/json\r\n");
@@ -29,7 +29,7 @@ fn health_answers_within_100_ms_with_every_slot_busy() {
 }
 
 #[test]
-fn an_unknown_path_is_not_found_whatever_the_method() {
+fn an_unknown_path_is_not_found_with_any_method() {
     let service = Setup::shell().env("ALLOW_SHUTDOWN", "1").start();
     for target in ["/", "/runs", "/run/", "/RUN", "/health/", "/healthz", "/shutdown/"] {
         for method in ["GET", "POST", "PUT", "FOO"] {
@@ -64,12 +64,12 @@ fn head_is_get_without_a_body() {
     let head = client.head();
     assert_eq!((head.status, head.header("content-length")), (200, Some("3")), "{}", head.head);
     assert_eq!(head.header("content-type"), Some("text/plain"));
-    // The connection goes on right behind the head.
+    // The next answer follows directly after the head.
     client.ask(request("GET", "/health", "")).assert_text(200, "ok\n");
 }
 
 #[test]
-fn shutdown_is_not_a_path_unless_it_is_allowed() {
+fn shutdown_is_not_found_unless_it_is_allowed() {
     for value in [None, Some(""), Some("0"), Some("TRUE"), Some("yes"), Some("true ")] {
         let mut setup = Setup::shell();
         if let Some(value) = value {
@@ -85,7 +85,7 @@ fn shutdown_is_not_a_path_unless_it_is_allowed() {
 }
 
 #[test]
-fn every_framing_of_http_1_reaches_the_program() {
+fn a_request_in_every_http_1_framing_is_run() {
     let service = Setup::shell().start();
     let body = solution("echo hi").to_string();
     let (first, second) = body.split_at(body.len() / 2);
@@ -113,7 +113,7 @@ fn every_framing_of_http_1_reaches_the_program() {
     assert_eq!(client.head().status, 100);
     assert_eq!(client.ask(body).stdout(), "hi\n");
 
-    // The same connection again, with several requests at once.
+    // Several requests at once on the same connection.
     client.send([post("", body), chunked.into_bytes(), post("", body)].concat());
     for _ in 0..3 {
         assert_eq!(client.answer().stdout(), "hi\n");
@@ -121,7 +121,7 @@ fn every_framing_of_http_1_reaches_the_program() {
 }
 
 #[test]
-fn a_request_of_another_protocol_of_the_platform_is_a_clean_400() {
+fn a_request_of_another_protocol_of_the_platform_is_a_400() {
     let service = Setup::shell().start();
     let body = json!({ "include_bots": true, "options": { "round": 1 }, "solutions": [] });
     service.post(&body).assert_error_naming(400, "is required");

@@ -1,14 +1,14 @@
-//! Rows 28 to 30: how many runs there are at once, and when a place is free again.
+//! Rows 28 to 30 of the contract: how many runs are allowed at once, and when a slot is free again.
 
 use std::thread;
 use std::time::{Duration, Instant};
 
 use cofferdam_test_server::client::{Client, post, solution};
-use cofferdam_test_server::host::{Process, alone, is_running, of_runs};
+use cofferdam_test_server::host::{Process, alone, is_running, run_processes};
 use cofferdam_test_server::service::{Service, Setup, best_of_three, wait_until};
 
 const BUSY: &str = r#"{"error":"runner busy"}"#;
-/// For what has to happen soon, on a loaded machine.
+/// For what must happen soon, on a loaded machine.
 const SOON: Duration = Duration::from_secs(10);
 
 fn assert_busy(service: &Service) {
@@ -19,7 +19,7 @@ fn assert_busy(service: &Service) {
     assert!(start.elapsed() < Duration::from_secs(2), "not at once: {:?}", start.elapsed());
 }
 
-/// How long after `client` has gone the next run is let in.
+/// How long after the disconnect of `client` the next run is accepted.
 fn free_after(service: &Service, client: Client) -> Duration {
     drop(client);
     let gone = Instant::now();
@@ -33,7 +33,7 @@ fn free_after(service: &Service, client: Client) -> Duration {
 }
 
 #[test]
-fn one_run_more_than_there_are_slots_is_refused_at_once() {
+fn a_run_beyond_the_last_slot_is_refused_at_once() {
     let service = Setup::shell().env("RUN_CONCURRENCY", "1").start();
     let live = service.live("sleep 60");
     assert_busy(&service);
@@ -49,7 +49,7 @@ fn there_are_ten_slots_by_default() {
 }
 
 #[test]
-fn validation_comes_before_the_slot() {
+fn a_request_is_validated_before_it_takes_a_slot() {
     let service = Setup::shell().env("RUN_CONCURRENCY", "1").start();
     let _live = service.live("sleep 60");
     let mut body = solution("true");
@@ -64,7 +64,7 @@ fn validation_comes_before_the_slot() {
 }
 
 #[test]
-fn a_client_that_fires_again_at_once_is_never_refused() {
+fn a_client_that_posts_again_at_once_is_never_refused() {
     let service = Setup::shell().env("RUN_CONCURRENCY", "1").start();
     let fire = post("", solution("echo hi").to_string());
     let mut client = service.connect();
@@ -75,7 +75,7 @@ fn a_client_that_fires_again_at_once_is_never_refused() {
     for round in 0..50 {
         assert_eq!(service.run("echo hi").status, 200, "connection {round}");
     }
-    // Failures free it too.
+    // Failed runs free the slot too.
     for script in ["kill -9 $$", "yes", "exit 3"] {
         for round in 0..5 {
             assert_ne!(client.ask(post("", solution(script).to_string())).status, 429, "{round}");
@@ -84,7 +84,7 @@ fn a_client_that_fires_again_at_once_is_never_refused() {
 }
 
 #[test]
-fn the_run_of_a_client_that_goes_away_is_killed_and_its_slot_free_within_200_ms() {
+fn a_disconnect_kills_the_run_and_frees_its_slot_within_200_ms() {
     let _alone = alone();
     let service = Setup::shell().env("RUN_CONCURRENCY", "1").start();
     let script = "trap '' TERM HUP; setsid sleep 60 & sleep 60";
@@ -93,17 +93,19 @@ fn the_run_of_a_client_that_goes_away_is_killed_and_its_slot_free_within_200_ms(
         free_after(&service, live)
     });
     best_of_three(Duration::from_millis(200), || {
-        // The same without a stream: nothing was written to it before it left.
+        // The same without a stream: the service has written nothing before the disconnect.
         let mut client = service.connect();
         client.send(post("", solution(script).to_string()));
         wait_until("the run", SOON, || is_running(service.pid(), "sleep"));
         free_after(&service, client)
     });
-    wait_until("their death", Duration::from_secs(1), || of_runs(service.pid()).is_empty());
+    wait_until("the processes to die", Duration::from_secs(1), || {
+        run_processes(service.pid()).is_empty()
+    });
 }
 
 #[test]
-fn a_client_that_only_stops_sending_still_reads_its_answer() {
+fn a_client_that_half_closes_its_connection_still_gets_its_answer() {
     let ask = |service: &Service, script: &str| {
         let mut client = service.connect();
         client.send(post("", solution(script).to_string()));
@@ -113,8 +115,8 @@ fn a_client_that_only_stops_sending_still_reads_its_answer() {
     let service = Setup::shell().env("RUN_ON_DISCONNECT", "finish").start();
     assert_eq!(ask(&service, "sleep 1; echo done"), "done\n");
     drop(service);
-    // Where leavers' runs are killed, nothing tells it from one for long: only a
-    // short run is safe, and on a loaded machine not every time.
+    // If disconnects kill runs, a half-closed connection looks like a disconnect after a while:
+    // only a short run is safe, and on a loaded machine not every time.
     let service = Setup::shell().start();
     assert!((0..10).any(|_| ask(&service, "echo done") == "done\n"));
 }
@@ -136,18 +138,18 @@ fn as_many_clients_as_there_are_slots_are_never_refused() {
 }
 
 #[test]
-fn a_run_outlives_its_client_where_the_operator_says_so() {
+fn a_run_outlives_its_client_if_configured() {
     let service =
         Setup::shell().env("RUN_CONCURRENCY", "1").env("RUN_ON_DISCONNECT", "finish").start();
     let mut client = service.connect();
     client.send(post("", solution("sleep 2").to_string()));
     wait_until("the run", SOON, || is_running(service.pid(), "sleep"));
-    let program = of_runs(service.pid());
+    let program = run_processes(service.pid());
     drop(client);
     let gone = Instant::now();
     while gone.elapsed() < Duration::from_secs(1) {
         assert_busy(&service);
     }
     assert!(program.iter().all(Process::is_alive), "{program:?}");
-    wait_until("its own end", SOON, || service.run("true").status == 200);
+    wait_until("the run to end", SOON, || service.run("true").status == 200);
 }

@@ -1,4 +1,4 @@
-//! After any number of runs of every kind the server and the host are as before.
+//! Runs of every kind leave nothing behind, in the server or on the host.
 
 use std::fs;
 use std::path::Path;
@@ -12,16 +12,17 @@ use cofferdam_test_server::host::{
 };
 use cofferdam_test_server::service::{Service, Setup, wait_until};
 
-/// Runs of the short form; `SOAK_RUNS` asks for another number.
+/// The default number of runs, which `SOAK_RUNS` overrides.
 const RUNS: usize = 200;
 const CONCURRENCY: usize = 8;
-/// Threads that served an admission stay for ten seconds in case of another.
+/// Idle threads end after ten seconds.
 const SETTLED_WITHIN: Duration = Duration::from_secs(30);
 
-/// What an allocator may keep of the busiest moment, eight outputs of a mebibyte and their JSON.
+/// What the allocator may keep from the busiest moment: eight outputs of one mebibyte and their
+/// JSON.
 const RESIDENT_GROWTH_MAX: u64 = 48 << 20;
 
-/// What must not grow.
+/// Counts that must not grow.
 #[derive(Debug, PartialEq, Eq)]
 struct Holdings {
     threads: usize,
@@ -48,8 +49,8 @@ impl Holdings {
     }
 }
 
-/// What `count` gives once the last connection is closed on the other side too:
-/// the same for a fifth of a second.
+/// What `count` returns once it stays the same for a fifth of a second, when the last connections
+/// are closed on both sides.
 fn settled(count: impl Fn() -> Holdings) -> Holdings {
     let (mut last, mut since) = (count(), Instant::now());
     while since.elapsed() < Duration::from_millis(200) {
@@ -69,7 +70,7 @@ fn tenants_files(directory: &Path) -> usize {
     owners.filter(|uid| cofferdam_test_server::host::HOST_UIDS.contains(uid)).count()
 }
 
-/// One run of some kind, and whether it was answered as that kind has to be.
+/// Starts one of eight kinds of runs and checks its outcome.
 fn run_some_kind(service: &Service, number: usize) {
     let expect = |script: &str, timeout: &str, outcome: &str| {
         let answer = service.post(&solution_within(timeout, script));
@@ -87,27 +88,27 @@ fn run_some_kind(service: &Service, number: usize) {
         ),
         5 => expect("kill -SEGV $$", "20s", "signaled"),
         6 => drop(service.live("setsid sleep 60 & sleep 60")),
-        // Gone before it was even let in.
+        // The client disconnects before the run is admitted.
         _ => service.connect().send(post("", solution("sleep 60").to_string())),
     }
 }
 
 #[test]
-fn after_many_runs_of_every_kind_everything_is_as_before() {
+fn many_runs_of_every_kind_leave_nothing_behind() {
     let _alone = alone();
     let temporary = tempfile::tempdir().unwrap();
     let runs = std::env::var("SOAK_RUNS").map_or(RUNS, |runs| runs.parse().unwrap());
     let service = Setup::shell()
-        // The leavers' runs may still be ending when the next ones come.
+        // Runs of clients that disconnected may still be ending when the next ones start.
         .env("RUN_CONCURRENCY", (4 * CONCURRENCY).to_string())
         .env("RUN_DISK_MAX", "8MiB")
         .env("TMPDIR", temporary.path())
-        // What is made ahead differs with what came last: tests/standby has a soak of its own.
+        // The standby pool depends on the last run. tests/standby has its own soak test.
         .env("STANDBY_MAX", "0")
         .start();
     let footprint = Footprint::of(service.pid());
     let count = || Holdings::of(&service, &footprint, temporary.path());
-    // A run leaves a thread behind for a while, so these are counted before the first one.
+    // A run leaves an idle thread for a while, so threads are counted before the first run.
     let idle_threads = settled(count).threads;
     assert_eq!(service.run("true").stdout(), "");
     let before = Holdings { threads: idle_threads, ..settled(count) };
@@ -129,7 +130,7 @@ fn after_many_runs_of_every_kind_everything_is_as_before() {
 }
 
 #[test]
-fn a_killed_server_leaves_no_tenant_and_the_next_start_clears_the_rest() {
+fn tenants_die_with_a_killed_server_and_the_next_start_cleans_up() {
     let mut service = Setup::shell().start();
     let footprint = Footprint::of(service.pid());
     let _live = [
@@ -141,12 +142,12 @@ fn a_killed_server_leaves_no_tenant_and_the_next_start_clears_the_rest() {
     wait_until("the tenants", Duration::from_secs(10), || tenants(service.pid()).len() >= 7);
     let tenants = tenants(service.pid());
     service.kill();
-    wait_until("the tenants' death", Duration::from_secs(1), || {
+    wait_until("the tenants to die", Duration::from_secs(1), || {
         !tenants.iter().any(Process::is_alive)
     });
 
     let next = Setup::shell().start();
-    // Another server that starts just now may be the one who clears.
-    wait_until("the sweep", Duration::from_secs(5), || footprint.is_gone());
+    // Another server that starts now may do the cleanup instead.
+    wait_until("the cleanup", Duration::from_secs(5), || footprint.is_gone());
     assert_eq!(next.run("echo hi").stdout(), "hi\n");
 }

@@ -1,4 +1,4 @@
-//! `GET /status`: what the service tells of itself, and that it always can.
+//! `GET /status`: what the service reports about itself, also when it is busy or draining.
 
 use std::time::{Duration, Instant};
 
@@ -16,7 +16,7 @@ fn status(service: &Service) -> Value {
 }
 
 #[test]
-fn it_tells_what_the_start_line_and_the_doctor_tell() {
+fn status_agrees_with_the_start_line_and_the_doctor() {
     let service = Setup::shell().env("RUN_CONCURRENCY", "3").env("STANDBY_MAX", "2").start();
     let told = status(&service);
     let keys: Vec<&str> = told.as_object().unwrap().keys().map(String::as_str).collect();
@@ -59,7 +59,7 @@ fn it_tells_what_the_start_line_and_the_doctor_tell() {
 }
 
 #[test]
-fn figures_follow_the_runs() {
+fn status_counts_running_runs_and_uptime() {
     let service = Setup::shell().env("RUN_CONCURRENCY", "2").start();
     let live = service.live("sleep 30");
     assert_eq!(status(&service)["slots"]["in_use"], 1);
@@ -69,14 +69,14 @@ fn figures_follow_the_runs() {
     let until = Instant::now() + Duration::from_millis(1100);
     std::thread::sleep(until - Instant::now());
     assert!(status(&service)["uptime_seconds"].as_u64().unwrap() >= 1);
-    // A language that turns out not to be there is no longer listed.
+    // A language that turns out to be unavailable is no longer listed.
     std::fs::remove_file(service.workspace().path().join("Makefile")).unwrap();
     assert_eq!(service.run("true").status, 503);
     assert!(!status(&service)["languages"].as_array().unwrap().contains(&"python".into()));
 }
 
 #[test]
-fn jobs_are_told_where_there_are_any() {
+fn status_has_jobs_only_if_they_are_enabled() {
     assert!(status(&Setup::shell().env("JOBS", "off").start()).get("jobs").is_none());
     let store = tempfile::tempdir().unwrap();
     let service = Setup::shell().env("JOBS_STORE_DIR", store.path()).env("JOBS_WORKERS", "3");
@@ -85,7 +85,7 @@ fn jobs_are_told_where_there_are_any() {
 }
 
 #[test]
-fn it_answers_within_100_ms_with_every_slot_busy_and_during_a_drain() {
+fn status_answers_within_100_ms_with_every_slot_busy_and_during_a_drain() {
     let _alone = alone();
     let service = Setup::shell().env("RUN_CONCURRENCY", "2").start();
     let busy = [0, 1].map(|_| service.live("while :; do :; done"));
@@ -105,7 +105,7 @@ fn it_answers_within_100_ms_with_every_slot_busy_and_during_a_drain() {
 }
 
 #[test]
-fn it_names_no_path_of_this_host_and_no_secret() {
+fn status_contains_no_host_path_and_no_secret() {
     let service =
         Setup::shell().env("RUN_ENV_ALLOW", "OPERATORS").env("OPERATORS", "s3cret").start();
     let answer = service.get("/status");
@@ -121,7 +121,7 @@ fn it_names_no_path_of_this_host_and_no_secret() {
 }
 
 #[test]
-fn it_is_read_by_get_and_head_whatever_the_origin() {
+fn status_allows_get_and_head_from_any_origin() {
     let service = Setup::shell().start();
     let with_origin = request("GET", "/status", "origin: https://evil.example\r\n");
     let answer: Answer = service.ask(with_origin);

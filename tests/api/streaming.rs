@@ -1,4 +1,4 @@
-//! The streaming form of `/run`: events as they happen, the result last.
+//! The streaming form of `/run`: events as they happen and the result at the end.
 
 use std::time::{Duration, Instant};
 
@@ -52,7 +52,7 @@ fn dechunked(mut body: &[u8]) -> Vec<u8> {
     }
 }
 
-/// What the events of `name` say together; their ids have to be the offsets.
+/// The text of all events called `name`. Their ids must be the offsets.
 fn text_of(events: &[Event], name: &str) -> String {
     let mut text = String::new();
     for event in events.iter().filter(|event| event.name == name) {
@@ -63,7 +63,7 @@ fn text_of(events: &[Event], name: &str) -> String {
 }
 
 #[test]
-fn output_comes_as_events_with_offsets_and_the_result_is_the_last() {
+fn output_is_sent_as_events_with_offsets_and_the_result_last() {
     let service = Setup::shell().start();
     let script = "echo one; sleep 0.2; echo zwei ü >&2; sleep 0.2; echo three; exit 3";
     let (head, events) = stream(&service, script);
@@ -80,7 +80,7 @@ fn output_comes_as_events_with_offsets_and_the_result_is_the_last() {
 }
 
 #[test]
-fn a_long_output_arrives_whole() {
+fn a_long_output_arrives_complete() {
     let service = Setup::shell().env("RUN_OUTPUT_MAX", "0").start();
     let (_, events) = stream(&service, "seq 200000");
     let expected: String = (1..=200_000).map(|number| format!("{number}\n")).collect();
@@ -89,7 +89,7 @@ fn a_long_output_arrives_whole() {
 }
 
 #[test]
-fn an_event_is_there_while_the_run_goes_on() {
+fn an_event_arrives_while_the_run_continues() {
     let service = Setup::shell().start();
     let start = Instant::now();
     drop(service.live("sleep 30"));
@@ -97,7 +97,7 @@ fn an_event_is_there_while_the_run_goes_on() {
 }
 
 #[test]
-fn the_result_tells_the_limit_that_ended_the_run() {
+fn the_result_names_the_limit_that_ended_the_run() {
     let service = Setup::shell().start();
     let mut client = service.connect();
     let mut body = solution("echo out; sleep 60");
@@ -111,7 +111,7 @@ fn the_result_tells_the_limit_that_ended_the_run() {
 }
 
 #[test]
-fn the_signal_that_ended_the_run_is_in_the_events_too() {
+fn the_events_name_the_signal_that_ended_the_run() {
     let service = Setup::shell().start();
     let (_, events) = stream(&service, "printf cut >&2; kill -SEGV $$; sleep 5");
     let (result, _) = events.split_last().unwrap();
@@ -120,7 +120,7 @@ fn the_signal_that_ended_the_run_is_in_the_events_too() {
 }
 
 #[test]
-fn an_error_before_the_start_is_an_ordinary_one() {
+fn an_error_before_the_start_is_an_ordinary_error_answer() {
     let service = Setup::shell().env("RUN_CONCURRENCY", "1").start();
     let mut body = solution("true");
     body["lang_slug"] = "perl".into();

@@ -1,18 +1,18 @@
-//! Row 23: when the time is up, the answer comes, whatever the program did.
+//! Row 23 of the contract: at the time limit the answer is sent, whatever the program does.
 
 use std::time::{Duration, Instant};
 
 use cofferdam_test_server::client::{Answer, solution_within};
-use cofferdam_test_server::host::{alone, of_runs};
+use cofferdam_test_server::host::{alone, run_processes};
 use cofferdam_test_server::service::{Service, Setup, best_of_three, wait_until};
 
 /// How long after the limit an answer may come.
 const LATE_MAX: Duration = Duration::from_millis(50);
-/// How long the killed may take to be out of sight.
+/// How long killed processes may remain visible.
 const GONE_WITHIN: Duration = Duration::from_secs(1);
 
-/// Runs `script` and returns how long after its limit it was answered. The
-/// limit counts from the start of the program, so what came before is taken off.
+/// Runs `script` and returns how long after its time limit the answer came. The limit counts from
+/// the start of the program, so the time before that is subtracted.
 fn lateness(service: &Service, limit: Duration, script: &str, check: impl Fn(&Answer)) -> Duration {
     let body = solution_within(&format!("{}ms", limit.as_millis()), script);
     let start = Instant::now();
@@ -21,13 +21,13 @@ fn lateness(service: &Service, limit: Duration, script: &str, check: impl Fn(&An
     assert_eq!(answer.finished().exit_code, None, "{script}: {answer:?}");
     assert_eq!(answer.header("x-run-outcome"), Some("timed_out"), "{script}");
     check(&answer);
-    wait_until("the last process", GONE_WITHIN, || of_runs(service.pid()).is_empty());
+    wait_until("the last process to die", GONE_WITHIN, || run_processes(service.pid()).is_empty());
     let before = answer.timing_ms("queue") + answer.timing_ms("prepare");
     took.saturating_sub(Duration::from_secs_f64(before / 1e3)).saturating_sub(limit)
 }
 
 #[test]
-fn an_answer_comes_within_50_ms_of_the_limit_whatever_the_program_does() {
+fn every_program_is_answered_within_50_ms_of_its_time_limit() {
     let _alone = alone();
     let service = Setup::shell().start();
     for script in [
@@ -46,7 +46,7 @@ fn an_answer_comes_within_50_ms_of_the_limit_whatever_the_program_does() {
 }
 
 #[test]
-fn an_answer_comes_within_50_ms_of_the_limit_with_256_processes_alive() {
+fn a_program_of_256_processes_is_answered_within_50_ms_of_its_time_limit() {
     let _alone = alone();
     let service = Setup::shell().start();
     let script = "i=1; while [ $i -lt 256 ]; do sleep 60 & i=$((i+1)); done; echo 256; wait";
@@ -58,14 +58,14 @@ fn an_answer_comes_within_50_ms_of_the_limit_with_256_processes_alive() {
 }
 
 #[test]
-fn the_output_so_far_is_in_the_answer() {
+fn a_timed_out_run_returns_its_output_so_far() {
     let service = Setup::shell().start();
     let answer = service.post(&solution_within("500ms", "echo out; echo err >&2; sleep 60"));
     answer.assert_json(200, r#"{"exit_code":null,"stdout":"out\n","stderr":"err\n"}"#);
 }
 
 #[test]
-fn the_limit_does_not_count_what_comes_before_the_program() {
+fn the_time_limit_starts_with_the_program() {
     let service = Setup::shell().start();
     let answer = service.post(&solution_within("1s", "sleep 60"));
     let wall_ms: u64 = answer.header("x-run-wall-ms").unwrap().parse().unwrap();

@@ -1,4 +1,4 @@
-//! A box that does not die although it was killed: until it does, nothing that it holds is another's.
+//! A killed sandbox that does not die keeps its uid, namespace and slot until it is dead.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -14,15 +14,15 @@ use cofferdam_test_server::host::{is_running, tenants};
 use cofferdam_test_server::service::{Service, Setup, wait_until};
 
 const BUSY: &str = r#"{"error":"runner busy"}"#;
-/// How long a killed box is waited for (`KILL_WAIT`).
+/// How long the service waits for a killed sandbox (`KILL_WAIT`).
 const KILL_WAIT: Duration = Duration::from_secs(5);
 /// The time limit of the run that is killed.
 const WALL: Duration = Duration::from_secs(2);
-/// For what has to happen soon, on a loaded machine.
+/// For what must happen soon, on a loaded machine.
 const SOON: Duration = Duration::from_secs(30);
 
-/// Keeps one process, and with it its box, from its end: a tracer has to take notice of that first,
-/// and this one does when it is dropped.
+/// Keeps one process, and so its sandbox, from dying until this is dropped: the kernel waits for
+/// the tracer to notice the death.
 struct Held {
     let_go: Option<Sender<()>>,
     tracer: Option<JoinHandle<()>>,
@@ -33,10 +33,10 @@ impl Held {
         let (let_go, until) = channel();
         let (tell, told) = channel();
         let tracer = thread::spawn(move || {
-            // SAFETY: integers only.
+            // SAFETY: takes integers only.
             let seized = unsafe { libc::ptrace(libc::PTRACE_SEIZE, pid, 0, 0) };
             tell.send((seized == 0).then_some(()).ok_or_else(io::Error::last_os_error)).unwrap();
-            // An error is the word to let go; with the tracer its hold on the process ends.
+            // The sender is dropped to end this thread, and the trace ends with the thread.
             let _ = until.recv();
         });
         told.recv().unwrap().unwrap();
@@ -65,8 +65,8 @@ fn figure(service: &Service, name: &str) -> f64 {
     Exposition::parse(&service.get("/metrics").body).get(name, &[])
 }
 
-/// Has a run of the service end by its time limit with one of its processes held; the hold, the uid
-/// and namespace of the run, and how long its answer took.
+/// Lets a run reach its time limit while one of its processes is held. Returns the hold, the uid
+/// and network namespace of the run, and how long its answer took.
 fn run_undying(service: &Service) -> (Held, (u32, String), Duration) {
     thread::scope(|scope| {
         let began = Instant::now();
@@ -82,36 +82,40 @@ fn run_undying(service: &Service) -> (Held, (u32, String), Duration) {
 }
 
 #[test]
-fn what_a_box_that_does_not_die_holds_is_nobody_elses_until_it_is_dead() {
+fn an_unkillable_sandbox_keeps_its_uid_namespace_and_slot_until_it_dies() {
     let service = Setup::shell().env("RUN_CONCURRENCY", "2").env("STANDBY_MAX", "0").start();
     let (held, (uid, net), took) = run_undying(&service);
     let mut seen = BTreeSet::new();
     for _ in 0..3 {
         let live = service.live("sleep 600");
         seen.extend(identities(&service));
-        // Its permit is taken as well.
+        // The run that does not die still holds its slot.
         service.run("true").assert_json(429, BUSY);
         drop(live);
-        wait_until("its end", SOON, || figure(&service, "cofferdam_slots_in_use") == 1.0);
+        wait_until("the end of the run", SOON, || {
+            figure(&service, "cofferdam_slots_in_use") == 1.0
+        });
     }
     assert!(!seen.is_empty());
-    assert!(seen.iter().all(|(other, _)| *other != uid), "{uid} was lent: {seen:?}");
-    assert!(seen.iter().all(|(_, other)| *other != net), "{net} was lent: {seen:?}");
-    // Waited for once, not twice.
+    assert!(seen.iter().all(|(other, _)| *other != uid), "{uid} was reused: {seen:?}");
+    assert!(seen.iter().all(|(_, other)| *other != net), "{net} was reused: {seen:?}");
+    // The service waits once for the sandbox, not twice.
     assert!(took >= KILL_WAIT && took < WALL + 2 * KILL_WAIT, "{took:?}");
     assert_eq!(figure(&service, "cofferdam_undying_boxes"), 1.0);
     assert_eq!(figure(&service, "cofferdam_kill_failures_total"), 1.0);
     drop(held);
-    wait_until("its death", SOON, || figure(&service, "cofferdam_undying_boxes") == 0.0);
-    wait_until("its permit", SOON, || figure(&service, "cofferdam_slots_in_use") == 0.0);
-    wait_until("its remnants", SOON, || figure(&service, "cofferdam_cleanup_backlog") == 0.0);
+    wait_until("the sandbox to die", SOON, || figure(&service, "cofferdam_undying_boxes") == 0.0);
+    wait_until("the slot to be free", SOON, || figure(&service, "cofferdam_slots_in_use") == 0.0);
+    wait_until("the cleanup to finish", SOON, || {
+        figure(&service, "cofferdam_cleanup_backlog") == 0.0
+    });
     let [_one, _two] = [service.live("sleep 600"), service.live("sleep 600")];
     service.run("true").assert_json(429, BUSY);
     assert!(service.log.text().contains("not dead"), "{}", service.log.text());
 }
 
 #[test]
-fn a_server_ends_in_time_with_a_box_that_does_not_die() {
+fn a_server_stops_in_time_despite_an_unkillable_sandbox() {
     let mut service = Setup::shell()
         .env("RUN_CONCURRENCY", "1")
         .env("STANDBY_MAX", "0")

@@ -1,4 +1,4 @@
-//! A service whose stderr is a pipe that nobody reads.
+//! A service whose stderr is a pipe that is not read.
 
 use std::io::{self, BufRead, BufReader, PipeReader, Read};
 use std::net::SocketAddr;
@@ -14,12 +14,12 @@ use nix::fcntl::{FcntlArg, fcntl};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-/// The least a pipe may hold, so that few lines fill it.
+/// The smallest size of a pipe, so that few lines fill it.
 const PIPE_BYTES: i32 = 4096;
-/// How long an end may take on a loaded machine: the drain, and a second for the last lines.
+/// How long the shutdown may take on a loaded machine: the drain, and a second for the last lines.
 const ENDED_WITHIN: Duration = Duration::from_secs(20);
 
-/// A server, killed if the test leaves it alive.
+/// A server that is killed on drop.
 struct Serving {
     child: Child,
     address: SocketAddr,
@@ -35,7 +35,7 @@ impl Drop for Serving {
 }
 
 impl Serving {
-    /// Starts a server, and reads its log up to the line that says where it listens.
+    /// Starts a server and reads its log up to the line with its address.
     fn start(format: &str) -> Self {
         let workspace = Workspace::shell();
         let (reader, writer) = io::pipe().unwrap();
@@ -54,7 +54,7 @@ impl Serving {
         let mut line = String::new();
         let address = loop {
             line.clear();
-            assert!(log.read_line(&mut line).unwrap() > 0, "it ended at its start");
+            assert!(log.read_line(&mut line).unwrap() > 0, "the server ended before it listened");
             if let Some((_, behind)) = line.split_once("listening on ") {
                 break behind.split(';').next().unwrap().parse().unwrap();
             }
@@ -62,7 +62,8 @@ impl Serving {
         Self { child, address, log: Some(log), _workspace: workspace }
     }
 
-    /// Has it log more than the pipe and the queue before it hold, and do its work meanwhile.
+    /// Makes the server log more than the pipe and its queue hold, and checks that it still serves
+    /// requests.
     fn fill_log(&self) {
         let mut client = Client::connect(self.address);
         let long = format!("x-long: {}\r\n", "y".repeat(8000));
@@ -84,14 +85,14 @@ impl Serving {
             if let Some(status) = self.child.try_wait().unwrap() {
                 return status;
             }
-            assert!(began.elapsed() < ENDED_WITHIN, "it does not end");
+            assert!(began.elapsed() < ENDED_WITHIN, "the server does not end");
             thread::sleep(Duration::from_millis(10));
         }
     }
 }
 
 #[test]
-fn a_log_that_is_not_read_stops_neither_requests_nor_runs_nor_signals() {
+fn an_unread_log_blocks_neither_requests_nor_runs_nor_signals() {
     for format in ["text", "json"] {
         let mut service = Serving::start(format);
         service.fill_log();
@@ -100,7 +101,7 @@ fn a_log_that_is_not_read_stops_neither_requests_nor_runs_nor_signals() {
 }
 
 #[test]
-fn a_log_that_is_read_again_says_how_much_it_lacks() {
+fn a_log_that_is_read_again_counts_its_dropped_lines() {
     for (format, dropped) in [("text", " dropped"), ("json", "\"message\":\"log lines dropped")] {
         let mut service = Serving::start(format);
         service.fill_log();
@@ -116,7 +117,7 @@ fn a_log_that_is_read_again_says_how_much_it_lacks() {
         let line = line.unwrap_or_else(|| panic!("{format}: {} bytes of log", text.len()));
         assert!(line.contains("count"), "{line}");
         assert!(text.lines().filter(|line| line.contains("request_id")).count() > 50);
-        // What came last is there, for there was room again.
+        // The last line is present because there was room again.
         assert!(text.lines().last().unwrap().contains("draining"), "{format}");
         if format == "json" {
             for line in text.lines() {

@@ -1,4 +1,4 @@
-//! Which workspace a request runs in, and what becomes of one that does not resolve.
+//! Which workspace a request runs in, and what happens if the workspace does not resolve.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -10,7 +10,7 @@ use cofferdam_test_server::workspace::{Workspace, makefile};
 use serde_json::json;
 
 const UNAVAILABLE: &str = r#"{"error":"language unavailable"}"#;
-/// Makefiles without a command, with a word the reason has to hold.
+/// Makefiles that do not resolve to a command, and a word that the reason must contain.
 const UNRESOLVABLE: [(&str, &str, &str); 6] = [
     ("no target", "all:\n\techo hi\n", "test"),
     ("an error", "test:\n\techo $(error too old)\n", "too old"),
@@ -19,7 +19,7 @@ const UNRESOLVABLE: [(&str, &str, &str); 6] = [
     ("up to date", "test: Makefile\n", "test"),
     ("not a Makefile", "\"\n\techo\n", "Makefile"),
 ];
-/// A table of languages that need nothing but a shell.
+/// A table of languages that need only a shell.
 const TABLE: &str = r#"
 [alpha]
 folder = "check"
@@ -40,7 +40,7 @@ requires = ["no-such-toolchain"]
 version = ["no-such-toolchain", "--version"]
 "#;
 
-/// A directory of workspaces, each of which says its name.
+/// A directory of workspaces that each print their own name.
 fn languages() -> Workspace {
     let langs = Workspace::empty().with("languages.toml", TABLE);
     for slug in ["alpha", "beta", "gamma"] {
@@ -93,7 +93,7 @@ fn each_slug_has_a_workspace_of_its_name() {
 }
 
 #[test]
-fn with_nothing_beside_it_the_service_uses_the_workspaces_it_carries() {
+fn without_configured_workspaces_the_service_uses_the_embedded_ones() {
     let empty = Workspace::empty();
     let service = Setup::inside(empty.path()).start();
     let answer = service.post(&json!({
@@ -107,7 +107,7 @@ fn with_nothing_beside_it_the_service_uses_the_workspaces_it_carries() {
 }
 
 #[test]
-fn a_relative_directory_is_taken_from_where_the_server_was_started() {
+fn a_relative_directory_is_resolved_from_the_servers_working_directory() {
     let parent = Workspace::empty();
     fs::rename(languages().path(), parent.path().join("mine")).unwrap();
     parent.put("one/Makefile", &makefile(&["echo one"]));
@@ -119,7 +119,7 @@ fn a_relative_directory_is_taken_from_where_the_server_was_started() {
 }
 
 #[test]
-fn the_only_workspace_has_to_resolve_for_a_start() {
+fn a_single_workspace_that_does_not_resolve_prevents_the_start() {
     let (code, said) = Setup::of(Workspace::empty()).refused();
     assert!(code.is_some_and(|code| code != 0), "{code:?}");
     assert!(said.contains("Makefile"), "{said}");
@@ -134,14 +134,14 @@ fn the_only_workspace_has_to_resolve_for_a_start() {
 }
 
 #[test]
-fn a_host_without_make_is_told_so() {
+fn without_make_the_start_fails_and_says_so() {
     let (code, said) = Setup::shell().env("PATH", "/no/such/directory").refused();
     assert!(code.is_some_and(|code| code != 0), "{code:?}");
     assert!(said.contains("make"), "{said}");
 }
 
 #[test]
-fn a_workspace_that_does_not_resolve_costs_its_own_slug_alone() {
+fn a_workspace_that_does_not_resolve_disables_only_its_own_slug() {
     let langs = languages();
     let service = Setup::inside(langs.path()).arg("--langs").arg(langs.path()).start();
     for (name, text, _) in UNRESOLVABLE {
@@ -156,7 +156,7 @@ fn a_workspace_that_does_not_resolve_costs_its_own_slug_alone() {
 }
 
 #[test]
-fn a_toolchain_that_is_not_installed_is_503_and_no_127() {
+fn a_missing_toolchain_is_a_503_instead_of_exit_code_127() {
     let langs = languages();
     let service = Setup::inside(langs.path()).arg("--langs").arg(langs.path()).start();
     run(&service, "gamma").assert_json(503, UNAVAILABLE);
@@ -164,14 +164,14 @@ fn a_toolchain_that_is_not_installed_is_503_and_no_127() {
 }
 
 #[test]
-fn a_toolchain_that_is_missing_from_a_one_language_image_is_503_and_no_127() {
-    // A language of the table's, which a test host is without.
+fn a_missing_toolchain_of_a_single_workspace_is_a_503() {
+    // A language of the table that the test host does not have.
     let service = Setup::of(Workspace::running(&["swiftc check/solution.swift", "bb it"])).start();
     run(&service, "python").assert_json(503, UNAVAILABLE);
 }
 
 #[test]
-fn a_toolchain_that_is_too_old_is_503_and_the_list_says_why() {
+fn a_toolchain_that_is_too_old_is_a_503_and_langs_reports_the_reason() {
     let language = |slug: &str, minimum: &str| {
         format!(
             "[{slug}]\nfolder = \"check\"\nsolution = \"solution.sh\"\nrequires = [\"sh\"]\n\
@@ -215,9 +215,9 @@ fn a_changed_makefile_is_resolved_again() {
     assert_eq!(run(&service, "python").stdout(), "two words\n");
 }
 
-/// The environment in the order in which it was given: a shell would have sorted it its own way.
+/// The environment in its original order, which a shell would change.
 #[test]
-fn a_plain_command_has_no_shell_before_it() {
+fn a_plain_command_runs_without_a_shell() {
     let service = Setup::of(Workspace::running(&["env"])).start();
     let of_make = ["HOME=/tmp/home", "LANG=C.UTF-8", "PATH=", "PWD=/workspace", "TMPDIR=/tmp"];
     let answer = service.run("");
@@ -230,7 +230,7 @@ fn a_plain_command_has_no_shell_before_it() {
 }
 
 #[test]
-fn a_plain_command_comes_to_what_a_shell_would_make_of_it() {
+fn a_plain_command_has_the_same_result_as_in_a_shell() {
     for plain in [
         "sort -o check/sorted Makefile",
         "ls no-such-file",
@@ -253,7 +253,7 @@ fn a_plain_command_comes_to_what_a_shell_would_make_of_it() {
         }
         let service = Setup::of(workspace).start();
         let without = service.run("");
-        // The empty command after it is all that makes it one for a shell.
+        // The `;` makes the same command one that needs a shell.
         service.workspace().put("Makefile", &makefile(&[&format!("{plain};")]));
         let with = service.run("");
         assert_eq!(without.body, with.body, "{plain}");

@@ -1,4 +1,4 @@
-//! A tenant that does the same harm over and over, and the bound on what others feel of it.
+//! A tenant that repeats the same attack, and the bounds on how much others notice.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -13,28 +13,28 @@ use cofferdam_test_server::service::{Service, Setup, wait_until};
 
 use crate::latency::Latency;
 
-/// How long a bomb may take to go off, and to be gone: whoever starts 250 loops shares its CPU
-/// with those that it has started, and with whatever else the machine does.
+/// How long a bomb may take to reach its full size and to be gone. A tenant that starts 250 loops
+/// shares its CPU time with the loops already started and with the rest of the machine.
 const PATIENCE: Duration = Duration::from_secs(50);
-/// How many times as long as beside processes that only compute a neighbour may take beside those
-/// that have the kernel work for them.
+/// How many times longer a neighbour may take beside processes that keep the kernel busy than
+/// beside processes that only compute.
 const WORSE_TIMES_MAX: u32 = 2;
-/// How often a bound is tried to be kept: the machine may be busy with something else.
+/// The number of attempts, because the machine may be busy with something else.
 const TRIES: usize = 5;
 
-/// What one or more tenants do.
+/// What one or more tenants run.
 pub struct Bomb {
-    /// What the table calls it.
+    /// Its name in the table.
     pub name: &'static str,
-    /// What each tenant runs.
+    /// The script of each tenant.
     pub script: &'static str,
-    /// How many tenants run it at once.
+    /// The number of tenants that run it at once.
     pub tenants: usize,
-    /// How many processes, threads not counted, it has when it has gone off.
+    /// The number of processes, without threads, at its full size.
     pub processes: usize,
-    /// How long each tenant lets it run before it posts it again.
+    /// The timeout of each run, after which the tenant posts it again.
     pub timeout: &'static str,
-    /// Whether the tenants take the output, of which there is no limit, as it comes.
+    /// Whether the tenants read the output as it comes, without an output limit.
     pub streams: bool,
 }
 
@@ -43,15 +43,15 @@ impl Bomb {
         Self { name, script, tenants: 1, processes, timeout: "60s", streams: false }
     }
 
-    /// Two tenants with it at once.
+    /// Two tenants at once.
     pub fn twice(mut self) -> Self {
         (self.tenants, self.processes) = (2, 2 * self.processes);
         self
     }
 
-    /// Holds the service to its bounds with the bomb beside a neighbour, in one of [`TRIES`].
+    /// Checks the bounds for a neighbour of the bomb, in one of [`TRIES`].
     #[track_caller]
-    pub fn disturbs_nobody(&self) {
+    pub fn assert_fair(&self) {
         let _alone = alone();
         let mut tries = Vec::new();
         for _ in 0..TRIES {
@@ -65,8 +65,8 @@ impl Bomb {
         panic!("{}:\n{}", self.name, tries.join("\n"));
     }
 
-    /// Holds the service to let neighbours wait beside the bomb at most [`WORSE_TIMES_MAX`] as long
-    /// as beside `control`, measured just before, in one of [`TRIES`].
+    /// Checks that neighbours of the bomb wait at most [`WORSE_TIMES_MAX`] times as long as
+    /// neighbours of `control`, measured just before, in one of [`TRIES`].
     #[track_caller]
     pub fn disturbs_little_more_than(&self, control: &Self) {
         let _alone = alone();
@@ -86,7 +86,7 @@ impl Bomb {
         panic!("{}:\n{}", self.name, tries.join("\n"));
     }
 
-    /// The figures; none on a host that divides no CPU time among boxes.
+    /// The measurements, or `None` on a host without CPU control for sandboxes.
     #[track_caller]
     fn try_once(&self) -> Option<Latency> {
         let setup =
@@ -100,11 +100,11 @@ impl Bomb {
             (0..self.tenants).map(|_| Bomber::start(&service, self)).collect();
         self.wait_armed(&service);
         latency.beside(&service);
-        // It was there all the time, or there again and again.
+        // The bomb ran all the time, or was repeated.
         self.wait_armed(&service);
         assert!(bombers.iter().all(Bomber::was_let_in), "{}: never ran", self.name);
         drop(bombers);
-        wait_until("the end of the bomb", PATIENCE, || tenants(service.pid()).is_empty());
+        wait_until("the bomb to end", PATIENCE, || tenants(service.pid()).is_empty());
         latency.quiet_again(&service);
         Some(latency)
     }
@@ -115,7 +115,7 @@ impl Bomb {
     }
 }
 
-/// Whether boxes have a CPU controller, as the service says when it starts.
+/// Whether sandboxes have a CPU controller, by the start line of the service.
 #[track_caller]
 fn divides_cpus(service: &Service) -> bool {
     let divides = service.log.text().contains(r#""cpu":"cgroup"#);
@@ -127,7 +127,7 @@ fn divides_cpus(service: &Service) -> bool {
     divides
 }
 
-/// One tenant: it posts its bomb, again whenever that has ended. Dropping it ends both.
+/// One tenant, which posts its bomb again whenever the run ends. Dropping it ends both.
 struct Bomber {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
@@ -150,7 +150,7 @@ impl Bomber {
             let (shared, address) = (Arc::clone(&shared), service.address);
             move || {
                 while !shared.stopped.load(Ordering::SeqCst) {
-                    // A server that cannot be reached is found out by whoever measures.
+                    // The measuring code notices if the server cannot be reached.
                     let _ = shared.post(address, &request);
                 }
             }
@@ -158,7 +158,7 @@ impl Bomber {
         Self { shared, thread: Some(thread) }
     }
 
-    /// Whether a bomb of it has run, or still does.
+    /// Whether its bomb has run or is running.
     fn was_let_in(&self) -> bool {
         let live = self.shared.lock().is_some();
         live || self.shared.let_in.load(Ordering::SeqCst) > 0
@@ -166,7 +166,7 @@ impl Bomber {
 }
 
 impl Shared {
-    /// Posts `request` and throws the answer away.
+    /// Posts `request` and discards the answer.
     fn post(&self, address: SocketAddr, request: &[u8]) -> std::io::Result<()> {
         let mut socket = TcpStream::connect(address)?;
         *self.lock() = Some(socket.try_clone()?);
@@ -194,7 +194,7 @@ impl Drop for Bomber {
         let Some(thread) = self.thread.take() else { return };
         while !thread.is_finished() {
             if let Some(socket) = &*self.shared.lock() {
-                // It may be closed already.
+                // The connection may be closed already.
                 let _ = socket.shutdown(Shutdown::Both);
             }
             thread::sleep(Duration::from_millis(5));

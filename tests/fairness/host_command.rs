@@ -1,4 +1,5 @@
-//! The short neighbour's command without us: what of a delay is the kernel's.
+//! The command of the short neighbour without the service, to know which part of a delay is the
+//! kernel's.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -12,13 +13,13 @@ use cofferdam_test_server::workspace::Workspace;
 
 use crate::latency::SHORT;
 
-/// Joins the group `$0`, says so, and becomes the rest when it is told to. The joining can wait
-/// for all CPUs of the host; boxes have ways of their own that need not.
+/// Joins the group `$0`, reports it, and executes the rest when told to. Joining can wait for all
+/// CPUs of the host. Sandboxes join in other ways.
 const JOIN_AND_WAIT: &str = r#"echo 0 >"$0"/cgroup.procs && echo && read -r _ && exec "$@""#;
 
-/// `make test` as a service of the host's could run it, with of the kernel what no box can do
-/// without: namespaces, and a CPU group. That lies beside the one of all our boxes, so that
-/// neither what a box weighs nor any slice that we ask for moves it.
+/// `make test` as a host service could run it, with the kernel features that every sandbox needs:
+/// namespaces and a CPU group. The group lies beside the one of all sandboxes, so neither the
+/// weight nor the time slice of a sandbox changes the result.
 #[derive(Debug)]
 pub struct HostCommand {
     workspace: Workspace,
@@ -26,18 +27,18 @@ pub struct HostCommand {
 }
 
 impl HostCommand {
-    /// On a host where `service` divides CPU time among its boxes.
+    /// For a host where `service` divides CPU time among its sandboxes.
     pub fn beside(service: &Service) -> Self {
         let mut ours = Footprint::of(service.pid()).cgroups();
         ours.retain(|group| hands_down_cpus(group));
-        // Those of its boxes, if there are any, lie below.
+        // The groups of its sandboxes lie below.
         let top = ours.into_iter().min_by_key(|group| group.as_os_str().len());
         let groups = top.and_then(|top| top.parent().map(Path::to_owned));
         let workspace = Workspace::shell().with("solution/solution.sh", SHORT);
         Self { workspace, groups: groups.expect("a directory of CPU groups") }
     }
 
-    /// What one takes, from the word to begin until it is reaped.
+    /// How long one command takes, from the signal to begin until it is reaped.
     pub fn time(&self) -> Duration {
         let group = Group::below(&self.groups);
         let mut child = Command::new("sh")
@@ -63,13 +64,13 @@ impl HostCommand {
     }
 }
 
-/// Whether the groups below `group` have shares of the CPUs.
+/// Whether the groups below `group` have CPU shares.
 fn hands_down_cpus(group: &Path) -> bool {
     let handed_down = fs::read_to_string(group.join("cgroup.subtree_control")).unwrap_or_default();
     group.join("cpu.shares").exists() || handed_down.split_whitespace().any(|name| name == "cpu")
 }
 
-/// A cgroup that is gone with this value.
+/// A cgroup that is removed on drop.
 struct Group(PathBuf);
 
 impl Group {
@@ -82,7 +83,7 @@ impl Group {
 
 impl Drop for Group {
     fn drop(&mut self) {
-        // Whoever was in it has been waited for; what stays shows the next time.
+        // Its processes have been waited for. A group that remains fails the next test.
         let _ = fs::remove_dir(&self.0);
     }
 }

@@ -1,5 +1,4 @@
-//! How long neighbours, probes and a command of the host's wait, quiet and beside a bomb,
-//! measured in one go.
+//! How long neighbours, probes and a host command wait, without and with a bomb, measured together.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,23 +10,23 @@ use cofferdam_test_server::service::Service;
 
 use crate::host_command::HostCommand;
 
-/// Runs that make a median.
+/// The number of runs per median.
 const RUNS: usize = 15;
-/// How many times as long as alone a neighbour may take.
+/// How many times longer than alone a neighbour may take.
 const TIMES_MAX: u32 = 2;
-/// And the one tick that the kernel may need to see that it is its turn: on a
-/// kernel of 250 Hz that is as long as the whole of the short neighbour.
+/// And the one tick that the kernel may need to schedule it: on a 250 Hz kernel, that is as long as
+/// the whole short neighbour.
 const TICK: Duration = Duration::from_millis(4);
-/// Or: how many times as long as a command of the host's it may be held up. It has to be given a
-/// CPU about twice as often, on its way from the server through a thread and the box's init to
-/// the program and back, and each time may be too late for the kernel's turn.
+/// Or how many times the delay of a host command its delay may be. It needs a CPU about twice as
+/// often, on its way from the server through a thread and the sandbox's init to the program and
+/// back, and may wait each time.
 const FLOOR_TIMES: u32 = 2;
 /// How long a probe may take.
 const HEALTH_WITHIN: Duration = Duration::from_millis(100);
-/// Between two probes.
+/// The time between two probes.
 const PROBE_EVERY: Duration = Duration::from_millis(10);
 
-/// The neighbour that is over at once.
+/// The neighbour that ends at once.
 pub const SHORT: &str = ":";
 /// The neighbour that computes for fifty milliseconds.
 const COMPUTING: &str = "exec python3 -Sc '
@@ -35,7 +34,7 @@ import time
 while time.process_time() < 0.05: pass
 '";
 
-/// What something took, time after time.
+/// A series of measured times.
 #[derive(Debug, Default)]
 struct Times {
     quiet: Vec<Duration>,
@@ -43,7 +42,7 @@ struct Times {
 }
 
 impl Times {
-    /// Whether it took no more than twice as long or, where that is more, `longer`; and a tick.
+    /// Whether it took at most twice as long or, if that is more, at most `longer`, plus a tick.
     fn is_within_bounds(&self, longer: Duration) -> bool {
         let (quiet, beside) = (median(&self.quiet), median(&self.beside));
         beside <= (TIMES_MAX * quiet).max(quiet + longer) + TICK
@@ -62,10 +61,10 @@ impl fmt::Display for Times {
     }
 }
 
-/// The figures of one bomb.
+/// The measurements of one bomb.
 #[derive(Debug, Default)]
 pub struct Latency {
-    /// What the short neighbour's command takes without us.
+    /// The command of the short neighbour without the service.
     bare: Times,
     short: Times,
     computing: Times,
@@ -73,14 +72,14 @@ pub struct Latency {
 }
 
 impl Latency {
-    /// Of a service that has nothing else to do, so far.
+    /// The measurements of an otherwise idle service.
     pub fn quiet(service: &Service) -> Self {
         let mut latency = Self::default();
         latency.quiet_again(service);
         latency
     }
 
-    /// Adds what all take with nothing beside them.
+    /// Adds measurements without a bomb.
     pub fn quiet_again(&mut self, service: &Service) {
         let (bare, short) = in_turn(service);
         self.bare.quiet.extend(bare);
@@ -88,7 +87,7 @@ impl Latency {
         self.computing.quiet.extend(times(service, COMPUTING));
     }
 
-    /// Adds what they, and probes, take now.
+    /// Adds measurements, with probes, of the current load.
     pub fn beside(&mut self, service: &Service) {
         let over = AtomicBool::new(false);
         self.health_max = thread::scope(|scope| {
@@ -110,7 +109,7 @@ impl Latency {
 }
 
 impl Latency {
-    /// Whether neighbours take at most `times` as long as beside `control`, and a tick; and probes
+    /// Whether neighbours take at most `times` as long as beside `control`, plus a tick, and probes
     /// are answered in time.
     pub fn is_within(&self, times: u32, control: &Self) -> bool {
         let is_within = |ours: &Times, theirs: &Times| {
@@ -140,8 +139,8 @@ fn median(times: &[Duration]) -> Duration {
     sorted[sorted.len() / 2]
 }
 
-/// What the short neighbour takes without us and with us, in turn, so that whatever else the
-/// machine does meets both.
+/// How long the short neighbour takes without and with the service, in turn, so that other load
+/// affects both.
 fn in_turn(service: &Service) -> (Vec<Duration>, Vec<Duration>) {
     let bare = HostCommand::beside(service);
     let request = post("", solution(SHORT).to_string());
@@ -149,14 +148,14 @@ fn in_turn(service: &Service) -> (Vec<Duration>, Vec<Duration>) {
     (0..RUNS).map(|_| (bare.time(), time(&mut client, &request))).unzip()
 }
 
-/// What some runs of `script` take, one after the other.
+/// How long some consecutive runs of `script` take.
 fn times(service: &Service, script: &str) -> Vec<Duration> {
     let request = post("", solution(script).to_string());
     let mut client = service.connect();
     (0..RUNS).map(|_| time(&mut client, &request)).collect()
 }
 
-/// What one run takes, from the request's first byte to the answer's last.
+/// How long one run takes, from the first byte of the request to the last byte of the answer.
 fn time(client: &mut Client, request: &[u8]) -> Duration {
     let start = Instant::now();
     let answer = client.ask(request);
@@ -165,7 +164,7 @@ fn time(client: &mut Client, request: &[u8]) -> Duration {
     took
 }
 
-/// Probes the service until it is over.
+/// Probes the service until `over` is set.
 fn longest_probe(service: &Service, over: &AtomicBool) -> Duration {
     let mut longest = Duration::ZERO;
     while !over.load(Ordering::SeqCst) {

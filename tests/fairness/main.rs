@@ -1,10 +1,10 @@
-//! What one tenant can do to its neighbours and to the service: the real binary, real boxes, and
-//! every bomb that a box can hold.
+//! How much one tenant can slow down its neighbours and the service, with every bomb that a sandbox
+//! can hold. The tests use the real binary and real sandboxes.
 //!
-//! Each test prints a row of figures; `cargo test --test fairness -- --nocapture --test-threads 1`
-//! shows the table. `COFFERDAM_BIN` names another binary to hold to the same guarantees.
+//! Each test prints a row of measurements. `cargo test --test fairness -- --nocapture
+//! --test-threads 1` shows the table. `COFFERDAM_BIN` names another binary to test.
 
-// The whole crate is a test; clippy knows it only where it is told.
+// Tells clippy that the whole crate is test code.
 #![cfg(test)]
 
 mod bomb;

@@ -7,7 +7,7 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use cofferdam::executor::{Executor, Room, Task};
+use cofferdam::executor::{Executor, Room, RunInput, WorkspaceInput};
 use cofferdam_core::sync::cancel::CancelToken;
 use cofferdam_core::{
     Limits, NotStarted, OutputSink, ProgramFile, RunReport, RunSpec, StdinSource, Watch,
@@ -59,19 +59,21 @@ impl Job {
         let Self { spec, files, cancel } = self;
         let mut left = BTreeMap::new();
         let bytes = files.iter().map(|(_, contents)| contents.len() as u64 + 4096).sum();
-        let task = Task {
+        let task = RunInput {
             spec,
-            room: Room { bytes, inodes: 2 * files.len() as u64 },
             retained: Default::default(),
-            fill: &mut |workspace, _| {
-                for (name, contents) in &files {
-                    let path = path_of(workspace).join(name);
-                    fs::create_dir_all(path.parent().unwrap()).unwrap();
-                    fs::write(path, contents).unwrap();
-                }
-                Ok(())
+            workspace: WorkspaceInput::Filled {
+                room: Room { bytes, inodes: 2 * files.len() as u64 },
+                fill: &mut |workspace, _| {
+                    for (name, contents) in &files {
+                        let path = path_of(workspace).join(name);
+                        fs::create_dir_all(path.parent().unwrap()).unwrap();
+                        fs::write(path, contents).unwrap();
+                    }
+                    Ok(())
+                },
+                collect: &mut |workspace| collect(&path_of(workspace), "", &mut left),
             },
-            collect: &mut |workspace| collect(&path_of(workspace), "", &mut left),
         };
         let report = executor.execute(task, &Watch { cancel, client: None }, sink);
         Ran { report, left }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use cofferdam::executor::{Capabilities, Executor, FoundProgram, Task, Unavailable};
+use cofferdam::executor::{Capabilities, Executor, FoundProgram, RunInput, Unavailable};
 use cofferdam_core::{
     Enforced, NotStarted, Outcome, OutputSink, RunReport, SetupFailure, Stream, Usage, Watch,
 };
@@ -135,7 +135,7 @@ impl Executor for Playing {
 
     fn execute(
         &self,
-        task: Task<'_>,
+        mut task: RunInput<'_>,
         _: &Watch,
         sink: Option<Box<dyn OutputSink>>,
     ) -> Result<RunReport, NotStarted> {
@@ -143,11 +143,11 @@ impl Executor for Playing {
         let open = fs::File::open(workspace.path()).unwrap();
         let metadata = open.metadata().unwrap();
         let owner = cofferdam_tree::Owner { uid: metadata.uid(), gid: metadata.gid() };
-        (task.fill)(std::os::fd::AsFd::as_fd(&open), owner)?;
+        task.fill(std::os::fd::AsFd::as_fd(&open), owner)?;
         sink.unwrap().take(Stream::Stdout, b"played");
         let input = fs::read_to_string(workspace.path().join("in")).unwrap();
         fs::write(workspace.path().join("out"), input.to_uppercase()).unwrap();
-        (task.collect)(std::os::fd::AsFd::as_fd(&open));
+        task.collect(std::os::fd::AsFd::as_fd(&open));
         let mut report = RunReport {
             outcome: Outcome::Exited { code: 0 },
             stdout: Default::default(),

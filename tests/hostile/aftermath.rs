@@ -9,7 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use cofferdam_test_server::host::{
-    Footprint, HOST_UIDS, mounts, parent, ready_boxes, threads_and_descriptors,
+    Footprint, HOST_UIDS, mounts, parent, ready_sandboxes, threads_and_descriptors,
 };
 use cofferdam_test_server::service::Service;
 use nix::sys::signal::{Signal, kill};
@@ -86,7 +86,8 @@ impl HostState {
 
 impl Holdings {
     fn of(service: &Service) -> Self {
-        let inits: Vec<i32> = ready_boxes(service.pid()).into_iter().map(|init| init.pid).collect();
+        let inits: Vec<i32> =
+            ready_sandboxes(service.pid()).into_iter().map(|init| init.pid).collect();
         let in_ready = |pid: &i32| ancestry(*pid).any(|pid| inits.contains(&pid));
         let cgroups = Footprint::of(service.pid()).cgroups();
         let ready_names: BTreeSet<OsString> =

@@ -9,7 +9,7 @@ use std::time::Duration;
 use std::{fs, thread};
 
 use cofferdam_test_server::client::{Answer, Client, post, request};
-use cofferdam_test_server::host::ready_boxes;
+use cofferdam_test_server::host::ready_sandboxes;
 use cofferdam_test_server::service::{Service, Setup, wait_until};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -91,7 +91,7 @@ impl Target {
             }
         });
         wait_until("a full standby pool", FULL_WITHIN, || {
-            ready_boxes(own.service.pid()).len() == count
+            ready_sandboxes(own.service.pid()).len() == count
         });
     }
 

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use cofferdam::check::metrics::{Figures, RunCount};
+use cofferdam::check::metrics::{CheckMetrics, RunCount};
 use cofferdam::check::run::CheckError;
 use cofferdam::config::MetricsPlace;
 use cofferdam::http::{HttpLimits, HttpSettings};
-use cofferdam::job::JobFigures;
+use cofferdam::job::JobMetrics;
 use cofferdam_core::job::JobStatus;
 use cofferdam_core::{SandboxMetrics, SetupFailure, StandbyMetrics, SweepCounts};
 use cofferdam_test_server::exposition::Exposition;
@@ -212,7 +212,7 @@ fn metrics_are_served_only_where_configured() {
 #[test]
 fn the_metrics_show_the_figures_of_the_service() {
     let checks = ScriptedChecks::echo();
-    *checks.figures.lock().unwrap() = Figures {
+    *checks.figures.lock().unwrap() = CheckMetrics {
         runs: vec![RunCount { language: "cpp".into(), outcome: "exited", count: 41 }],
         phases: Vec::new(),
         slots: 31,
@@ -262,7 +262,7 @@ fn the_metrics_show_the_figures_of_the_service() {
 #[test]
 fn the_metrics_and_the_status_show_the_figures_of_the_jobs() {
     let jobs = ScriptedJobs::new();
-    *jobs.figures.lock().unwrap() = JobFigures {
+    *jobs.figures.lock().unwrap() = JobMetrics {
         queued: 1,
         queue_max: 2,
         running: 3,

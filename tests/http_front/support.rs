@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use cofferdam::check::metrics::Figures;
+use cofferdam::check::metrics::CheckMetrics;
 use cofferdam::check::request::CheckRequest;
 use cofferdam::check::run::{CheckError, CheckReport};
 use cofferdam::check::status::{Examined, HostReport, ServiceStatus, SlotsStatus, StandbyStatus};
@@ -39,7 +39,7 @@ pub struct ScriptedChecks {
     /// A test holds this to block every admission.
     pub admission: Mutex<()>,
     /// The figures to report, except whether it drains.
-    pub figures: Mutex<Figures>,
+    pub figures: Mutex<CheckMetrics>,
     /// The number of admitted runs.
     pub runs: AtomicUsize,
 }
@@ -108,8 +108,8 @@ impl Checks for ScriptedChecks {
         }))
     }
 
-    fn figures(&self) -> Figures {
-        Figures { draining: self.is_draining(), ..self.figures.lock().unwrap().clone() }
+    fn figures(&self) -> CheckMetrics {
+        CheckMetrics { draining: self.is_draining(), ..self.figures.lock().unwrap().clone() }
     }
 
     fn start_draining(&self) {

@@ -7,12 +7,12 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use cofferdam::executor::Sandboxed;
+use cofferdam::executor::SandboxExecutor;
 use cofferdam::job::{Runner, RunnerSettings};
 use cofferdam::policy::{PolicyConfig, WorkspaceRoots};
 use cofferdam::store::StoreSettings;
 use cofferdam_core::job::{JobLimits, JobRequestError, parse_request};
-use cofferdam_sandbox::Sandbox;
+use cofferdam_sandbox::engine::SandboxHost;
 use cofferdam_test_server::client::{Answer, request};
 use cofferdam_test_server::service::{Service, Setup, cofferdam};
 use cofferdam_test_support::{has, host};
@@ -74,7 +74,7 @@ impl Doors {
             return None;
         }
         let store = TempDir::new().unwrap();
-        let mut local = Sandboxed::new(Sandbox::open(host::config()).unwrap());
+        let mut local = SandboxExecutor::new(SandboxHost::open(host::config()).unwrap());
         local.prepare_for(8, 0).unwrap();
         let settings = RunnerSettings {
             store_dir: store.path().join("library"),

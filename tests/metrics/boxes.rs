@@ -3,7 +3,7 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use cofferdam_test_server::host::ready_boxes;
+use cofferdam_test_server::host::ready_sandboxes;
 use cofferdam_test_server::service::{Service, Setup, wait_until};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -30,16 +30,16 @@ fn prepared_sandboxes_are_counted_when_created_used_and_discarded() {
     assert_eq!(standby(&service), [0.0; 4]);
     // After the first run the server prepares a sandbox, which the second run uses.
     assert_eq!(service.run("true").status, 200);
-    wait_until("a box", PATIENCE, || standby(&service) == [1.0, 1.0, 0.0, 0.0]);
+    wait_until("a prepared sandbox", PATIENCE, || standby(&service) == [1.0, 1.0, 0.0, 0.0]);
     assert_eq!(service.run("true").status, 200);
-    wait_until("the next box", PATIENCE, || standby(&service) == [1.0, 2.0, 1.0, 0.0]);
+    wait_until("the next sandbox", PATIENCE, || standby(&service) == [1.0, 2.0, 1.0, 0.0]);
     // No run uses a dead sandbox.
-    let ready = ready_boxes(service.pid());
+    let ready = ready_sandboxes(service.pid());
     assert_eq!(ready.len(), 1);
     kill(Pid::from_raw(ready[0].pid), Signal::SIGKILL).unwrap();
     wait_until("its end", PATIENCE, || !ready[0].is_alive());
     assert_eq!(service.run("echo hi").stdout(), "hi\n");
-    wait_until("another box", PATIENCE, || standby(&service) == [1.0, 3.0, 1.0, 1.0]);
+    wait_until("another sandbox", PATIENCE, || standby(&service) == [1.0, 3.0, 1.0, 1.0]);
     assert_eq!(figure(&service, "cofferdam_standby_boxes_failed_total"), 0.0);
 }
 

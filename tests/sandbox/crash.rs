@@ -1,4 +1,4 @@
-//! A supervisor that dies takes its boxes along, and its successor clears the rest away.
+//! When a supervisor dies, its sandboxes die with it, and the next one cleans up the rest.
 
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
@@ -6,13 +6,13 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use cofferdam_core::WorkspaceFill;
-use cofferdam_sandbox::Sandbox;
+use cofferdam_sandbox::engine::SandboxHost;
 use cofferdam_test_support::processes::{
     cgroups_of, eventually, is_own_process, own_instances, own_process, processes_of,
 };
 use cofferdam_test_support::{self as support, Program, lines_of};
 
-const TEST: &str = "crash::the_boxes_of_a_killed_supervisor_die_and_are_swept";
+const TEST: &str = "crash::sandboxes_of_a_killed_supervisor_die_and_are_cleaned_up";
 
 /// A supervisor with one long run, until it is killed.
 fn supervise_for_ever() {
@@ -28,16 +28,16 @@ fn supervise_for_ever() {
 }
 
 #[test]
-fn the_boxes_of_a_killed_supervisor_die_and_are_swept() {
+fn sandboxes_of_a_killed_supervisor_die_and_are_cleaned_up() {
     if is_own_process(TEST) {
         return supervise_for_ever();
     }
     let Some(_) = support::host() else { return };
     let mut supervisor = own_process(TEST).stdout(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(supervisor.stdout.take().unwrap()).lines();
-    // The test runner has begun a line of its own by then.
+    // The test runner has already written part of the line.
     let line = lines.find_map(|line| Some(line.unwrap().split_once("crash: ")?.1.to_owned()));
-    let line = line.expect("the supervisor says where it is");
+    let line = line.expect("the supervisor reports its directory");
     let (uid, instance) = line.split_once(' ').unwrap();
     let (uid, instance): (u32, PathBuf) = (uid.parse().unwrap(), instance.into());
     let id = instance.file_name().unwrap().to_str().unwrap().to_owned();
@@ -52,7 +52,7 @@ fn the_boxes_of_a_killed_supervisor_die_and_are_swept() {
     assert!(all_dead, "{:?}", processes_of(uid));
 
     let Some(successor) = support::host_with(|_| {}) else { return };
-    // Another successor may have been quicker, and not be done yet.
+    // Another supervisor may do the cleanup and not be finished yet.
     let swept =
         eventually(Duration::from_secs(10), || cgroups_of(&id).is_empty() && !instance.exists());
     assert!(swept, "{:?}, {}", cgroups_of(&id), instance.display());
@@ -60,15 +60,15 @@ fn the_boxes_of_a_killed_supervisor_die_and_are_swept() {
 }
 
 #[test]
-fn supervisors_that_come_and_go_do_not_sweep_each_other() {
+fn supervisors_do_not_clean_up_each_others_live_sandboxes() {
     let Some(_) = support::host() else { return };
     std::thread::scope(|scope| {
         for _ in 0..8 {
             scope.spawn(|| {
                 for _ in 0..8 {
-                    let sandbox = Sandbox::open(support::host::config()).unwrap();
+                    let sandbox = SandboxHost::open(support::host::config()).unwrap();
                     let host_id = sandbox.host_id().unwrap();
-                    let running = sandbox.try_fill(WorkspaceFill::Own);
+                    let running = sandbox.try_workspace(WorkspaceFill::Own);
                     assert_eq!(running, Ok(()), "as {}", host_id.id());
                 }
             });

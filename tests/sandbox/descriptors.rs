@@ -1,4 +1,4 @@
-//! Which descriptors a program has: three, and none of anybody else's.
+//! Which descriptors a program has: its three streams and no other.
 
 use std::fs::File;
 use std::os::fd::{AsFd, FromRawFd, OwnedFd};
@@ -7,18 +7,18 @@ use cofferdam_core::StdinSource;
 use cofferdam_test_support::{self as support, Program, lines_of};
 use nix::fcntl::{FcntlArg, fcntl};
 
-/// Prints the descriptors of the program; the one that lists them is closed by then.
+/// Prints the descriptors of the program. The one used to list them is closed by then.
 const LIST: &str = "import os\n\
     for fd in sorted(map(int, os.listdir('/proc/self/fd'))):\n\
     \u{20}   try: os.fstat(fd); print(fd)\n\
     \u{20}   except OSError: pass\n";
 
-/// Descriptors that an exec would hand on, held for as long as the result lives.
+/// Descriptors without close-on-exec, open until the result is dropped.
 fn inheritable_descriptors(count: usize) -> Vec<OwnedFd> {
     let null = File::open("/dev/null").unwrap();
     let duplicate = |_| {
         let raw = fcntl(null.as_fd(), FcntlArg::F_DUPFD(3)).unwrap();
-        // SAFETY: F_DUPFD has just made this descriptor, and nobody else knows of it.
+        // SAFETY: F_DUPFD has just created this descriptor, and nothing else owns it.
         unsafe { OwnedFd::from_raw_fd(raw) }
     };
     (0..count).map(duplicate).collect()
@@ -33,7 +33,7 @@ fn a_program_has_only_its_three_streams() {
 }
 
 #[test]
-fn nothing_of_a_run_beside_it_is_open_in_a_box() {
+fn a_sandbox_has_no_descriptor_of_a_concurrent_run() {
     let Some(host) = support::host() else { return };
     let mut beside = host.start(Program::sh("echo up; cat"));
     beside.wait_for("up\n");
@@ -42,7 +42,7 @@ fn nothing_of_a_run_beside_it_is_open_in_a_box() {
 }
 
 #[test]
-fn stdin_is_the_null_device_unless_something_is_given() {
+fn stdin_is_the_null_device_by_default() {
     let Some(host) = support::host() else { return };
     let describe = "import os, stat, sys\n\
         mode = os.fstat(0)\n\
@@ -54,13 +54,13 @@ fn stdin_is_the_null_device_unless_something_is_given() {
 }
 
 #[test]
-fn stdin_that_nobody_reads_holds_nobody_up() {
+fn unread_stdin_blocks_nothing() {
     let Some(host) = support::host() else { return };
     let report = host.run(Program::sh("echo done").stdin(StdinSource::Bytes(vec![b'x'; 1 << 20])));
     assert_eq!(lines_of(&report), ["done"]);
 }
 
-/// `/dev/stdout` and `/dev/stderr` are opened anew, so the pipes' owner matters.
+/// Opening `/dev/stdout` or `/dev/stderr` checks the owner of the pipe.
 #[test]
 fn the_streams_can_be_opened_by_name() {
     let Some(host) = support::host() else { return };

@@ -1,4 +1,4 @@
-//! How runs end and how that is told; and why some never begin.
+//! How runs end and how that is reported, and why some do not start.
 
 use std::fs;
 use std::net::Shutdown;
@@ -11,7 +11,7 @@ use cofferdam_core::{NotStarted, Outcome};
 use cofferdam_test_support::{self as support, Host, Program, ending, lines_of};
 
 #[test]
-fn a_code_is_what_a_parent_would_see_of_it() {
+fn an_exit_code_is_reported_as_a_parent_sees_it() {
     let Some(host) = support::host() else { return };
     for (code, seen) in [(0, 0), (1, 1), (255, 255), (256, 0), (259, 3), (-1, 255)] {
         let report = host.run(Program::python(&format!("import os; os._exit({code})")));
@@ -20,7 +20,7 @@ fn a_code_is_what_a_parent_would_see_of_it() {
 }
 
 #[test]
-fn a_signal_is_told_as_one_and_as_a_shell_would() {
+fn a_signal_is_reported_with_the_exit_code_of_a_shell() {
     let Some(host) = support::host() else { return };
     for signal in [libc::SIGTERM, libc::SIGSEGV, libc::SIGKILL, libc::SIGABRT, libc::SIGPIPE] {
         let report = host.run(Program::sh(&format!("kill -{signal} $$")));
@@ -47,7 +47,7 @@ fn a_child_in_the_background_neither_delays_the_answer_nor_outlives_it() {
 }
 
 #[test]
-fn everything_printed_before_the_end_is_there() {
+fn all_output_before_the_end_is_captured() {
     let Some(host) = support::host() else { return };
     let report = host.run(Program::sh("head -c 300000 /dev/zero; head -c 60000 /dev/zero >&2"));
     assert_eq!(report.stdout.bytes.len(), 300_000);
@@ -67,7 +67,7 @@ fn a_raised_token_ends_the_run() {
 }
 
 #[test]
-fn a_token_raised_before_the_start_ends_the_run_too() {
+fn a_token_raised_before_the_start_ends_the_run() {
     let Some(host) = support::host() else { return };
     let program = Program::sh("sleep 60");
     program.cancel_token().cancel();
@@ -81,8 +81,8 @@ fn a_token_raised_before_the_start_ends_the_run_too() {
     }
 }
 
-/// A run of `script` whose client does `leave` once it has printed `up`; how
-/// long its end took from then on.
+/// Runs `script`, calls `leave` on the client's socket once it has printed `up`, and returns how
+/// long the run took to end after that.
 fn left_by_client(
     host: &Host,
     script: &str,
@@ -98,7 +98,7 @@ fn left_by_client(
 }
 
 #[test]
-fn a_client_that_goes_away_ends_its_run_within_200_ms() {
+fn a_disconnect_ends_the_run_within_200_ms() {
     let Some(host) = support::quiet_host() else { return };
     let attempt = |_| {
         let shut = |client: &UnixStream| client.shutdown(Shutdown::Both).unwrap();
@@ -111,10 +111,11 @@ fn a_client_that_goes_away_ends_its_run_within_200_ms() {
 }
 
 #[test]
-fn a_client_that_only_stopped_sending_has_100_ms_to_get_its_answer() {
+fn a_half_closed_client_has_100_ms_to_get_its_answer() {
     let Some(host) = support::quiet_host() else { return };
     let half = |client: &UnixStream| client.shutdown(Shutdown::Write).unwrap();
-    // Of three, since a busy machine may take longer than the grace over the program itself.
+    // One of three attempts, since on a busy machine the program itself may take longer than the
+    // grace period.
     let answered = (0..3)
         .any(|_| left_by_client(&host, "echo up; exit 3", half).0 == Outcome::Exited { code: 3 });
     assert!(answered, "a short run was never answered");
@@ -129,7 +130,7 @@ fn a_client_that_only_stopped_sending_has_100_ms_to_get_its_answer() {
 }
 
 #[test]
-fn a_client_that_stays_changes_nothing() {
+fn a_connected_client_changes_nothing() {
     let Some(host) = support::host() else { return };
     let (client, ours) = UnixStream::pair().unwrap();
     let report = host.run(Program::sh("sleep 0.3; exit 4").client(ours.into()));
@@ -146,7 +147,7 @@ fn setup_failure(host: &Host, program: Program) -> String {
 }
 
 #[test]
-fn a_box_that_cannot_be_made_names_the_step_and_the_errno() {
+fn a_sandbox_that_cannot_be_created_names_the_step_and_the_errno() {
     let Some(host) = support::host() else { return };
     let program = || Program::sh("echo started");
     let table = [
@@ -165,7 +166,7 @@ fn a_box_that_cannot_be_made_names_the_step_and_the_errno() {
 }
 
 #[test]
-fn a_failure_leaves_no_process_and_the_next_run_is_well() {
+fn a_failure_leaves_no_process_and_the_next_run_succeeds() {
     let Some(host) = support::host() else { return };
     let slot = host.host_id();
     for _ in 0..3 {
@@ -177,7 +178,7 @@ fn a_failure_leaves_no_process_and_the_next_run_is_well() {
 }
 
 #[test]
-fn arguments_of_any_size_are_handed_over_or_refused_by_name() {
+fn arguments_of_any_size_are_passed_or_fail_with_the_kernels_error() {
     let Some(host) = support::host() else { return };
     let with =
         |bytes| host.try_run(Program::new(&["/bin/sh", "-c", "echo ${#0}", &"x".repeat(bytes)]));
@@ -194,7 +195,7 @@ fn arguments_of_any_size_are_handed_over_or_refused_by_name() {
 }
 
 #[test]
-fn what_cannot_be_executed_is_told_by_its_errno() {
+fn a_program_that_cannot_be_executed_is_reported_with_its_errno() {
     let Some(host) = support::host() else { return };
     let template = tempfile::tempdir().unwrap();
     for (name, mode) in [("plain", 0o644), ("no-format", 0o755)] {
@@ -211,7 +212,7 @@ fn what_cannot_be_executed_is_told_by_its_errno() {
         ("./no-format", libc::ENOEXEC),
     ] {
         let failure = host.try_run(Program::new(&[program]).template(template.path()));
-        // The search of a path says "not found" or "not allowed", as execvp does.
+        // A search in the path reports "not found" or "not allowed", like execvp.
         let errno = if errno == libc::ENOTDIR { libc::ENOENT } else { errno };
         assert_eq!(failure.unwrap_err(), NotStarted::Exec { errno }, "{program}");
     }

@@ -1,4 +1,4 @@
-//! What a program's environment holds: what it was given.
+//! The environment of a program: exactly what the run specifies.
 
 use cofferdam_test_support::{self as support, Program, stdout_of};
 
@@ -19,11 +19,11 @@ fn an_empty_environment_is_empty() {
 }
 
 #[test]
-fn a_program_is_found_in_the_path_it_is_given() {
+fn a_program_is_found_in_the_path_of_its_environment() {
     let Some(host) = support::host() else { return };
     let program = || Program::new(&["tool"]).file("bin/tool", b"#!/bin/sh\necho found\n");
     let in_workspace = program().env(&["PATH=/absent:/etc/passwd:/usr/bin:/workspace/bin"]);
-    // Files are written without the execute bit; a template's keep theirs.
+    // Written files have no execute bit. Those of a template keep theirs.
     let refused = host.try_run(in_workspace).unwrap_err();
     assert_eq!(refused.to_string(), "sandbox: exec: EACCES");
     let report = host.run(Program::new(&["true"]).env(&["PATH=:/usr/bin"]));
@@ -31,7 +31,7 @@ fn a_program_is_found_in_the_path_it_is_given() {
 }
 
 #[test]
-fn a_program_starts_in_its_working_directory_with_umask_022_and_the_boxs_host_name() {
+fn a_program_starts_in_its_working_directory_with_umask_022_and_the_sandbox_host_name() {
     let Some(host) = support::host() else { return };
     let script = "pwd; umask; cat /proc/sys/kernel/hostname";
     assert_eq!(stdout_of(&host.run(Program::sh(script))), "/workspace\n0022\nsandbox\n");

@@ -1,13 +1,13 @@
-//! Which files of the host a program sees, and where it can write.
+//! Which files of the host a program can see, and where it can write.
 
 use std::fs;
 use std::path::Path;
 
-use cofferdam_sandbox::RootSource;
+use cofferdam_sandbox::engine::RootSource;
 use cofferdam_test_support::{self as support, MIB, Program, lines_of, stdout_of};
 
 #[test]
-fn nothing_outside_the_boxs_own_places_can_be_written() {
+fn only_the_sandboxs_own_places_can_be_written() {
     let Some(host) = support::host() else { return };
     let report = host.run(Program::sh(
         "for place in / /etc /usr /usr/bin /dev /proc /proc/sys/kernel /proc/self/attr; do
@@ -24,7 +24,7 @@ fn nothing_outside_the_boxs_own_places_can_be_written() {
 }
 
 #[test]
-fn what_the_host_keeps_is_not_there() {
+fn private_host_files_are_absent() {
     let Some(host) = support::host() else { return };
     let report = host.run(Program::sh(
         "for path in /root /home /sys /boot /srv /mnt /media /lost+found /var/log /var/lib/dpkg \
@@ -37,7 +37,7 @@ fn what_the_host_keeps_is_not_there() {
 }
 
 #[test]
-fn the_hosts_temporary_files_are_not_those_of_the_box() {
+fn temporary_files_of_the_host_are_invisible() {
     let Some(host) = support::host() else { return };
     let place = tempfile::tempdir().unwrap();
     assert!(place.path().starts_with("/tmp"), "{:?}", place.path());
@@ -49,7 +49,7 @@ fn the_hosts_temporary_files_are_not_those_of_the_box() {
 }
 
 #[test]
-fn proc_and_dev_hold_nothing_of_the_kernels_or_the_hosts() {
+fn proc_and_dev_expose_nothing_of_the_kernel_or_the_host() {
     let Some(host) = support::host() else { return };
     let report = host.run(Program::sh(
         "ls /dev | tr '\\n' ' '; echo
@@ -65,7 +65,7 @@ fn proc_and_dev_hold_nothing_of_the_kernels_or_the_hosts() {
 }
 
 #[test]
-fn device_nodes_work_but_cannot_be_made() {
+fn device_nodes_work_but_cannot_be_created() {
     let Some(host) = support::host() else { return };
     let report = host.run(Program::sh(
         "head -c 3 /dev/zero | wc -c; head -c 3 /dev/urandom | wc -c; echo x >/dev/null && echo ok
@@ -76,7 +76,7 @@ fn device_nodes_work_but_cannot_be_made() {
 }
 
 #[test]
-fn the_services_own_paths_are_hidden_below_shown_directories() {
+fn private_paths_of_the_service_are_hidden_below_shown_directories() {
     let Some(open) = support::host_with(|_| {}) else { return };
     let place = tempfile::tempdir_in("/usr/local").unwrap();
     fs::set_permissions(place.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
@@ -102,7 +102,7 @@ fn the_services_own_paths_are_hidden_below_shown_directories() {
 }
 
 #[test]
-fn nothing_a_run_writes_is_seen_by_the_next_of_the_same_slot() {
+fn a_run_sees_no_files_of_the_run_before_in_the_same_slot() {
     let Some(host) = support::host() else { return };
     let slot = host.host_id();
     let places = "/tmp /var/tmp /dev/shm /run /run/lock /workspace $HOME";
@@ -122,7 +122,7 @@ fn a_program_in_tmp_can_be_executed() {
 }
 
 #[test]
-fn a_tree_deeper_than_any_path_goes_with_its_box() {
+fn a_tree_deeper_than_path_max_is_removed_with_its_sandbox() {
     let Some(host) = support::host() else { return };
     let slot = host.host_id();
     let dig = Program::python(
@@ -135,7 +135,7 @@ fn a_tree_deeper_than_any_path_goes_with_its_box() {
 }
 
 #[test]
-fn binds_are_what_they_are_given_as() {
+fn binds_have_the_requested_mode() {
     let Some(host) = support::host() else { return };
     let place = tempfile::tempdir().unwrap();
     fs::set_permissions(place.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
@@ -161,7 +161,7 @@ fn binds_are_what_they_are_given_as() {
     assert_eq!(owner, 0, "on the host it is its directory's owner's");
 }
 
-/// With the numbers of the calls that C libraries have no name for.
+/// With the numbers of system calls that have no wrapper in the C library.
 const SET_ID_BITS: &str = "import ctypes, errno, os\n\
     os.umask(0)\n\
     libc = ctypes.CDLL(None, use_errno=True)\n\
@@ -183,10 +183,10 @@ const SET_ID_BITS: &str = "import ctypes, errno, os\n\
     print(libc.syscall(437, -100, name('openat2'), how, 24), errno.errorcode[ctypes.get_errno()])\n";
 
 #[test]
-fn no_program_for_somebody_else_can_be_left_in_a_writable_bind() {
+fn a_writable_bind_takes_no_set_id_program_or_device() {
     let Some(host) = support::host() else { return };
     let place = tempfile::tempdir().unwrap();
-    // So that the bits are tried even where ids cannot be mapped.
+    // So that the bits are tested even where ids cannot be mapped.
     fs::set_permissions(place.path(), std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
     let report = host.run(Program::python(SET_ID_BITS).bind(place.path(), "/write", false));
     let lines = lines_of(&report);
@@ -200,11 +200,11 @@ fn no_program_for_somebody_else_can_be_left_in_a_writable_bind() {
 }
 
 #[test]
-fn a_link_of_the_root_leads_no_mount_point_out_of_the_box() {
+fn a_link_in_the_root_cannot_move_a_mount_point_out_of_the_sandbox() {
     let (root, outside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     fs::create_dir(root.path().join("bin")).unwrap();
     std::os::unix::fs::symlink(outside.path(), root.path().join("data")).unwrap();
-    let config = |config: &mut cofferdam_sandbox::SandboxConfig| {
+    let config = |config: &mut cofferdam_sandbox::engine::SandboxConfig| {
         config.root = RootSource::Directory(root.path().to_owned());
     };
     let Some(host) = support::host_with(config) else { return };
@@ -214,7 +214,7 @@ fn a_link_of_the_root_leads_no_mount_point_out_of_the_box() {
 }
 
 #[test]
-fn an_extra_tmpfs_has_its_own_size_and_is_the_tenants() {
+fn an_extra_tmpfs_has_its_own_size_and_belongs_to_the_tenant() {
     let Some(host) = support::host() else { return };
     let report = host.run(
         Program::sh("head -c 5000000 /dev/zero >/scratch/file; stat -c '%s %u' /scratch/file")
@@ -224,7 +224,7 @@ fn an_extra_tmpfs_has_its_own_size_and_is_the_tenants() {
 }
 
 #[test]
-fn a_root_given_instead_of_the_hosts_is_all_there_is() {
+fn a_configured_root_replaces_the_root_of_the_host() {
     let root = tempfile::tempdir().unwrap();
     fs::set_permissions(root.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
     for directory in ["bin", "etc", "lib", "lib64", "usr", "var/tmp", "marker", "tmp"] {
@@ -232,7 +232,7 @@ fn a_root_given_instead_of_the_hosts_is_all_there_is() {
     }
     copy_with_libraries(Path::new("/bin/sh"), root.path());
     copy_with_libraries(Path::new("/bin/ls"), root.path());
-    let config = |config: &mut cofferdam_sandbox::SandboxConfig| {
+    let config = |config: &mut cofferdam_sandbox::engine::SandboxConfig| {
         config.root = RootSource::Directory(root.path().to_owned());
     };
     let Some(host) = support::host_with(config) else { return };
@@ -257,8 +257,7 @@ fn a_root_given_instead_of_the_hosts_is_all_there_is() {
     assert_eq!(report.stderr.text(), "");
 }
 
-/// Copies a program and the libraries it is linked with to where they are
-/// below `root`.
+/// Copies a program and the libraries it is linked to below `root`.
 fn copy_with_libraries(program: &Path, root: &Path) {
     let output = std::process::Command::new("ldd").arg(program).output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();

@@ -1,4 +1,4 @@
-//! Who a program is: user 10001 without any privilege or a way to one.
+//! The identity of a program: user 10001, without privileges or a way to gain them.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -24,7 +24,7 @@ fn every_id_is_10001_and_there_are_no_other_groups() {
 }
 
 #[test]
-fn no_set_holds_a_capability_and_exec_gives_none() {
+fn every_capability_set_is_empty_and_exec_adds_none() {
     let Some(host) = support::host() else { return };
     let status = stdout_of(&host.run(Program::new(&["cat", "/proc/self/status"])));
     for set in ["CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"] {
@@ -47,7 +47,7 @@ fn a_program_leads_a_session_of_its_own_without_a_terminal() {
 }
 
 #[test]
-fn the_id_maps_are_one_line_each_and_final() {
+fn the_id_maps_have_one_line_each_and_cannot_be_changed() {
     let Some(host) = support::host() else { return };
     if !host.maps_users() {
         return;
@@ -68,7 +68,7 @@ fn the_id_maps_are_one_line_each_and_final() {
 }
 
 #[test]
-fn no_namespace_can_be_made_or_entered() {
+fn no_namespace_can_be_created_or_entered() {
     let Some(host) = support::host() else { return };
     let report = host.run(Program::python(
         "import ctypes, errno, os\n\
@@ -83,7 +83,7 @@ fn no_namespace_can_be_made_or_entered() {
 }
 
 #[test]
-fn no_namespace_can_be_made_where_the_filter_does_not_refuse_it() {
+fn no_namespace_can_be_created_without_the_filter_either() {
     let Some(host) = support::host_without_filter() else { return };
     if !host.maps_users() {
         return;
@@ -95,15 +95,15 @@ fn no_namespace_can_be_made_where_the_filter_does_not_refuse_it() {
          for kind in kinds:\n\
          \u{20}   print(libc.unshare(kind), errno.errorcode[ctypes.get_errno()])\n",
     ));
-    // A user namespace is one too many; for the others it would take a capability in one.
+    // A user namespace exceeds its limit. The others need a capability in one.
     let mut want = vec!["-1 EPERM"; 8];
     want[0] = "-1 ENOSPC";
     assert_eq!(lines_of(&report), want);
 }
 
-/// What a program finds of its init before it has had a chance to do anything else.
+/// What a program sees of its init at its very start.
 #[test]
-fn no_program_runs_before_its_init_has_given_everything_up() {
+fn no_program_runs_before_its_init_has_dropped_its_privileges() {
     let Some(host) = support::host() else { return };
     for _ in 0..50 {
         let status = stdout_of(&host.run(Program::new(&["cat", "/proc/1/status"])));
@@ -115,10 +115,10 @@ fn no_program_runs_before_its_init_has_given_everything_up() {
     }
 }
 
-/// A host file with the set-user-id bit, shown in the box, is the worst case:
-/// its owner is the host's root.
+/// The worst case is a host file with the set-user-id bit, shown in the sandbox: its owner is the
+/// root of the host.
 #[test]
-fn no_user_namespace_fits_below_a_programs_own() {
+fn no_user_namespace_can_be_nested_below_that_of_a_program() {
     let Some(host) = support::host() else { return };
     if !host.maps_users() {
         return;

@@ -1,4 +1,4 @@
-//! What a program would inherit from the server and does not: its priority, its limits.
+//! What a program does not inherit from the server: its priorities and limits.
 
 use cofferdam_test_support::processes::in_own_process;
 use cofferdam_test_support::{self as support, Program, lines_of, stdout_of};
@@ -10,10 +10,11 @@ const IOPRIO_LAST: libc::c_int = (2 << 13) | 7;
 /// The real-time class, level 0.
 const IOPRIO_FIRST: libc::c_int = 1 << 13;
 
-/// Gives this thread, which boxes are made from, a class, a nice value and an I/O priority.
+/// Gives this thread, which creates the sandboxes, a scheduling class, a nice value and an I/O
+/// priority.
 #[track_caller]
 fn schedule(class: libc::c_int, priority: libc::c_int, nice: libc::c_int, io: libc::c_int) {
-    // SAFETY: `priority` lives, and is all that the kernel reads of a struct sched_param; the
+    // SAFETY: `priority` is live, and the kernel reads nothing else of a struct sched_param. The
     // other calls take integers only.
     let results = unsafe {
         [
@@ -25,7 +26,7 @@ fn schedule(class: libc::c_int, priority: libc::c_int, nice: libc::c_int, io: li
     assert_eq!(results, [0; 3], "class {class} {:?}", std::io::Error::last_os_error());
 }
 
-/// Prints class, nice value and I/O priority of itself and of a child.
+/// Prints scheduling class, nice value and I/O priority of itself and of a child.
 fn look() -> Program {
     Program::python(&format!(
         "import ctypes, os\n\
@@ -40,8 +41,8 @@ fn look() -> Program {
 }
 
 #[test]
-fn a_run_has_neither_class_nor_nice_value_nor_io_priority_of_the_server() {
-    let test = "inherited::a_run_has_neither_class_nor_nice_value_nor_io_priority_of_the_server";
+fn a_run_does_not_inherit_the_servers_scheduling_class_or_priorities() {
+    let test = "inherited::a_run_does_not_inherit_the_servers_scheduling_class_or_priorities";
     in_own_process(test, || {
         let Some(host) = support::host() else { return };
         let can = caps::has_cap(None, caps::CapSet::Effective, caps::Capability::CAP_SYS_NICE);
@@ -61,14 +62,14 @@ fn a_run_has_neither_class_nor_nice_value_nor_io_priority_of_the_server() {
     });
 }
 
-/// An operator's server without the privilege to raise itself stays where it was put.
+/// A server without the privilege to raise its priority keeps the one it was given.
 #[test]
-fn a_server_that_cannot_raise_its_runs_runs_them_where_it_is() {
-    let test = "inherited::a_server_that_cannot_raise_its_runs_runs_them_where_it_is";
+fn a_server_without_the_privilege_runs_programs_at_its_own_priority() {
+    let test = "inherited::a_server_without_the_privilege_runs_programs_at_its_own_priority";
     in_own_process(test, || {
         let Some(host) = support::host() else { return };
         schedule(libc::SCHED_IDLE, 0, 19, IOPRIO_LAST);
-        // What is not in the bounding set root's next exec does not bring back.
+        // The next exec of root does not restore a capability that is not in the bounding set.
         for set in [caps::CapSet::Bounding, caps::CapSet::Effective] {
             caps::drop(None, set, caps::Capability::CAP_SYS_NICE).unwrap();
         }
@@ -98,10 +99,10 @@ const LIMITS: &str = "import resource as r\n\
     for limit in 8, 11, 12, 15: print(*r.getrlimit(limit))\n";
 
 #[test]
-fn the_process_limits_of_a_run_are_not_those_of_the_server() {
-    let test = "inherited::the_process_limits_of_a_run_are_not_those_of_the_server";
+fn a_run_does_not_inherit_the_servers_process_limits() {
+    let test = "inherited::a_run_does_not_inherit_the_servers_process_limits";
     in_own_process(test, || {
-        // Soft limits below what a run gets: nothing of them may show.
+        // Soft limits below those of a run, which must not show in it.
         for resource in [Resource::RLIMIT_MEMLOCK, Resource::RLIMIT_SIGPENDING] {
             let (_, hard) = getrlimit(resource).unwrap();
             setrlimit(resource, 1, hard).unwrap();
@@ -113,8 +114,8 @@ fn the_process_limits_of_a_run_are_not_those_of_the_server() {
 }
 
 #[test]
-fn a_hard_limit_below_a_runs_own_is_its_ceiling_and_no_failure() {
-    let test = "inherited::a_hard_limit_below_a_runs_own_is_its_ceiling_and_no_failure";
+fn a_lower_hard_limit_of_the_server_caps_the_limit_of_a_run() {
+    let test = "inherited::a_lower_hard_limit_of_the_server_caps_the_limit_of_a_run";
     in_own_process(test, || {
         setrlimit(Resource::RLIMIT_MEMLOCK, 65_536, 65_536).unwrap();
         setrlimit(Resource::RLIMIT_SIGPENDING, 100, 100).unwrap();

@@ -1,4 +1,4 @@
-//! The rules under the mounts: what they refuse by themselves, and all that they must not.
+//! The Landlock rules: what they refuse independently of the mounts, and what they must allow.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -6,7 +6,7 @@ use std::path::Path;
 
 use cofferdam_test_support::{self as support, Host, MIB, Program, lines_of};
 
-/// A sandbox whose kernel has the rules.
+/// A sandbox backend on a kernel with Landlock.
 #[track_caller]
 fn ruled_host() -> Option<Host> {
     let host = support::host()?;
@@ -14,8 +14,8 @@ fn ruled_host() -> Option<Host> {
     support::has("Landlock", !lacks).then_some(host)
 }
 
-/// Writes `source` as a program that first has `tried(call, *arguments)`, which
-/// prints `ok` or the name of the error.
+/// A program of `source` with a function `tried(call, *arguments)`, which prints `ok` or the name
+/// of the error.
 fn trying(source: &str) -> Program {
     Program::python(&format!(
         "import ctypes, errno, fcntl, os, signal, socket, stat\n\
@@ -27,10 +27,10 @@ fn trying(source: &str) -> Program {
     ))
 }
 
-/// A node numbered 0 is no device and needs no privilege: neither the mounts nor
-/// the file modes are against it. The filter is, so it is not there.
+/// A node with number 0 is not a device and needs no privilege. Neither mounts nor file modes
+/// forbid it. The filter does, so it is absent here.
 #[test]
-fn a_run_cannot_make_a_device_node_even_one_that_needs_no_privilege() {
+fn a_run_cannot_create_a_device_node_even_without_needing_privilege() {
     let (Some(_), Some(host)) = (ruled_host(), support::host_without_filter()) else { return };
     let report = host.run(
         trying(
@@ -43,9 +43,9 @@ fn a_run_cannot_make_a_device_node_even_one_that_needs_no_privilege() {
     assert_eq!(lines_of(&report), ["EACCES"; 14]);
 }
 
-/// The places that a bind's mount point needs are the tenant's by their owner.
+/// The directories created for the mount point of a bind belong to the tenant.
 #[test]
-fn a_run_cannot_write_where_a_directory_of_its_own_is_not_meant_for_it() {
+fn a_run_cannot_write_to_its_own_mount_point_directories() {
     let Some(host) = ruled_host() else { return };
     let report = host.run(
         trying(
@@ -66,17 +66,16 @@ fn a_run_cannot_write_where_a_directory_of_its_own_is_not_meant_for_it() {
     );
 }
 
-/// A host directory that everybody can write to.
+/// A host directory that every user can write to.
 fn shared() -> tempfile::TempDir {
     let place = tempfile::tempdir().unwrap();
     fs::set_permissions(place.path(), PermissionsExt::from_mode(0o777)).unwrap();
     place
 }
 
-/// Compilers write beside their target and move into place; package tools link
-/// out of a cache.
+/// Compilers write next to their target and rename. Package tools create links from a cache.
 #[test]
-fn files_and_directories_move_between_all_places_of_a_run() {
+fn files_and_directories_can_be_moved_between_all_places_of_a_run() {
     let Some(host) = ruled_host() else { return };
     let report = host.run(trying(
         "places = ['/workspace', '/tmp', '/run', '/dev/shm', os.environ['HOME']]\n\
@@ -93,10 +92,9 @@ fn files_and_directories_move_between_all_places_of_a_run() {
     assert_eq!(lines_of(&report), ["moved"], "{}", report.stderr.text());
 }
 
-/// The same in file systems that the box's own is not: where a workspace is an
-/// overlay, in an extra tmpfs, in a writable bind.
+/// The same in other file systems: an overlay workspace, an extra tmpfs, a writable bind.
 #[test]
-fn files_move_between_directories_of_every_other_file_system() {
+fn files_can_be_moved_within_every_other_file_system() {
     let Some(host) = ruled_host() else { return };
     let (template, place) = (tempfile::tempdir().unwrap(), shared());
     fs::set_permissions(template.path(), PermissionsExt::from_mode(0o755)).unwrap();
@@ -127,7 +125,7 @@ fn files_move_between_directories_of_every_other_file_system() {
 }
 
 #[test]
-fn files_devices_and_sockets_work_as_without_the_rules() {
+fn files_devices_and_sockets_work_under_landlock() {
     let Some(host) = ruled_host() else { return };
     let report = host.run(trying(
         "def nameless():\n\
@@ -152,10 +150,10 @@ fn files_devices_and_sockets_work_as_without_the_rules() {
     assert_eq!(lines_of(&report), ["ok"; 14], "{}", report.stderr.text());
 }
 
-/// Signals and abstract sockets end at the box, not within it; addresses of `lo`
-/// are everybody's inside.
+/// Signals and abstract sockets are restricted to the sandbox, not within it. Addresses of `lo` are
+/// open to every process inside.
 #[test]
-fn processes_of_a_run_reach_one_another() {
+fn processes_of_a_run_can_reach_each_other() {
     let Some(host) = ruled_host() else { return };
     let report = host.run(trying(
         "for family, address in (socket.AF_UNIX, '\\0name'), (socket.AF_INET, ('127.0.0.1', 4041)):\n\
@@ -174,7 +172,7 @@ fn processes_of_a_run_reach_one_another() {
 }
 
 #[test]
-fn programs_start_from_every_place_that_can_be_read() {
+fn programs_can_be_executed_from_every_readable_place() {
     let Some(host) = ruled_host() else { return };
     let report = host.run(
         Program::sh(

@@ -1,4 +1,4 @@
-//! What is left of runs once they are over: nothing.
+//! Runs leave nothing behind.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -16,11 +16,11 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
 use cofferdam_core::{NotStarted, StdinSource};
 
-/// A sandbox in a mount namespace in which only this thread mounts and makes
-/// temporary files, so that every difference is the sandbox's doing. Mounts
-/// made in a namespace cloned from this one would spread back into it.
+/// A backend in a mount namespace in which only this thread mounts and creates temporary files, so
+/// that every difference comes from the sandbox. Mounts in a namespace cloned from this one would
+/// propagate back.
 fn secluded_host() -> Option<Host> {
-    // Says whether there can be one; what it opened was opened elsewhere.
+    // Only checks for support: that backend was opened in another namespace.
     drop(support::host()?);
     unshare(CloneFlags::CLONE_NEWNS).unwrap();
     let none: Option<&str> = None;
@@ -30,7 +30,7 @@ fn secluded_host() -> Option<Host> {
     support::host()
 }
 
-/// What of this process and the host can be counted.
+/// Counts of this process and the host.
 fn counts() -> BTreeMap<&'static str, Vec<String>> {
     let names = |path: &str| {
         let mut names: Vec<String> = fs::read_dir(path)
@@ -52,8 +52,8 @@ fn counts() -> BTreeMap<&'static str, Vec<String>> {
     ])
 }
 
-/// Every way a run can go, and its outcome's word.
-fn mixed(host: &Host, slot: &cofferdam_sandbox::HostId, number: usize) -> &'static str {
+/// Every way a run can end, and the word for its outcome.
+fn mixed(host: &Host, slot: &cofferdam_sandbox::engine::HostId, number: usize) -> &'static str {
     let program = match number % 10 {
         0 => Program::sh("echo hi; exit 3"),
         1 => Program::sh("sleep 60 & setsid sleep 60 & echo gone"),
@@ -76,11 +76,11 @@ fn mixed(host: &Host, slot: &cofferdam_sandbox::HostId, number: usize) -> &'stat
 }
 
 #[test]
-fn nothing_is_left_of_two_hundred_runs() {
-    in_own_process("leaks::nothing_is_left_of_two_hundred_runs", || {
+fn two_hundred_runs_leave_nothing_behind() {
+    in_own_process("leaks::two_hundred_runs_leave_nothing_behind", || {
         let Some(host) = secluded_host() else { return };
         let slot = host.host_id();
-        // What is made once and kept, such as the init's program file.
+        // Creates what is kept for later runs, such as the file of the init program.
         for number in 0..10 {
             mixed(&host, &slot, number);
         }
@@ -105,19 +105,19 @@ fn nothing_is_left_of_two_hundred_runs() {
     });
 }
 
-/// An empty file whose number is `number`: that of the status pipe, in a box.
+/// An empty file with the descriptor `number`, which is the status pipe's in a sandbox.
 fn file_at(number: RawFd) -> File {
     let file = tempfile::tempfile().unwrap();
-    // SAFETY: in a process that has opened nothing yet, the number is nobody's.
+    // SAFETY: this process has opened nothing else with this number.
     assert_eq!(unsafe { libc::dup2(file.as_raw_fd(), number) }, number);
     file
 }
 
-/// Whatever descriptor is the first that cannot be had: the run fails by name
-/// or is well, and everything made before is given back.
+/// Whichever descriptor fails first, the run reports the failure or succeeds, and closes everything
+/// it has opened.
 #[test]
-fn a_shortage_of_descriptors_is_told_and_costs_none() {
-    in_own_process("leaks::a_shortage_of_descriptors_is_told_and_costs_none", || {
+fn running_out_of_descriptors_is_reported_and_leaks_none() {
+    in_own_process("leaks::running_out_of_descriptors_is_reported_and_leaks_none", || {
         let bait = file_at(3);
         let Some(host) = secluded_host() else { return };
         let slot = host.host_id();
@@ -150,13 +150,13 @@ fn a_shortage_of_descriptors_is_told_and_costs_none() {
 }
 
 #[test]
-fn mounts_of_a_live_box_do_not_show_on_the_host() {
-    in_own_process("leaks::mounts_of_a_live_box_do_not_show_on_the_host", || {
+fn mounts_of_a_live_sandbox_are_invisible_on_the_host() {
+    in_own_process("leaks::mounts_of_a_live_sandbox_are_invisible_on_the_host", || {
         let Some(host) = secluded_host() else { return };
         let slot = host.host_id();
         let uid = slot.id();
         let before = fs::read_to_string("/proc/thread-self/mountinfo").unwrap();
-        // The box is cloned from this very thread; another one looks in the meantime.
+        // The sandbox is cloned from this thread, so another thread looks meanwhile.
         let (read, write) = nix::unistd::pipe2(nix::fcntl::OFlag::O_CLOEXEC).unwrap();
         let path = format!("/proc/self/task/{}/mountinfo", nix::unistd::gettid());
         let watcher = std::thread::spawn(move || {

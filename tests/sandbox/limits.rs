@@ -1,4 +1,4 @@
-//! What a program can use up: CPU, memory, processes, files, disk, each to its figure.
+//! The limits of CPU, memory, processes, files and disk.
 
 use std::time::Duration;
 
@@ -6,17 +6,17 @@ use cofferdam_core::{NotStarted, Outcome};
 use cofferdam_test_support::{self as support, MIB, Program, ending, lines_of};
 
 #[test]
-fn one_process_that_uses_up_its_cpu_seconds_is_ended() {
+fn a_process_that_uses_up_its_cpu_seconds_is_ended() {
     let Some(host) = support::host() else { return };
     let report =
         host.run(Program::sh("while :; do :; done").limits(|limits| limits.cpu_seconds_max = 1));
     assert_eq!(ending(&report), ("cpu_limit", Some(152)), "{:?}", report.usage);
-    // The limit's clock counts in ticks, ours does not; on a busy machine they are far apart.
+    // The limit counts ticks, this test does not. On a busy machine they differ much.
     assert!((500..5_000).contains(&report.usage.cpu_ms), "{:?}", report.usage);
 }
 
 #[test]
-fn one_that_ignores_the_signal_is_ended_a_second_later() {
+fn a_process_that_ignores_the_signal_is_ended_a_second_later() {
     let Some(host) = support::host() else { return };
     let report = host.run(
         Program::sh("trap '' XCPU; while :; do :; done")
@@ -31,7 +31,7 @@ fn the_cpu_time_of_many_processes_counts_together() {
     if !host.counts_cpu() {
         return;
     }
-    // No process of its own gets near a second.
+    // No single process gets near a second.
     let bound = |program: Program| {
         program.limits(|limits| limits.cpu_total_max = Some(Duration::from_millis(500)))
     };
@@ -84,7 +84,7 @@ fn files_in_memory_count_as_memory() {
 }
 
 #[test]
-fn a_program_that_survives_the_loss_of_a_child_to_memory_ended_well() {
+fn a_program_that_survives_the_oom_kill_of_a_child_ends_normally() {
     let Some(host) = support::host() else { return };
     if !host.bounds_memory() {
         return;
@@ -96,8 +96,7 @@ fn a_program_that_survives_the_loss_of_a_child_to_memory_ended_well() {
     assert_eq!(lines_of(&report), ["137"]);
 }
 
-/// Forks until it may not, says how many processes there were, and ends with
-/// the code that follows.
+/// Forks until it fails, prints how many processes there were, and exits with the given code.
 const FORK_ALL: &str = "import os, signal, sys\n\
     children = []\n\
     try:\n\
@@ -142,7 +141,7 @@ fn threads_are_counted_as_processes() {
 }
 
 #[test]
-fn a_file_ends_at_its_limit() {
+fn a_file_cannot_grow_beyond_its_limit() {
     let Some(host) = support::host() else { return };
     let report = host.run(
         Program::sh(
@@ -174,7 +173,7 @@ fn all_writable_places_share_one_disk_of_the_given_size() {
 }
 
 #[test]
-fn files_without_contents_are_bounded_too() {
+fn the_number_of_empty_files_is_limited() {
     let Some(host) = support::host() else { return };
     let report = host.run(
         Program::python(
@@ -195,7 +194,7 @@ fn files_without_contents_are_bounded_too() {
 }
 
 #[test]
-fn the_process_limits_are_those_given_and_final() {
+fn the_process_limits_are_as_requested_and_cannot_be_raised() {
     let Some(host) = support::host() else { return };
     let report = host.run(
         Program::python(
@@ -215,7 +214,7 @@ fn the_process_limits_are_those_given_and_final() {
 }
 
 #[test]
-fn a_program_can_open_so_many_files_and_no_more() {
+fn the_number_of_open_files_is_limited() {
     let Some(host) = support::host() else { return };
     let report = host.run(Program::python(
         "import errno, os\n\
@@ -244,7 +243,7 @@ fn a_limit_too_small_for_a_box_is_told_before_anything_starts() {
 }
 
 #[test]
-fn one_process_is_enough_for_one_program() {
+fn a_limit_of_one_process_allows_one_program() {
     let Some(host) = support::host() else { return };
     let alone = |script| Program::sh(script).limits(|limits| limits.processes_max = 1);
     assert_eq!(lines_of(&host.run(alone("echo alone"))), ["alone"]);
@@ -252,7 +251,7 @@ fn one_process_is_enough_for_one_program() {
 }
 
 #[test]
-fn limits_that_nothing_meets_change_nothing() {
+fn limits_that_are_not_reached_change_nothing() {
     let Some(host) = support::host() else { return };
     let report = host.run(Program::sh("exit 7"));
     assert_eq!(report.outcome, Outcome::Exited { code: 7 });

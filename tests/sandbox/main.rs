@@ -1,9 +1,8 @@
-//! What a box guarantees, each shown on this host's kernel.
+//! The guarantees of a sandbox, each tested on the kernel of this host.
 
-// The whole crate is a test; clippy knows it only where it is told.
+// Tells clippy that the whole crate is test code.
 #![cfg(test)]
 
-mod covered;
 mod crash;
 mod descriptors;
 mod endings;
@@ -14,6 +13,7 @@ mod inherited;
 mod landlock;
 mod leaks;
 mod limits;
+mod masked;
 mod network;
 mod output;
 mod plan;

@@ -1,4 +1,4 @@
-//! What a program reaches over the network: itself.
+//! A program reaches only itself over the network.
 
 use std::net::{TcpListener, TcpStream};
 use std::os::linux::net::SocketAddrExt;
@@ -25,7 +25,7 @@ fn there_is_one_interface_and_no_route() {
 }
 
 #[test]
-fn the_hosts_loopback_is_another_one() {
+fn the_loopback_of_the_host_is_separate() {
     let Some(host) = support::host() else { return };
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -57,7 +57,7 @@ fn the_hosts_abstract_sockets_are_out_of_reach() {
 }
 
 #[test]
-fn a_program_can_talk_to_itself() {
+fn a_program_can_connect_to_itself() {
     let Some(host) = support::host() else { return };
     let report = host.run(Program::python(
         "import socket\n\
@@ -70,7 +70,7 @@ fn a_program_can_talk_to_itself() {
 }
 
 #[test]
-fn sockets_that_reach_past_namespaces_cannot_be_made() {
+fn sockets_that_reach_beyond_namespaces_cannot_be_created() {
     let Some(host) = support::host() else { return };
     let report = host.run(Program::python(
         "import errno, socket\n\

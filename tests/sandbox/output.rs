@@ -1,4 +1,4 @@
-//! The output limit: kept to the byte, and enforced at once.
+//! The output limit is exact and enforced at once.
 
 use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
@@ -12,7 +12,7 @@ fn print_bytes(stream: u8, bytes: u64) -> Program {
 }
 
 #[test]
-fn output_of_exactly_the_limit_is_whole() {
+fn output_of_exactly_the_limit_is_kept() {
     let Some(host) = support::host() else { return };
     assert_eq!(stdout_of(&host.run(print_bytes(1, 100_000))).len(), 100_000);
     let report = host.run(print_bytes(2, 100_000));
@@ -21,7 +21,7 @@ fn output_of_exactly_the_limit_is_whole() {
 }
 
 #[test]
-fn one_byte_more_ends_the_run_with_the_limits_worth_kept() {
+fn one_byte_more_ends_the_run_and_keeps_output_up_to_the_limit() {
     let Some(host) = support::host() else { return };
     for stream in [1, 2] {
         let report = host.run(print_bytes(stream, 100_001));
@@ -32,7 +32,7 @@ fn one_byte_more_ends_the_run_with_the_limits_worth_kept() {
 }
 
 #[test]
-fn a_flood_ends_its_run_long_before_the_time_is_up() {
+fn a_flood_ends_its_run_long_before_the_time_limit() {
     let Some(host) = support::quiet_host() else { return };
     for script in
         ["exec yes", "exec yes >&2", "yes & yes >&2", "trap '' PIPE TERM; while :; do yes; done"]
@@ -43,7 +43,7 @@ fn a_flood_ends_its_run_long_before_the_time_is_up() {
     }
 }
 
-/// Takes no output until it has to.
+/// Takes no output until it must.
 struct Full(Sender<usize>);
 
 impl OutputSink for Full {
@@ -57,7 +57,7 @@ impl OutputSink for Full {
 }
 
 #[test]
-fn a_sink_without_room_makes_the_program_wait_and_gets_the_rest_at_its_end() {
+fn a_full_sink_blocks_the_program_and_gets_the_rest_at_its_end() {
     let Some(host) = support::host() else { return };
     let (sender, taken) = channel();
     let short = Program::sh("head -c 1000 /dev/zero; head -c 500 /dev/zero >&2");
@@ -66,7 +66,7 @@ fn a_sink_without_room_makes_the_program_wait_and_gets_the_rest_at_its_end() {
     assert_eq!((report.stdout.bytes.len(), report.stderr.bytes.len()), (1000, 500));
     assert_eq!(taken.iter().sum::<usize>(), 1500);
 
-    // More than a pipe holds: it waits for room until its time is up.
+    // More than a pipe holds, so the program waits for room until its time limit.
     let (sender, taken) = channel();
     let long = Program::sh("yes").limits(|limits| limits.wall = Duration::from_millis(300));
     let report = host.run_into(long, Box::new(Full(sender)));
@@ -76,14 +76,14 @@ fn a_sink_without_room_makes_the_program_wait_and_gets_the_rest_at_its_end() {
 }
 
 #[test]
-fn without_a_limit_everything_is_kept() {
+fn without_an_output_limit_all_output_is_kept() {
     let Some(host) = support::host() else { return };
     let report = host.run(print_bytes(1, 3 << 20).limits(|limits| limits.output_bytes_max = None));
     assert_eq!(stdout_of(&report).len(), 3 << 20);
 }
 
-/// Keeps whoever brings output until the file is locked by nobody else, as a
-/// tenant's thread that holds a pipe's lock would; tells whether that came.
+/// Blocks the thread that delivers output until no other process locks the file, like a tenant's
+/// thread that holds the lock of a pipe, and sends whether that happened.
 struct UntilUnlocked(std::fs::File, Sender<bool>);
 
 impl OutputSink for UntilUnlocked {
@@ -94,7 +94,7 @@ impl OutputSink for UntilUnlocked {
 }
 
 #[test]
-fn a_box_ends_at_its_time_though_whoever_reads_its_output_is_held_up() {
+fn a_blocked_output_reader_does_not_delay_the_time_limit() {
     let Some(host) = support::host() else { return };
     let held = tempfile::NamedTempFile::new().unwrap();
     std::fs::set_permissions(held.path(), std::os::unix::fs::PermissionsExt::from_mode(0o644))

@@ -1,19 +1,19 @@
-//! The order of the steps that make a box. Needs no privilege: a plan is data.
+//! The order of the steps that create a sandbox. Needs no privilege, because a plan is data.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
 use cofferdam_core::Limits;
-use cofferdam_sandbox::builtin_profile;
+use cofferdam_sandbox::engine::builtin_profile;
 use cofferdam_sandbox::landlock::Landlock;
 use cofferdam_sandbox::locks::{LockCalls, LockFilter};
 use cofferdam_sandbox::plan::rootfs;
-use cofferdam_sandbox::plan::rootfs::{Covered, Kind, RootLayout};
-use cofferdam_sandbox::plan::{ChildPlan, PlanInput, PlannedTmpfs, ProgramPlace, build};
+use cofferdam_sandbox::plan::rootfs::{MaskedPath, PathKind, RootLayout};
+use cofferdam_sandbox::plan::{ChildPlan, PlanInput, PlannedTmpfs, ProgramSource, build};
 use cofferdam_seccomp::profile::Profile;
 
 fn layout(profile: &Profile) -> RootLayout {
-    let entries = ["etc", "usr"].map(|name| (name.to_owned(), Kind::Directory));
+    let entries = ["etc", "usr"].map(|name| (name.to_owned(), PathKind::Directory));
     rootfs::layout(Path::new("/"), &entries, &profile.root, &[], &|_| None)
 }
 
@@ -29,20 +29,20 @@ fn unprivileged_plan() -> ChildPlan {
     plan_of("default", true, true, true)
 }
 
-/// A plan whose program is the file that another one has to be covered with.
+/// A plan whose program is a file to be attached over another.
 fn plan_of_a_file(profile: &Profile) -> ChildPlan {
-    let program = ProgramPlace::Mounted { fd: 12, at: c"/usr/bin/make" };
+    let program = ProgramSource::Mounted { fd: 12, at: c"/usr/bin/make" };
     plan_with(profile, program, true, true, false)
 }
 
 fn plan_of(profile: &str, user_namespace: bool, landlock: bool, unprivileged: bool) -> ChildPlan {
     let profile = builtin_profile(profile).unwrap();
-    plan_with(&profile, ProgramPlace::Named, user_namespace, landlock, unprivileged)
+    plan_with(&profile, ProgramSource::Named, user_namespace, landlock, unprivileged)
 }
 
 fn plan_with(
     profile: &Profile,
-    program: ProgramPlace<'_>,
+    program: ProgramSource<'_>,
     user_namespace: bool,
     landlock: bool,
     unprivileged: bool,
@@ -53,7 +53,7 @@ fn plan_with(
         locks: &LockFilter::new(LockCalls::Watched).unwrap(),
         init_filter: &builtin_profile("init").unwrap().filter,
         root: &root,
-        covered: &[Covered { target: c"etc/ssh".to_owned(), directory: true }],
+        masked: &[MaskedPath { target: c"etc/ssh".to_owned(), directory: true }],
         argv: &[c"make".to_owned(), c"test".to_owned()],
         program,
         without_shell: Some(&[c"true".to_owned()]),
@@ -72,7 +72,7 @@ fn plan_with(
         root_fd: None,
         unowned_fd: None,
         null_stdin: true,
-        short_turns: true,
+        short_slices: true,
         mountpoint: c"/tmp",
         last_capability: 40,
         trees: &[],
@@ -83,7 +83,7 @@ fn plan_with(
     .unwrap()
 }
 
-/// The names of a plan's steps, its three stages in one.
+/// The names of the steps of all three stages.
 fn names(plan: &ChildPlan) -> Vec<String> {
     let stages = [&plan.setup, &plan.program, &plan.guard];
     let count = stages.iter().map(|stage| stage.len()).sum::<usize>();
@@ -91,7 +91,7 @@ fn names(plan: &ChildPlan) -> Vec<String> {
 }
 
 #[test]
-fn the_first_stage_joins_then_divides_then_mounts() {
+fn the_first_stage_joins_groups_then_unshares_then_mounts() {
     let plan = plan(true);
     let names = &names(&plan)[..plan.setup.len()];
     let without_masks: Vec<&str> =
@@ -148,7 +148,7 @@ fn the_first_stage_joins_then_divides_then_mounts() {
 }
 
 #[test]
-fn the_programs_stage_gives_up_one_thing_after_another() {
+fn the_programs_stage_drops_privileges_in_order() {
     let plan = plan(true);
     let names = &names(&plan)[plan.setup.len()..plan.setup.len() + plan.program.len()];
     assert_eq!(
@@ -198,7 +198,7 @@ fn the_programs_stage_gives_up_one_thing_after_another() {
 }
 
 #[test]
-fn the_guards_stage_closes_everything_before_it_gives_up_its_privileges() {
+fn the_init_stage_closes_descriptors_before_it_drops_privileges() {
     let plan = plan(true);
     let names = names(&plan).split_off(plan.setup.len() + plan.program.len());
     assert_eq!(
@@ -217,7 +217,7 @@ fn the_guards_stage_closes_everything_before_it_gives_up_its_privileges() {
 
 #[test]
 fn each_step_comes_after_what_it_needs() {
-    // Why the order is what it is, whatever else may come between.
+    // The dependencies that determine the order.
     let needs = [
         ("scheduling", "join cgroup"),
         ("join cgroup", "cgroup namespace"),
@@ -239,9 +239,9 @@ fn each_step_comes_after_what_it_needs() {
         ("drop bounding set", "capset"),
         ("capset", "workdir /workspace"),
         ("capset", "no_new_privs"),
-        // The guard's wait is a lock, which nobody would answer yet.
+        // Init waits on a lock, for which no listener answers yet.
         ("await init", "seccomp default and locks"),
-        // The listener's number is the lowest that is free, and below any limit.
+        // The listener gets the lowest free number, which is below any limit.
         ("close descriptors", "seccomp default and locks"),
         ("seccomp default and locks", "rlimit openfiles"),
         ("seccomp default and locks", "report standing"),
@@ -269,7 +269,7 @@ fn each_step_comes_after_what_it_needs() {
 }
 
 #[test]
-fn without_user_namespaces_the_same_steps_but_theirs() {
+fn without_user_namespaces_only_their_steps_are_missing() {
     let with = names(&plan(true));
     let without = names(&plan(false));
     let theirs: Vec<&String> = with.iter().filter(|name| !without.contains(name)).collect();
@@ -282,7 +282,7 @@ fn without_user_namespaces_the_same_steps_but_theirs() {
 }
 
 #[test]
-fn without_landlock_the_same_steps_but_its_rules() {
+fn without_landlock_only_its_steps_are_missing() {
     let with = names(&plan(true));
     let without = names(&plan_where(true, false));
     let rest: Vec<&String> = with.iter().filter(|name| !name.starts_with("landlock")).collect();
@@ -291,12 +291,12 @@ fn without_landlock_the_same_steps_but_its_rules() {
 }
 
 #[test]
-fn without_privileges_the_root_is_sealed_and_limits_are_set_where_they_are_counted_apart() {
+fn a_rootless_plan_seals_the_root_and_sets_limits_after_the_user_namespace() {
     let plan = unprivileged_plan();
     let names = names(&plan);
     for ids in ["setgroups", "setresgid", "setresuid", "net namespace", "mount overlay /workspace"]
     {
-        assert!(!names.iter().any(|name| name == ids), "{ids} takes privileges");
+        assert!(!names.iter().any(|name| name == ids), "{ids} needs privileges");
     }
     let needs = [
         ("bind /etc", "mount root"),
@@ -323,8 +323,8 @@ fn without_privileges_the_root_is_sealed_and_limits_are_set_where_they_are_count
 }
 
 #[test]
-fn a_failure_can_be_told_from_every_other_by_its_name() {
-    // Steps of several calls to the same end; which of them failed matters to nobody.
+fn every_step_has_a_unique_name() {
+    // Several calls with the same purpose. Which of them failed does not matter.
     let repeated = ["join cgroup", "close descriptors", "set dumpable", "capset", "no_new_privs"];
     let mut counts = BTreeMap::<String, usize>::new();
     names(&plan(true)).into_iter().for_each(|name| *counts.entry(name).or_default() += 1);
@@ -337,22 +337,22 @@ fn a_failure_can_be_told_from_every_other_by_its_name() {
 }
 
 #[test]
-fn the_program_is_looked_for_along_the_path_of_its_environment() {
+fn a_program_is_searched_in_the_path_of_its_environment() {
     let exec = format!("{:?}", plan(true).program.last().unwrap());
     assert!(exec.contains(r#"paths: ["/usr/bin/make", "/bin/make"]"#), "{exec}");
 }
 
 #[test]
-fn the_program_at_a_path_is_looked_for_nowhere_else() {
+fn a_program_given_by_path_is_not_searched() {
     let profile = builtin_profile("default").unwrap();
-    let plan = plan_with(&profile, ProgramPlace::At(c"/opt/x"), true, true, false);
+    let plan = plan_with(&profile, ProgramSource::At(c"/opt/x"), true, true, false);
     let exec = format!("{:?}", plan.program.last().unwrap());
     assert!(exec.contains(r#"fd: None, paths: ["/opt/x"], argv: ["make", "test"]"#), "{exec}");
     assert_eq!(names(&plan), names(&self::plan(true)));
 }
 
 #[test]
-fn the_file_of_a_program_is_attached_behind_what_is_covered_and_kept_open_until_exec() {
+fn a_program_file_is_attached_after_masking_and_kept_open_until_exec() {
     let profile = builtin_profile("default").unwrap();
     let (with, without) = (plan_of_a_file(&profile), plan(true));
     let attach = "attach program /usr/bin/make";
@@ -372,24 +372,24 @@ fn the_file_of_a_program_is_attached_behind_what_is_covered_and_kept_open_until_
     assert_eq!(
         closes,
         [
-            "CloseRange { first: 6, last: 11 }",
-            "CloseFrom { first: 13 }",
-            "CloseOnExec { first: 12, last: 12 }",
-            "CloseRange { first: 4, last: 4 }",
-            "CloseOnExec { first: 3, last: 5 }",
+            "Process(CloseRange { first: 6, last: 11 })",
+            "Process(CloseFrom { first: 13 })",
+            "Process(CloseOnExec { first: 12, last: 12 })",
+            "Process(CloseRange { first: 4, last: 4 })",
+            "Process(CloseOnExec { first: 3, last: 5 })",
         ]
     );
     let exec = format!("{:?}", with.program.last().unwrap());
     assert!(exec.contains(r#"fd: Some(12), paths: ["/usr/bin/make"]"#), "{exec}");
-    // What is tried before is looked up as ever.
+    // The step that is tried first still looks the file up by path.
     let tried = format!("{:?}", with.program[with.program.len() - 2]);
     assert!(tried.contains(r#"fd: None, paths: ["/usr/bin/true", "/bin/true"]"#), "{tried}");
 }
 
 #[test]
-fn a_filter_without_execveat_leaves_the_path_to_execute_a_file_by() {
+fn a_filter_without_execveat_executes_the_file_by_path() {
     let mut profile = builtin_profile("default").unwrap();
-    // All that is left of it is a verdict other than yes.
+    // Reduces the filter to one verdict, which does not allow.
     let verdict = |code, k| code == 0x06 && k != 0x7fff_0000;
     profile.filter.program.retain(|instruction| verdict(instruction.code, instruction.k));
     profile.filter.program.truncate(1);
@@ -398,7 +398,7 @@ fn a_filter_without_execveat_leaves_the_path_to_execute_a_file_by() {
 }
 
 #[test]
-fn a_filter_that_refuses_what_is_left_to_do_is_installed_when_it_is_done() {
+fn a_filter_that_refuses_the_remaining_steps_is_installed_after_them() {
     let plan = plan_of("strict-native", true, true, false);
     let names = names(&plan);
     let last = names.iter().position(|name| name == "exec").unwrap();
@@ -407,7 +407,7 @@ fn a_filter_that_refuses_what_is_left_to_do_is_installed_when_it_is_done() {
 }
 
 #[test]
-fn a_filter_that_refuses_to_send_the_listener_is_installed_when_it_was_sent() {
+fn a_filter_that_refuses_to_send_the_listener_is_installed_after_it() {
     let text = r#"
         name = "mute"
         description = "Sends nothing."
@@ -421,7 +421,7 @@ fn a_filter_that_refuses_to_send_the_listener_is_installed_when_it_was_sent() {
     "#;
     let shipped = concat!(env!("CARGO_MANIFEST_DIR"), "/sandbox-profiles/default.toml");
     let profile = Profile::parse(text, |_| std::fs::read_to_string(shipped).ok()).unwrap();
-    let names = names(&plan_with(&profile, ProgramPlace::Named, true, true, false));
+    let names = names(&plan_with(&profile, ProgramSource::Named, true, true, false));
     let first = names.iter().position(|name| name == "seccomp locks").unwrap();
     let ahead = ["seccomp locks", "seccomp mute", "rlimit openfiles", "report standing"];
     assert_eq!(names[first..first + ahead.len()], ahead);

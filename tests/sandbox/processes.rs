@@ -1,4 +1,4 @@
-//! Which processes a program sees and reaches: its own.
+//! A program sees and reaches only its own processes.
 
 use std::fs;
 
@@ -49,7 +49,7 @@ fn the_init_cannot_be_signalled_traced_or_read() {
     }
 }
 
-/// From the host, since nothing of it can be seen from inside.
+/// Observed from the host, since init is invisible from inside.
 #[test]
 fn the_init_keeps_one_descriptor_and_no_capability() {
     let Some(host) = support::host() else { return };
@@ -68,7 +68,7 @@ fn the_init_keeps_one_descriptor_and_no_capability() {
 }
 
 #[test]
-fn a_signal_to_everybody_reaches_the_programs_own_only() {
+fn a_signal_to_all_processes_reaches_only_those_of_the_program() {
     let Some(host) = support::host() else { return };
     let mut beside = host.start(Program::sh("echo up; cat; echo alive"));
     beside.wait_for("up\n");
@@ -84,7 +84,7 @@ fn a_signal_to_everybody_reaches_the_programs_own_only() {
 }
 
 #[test]
-fn no_number_leads_to_a_process_outside() {
+fn no_pid_refers_to_a_process_outside() {
     let Some(host) = support::host() else { return };
     let mut beside = host.start(Program::sh("echo up; cat; echo alive"));
     beside.wait_for("up\n");

@@ -1,15 +1,16 @@
-//! Which file a task executes: found where boxes have it, and that very one.
+//! The file that a task executes: it is found as sandboxes see it, and exactly that file is
+//! executed.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 
 use cofferdam::executor::FoundProgram;
-use cofferdam_sandbox::RootSource;
-use cofferdam_sandbox::builtin_profile;
+use cofferdam_sandbox::engine::RootSource;
+use cofferdam_sandbox::engine::builtin_profile;
 use cofferdam_seccomp::profile::Profile;
-use cofferdam_test_support::{self as support, Host, Root, TaskOf};
+use cofferdam_test_support::{self as support, Host, Root, TaskBuilder};
 
-/// What prints which file it is.
+/// A script that prints which file it is.
 const WHO: [&str; 2] = ["readlink", "/proc/self/exe"];
 
 #[track_caller]
@@ -23,41 +24,42 @@ fn host_of(root: &Root) -> Option<Host> {
 }
 
 #[test]
-fn an_environment_is_truly_empty_where_none_is_given() {
+fn without_an_environment_a_program_has_an_empty_one() {
     let Some(host) = support::host() else { return };
-    let ran = TaskOf::at("/usr/bin/env", &["env"]).run(host.executor());
+    let ran = TaskBuilder::at("/usr/bin/env", &["env"]).run(host.executor());
     assert_eq!(ran.stdout(), "");
-    let ran = TaskOf::open(find(&host, "env"), &["env"]).run(host.executor());
+    let ran = TaskBuilder::open(find(&host, "env"), &["env"]).run(host.executor());
     assert_eq!(ran.stdout(), "");
 }
 
 #[test]
-fn the_file_at_a_path_is_executed_whatever_the_arguments_begin_with() {
+fn the_file_at_a_path_is_executed_regardless_of_argv0() {
     let Some(host) = support::host() else { return };
-    let ran = TaskOf::at("/bin/sh", &["/bin/false", "-c", "echo $0 $1", "a", "b"]);
+    let ran = TaskBuilder::at("/bin/sh", &["/bin/false", "-c", "echo $0 $1", "a", "b"]);
     assert_eq!(ran.run(host.executor()).stdout(), "a b\n");
-    let ran = TaskOf::open(find(&host, "readlink"), &["/bin/false", WHO[1]]).run(host.executor());
+    let ran =
+        TaskBuilder::open(find(&host, "readlink"), &["/bin/false", WHO[1]]).run(host.executor());
     assert!(ran.stdout().ends_with("/readlink\n"), "{}", ran.stdout());
 }
 
 #[test]
-fn a_program_executed_by_its_descriptor_is_where_it_is_in_the_box() {
+fn a_program_executed_by_descriptor_sees_its_path_in_the_sandbox() {
     let Some(host) = support::host() else { return };
     let found = find(&host, "readlink");
     let target = found.target.clone();
     assert_eq!(fs::canonicalize(&found.path).unwrap(), fs::canonicalize(&target).unwrap());
-    assert_eq!(TaskOf::open(found, &WHO).run(host.executor()).stdout(), format!("{target}\n"));
+    assert_eq!(TaskBuilder::open(found, &WHO).run(host.executor()).stdout(), format!("{target}\n"));
 
     let root = Root::with(&["/usr/bin/readlink"]);
     let Some(host) = host_of(&root) else { return };
     let found = find(&host, "readlink");
     assert_eq!((&*found.path, &*found.target), ("/usr/bin/readlink", "/usr/bin/readlink"));
-    let ran = TaskOf::open(found, &WHO).run(host.executor());
+    let ran = TaskBuilder::open(found, &WHO).run(host.executor());
     assert_eq!(ran.stdout(), "/usr/bin/readlink\n");
 }
 
 #[test]
-fn what_is_read_of_a_program_is_what_is_executed() {
+fn the_file_that_was_inspected_is_the_file_that_is_executed() {
     let root = Root::with(&["/usr/bin/readlink", "/usr/bin/env", "/bin/sh"]);
     let Some(host) = host_of(&root) else { return };
     root.script("/opt/tools/script", "#!/bin/sh\necho old\n");
@@ -67,7 +69,8 @@ fn what_is_read_of_a_program_is_what_is_executed() {
     let (tools, other) = (root.at("/opt/tools"), root.at("/opt/other"));
     let arguments: [(&str, &[&str]); 2] = [("script", &["script"]), ("program", &WHO)];
 
-    // By then another file has the name, or a directory that of the directory, or nobody has it.
+    // Meanwhile another file takes the name, or another directory that of its directory, or the
+    // name is gone.
     for change in ["replaced", "directory replaced", "removed"] {
         let changed = tempfile::tempdir_in(root.at("/opt")).unwrap();
         for (name, argv) in arguments {
@@ -92,7 +95,7 @@ fn what_is_read_of_a_program_is_what_is_executed() {
                     fs::rename(&other, &tools).unwrap();
                 }
             }
-            let ran = TaskOf::open(found, argv).run(host.executor());
+            let ran = TaskBuilder::open(found, argv).run(host.executor());
             if aside.exists() {
                 fs::rename(&tools, &other).unwrap();
                 fs::rename(&aside, &tools).unwrap();
@@ -111,7 +114,7 @@ fn what_is_read_of_a_program_is_what_is_executed() {
 }
 
 #[test]
-fn a_script_executed_by_its_descriptor_knows_its_path() {
+fn a_script_executed_by_descriptor_knows_its_path() {
     let root = Root::with(&["/usr/bin/env", "/bin/sh", "/usr/bin/dirname"]);
     let Some(host) = host_of(&root) else { return };
     root.script(
@@ -122,46 +125,46 @@ fn a_script_executed_by_its_descriptor_knows_its_path() {
     symlink("/opt/app/bin/run", root.at("/usr/local/bin/run")).unwrap();
     let found = find(&host, "run");
     assert_eq!((&*found.path, &*found.target), ("/usr/local/bin/run", "/opt/app/bin/run"));
-    let ran = TaskOf::open(found, &["run", "word"]).run(host.executor());
+    let ran = TaskBuilder::open(found, &["run", "word"]).run(host.executor());
     assert_eq!(ran.stdout(), "/opt/app/bin/run word\n/opt/app/bin\n");
 }
 
 #[test]
-fn nobody_can_write_to_the_program_that_was_put_in_its_place() {
+fn the_attached_program_file_is_read_only() {
     let root = Root::with(&["/bin/sh"]);
     let Some(host) = host_of(&root) else { return };
     let text = "#!/bin/sh\n(echo more >>$0) 2>/dev/null || echo refused\n";
     root.script("/opt/open", text);
     fs::set_permissions(root.at("/opt/open"), fs::Permissions::from_mode(0o777)).unwrap();
-    let ran = TaskOf::open(find(&host, "/opt/open"), &["open"]).run(host.executor());
+    let ran = TaskBuilder::open(find(&host, "/opt/open"), &["open"]).run(host.executor());
     assert_eq!(ran.stdout(), "refused\n");
     assert_eq!(fs::read_to_string(root.at("/opt/open")).unwrap(), text);
 }
 
 #[test]
-fn a_program_executed_by_its_descriptor_has_no_more_of_them_than_others() {
+fn a_program_executed_by_descriptor_has_no_extra_descriptor() {
     let Some(host) = support::host() else { return };
     let argv = ["ls", "/proc/self/fd"];
-    let by_path = TaskOf::at("/bin/ls", &argv).run(host.executor()).stdout();
-    assert_eq!(TaskOf::open(find(&host, "ls"), &argv).run(host.executor()).stdout(), by_path);
+    let by_path = TaskBuilder::at("/bin/ls", &argv).run(host.executor()).stdout();
+    assert_eq!(TaskBuilder::open(find(&host, "ls"), &argv).run(host.executor()).stdout(), by_path);
 }
 
 #[test]
-fn every_shipped_profile_lets_a_program_begin_by_its_descriptor() {
+fn every_shipped_profile_allows_execution_by_descriptor() {
     for profile in Profile::builtin_names().filter(|name| *name != "init") {
-        let with = |config: &mut cofferdam_sandbox::SandboxConfig| {
+        let with = |config: &mut cofferdam_sandbox::engine::SandboxConfig| {
             config.profile = builtin_profile(profile).unwrap();
         };
         let Some(host) = support::host_with(with) else { return };
         let found = find(&host, "readlink");
         let target = found.target.clone();
-        let ran = TaskOf::open(found, &WHO).run(host.executor());
+        let ran = TaskBuilder::open(found, &WHO).run(host.executor());
         assert_eq!(ran.stdout(), format!("{target}\n"), "{profile}");
     }
 }
 
 #[test]
-fn what_cannot_be_executed_is_no_fault_of_the_box_and_is_not_looked_at() {
+fn a_failed_exec_is_not_a_setup_failure_and_collects_nothing() {
     let Some(host) = support::host() else { return };
     for (path, errno) in [
         ("/usr/bin/absent", libc::ENOENT),
@@ -169,20 +172,20 @@ fn what_cannot_be_executed_is_no_fault_of_the_box_and_is_not_looked_at() {
         ("/etc/passwd", libc::EACCES),
         ("/etc", libc::EACCES),
     ] {
-        let ran = TaskOf::at(path, &["x"]).file("given", 1).run(host.executor());
-        // As execvp has it, a path through a file is one that leads nowhere.
+        let ran = TaskBuilder::at(path, &["x"]).file("given", 1).run(host.executor());
+        // Like execvp, a path through a file counts as not found.
         let errno = if errno == libc::ENOTDIR { libc::ENOENT } else { errno };
         assert_eq!((ran.exec_errno(), ran.collected), (errno, None), "{path}");
     }
-    // Found by a server that has seen another box, perhaps: it is not there in this one.
+    // The file was found in another root and does not exist in this sandbox.
     let mut found = find(&host, "env");
     found.target = "/usr/bin/absent".to_owned();
-    let ran = TaskOf::open(found, &["env"]).run(host.executor());
+    let ran = TaskBuilder::open(found, &["env"]).run(host.executor());
     assert_eq!((ran.exec_errno(), ran.collected), (libc::ENOENT, None));
 }
 
 #[test]
-fn a_file_that_was_found_and_cannot_be_executed_says_why() {
+fn a_file_that_was_found_but_cannot_be_executed_reports_its_errno() {
     let root = Root::with(&["/bin/sh"]);
     let Some(host) = host_of(&root) else { return };
     root.script("/opt/private", "#!/bin/sh\n");
@@ -194,13 +197,13 @@ fn a_file_that_was_found_and_cannot_be_executed_says_why() {
         ("/opt/nothing", libc::ENOEXEC),
         ("/opt/orphan", libc::ENOENT),
     ] {
-        let ran = TaskOf::open(find(&host, path), &["x"]).run(host.executor());
+        let ran = TaskBuilder::open(find(&host, path), &["x"]).run(host.executor());
         assert_eq!((ran.exec_errno(), ran.collected), (errno, None), "{path}");
     }
 }
 
 #[test]
-fn programs_are_found_where_boxes_have_them() {
+fn programs_are_found_where_sandboxes_have_them() {
     let root = Root::with(&["/usr/bin/env"]);
     let Some(host) = host_of(&root) else { return };
     root.script("/opt/tool", "");
@@ -211,7 +214,7 @@ fn programs_are_found_where_boxes_have_them() {
     fs::write(root.at("/usr/bin/plain"), "").unwrap();
     let fifo = root.at("/usr/bin/fifo");
     nix::unistd::mkfifo(&fifo, nix::sys::stat::Mode::from_bits_truncate(0o777)).unwrap();
-    // On the host this leads to a file that there is.
+    // On the host this link leads to an existing file.
     assert!(fs::metadata("/usr/bin/readlink").is_ok());
     for (link, to) in [
         ("absolute", "/opt/tool"),
@@ -259,9 +262,9 @@ fn programs_are_found_where_boxes_have_them() {
 }
 
 #[test]
-fn what_boxes_hide_is_not_found() {
+fn programs_hidden_from_sandboxes_are_not_found() {
     let hidden = "/usr/bin/env";
-    let private = |config: &mut cofferdam_sandbox::SandboxConfig| {
+    let private = |config: &mut cofferdam_sandbox::engine::SandboxConfig| {
         config.private = vec![hidden.into()];
     };
     let Some(host) = support::host_with(private) else { return };
@@ -269,7 +272,7 @@ fn what_boxes_hide_is_not_found() {
     assert!(host.executor().find_program(hidden).unwrap().is_none());
     find(&host, "readlink");
 
-    // Somebody's data, as far as the host's top level goes.
+    // Not a system directory at the top level of the host.
     let place = tempfile::tempdir().unwrap();
     fs::set_permissions(place.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let own = place.path().join("tool");

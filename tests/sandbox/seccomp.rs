@@ -1,8 +1,8 @@
-//! What a program in a box is answered, system call by system call, under every profile for
-//! programs. Each call is made for real, with arguments that do no harm.
+//! The answer to every system call in a sandbox, under each profile for programs. Each call is made
+//! for real, with harmless arguments.
 //!
-//! The same calls are made in the same box with a filter that lets everything through. So a call
-//! that is allowed is known by the kernel's own answer, and one that is refused by another.
+//! The same calls are made in a sandbox whose filter allows everything. An allowed call is
+//! recognised by the same answer as there, a refused one by another answer.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -15,12 +15,12 @@ use nix::errno::Errno;
 use tempfile::TempDir;
 
 use cofferdam_fixtures::answers::{PROFILES, Row, rows};
-use cofferdam_sandbox::builtin_profile;
+use cofferdam_sandbox::engine::builtin_profile;
 
-/// The column of this machine's numbers.
+/// The column of this machine's call numbers.
 const ARCH: usize = if cfg!(target_arch = "x86_64") { 0 } else { 1 };
-/// Calls with the kernel's answer for every caller, which a host's own settings
-/// (`kernel.io_uring_disabled` and the like) can turn into a refusal like the profile's.
+/// Calls that the settings of a host (`kernel.io_uring_disabled` and the like) can refuse with the
+/// same error as the profile.
 const SETTINGS_MAX: usize = 8;
 
 /// One call.
@@ -47,7 +47,7 @@ impl Call {
     }
 }
 
-/// A program that makes calls, compiled.
+/// The compiled program that makes the calls.
 #[derive(Debug)]
 struct Probe {
     directory: TempDir,
@@ -70,8 +70,8 @@ impl Probe {
         Self { directory }
     }
 
-    /// What each of `calls` is answered in boxes of `host`: `done`, an error, or the end of the
-    /// process that made it, which the next box goes on after.
+    /// The answer to each of `calls` in sandboxes of `host`: `done`, an error, or the end of the
+    /// process that made it, after which the next sandbox continues.
     fn answers(&self, host: &Host, calls: &[Call]) -> Vec<String> {
         let mut answers = Vec::new();
         while answers.len() < calls.len() {
@@ -112,18 +112,18 @@ fn host_under(profile: &str) -> Option<Host> {
     support::host_with(|config| config.profile = builtin_profile(profile).unwrap())
 }
 
-/// A row of the table and what its calls are answered without a filter.
+/// A row of the table and the answers to its calls without a filter.
 #[derive(Debug)]
 struct Asked {
     row: Row,
-    /// Empty where they are not to be let through.
+    /// Empty if the calls must not be allowed even once.
     own: Vec<String>,
 }
 
 fn asked_without_filter(probe: &Probe, host: &Host) -> Vec<Asked> {
     let here = rows().into_iter().filter(|row| row.numbers[ARCH].is_some() && !row.how.unfiltered);
     let (costly, mut harmless): (Vec<Row>, Vec<Row>) = here.partition(|row| row.how.costly);
-    // While a process has one thread: with more, the last to end gives the exit code.
+    // While the process has one thread. With more, the last to end sets the exit code.
     harmless.sort_by_key(|row| !row.how.ends);
     let calls: Vec<Call> = harmless.iter().flat_map(Call::all_of).collect();
     let mut answers = probe.answers(host, &calls).into_iter();
@@ -141,7 +141,7 @@ fn asked_without_filter(probe: &Probe, host: &Host) -> Vec<Asked> {
 }
 
 #[test]
-fn nothing_refused_gets_through_and_nothing_allowed_is_refused() {
+fn every_call_is_answered_as_the_table_says() {
     let Some(open) = support::host_without_filter() else { return };
     let probe = Probe::compile();
     let asked = asked_without_filter(&probe, &open);
@@ -165,7 +165,7 @@ fn nothing_refused_gets_through_and_nothing_allowed_is_refused() {
                 }
                 let told_apart =
                     if want == "allow" { !refusals.contains(own) } else { own != want };
-                // A kernel without the call lets it through nowhere.
+                // A kernel without the call never executes it.
                 if !told_apart && !row.how.same && own != "ENOSYS" {
                     alike.insert(format!("{place}: {own}"));
                 }
@@ -176,8 +176,8 @@ fn nothing_refused_gets_through_and_nothing_allowed_is_refused() {
     assert!(alike.len() <= SETTINGS_MAX, "the same either way: {alike:#?}");
 }
 
-/// For each call, the errors it can be refused with under the profile of `column`: those of its
-/// rows, and the two that refuse most calls.
+/// The errors with which each call can be refused under the profile of `column`: those of its rows,
+/// and the two that refuse most calls.
 fn refusals(asked: &[Asked], column: usize) -> BTreeMap<&str, BTreeSet<&str>> {
     let mut refusals = BTreeMap::<&str, BTreeSet<&str>>::new();
     for Asked { row, .. } in asked {
@@ -188,7 +188,7 @@ fn refusals(asked: &[Asked], column: usize) -> BTreeMap<&str, BTreeSet<&str>> {
 }
 
 #[test]
-fn numbers_beyond_the_table_and_of_x32_are_absent_calls() {
+fn unknown_and_x32_call_numbers_do_not_exist() {
     let probe = Probe::compile();
     let known: Vec<u32> = rows().iter().filter_map(|row| row.numbers[ARCH]).collect();
     let last = known.iter().max().unwrap();
@@ -205,8 +205,8 @@ fn numbers_beyond_the_table_and_of_x32_are_absent_calls() {
     }
 }
 
-/// `socketcall` is i386's 102 and `getuid` x86-64's: a filter that looks at numbers alone lets
-/// the one through for the other.
+/// `socketcall` has the number 102 on i386, `getuid` on x86-64: a filter that checks only numbers
+/// confuses them.
 #[cfg(target_arch = "x86_64")]
 #[test]
 fn a_call_of_the_i386_table_ends_the_process() {
@@ -214,7 +214,7 @@ fn a_call_of_the_i386_table_ends_the_process() {
     let probe = Probe::compile();
     // getpid, socketcall, open, mount, unshare, access.
     let calls = [20, 102, 5, 21, 310, 33].map(|number| Call { how: 'i', number, args: [0; 6] });
-    // A kernel without that table ends it on its own.
+    // A kernel without that table ends the process itself.
     let own = probe.answers(&open, &calls[..1]);
     let want = if own[0] == "done" { format!("signal {}", libc::SIGSYS) } else { own[0].clone() };
     assert!(want.starts_with("signal "), "{want}");

@@ -1,10 +1,11 @@
-//! Two runs at once: neither takes from the other, and no name leads from one to the other.
+//! Two concurrent runs: neither takes resources from the other, and no name leads from one to the
+//! other.
 
 use cofferdam_core::Outcome;
 use cofferdam_test_support::{self as support, Program, lines_of, stdout_of};
 
 #[test]
-fn two_runs_have_two_hundred_processes_each_at_the_same_time() {
+fn two_runs_can_have_two_hundred_processes_each() {
     let Some(host) = support::host() else { return };
     let crowd = || {
         Program::python(
@@ -29,7 +30,7 @@ fn two_runs_have_two_hundred_processes_each_at_the_same_time() {
 }
 
 #[test]
-fn one_that_forks_without_end_does_not_keep_another_from_forking() {
+fn a_run_that_forks_endlessly_does_not_stop_another_from_forking() {
     let Some(host) = support::host() else { return };
     let mut bomb = host.start(Program::python(
         "import os\n\
@@ -44,14 +45,14 @@ fn one_that_forks_without_end_does_not_keep_another_from_forking() {
     assert_eq!(bomb.cancel().outcome, Outcome::Cancelled);
 }
 
-/// Makes something under a name, says so, and keeps it until stdin ends.
+/// Creates an object under a name, reports it, and keeps it until stdin ends.
 const MAKE: &str = "import ctypes, errno, os, socket, sys\n\
     libc = ctypes.CDLL(None, use_errno=True)\n\
     def result(value): return 'made' if value >= 0 else errno.errorcode[ctypes.get_errno()]\n";
 const KEEP: &str = "print('up', flush=True)\nsys.stdin.read()\n";
 
-/// Holds that what `make` made in a live run cannot be found by `find` in
-/// another, and can be made there anew.
+/// Checks that what `make` creates in a live run cannot be found by `find` in another, and can be
+/// created there again.
 #[track_caller]
 fn is_no_channel(make: &str, find: &str) {
     let Some(host) = support::host() else { return };
@@ -121,8 +122,8 @@ fn names_in_shared_memory_are_no_channel() {
 #[test]
 fn keyrings_are_refused() {
     let Some(host) = support::host() else { return };
-    // glibc has no wrappers; what every machine's numbers have in common is `keyctl` the tool's
-    // library, which is rarely there. So: by number, for the machines we know.
+    // glibc has no wrappers, and the library of the tool `keyctl` is rarely installed. So the calls
+    // are made by number, for the known machines.
     let report = host.run(Program::python(
         "import ctypes, errno, os\n\
          libc = ctypes.CDLL(None, use_errno=True)\n\
@@ -138,7 +139,7 @@ fn keyrings_are_refused() {
 }
 
 #[test]
-fn what_one_run_leaves_in_ipc_is_gone_in_the_next_of_the_same_slot() {
+fn ipc_objects_of_a_run_are_gone_in_the_next_of_the_same_slot() {
     let Some(host) = support::host() else { return };
     let slot = host.host_id();
     let run = |script: &str| {

@@ -1,16 +1,16 @@
-//! The wall-clock limit: answered within 50 ms of it, whatever the program does.
+//! The wall-clock limit: the answer comes within 50 ms of it, whatever the program does.
 
 use std::time::Duration;
 
 use cofferdam_test_support::{self as support, Program, ending};
 
-/// The promise.
+/// The guaranteed delay.
 const LATE_MAX: Duration = Duration::from_millis(50);
-/// Of so many attempts the best counts: the machine may be busy with something else.
+/// The number of attempts, of which the best counts, because the machine may be busy with something
+/// else.
 const ATTEMPTS: usize = 3;
 
-/// Holds that `program`, which never ends and prints `started` first, is
-/// answered in time.
+/// Checks that `program`, which never ends and prints `started` first, is answered in time.
 #[track_caller]
 fn is_answered_in_time(wall: Duration, started: &str, program: impl Fn() -> Program) {
     let Some(host) = support::quiet_host() else { return };
@@ -73,7 +73,7 @@ fn a_program_that_only_computes_is_answered_in_time() {
 }
 
 #[test]
-fn a_program_that_forks_without_end_is_answered_in_time() {
+fn a_program_that_forks_endlessly_is_answered_in_time() {
     is_answered_in_time(SHORT, "started\n", || {
         Program::python(
             "import os\n\
@@ -99,7 +99,7 @@ fn two_hundred_and_fifty_processes_are_answered_in_time() {
 }
 
 #[test]
-fn no_time_at_all_is_answered_at_once() {
+fn a_wall_limit_of_zero_is_answered_at_once() {
     let Some(host) = support::quiet_host() else { return };
     let report = host.run(
         Program::sh("sleep 60").limits(|limits| *limits = limits.clone().with_wall(Duration::ZERO)),

@@ -1,4 +1,4 @@
-//! The workspace: a private copy of its template, however it was filled.
+//! The workspace is a private copy of its template, whichever way it was filled.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
@@ -7,9 +7,9 @@ use std::path::Path;
 use cofferdam_test_support::{self as support, Program, lines_of, stdout_of};
 use tempfile::TempDir;
 
-/// Templates up to about this many files are copied.
+/// Templates of about this many files are copied.
 const COPIED_FILES: usize = 5;
-/// Templates of so many are the lower layer of an overlay.
+/// Templates of this many files are the lower layer of an overlay.
 const OVERLAID_FILES: usize = 60;
 
 fn write(path: &Path, contents: &str, mode: u32) {
@@ -17,7 +17,7 @@ fn write(path: &Path, contents: &str, mode: u32) {
     fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
 }
 
-/// A template with a bit of everything and `files` files more.
+/// A template with entries of every kind and `files` more files.
 fn template(files: usize) -> TempDir {
     let place = tempfile::tempdir().unwrap();
     let root = place.path();
@@ -38,7 +38,7 @@ fn template(files: usize) -> TempDir {
     place
 }
 
-/// Everything about a tree that a tenant could have changed.
+/// Everything about a tree that a tenant could change.
 fn described(root: &Path) -> Vec<String> {
     let mut pending = vec![root.to_owned()];
     let mut lines = Vec::new();
@@ -66,7 +66,7 @@ fn described(root: &Path) -> Vec<String> {
     lines
 }
 
-/// Calls `hold` with a template of each kind of filling that this host has.
+/// Calls `hold` with a template for each way of filling that this host supports.
 #[track_caller]
 fn for_every_filling(hold: impl Fn(&support::Host, &Path)) {
     let Some(host) = support::host() else { return };
@@ -115,7 +115,7 @@ fn modes_links_and_contents_are_those_of_the_template() {
 }
 
 #[test]
-fn a_tenant_can_change_everything_and_the_template_stays_as_it_is() {
+fn a_tenant_can_change_its_workspace_but_not_the_template() {
     for_every_filling(|host, template| {
         let before = described(template);
         let report = host.run(
@@ -146,7 +146,7 @@ fn a_tenant_can_change_everything_and_the_template_stays_as_it_is() {
 }
 
 #[test]
-fn given_files_are_the_tenants_and_stand_over_the_templates() {
+fn given_files_belong_to_the_tenant_and_replace_those_of_the_template() {
     for_every_filling(|host, template| {
         let report = host.run(
             Program::sh("cat check/0.txt new/deep/file; stat -c '%U %u %a' check/0.txt new/deep; ls check | wc -l")
@@ -164,7 +164,7 @@ fn given_files_are_the_tenants_and_stand_over_the_templates() {
 }
 
 #[test]
-fn without_a_template_the_workspace_is_empty_and_the_tenants() {
+fn without_a_template_the_workspace_is_empty_and_belongs_to_the_tenant() {
     let Some(host) = support::host() else { return };
     let report = host.run(Program::sh("ls -A; stat -c %u .; echo x >file && cat file"));
     assert_eq!(lines_of(&report), ["10001", "x"]);

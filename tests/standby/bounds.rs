@@ -1,11 +1,11 @@
-//! How many boxes stand: never more than there may be, and none that costs a run.
+//! The size of the standby pool: never above its maximum, and never at the cost of a run.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
 use cofferdam_test_server::client::solution_within;
-use cofferdam_test_server::host::{Process, inits, ready_boxes};
+use cofferdam_test_server::host::{Process, inits, ready_sandboxes};
 use cofferdam_test_server::service::{Service, Setup, wait_until};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -16,7 +16,7 @@ use crate::ready::{PATIENCE, shell_with, shells, wait_ready};
 const BURST: usize = 6;
 const SLUGS: [&str; 3] = ["alpha", "beta", "gamma"];
 const TIMEOUTS: [&str; 3] = ["10s", "20s", "30s"];
-/// Between two looks at what stands.
+/// The time between two looks at the pool.
 const LOOK_EVERY: Duration = Duration::from_millis(2);
 
 fn burst(service: &Service, round: usize) {
@@ -32,11 +32,11 @@ fn burst(service: &Service, round: usize) {
     });
 }
 
-/// The most boxes that stood ready at once until it is over.
+/// The largest number of prepared sandboxes seen until `over` is set.
 fn most_ready(service: &Service, over: &AtomicBool) -> usize {
     let mut most = 0;
     while !over.load(Ordering::SeqCst) {
-        most = most.max(ready_boxes(service.pid()).len());
+        most = most.max(ready_sandboxes(service.pid()).len());
         thread::sleep(LOOK_EVERY);
     }
     most
@@ -49,15 +49,15 @@ fn assert_no_more_than(boxes_max: usize) {
     let over = AtomicBool::new(false);
     let most = thread::scope(|scope| {
         let looking = scope.spawn(|| most_ready(&service, &over));
-        // The lookout ends with whatever fails here.
+        // `over` must be set even if a burst panics.
         let ended = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             for round in 0..9 {
                 burst(&service, round);
-                // Between two bursts there may be time to make some.
+                // Gives the pool time to prepare some between two bursts.
                 thread::sleep(Duration::from_millis(60));
             }
             wait_ready(&service, boxes_max);
-            // What is there now is all that there will be.
+            // The pool must not grow any more.
             thread::sleep(Duration::from_millis(300));
         }));
         over.store(true, Ordering::SeqCst);
@@ -65,26 +65,26 @@ fn assert_no_more_than(boxes_max: usize) {
         ended.map(|()| most).unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     });
     assert_eq!(most, boxes_max);
-    assert_eq!(inits(service.pid()).len(), boxes_max, "boxes beside those that stand");
+    assert_eq!(inits(service.pid()).len(), boxes_max, "sandboxes other than the ready ones");
 }
 
 #[test]
-fn no_box_stands_where_none_may() {
+fn a_pool_of_zero_prepares_no_sandbox() {
     assert_no_more_than(0);
 }
 
 #[test]
-fn one_box_stands_where_one_may() {
+fn a_pool_of_one_never_exceeds_one() {
     assert_no_more_than(1);
 }
 
 #[test]
-fn three_boxes_stand_where_three_may() {
+fn a_pool_of_three_never_exceeds_three() {
     assert_no_more_than(3);
 }
 
 #[test]
-fn nothing_is_made_before_the_first_run_nor_for_languages_nobody_asks_for() {
+fn sandboxes_are_prepared_only_for_languages_that_have_run() {
     let langs = shells(&SLUGS);
     let service = Setup::inside(langs.path()).arg("--langs").arg(langs.path()).start();
     thread::sleep(Duration::from_millis(200));
@@ -98,7 +98,7 @@ fn nothing_is_made_before_the_first_run_nor_for_languages_nobody_asks_for() {
 }
 
 #[test]
-fn a_box_that_was_killed_costs_no_run() {
+fn a_killed_prepared_sandbox_fails_no_run() {
     let service = shell_with(3).start();
     thread::scope(|scope| {
         let runs = [(); 3].map(|()| scope.spawn(|| service.run("sleep 0.3; echo hi").stdout()));
@@ -109,15 +109,15 @@ fn a_box_that_was_killed_costs_no_run() {
         for init in &ready[..how_many] {
             kill(Pid::from_raw(init.pid), Signal::SIGKILL).unwrap();
         }
-        // Until one is dead its program lives, and may be let go and killed like any that runs.
-        wait_until("the end of the killed", PATIENCE, || {
+        // A sandbox whose program is not dead yet may be taken by a run and killed with it.
+        wait_until("the killed sandboxes to end", PATIENCE, || {
             !ready[..how_many].iter().any(Process::is_alive)
         });
         for _ in 0..4 {
             assert_eq!(service.run("echo hi").stdout(), "hi\n");
         }
     }
-    // Their programs alone, whose inits then end by themselves.
+    // Kills only the programs. Their inits then end by themselves.
     for _ in 0..3 {
         wait_ready(&service, 3);
         let programs: Vec<Process> =

@@ -1,18 +1,20 @@
-//! On the way down boxes that stand go at once, and live runs end as they would have.
+//! During a drain prepared sandboxes are discarded at once, and runs end normally.
 
 use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use cofferdam_test_server::client::solution;
-use cofferdam_test_server::host::{Footprint, Process, descendants, host_id_files, ready_boxes};
+use cofferdam_test_server::host::{
+    Footprint, Process, descendants, host_id_files, ready_sandboxes,
+};
 use cofferdam_test_server::service::{Service, wait_until};
 use nix::sys::signal::Signal;
 
 use crate::ready::{PATIENCE, begin_in_one_of, shell_with, wait_ready};
 
-/// A server in which as many boxes stand.
-fn standing(count: usize) -> Service {
+/// A server with `count` prepared sandboxes.
+fn server_with_ready(count: usize) -> Service {
     let service = shell_with(count).start();
     std::thread::scope(|scope| {
         let runs: Vec<_> = (0..count)
@@ -26,32 +28,32 @@ fn standing(count: usize) -> Service {
     service
 }
 
-/// Whether anybody holds a lock on one of these.
+/// Whether any process holds a lock on one of these files.
 fn are_locked(files: &[PathBuf]) -> bool {
     use std::os::unix::fs::MetadataExt;
     let locks = fs::read_to_string("/proc/locks").unwrap();
     files.iter().any(|file| {
-        // A tidy end may remove them.
+        // A clean shutdown may remove the file.
         let Ok(metadata) = fs::metadata(file) else { return false };
         locks.lines().any(|lock| lock.contains(&format!(":{} ", metadata.ino())))
     })
 }
 
 #[test]
-fn a_drain_lets_go_of_what_stands_and_not_of_a_run_in_such_a_box() {
-    let mut service = standing(3);
+fn a_drain_discards_prepared_sandboxes_but_not_runs_in_them() {
+    let mut service = server_with_ready(3);
     let footprint = Footprint::of(service.pid());
     let ids = host_id_files(service.pid());
     assert!(ids.len() >= 3 && are_locked(&ids), "{ids:?}");
-    let ready = ready_boxes(service.pid());
+    let ready = ready_sandboxes(service.pid());
     let body = solution("sleep 3; echo ended; exit 3");
     let mut live = begin_in_one_of(&ready, &service, &body);
     wait_ready(&service, 3);
     let below = descendants(service.pid());
     service.signal(Signal::SIGTERM);
     service.wait_draining();
-    wait_until("the end of what stood", Duration::from_millis(2_500), || {
-        ready_boxes(service.pid()).is_empty()
+    wait_until("the prepared sandboxes to be discarded", Duration::from_millis(2_500), || {
+        ready_sandboxes(service.pid()).is_empty()
     });
     assert_eq!(live.answer().finished().stdout, "ended\n");
     assert_eq!(service.wait_end(PATIENCE).code(), Some(0));
@@ -61,15 +63,17 @@ fn a_drain_lets_go_of_what_stands_and_not_of_a_run_in_such_a_box() {
 }
 
 #[test]
-fn a_drain_makes_no_box_however_much_time_there_is() {
+fn a_draining_server_prepares_no_sandbox() {
     let mut service = shell_with(3).start();
     let mut live = service.live("sleep 2");
     service.signal(Signal::SIGTERM);
     service.wait_draining();
-    // What was being made when the drain began.
-    wait_until("the end of what stood", PATIENCE, || ready_boxes(service.pid()).is_empty());
+    // Sandboxes that were being prepared when the drain began.
+    wait_until("the prepared sandboxes to be discarded", PATIENCE, || {
+        ready_sandboxes(service.pid()).is_empty()
+    });
     for _ in 0..100 {
-        assert_eq!(ready_boxes(service.pid()).len(), 0);
+        assert_eq!(ready_sandboxes(service.pid()).len(), 0);
         std::thread::sleep(Duration::from_millis(5));
     }
     assert!(String::from_utf8(live.rest()).unwrap().contains("exited"));
@@ -77,9 +81,9 @@ fn a_drain_makes_no_box_however_much_time_there_is() {
 }
 
 #[test]
-fn an_idle_server_with_boxes_that_stand_ends_at_once_and_leaves_nothing() {
+fn an_idle_server_with_prepared_sandboxes_stops_at_once_and_leaves_nothing() {
     for signal in [Signal::SIGTERM, Signal::SIGINT] {
-        let mut service = standing(2);
+        let mut service = server_with_ready(2);
         let footprint = Footprint::of(service.pid());
         let (ids, below) = (host_id_files(service.pid()), descendants(service.pid()));
         assert!(below.len() >= 4, "{below:?}");
@@ -92,13 +96,13 @@ fn an_idle_server_with_boxes_that_stand_ends_at_once_and_leaves_nothing() {
 }
 
 #[test]
-fn boxes_that_stand_die_with_a_server_that_is_killed() {
-    let mut service = standing(2);
+fn prepared_sandboxes_die_with_a_killed_server() {
+    let mut service = server_with_ready(2);
     let footprint = Footprint::of(service.pid());
     let below = descendants(service.pid());
     service.kill();
-    wait_until("their death", PATIENCE, || !below.iter().any(Process::is_alive));
+    wait_until("the processes to die", PATIENCE, || !below.iter().any(Process::is_alive));
     let next = shell_with(1).start();
-    wait_until("the sweep", PATIENCE, || footprint.is_gone());
+    wait_until("the cleanup", PATIENCE, || footprint.is_gone());
     assert_eq!(next.run("echo hi").stdout(), "hi\n");
 }

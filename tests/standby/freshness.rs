@@ -1,4 +1,5 @@
-//! A box holds its template as it was when the request came, however long it stood.
+//! A run sees its template as it is at the time of the request, however old the prepared sandbox
+//! is.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -11,7 +12,7 @@ use cofferdam_test_server::workspace::{RUN_SOLUTION, Workspace, makefile};
 
 use crate::ready::{LINGER, OVERLAID_FILES, run_in_ready, wait_ready};
 
-/// Shows names, modes and contents.
+/// Prints names, modes and contents.
 const SHOW: &str = "find . -path ./check -prune -o ! -name Makefile -printf '%p %M\\n' | sort; \
     find . -path ./check -prune -o -type f ! -name Makefile -print | sort | xargs cat";
 
@@ -57,11 +58,11 @@ fn start(workspace: Workspace) -> Service {
     Setup::of(workspace).env("STANDBY_MAX", "1").start()
 }
 
-/// What the host shows of the template now, as a run in it would.
+/// The template as the host sees it now, in the form that a run prints.
 fn as_on_host(service: &Service) -> String {
     let mut shell = std::process::Command::new("sh");
     let shown = shell.args(["-c", SHOW]).current_dir(service.workspace().path()).output().unwrap();
-    // Those who fill a workspace make its top anew.
+    // The top directory of a workspace is always created anew.
     let shown = String::from_utf8(shown.stdout).unwrap();
     let (top, rest) = shown.split_once('\n').unwrap();
     assert!(top.starts_with(". d"), "{shown}");
@@ -84,7 +85,7 @@ fn assert_every_change_shows(workspace: Workspace) {
         assert_ne!(before, after, "{what}");
         assert_eq!(as_in_a_run(&service), after, "{what}, beside {ready:?}");
     }
-    // And what is made from then on is of use.
+    // Sandboxes prepared after the changes can be used.
     let show = solution(&format!("{SHOW}; {LINGER}"));
     let stood = run_in_ready(&service, &show).stdout();
     assert_eq!(stood.split_once('\n').unwrap().1, as_on_host(&service));
@@ -101,7 +102,7 @@ fn the_next_run_sees_every_change_of_an_overlaid_template() {
 }
 
 #[test]
-fn the_next_run_obeys_a_makefile_that_has_changed() {
+fn the_next_run_uses_a_changed_makefile() {
     for workspace in [copied(), overlaid()] {
         let service = start(workspace);
         assert_eq!(service.run("echo solution").stdout(), "solution\n");
@@ -115,13 +116,14 @@ fn the_next_run_obeys_a_makefile_that_has_changed() {
     }
 }
 
-/// Whatever the maker is doing just then.
+/// The change comes at any point of the preparation of the next sandbox.
 fn assert_changes_show_at_once(workspace: Workspace, file: &str) {
     let service = start(workspace);
     let script = format!("cat {file} Makefile | head -n 1");
     assert_eq!(service.run(&script).stdout(), "one\n");
     for round in 0..60_u32 {
-        // Of one length, and at every moment from the answer to the time at which a box stands.
+        // The contents have the same length. The delays cover the time from the answer until the
+        // next sandbox is prepared.
         let text = format!("{round:03}\n");
         thread::sleep(Duration::from_micros(u64::from(round % 12) * 2500));
         service.workspace().put(file, &text);
@@ -130,21 +132,21 @@ fn assert_changes_show_at_once(workspace: Workspace, file: &str) {
 }
 
 #[test]
-fn a_change_right_after_a_run_shows_in_the_next_of_a_copied_template() {
+fn a_change_right_after_a_run_is_seen_by_the_next_in_a_copied_template() {
     assert_changes_show_at_once(copied(), "lib/deep/data");
 }
 
 #[test]
-fn a_change_right_after_a_run_shows_in_the_next_of_an_overlaid_template() {
+fn a_change_right_after_a_run_is_seen_by_the_next_in_an_overlaid_template() {
     assert_changes_show_at_once(overlaid(), "lib/deep/data");
 }
 
 #[test]
-fn a_template_that_becomes_too_large_to_be_copied_shows_all_it_holds() {
+fn a_template_that_becomes_too_large_to_copy_is_seen_completely() {
     let service = start(copied());
     as_in_a_run(&service);
     wait_ready(&service, 1);
-    // Below, where the top of the template does not change.
+    // In a subdirectory, so that the top of the template does not change.
     for number in 0..OVERLAID_FILES {
         service.workspace().put(&format!("lib/deep/{number}"), "one of many\n");
     }

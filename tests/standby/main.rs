@@ -1,15 +1,15 @@
-//! Boxes made ahead of the runs that will want them: what they must not change, and what they may
-//! cost. The real binary, real boxes, and looks from the host at those that stand ready.
+//! The standby pool of prepared sandboxes: what it must not change and what it may cost. The tests
+//! use the real binary and real sandboxes, and look at the prepared ones from the host.
 //!
-//! `COFFERDAM_BIN` names another binary to hold to the same guarantees.
+//! `COFFERDAM_BIN` names another binary to test.
 
-// The whole crate is a test; clippy knows it only where it is told.
+// Tells clippy that the whole crate is test code.
 #![cfg(test)]
 
 mod bounds;
 mod drain;
 mod freshness;
-mod likeness;
+mod indistinguishable;
 mod ready;
 mod single_use;
 mod soak;

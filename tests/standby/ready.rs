@@ -1,27 +1,28 @@
-//! Boxes that stand ready, and runs that are shown to have had one.
+//! Waits for prepared sandboxes and checks that runs use them.
 
 use std::time::Duration;
 
 use cofferdam_test_server::client::{Answer, Client, post};
-use cofferdam_test_server::host::{Process, is_running, ready_boxes};
+use cofferdam_test_server::host::{Process, is_running, ready_sandboxes};
 use cofferdam_test_server::service::{Service, Setup, wait_until};
 use cofferdam_test_server::workspace::{RUN_SOLUTION, Workspace, makefile};
 use serde_json::Value;
 
-/// How long making a box ahead, or letting go of one, may take on a loaded machine.
+/// How long the preparation or removal of a sandbox may take on a loaded machine.
 pub const PATIENCE: Duration = Duration::from_secs(30);
-/// What a script ends with that is to be seen in its box.
+/// Ends a script that must be observed in its sandbox.
 pub const LINGER: &str = "sleep 0.3";
 
-/// More files than are copied.
+/// More files than are copied, so the workspace becomes an overlay.
 pub const OVERLAID_FILES: usize = 30;
 
-/// A server whose boxes of the shell are at most `boxes_max` ahead.
+/// A server that runs the shell and prepares at most `boxes_max` sandboxes.
 pub fn shell_with(boxes_max: usize) -> Setup {
     Setup::shell().env("STANDBY_MAX", boxes_max.to_string())
 }
 
-/// Languages that all are the shell, each with a workspace of its own; the last one's is overlaid.
+/// Languages that all run the shell, each with its own workspace. That of the last one is an
+/// overlay.
 pub fn shells(slugs: &[&str]) -> Workspace {
     let langs = Workspace::empty();
     let mut table = String::new();
@@ -40,34 +41,34 @@ pub fn shells(slugs: &[&str]) -> Workspace {
     langs
 }
 
-/// The boxes that stand once there are `count` of them.
+/// Waits for `count` prepared sandboxes and returns their inits.
 #[track_caller]
 pub fn wait_ready(service: &Service, count: usize) -> Vec<Process> {
     let mut ready = Vec::new();
-    wait_until(&format!("{count} boxes made ahead"), PATIENCE, || {
-        ready = ready_boxes(service.pid());
+    wait_until(&format!("{count} prepared sandboxes"), PATIENCE, || {
+        ready = ready_sandboxes(service.pid());
         ready.len() == count
     });
     ready
 }
 
-/// Posts `body`, whose program lingers in a `sleep`, and shows that it does so in one of `ready`.
-/// Its answer is still to come.
+/// Posts `body`, whose program stays in a `sleep`, and checks that it runs in one of `ready`. The
+/// answer is not read yet.
 #[track_caller]
 pub fn begin_in_one_of(ready: &[Process], service: &Service, body: &Value) -> Client {
     let mut client = service.connect();
     client.send(post("", body.to_string()));
     let is_in_it = |init: &Process| init.is_alive() && is_running(init.pid, "sleep");
-    wait_until("the run in a box made ahead", PATIENCE, || ready.iter().any(is_in_it));
+    wait_until("the run in a prepared sandbox", PATIENCE, || ready.iter().any(is_in_it));
     client
 }
 
-/// Runs `body`, which lingers, in a box that was made ahead.
+/// Runs `body`, which stays in a `sleep`, in a prepared sandbox.
 #[track_caller]
 pub fn run_in_ready(service: &Service, body: &Value) -> Answer {
     let mut ready = Vec::new();
-    wait_until("a box made ahead", PATIENCE, || {
-        ready = ready_boxes(service.pid());
+    wait_until("a prepared sandbox", PATIENCE, || {
+        ready = ready_sandboxes(service.pid());
         !ready.is_empty()
     });
     begin_in_one_of(&ready, service, body).answer()

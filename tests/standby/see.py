@@ -1,5 +1,5 @@
-# Everything that a program in a box can see of it, without times, and without counters and
-# numbers that differ from box to box whatever made it. Ends with a moment's sleep to be seen in.
+# Prints everything that a program in a sandbox can see, except times, counters and numbers that
+# differ between any two sandboxes. Sleeps at the end so that it can be observed.
 import ctypes, os, re, resource, socket, stat, subprocess, sys
 
 numbers = {}
@@ -26,7 +26,7 @@ def tried(what, call):
     except OSError as error:
         show(what, error.strerror)
 
-# First: what is printed counts too.
+# Printed first, because output changes it too.
 io = text("/proc/self/io").splitlines()
 show("io", *[line for line in io if line.startswith(("wchar", "syscw", "write", "cancelled"))])
 
@@ -40,7 +40,7 @@ show("ioprio", libc.syscall({"x86_64": 252}.get(os.uname().machine, 31), 1, 0))
 stable = ("policy", "prio", "se.slice", "se.load.weight")
 show("sched", *[line for line in text("/proc/self/sched").splitlines() if line.startswith(stable)])
 varies = ("Vm", "Rss", "voluntary", "nonvoluntary", "HugetlbPages")
-# Where init is the host's root, its signals are counted with those of all of root's.
+# If init is the host's root, its signals are counted with those of every root process.
 of_root = ("SigQ",)
 for pid in ("1", "self"):
     lines = text(f"/proc/{pid}/status").splitlines()
@@ -52,7 +52,7 @@ for pid in ("1", "self"):
     for name in ("cgroup", "limits", "oom_score_adj", "setgroups", "comm",
                  "timerslack_ns", "personality", "loginuid", "sessionid", "coredump_filter",
                  "cpuset", "attr/current", "environ", "cmdline", "wchan", "syscall", "root"):
-        # Of the running call, the number: the rest is addresses.
+        # Only the number of the running call: the rest are addresses.
         found = text(f"/proc/{pid}/{name}")
         show(f"{name} {pid}", *(found.split()[:1] if name == "syscall" else found.splitlines()))
     show(f"autogroup {pid}", re.sub("[0-9]+", "N", text(f"/proc/{pid}/autogroup")))
@@ -100,7 +100,7 @@ def entry(path):
     if stat.S_ISREG(found.st_mode) and path.startswith("/workspace"):
         content = hash_of(path)
     xattrs = os.listxattr(path, follow_symlinks=False)
-    # That of the processes' counts them, the host's too.
+    # The link count of the process directory counts them, and those of the host too.
     links = "" if path == "/proc" else found.st_nlink
     show("entry", [path, oct(found.st_mode), found.st_uid, found.st_gid, links, size,
                    found.st_rdev, link, content, xattrs])

@@ -1,4 +1,4 @@
-//! A box is one run's alone, and holds what every box holds when that run begins.
+//! A sandbox serves one run, and looks unused when that run begins.
 
 use cofferdam_test_server::client::solution;
 use cofferdam_test_server::host::Process;
@@ -8,10 +8,10 @@ use serde_json::{Value, json};
 
 use crate::ready::{LINGER, OVERLAID_FILES, PATIENCE, run_in_ready, shell_with, wait_ready};
 
-/// Runs one after the other, each in a box that stood.
+/// Consecutive runs, each in a prepared sandbox.
 const ROUNDS: usize = 8;
 
-/// Shows every place in which a run could leave something, and leaves something in each.
+/// Prints every place in which a run could leave something, and leaves something in each.
 const LEAVE: &str = r#"
 find . /tmp /dev/shm -printf '%M %U:%G %n %s %p\n' | sort
 cat data; set -- /proc/[0-9]*; echo "$# processes"; tail -n +2 /proc/sysvipc/shm | wc -l
@@ -49,7 +49,7 @@ fn leave() -> Value {
 fn assert_each_is_used_once(workspace: Workspace) {
     let setup = Setup::of(workspace.with("data", "as shipped\n")).env("STANDBY_MAX", "2");
     let service = setup.start();
-    // It was made for its request: there was none before.
+    // Created for the request, because none was prepared.
     let first = service.post(&leave()).stdout();
     for part in [
         "-rw-r--r-- 10001:10001 1 2 ./check/asserts.json\n",
@@ -62,20 +62,20 @@ fn assert_each_is_used_once(workspace: Workspace) {
     let mut used: Vec<Process> = Vec::new();
     for round in 0..ROUNDS {
         let ready = wait_ready(&service, 1);
-        assert!(!used.contains(&ready[0]), "a box that has been used stands again");
+        assert!(!used.contains(&ready[0]), "a used sandbox is ready again");
         assert_eq!(run_in_ready(&service, &leave()).stdout(), first, "round {round}");
-        wait_until("the end of the box", PATIENCE, || !ready[0].is_alive());
+        wait_until("the sandbox to end", PATIENCE, || !ready[0].is_alive());
         used.extend(ready);
     }
 }
 
 #[test]
-fn nothing_that_a_run_left_is_seen_by_the_next_in_a_copied_workspace() {
+fn a_run_sees_nothing_of_the_run_before_in_a_copied_workspace() {
     assert_each_is_used_once(Workspace::shell());
 }
 
 #[test]
-fn nothing_that_a_run_left_is_seen_by_the_next_in_an_overlaid_workspace() {
+fn a_run_sees_nothing_of_the_run_before_in_an_overlaid_workspace() {
     let workspace = Workspace::shell();
     for number in 0..OVERLAID_FILES {
         workspace.put(&format!("lib/{number}"), "one of many");
@@ -84,7 +84,7 @@ fn nothing_that_a_run_left_is_seen_by_the_next_in_an_overlaid_workspace() {
 }
 
 #[test]
-fn many_runs_at_once_each_have_a_box_of_their_own() {
+fn concurrent_runs_each_have_their_own_sandbox() {
     let service = shell_with(4).env("RUN_CONCURRENCY", "4").start();
     let script = "ls -A /tmp check; echo $$ >/tmp/mine; sleep 0.1; ls -A /tmp";
     for _ in 0..10 {
@@ -99,7 +99,7 @@ fn many_runs_at_once_each_have_a_box_of_their_own() {
 }
 
 #[test]
-fn posted_files_are_the_tenant_s_and_replace_those_of_the_template() {
+fn posted_files_belong_to_the_tenant_and_replace_those_of_the_template() {
     let workspace = Workspace::shell()
         .with("check/solution.py", "from the template")
         .with("check/asserts.json", "from the template")

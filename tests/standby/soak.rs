@@ -1,4 +1,4 @@
-//! After any number of runs with boxes made ahead the server and the host are as before.
+//! Runs with a standby pool leave nothing behind, in the server or on the host.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -13,19 +13,20 @@ use cofferdam_test_server::workspace::Workspace;
 
 use crate::ready::{shells, wait_ready};
 
-/// Runs of the short form; `STANDBY_RUNS` asks for another number.
+/// The default number of runs, which `STANDBY_RUNS` overrides.
 const RUNS: usize = 300;
 const SLUGS: [&str; 2] = ["copied", "overlaid"];
 const CONCURRENCY: usize = 4;
 const STANDBY_MAX: usize = 3;
-/// Threads that served an admission stay for ten seconds in case of another.
+/// Idle threads end after ten seconds.
 const SETTLED_WITHIN: Duration = Duration::from_secs(40);
-/// What an allocator may keep of the busiest moment, four outputs of a mebibyte and their JSON.
+/// What the allocator may keep from the busiest moment: four outputs of one mebibyte and their
+/// JSON.
 const RESIDENT_ONCE_MAX: u64 = 24 << 20;
-/// And of every run.
+/// And from each run.
 const RESIDENT_PER_RUN_MAX: u64 = 512;
 
-/// What must not grow.
+/// Counts that must not grow.
 #[derive(Debug, PartialEq, Eq)]
 struct Holdings {
     threads: usize,
@@ -41,7 +42,7 @@ impl Holdings {
         let (threads, descriptors) = threads_and_descriptors(service.pid());
         Self {
             threads,
-            // Each id has one once it has been that of an overlaid box.
+            // Each host id has one after its first overlaid workspace.
             descriptors_but_owners: descriptors - owners(service.pid()),
             host_ids: host_id_files(service.pid()).len(),
             mounts: mounts(service.pid()),
@@ -51,14 +52,14 @@ impl Holdings {
     }
 }
 
-/// The user namespaces it holds, by which overlays show a template as a tenant's.
+/// The user namespaces that the server holds to map the owner of overlaid templates.
 fn owners(pid: i32) -> usize {
     let links = std::fs::read_dir(format!("/proc/{pid}/fd")).unwrap().flatten();
     let opened = links.filter_map(|link| std::fs::read_link(link.path()).ok());
     opened.filter(|path| path.to_string_lossy().starts_with("user:[")).count()
 }
 
-/// One run of some kind, and whether it was answered as that kind has to be.
+/// Starts one kind of run and checks its outcome.
 fn run_some_kind(service: &Service, langs: &Workspace, number: usize) {
     let slug = SLUGS[number % 2];
     let expect = |script: &str, timeout: &str, outcome: &str| {
@@ -75,10 +76,10 @@ fn run_some_kind(service: &Service, langs: &Workspace, number: usize) {
         4 => {
             let mut body = solution("sleep 60");
             body["lang_slug"] = slug.into();
-            // Gone before it was even let in.
+            // The client disconnects before the run is admitted.
             service.connect().send(post("", body.to_string()));
         }
-        // Whatever stands is of a state of the template that is gone.
+        // The prepared sandboxes have an older state of the template.
         5 => {
             langs.put(&format!("{slug}/changed"), &number.to_string());
             expect("cat changed", "20s", "exited");
@@ -91,12 +92,12 @@ fn run_kinds(service: &Service, langs: &Workspace, runs: usize) {
     in_turn(CONCURRENCY, runs, |number| run_some_kind(service, langs, number));
 }
 
-/// As it is once nothing changes any more, with all the boxes that may stand.
+/// The counts once they no longer change, with a full pool.
 fn settled(service: &Service, footprint: &Footprint, last: Option<&Holdings>) -> Holdings {
     let deadline = Instant::now() + SETTLED_WITHIN;
     let (mut now, mut since) = (Holdings::of(service, footprint), Instant::now());
     while Instant::now() < deadline {
-        // Without one to come back to: idle threads last for ten seconds.
+        // Without an idle thread, since those end after ten seconds.
         if last.map_or(since.elapsed() > Duration::from_secs(12), |last| *last == now) {
             break;
         }
@@ -110,7 +111,7 @@ fn settled(service: &Service, footprint: &Footprint, last: Option<&Holdings>) ->
 }
 
 #[test]
-fn after_many_runs_with_boxes_made_ahead_everything_is_as_before() {
+fn many_runs_with_a_standby_pool_leave_nothing_behind() {
     let _alone = alone();
     let runs = std::env::var("STANDBY_RUNS").map_or(RUNS, |runs| runs.parse().unwrap());
     let langs = shells(&SLUGS);
@@ -118,11 +119,11 @@ fn after_many_runs_with_boxes_made_ahead_everything_is_as_before() {
         .arg("--langs")
         .arg(langs.path())
         .env("STANDBY_MAX", STANDBY_MAX.to_string())
-        // The leavers' runs may still be ending when the next ones come.
+        // Runs of clients that disconnected may still be ending when the next ones start.
         .env("RUN_CONCURRENCY", (4 * CONCURRENCY).to_string())
         .start();
     let footprint = Footprint::of(service.pid());
-    // What is made once for an id, a template or a thread is there after these.
+    // Creates what each id, template or thread creates only once.
     run_kinds(&service, &langs, 64);
     wait_ready(&service, STANDBY_MAX);
     let before = settled(&service, &footprint, None);

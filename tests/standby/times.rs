@@ -1,4 +1,4 @@
-//! The times of a run are its own, whichever run its box was made for.
+//! A run has its own time limits, whatever limits its sandbox was prepared for.
 
 use std::time::Duration;
 
@@ -9,9 +9,10 @@ use serde_json::Value;
 
 use crate::ready::{LINGER, run_in_ready, shell_with, wait_ready};
 
-/// How much later than its limit a run may end on a loaded machine, and not be another's.
+/// How much later than its limit a run may end on a loaded machine and still not have the limit of
+/// another run.
 const LATE_MAX: Duration = Duration::from_millis(900);
-/// Ends by its CPU seconds, where it gets that much: two threads that compute at once.
+/// Reaches its CPU limit if it gets enough CPU: two threads that compute.
 const COMPUTE: &str = "exec python3 -Sc '
 import hashlib, threading
 def compute():
@@ -19,11 +20,11 @@ def compute():
 for _ in range(2): threading.Thread(target=compute).start()
 '";
 
-/// The answer of a run of `body` for which a box stood.
+/// Runs `body` when one sandbox is prepared, and waits for the end of that sandbox.
 fn taken(service: &Service, body: &Value) -> Answer {
     let ready = wait_ready(service, 1);
     let answer = service.post(body);
-    wait_until("the end of the box", crate::ready::PATIENCE, || !ready[0].is_alive());
+    wait_until("the sandbox to end", crate::ready::PATIENCE, || !ready[0].is_alive());
     answer
 }
 
@@ -42,7 +43,7 @@ fn a_run_is_timed_out_by_its_own_timeout() {
 }
 
 #[test]
-fn a_run_that_only_computes_ends_by_its_own_limit() {
+fn a_run_that_only_computes_ends_at_its_own_limit() {
     let _alone = alone();
     let service = shell_with(1).start();
     assert_eq!(service.post(&solution_within("30s", "echo hi")).stdout(), "hi\n");
@@ -69,18 +70,18 @@ fn a_run_has_its_own_cpu_seconds() {
 }
 
 #[test]
-fn a_run_that_uses_up_its_own_cpu_seconds_ends_by_that() {
+fn a_run_ends_when_its_own_cpu_seconds_are_used_up() {
     let service = shell_with(1).start();
     assert_eq!(service.post(&solution_within("30s", "echo hi")).stdout(), "hi\n");
-    // Its shell lowers nothing: a second is what its timeout gives.
+    // The shell does not lower the limit: the timeout of one second sets it.
     let stood = "ulimit -St 1; while :; do :; done";
     let answer = taken(&service, &solution_within("20s", stood));
     assert_eq!(answer.header("x-run-outcome"), Some("cpu_limit"), "{answer:?}");
     for (timeout, least) in [("1s", 1), ("2s", 2)] {
         let answer = taken(&service, &solution_within(timeout, COMPUTE));
         let outcome = answer.header("x-run-outcome").unwrap();
-        // On a machine that others load it may not get both CPUs. The figure is of the whole
-        // sandbox, and the kernel looks at a process's own time by ticks.
+        // On a loaded machine it may not get both CPUs. The measured time is that of the whole
+        // sandbox, and the kernel checks the time of a process at each tick.
         let cpu_ms: u64 = answer.header("x-run-cpu-ms").unwrap().parse().unwrap();
         let met = cpu_ms >= least * 1000 + 100;
         assert!(outcome == "cpu_limit" || (outcome == "timed_out" && !met), "{answer:?}");

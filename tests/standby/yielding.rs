@@ -1,4 +1,4 @@
-//! Runs come before boxes that somebody may want: where CPUs are short, none is made.
+//! Runs come before the standby pool: while CPUs are short, no sandbox is prepared.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
@@ -10,13 +10,13 @@ use cofferdam_test_server::service::{Service, wait_until};
 
 use crate::ready::{PATIENCE, shell_with, wait_ready};
 
-/// Clients that each post the next run when they have the answer to the last.
+/// Clients that each post the next run as soon as they have an answer.
 const CLIENTS: usize = 8;
-/// How long they do so at a time.
+/// How long they post at a time.
 const WINDOW: Duration = Duration::from_millis(1_500);
-/// How often each of the two servers has its turn.
+/// How often each of the two servers is measured.
 const TURNS: usize = 5;
-/// Of what they get from a server that makes no boxes, at least so much.
+/// The least throughput, relative to a server without a standby pool.
 const RATIO_MIN: f64 = 0.85;
 
 /// The runs per second that the clients get.
@@ -43,16 +43,16 @@ fn runs_per_second(service: &Service) -> f64 {
 }
 
 #[test]
-fn many_clients_lose_nothing_to_boxes_made_ahead() {
+fn the_standby_pool_does_not_slow_down_many_clients() {
     let _alone = alone();
     let services = [shell_with(0).start(), shell_with(10).start()];
     for service in &services {
-        // What each learns once.
+        // Warms up both servers.
         runs_per_second(service);
     }
     let mut ratios: Vec<f64> = (0..TURNS)
         .map(|turn| {
-            // Each is as often the first.
+            // Each server is first equally often.
             let without_first = turn % 2 == 0;
             let first = runs_per_second(&services[usize::from(!without_first)]);
             let second = runs_per_second(&services[usize::from(without_first)]);
@@ -60,16 +60,16 @@ fn many_clients_lose_nothing_to_boxes_made_ahead() {
         })
         .collect();
     ratios.sort_by(f64::total_cmp);
-    println!("runs per second with boxes made ahead, of those without: {ratios:.2?}");
+    println!("runs per second with a standby pool, relative to none: {ratios:.2?}");
     assert!(ratios[TURNS / 2] >= RATIO_MIN, "{ratios:.2?}");
 }
 
-/// More runs at once than there are CPUs, and a server that has time for one box more than that.
+/// More concurrent runs than CPUs, with room for one more sandbox.
 fn crowd() -> usize {
     thread::available_parallelism().unwrap().get() + 3
 }
 
-/// Looks for inits that are not among `known` for as long as `window` lasts.
+/// Watches for inits that are not in `known` until `until`. Also returns the number of looks.
 fn new_inits(service: &Service, known: &[Process], until: Instant) -> (Vec<Process>, usize) {
     let (mut new, mut looks) = (Vec::new(), 0);
     while Instant::now() < until {
@@ -81,7 +81,7 @@ fn new_inits(service: &Service, known: &[Process], until: Instant) -> (Vec<Proce
 }
 
 #[test]
-fn no_box_is_made_while_more_runs_have_just_begun_than_there_are_cpus() {
+fn no_sandbox_is_prepared_while_new_runs_outnumber_the_cpus() {
     let _alone = alone();
     let count = crowd();
     let service = shell_with(2 * count).env("RUN_CONCURRENCY", count.to_string()).start();
@@ -97,23 +97,24 @@ fn no_box_is_made_while_more_runs_have_just_begun_than_there_are_cpus() {
         wait_until("all the runs", PATIENCE, || {
             inits(service.pid()).iter().filter(sleeping).count() == count
         });
-        // One that was begun before they were stands by now. Each is young for a second.
+        // A sandbox whose preparation began before the runs is prepared by now. A run counts as new
+        // for a second.
         thread::sleep(Duration::from_millis(50));
         let known = inits(service.pid());
         let (new, looks) = new_inits(&service, &known, began + Duration::from_millis(950));
-        assert_eq!(new, [], "made beside {count} runs");
+        assert_eq!(new, [], "prepared during {count} new runs");
         looks_taken += looks;
         for client in &mut clients {
             assert_eq!(client.answer().stdout(), "");
         }
-        // It was wanted all the time.
+        // The pool was below its size all the time.
         wait_ready(&service, count);
     }
-    assert!(looks_taken > 0, "no round had all runs live within a second");
+    assert!(looks_taken > 0, "in no round did all runs start within a second");
 }
 
 #[test]
-fn runs_that_have_lasted_long_keep_nobody_from_a_box_made_ahead() {
+fn long_runs_do_not_stop_the_preparation_of_sandboxes() {
     let count = crowd();
     let service = shell_with(1).env("RUN_CONCURRENCY", (count + 1).to_string()).start();
     let _live: Vec<_> = (0..count).map(|_| service.live("sleep 60")).collect();

@@ -1,46 +1,46 @@
-//! The most system calls that there may be. Whoever takes calls away lowers them; whoever adds
-//! some says in the commit what for.
+//! The ceilings of system calls. A change that saves calls lowers them. A commit that raises one
+//! gives the reason.
 //!
-//! The figures are what `cargo test --test syscalls -- --nocapture` printed when they were set:
-//! on Linux 6.18 with four version 1 cgroup hierarchies, user namespaces and Landlock, whose
-//! root of Debian has seven directories and links to show.
+//! The numbers are what `cargo test --test syscalls -- --nocapture` printed when they were set, on
+//! Linux 6.18 with four version 1 cgroup hierarchies, user namespaces and Landlock, and a Debian
+//! root with seven top-level directories and links.
 
-/// What was counted of each part of a run, in the median of the runs.
+/// The median count of each part of a run.
 #[derive(Debug)]
 pub struct Ceilings {
-    /// By our threads, but for their waiting.
+    /// Calls of the server's threads, except waiting.
     pub ours: usize,
-    /// In the box, until there is a program.
+    /// Calls in the sandbox before the program is executed.
     pub in_box: usize,
-    /// Of both, what was before the answer.
+    /// The part of both before the answer.
     pub path: usize,
 }
 
 impl Ceilings {
-    /// The same with `more` calls by our threads.
+    /// The same with `more` calls by the server's threads.
     pub fn and(&self, more: usize) -> Self {
         Self { ours: self.ours + more, in_box: self.in_box, path: self.path + more }
     }
 }
 
-/// `POST /run` of `:`, as the service is by default: most of it before the request and behind the
-/// answer, where about a hundred are those that look whether a network namespace was used. How many of
-/// the next box's fall between the two varies: 208 where none did when this was set. One
-/// writes the run's line into the log, three read how many processes were killed for want of memory.
-/// Three calls in the box and two of ours are for the listener of file locks.
+/// `POST /run` of `:` with the default configuration. Most calls are before the request and after
+/// the answer, where about a hundred check whether a network namespace was used. How many calls for
+/// the next sandbox fall between the two varies: 208 with none when this was set. One call writes
+/// the log line of the run, three read how many processes the OOM killer ended. Three calls in the
+/// sandbox and two of the server are for the listener of file locks.
 pub const RUN: Ceilings = Ceilings { ours: 355, in_box: 319, path: 451 };
-/// The same without boxes that are made ahead.
+/// The same without a standby pool.
 pub const RUN_WITHOUT_STANDBY: Ceilings = Ceilings { ours: 312, in_box: 319, path: 553 };
-/// `cofferdam exec -- /bin/true`, all of it, where no other server lives. Three read how many
-/// processes were killed for want of memory, three are about its own limit of file sizes, two ask
-/// whether there can be such listeners.
+/// `cofferdam exec -- /bin/true` from start to end, without another server on the host. Three calls
+/// read how many processes the OOM killer ended, three are about its own limit of file sizes, two
+/// ask whether lock listeners are supported.
 pub const EXEC: Ceilings = Ceilings { ours: 544, in_box: 315, path: 859 };
-/// By which it finds out of each other server that it does live.
+/// The calls that check whether one other server is alive.
 pub const PER_OTHER_SERVER: usize = 4;
 
-/// So many more another host may need: for its cgroups, for what its root has to be shown or
-/// covered, for capabilities of later kernels.
+/// What another host may need in addition: for its cgroups, for the directories that its root shows
+/// or masks, for capabilities of later kernels.
 pub const HOSTS_DIFFER_BY: usize = 8;
-/// The calls by which our threads wait for each other, of a run: 16 to 21 when this was set.
-/// Which of them are made is a matter of who is faster.
+/// The calls by which the server's threads wait for each other in a run: 16 to 21 when this was
+/// set. The number depends on which thread is faster.
 pub const WAITING_MAX: usize = 32;

@@ -1,4 +1,4 @@
-//! Calls counted by who makes them and when, and held to ceilings.
+//! Counts calls by caller and time, and compares the counts with ceilings.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -7,21 +7,21 @@ use std::fmt::{self, Write as _};
 use crate::ceilings::{Ceilings, HOSTS_DIFFER_BY, WAITING_MAX};
 use crate::trace::{Call, Caller};
 
-/// By which threads wait for each other. How many there are depends on who is faster.
+/// Calls by which threads wait for each other. Their number depends on which thread is faster.
 const WAITING: [&str; 4] = ["futex", "epoll_wait", "restart_syscall", "sched_yield"];
-/// How many names of calls a broken ceiling shows.
+/// How many calls the message about an exceeded ceiling names.
 const NAMES_SHOWN: usize = 15;
 
-/// One way to look at the calls of a run.
+/// One part of the calls of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Part {
-    /// Those of our threads, but for their waiting.
+    /// Calls of the server's threads, except waiting.
     Ours,
-    /// Those by which our threads wait.
+    /// Calls by which the server's threads wait.
     Waiting,
-    /// Those of the box, until there is a program.
+    /// Calls in the sandbox before the program is executed.
     Box,
-    /// Those of both, but for the waiting, before the answer was there.
+    /// Calls of both before the answer, except waiting.
     Path,
 }
 
@@ -48,7 +48,7 @@ impl Part {
     }
 }
 
-/// When one run began, when its answer was there, and when the next began: seconds since the epoch.
+/// When a run began, when its answer arrived, and when the next run began: seconds since the epoch.
 #[derive(Debug, Clone, Copy)]
 pub struct Window {
     pub began: f64,
@@ -56,7 +56,7 @@ pub struct Window {
     pub over: f64,
 }
 
-/// What each run called.
+/// The calls of each run.
 #[derive(Debug)]
 pub struct Counts<'a> {
     calls: &'a [Call],
@@ -68,14 +68,14 @@ impl<'a> Counts<'a> {
         Self { calls, windows }
     }
 
-    /// Prints the row `name` and holds every part of it to its ceiling.
+    /// Prints the row `name` and compares each part with its ceiling.
     #[track_caller]
     pub fn hold(&self, name: &str, ceilings: &Ceilings) {
         println!("{name:28} {self}");
         let broken =
             Part::ALL.into_iter().filter(|part| self.median(*part) > part.ceiling(ceilings));
         let told: String = broken.map(|part| self.account(part, part.ceiling(ceilings))).collect();
-        assert!(told.is_empty(), "{name}: more system calls than there may be\n{told}");
+        assert!(told.is_empty(), "{name}: more system calls than the ceiling\n{told}");
     }
 
     fn in_window(&self, part: Part, window: &Window) -> impl Iterator<Item = &'a Call> {
@@ -86,13 +86,13 @@ impl<'a> Counts<'a> {
         })
     }
 
-    /// What a thread does now and then is in few of the runs, and moves nothing.
+    /// Occasional calls of a thread occur in few runs and do not change the median.
     fn median(&self, part: Part) -> usize {
         let counts = self.in_order(part);
         counts[counts.len() / 2]
     }
 
-    /// How many calls of each run, the fewest first.
+    /// The number of calls of each run, in ascending order.
     fn in_order(&self, part: Part) -> Vec<usize> {
         let count = |window| self.in_window(part, window).count();
         let mut counts: Vec<usize> = self.windows.iter().map(count).collect();
@@ -100,7 +100,7 @@ impl<'a> Counts<'a> {
         counts
     }
 
-    /// What a broken ceiling is made of.
+    /// The most frequent calls of a part that exceeds its ceiling.
     fn account(&self, part: Part, ceiling: usize) -> String {
         let mut by_name: HashMap<&str, usize> = HashMap::new();
         for call in self.windows.iter().flat_map(|window| self.in_window(part, window)) {

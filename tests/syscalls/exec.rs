@@ -1,4 +1,4 @@
-//! What one command in a box costs, from the start of ours to its end.
+//! The system calls of one `cofferdam exec`, from start to end.
 
 use std::fs;
 
@@ -9,11 +9,11 @@ use crate::ceilings::{EXEC, PER_OTHER_SERVER};
 use crate::counts::{Counts, Window};
 use crate::strace::{can_trace, trace_of};
 
-/// Commands that make a median.
+/// The number of commands per median.
 const RUNS: usize = 5;
 
 #[test]
-fn a_command_in_a_box_makes_no_more_system_calls_than_it_did() {
+fn a_command_in_a_sandbox_stays_below_its_system_call_ceiling() {
     if !can_trace() {
         return;
     }
@@ -27,14 +27,14 @@ fn a_command_in_a_box_makes_no_more_system_calls_than_it_did() {
         let trace = trace_of(&command);
         let times = || trace.calls.iter().map(|call| call.at);
         let (began, over) = (times().fold(f64::MAX, f64::min), times().fold(f64::MIN, f64::max));
-        // The end is the answer.
+        // The end of the command counts as the answer.
         windows.push(Window { began, answered: over, over: over.next_up() });
         calls.extend(trace.calls);
     }
     Counts::of(&calls, &windows).hold("exec -- /bin/true", &ceilings);
 }
 
-/// How many servers and commands are registered on this host.
+/// The number of servers and commands that are registered on this host.
 fn other_servers() -> usize {
     fs::read_dir("/run/cofferdam/instances").map_or(0, Iterator::count)
 }

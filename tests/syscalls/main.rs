@@ -1,11 +1,10 @@
-//! How many system calls a run costs: unlike milliseconds, they are the same on a busy machine.
+//! The number of system calls per run: unlike times, it does not depend on the load of the machine.
 //!
-//! `strace` looks on from outside while the real binary makes real boxes. Each test prints its
-//! row; `cargo test --test syscalls -- --nocapture --test-threads 1` shows the table, and
-//! `ceilings.rs` has the figures that nothing may exceed. `COFFERDAM_BIN` names another binary
-//! to count.
+//! `strace` traces the real binary while it creates real sandboxes. Each test prints its row.
+//! `cargo test --test syscalls -- --nocapture --test-threads 1` shows the table, and `ceilings.rs`
+//! has the limits. `COFFERDAM_BIN` names another binary to measure.
 
-// The whole crate is a test; clippy knows it only where it is told.
+// Tells clippy that the whole crate is test code.
 #![cfg(test)]
 
 mod ceilings;

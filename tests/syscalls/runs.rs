@@ -1,4 +1,4 @@
-//! What one run of the service costs.
+//! The system calls of one run of the service.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -10,18 +10,18 @@ use crate::ceilings::{Ceilings, RUN, RUN_WITHOUT_STANDBY};
 use crate::counts::{Counts, Window};
 use crate::strace::{Attached, can_trace};
 
-/// Runs that make a median.
+/// The number of runs per median.
 const RUNS: usize = 21;
-/// Before them, for what is done once.
+/// Runs before them, which do the work that is done once.
 const WARM_UP_RUNS: usize = 3;
 
 #[test]
-fn a_run_makes_no_more_system_calls_than_it_did() {
+fn a_run_stays_below_its_system_call_ceiling() {
     hold("POST /run of `:`", Setup::shell(), &RUN);
 }
 
 #[test]
-fn a_run_whose_box_is_made_for_it_makes_no_more_system_calls_than_it_did() {
+fn a_run_without_a_prepared_sandbox_stays_below_its_system_call_ceiling() {
     let setup = Setup::shell().env("STANDBY_MAX", "0");
     hold("POST /run, STANDBY_MAX=0", setup, &RUN_WITHOUT_STANDBY);
 }

@@ -1,4 +1,4 @@
-//! `strace` on all threads and processes of a binary, from its start or its attachment on.
+//! Runs `strace` on all threads and processes of a binary, from its start or from attachment.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -12,20 +12,20 @@ use tempfile::TempDir;
 
 use crate::trace::Trace;
 
-/// How long the traced may go on after an answer.
+/// How long the traced processes may continue after an answer.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// No call for so long, and what was under way is over.
+/// After this time without a call, the work in progress is over.
 const SETTLED: Duration = Duration::from_millis(60);
-/// A file for each thread, with the time of each call; short strings.
+/// One file per thread, with the time of each call and short strings.
 const OPTIONS: [&str; 5] = ["-ff", "-ttt", "-s", "8", "-o"];
 
-/// Whether calls can be counted here. Where they have to be, anything else is a failure.
+/// Whether calls can be counted here. If tests are required to run, a failure panics.
 #[track_caller]
 pub fn can_trace() -> bool {
     let lacks = if !geteuid().is_root() {
         "not root"
     } else if strace(&["true"]).is_err() {
-        "no strace that may trace"
+        "strace is missing or may not trace"
     } else {
         return true;
     };
@@ -35,7 +35,7 @@ pub fn can_trace() -> bool {
     false
 }
 
-/// What the command calls from its first call on.
+/// Traces the command from its first call.
 #[track_caller]
 pub fn trace_of(command: &[&str]) -> Trace {
     let (trace, output) = strace(command).unwrap();
@@ -56,7 +56,7 @@ fn strace(command: &[&str]) -> Result<(Trace, Output), String> {
     if trace.calls.is_empty() { Err(format!("{output:?}")) } else { Ok((trace, output)) }
 }
 
-/// A `strace` of a process that was there before.
+/// A `strace` attached to a running process.
 #[derive(Debug)]
 pub struct Attached {
     strace: Child,
@@ -82,12 +82,12 @@ impl Attached {
         let mut line = String::new();
         said.read_line(&mut line).unwrap();
         assert!(line.contains("attached"), "{line}");
-        // It says so of every box too, and must not have to wait for a reader.
+        // `strace` reports every new process, and must not block on a full pipe.
         thread::spawn(move || said.lines().count());
         Self { strace, directory, threads }
     }
 
-    /// Returns when the traced have come to rest.
+    /// Returns when the traced processes are idle.
     #[track_caller]
     pub fn wait_settled(&self) {
         let deadline = Instant::now() + PATIENCE;
@@ -104,13 +104,13 @@ impl Attached {
         files.filter_map(|file| Some(file.metadata().ok()?.len())).sum()
     }
 
-    /// What was called since.
+    /// The calls since the attachment.
     pub fn end(mut self) -> Trace {
         self.let_go();
         Trace::read(self.directory.path(), &self.threads)
     }
 
-    /// `strace` takes leave of what it traces, which goes on.
+    /// `strace` detaches, and the traced processes continue.
     fn let_go(&mut self) {
         if self.strace.try_wait().is_ok_and(|ended| ended.is_none()) {
             let pid = i32::try_from(self.strace.id()).unwrap();

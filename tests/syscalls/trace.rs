@@ -1,15 +1,15 @@
-//! What `strace -ff -ttt` wrote: who called what, and when.
+//! Parses the output of `strace -ff -ttt`: the caller and time of each call.
 
 use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::path::Path;
 
-/// Whose time a call takes.
+/// Who makes a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Caller {
     /// A thread of the server or the command.
     Ours,
-    /// A box's init, or the program's process before it is the program.
+    /// The init of a sandbox, or the program's process before its exec.
     Box,
 }
 
@@ -22,19 +22,19 @@ pub struct Call {
     pub at: f64,
 }
 
-/// All calls that are ours to answer for; those of the program itself are not.
+/// All calls of the server and its sandboxes, without those of the program itself.
 #[derive(Debug)]
 pub struct Trace {
     pub calls: Vec<Call>,
 }
 
 impl Trace {
-    /// From the files in `directory`, one a thread and named for it. `threads` are ours; where
-    /// none was there before, the one that began with its exec is.
+    /// Reads the files in `directory`, one per thread and named after it. `threads` are those of
+    /// the server. If it is empty, the thread that begins with the exec of the server is its first.
     pub fn read(directory: &Path, threads: &[i32]) -> Self {
         let files = fs::read_dir(directory).unwrap().flatten().filter_map(|file| {
             let thread = file.path().extension()?.to_str()?.parse().ok()?;
-            // Not UTF-8 where a call's string is not.
+            // A string argument may not be UTF-8.
             let bytes = fs::read(file.path()).ok()?;
             Some((thread, String::from_utf8_lossy(&bytes).into_owned()))
         });
@@ -48,7 +48,7 @@ impl Trace {
     }
 }
 
-/// The threads that were there, and those that they started.
+/// The given threads and all that they started.
 fn our_threads(texts: &HashMap<i32, String>, threads: &[i32]) -> HashSet<i32> {
     let mut unread: Vec<i32> = threads.to_vec();
     if unread.is_empty() {
@@ -65,7 +65,7 @@ fn our_threads(texts: &HashMap<i32, String>, threads: &[i32]) -> HashSet<i32> {
     ours
 }
 
-/// The thread that the call of this line has started, if it has.
+/// The thread that this call started, if any.
 fn started_thread(line: &str) -> Option<i32> {
     line.contains("CLONE_THREAD").then(|| line.rsplit_once("= ")?.1.trim().parse().ok())?
 }
@@ -74,8 +74,8 @@ fn is_exec(line: &str) -> bool {
     name_and_time(line).is_some_and(|(name, _)| name == "execve")
 }
 
-/// The calls of one thread. A box's process is the program from its first exec by name that
-/// succeeds; the init is executed in another way.
+/// The calls of one thread. A process of a sandbox becomes the program at its first successful exec
+/// by name. The init is executed in another way.
 fn calls_of(caller: Caller, text: &str) -> Vec<Call> {
     let mut calls = Vec::new();
     for line in text.lines() {
@@ -89,7 +89,7 @@ fn calls_of(caller: Caller, text: &str) -> Vec<Call> {
     calls
 }
 
-/// None where a line tells of a signal or an end.
+/// `None` if the line reports a signal or an exit.
 fn name_and_time(line: &str) -> Option<(&str, f64)> {
     let (at, call) = line.split_once(' ')?;
     let (name, _) = call.trim_start().split_once('(')?;

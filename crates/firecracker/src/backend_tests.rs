@@ -17,7 +17,9 @@ use tempfile::{TempDir, tempdir};
 use super::machine::{Hypervisor, Machine, MachinePlan, call_name, listen};
 use super::micro_vms::{MicroVms, Settings};
 use super::{guest, socket};
-use cofferdam_core::executor::{Capabilities, Executor, FoundProgram, Room, Task, Unavailable};
+use cofferdam_core::executor::{
+    Capabilities, Executor, FoundProgram, Room, RunInput, Unavailable, WorkspaceInput,
+};
 use cofferdam_core::sync::cancel::CancelToken;
 use cofferdam_core::{
     CapturedStream, Enforced, Limits, NotStarted, Outcome, OutputSink, ProgramFile, RunReport,
@@ -96,7 +98,7 @@ impl Executor for Scripted {
 
     fn execute(
         &self,
-        task: Task<'_>,
+        mut input: RunInput<'_>,
         watch: &Watch,
         sink: Option<Box<dyn OutputSink>>,
     ) -> Result<RunReport, NotStarted> {
@@ -104,8 +106,8 @@ impl Executor for Scripted {
         let place = tempdir().unwrap();
         let open = File::open(place.path()).unwrap();
         let owner = Owner { uid: geteuid().as_raw(), gid: getegid().as_raw() };
-        (task.fill)(open.as_fd(), owner)?;
-        let words: Vec<&str> = task.spec.argv.iter().map(|word| word.to_str().unwrap()).collect();
+        input.fill(open.as_fd(), owner)?;
+        let words: Vec<&str> = input.spec.argv.iter().map(|word| word.to_str().unwrap()).collect();
         let mut outcome = Outcome::Exited { code: 3 };
         let mut totals = [0, 0];
         match words[..] {
@@ -128,7 +130,7 @@ impl Executor for Scripted {
                 }
             }
             _ => {
-                let StdinSource::Bytes(stdin) = &task.spec.stdin else { panic!("no stdin") };
+                let StdinSource::Bytes(stdin) = &input.spec.stdin else { panic!("no stdin") };
                 let input = fs::read(place.path().join("in.txt")).unwrap();
                 sink.take(Stream::Stdout, &input);
                 sink.take(Stream::Stderr, stdin);
@@ -137,7 +139,7 @@ impl Executor for Scripted {
                 symlink("/etc/passwd", place.path().join("trap")).unwrap();
             }
         }
-        (task.collect)(open.as_fd());
+        input.collect(open.as_fd());
         Ok(report(outcome, totals))
     }
 }
@@ -217,28 +219,31 @@ impl Fixture {
         cancel: &CancelToken,
     ) -> (Result<RunReport, NotStarted>, Left) {
         let mut left = Vec::new();
-        let task = Task {
+        let input = RunInput {
             spec,
-            room: Room { bytes: 4096, inodes: 10 },
             retained: Default::default(),
-            fill: &mut |place: BorrowedFd<'_>, _| {
-                let path =
-                    format!("/proc/self/fd/{}/in.txt", std::os::fd::AsRawFd::as_raw_fd(&place));
-                fs::write(path, "from the host").unwrap();
-                Ok(())
-            },
-            collect: &mut |place: BorrowedFd<'_>| {
-                let path = format!("/proc/self/fd/{}/", std::os::fd::AsRawFd::as_raw_fd(&place));
-                for entry in fs::read_dir(&path).unwrap() {
-                    let name = entry.unwrap().file_name().into_string().unwrap();
-                    let contents = fs::read(format!("{path}{name}")).unwrap_or_default();
-                    left.push((name, contents));
-                }
-                left.sort();
+            workspace: WorkspaceInput::Filled {
+                room: Room { bytes: 4096, inodes: 10 },
+                fill: &mut |place: BorrowedFd<'_>, _| {
+                    let path =
+                        format!("/proc/self/fd/{}/in.txt", std::os::fd::AsRawFd::as_raw_fd(&place));
+                    fs::write(path, "from the host").unwrap();
+                    Ok(())
+                },
+                collect: &mut |place: BorrowedFd<'_>| {
+                    let path =
+                        format!("/proc/self/fd/{}/", std::os::fd::AsRawFd::as_raw_fd(&place));
+                    for entry in fs::read_dir(&path).unwrap() {
+                        let name = entry.unwrap().file_name().into_string().unwrap();
+                        let contents = fs::read(format!("{path}{name}")).unwrap_or_default();
+                        left.push((name, contents));
+                    }
+                    left.sort();
+                },
             },
         };
         let watch = Watch { cancel: cancel.clone(), client: None };
-        let answer = self.vms.execute(task, &watch, None);
+        let answer = self.vms.execute(input, &watch, None);
         let remaining: Vec<_> = fs::read_dir(self.work.path()).unwrap().collect();
         assert!(remaining.is_empty(), "{remaining:?}");
         (answer, left)
@@ -399,19 +404,22 @@ fn output_goes_to_a_sink_when_it_has_room() {
     let taken = Arc::clone(&slow.taken);
     let mut spec = spec("x");
     spec.limits.wall = Duration::from_secs(5);
-    let task = Task {
+    let input = RunInput {
         spec,
-        room: Room::default(),
         retained: Default::default(),
-        fill: &mut |place: BorrowedFd<'_>, _| {
-            let path = format!("/proc/self/fd/{}/in.txt", std::os::fd::AsRawFd::as_raw_fd(&place));
-            fs::write(path, "from the host").unwrap();
-            Ok(())
+        workspace: WorkspaceInput::Filled {
+            room: Room::default(),
+            fill: &mut |place: BorrowedFd<'_>, _| {
+                let path =
+                    format!("/proc/self/fd/{}/in.txt", std::os::fd::AsRawFd::as_raw_fd(&place));
+                fs::write(path, "from the host").unwrap();
+                Ok(())
+            },
+            collect: &mut |_: BorrowedFd<'_>| {},
         },
-        collect: &mut |_: BorrowedFd<'_>| {},
     };
     let watch = Watch { cancel: CancelToken::new().unwrap(), client: None };
-    let report = fixture.vms.execute(task, &watch, Some(Box::new(slow))).unwrap();
+    let report = fixture.vms.execute(input, &watch, Some(Box::new(slow))).unwrap();
     assert_eq!((report.stdout.bytes.len(), report.stdout.bytes_total), (0, 13));
     assert_eq!(*taken.lock().unwrap(), b"from the hostto the program");
 }

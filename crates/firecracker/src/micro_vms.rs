@@ -13,7 +13,7 @@ use crate::drive::{JobDrive, bounds, sweep};
 use crate::session::messages::{RunMessage, WireProgram, all_to_base64, to_base64};
 use crate::session::vsock::{BootOutcome, GuestConnection};
 use crate::session::{PartialRun, SessionOutcome, SessionRequest, run_session};
-use cofferdam_core::executor::{Capabilities, Executor, FoundProgram, Task, Unavailable};
+use cofferdam_core::executor::{Capabilities, Executor, FoundProgram, RunInput, Unavailable};
 use cofferdam_core::values::deadline::Deadline;
 use cofferdam_core::{
     CapturedStream, LimitKind, NotStarted, Outcome, OutputSink, ProgramFile, RunReport, RunSpec,
@@ -135,8 +135,8 @@ impl<H: Hypervisor> MicroVms<H> {
     }
 
     /// The memory of the machine for this task, MiB.
-    fn memory_mib(&self, task: &Task<'_>) -> Result<u64, SetupFailure> {
-        let bytes = task.spec.limits.memory_bytes_max.saturating_add(task.room.bytes);
+    fn memory_mib(&self, task: &RunInput<'_>) -> Result<u64, SetupFailure> {
+        let bytes = task.spec.limits.memory_bytes_max.saturating_add(task.room().bytes);
         let wanted = bytes.div_ceil(MIB).saturating_add(self.settings.own_memory_mib);
         let max = self.settings.memory_mib_max;
         if wanted > max {
@@ -147,7 +147,7 @@ impl<H: Hypervisor> MicroVms<H> {
     }
 
     /// The message with the run, without the layout of the drive.
-    fn orders(&self, task: &Task<'_>) -> Result<RunMessage, SetupFailure> {
+    fn orders(&self, task: &RunInput<'_>) -> Result<RunMessage, SetupFailure> {
         let unfit = |what: &str| Err(SetupFailure::from_words("microvm", what));
         let RunSpec { argv, program, without_shell, env, workdir, stdin, limits, .. } = &task.spec;
         if !task.spec.binds.is_empty() || task.spec.workspace != WorkspaceFill::Own {
@@ -179,7 +179,7 @@ impl<H: Hypervisor> MicroVms<H> {
             stdin_bytes,
             limits: limits.into(),
             tmpfs: task.spec.tmpfs.iter().map(|t| (t.target.clone(), t.bytes_max)).collect(),
-            room: (task.room.bytes, task.room.inodes),
+            room: (task.room().bytes, task.room().inodes),
             workspace_bytes: 0,
             result: (0, 0),
         })
@@ -187,7 +187,7 @@ impl<H: Hypervisor> MicroVms<H> {
 
     fn run(
         &self,
-        task: &mut Task<'_>,
+        task: &mut RunInput<'_>,
         watch: &Watch,
         sink: &mut Option<Box<dyn OutputSink>>,
     ) -> Result<RunReport, NotStarted> {
@@ -207,7 +207,7 @@ impl<H: Hypervisor> MicroVms<H> {
             }
             BootOutcome::Cancelled => {
                 machine.end(Duration::ZERO)?;
-                (task.collect)(files.place("out")?.as_fd());
+                task.collect(files.place("out")?.as_fd());
                 return Ok(silent_report(
                     PartialRun::cancelled_before(),
                     Capabilities::default(),
@@ -235,12 +235,12 @@ impl<H: Hypervisor> MicroVms<H> {
             SessionOutcome::Refused(why) => Err(why),
             SessionOutcome::Report(mut report) => {
                 let left = files.collected(division, bounds(task))?;
-                (task.collect)(left.as_fd());
+                task.collect(left.as_fd());
                 report.timings.prepare += prepare;
                 Ok(*report)
             }
             SessionOutcome::Silent(silent) => {
-                (task.collect)(files.place("out")?.as_fd());
+                task.collect(files.place("out")?.as_fd());
                 Ok(silent_report(silent, capabilities, began))
             }
         }
@@ -267,7 +267,7 @@ impl<H: Hypervisor> Executor for MicroVms<H> {
 
     fn execute(
         &self,
-        mut task: Task<'_>,
+        mut task: RunInput<'_>,
         watch: &Watch,
         mut sink: Option<Box<dyn OutputSink>>,
     ) -> Result<RunReport, NotStarted> {

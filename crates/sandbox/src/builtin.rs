@@ -1,11 +1,11 @@
-//! The builtin profiles, compiled by the build script: parsing and compiling their texts takes longer
+//! The builtin profiles, compiled by the build script: to parse and compile their texts takes longer
 //! than a whole run.
 
 use cofferdam_seccomp::filter::{Filter, Instruction};
 use cofferdam_seccomp::profile::{Profile, ProfileError, RootView};
 
-/// A profile as the build script leaves it.
-struct Compiled {
+/// A profile as the build script writes it.
+struct BuiltinProfile {
     name: &'static str,
     description: &'static str,
     program: &'static [Instruction],
@@ -18,11 +18,11 @@ struct Compiled {
 
 include!(concat!(env!("OUT_DIR"), "/profiles.rs"));
 
-/// The profile `name` that is part of this program.
+/// Returns the builtin profile `name`.
 ///
 /// # Errors
-/// [`ProfileError::UnknownProfile`] where there is none of that name; [`Profile::builtin_names`]
-/// lists them.
+/// [`ProfileError::UnknownProfile`] if there is none of that name; [`Profile::builtin_names`] lists
+/// all names.
 pub fn builtin_profile(name: &str) -> Result<Profile, ProfileError> {
     let compiled = COMPILED.iter().find(|compiled| compiled.name == name);
     let compiled = compiled.ok_or_else(|| ProfileError::UnknownProfile(name.into()))?;
@@ -48,7 +48,7 @@ mod tests {
     use cofferdam_seccomp::syscalls::Arch;
 
     #[test]
-    fn every_builtin_profile_is_what_its_text_compiles_to() {
+    fn every_builtin_profile_equals_its_compiled_text() {
         let names: Vec<_> = Profile::builtin_names().collect();
         assert_eq!(names, ["default", "init", "network", "strict-native"]);
         for name in names {

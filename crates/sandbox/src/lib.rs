@@ -1,42 +1,53 @@
-//! The sandbox: a run specification becomes a plan, a child, and a report.
-//!
-//! `plan` says what to do (pure); `clone`, `child` and the embedded `init` do
-//! it; `supervise` looks after it; `classify` says how it ended (pure). The
-//! only unsafe code of the crate is in the files that make system calls:
-//! `sys`, `clone`, `child` and `init/`.
-
+#![doc = include_str!("../README.md")]
 #![deny(unsafe_code)]
 
 mod builtin;
 mod cgroup;
-mod figures;
+mod command;
 mod files;
+#[doc(hidden)]
 pub mod host;
 #[allow(unsafe_code, reason = "system calls")]
 mod init;
+#[doc(hidden)]
 pub mod landlock;
 mod launch;
+#[doc(hidden)]
 pub mod locks;
+#[doc(hidden)]
 pub mod plan;
 mod pool;
 mod supervise;
 #[allow(unsafe_code, reason = "system calls")]
 mod sys;
 
-pub use crate::builtin::builtin_profile;
-pub use crate::files::box_fs::BoxFs;
-pub use crate::host::heap::{bound_heaps, return_free_pages};
-pub use crate::host::root_source::RootSource;
-pub use crate::host::state::StateDirectory;
-pub use crate::launch::prepared::Standing;
-pub use crate::launch::running::Running;
-pub use crate::launch::setup::{Sandbox, SandboxConfig};
-pub use crate::launch::unprivileged::settle_in;
-pub use crate::plan::identity::{BOXES_MAX, HostId, INSIDE_ID};
-pub use crate::plan::programs::ProgramAt;
-pub use crate::plan::scheduler_slice::ask_for_short_turns;
-pub use crate::supervise::report::BEFORE_PROGRAM;
-pub use crate::sys::survive_file_size_limit;
+pub use cofferdam_core::{
+    CapturedStream, Enforced, LimitKind, Limits, NotStarted, Outcome, RunReport, SetupFailure,
+    Stream, Timings, Usage,
+};
+
+pub use crate::command::{Child, ChildOutput, Command, Output, Sandbox};
+pub use crate::launch::unprivileged::enter_user_namespace;
 
 #[cfg(any(test, fuzzing))]
 pub use crate::launch::handshake_property;
+
+/// What Cofferdam's own executor is built from. It is no part of the API of this crate and
+/// changes without notice.
+#[doc(hidden)]
+pub mod engine {
+    pub use crate::builtin::builtin_profile;
+    pub use crate::files::programs::LocatedProgram;
+    pub use crate::files::sandbox_fs::SandboxFs;
+    pub use crate::host::heap::{bound_heaps, return_free_pages};
+    pub use crate::host::root_source::RootSource;
+    pub use crate::host::state::StateDirectory;
+    pub use crate::launch::running::{PreparedSandbox, RunningSandbox};
+    pub use crate::launch::sandbox_host::{SandboxConfig, SandboxHost};
+    pub use crate::launch::unprivileged::enter_user_namespace;
+    pub use crate::plan::input::INSIDE_ID;
+    pub use crate::plan::scheduler_slice::request_short_slices;
+    pub use crate::pool::host_id::{HostId, SANDBOXES_MAX};
+    pub use crate::supervise::report::BEFORE_PROGRAM;
+    pub use crate::sys::survive_file_size_limit;
+}

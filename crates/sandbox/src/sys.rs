@@ -1,4 +1,4 @@
-//! The supervisor's system calls that no safe wrapper covers, one function each.
+//! The supervisor's system calls that have no safe wrapper, one function each.
 
 use std::ffi::{CStr, CString};
 use std::io::{self, IoSliceMut};
@@ -24,9 +24,9 @@ const OPEN_TREE_CLONE: libc::c_int = 1;
 const OPEN_TREE_CLOEXEC: libc::c_int = libc::O_CLOEXEC;
 const MFD_EXEC: libc::c_uint = 0x10;
 
-/// Bounds the C library's allocator, while the process has one thread: the number of heaps, the
-/// size from which a block gets a mapping of its own, and the free memory at the end of a heap, bytes.
-/// A value that it does not accept costs memory and nothing else.
+/// Configures the C library's allocator, while the process has one thread: the most heaps, the size
+/// from which a block gets a mapping of its own, and the most free memory at the end of a heap, bytes.
+/// If the allocator refuses a value, the process only uses more memory.
 pub fn bound_heaps(
     heaps_max: libc::c_int,
     mapped_from_bytes: libc::c_int,
@@ -45,19 +45,19 @@ pub fn bound_heaps(
     let _ = (heaps_max, mapped_from_bytes, free_end_bytes_max);
 }
 
-/// Has the C library's allocator give back what it can.
+/// Makes the C library's allocator return free memory to the kernel.
 pub fn trim_heap() {
     #[cfg(target_env = "gnu")]
-    // SAFETY: takes the allocator's own locks, and touches only memory that is free.
+    // SAFETY: takes the allocator's own locks, and touches only free memory.
     unsafe {
         libc::malloc_trim(0);
     }
 }
 
-/// A tmpfs that is mounted nowhere: reachable through the descriptor alone,
-/// gone when the last descriptor and mount of it are. Nosuid, nodev.
+/// Creates a tmpfs that is mounted nowhere: reachable only through the descriptor, and freed with its
+/// last descriptor and mount. Nosuid, nodev.
 pub fn detached_tmpfs(options: &[(&CStr, &CStr)]) -> io::Result<OwnedFd> {
-    // SAFETY: the name is NUL-terminated and static; the result is a descriptor nobody else owns.
+    // SAFETY: the name is NUL-terminated and static; the result is a descriptor that nothing else owns.
     let context =
         unsafe { owned(libc::syscall(libc::SYS_fsopen, c"tmpfs".as_ptr(), FSOPEN_CLOEXEC)) }?;
     for (key, value) in options {
@@ -79,7 +79,7 @@ pub fn detached_tmpfs(options: &[(&CStr, &CStr)]) -> io::Result<OwnedFd> {
         let null = std::ptr::null::<libc::c_char>();
         libc::syscall(libc::SYS_fsconfig, context.as_raw_fd(), FSCONFIG_CMD_CREATE, null, null, 0)
     })?;
-    // SAFETY: integers only; the result is a descriptor nobody else owns.
+    // SAFETY: integers only; the result is a descriptor that nothing else owns.
     unsafe {
         owned(libc::syscall(
             libc::SYS_fsmount,
@@ -90,13 +90,13 @@ pub fn detached_tmpfs(options: &[(&CStr, &CStr)]) -> io::Result<OwnedFd> {
     }
 }
 
-/// Whether the file system of `path` can be mounted with ids mapped by the
-/// user namespace `userns`: tried on a copy of the mount that is attached nowhere.
+/// Whether the file system of `path` can be mounted with ids mapped by the user namespace `userns`:
+/// tries it on a copy of the mount that is attached nowhere.
 pub fn can_map_ids(path: &Path, userns: BorrowedFd<'_>) -> io::Result<bool> {
     Ok(copy_with_ids_mapped(path, userns)?.is_some())
 }
 
-/// That copy, where there can be one. To let go of it, the kernel waits for every CPU.
+/// Returns that copy, or `None` if ids cannot be mapped. To drop it, the kernel waits for every CPU.
 pub fn copy_with_ids_mapped(path: &Path, userns: BorrowedFd<'_>) -> io::Result<Option<OwnedFd>> {
     let path = CString::new(path.as_os_str().as_bytes())?;
     let tree = detached_tree(libc::AT_FDCWD, &path, 0)?;
@@ -108,14 +108,14 @@ pub fn copy_with_ids_mapped(path: &Path, userns: BorrowedFd<'_>) -> io::Result<O
     }
 }
 
-/// A copy of the mount that `file` was opened through, of that file, or what is below that
-/// directory, alone: mounted nowhere.
+/// Copies the mount that `file` was opened through, from that file or directory on and without the
+/// mounts below it. The copy is attached nowhere.
 pub fn detached_mount(file: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     detached_tree(file.as_raw_fd(), c"", libc::AT_EMPTY_PATH)
 }
 
-/// A copy of the mount that `directory` was opened through, from there on, with all mounts below:
-/// mounted nowhere, and private.
+/// Copies the mount that `directory` was opened through, from there on and with all mounts below it.
+/// The copy is private and attached nowhere.
 pub fn detached_private_trees(directory: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     let depth = libc::AT_EMPTY_PATH | libc::AT_RECURSIVE;
     let trees = detached_tree(directory.as_raw_fd(), c"", depth)?;
@@ -123,14 +123,14 @@ pub fn detached_private_trees(directory: BorrowedFd<'_>) -> io::Result<OwnedFd> 
     Ok(trees)
 }
 
-/// `mount_setattr` at `tree` with the words of a struct mount_attr: what to set, what to clear,
-/// propagation, user namespace.
+/// Calls `mount_setattr` on `tree` with the words of a struct mount_attr: attributes to set,
+/// attributes to clear, propagation, user namespace.
 fn set_mount_attributes(
     tree: BorrowedFd<'_>,
     flags: libc::c_int,
     attributes: [u64; 4],
 ) -> io::Result<()> {
-    // SAFETY: `attributes` lies in memory as a struct mount_attr does, and is as long as said.
+    // SAFETY: `attributes` has the layout of a struct mount_attr and the length given.
     done(unsafe {
         libc::syscall(
             libc::SYS_mount_setattr,
@@ -145,13 +145,13 @@ fn set_mount_attributes(
 
 fn detached_tree(at: RawFd, path: &CStr, flags: libc::c_int) -> io::Result<OwnedFd> {
     let flags = flags | OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC;
-    // SAFETY: the path is NUL-terminated; the result is a descriptor nobody else owns.
+    // SAFETY: the path is NUL-terminated; the result is a descriptor that nothing else owns.
     unsafe { owned(libc::syscall(libc::SYS_open_tree, at, path.as_ptr(), flags)) }
 }
 
 /// The version of the kernel's Landlock interface.
 pub fn landlock_abi() -> io::Result<u32> {
-    // SAFETY: asked for its version, the call takes neither attributes nor a size.
+    // SAFETY: with this flag the call takes neither attributes nor a size.
     let answer = unsafe {
         let null = std::ptr::null::<libc::c_void>();
         libc::syscall(landlock::SYS_CREATE_RULESET, null, 0, landlock::CREATE_RULESET_VERSION)
@@ -160,19 +160,19 @@ pub fn landlock_abi() -> io::Result<u32> {
     u32::try_from(answer).map_err(|_| io::ErrorKind::InvalidData.into())
 }
 
-/// An anonymous memory file; `executable` ones say so where the kernel asks
-/// for it (`vm.memfd_noexec`), and are sealable.
+/// Creates an anonymous memory file. An `executable` one is sealable, and has the flag that kernels
+/// with `vm.memfd_noexec` require.
 pub fn memory_file(name: &CStr, executable: bool) -> io::Result<OwnedFd> {
     let flags = libc::MFD_CLOEXEC | if executable { libc::MFD_ALLOW_SEALING } else { 0 };
     let create = |flags: libc::c_uint| {
-        // SAFETY: the name is NUL-terminated; the result is a descriptor nobody else owns.
+        // SAFETY: the name is NUL-terminated; the result is a descriptor that nothing else owns.
         unsafe { owned(libc::c_long::from(libc::memfd_create(name.as_ptr(), flags))) }
     };
     if !executable {
         return create(flags);
     }
     match create(flags | MFD_EXEC) {
-        // Kernels before 6.3 do not know the flag and allow execution anyway.
+        // Kernels before 6.3 do not know the flag, and always allow execution.
         Err(error) if error.raw_os_error() == Some(libc::EINVAL) => create(flags),
         result => result,
     }
@@ -187,7 +187,7 @@ pub fn signal_process(pidfd: BorrowedFd<'_>, signal: i32) -> io::Result<()> {
     })
 }
 
-/// Whether a process that can be seen here has the real uid `uid`, a zombie counted in.
+/// Whether a process visible here has the real uid `uid`. Zombies count.
 pub fn has_processes(uid: u32) -> io::Result<bool> {
     Errno::clear();
     // SAFETY: integers only.
@@ -199,28 +199,28 @@ pub fn has_processes(uid: u32) -> io::Result<bool> {
     }
 }
 
-/// A descriptor for the process `pid`, which it names for good. Whether that was still the one
-/// that was meant when this opened it, the caller has to find out.
+/// Opens a descriptor that always refers to the process with the number `pid` at this time. The
+/// caller checks that it was still the intended process.
 pub fn pidfd_of(pid: i32) -> io::Result<OwnedFd> {
-    // SAFETY: integers only; the result is a descriptor nobody else owns.
+    // SAFETY: integers only; the result is a descriptor that nothing else owns.
     unsafe { owned(libc::syscall(libc::SYS_pidfd_open, pid, 0)) }
 }
 
-/// Gives a thread of whatever policy and niceness the ordinary ones.
+/// Sets the ordinary scheduling policy and niceness for a thread.
 pub fn schedule_ordinarily(thread: i32) -> io::Result<()> {
     let who = libc::id_t::try_from(thread).map_err(io::Error::other)?;
     let policy = libc::SCHED_OTHER;
-    let none = libc::sched_param { sched_priority: 0 };
+    let no_priority = libc::sched_param { sched_priority: 0 };
     // SAFETY: integers, and a live local that is only read.
-    let changed = unsafe { libc::sched_setscheduler(thread, policy, &raw const none) };
+    let changed = unsafe { libc::sched_setscheduler(thread, policy, &raw const no_priority) };
     done(changed.into())?;
     // SAFETY: integers only.
     done(unsafe { libc::setpriority(libc::PRIO_PROCESS, who, 0) }.into())
 }
 
-/// How the calling thread is scheduled.
+/// The scheduling attributes of the calling thread.
 pub fn scheduling() -> io::Result<libc::sched_attr> {
-    // SAFETY: plain integers, for which zero is a value.
+    // SAFETY: all fields are integers, for which zero is valid.
     let mut attr: libc::sched_attr = unsafe { std::mem::zeroed() };
     let size = size_of::<libc::sched_attr>();
     // SAFETY: the structure is a live local of the size given; 0 means the calling thread.
@@ -228,27 +228,28 @@ pub fn scheduling() -> io::Result<libc::sched_attr> {
     Ok(attr)
 }
 
-/// Has the calling thread, and all it starts from now on, scheduled so.
+/// Sets the scheduling attributes of the calling thread and of the threads and processes it starts
+/// later.
 pub fn set_scheduling(attr: &libc::sched_attr) -> io::Result<()> {
-    // SAFETY: the structure says its own size and lives; 0 means the calling thread.
+    // SAFETY: the structure is live and contains its own size; 0 means the calling thread.
     done(unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const *attr, 0) })
 }
 
-/// What a reaped process used, its waited-for children counted in.
+/// The usage of a reaped process, with the children that it waited for.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Rusage {
     /// User and system time.
     pub cpu: Duration,
-    /// The largest resident set of any one of them, bytes.
+    /// The largest resident set of one process among them, bytes.
     pub max_rss_bytes: u64,
 }
 
-/// Reaps the ended process `pid`; does not wait for one that still runs.
+/// Reaps the dead process `pid`; does not wait for one that is alive.
 pub fn reap(pid: i32) -> io::Result<Rusage> {
     let mut status = 0;
-    // SAFETY: an all-zero rusage is a valid value of that plain struct.
+    // SAFETY: all fields are integers, for which zero is valid.
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
-    // SAFETY: both pointers are to live locals of the types wait4 fills.
+    // SAFETY: both pointers are to live locals of the types that wait4 fills.
     let reaped =
         unsafe { libc::wait4(pid, &raw mut status, libc::__WALL | libc::WNOHANG, &raw mut usage) };
     if reaped != pid {
@@ -265,13 +266,13 @@ pub fn reap(pid: i32) -> io::Result<Rusage> {
     })
 }
 
-/// Bytes and inodes still free on the file system of `directory`.
+/// Free bytes and inodes of the file system of `directory`.
 pub fn free_space(directory: impl AsFd) -> io::Result<(u64, u64)> {
     let stat = nix::sys::statvfs::fstatvfs(directory.as_fd())?;
     Ok((stat.blocks_available() * stat.fragment_size(), stat.files_free()))
 }
 
-/// Bytes and inodes taken on the file system of `directory`.
+/// Used bytes and inodes of the file system of `directory`.
 pub fn used_space(directory: impl AsFd) -> io::Result<(u64, u64)> {
     let stat = nix::sys::statvfs::fstatvfs(directory.as_fd())?;
     let blocks = stat.blocks().saturating_sub(stat.blocks_free());
@@ -285,11 +286,11 @@ fn duration(time: libc::timeval) -> Duration {
 
 /// Brings up `lo` in the network namespace of the calling thread.
 pub fn raise_loopback() -> io::Result<()> {
-    // SAFETY: integers only; the result is a descriptor nobody else owns.
+    // SAFETY: integers only; the result is a descriptor that nothing else owns.
     let socket = unsafe {
         owned(libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0).into())
     }?;
-    // SAFETY: every field of an ifreq may be zero.
+    // SAFETY: zero is valid for every field of an ifreq.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
     for (to, from) in request.ifr_name.iter_mut().zip(c"lo".to_bytes()) {
         *to = libc::c_char::from_ne_bytes([*from]);
@@ -300,7 +301,7 @@ pub fn raise_loopback() -> io::Result<()> {
     done(unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFFLAGS, &raw const request) }.into())
 }
 
-/// Whether the kernel has listeners for filters, with the structures known here.
+/// Whether the kernel supports seccomp listeners, with structures of the known sizes.
 pub fn has_listeners() -> bool {
     let mut sizes =
         libc::seccomp_notif_sizes { seccomp_notif: 0, seccomp_notif_resp: 0, seccomp_data: 0 };
@@ -313,21 +314,21 @@ pub fn has_listeners() -> bool {
         && usize::from(sizes.seccomp_notif_resp) == size_of::<libc::seccomp_notif_resp>()
 }
 
-/// Whether the calling thread has a filter already, or may not know.
+/// Whether the calling thread has a filter already, or cannot tell.
 pub fn is_filtered() -> bool {
     // SAFETY: integers only.
     unsafe { libc::prctl(libc::PR_GET_SECCOMP, 0, 0, 0, 0) != 0 }
 }
 
 /// Installs the filter `program`, instructions of 8 bytes, in the calling thread, and closes its
-/// listener. The thread is to end soon: every call that the filter reports fails from now on.
+/// listener. The thread should end soon: every call that the filter reports fails from now on.
 pub fn listen_in_this_thread(program: &[u8]) -> io::Result<()> {
     let len = libc::c_ushort::try_from(program.len() / 8).map_err(io::Error::other)?;
     let filter = libc::sock_fprog { len, filter: program.as_ptr().cast_mut().cast() };
     // SAFETY: integers only.
     done(unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) }.into())?;
-    // SAFETY: the kernel copies `len` instructions of 8 bytes, unaligned, which `program` has; the
-    // result is a descriptor nobody else owns.
+    // SAFETY: the kernel copies `len` instructions of 8 bytes, which `program` has, and needs no
+    // alignment; the result is a new descriptor.
     let listener = unsafe {
         owned(libc::syscall(
             libc::SYS_seccomp,
@@ -340,7 +341,7 @@ pub fn listen_in_this_thread(program: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// The descriptor that has come on `socket`; does not wait for one.
+/// Receives a descriptor that has arrived on `socket`; does not wait for one.
 pub fn receive_descriptor(socket: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     let mut byte = [0_u8];
     let mut data = [IoSliceMut::new(&mut byte)];
@@ -351,17 +352,18 @@ pub fn receive_descriptor(socket: BorrowedFd<'_>) -> io::Result<OwnedFd> {
         if let ControlMessageOwned::ScmRights(descriptors) = content
             && let Some(fd) = descriptors.first()
         {
-            // SAFETY: the kernel made the descriptor for this message, so nobody else owns it; there
-            // is room for no second one.
+            // SAFETY: the kernel created the descriptor for this message, so nothing else owns it,
+            // and there is no room for a second one.
             return Ok(unsafe { OwnedFd::from_raw_fd(*fd) });
         }
     }
     Err(io::ErrorKind::UnexpectedEof.into())
 }
 
-/// Has whoever waits on `listener`, and whoever waits for its answers, wake up on the CPU of the one
-/// that wakes it: the two take turns. Kernels before 6.6 cannot, which costs time alone.
-pub fn take_turns_with_callers(listener: BorrowedFd<'_>) {
+/// Makes the supervisor, which waits on `listener`, and the callers, which wait for its answers, wake
+/// up on the CPU of the thread that wakes them: only one of the two runs at a time. Kernels before 6.6
+/// do not support it, and calls take longer.
+pub fn wake_on_same_cpu(listener: BorrowedFd<'_>) {
     const SYNC_WAKE_UP: libc::c_ulong = 1;
     // SAFETY: integers only.
     unsafe {
@@ -372,18 +374,17 @@ pub fn take_turns_with_callers(listener: BorrowedFd<'_>) {
 /// A call that a filter has reported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Notification {
-    /// Names it until it is answered.
+    /// Identifies it until it is answered.
     pub id: u64,
-    /// The thread that makes it, by its number here.
+    /// The calling thread, by its number on this host.
     pub thread: u32,
     /// The number of the call.
     pub number: libc::c_long,
 }
 
-/// The next call that is reported to `listener`, which has to be readable; none where its caller
-/// has died.
+/// The next call reported to `listener`, which must be readable; `None` if its caller is dead.
 pub fn next_notification(listener: BorrowedFd<'_>) -> io::Result<Option<Notification>> {
-    // SAFETY: plain integers, and the kernel insists on zeros.
+    // SAFETY: all fields are integers, and the kernel requires zeros.
     let mut call: libc::seccomp_notif = unsafe { std::mem::zeroed() };
     // SAFETY: the structure is a live local of the type this request fills.
     let received = done(
@@ -399,7 +400,7 @@ pub fn next_notification(listener: BorrowedFd<'_>) -> io::Result<Option<Notifica
     }
 }
 
-/// Has the call `id` carried out, or fail with `errno`. A caller that has died needs no answer.
+/// Lets the kernel carry out the call `id`, or fails it with `errno`. A dead caller needs no answer.
 pub fn answer_notification(
     listener: BorrowedFd<'_>,
     id: u64,
@@ -437,7 +438,7 @@ fn is_of_no_caller(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::ENOENT | libc::EINTR))
 }
 
-/// Gives the calling thread, and no other, `id` as its effective uid and gid, for good.
+/// Sets the effective uid and gid of the calling thread alone to `id`, permanently.
 pub fn take_effective_ids(id: u32) -> io::Result<()> {
     const SAME: libc::c_long = -1;
     // SAFETY: integers only; a direct call changes the calling thread alone.
@@ -446,21 +447,21 @@ pub fn take_effective_ids(id: u32) -> io::Result<()> {
     }
     // SAFETY: integers only.
     let dumpable = unsafe { libc::prctl(libc::PR_GET_DUMPABLE, 0, 0, 0, 0) };
-    // SAFETY: as above. The group first: the uid takes the right to change it.
+    // SAFETY: as above. The gid first: after the uid change it cannot be changed.
     done(unsafe { libc::syscall(libc::SYS_setresgid, SAME, id, SAME) })?;
     // SAFETY: as above.
     done(unsafe { libc::syscall(libc::SYS_setresuid, SAME, id, SAME) })?;
-    // The kernel takes a process that changes its ids for one with secrets; nothing has changed for
-    // its other threads.
+    // The kernel makes a process undumpable when it changes its ids. Nothing has changed for its
+    // other threads, so restore it.
     // SAFETY: integers only.
     done(unsafe { libc::prctl(libc::PR_SET_DUMPABLE, dumpable, 0, 0, 0) }.into())
 }
 
-/// From now on a write beyond `RLIMIT_FSIZE` is an error, `EFBIG`, and not this process's death. In
+/// From now on a write beyond `RLIMIT_FSIZE` fails with `EFBIG` instead of killing this process. In
 /// sandboxes every signal has its default effect again.
 pub fn survive_file_size_limit() {
-    // SAFETY: to ignore a signal installs no handler, and nothing else here has one for it. The
-    // number is a signal's that may be ignored, so the call cannot fail.
+    // SAFETY: ignoring a signal installs no handler, and nothing else in this process handles it. The
+    // signal may be ignored, so the call cannot fail.
     unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
 }
 
@@ -469,10 +470,10 @@ fn done(result: libc::c_long) -> io::Result<()> {
 }
 
 /// # Safety
-/// `result` must be what a call returned that gives a new descriptor.
+/// `result` must be the result of a call that returns a new descriptor.
 unsafe fn owned(result: libc::c_long) -> io::Result<OwnedFd> {
     done(result)?;
     let fd = i32::try_from(result).map_err(|_| io::Error::from_raw_os_error(libc::EBADF))?;
-    // SAFETY: the caller vouches that the descriptor is new, so nobody else owns it.
+    // SAFETY: the caller vouches that the descriptor is new, so nothing else owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }

@@ -1,4 +1,4 @@
-//! Which files a request writes into its workspace.
+//! The files that a request writes into its workspace.
 
 use super::table::Language;
 use cofferdam_core::values::rel_path::RelPath;
@@ -6,24 +6,24 @@ use cofferdam_core::values::rel_path::RelPath;
 /// One file of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileToWrite {
-    /// Where, below the workspace.
+    /// The path below the workspace.
     pub path: RelPath,
-    /// The whole text, byte for byte.
+    /// The contents.
     pub contents: String,
 }
 
-/// Why a request cannot be laid out.
+/// Why a request has no valid files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum LayoutError {
-    /// The language's program is the checker, and none was sent.
+    /// The language runs the checker, and the request has none.
     #[error("checker_text is required")]
     CheckerMissing,
 }
 
 /// The files of a request in `language`, in the order they are written.
 ///
-/// An empty text is a text. A checker sent for a language that has none is
-/// passed over, and without asserts the workspace's own `asserts.json` stays.
+/// An empty text is written. A checker for a language without one is ignored. Without asserts the
+/// workspace keeps its own `asserts.json`.
 pub fn files_for(
     language: &Language,
     solution_text: String,
@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn a_required_checker_must_be_there_and_may_be_empty() {
+    fn a_required_checker_may_be_empty_but_not_missing() {
         assert_eq!(written("cpp", None, Some("{}")), Err(LayoutError::CheckerMissing));
         assert_eq!(LayoutError::CheckerMissing.to_string(), "checker_text is required");
         for text in ["", "int main() {}"] {
@@ -76,13 +76,13 @@ mod tests {
     }
 
     #[test]
-    fn a_checker_no_one_asked_for_is_not_written() {
+    fn an_unused_checker_is_not_written() {
         let files = written("python", Some("import os"), None).unwrap();
         assert_eq!(files, pairs(&[("check/solution.py", "solved")]));
     }
 
     #[test]
-    fn asserts_are_written_beside_the_solution_only_when_sent() {
+    fn asserts_are_written_only_when_sent() {
         for text in ["", "{\"arguments\":[]}"] {
             let files = written("ruby", None, Some(text)).unwrap();
             let want = [("check/solution.rb", "solved"), ("check/asserts.json", text)];

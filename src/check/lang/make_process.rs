@@ -1,4 +1,4 @@
-//! One bounded run of `make`: its time, its output, and everything it started.
+//! Runs `make` with limits on its time, its output and its processes.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -16,53 +16,53 @@ use nix::unistd::Pid;
 
 use cofferdam_core::values::deadline::Deadline;
 
-/// The most kept of what `make` says on stderr, in bytes; the rest is read and dropped.
+/// The most bytes kept of stderr. The rest is read and dropped.
 const STDERR_BYTES_MAX: usize = 64 << 10;
-/// How often a `make` that closed its pipes is asked whether it has ended.
+/// How often to check whether a `make` that closed its pipes has ended.
 const EXIT_POLL: Duration = Duration::from_millis(1);
 
-/// What `make` may use.
+/// The limits of `make`.
 #[derive(Debug, Clone, Copy)]
 pub struct MakeLimits {
     /// Wall-clock time.
     pub time_max: Duration,
-    /// Bytes on stdout.
+    /// The most bytes on stdout.
     pub stdout_bytes_max: usize,
 }
 
 /// A `make` that ended within its limits.
 #[derive(Debug)]
 pub struct MakeOutput {
-    /// How it ended.
+    /// The exit status.
     pub status: ExitStatus,
-    /// All of its stdout.
+    /// The whole stdout.
     pub stdout: Vec<u8>,
-    /// The first of its stderr.
+    /// The beginning of stderr.
     pub stderr: Vec<u8>,
 }
 
-/// Why there is no output of `make` to look at.
+/// Why `make` has no output.
 #[derive(Debug, thiserror::Error)]
 pub enum MakeProcessError {
     /// No such program.
     #[error("make is not installed")]
     NotInstalled,
-    /// It is there and does not start.
+    /// The program does not start.
     #[error("make cannot be started: {0}")]
     Start(#[source] io::Error),
-    /// Its end or its output is lost.
+    /// Waiting or reading failed.
     #[error("make cannot be waited for: {0}")]
     Wait(#[source] io::Error),
-    /// It did not end in time.
+    /// The time limit.
     #[error("make took longer than {} ms", .0.as_millis())]
     TooSlow(Duration),
-    /// It wrote too much.
+    /// The output limit.
     #[error("make printed more than {0} bytes")]
     TooLarge(usize),
 }
 
-/// Runs `command` to its end and takes what it wrote. Whatever it started in
-/// its process group is gone when this returns, on every path.
+/// Runs `command` to its end and returns its output. On every path its process group is dead when
+/// this returns.
 pub fn run(mut command: Command, limits: MakeLimits) -> Result<MakeOutput, MakeProcessError> {
     let deadline = Deadline::after(limits.time_max);
     let mut group = ProcessGroup::spawn(&mut command)?;
@@ -88,7 +88,7 @@ pub fn run(mut command: Command, limits: MakeLimits) -> Result<MakeOutput, MakeP
     Ok(MakeOutput { status, stdout: stdout.bytes, stderr: stderr.bytes })
 }
 
-/// A child that leads a process group of its own.
+/// A child that leads its own process group.
 struct ProcessGroup {
     leader: Child,
     reaped: bool,
@@ -108,8 +108,8 @@ impl ProcessGroup {
         Pid::from_raw(self.leader.id().cast_signed())
     }
 
-    /// Whether the leader has ended. It is left unreaped, so that its id is
-    /// still its own when the group is killed.
+    /// Whether the leader has ended. Does not reap it, so that its id is not reused before the
+    /// group is killed.
     fn has_ended(&self) -> io::Result<bool> {
         let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
         Ok(waitid(Id::Pid(self.id()), flags)? != WaitStatus::StillAlive)
@@ -117,7 +117,7 @@ impl ProcessGroup {
 
     fn kill_and_reap(&mut self) -> io::Result<ExitStatus> {
         self.reaped = true;
-        // Fails only where the group has no member that could still be killed.
+        // Fails only if the group has no member left to kill.
         let _ = killpg(self.id(), Signal::SIGKILL);
         self.leader.wait()
     }
@@ -133,11 +133,11 @@ impl Drop for ProcessGroup {
 
 /// One stream of the child, read up to a bound.
 struct Pipe {
-    /// Until end of file.
+    /// Open until the end of file.
     open: Option<File>,
     bytes: Vec<u8>,
     bytes_max: usize,
-    /// Whether more came than the bound allows.
+    /// Whether the stream exceeded the bound.
     cut: bool,
 }
 
@@ -164,7 +164,7 @@ impl Pipe {
     }
 }
 
-/// Waits for the open ones of `pipes`, at most until `deadline`, and reads what is there.
+/// Waits for the open pipes, at most until `deadline`, and reads what is available.
 fn read_ready(pipes: [&mut Pipe; 2], deadline: Deadline) -> io::Result<()> {
     let timeout = PollTimeout::try_from(deadline.remaining()).unwrap_or(PollTimeout::MAX);
     let mut open: Vec<&mut Pipe> = pipes.into_iter().filter(|pipe| pipe.open.is_some()).collect();

@@ -1,6 +1,6 @@
-//! What the service makes of what `make -n test` wrote, whatever that is.
+//! The service handles any output of `make -n test`.
 //!
-//! `make` itself is not run: a Makefile is a program, and the operator's.
+//! `make` is not run: a Makefile is a program of the operator.
 
 #![expect(clippy::panic, reason = "how a property says that it does not hold")]
 
@@ -10,7 +10,7 @@ use std::process::ExitStatus;
 use super::make_process::MakeOutput;
 use super::makefile::{ResolveError, command_of};
 
-/// The longest refusal, in characters: what is quoted of `make`, and our own words before it.
+/// The longest error, in characters: the quote of `make`, and our own words before it.
 const WORDS_CHARS_MAX: usize = 320;
 
 /// The input is the exit code, then stdout, then, after the first byte 0xFE, stderr.
@@ -30,37 +30,39 @@ pub fn check(input: &[u8]) {
         assert!(!words.contains('\n'), "{words:?} is not one line");
     }
     match (expected(*code, stdout), resolved) {
-        (Expected::Command(command), Ok(resolved)) => assert_eq!(resolved.as_bytes(), command),
-        (Expected::Refusal, Err(ResolveError::Refused(_) | ResolveError::NoTarget))
-        | (Expected::Nothing, Err(ResolveError::NothingToDo))
-        | (Expected::NoText, Err(ResolveError::NotText)) => {}
+        (ExpectedCommand::Command(command), Ok(resolved)) => {
+            assert_eq!(resolved.as_bytes(), command);
+        }
+        (ExpectedCommand::Refusal, Err(ResolveError::Refused(_) | ResolveError::NoTarget))
+        | (ExpectedCommand::Nothing, Err(ResolveError::NothingToDo))
+        | (ExpectedCommand::NoText, Err(ResolveError::NotText)) => {}
         (expected, resolved) => panic!("{expected:?}, and it is {resolved:?}"),
     }
 }
 
 #[derive(Debug)]
-enum Expected {
+enum ExpectedCommand {
     Command(Vec<u8>),
     Refusal,
     Nothing,
     NoText,
 }
 
-/// The rules over again, in bytes: a recipe is what stdout says less what `make` says for itself.
-fn expected(code: u8, stdout: &[u8]) -> Expected {
+/// The same rules, in bytes: a recipe is stdout without the messages of `make`.
+fn expected(code: u8, stdout: &[u8]) -> ExpectedCommand {
     if code != 0 {
-        return Expected::Refusal;
+        return ExpectedCommand::Refusal;
     }
     let text = stdout.strip_suffix(b"\n").unwrap_or(stdout);
     let own = |line: &&[u8]| !line.starts_with(b"make: ");
     let command = text.split(|byte| *byte == b'\n').filter(own).collect::<Vec<_>>().join(&b'\n');
     match std::str::from_utf8(stdout) {
-        Err(_) => Expected::NoText,
+        Err(_) => ExpectedCommand::NoText,
         Ok(_) if command.utf8_chunks().all(|chunk| chunk.valid().trim().is_empty()) => {
-            Expected::Nothing
+            ExpectedCommand::Nothing
         }
-        Ok(_) if command.contains(&0) => Expected::NoText,
-        Ok(_) => Expected::Command(command),
+        Ok(_) if command.contains(&0) => ExpectedCommand::NoText,
+        Ok(_) => ExpectedCommand::Command(command),
     }
 }
 

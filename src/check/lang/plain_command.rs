@@ -1,7 +1,6 @@
-//! Commands for which `make` starts no shell, and neither do we.
+//! Commands that need no shell: `make` starts none for them either.
 
-/// What a shell does by itself, or may: whether there is a program of that name as well, it
-/// need not do the same.
+/// Builtins and keywords of shells. A program of the same name may behave differently.
 const SHELL_WORDS: [&str; 84] = [
     "!",
     ".",
@@ -89,8 +88,8 @@ const SHELL_WORDS: [&str; 84] = [
     "while",
 ];
 
-/// The words of `command` if any shell would make the same of it: a program's name and arguments,
-/// in characters that mean nothing to a shell. `exec` before them changes nothing.
+/// The words of `command`, if it is a program name with arguments and without characters that are
+/// special to a shell. A leading `exec` is ignored.
 pub fn plain_words(command: &str) -> Option<Vec<&str>> {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b" \t%+,-./:=@_".contains(&byte);
     if !command.bytes().all(is_plain) {

@@ -1,4 +1,4 @@
-//! The commands of the workspaces, resolved once and again when a Makefile changes.
+//! The commands of the workspaces, resolved once and again after a Makefile changes.
 
 use std::collections::HashMap;
 use std::fs;
@@ -8,40 +8,40 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::makefile::{Make, ResolveError};
 
-/// What `make` looks for in a workspace, in its order.
+/// The names that `make` looks for, in its order.
 const MAKEFILE_NAMES: [&str; 3] = ["GNUmakefile", "makefile", "Makefile"];
 
 /// A workspace's command, or why it has none.
 pub type Resolved = Result<Arc<str>, Arc<ResolveError>>;
 
-/// Resolves workspaces and remembers, failures included.
+/// Resolves workspaces and caches the results, failures included.
 ///
-/// A change is seen by the Makefile's own identity, size and time; what it
-/// includes is not watched.
+/// A change shows in the identity, size and time of the Makefile itself. Included files are not
+/// watched.
 #[derive(Debug, Default)]
 pub struct Resolver {
     make: Make,
-    /// Two locks deep: the outer one is held for a look-up only, the inner one
-    /// while `make` runs, so that no workspace waits for another.
+    /// The outer lock is held for a lookup only, the inner one while `make` runs, so that no
+    /// workspace waits for another.
     workspaces: Mutex<HashMap<PathBuf, Arc<Mutex<Option<Remembered>>>>>,
 }
 
 #[derive(Debug)]
 struct Remembered {
-    stamp: Stamp,
+    stamp: MakefileStamps,
     resolved: Resolved,
 }
 
 impl Resolver {
-    /// Whether `workspace` is there and has a Makefile; `make` is not asked.
+    /// Whether `workspace` exists and has a Makefile. Does not run `make`.
     pub fn may_resolve(&self, workspace: &Path) -> bool {
-        Stamp::take(workspace).is_ok()
+        MakefileStamps::take(workspace).is_ok()
     }
 
-    /// The command of `workspace`; runs `make` where it is not known yet.
+    /// The command of `workspace`. Runs `make` if the command is not known.
     pub fn resolve(&self, workspace: &Path) -> Resolved {
-        // Taken before `make` reads: a change in between shows the next time.
-        let stamp = Stamp::take(workspace).map_err(Arc::new)?;
+        // Taken before `make` reads, so that a change in between shows the next time.
+        let stamp = MakefileStamps::take(workspace).map_err(Arc::new)?;
         let slot = Arc::clone(lock(&self.workspaces).entry(workspace.to_owned()).or_default());
         let mut remembered = lock(&slot);
         if let Some(known) = remembered.as_ref().filter(|known| known.stamp == stamp) {
@@ -53,14 +53,14 @@ impl Resolver {
     }
 }
 
-/// A panic elsewhere leaves nothing half-written behind these locks.
+/// Locks a mutex whose value is consistent even after a panic.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Which Makefiles a workspace has, and in which state.
+/// The Makefiles of a workspace, and their states.
 #[derive(Debug, PartialEq, Eq)]
-struct Stamp([Option<FileStamp>; MAKEFILE_NAMES.len()]);
+struct MakefileStamps([Option<FileStamp>; MAKEFILE_NAMES.len()]);
 
 #[derive(Debug, PartialEq, Eq)]
 struct FileStamp {
@@ -70,7 +70,7 @@ struct FileStamp {
     modified: (i64, i64),
 }
 
-impl Stamp {
+impl MakefileStamps {
     fn take(workspace: &Path) -> Result<Self, ResolveError> {
         if !workspace.is_dir() {
             return Err(ResolveError::NoWorkspace(workspace.to_owned()));
@@ -108,7 +108,7 @@ mod tests {
     use super::*;
     use crate::check::lang::{AnyOf, LanguageTable};
 
-    /// Leaves a mark in `runs` each time `make` reads it.
+    /// Adds a line to `runs` each time `make` reads the Makefile.
     const COUNTED: &str = "$(shell echo >>runs)\n";
 
     fn workspace(makefile: &str) -> TempDir {
@@ -129,7 +129,7 @@ mod tests {
             assert_eq!(&*resolver.resolve(dir.path()).unwrap(), "echo one");
         }
         assert_eq!(make_runs(&dir), 1);
-        // The same size in the same file: only its time tells.
+        // The same size in the same file: only the time differs.
         let path = dir.path().join("Makefile");
         let later = fs::metadata(&path).unwrap().modified().unwrap() + Duration::from_nanos(1);
         fs::write(&path, format!("{COUNTED}test:\n\techo two\n")).unwrap();
@@ -187,7 +187,7 @@ mod tests {
         let langs = Path::new(env!("CARGO_MANIFEST_DIR")).join("langs");
         let table = LanguageTable::load(&langs).unwrap();
         let entries = fs::read_dir(&langs).unwrap().map(|entry| entry.unwrap().path());
-        // What builds the toolchains lies beside them.
+        // The builds of the toolchains are in the same directory.
         let workspaces: Vec<PathBuf> =
             entries.filter(|path| path.is_dir() && !path.ends_with("toolchains")).collect();
         assert!(!workspaces.is_empty());

@@ -1,4 +1,4 @@
-//! The language table: `languages.toml` as checked values.
+//! The language table: `languages.toml`, parsed and validated.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -12,14 +12,14 @@ use cofferdam_core::values::bytes::parse_bytes;
 use cofferdam_core::values::rel_path::RelPath;
 use cofferdam_core::values::variable_name::is_variable_name;
 
-/// The table's name in a languages directory.
+/// The name of the table in a languages directory.
 const TABLE_FILE: &str = "languages.toml";
 /// The largest table read, in bytes.
 const TABLE_BYTES_MAX: u64 = 1 << 20;
-/// Where a request's asserts go, in the language's folder.
+/// The file of the asserts, in the folder of the language.
 const ASSERTS_FILE: &str = "asserts.json";
 
-/// What the service knows of one language. Paths are below the workspace.
+/// One language. Paths are below the workspace.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Language {
     /// Its name in requests.
@@ -28,21 +28,21 @@ pub struct Language {
     pub folder: RelPath,
     /// Where `solution_text` goes.
     pub solution: RelPath,
-    /// Where `checker_text` goes; a language that has a place for it requires it.
+    /// Where `checker_text` goes. A language with a checker requires it.
     pub checker: Option<RelPath>,
     /// Where `asserts` goes.
     pub asserts: RelPath,
-    /// The executables that must be on the box's PATH, the toolchain first.
+    /// The executables that must be in PATH in the sandbox, the toolchain first.
     pub requires: Vec<AnyOf>,
     /// The command that prints the toolchain's version, on either stream.
     pub version: Vec<String>,
     /// The oldest version that the workspace works with.
     pub minimum: Option<Version>,
-    /// Set for every run, over the box's own variables.
+    /// Variables of every run, which override the default ones.
     pub env: BTreeMap<String, String>,
-    /// The least memory figure the toolchain can work with, in bytes.
+    /// The lowest memory limit that the toolchain works with, in bytes.
     pub memory_bytes_max: Option<u64>,
-    /// The least disk figure the toolchain can work with, in bytes.
+    /// The lowest disk limit that the toolchain works with, in bytes.
     pub disk_bytes_max: Option<u64>,
 }
 
@@ -60,46 +60,46 @@ impl AnyOf {
 /// Why a text is not a language table.
 #[derive(Debug, thiserror::Error)]
 pub enum TableError {
-    /// The file is there but cannot be read.
+    /// The file exists but cannot be read.
     #[error("cannot read {}: {source}", path.display())]
     Read {
         /// The file.
         path: PathBuf,
-        /// What reading it said.
+        /// The error.
         source: io::Error,
     },
-    /// Not TOML, a slug given twice included.
+    /// Not TOML, or a slug is given twice.
     #[error("languages.toml line {line}: {}", source.message())]
     Syntax {
         /// The line, counted from one.
         line: usize,
-        /// What the parser said.
+        /// The message of the parser.
         source: Box<toml::de::Error>,
     },
-    /// A key that is missing, unknown, or of another type.
+    /// A key is missing, unknown, or of another type.
     #[error("language {slug}: {}", one_line(source))]
     Shape {
         /// The language.
         slug: String,
-        /// What the parser said; it names the key.
+        /// The message of the parser, which names the key.
         source: Box<toml::de::Error>,
     },
-    /// A name no request should have to spell.
+    /// An invalid slug.
     #[error("language {0:?}: a slug is lower-case letters and digits, a letter first")]
     Slug(String),
-    /// A value that means nothing.
+    /// An invalid value.
     #[error("language {slug}: {field}: {reason}")]
     Field {
         /// The language.
         slug: String,
         /// The key in its table.
         field: &'static str,
-        /// What is wanted.
+        /// The expected value.
         reason: &'static str,
     },
 }
 
-/// The parser's message with the key it speaks of, which it puts on a line of its own.
+/// The message of the parser on one line. The parser puts the key on a second line.
 fn one_line(error: &toml::de::Error) -> String {
     error.to_string().trim_end().replace('\n', " ")
 }
@@ -109,12 +109,12 @@ fn one_line(error: &toml::de::Error) -> String {
 pub struct LanguageTable(BTreeMap<String, Language>);
 
 impl LanguageTable {
-    /// The table this binary was built with.
+    /// The table that this binary contains.
     pub fn embedded() -> Result<Self, TableError> {
         Self::parse(include_str!("../../../langs/languages.toml"))
     }
 
-    /// The table in `langs_dir`, or the embedded one where it holds none.
+    /// The table in `langs_dir`, or the embedded one if there is none.
     pub fn load(langs_dir: &Path) -> Result<Self, TableError> {
         let path = langs_dir.join(TABLE_FILE);
         match read_bounded(&path) {
@@ -124,7 +124,7 @@ impl LanguageTable {
         }
     }
 
-    /// A table from its TOML text.
+    /// Parses a table.
     pub fn parse(text: &str) -> Result<Self, TableError> {
         let tables: BTreeMap<String, toml::Value> = toml::from_str(text).map_err(|source| {
             let start = source.span().map_or(0, |span| span.start);
@@ -135,7 +135,7 @@ impl LanguageTable {
             if !is_slug(&slug) {
                 return Err(TableError::Slug(slug));
             }
-            let entry = Entry::deserialize(value).map_err(|source| TableError::Shape {
+            let entry = TableEntry::deserialize(value).map_err(|source| TableError::Shape {
                 slug: slug.clone(),
                 source: source.into(),
             })?;
@@ -160,10 +160,10 @@ impl LanguageTable {
     }
 }
 
-/// One language as the file has it.
+/// One language in the file.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Entry {
+struct TableEntry {
     folder: String,
     solution: String,
     checker: Option<String>,
@@ -193,11 +193,11 @@ impl From<Requirement> for AnyOf {
     }
 }
 
-/// A key and what its value should have been.
-type Fault = (&'static str, &'static str);
+/// A key and the value it should have.
+type TableFault = (&'static str, &'static str);
 
-impl Entry {
-    fn check(self, slug: &str) -> Result<Language, Fault> {
+impl TableEntry {
+    fn check(self, slug: &str) -> Result<Language, TableFault> {
         let folder = RelPath::parse(&self.folder)
             .map_err(|_| ("folder", "want a relative path that stays inside the workspace"))?;
         let inside = |field, name: &str| {
@@ -232,7 +232,7 @@ impl Entry {
     }
 }
 
-fn check_commands(requires: &[AnyOf], version: &[String]) -> Result<(), Fault> {
+fn check_commands(requires: &[AnyOf], version: &[String]) -> Result<(), TableFault> {
     let is_bare = |name: &str| RelPath::parse(name).is_ok() && !name.contains('/');
     let is_met = |any: &AnyOf| !any.0.is_empty() && any.names().all(is_bare);
     if requires.is_empty() || !requires.iter().all(is_met) {
@@ -245,7 +245,7 @@ fn check_commands(requires: &[AnyOf], version: &[String]) -> Result<(), Fault> {
     Ok(())
 }
 
-fn check_env(env: &BTreeMap<String, String>) -> Result<(), Fault> {
+fn check_env(env: &BTreeMap<String, String>) -> Result<(), TableFault> {
     if !env.keys().all(|name| is_variable_name(name)) {
         return Err(("env", "a variable's name is letters, digits and underscores"));
     }
@@ -255,13 +255,13 @@ fn check_env(env: &BTreeMap<String, String>) -> Result<(), Fault> {
     Ok(())
 }
 
-fn minimum(text: Option<&str>) -> Result<Option<Version>, Fault> {
+fn minimum(text: Option<&str>) -> Result<Option<Version>, TableFault> {
     let parsed =
         text.map(|text| Version::parse(text).ok_or("want numbers divided by dots, as 1.18"));
     parsed.transpose().map_err(|want| ("minimum", want))
 }
 
-fn byte_count(field: &'static str, text: Option<&str>) -> Result<Option<u64>, Fault> {
+fn byte_count(field: &'static str, text: Option<&str>) -> Result<Option<u64>, TableFault> {
     let parsed = text.map(parse_bytes).transpose();
     parsed.map_err(|_| (field, "want a byte count, as 512MiB or 1GiB"))
 }
@@ -279,4 +279,171 @@ fn read_bounded(path: &Path) -> io::Result<String> {
 }
 
 #[cfg(test)]
-mod tests;
+mod tests {
+    use super::*;
+
+    const MINIMAL: &str = r#"
+[toy]
+folder = "check"
+solution = "solution.toy"
+requires = ["toy"]
+version = ["toy", "--version"]
+"#;
+
+    /// `MINIMAL` with one line replaced or, where nothing matches, added.
+    fn with(line: &str) -> String {
+        let key = line.split(' ').next().unwrap();
+        let mut lines: Vec<&str> =
+            MINIMAL.lines().filter(|old| old.split(' ').next() != Some(key)).collect();
+        lines.push(line);
+        lines.join("\n")
+    }
+
+    fn refusal(text: &str) -> String {
+        LanguageTable::parse(text).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn the_embedded_table_is_the_contract() {
+        let want = [
+            ("clojure", "check", "solution.clj", None),
+            ("cpp", "check", "solution.cpp", Some("checker.cpp")),
+            ("csharp", "check", "Solution.cs", Some("Checker.cs")),
+            ("dart", "lib", "solution.dart", Some("checker.dart")),
+            ("elixir", "check", "solution.exs", None),
+            ("golang", "check", "solution.go", Some("checker.go")),
+            ("haskell", "check", "Solution.hs", Some("Checker.hs")),
+            ("java", "check", "Solution.java", Some("Checker.java")),
+            ("js", "check", "solution.js", None),
+            ("kotlin", "check", "solution.kt", Some("checker.kt")),
+            ("php", "check", "solution.php", None),
+            ("python", "check", "solution.py", None),
+            ("ruby", "check", "solution.rb", None),
+            ("rust", "check", "solution.rs", Some("checker.rs")),
+            ("swift", "check", "solution.swift", Some("checker.swift")),
+            ("ts", "check", "solution.js", None),
+            ("zig", "check", "solution.zig", Some("checker.zig")),
+        ];
+        let table = LanguageTable::embedded().unwrap();
+        let have: Vec<_> = table
+            .iter()
+            .map(|language| {
+                let checker = language.checker.as_ref().map(RelPath::file_name);
+                assert_eq!(language.asserts.as_str(), format!("{}/asserts.json", language.folder));
+                assert_eq!(language.solution.parent().as_ref(), Some(&language.folder));
+                (
+                    language.slug.as_str(),
+                    language.folder.as_str(),
+                    language.solution.file_name(),
+                    checker,
+                )
+            })
+            .collect();
+        assert_eq!(have, want);
+    }
+
+    #[test]
+    fn a_slug_is_matched_exactly() {
+        let table = LanguageTable::embedded().unwrap();
+        assert!(table.get("python").is_some());
+        for slug in ["Python", "python ", "", "py", "python\0"] {
+            assert_eq!(table.get(slug), None, "{slug:?}");
+        }
+    }
+
+    #[test]
+    fn every_key_arrives() {
+        let text = r#"
+        [toy]
+        folder = "src/check"
+        solution = "s.toy"
+        checker = "c.toy"
+        requires = ["toyc", ["toy", "toy-ng"]]
+        version = ["toyc", "-V"]
+        minimum = "1.10"
+        memory_max = "1GiB"
+        disk_max = "600MiB"
+        env = { TOY_HOME = "/opt/toy" }
+    "#;
+        let table = LanguageTable::parse(text).unwrap();
+        let path = |text| RelPath::parse(text).unwrap();
+        let want = Language {
+            slug: "toy".into(),
+            folder: path("src/check"),
+            solution: path("src/check/s.toy"),
+            checker: Some(path("src/check/c.toy")),
+            asserts: path("src/check/asserts.json"),
+            requires: vec![AnyOf(vec!["toyc".into()]), AnyOf(vec!["toy".into(), "toy-ng".into()])],
+            version: vec!["toyc".into(), "-V".into()],
+            minimum: Version::parse("1.10"),
+            env: BTreeMap::from([("TOY_HOME".into(), "/opt/toy".into())]),
+            memory_bytes_max: Some(1 << 30),
+            disk_bytes_max: Some(600 << 20),
+        };
+        assert_eq!(table.get("toy"), Some(&want));
+    }
+
+    #[test]
+    fn a_refusal_names_the_language_and_the_key() {
+        assert!(LanguageTable::parse(MINIMAL).is_ok());
+        let table = [
+            ("folder = \"../check\"", "folder"),
+            ("folder = \"/check\"", "folder"),
+            ("folder = \"\"", "folder"),
+            ("folder = 3", "folder"),
+            ("solution = \"a/b\"", "solution"),
+            ("solution = \"..\"", "solution"),
+            ("solution = \"\"", "solution"),
+            ("solution = \"asserts.json\"", "solution"),
+            ("checker = \"solution.toy\"", "checker"),
+            ("checker = \"asserts.json\"", "checker"),
+            ("checker = \"/etc/passwd\"", "checker"),
+            ("requires = []", "requires"),
+            ("requires = [\"/usr/bin/toy\"]", "requires"),
+            ("requires = \"toy\"", "requires"),
+            ("requires = [[]]", "requires"),
+            ("requires = [[\"toy\", \"/bin/toy\"]]", "requires"),
+            ("requires = [3]", "requires"),
+            ("version = []", "version"),
+            ("version = [\"toy\", \"\\u0000\"]", "version"),
+            ("minimum = \"new\"", "minimum"),
+            ("minimum = 1.18", "minimum"),
+            ("memory_max = \"lots\"", "memory_max"),
+            ("disk_max = 5", "disk_max"),
+            ("env = { \"A=B\" = \"c\" }", "env"),
+            ("env = { 1A = \"c\" }", "env"),
+            ("env = { A = \"\\u0000\" }", "env"),
+            ("extension = \"toy\"", "extension"),
+        ];
+        for (line, key) in table {
+            let message = refusal(&with(line));
+            let named = message.starts_with("language toy: ") && message.contains(key);
+            assert!(named && !message.contains('\n'), "{line}: {message:?}");
+        }
+        let message = refusal(&MINIMAL.replace("solution = \"solution.toy\"\n", ""));
+        assert!(message.contains("language toy: ") && message.contains("solution"), "{message}");
+    }
+
+    #[test]
+    fn a_slug_given_twice_is_refused_with_its_line() {
+        let message = refusal(&format!("{MINIMAL}{MINIMAL}"));
+        assert!(message.starts_with("languages.toml line 8: "), "{message}");
+        for slug in ["Toy", "\"a b\"", "\"\"", "c-sharp", "1c"] {
+            let message = refusal(&MINIMAL.replace("[toy]", &format!("[{slug}]")));
+            assert!(message.contains("a slug is"), "{slug}: {message}");
+        }
+    }
+
+    #[test]
+    fn a_directorys_own_table_replaces_the_embedded_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join(TABLE_FILE);
+        assert_eq!(LanguageTable::load(dir.path()).unwrap(), LanguageTable::embedded().unwrap());
+        std::fs::write(&path, MINIMAL).unwrap();
+        let slugs: Vec<String> =
+            LanguageTable::load(dir.path()).unwrap().iter().map(|l| l.slug.clone()).collect();
+        assert_eq!(slugs, ["toy"]);
+        std::fs::write(&path, "#".repeat((1 << 20) + 1)).unwrap();
+        assert!(matches!(LanguageTable::load(dir.path()), Err(TableError::Read { .. })));
+    }
+}

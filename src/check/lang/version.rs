@@ -1,22 +1,22 @@
-//! Versions of toolchains, as far as they are numbers.
+//! Version numbers of toolchains.
 
 use std::fmt;
 
-/// Numbers of a version that are looked at.
+/// How many numbers of a version are compared.
 const PARTS_MAX: usize = 4;
 
-/// Numbers divided by dots, the weightiest first.
+/// Numbers separated by dots, the most significant first.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Version(Vec<u32>);
 
 impl Version {
-    /// A version and nothing else, as `1.18`.
+    /// Parses a text that is a version, such as `1.18`.
     pub fn parse(text: &str) -> Option<Self> {
         let parts: Option<Vec<u32>> = text.split('.').map(|part| part.parse().ok()).collect();
         parts.filter(|parts| parts.len() <= PARTS_MAX).map(Self::of)
     }
 
-    /// The first version in what a toolchain prints, as `Python 3.13.5`.
+    /// The first version in the output of a toolchain, such as `Python 3.13.5`.
     pub fn first_in(text: &str) -> Option<Self> {
         let start = text.find(|c: char| c.is_ascii_digit())?;
         let rest = text.get(start..)?;
@@ -25,7 +25,7 @@ impl Version {
         Some(Self::of(parts.take(PARTS_MAX).collect()))
     }
 
-    /// Without zeros at the end: 7 is 7.0.
+    /// Removes trailing zeros, so that 7 equals 7.0.
     fn of(mut parts: Vec<u32>) -> Self {
         while parts.last() == Some(&0) {
             parts.pop();

@@ -22,13 +22,13 @@ use crate::cli::foreground::Foreground;
 use crate::cli::foreground::report::RunReportJson;
 use crate::cli::sandbox_options::{PROFILE, ROOTFS_VARIABLE, root_source};
 use crate::cli::value_parsers;
-use crate::executor::{Job, Sandboxed};
+use crate::executor::{Executor, RunInput, SandboxExecutor, WorkspaceInput};
 use cofferdam_core::{
     Bind, Limits, NotStarted, OutputSink, ProgramFile, RunReport, RunSpec, SetupFailure,
     StdinSource, Tmpfs, WorkspaceFill,
 };
-use cofferdam_sandbox::builtin_profile;
-use cofferdam_sandbox::{RootSource, Sandbox, SandboxConfig};
+use cofferdam_sandbox::engine::builtin_profile;
+use cofferdam_sandbox::engine::{RootSource, SandboxConfig, SandboxHost};
 use cofferdam_seccomp::profile::Profile;
 use limit_options::LimitOptions;
 use writable_binds::WritableBinds;
@@ -142,10 +142,15 @@ fn run_in_sandbox(
     foreground: &Foreground,
     sink: Box<dyn OutputSink>,
 ) -> Result<RunReport, NotStarted> {
-    let sandbox =
-        Sandbox::open_for_one(SandboxConfig { profile, root, private: Vec::new(), strict: false })?;
-    let job = Job { template: None, files: &[], spec, retained: Default::default() };
-    Sandboxed::new(sandbox).run(job, &foreground.watch(), Some(sink))
+    let sandbox = SandboxHost::open_for_one(SandboxConfig {
+        profile,
+        root,
+        private: Vec::new(),
+        strict: false,
+    })?;
+    let workspace = WorkspaceInput::Template { dir: None, files: &[] };
+    let input = RunInput { spec, workspace, retained: Default::default() };
+    SandboxExecutor::new(sandbox).execute(input, &foreground.watch(), Some(sink))
 }
 
 fn profile(name: &str) -> Result<Profile, Failure> {

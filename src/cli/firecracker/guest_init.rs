@@ -8,12 +8,12 @@ use clap::Args;
 
 use crate::cli::failure::Failure;
 use crate::cli::sandbox_options::PROFILE;
-use crate::executor::{Executor, Sandboxed};
+use crate::executor::{Executor, SandboxExecutor};
 use cofferdam_core::SetupFailure;
 use cofferdam_core::values::deadline::Deadline;
 use cofferdam_firecracker::{GUEST_PROGRAM, guest};
-use cofferdam_sandbox::builtin_profile;
-use cofferdam_sandbox::{RootSource, Sandbox, SandboxConfig};
+use cofferdam_sandbox::engine::builtin_profile;
+use cofferdam_sandbox::engine::{RootSource, SandboxConfig, SandboxHost};
 
 /// How long to wait for the device of the connection to the host.
 const CALL_WAIT: Duration = Duration::from_secs(20);
@@ -54,11 +54,11 @@ fn serve(drive: &Path) -> Result<(), SetupFailure> {
     guest::serve(host, executor, drive)
 }
 
-fn open() -> Result<Sandboxed, String> {
+fn open() -> Result<SandboxExecutor, String> {
     let profile = builtin_profile(PROFILE).map_err(|error| error.to_string())?;
     let config =
         SandboxConfig { profile, root: RootSource::Host, private: Vec::new(), strict: false };
-    Sandbox::open(config).map(Sandboxed::new).map_err(|failure| failure.to_string())
+    SandboxHost::open(config).map(SandboxExecutor::new).map_err(|failure| failure.to_string())
 }
 
 /// Replaces the arguments of a guest's first program, which are unused kernel arguments, by the

@@ -3,7 +3,7 @@
 use std::io::{self, IsTerminal, Write};
 use std::time::{Duration, Instant};
 
-use crate::job::Progress;
+use crate::job::JobProgress;
 
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
@@ -26,7 +26,7 @@ impl ProgressLine {
     }
 
     /// Redraws the line.
-    pub fn draw(&mut self, progress: &Progress) {
+    pub fn draw(&mut self, progress: &JobProgress) {
         if self.is_terminal {
             self.is_drawn = true;
             put(&format!("{CLEAR}{}", words(progress, self.since.elapsed())));
@@ -48,8 +48,8 @@ fn put(text: &str) {
     let _ = stderr.write_all(text.as_bytes()).and_then(|()| stderr.flush());
 }
 
-fn words(progress: &Progress, elapsed: Duration) -> String {
-    let Progress { status, stdout_bytes, stderr_bytes } = progress;
+fn words(progress: &JobProgress, elapsed: Duration) -> String {
+    let JobProgress { status, stdout_bytes, stderr_bytes } = progress;
     let seconds = elapsed.as_secs_f64();
     let (stdout, stderr) = (size(*stdout_bytes), size(*stderr_bytes));
     format!("{} {seconds:.1} s, stdout {stdout}, stderr {stderr}", status.word())
@@ -75,7 +75,7 @@ mod tests {
 
     #[test]
     fn the_line_shows_status_elapsed_time_and_output_sizes() {
-        let progress = |stdout_bytes, stderr_bytes| Progress {
+        let progress = |stdout_bytes, stderr_bytes| JobProgress {
             status: JobStatus::Running,
             stdout_bytes,
             stderr_bytes,

@@ -8,7 +8,7 @@ use super::events::EventReader;
 use super::failure::JobFailure;
 use super::records::Records;
 use super::remote::RemoteRecords;
-use crate::job::{JobView, Progress};
+use crate::job::{JobProgress, JobView};
 use cofferdam_core::job::{JobId, JobStatus, RunJobRequest, RunJobResult};
 
 /// The delay before the server is asked again.
@@ -26,7 +26,7 @@ pub enum FollowEvent {
     /// The server accepted it.
     Accepted,
     /// Its progress.
-    Progressed(Progress),
+    Progressed(JobProgress),
     /// Its result.
     Ended(Box<RunJobResult>),
     /// The connection failed; no event follows.
@@ -113,7 +113,7 @@ impl JobFollower<'_> {
             status = event.status().unwrap_or(status);
             let (stdout_bytes, stderr_bytes) = event.offsets().unwrap_or_default();
             if event.id.is_some() {
-                self.tell(Progress { status, stdout_bytes, stderr_bytes });
+                self.tell(JobProgress { status, stdout_bytes, stderr_bytes });
             }
             if event.name == "result" {
                 break;
@@ -124,11 +124,11 @@ impl JobFollower<'_> {
 
     fn tell_status(&self, status: JobStatus) {
         if self.last_id.is_none() {
-            self.tell(Progress { status, stdout_bytes: 0, stderr_bytes: 0 });
+            self.tell(JobProgress { status, stdout_bytes: 0, stderr_bytes: 0 });
         }
     }
 
-    fn tell(&self, progress: Progress) {
+    fn tell(&self, progress: JobProgress) {
         // Without a receiver, nothing needs the progress.
         let _ = self.heard.send(FollowEvent::Progressed(progress));
     }

@@ -6,7 +6,7 @@ use serde::Serialize;
 use super::failure::JobFailure;
 use super::output::print_json;
 use super::target::Target;
-use crate::job::ListAsked;
+use crate::job::JobQuery;
 use cofferdam_core::job::{JobError, JobId, JobLine, JobStatus, LiveJob};
 
 /// The default length of a list.
@@ -144,7 +144,7 @@ impl ListCommand {
     /// Prints the response.
     pub fn run(self) -> Result<u8, JobFailure> {
         let Self { status, limit, cursor, target } = self;
-        let asked = ListAsked { status, limit: limit.into(), cursor };
+        let asked = JobQuery { status, limit: limit.into(), cursor };
         print_json(&target.records()?.list(&asked)?)?;
         Ok(0)
     }

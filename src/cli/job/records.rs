@@ -4,7 +4,7 @@ use std::io::Read;
 use std::path::Path;
 
 use super::failure::JobFailure;
-use crate::job::{JobPage, JobView, ListAsked, Submitted};
+use crate::job::{JobPage, JobQuery, JobView, Submitted};
 use crate::store::{RunStore, StoreError};
 use cofferdam_core::job::{Artifact, ErrorCode, JobError, JobId, JobLine, LiveJob, RunJobResult};
 use cofferdam_core::values::rel_path::RelPath;
@@ -17,7 +17,7 @@ pub trait Records {
     /// The summary of a job.
     fn line(&self, id: &JobId) -> Result<JobLine, JobFailure>;
     /// Jobs, newest first.
-    fn list(&self, asked: &ListAsked) -> Result<JobPage, JobFailure>;
+    fn list(&self, asked: &JobQuery) -> Result<JobPage, JobFailure>;
     /// The artifacts of a job that has ended.
     fn artifacts(&self, id: &JobId) -> Result<Vec<Artifact>, JobFailure>;
     /// Opens one artifact for reading.
@@ -80,8 +80,8 @@ impl Records for StoreRecords {
         Ok(line.ok_or_else(JobError::not_found)?)
     }
 
-    fn list(&self, asked: &ListAsked) -> Result<JobPage, JobFailure> {
-        let ListAsked { status, limit, cursor } = asked;
+    fn list(&self, asked: &JobQuery) -> Result<JobPage, JobFailure> {
+        let JobQuery { status, limit, cursor } = asked;
         let listed = self.0.list(*status, *limit, cursor.as_deref());
         let (jobs, next_cursor) = listed.map_err(with_path)?;
         Ok(JobPage { jobs, next_cursor })

@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::client::{ServerClient, escaped};
 use super::failure::JobFailure;
 use super::records::{ArtifactList, Records};
-use crate::job::{JobPage, JobView, ListAsked, Submitted};
+use crate::job::{JobPage, JobQuery, JobView, Submitted};
 use cofferdam_core::job::{
     Artifact, ErrorCode, JobError, JobId, JobLine, JobStatus, LiveJob, RunJobRequest, RunJobResult,
 };
@@ -78,8 +78,8 @@ impl Records for RemoteRecords {
         })
     }
 
-    fn list(&self, asked: &ListAsked) -> Result<JobPage, JobFailure> {
-        let ListAsked { status, limit, cursor } = asked;
+    fn list(&self, asked: &JobQuery) -> Result<JobPage, JobFailure> {
+        let JobQuery { status, limit, cursor } = asked;
         let mut path = format!("/v1/jobs?limit={limit}");
         if let Some(status) = status {
             path.push_str(&format!("&status={}", status.word()));

@@ -21,7 +21,7 @@ use crate::cli::foreground::signals::Signals;
 use crate::cli::sandbox_options::root_source;
 use crate::cli::stdio::say;
 use crate::config::{Config, Isolation};
-use crate::job::{BuildError, Control, Missing, Runner};
+use crate::job::{BuildError, JobControl, Missing, Runner};
 use crate::store::StoreSettings;
 use cofferdam_core::job::{ErrorCode, JobError, JobId, JobStatus, RunJobRequest, RunJobResult};
 
@@ -74,7 +74,7 @@ fn run_here(
     mut request: RunJobRequest,
 ) -> Result<u8, JobFailure> {
     let id = request.job_id.get_or_insert_with(JobId::random).clone();
-    let control = Control::new().map_err(|error| JobFailure::cannot("eventfd", &error))?;
+    let control = JobControl::new().map_err(|error| JobFailure::cannot("eventfd", &error))?;
     let control = Arc::new(control);
     let raised = Arc::clone(&control);
     let signals = Signals::on_each(move || raised.cancel())
@@ -133,14 +133,14 @@ fn attend(
     runner: &Runner,
     request: RunJobRequest,
     id: &JobId,
-    control: &Control,
+    control: &JobControl,
 ) -> Result<RunJobResult, JobFailure> {
     let (sender, ended) = channel();
     thread::scope(|scope| {
         let job = thread::Builder::new().name("job".to_owned());
         job.spawn_scoped(scope, move || {
             // The receiver lives until this thread ends.
-            let _ = sender.send(runner.run_controlled(request, control));
+            let _ = sender.send(runner.run_with(request, control));
         })
         .map_err(|error| JobFailure::cannot("thread", &error))?;
         let mut line = ProgressLine::begin();

@@ -15,7 +15,7 @@ use super::remote::RemoteRecords;
 use crate::cli::foreground::progress::ProgressLine;
 use crate::cli::foreground::signals::Signals;
 use crate::cli::stdio::say;
-use crate::job::Progress;
+use crate::job::JobProgress;
 use cofferdam_core::job::{JobId, JobStatus, RunJobRequest, RunJobResult};
 
 /// How often the progress line is redrawn and signals are checked.
@@ -70,7 +70,8 @@ impl RemoteRun<'_> {
         heard: &Receiver<FollowEvent>,
     ) -> Result<Option<Box<RunJobResult>>, JobFailure> {
         let mut line = ProgressLine::begin();
-        let mut progress = Progress { status: JobStatus::Queued, stdout_bytes: 0, stderr_bytes: 0 };
+        let mut progress =
+            JobProgress { status: JobStatus::Queued, stdout_bytes: 0, stderr_bytes: 0 };
         let mut signaled_at = None;
         loop {
             match heard.recv_timeout(TICK) {

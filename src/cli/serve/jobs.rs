@@ -8,7 +8,7 @@ use crate::cli::failure::{Failure, error_words};
 use crate::cli::firecracker::FirecrackerOptions;
 use crate::config::{Config, JobsConfig, Roots, roots_for};
 use crate::executor::Executor;
-use crate::job::{JobsAtFirst, NotStarted, RunnerSettings};
+use crate::job::{LazyJobs, RunnerSettings, StartError};
 use crate::policy::{PolicyConfig, WorkspaceRoots};
 use crate::store::{StoreError, StoreSettings};
 
@@ -72,7 +72,7 @@ impl ServedJobs {
         self,
         config: &Config,
         local: Arc<dyn Executor>,
-    ) -> Result<Option<Arc<JobsAtFirst>>, Failure> {
+    ) -> Result<Option<Arc<LazyJobs>>, Failure> {
         let Some(store_dir) = self.store_dir else { return Ok(None) };
         let JobsConfig { workers, queue_max, retention, store_bytes_max, maxima, .. } = config.jobs;
         let settings = RunnerSettings {
@@ -83,13 +83,13 @@ impl ServedJobs {
             local,
             firecracker: self.machines.map(|machines| machines.backend),
         };
-        let jobs = match JobsAtFirst::new(settings.clone(), workers, queue_max) {
-            Err(NotStarted::Store(error @ StoreError::Owned { .. })) if !self.is_asked_for => {
+        let jobs = match LazyJobs::new(settings.clone(), workers, queue_max) {
+            Err(StartError::Store(error @ StoreError::Owned { .. })) if !self.is_asked_for => {
                 log::warn!(
                     "jobs are refused until the store is free: {error}; \
                      set JOBS_STORE_DIR, or JOBS=off"
                 );
-                JobsAtFirst::unstarted(settings, workers, queue_max)
+                LazyJobs::deferred(settings, workers, queue_max)
             }
             jobs => jobs.map_err(|error| Failure::option("--store-dir", error))?,
         };

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use nix::unistd::{SysconfVar, sysconf};
 
-use cofferdam_sandbox::return_free_pages;
+use cofferdam_sandbox::engine::return_free_pages;
 
 /// The interval between two measurements.
 const LOOK_EVERY: Duration = Duration::from_secs(2);

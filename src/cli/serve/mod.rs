@@ -17,7 +17,7 @@ use crate::config::variables_help;
 use crate::http::{BindError, DescriptorShortage, HttpSettings, Server};
 use crate::job::Jobs;
 use cofferdam_core::sync::counter::Counter;
-use cofferdam_sandbox::{Sandbox, ask_for_short_turns};
+use cofferdam_sandbox::engine::{SandboxHost, request_short_slices};
 use file_size_limit::check_file_size;
 use jobs::ServedJobs;
 use memory::return_after_bursts;
@@ -48,7 +48,7 @@ pub struct ServeCommand {
 impl ServeCommand {
     /// Serves until a signal or `POST /shutdown`, then drains. `log_dropped` counts dropped log lines.
     pub fn run(self, log_dropped: Arc<Counter>) -> Result<u8, Failure> {
-        ask_for_short_turns();
+        request_short_slices();
         let Self { addr, options, store_dir } = self;
         let (config, resolved) = options.resolve(addr)?;
         config.warnings.iter().for_each(|warning| log::warn!("{warning}"));
@@ -94,6 +94,6 @@ impl ServeCommand {
 }
 
 /// The enforced controls in one line, as in a report.
-fn controls(sandbox: &Sandbox) -> std::io::Result<String> {
+fn controls(sandbox: &SandboxHost) -> std::io::Result<String> {
     Ok(serde_json::to_string(&sandbox.enforced())?)
 }

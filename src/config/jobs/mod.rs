@@ -13,7 +13,7 @@ use super::reader::VariableReader;
 use super::table;
 use cofferdam_core::job::JobLimits;
 use cofferdam_core::values::bytes::parse_bytes;
-use cofferdam_sandbox::BOXES_MAX;
+use cofferdam_sandbox::engine::SANDBOXES_MAX;
 
 /// The most jobs that may wait: each holds its request in memory.
 const QUEUE_MAX: usize = 100_000;
@@ -68,7 +68,7 @@ pub fn roots_for(address: SocketAddr, config: &JobsConfig) -> Roots {
 
 impl JobsConfig {
     pub(super) fn read(reader: &mut VariableReader) -> Self {
-        let boxes_max = BOXES_MAX as usize;
+        let boxes_max = SANDBOXES_MAX as usize;
         let workers = reader.optional(&table::JOBS_WORKERS, |text| {
             parse_count(text).filter(|count| *count <= boxes_max)
         });

@@ -40,15 +40,11 @@ pub struct VariableGroup {
 }
 
 impl Variable {
-    /// The row whose fields are those that another row leaves out.
-    pub const BLANK: Self = Self {
-        name: "",
-        default: DefaultValue::Absent,
-        example: "",
-        wanted: "",
-        meaning: "",
-        details: "",
-    };
+    /// A row of which only the name is known.
+    pub const fn named(name: &'static str) -> Self {
+        let default = DefaultValue::Absent;
+        Self { name, default, example: "", wanted: "", meaning: "", details: "" }
+    }
 
     /// The value that it has if it is not set.
     pub fn default_value(&self) -> Option<&'static str> {
@@ -78,8 +74,11 @@ macro_rules! group {
     ) => {
         $(
             #[doc = concat!("`", stringify!($name), "`.")]
-            pub const $name: Variable =
-                Variable { name: stringify!($name), $($field: $value,)* ..Variable::BLANK };
+            pub const $name: Variable = {
+                let mut variable = Variable::named(stringify!($name));
+                $(variable.$field = $value;)*
+                variable
+            };
         )*
         $(#[$doc])*
         pub const $group: VariableGroup = VariableGroup {

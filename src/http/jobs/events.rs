@@ -30,7 +30,7 @@ use crate::http::error::HttpError;
 use crate::http::request_log::output_unreadable;
 use crate::http::server::connection::ClientSocket;
 use crate::http::sse::event;
-use crate::job::{Feed, JobView, Jobs, Progress};
+use crate::job::{JobFeed, JobProgress, JobView, Jobs};
 use cofferdam_core::job::{ErrorCode, JobError, JobId, JobStatus};
 
 /// How long events are still sent after the client has closed its side. A client that only
@@ -112,7 +112,7 @@ impl OutputFollower {
 struct Follower {
     state: Arc<JobsState>,
     id: JobId,
-    progress: watch::Receiver<Progress>,
+    progress: watch::Receiver<JobProgress>,
     outputs: [OutputFollower; 2],
     /// The state that was sent last.
     sent: Option<JobStatus>,
@@ -126,11 +126,11 @@ impl Follower {
     fn new(
         state: Arc<JobsState>,
         id: JobId,
-        feed: Feed,
+        feed: JobFeed,
         sent: Offsets,
         permit: OwnedSemaphorePermit,
     ) -> Self {
-        let Feed { stdout, stderr, progress } = feed;
+        let JobFeed { stdout, stderr, progress } = feed;
         let now = *progress.borrow();
         let outputs = [
             OutputFollower::new("stdout", stdout, sent.stdout.min(now.stdout_bytes)),
@@ -183,7 +183,7 @@ impl Follower {
     }
 
     /// Returns whether so little output is new that it waits for more.
-    fn holds_back(&self, now: &Progress) -> bool {
+    fn holds_back(&self, now: &JobProgress) -> bool {
         let ends = [now.stdout_bytes, now.stderr_bytes];
         let left = |(output, end): (&OutputFollower, u64)| {
             end.saturating_sub(output.sent.max(output.scanned))
@@ -205,7 +205,7 @@ impl Follower {
         event("status", Some(&self.sent_so_far()), &data)
     }
 
-    async fn output(&mut self, now: &Progress, is_final: bool) -> io::Result<Option<String>> {
+    async fn output(&mut self, now: &JobProgress, is_final: bool) -> io::Result<Option<String>> {
         for index in 0..self.outputs.len() {
             let Some(output) = self.outputs.get_mut(index) else { continue };
             let end = [now.stdout_bytes, now.stderr_bytes].get(index).copied().unwrap_or_default();

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::http::request::percent_decode;
-use crate::job::ListAsked;
+use crate::job::JobQuery;
 use cofferdam_core::job::{ErrorCode, JobError, JobStatus};
 
 /// The default number of jobs per page.
@@ -14,8 +14,8 @@ const LIMIT_MAX: usize = 1000;
 const CURSOR_BYTES_MAX: usize = 512;
 
 /// Parses `query`, without its question mark.
-pub fn parse(query: &str) -> Result<ListAsked, JobError> {
-    let mut request = ListAsked { limit: LIMIT, ..ListAsked::default() };
+pub fn parse(query: &str) -> Result<JobQuery, JobError> {
+    let mut request = JobQuery { limit: LIMIT, ..JobQuery::default() };
     let mut seen = BTreeSet::new();
     for pair in query.split('&').filter(|pair| !pair.is_empty()) {
         let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
@@ -35,7 +35,7 @@ pub fn parse(query: &str) -> Result<ListAsked, JobError> {
                     limit.ok_or_else(|| invalid(&key, "want a whole number from 1 to 1000"))?;
             }
             "cursor" if (1..=CURSOR_BYTES_MAX).contains(&value.len()) => {
-                request.cursor = Some(value)
+                request.cursor = Some(value);
             }
             "cursor" => return Err(invalid(&key, "want a next_cursor")),
             _ => return Err(invalid(&key, "unknown; want status, limit or cursor")),
@@ -60,18 +60,18 @@ mod tests {
 
     #[test]
     fn a_query_has_each_known_parameter_at_most_once() {
-        let all = ListAsked { limit: 100, ..ListAsked::default() };
+        let all = JobQuery { limit: 100, ..JobQuery::default() };
         for (query, request) in [
             ("", all.clone()),
             ("&", all.clone()),
-            ("limit=1", ListAsked { limit: 1, ..all.clone() }),
-            ("limit=1000", ListAsked { limit: 1000, ..all.clone() }),
-            ("status=timed_out", ListAsked { status: Some(JobStatus::TimedOut), ..all.clone() }),
-            ("st%61tus=queued", ListAsked { status: Some(JobStatus::Queued), ..all.clone() }),
-            ("cursor=a%3Db+c%2B", ListAsked { cursor: Some("a=b+c+".into()), ..all.clone() }),
+            ("limit=1", JobQuery { limit: 1, ..all.clone() }),
+            ("limit=1000", JobQuery { limit: 1000, ..all.clone() }),
+            ("status=timed_out", JobQuery { status: Some(JobStatus::TimedOut), ..all.clone() }),
+            ("st%61tus=queued", JobQuery { status: Some(JobStatus::Queued), ..all.clone() }),
+            ("cursor=a%3Db+c%2B", JobQuery { cursor: Some("a=b+c+".into()), ..all.clone() }),
             (
                 "cursor=c&status=failed&limit=7",
-                ListAsked { status: Some(JobStatus::Failed), limit: 7, cursor: Some("c".into()) },
+                JobQuery { status: Some(JobStatus::Failed), limit: 7, cursor: Some("c".into()) },
             ),
         ] {
             assert_eq!(parse(query), Ok(request), "{query}");

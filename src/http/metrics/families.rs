@@ -11,9 +11,9 @@ use prometheus_client::metrics::MetricType;
 
 use super::counts::HttpCounts;
 use super::process::ProcessMetrics;
-use crate::check::metrics::Figures;
+use crate::check::metrics::CheckMetrics;
 use crate::http::checks::Checks;
-use crate::job::{JobFigures, Jobs};
+use crate::job::{JobMetrics, Jobs};
 use cofferdam_core::job::JobStatus;
 use cofferdam_core::sync::counter::{Counter, DurationCounts};
 use cofferdam_core::{SandboxMetrics, StandbyMetrics};
@@ -46,7 +46,7 @@ impl Collector for ServiceCollector {
         }
         families.standby(&figures.standby)?;
         families.sandbox(&figures.sandbox)?;
-        families.front(&self.counts, self.connections_max)?;
+        families.http(&self.counts, self.connections_max)?;
         let help = "Lines of the log that were dropped because stderr was not read.";
         families.counter("cofferdam_log_lines_dropped", help, &self.log_dropped.get())?;
         families.process(&self.process)
@@ -66,7 +66,7 @@ impl FamilyEncoder<'_> {
         self.gauges("cofferdam_build_info", help, [(labels, 1_u64)])
     }
 
-    fn runs(&mut self, figures: &Figures) -> fmt::Result {
+    fn runs(&mut self, figures: &CheckMetrics) -> fmt::Result {
         let runs = figures.runs.iter().map(|run| {
             (vec![("language", run.language.as_str()), ("outcome", run.outcome)], run.count)
         });
@@ -81,7 +81,7 @@ impl FamilyEncoder<'_> {
         self.gauge("cofferdam_draining", help, u64::from(figures.draining))
     }
 
-    fn jobs(&mut self, figures: &JobFigures) -> fmt::Result {
+    fn jobs(&mut self, figures: &JobMetrics) -> fmt::Result {
         // States without any job yet are exposed as zero.
         let count = |status: JobStatus| {
             let counted = figures.ended.iter().find(|(known, _)| *known == status);
@@ -138,7 +138,7 @@ impl FamilyEncoder<'_> {
         self.gauges("cofferdam_control_enforced", help, controls)
     }
 
-    fn front(&mut self, counts: &HttpCounts, connections_max: usize) -> fmt::Result {
+    fn http(&mut self, counts: &HttpCounts, connections_max: usize) -> fmt::Result {
         let refusals = counts.refusals().map(|(reason, count)| (vec![("reason", reason)], count));
         let help = "Requests that got no report, by the reason.";
         self.counters("cofferdam_refusals", help, refusals)?;

@@ -12,7 +12,7 @@ use super::families::ServiceCollector;
 use super::process::ProcessMetrics;
 use crate::http::checks::Checks;
 use crate::http::request::accepts;
-use crate::job::{JobFigures, Jobs};
+use crate::job::{JobMetrics, Jobs};
 use cofferdam_core::sync::counter::Counter;
 
 const OPEN_METRICS: &str = "application/openmetrics-text";
@@ -59,7 +59,7 @@ impl Metrics {
     }
 
     /// Returns the metrics of the jobs, if there are any.
-    pub fn jobs(&self) -> Option<JobFigures> {
+    pub fn jobs(&self) -> Option<JobMetrics> {
         self.jobs.as_ref().map(|jobs| jobs.figures())
     }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use cofferdam::http::{HttpLimits, HttpSettings};
-use cofferdam::job::ListAsked;
+use cofferdam::job::JobQuery;
 use cofferdam_core::job::{ErrorCode, JobError, JobStatus};
 use cofferdam_core::values::digest::sha256_of;
 use cofferdam_test_server::exposition::Exposition;
@@ -153,13 +153,13 @@ fn a_list_has_the_requested_jobs() {
     };
     let expected =
         json!({"jobs": [line("a", "queued"), line("b", "completed")], "next_cursor": "next"});
-    let all = ListAsked { limit: 100, ..ListAsked::default() };
+    let all = JobQuery { limit: 100, ..JobQuery::default() };
     for (query, asked) in [
         ("", all.clone()),
         ("?", all.clone()),
         (
             "?status=running&limit=3&cursor=a%3Db",
-            ListAsked { status: Some(JobStatus::Running), limit: 3, cursor: Some("a=b".into()) },
+            JobQuery { status: Some(JobStatus::Running), limit: 3, cursor: Some("a=b".into()) },
         ),
     ] {
         let answer = server.ask(get(&format!("/v1/jobs{query}")));

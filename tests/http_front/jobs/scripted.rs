@@ -6,7 +6,7 @@ use std::io::Write;
 use std::sync::{Arc, Mutex};
 
 use cofferdam::job::{
-    Feed, JobFigures, JobPage, JobView, Jobs, ListAsked, OpenArtifact, Progress, Submitted,
+    JobFeed, JobMetrics, JobPage, JobProgress, JobQuery, JobView, Jobs, OpenArtifact, Submitted,
 };
 use cofferdam_core::Stream;
 use cofferdam_core::job::{
@@ -22,9 +22,9 @@ use tokio::sync::watch;
 struct Scripted {
     stdout: File,
     stderr: File,
-    progress: Progress,
+    progress: JobProgress,
     /// `None` after the end of the job.
-    sender: Option<watch::Sender<Progress>>,
+    sender: Option<watch::Sender<JobProgress>>,
     ended: bool,
     artifacts: Vec<(String, Vec<u8>)>,
 }
@@ -38,11 +38,11 @@ pub struct ScriptedJobs {
     /// The submissions.
     pub submitted: Mutex<Vec<(RunJobRequest, Option<Idempotency>)>>,
     /// The list requests.
-    pub listed: Mutex<Vec<ListAsked>>,
+    pub listed: Mutex<Vec<JobQuery>>,
     /// A test holds this to block every call.
     pub asking: Mutex<()>,
     /// The figures to report.
-    pub figures: Mutex<JobFigures>,
+    pub figures: Mutex<JobMetrics>,
     /// The calls that concern all jobs.
     pub told: Mutex<Vec<&'static str>>,
     /// The bytes by which every artifact overstates its size.
@@ -56,7 +56,7 @@ impl ScriptedJobs {
 
     /// Adds a waiting job.
     pub fn add(&self, id: &str) {
-        let progress = Progress { status: JobStatus::Queued, stdout_bytes: 0, stderr_bytes: 0 };
+        let progress = JobProgress { status: JobStatus::Queued, stdout_bytes: 0, stderr_bytes: 0 };
         let file = || tempfile::tempfile().unwrap();
         let sender = Some(watch::channel(progress).0);
         let (stdout, stderr, artifacts) = (file(), file(), Vec::new());
@@ -151,7 +151,7 @@ pub fn result_json(id: &str, status: JobStatus) -> Value {
 const QUEUED_AT: &str = "2026-01-02T03:04:05.006Z";
 
 impl Jobs for ScriptedJobs {
-    fn figures(&self) -> JobFigures {
+    fn figures(&self) -> JobMetrics {
         self.figures.lock().unwrap().clone()
     }
 
@@ -182,7 +182,7 @@ impl Jobs for ScriptedJobs {
         })
     }
 
-    fn list(&self, asked: &ListAsked) -> Result<JobPage, JobError> {
+    fn list(&self, asked: &JobQuery) -> Result<JobPage, JobError> {
         drop(self.asking.lock().unwrap());
         self.listed.lock().unwrap().push(asked.clone());
         if asked.cursor.as_deref() == Some("stale") {
@@ -235,14 +235,14 @@ impl Jobs for ScriptedJobs {
         })
     }
 
-    fn follow(&self, id: &JobId) -> Result<Feed, JobError> {
+    fn follow(&self, id: &JobId) -> Result<JobFeed, JobError> {
         self.with(id, |job| {
             let progress = match &job.sender {
                 Some(sender) => sender.subscribe(),
                 None => watch::channel(job.progress).1,
             };
             let copy = |file: &File| file.try_clone().unwrap();
-            Ok(Feed { stdout: copy(&job.stdout), stderr: copy(&job.stderr), progress })
+            Ok(JobFeed { stdout: copy(&job.stdout), stderr: copy(&job.stderr), progress })
         })
     }
 

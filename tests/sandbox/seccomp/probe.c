@@ -4,9 +4,9 @@
  *   in    <index> <how> <number> <six arguments>
  *   out   <index> <0 or the error's number>
  *
- * how is c for a plain call, t for one that may return twice, w for one that may wait for a
- * signal, i for the i386 table's call of that number. Nothing stands between the lines of a
- * call that ends the process and the end of the output.
+ * how is c for a plain call, t for one that may return twice, w for one that may wait for a signal,
+ * i for the call with that number of the i386 table. If a call ends the process, its line is the
+ * last of the output.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -21,8 +21,8 @@
 static char list[1 << 20];
 
 /*
- * The second return of a call that returns twice ends there and then, in registers alone: it may
- * be a thread, or a process in the same memory.
+ * The second return of a call that returns twice exits at once and uses only registers: it may be a
+ * thread, or a process in the same memory.
  */
 #if defined(__x86_64__)
 #define CALL(instruction, second_return)                                                         \

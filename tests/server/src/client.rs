@@ -1,4 +1,4 @@
-//! A raw HTTP client: bytes out, one answer at a time in.
+//! A raw HTTP client, which sends bytes and reads one answer at a time.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -7,10 +7,10 @@ use std::time::Duration;
 use nix::sys::socket::{setsockopt, sockopt};
 use serde_json::{Value, json};
 
-/// No answer in these tests takes longer, however loaded the machine is.
+/// The timeout of a read, longer than any answer takes on a loaded machine.
 const READ_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// One answer as it came.
+/// One answer as received.
 #[derive(Debug)]
 pub struct Answer {
     pub status: u16,
@@ -24,7 +24,7 @@ impl Answer {
         lines.find(|(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, value)| value)
     }
 
-    /// Status, type and body to the byte.
+    /// Checks status, content type and exact body.
     #[track_caller]
     pub fn assert_json(&self, status: u16, body: &str) {
         assert_eq!((self.status, self.body.as_str()), (status, body), "{}", self.head);
@@ -38,16 +38,16 @@ impl Answer {
         assert_eq!(self.header("content-type"), Some("text/plain"), "{}", self.head);
     }
 
-    /// A body of the one key `error`, whose words name `what`.
+    /// Checks for a body with the single key `error`, whose text contains `what`.
     #[track_caller]
     pub fn assert_error_naming(&self, status: u16, what: &str) {
         let body: Value = serde_json::from_str(&self.body).unwrap_or_default();
         let words = body["error"].as_str().unwrap_or_default();
-        assert!(words.contains(what), "{what:?} is not named: {self:?}");
+        assert!(words.contains(what), "{what:?} is missing: {self:?}");
         self.assert_json(status, &json!({ "error": words }).to_string());
     }
 
-    /// The three keys of a finished run, and no other.
+    /// Parses the three keys of a finished run. Other keys are an error.
     #[track_caller]
     pub fn finished(&self) -> Finished {
         assert_eq!(self.status, 200, "{self:?}");
@@ -55,7 +55,7 @@ impl Answer {
         serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {self:?}"))
     }
 
-    /// What a run that went well printed.
+    /// The output of a run that succeeded.
     #[track_caller]
     pub fn stdout(&self) -> String {
         let finished = self.finished();
@@ -63,7 +63,7 @@ impl Answer {
         finished.stdout
     }
 
-    /// One figure of `Server-Timing`, milliseconds.
+    /// One metric of `Server-Timing`, in milliseconds.
     pub fn timing_ms(&self, name: &str) -> f64 {
         let timing = self.header("server-timing").unwrap_or_default();
         let mut metrics = timing.split(", ").filter_map(|metric| metric.split_once(";dur="));
@@ -72,7 +72,7 @@ impl Answer {
     }
 }
 
-/// A strict client's view of the body.
+/// The body as a strict client parses it.
 #[derive(Debug, PartialEq, Eq, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Finished {
@@ -81,7 +81,7 @@ pub struct Finished {
     pub stderr: String,
 }
 
-/// A connection whose reads fail rather than last for ever.
+/// A connection whose reads have a timeout.
 #[derive(Debug)]
 pub struct Client {
     socket: TcpStream,
@@ -93,7 +93,7 @@ impl Client {
         Self::of(TcpStream::connect(address).unwrap())
     }
 
-    /// None where nobody listens.
+    /// Returns `None` if the connection is refused.
     pub fn try_connect(address: SocketAddr) -> Option<Self> {
         match TcpStream::connect(address) {
             Ok(socket) => Some(Self::of(socket)),
@@ -112,17 +112,17 @@ impl Client {
         self.socket.write_all(bytes.as_ref()).unwrap();
     }
 
-    /// Sends what it can; false where the other side has closed.
+    /// Sends `bytes`. Returns false if the other side has closed the connection.
     pub fn try_send(&mut self, bytes: impl AsRef<[u8]>) -> bool {
         self.socket.write_all(bytes.as_ref()).is_ok()
     }
 
-    /// Closes the sending side; the client still listens.
+    /// Closes the sending side. The client can still read.
     pub fn stop_sending(&self) {
         self.socket.shutdown(Shutdown::Write).unwrap();
     }
 
-    /// Goes away without a word to the other side, which hears a reset.
+    /// Closes the connection with a reset.
     pub fn abort(self) {
         let at_once = libc::linger { l_onoff: 1, l_linger: 0 };
         setsockopt(&self.socket, sockopt::Linger, &at_once).unwrap();
@@ -134,7 +134,7 @@ impl Client {
         self.answer()
     }
 
-    /// As [`Client::ask`]; none where the other side goes away before it has answered.
+    /// As [`Client::ask`], but returns `None` if the connection closes before the answer.
     pub fn try_ask(&mut self, bytes: impl AsRef<[u8]>) -> Option<Answer> {
         if !self.try_send(bytes) {
             return None;
@@ -157,7 +157,7 @@ impl Client {
         self.unread.len() >= at + 4 + length
     }
 
-    /// The next answer. Its body is as long as its length says.
+    /// Reads the next answer, with as much body as `content-length` says.
     pub fn answer(&mut self) -> Answer {
         let mut answer = self.head();
         let length = answer.header("content-length").map_or(0, |length| length.parse().unwrap());
@@ -169,7 +169,7 @@ impl Client {
         answer
     }
 
-    /// The next answer without its body; what is behind the head stays unread.
+    /// Reads the head of the next answer and leaves its body unread.
     pub fn head(&mut self) -> Answer {
         loop {
             if let Some(at) = self.unread.windows(4).position(|window| window == b"\r\n\r\n") {
@@ -182,14 +182,14 @@ impl Client {
         }
     }
 
-    /// Reads until what is unread holds `text`, and leaves it unread.
+    /// Reads until the unread bytes contain `text`, and keeps them unread.
     pub fn wait_for(&mut self, text: &str) {
         while !String::from_utf8_lossy(&self.unread).contains(text) {
             assert!(self.fill() > 0, "closed before {text:?}: {}", self.unread.escape_ascii());
         }
     }
 
-    /// Everything until the connection is closed.
+    /// Reads until the connection is closed.
     pub fn rest(&mut self) -> Vec<u8> {
         while self.fill() > 0 {}
         std::mem::take(&mut self.unread)
@@ -213,7 +213,7 @@ pub fn request(method: &str, target: &str, headers: &str) -> String {
     format!("{method} {target} HTTP/1.1\r\nhost: x\r\n{headers}\r\n")
 }
 
-/// A `POST /run` of `body` with `headers` (whole lines) beside its length.
+/// A `POST /run` with `body` and `headers`, which are whole lines.
 pub fn post(headers: &str, body: impl AsRef<[u8]>) -> Vec<u8> {
     let body = body.as_ref();
     let length = body.len();
@@ -222,7 +222,7 @@ pub fn post(headers: &str, body: impl AsRef<[u8]>) -> Vec<u8> {
     [head.as_bytes(), body].concat()
 }
 
-/// The body that asks for `solution`, which a shell will run.
+/// A body with `solution`, which the shell workspace runs.
 pub fn solution(solution: &str) -> Value {
     json!({ "lang_slug": "python", "solution_text": solution })
 }

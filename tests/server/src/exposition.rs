@@ -1,9 +1,9 @@
-//! The text format 0.0.4 of Prometheus, as strictly as these tests need it; `make test-metrics`
-//! holds the same answers to real parsers.
+//! Parses the Prometheus text format 0.0.4 as strictly as these tests need. `make test-metrics`
+//! checks the same output with real parsers.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What one scrape said.
+/// The result of one scrape.
 #[derive(Debug, Clone, Default)]
 pub struct Exposition {
     /// The type of each family.
@@ -11,20 +11,20 @@ pub struct Exposition {
     samples: Vec<Sample>,
 }
 
-/// One line with a figure.
+/// One sample.
 #[derive(Debug, Clone)]
 pub struct Sample {
-    /// With the suffix of its kind: `_bucket`, `_sum`, `_count`.
+    /// Includes the suffix `_bucket`, `_sum` or `_count`.
     pub name: String,
     pub labels: BTreeMap<String, String>,
     pub value: f64,
 }
 
 impl Exposition {
-    /// Every line is understood, or the test fails.
+    /// Parses `text` and panics at a line that is not understood.
     #[track_caller]
     pub fn parse(text: &str) -> Self {
-        assert!(text.ends_with('\n'), "the last line has no end: {text:?}");
+        assert!(text.ends_with('\n'), "the last line has no newline: {text:?}");
         let mut exposition = Self::default();
         for line in text.lines() {
             if let Some(rest) = line.strip_prefix("# HELP ") {
@@ -33,18 +33,18 @@ impl Exposition {
             } else if let Some(rest) = line.strip_prefix("# TYPE ") {
                 let (name, kind) = rest.split_once(' ').unwrap();
                 let before = exposition.types.insert(name.to_owned(), kind.to_owned());
-                assert_eq!(before, None, "{name} twice");
+                assert_eq!(before, None, "{name} has two types");
             } else {
                 let sample = parse_sample(line);
                 let family = exposition.family_of(&sample.name);
-                assert!(family.is_some(), "a figure of no family: {line}");
+                assert!(family.is_some(), "a sample without a family: {line}");
                 exposition.samples.push(sample);
             }
         }
         exposition
     }
 
-    /// The family that a figure of that name belongs to.
+    /// The family of the sample called `name`.
     fn family_of(&self, name: &str) -> Option<&str> {
         let bare = ["_bucket", "_sum", "_count"].iter().find_map(|end| name.strip_suffix(end));
         let is_histogram = |name: &&str| self.types.get(*name).is_some_and(|it| it == "histogram");
@@ -52,7 +52,7 @@ impl Exposition {
         self.types.get_key_value(family).map(|(family, _)| family.as_str())
     }
 
-    /// The figure of `name` with just these labels.
+    /// The value of `name` with exactly these labels.
     #[track_caller]
     pub fn get(&self, name: &str, labels: &[(&str, &str)]) -> f64 {
         let labels: BTreeMap<String, String> =
@@ -64,17 +64,17 @@ impl Exposition {
         one.value
     }
 
-    /// Every figure of `name`.
+    /// All samples of `name`.
     pub fn all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a Sample> {
         self.samples.iter().filter(move |sample| sample.name == name)
     }
 
-    /// All figures of `name` together.
+    /// The sum of all samples of `name`.
     pub fn sum(&self, name: &str) -> f64 {
         self.all(name).map(|sample| sample.value).sum()
     }
 
-    /// The names of labels in use in the family `name`, but for a bucket's own.
+    /// The label names in use in the family, without `le`.
     pub fn label_names(&self, family: &str) -> BTreeSet<String> {
         let of_family =
             self.samples.iter().filter(|sample| self.family_of(&sample.name) == Some(family));
@@ -85,7 +85,7 @@ impl Exposition {
             .collect()
     }
 
-    /// Every series there is.
+    /// All series.
     pub fn series(&self) -> BTreeSet<(String, BTreeMap<String, String>)> {
         self.samples.iter().map(|sample| (sample.name.clone(), sample.labels.clone())).collect()
     }
@@ -99,7 +99,7 @@ fn parse_sample(line: &str) -> Sample {
         None => (series, BTreeMap::new()),
         Some((name, rest)) => {
             let inside = rest.strip_suffix('}').unwrap_or_else(|| panic!("{line:?}"));
-            // None of our values needs an escape: a quote within one would be a fault.
+            // The values of our labels need no escapes, so a quote or backslash is an error.
             let pairs = inside.split(',').map(|pair| pair.split_once('=').unwrap());
             let unquoted = |value: &str| {
                 let bare = value.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));

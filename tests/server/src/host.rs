@@ -1,4 +1,4 @@
-//! What the host shows of a server: its processes, descriptors, mounts and cgroups.
+//! Views of a server from the host: its processes, descriptors, mounts and cgroups.
 
 use std::collections::HashMap;
 use std::fs;
@@ -9,20 +9,19 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 
-/// The uids that boxes have on the host.
+/// The uids of sandboxes on the host.
 pub const HOST_UIDS: Range<u32> = 56_000..60_096;
 
-/// The descriptor from which a program's process reads that it may go on.
+/// The descriptor from which the process of a prepared program reads its release.
 const RELEASE_FD: i32 = 5;
 
-/// Held by tests with a bound in milliseconds and by those that load the
-/// machine, so that they do not meet.
+/// Held by tests with time bounds and by tests that load the machine, so that they do not overlap.
 pub fn alone() -> MutexGuard<'static, ()> {
     static MACHINE: Mutex<()> = Mutex::new(());
     MACHINE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Does `work` for each number below `count`, so many at a time.
+/// Calls `work` for each number below `count` on `at_once` threads.
 pub fn in_turn(at_once: usize, count: usize, work: impl Fn(usize) + Sync) {
     let next = AtomicUsize::new(0);
     thread::scope(|scope| {
@@ -40,7 +39,7 @@ pub fn in_turn(at_once: usize, count: usize, work: impl Fn(usize) + Sync) {
     });
 }
 
-/// One process; its start tells it from a later one of the same id.
+/// One process. The start time distinguishes it from a later process with the same pid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Process {
     pub pid: i32,
@@ -48,13 +47,13 @@ pub struct Process {
 }
 
 impl Process {
-    /// Whether it is still there, as more than a zombie nobody asked about.
+    /// Whether it still runs. A zombie counts as dead.
     pub fn is_alive(&self) -> bool {
         Stat::read(self.pid).is_some_and(|stat| stat.started == self.started && stat.state != 'Z')
     }
 }
 
-/// Everything that `pid` and its children have started, zombies included.
+/// All descendants of `pid`, including zombies.
 pub fn descendants(pid: i32) -> Vec<Process> {
     let stats: HashMap<i32, Stat> =
         pids().filter_map(|pid| Some((pid, Stat::read(pid)?))).collect();
@@ -72,22 +71,22 @@ pub fn descendants(pid: i32) -> Vec<Process> {
     below.map(|(&pid, stat)| Process { pid, started: stat.started }).collect()
 }
 
-/// Whether a program of a box, by its `name`, has got as far as its exec.
+/// Whether a descendant of `pid` has executed the program called `name`.
 pub fn is_running(pid: i32, name: &str) -> bool {
     let comm = |process: &Process| fs::read_to_string(format!("/proc/{}/comm", process.pid));
     descendants(pid).iter().any(|process| comm(process).is_ok_and(|comm| comm.trim() == name))
 }
 
-/// The inits of a server's boxes; of an init, its program.
+/// The inits of the sandboxes of a server. For an init, its program.
 pub fn inits(pid: i32) -> Vec<Process> {
     let stats = pids().filter_map(|child| Some((child, Stat::read(child)?)));
     let inits = stats.filter(|(_, stat)| stat.parent == pid && stat.state != 'Z');
     inits.map(|(pid, stat)| Process { pid, started: stat.started }).collect()
 }
 
-/// The inits of the boxes that were made ahead: nothing but the word that lets it go
-/// (src/sandbox/init/wire.rs) keeps the program from its exec.
-pub fn ready_boxes(pid: i32) -> Vec<Process> {
+/// The inits of the prepared sandboxes: their program has done everything but the exec, and reads
+/// the release descriptor.
+pub fn ready_sandboxes(pid: i32) -> Vec<Process> {
     let waiting = format!("{} {:#x} ", libc::SYS_read, RELEASE_FD);
     let waits = |program: &Process| {
         fs::read_to_string(format!("/proc/{}/syscall", program.pid))
@@ -96,42 +95,42 @@ pub fn ready_boxes(pid: i32) -> Vec<Process> {
     inits(pid).into_iter().filter(|init| inits(init.pid).iter().any(waits)).collect()
 }
 
-/// The descendants that belong to runs: all but the boxes made ahead.
-pub fn of_runs(pid: i32) -> Vec<Process> {
-    let ready = ready_boxes(pid);
+/// The descendants that belong to runs, without prepared sandboxes.
+pub fn run_processes(pid: i32) -> Vec<Process> {
+    let ready = ready_sandboxes(pid);
     let ahead = |process: &Process| {
         ready.iter().any(|init| init.pid == process.pid || parent(process.pid) == Some(init.pid))
     };
     descendants(pid).into_iter().filter(|process| !ahead(process)).collect()
 }
 
-/// Those of them that are a tenant's.
+/// The processes of runs that have a tenant's uid.
 pub fn tenants(pid: i32) -> Vec<Process> {
     let is_tenant = |process: &Process| {
         fs::metadata(format!("/proc/{}", process.pid))
             .is_ok_and(|proc| HOST_UIDS.contains(&proc.uid()))
     };
-    of_runs(pid).into_iter().filter(is_tenant).collect()
+    run_processes(pid).into_iter().filter(is_tenant).collect()
 }
 
-/// The parent that `pid` has now.
+/// The current parent of `pid`.
 pub fn parent(pid: i32) -> Option<i32> {
     Stat::read(pid).map(|stat| stat.parent)
 }
 
-/// Whether some process has `marker` on its command line.
+/// Whether the command line of any process contains `marker`.
 pub fn has_process(marker: &str) -> bool {
     let lines = pids().filter_map(|pid| fs::read(format!("/proc/{pid}/cmdline")).ok());
     lines.into_iter().any(|line| String::from_utf8_lossy(&line).contains(marker))
 }
 
-/// How many threads and descriptors a server has.
+/// The number of threads and descriptors of a server.
 pub fn threads_and_descriptors(pid: i32) -> (usize, usize) {
     let count = |what: &str| fs::read_dir(format!("/proc/{pid}/{what}")).unwrap().count();
     (count("task"), count("fd"))
 }
 
-/// Memory of a server that is in RAM, bytes.
+/// The resident memory of a server, in bytes.
 pub fn resident_bytes(pid: i32) -> u64 {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
@@ -139,19 +138,19 @@ pub fn resident_bytes(pid: i32) -> u64 {
     kibibytes * 1024
 }
 
-/// The files by whose locks a server holds host ids.
+/// The files whose locks reserve host ids for a server.
 pub fn host_id_files(pid: i32) -> Vec<PathBuf> {
     let links = fs::read_dir(format!("/proc/{pid}/fd")).unwrap().flatten();
     let opened = links.filter_map(|link| fs::read_link(link.path()).ok());
     opened.filter(|path| path.parent().is_some_and(|place| place.ends_with("uids"))).collect()
 }
 
-/// How many mounts a server sees.
+/// The number of mounts that a server sees.
 pub fn mounts(pid: i32) -> usize {
     fs::read_to_string(format!("/proc/{pid}/mountinfo")).unwrap().lines().count()
 }
 
-/// Where a server registered itself, found by the lock it holds there.
+/// The registration directory of a server, found by the lock that it holds there.
 fn instance_of(pid: i32) -> PathBuf {
     let links = fs::read_dir(format!("/proc/{pid}/fd")).unwrap();
     let mut opened = links.filter_map(|link| fs::read_link(link.ok()?.path()).ok());
@@ -159,7 +158,8 @@ fn instance_of(pid: i32) -> PathBuf {
     lock.expect("a registered server").parent().unwrap().to_owned()
 }
 
-/// The directories of cgroups that carry the name of `instance`, those of its boxes included.
+/// The cgroup directories whose path contains the id of `instance`, including those of its
+/// sandboxes.
 fn cgroups_of(instance: &Path) -> Vec<PathBuf> {
     let id = instance.file_name().unwrap().to_str().unwrap();
     let mut found = Vec::new();
@@ -175,7 +175,7 @@ fn cgroups_of(instance: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// Where a server keeps what has to be gone when it is.
+/// The registration and cgroups of a server, which must be gone after its end.
 #[derive(Debug)]
 pub struct Footprint {
     instance: PathBuf,
@@ -186,12 +186,12 @@ impl Footprint {
         Self { instance: instance_of(pid) }
     }
 
-    /// The cgroup directories that are there now.
+    /// The cgroup directories that exist now.
     pub fn cgroups(&self) -> Vec<PathBuf> {
         cgroups_of(&self.instance)
     }
 
-    /// Whether neither the registration nor any cgroup is left.
+    /// Whether the registration and all cgroups are gone.
     pub fn is_gone(&self) -> bool {
         !self.instance.exists() && self.cgroups().is_empty()
     }
@@ -221,7 +221,7 @@ struct Stat {
 impl Stat {
     fn read(pid: i32) -> Option<Self> {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-        // The name before it may hold anything, a bracket too.
+        // The name in the brackets may itself contain a bracket.
         let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
         Some(Self {
             state: fields.first()?.chars().next()?,

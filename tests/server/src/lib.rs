@@ -1,5 +1,5 @@
-//! What tests of the whole service share: the real binary started, a raw client, workspaces in
-//! the shell, and looks at what the host shows of it.
+//! What the tests of the whole service share: the real binary as a process, a raw HTTP client,
+//! workspaces that run the shell, and views of the server from the host.
 
 #![allow(
     clippy::expect_used,

@@ -1,4 +1,4 @@
-//! The binary as a process: started, spoken to, ended, and its log shown where a test fails.
+//! The binary as a process: starts it, talks to it, stops it, and prints its log if a test fails.
 
 use std::ffi::{OsStr, OsString};
 use std::io::{BufRead, BufReader};
@@ -17,7 +17,7 @@ use serde_json::Value;
 use crate::client::{Answer, Client, post, request, solution};
 use crate::workspace::Workspace;
 
-/// How long a start or an end may take on a loaded machine.
+/// How long a start or a stop may take on a loaded machine.
 const PATIENCE: Duration = Duration::from_secs(40);
 
 /// The absolute path of the binary under test: `COFFERDAM_BIN`, or the one that cargo built with the
@@ -29,7 +29,7 @@ pub fn cofferdam() -> PathBuf {
         .unwrap()
 }
 
-/// A server that is about to be started.
+/// The configuration of a server to start.
 #[derive(Debug)]
 pub struct Setup {
     workspaces: Vec<Workspace>,
@@ -37,13 +37,13 @@ pub struct Setup {
     args: Vec<OsString>,
     env: Vec<(OsString, OsString)>,
     redirections: String,
-    /// Shell commands that come before it.
+    /// Shell commands that run before it.
     before: String,
 }
 
 impl Setup {
-    /// A server that is told nothing, started in `directory`. `STANDBY_MAX` of our own
-    /// environment is its too, unless the test says otherwise.
+    /// A server without options, started in `directory`. It inherits `STANDBY_MAX` unless the test
+    /// sets it.
     pub fn inside(directory: &Path) -> Self {
         let args = ["serve", "--addr", "127.0.0.1:0"].map(OsString::from).to_vec();
         let passed = ["PATH", "STANDBY_MAX"];
@@ -76,7 +76,7 @@ impl Setup {
         self
     }
 
-    /// Without `--addr`: the environment alone says where to listen.
+    /// Removes `--addr`, so that the environment sets the address.
     pub fn without_addr(mut self) -> Self {
         self.args.drain(1..3);
         self
@@ -87,19 +87,19 @@ impl Setup {
         self
     }
 
-    /// As a careless parent would start it: with descriptors opened by these redirections.
+    /// Opens descriptors with these redirections, as a careless parent would leave them.
     pub fn with_open(mut self, redirections: &str) -> Self {
         redirections.clone_into(&mut self.redirections);
         self
     }
 
-    /// With the process limits that these options of `ulimit` set.
+    /// Sets process limits with these options of `ulimit`.
     pub fn with_limits(mut self, options: &str) -> Self {
         self.before = format!("ulimit {options} && ");
         self
     }
 
-    /// Starts it and waits until it is ready.
+    /// Starts the server and waits until it is ready.
     #[track_caller]
     pub fn start(self) -> Service {
         let (mut child, log) = self.spawn();
@@ -115,7 +115,7 @@ impl Setup {
         service
     }
 
-    /// Starts it and waits for its refusal: its exit code and what it says.
+    /// Starts the server, which must fail, and returns its exit code and log.
     #[track_caller]
     pub fn refused(self) -> (Option<i32>, String) {
         let (mut child, log) = self.spawn();
@@ -147,7 +147,7 @@ impl Setup {
     }
 }
 
-/// What the server has said so far.
+/// The log of the server so far.
 #[derive(Debug, Clone, Default)]
 pub struct Log(Arc<Mutex<String>>);
 
@@ -161,7 +161,7 @@ impl Log {
     }
 }
 
-/// Collects the log, and tells the address of the line that says where it listens.
+/// Collects the log and sends the address of the line that reports it.
 fn read_log(stderr: ChildStderr, log: Log, ready: Sender<SocketAddr>) {
     thread::spawn(move || {
         let mut lines = BufReader::new(stderr);
@@ -170,7 +170,7 @@ fn read_log(stderr: ChildStderr, log: Log, ready: Sender<SocketAddr>) {
         while lines.read_line(&mut line).is_ok_and(|bytes| bytes > 0) {
             log.push(&line);
             if let Some(address) = address_in(&line) {
-                // Nobody waits for a second one.
+                // The receiver may be gone, since it waits for one address only.
                 let _ = ready.take().map(|ready| ready.send(address));
             }
             line.clear();
@@ -178,7 +178,7 @@ fn read_log(stderr: ChildStderr, log: Log, ready: Sender<SocketAddr>) {
     });
 }
 
-/// The address of the line that says the server is ready.
+/// The address in the line that reports that the server is ready.
 fn address_in(line: &str) -> Option<SocketAddr> {
     let (_, line) = line.split_once("listening on ")?;
     let words = line.split(|c: char| !c.is_ascii_digit() && !matches!(c, '.' | ':'));
@@ -186,7 +186,7 @@ fn address_in(line: &str) -> Option<SocketAddr> {
     addresses.find(|address: &SocketAddr| address.port() != 0)
 }
 
-/// A running server. Dropped, it is asked to end and has to do so well.
+/// A running server. On drop it is stopped and must exit cleanly.
 #[derive(Debug)]
 pub struct Service {
     child: Child,
@@ -201,7 +201,7 @@ impl Service {
         i32::try_from(self.child.id()).unwrap()
     }
 
-    /// The workspace it was made for.
+    /// The workspace it was started with.
     pub fn workspace(&self) -> &Workspace {
         &self.setup.workspaces[0]
     }
@@ -210,7 +210,7 @@ impl Service {
         Client::connect(self.address)
     }
 
-    /// Sends `bytes` on a connection of its own and reads the one answer.
+    /// Sends `bytes` on a new connection and reads the answer.
     pub fn ask(&self, bytes: impl AsRef<[u8]>) -> Answer {
         self.connect().ask(bytes)
     }
@@ -229,8 +229,8 @@ impl Service {
         self.post(&solution(script))
     }
 
-    /// A connection on which `script` runs: it has begun when this returns.
-    /// Its answer is a stream of events that ends with the connection.
+    /// Starts a run of `script` and returns its connection once the run has begun. The answer is a
+    /// stream of events that ends with the connection.
     pub fn live(&self, script: &str) -> Client {
         let mut client = self.connect();
         let body = solution(&format!("echo began\n{script}")).to_string();
@@ -243,13 +243,13 @@ impl Service {
         kill(Pid::from_raw(self.pid()), signal).unwrap();
     }
 
-    /// Waits until the drain shows.
+    /// Waits until the server reports that it drains.
     #[track_caller]
     pub fn wait_draining(&self) {
         wait_until("draining", PATIENCE, || self.get("/health").status == 503);
     }
 
-    /// Waits for it to end by itself.
+    /// Waits for the server to exit.
     #[track_caller]
     pub fn wait_end(&mut self, within: Duration) -> ExitStatus {
         if let Some(status) = self.ended {
@@ -262,7 +262,7 @@ impl Service {
         self.ended.unwrap()
     }
 
-    /// Asks it to end, waits, and holds it to a clean exit.
+    /// Stops the server and checks that it exits cleanly.
     #[track_caller]
     pub fn stop(&mut self) {
         self.signal(Signal::SIGTERM);
@@ -270,7 +270,7 @@ impl Service {
         assert_eq!(status.code(), Some(0), "{status}");
     }
 
-    /// Kills it without a chance to clean up.
+    /// Kills the server, which cannot clean up.
     pub fn kill(&mut self) {
         self.child.kill().unwrap();
         self.ended = Some(self.child.wait().unwrap());
@@ -280,8 +280,8 @@ impl Service {
 impl Drop for Service {
     fn drop(&mut self) {
         if thread::panicking() {
-            // Its log is the best account of what went wrong.
-            eprintln!("the server said:\n{}", self.log.text());
+            // The log explains the failure best.
+            eprintln!("the log of the server:\n{}", self.log.text());
             if self.ended.is_none() {
                 let _ = kill(Pid::from_raw(self.pid()), Signal::SIGTERM);
                 let _ = kill(Pid::from_raw(self.pid()), Signal::SIGTERM);
@@ -301,7 +301,7 @@ impl Drop for Service {
     }
 }
 
-/// Looks every few milliseconds until `condition` holds.
+/// Polls `condition` every few milliseconds until it holds.
 #[track_caller]
 pub fn wait_until(what: &str, within: Duration, mut condition: impl FnMut() -> bool) {
     let deadline = Instant::now() + within;
@@ -311,8 +311,7 @@ pub fn wait_until(what: &str, within: Duration, mut condition: impl FnMut() -> b
     }
 }
 
-/// Three tries to keep a bound: the machine may be busy, the service never is
-/// by itself. `measure` gives what it took.
+/// Checks that one of three measurements is within `bound`, because the machine may be busy.
 #[track_caller]
 pub fn best_of_three(bound: Duration, mut measure: impl FnMut() -> Duration) {
     let mut taken = Vec::new();
@@ -322,5 +321,5 @@ pub fn best_of_three(bound: Duration, mut measure: impl FnMut() -> Duration) {
             return;
         }
     }
-    panic!("within {bound:?} was asked for, it took {taken:?}");
+    panic!("none is within {bound:?}: {taken:?}");
 }

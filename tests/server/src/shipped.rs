@@ -1,4 +1,4 @@
-//! The workspaces of this repository, and a server that runs them.
+//! The shipped workspaces of `langs/` and a server that runs them.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -9,12 +9,12 @@ use serde_json::json;
 
 use crate::service::{Service, Setup};
 
-/// Runs at the same time.
+/// The number of runs at the same time.
 pub const CONCURRENCY: usize = 4;
-/// Where `make warm` leaves what it made, in a root file system.
+/// Where `make warm` stores its output in a root file system.
 pub const CACHE: &str = "opt/cofferdam/cache";
 
-/// One language of `languages.toml`, as far as tests care.
+/// One language of `languages.toml`, with the keys that tests use.
 #[derive(Debug, Deserialize)]
 pub struct Language {
     pub folder: String,
@@ -24,12 +24,12 @@ pub struct Language {
     pub disk_max: Option<String>,
 }
 
-/// Every slug with its files.
+/// The table of languages by slug.
 pub fn table() -> BTreeMap<String, Language> {
     toml::from_str(&read("langs/languages.toml")).unwrap()
 }
 
-/// A file of the repository.
+/// Reads a file of the repository.
 #[track_caller]
 pub fn read(path: &str) -> String {
     fs::read_to_string(repository().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
@@ -40,17 +40,17 @@ pub fn repository() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap()
 }
 
-/// The root file system that was asked for, if any was.
+/// The root file system of `SANDBOX_ROOTFS`, if set.
 pub fn rootfs() -> Option<PathBuf> {
     std::env::var_os("SANDBOX_ROOTFS").map(PathBuf::from)
 }
 
-/// A server of these workspaces that is about to be started.
+/// The configuration of a server with these workspaces.
 pub fn setup() -> Setup {
     setup_with(&repository().join("langs"), rootfs().as_deref())
 }
 
-/// The same with the workspaces of another directory, in another root.
+/// The same with the workspaces of another directory and in another root.
 pub fn setup_with(langs: &Path, rootfs: Option<&Path>) -> Setup {
     let setup = Setup::inside(repository())
         .arg("--langs")
@@ -62,8 +62,8 @@ pub fn setup_with(langs: &Path, rootfs: Option<&Path>) -> Setup {
     }
 }
 
-/// The languages that `service` can run. Those that are missing are named, and those
-/// that were promised may not be among them.
+/// The languages that `service` can run. Prints the others, and panics if one of [`promised`] is
+/// missing.
 #[track_caller]
 pub fn available(service: &Service) -> BTreeMap<String, Language> {
     let (available, missing): (BTreeMap<_, _>, BTreeMap<_, _>) =
@@ -77,7 +77,7 @@ pub fn available(service: &Service) -> BTreeMap<String, Language> {
     available
 }
 
-/// Whether a run of no time at all is let in.
+/// Whether the server accepts a run with a timeout of zero.
 pub fn is_available(service: &Service, slug: &str) -> bool {
     let body =
         json!({ "lang_slug": slug, "solution_text": "", "checker_text": "", "timeout": "0s" });
@@ -88,7 +88,7 @@ pub fn is_available(service: &Service, slug: &str) -> bool {
     }
 }
 
-/// What `make deps` installs on a host, unless `LANGUAGES` names others.
+/// The languages of `LANGUAGES`, by default those that `make deps` installs on a host.
 pub fn promised() -> Vec<String> {
     let of_a_host = std::env::var_os("REQUIRE_PRIVILEGED").is_some_and(|value| value == "1");
     let default = if of_a_host { "cpp java js php python ruby" } else { "" };

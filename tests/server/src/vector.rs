@@ -1,4 +1,4 @@
-//! One file of `tests/langs`; its README tells the keys.
+//! One file of `tests/langs`, whose README documents the keys.
 
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -55,22 +55,22 @@ impl Vector {
         toml::from_str(text)
     }
 
-    /// The same with another timeout.
+    /// Replaces the timeout.
     pub fn within(self, timeout: &str) -> Self {
         Self { timeout: Some(timeout.to_owned()), ..self }
     }
 
-    /// Whether only the root of the toolchains has what it uses.
+    /// Whether it needs the root file system of the toolchains.
     pub fn needs_recipe(&self) -> bool {
         self.needs_recipe
     }
 
-    /// The request: what the vector does not hold is the example's.
+    /// The request. The example provides the texts that the vector does not have.
     pub fn request(&self, slug: &str, language: &Language) -> Value {
         self.request_with(slug, language, |file| read(&format!("langs/{slug}/example/{file}")))
     }
 
-    /// The request, with examples that `example` reads by the names of their files.
+    /// As [`Vector::request`], with examples that `example` reads by file name.
     pub fn request_with(
         &self,
         slug: &str,
@@ -95,7 +95,7 @@ impl Vector {
         body
     }
 
-    /// Posts it; what differs from what is expected, if anything does.
+    /// Posts the request and returns the answer, or the first difference from the expectation.
     pub fn run(
         &self,
         service: &Service,
@@ -105,7 +105,7 @@ impl Vector {
         self.holds(service.post(&self.request(slug, language)))
     }
 
-    /// Whether `answer` is what is expected; otherwise what differs.
+    /// Returns `answer`, or its first difference from the expectation.
     pub fn holds(&self, answer: Answer) -> Result<Answer, String> {
         if answer.status != 200 {
             return Err(format!("{answer:?}"));
@@ -120,7 +120,7 @@ impl Vector {
 }
 
 impl Expectation {
-    /// Whether a run gave what was expected; otherwise what differs.
+    /// Compares the result of a run. An error describes the difference.
     fn holds(&self, got: &Finished) -> Result<(), String> {
         let fail = |what: String| Err(format!("{what}: {got:?}"));
         if got.exit_code != self.exit_code {
@@ -144,7 +144,7 @@ impl Expectation {
 }
 
 impl Item {
-    /// What of `got` is not as wanted.
+    /// The first difference of `got`, if any.
     fn differs(&self, got: &Value, stdout: &str) -> Option<String> {
         if got["type"] != json!(self.kind) {
             return Some(format!("want type {:?}", self.kind));
@@ -173,7 +173,7 @@ impl Item {
     }
 }
 
-/// One array, or one object a line; nothing for nothing.
+/// The items of one array, or of one object per line. `None` if the text is not JSON.
 fn items_of(stdout: &str) -> Option<Vec<Value>> {
     if let Ok(Value::Array(items)) = serde_json::from_str(stdout) {
         return Some(items);
@@ -182,8 +182,8 @@ fn items_of(stdout: &str) -> Option<Vec<Value>> {
     lines.map(|line| serde_json::from_str(line).ok()).collect()
 }
 
-/// An integer beyond 64 bits would be compared as a rounded one, so its digits
-/// have to stand in the text as well.
+/// Compares a value. An integer beyond 64 bits would be rounded, so its digits must also occur in
+/// the text.
 fn is_value(got: &Value, expected: &str, stdout: &str) -> bool {
     let is_long = expected.len() > 19 && expected.bytes().all(|byte| byte.is_ascii_digit());
     serde_json::from_str::<Value>(expected).is_ok_and(|value| value == *got)

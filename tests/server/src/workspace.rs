@@ -1,30 +1,30 @@
-//! Workspaces whose language is the shell, so that no toolchain is needed.
+//! Workspaces that run the shell, so that no toolchain is needed.
 
 use std::fs;
 use std::path::Path;
 
 use tempfile::TempDir;
 
-/// Runs what was posted, whatever the slug names the file; the shell becomes
-/// the program, so that its end is the program's end.
+/// Runs the posted solution, whatever the slug names the file. The shell replaces itself, so that
+/// its end is the end of the program.
 pub const RUN_SOLUTION: &str = "exec sh ./*/[sS]olution.*";
 
-/// A directory of files that is gone with this value.
+/// A directory of files that is removed on drop.
 #[derive(Debug)]
 pub struct Workspace(TempDir);
 
 impl Workspace {
-    /// One without any file.
+    /// An empty workspace.
     pub fn empty() -> Self {
         Self(tempfile::tempdir().unwrap())
     }
 
-    /// One whose `test` target has these recipe lines.
+    /// A workspace whose `test` target has these recipe lines.
     pub fn running(recipe: &[&str]) -> Self {
         Self::empty().with("Makefile", &makefile(recipe))
     }
 
-    /// One that runs the posted solution in a shell.
+    /// A workspace that runs the posted solution in a shell.
     pub fn shell() -> Self {
         Self::running(&[RUN_SOLUTION])
     }

@@ -1,12 +1,12 @@
-//! The sandbox of the tests, and what the host it is on can do.
+//! The sandbox of the tests, and checks of what the host supports.
 
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak};
 use std::time::Instant;
 
-use cofferdam::executor::{Executor, Sandboxed};
+use cofferdam::executor::{Executor, SandboxExecutor};
 use cofferdam_core::{NotStarted, OutputSink, RunReport};
-use cofferdam_sandbox::builtin_profile;
-use cofferdam_sandbox::{HostId, RootSource, Sandbox, SandboxConfig};
+use cofferdam_sandbox::engine::builtin_profile;
+use cofferdam_sandbox::engine::{HostId, RootSource, SandboxConfig, SandboxHost};
 
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
@@ -14,16 +14,16 @@ use nix::sched::{CloneFlags, unshare};
 use crate::live::Live;
 use crate::program::Program;
 
-/// Tests that measure time run alone, all others side by side.
+/// Tests that measure time run alone, all others concurrently.
 static TURNS: RwLock<()> = RwLock::new(());
-/// One sandbox for the tests that are running. Not a plain static, which
-/// would never be dropped and leave its cgroups behind.
-static SHARED: Mutex<Weak<Sandboxed>> = Mutex::new(Weak::new());
+/// One sandbox backend for all running tests. A plain static would never be dropped and leave its
+/// cgroups behind.
+static SHARED: Mutex<Weak<SandboxExecutor>> = Mutex::new(Weak::new());
 
-/// A sandbox for as long as one test runs.
+/// A sandbox backend for the duration of one test.
 #[derive(Debug)]
 pub struct Host {
-    backend: Arc<Sandboxed>,
+    backend: Arc<SandboxExecutor>,
     _turn: Turn,
 }
 
@@ -34,8 +34,8 @@ enum Turn {
     Alone { _guard: RwLockWriteGuard<'static, ()> },
 }
 
-/// Whether the host has `feature`. A host that lacks it skips the test aloud,
-/// unless `REQUIRE_PRIVILEGED=1` says that it must not.
+/// Whether the host has `feature`. If not, prints that the test is skipped, or panics under
+/// `REQUIRE_PRIVILEGED=1`.
 #[track_caller]
 pub fn has(feature: &str, there: bool) -> bool {
     if !there {
@@ -46,34 +46,34 @@ pub fn has(feature: &str, there: bool) -> bool {
     there
 }
 
-/// The usual sandbox; none where the host cannot have one.
+/// The default sandbox backend, or `None` on a host that does not support it.
 #[track_caller]
 pub fn host() -> Option<Host> {
     let turn = Turn::Shared { _guard: TURNS.read().unwrap_or_else(PoisonError::into_inner) };
     Some(Host { backend: shared()?, _turn: turn })
 }
 
-/// The usual sandbox while no other test of this binary runs.
+/// The default sandbox backend, while no other test of this binary runs.
 #[track_caller]
 pub fn quiet_host() -> Option<Host> {
     let turn = Turn::Alone { _guard: TURNS.write().unwrap_or_else(PoisonError::into_inner) };
     Some(Host { backend: shared()?, _turn: turn })
 }
 
-/// A sandbox of the test's own, changed by `change`.
+/// A separate backend with a changed configuration.
 #[track_caller]
 pub fn host_with(change: impl FnOnce(&mut SandboxConfig)) -> Option<Host> {
     let turn = Turn::Shared { _guard: TURNS.read().unwrap_or_else(PoisonError::into_inner) };
     let mut config = config();
     change(&mut config);
-    Some(Host { backend: Arc::new(Sandboxed::new(open(config)?)), _turn: turn })
+    Some(Host { backend: Arc::new(SandboxExecutor::new(open(config)?)), _turn: turn })
 }
 
-/// `return` and its operand that allows, as in `linux/filter.h` and `linux/seccomp.h`.
+/// The opcode of `return` and its operand to allow, from `linux/filter.h` and `linux/seccomp.h`.
 const RETURN: u16 = 0x06;
 const ALLOW: u32 = 0x7fff_0000;
 
-/// A sandbox whose boxes have every wall but the filter.
+/// A backend whose sandboxes have every control except the seccomp filter.
 #[track_caller]
 pub fn host_without_filter() -> Option<Host> {
     host_with(|config| {
@@ -87,7 +87,7 @@ pub fn host_without_filter() -> Option<Host> {
     })
 }
 
-/// The configuration of the usual sandbox.
+/// The configuration of the default backend.
 pub fn config() -> SandboxConfig {
     SandboxConfig {
         profile: builtin_profile("default").unwrap(),
@@ -98,26 +98,27 @@ pub fn config() -> SandboxConfig {
 }
 
 #[track_caller]
-fn shared() -> Option<Arc<Sandboxed>> {
+fn shared() -> Option<Arc<SandboxExecutor>> {
     let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(backend) = shared.upgrade() {
         return Some(backend);
     }
-    let backend = Arc::new(Sandboxed::new(open(config())?));
+    let backend = Arc::new(SandboxExecutor::new(open(config())?));
     *shared = Arc::downgrade(&backend);
     Some(backend)
 }
 
 #[track_caller]
-fn open(config: SandboxConfig) -> Option<Sandbox> {
+fn open(config: SandboxConfig) -> Option<SandboxHost> {
     let able = has("root", nix::unistd::geteuid().is_root())
         && has("namespaces and mounts for root", can_divide());
-    able.then(|| Sandbox::open(config).expect("a host with namespaces and mounts has sandboxes"))
+    able.then(|| {
+        SandboxHost::open(config).expect("a host with namespaces and mounts has sandboxes")
+    })
 }
 
-/// Whether this process may make namespaces and mounts, tried on a thread
-/// that ends with them. On a host that lets it, a sandbox that does not open
-/// is a failure and not a reason to skip.
+/// Whether this process may create namespaces and mounts, tried on a temporary thread. On such a
+/// host, a backend that does not open is a failure and not a reason to skip.
 fn can_divide() -> bool {
     let flags = CloneFlags::CLONE_NEWNS
         | CloneFlags::CLONE_NEWPID
@@ -134,22 +135,22 @@ fn can_divide() -> bool {
 }
 
 impl Host {
-    /// The sandbox itself.
-    pub fn sandbox(&self) -> &Sandbox {
+    /// The sandbox supervisor itself.
+    pub fn sandbox(&self) -> &SandboxHost {
         self.backend.sandbox()
     }
 
-    /// What runs tasks in it.
+    /// The executor that runs tasks in it.
     pub fn executor(&self) -> &dyn Executor {
         &*self.backend
     }
 
-    /// A host id that nobody else has.
+    /// A host id that no other run has.
     pub fn host_id(&self) -> HostId {
         self.sandbox().host_id().unwrap()
     }
 
-    /// Runs `program` to its end; it must start.
+    /// Runs `program` to its end. It must start.
     #[track_caller]
     pub fn run(&self, program: Program) -> RunReport {
         self.try_run(program).unwrap()
@@ -165,8 +166,8 @@ impl Host {
         program.run_on(&self.backend, host_id, None)
     }
 
-    /// Runs `program` and measures what its caller waits for beyond `prepare`:
-    /// the time from the program's exec to the answer.
+    /// Runs `program` and measures the time after `prepare`: from the exec of the program to the
+    /// answer.
     pub fn timed(&self, program: Program) -> (RunReport, std::time::Duration) {
         let host_id = self.host_id();
         let began = Instant::now();
@@ -175,29 +176,29 @@ impl Host {
         (report, waited)
     }
 
-    /// Runs `program` to its end; `sink` takes its output as it comes.
+    /// Runs `program` to its end and passes its output to `sink`.
     pub fn run_into(&self, program: Program, sink: Box<dyn OutputSink>) -> RunReport {
         program.run_on(&self.backend, &self.host_id(), Some(sink)).unwrap()
     }
 
-    /// Starts `program` on a thread of its own.
+    /// Starts `program` on a new thread.
     pub fn start(&self, program: Program) -> Live {
         Live::start(Arc::clone(&self.backend), program)
     }
 
-    /// Whether boxes have a memory limit.
+    /// Whether sandboxes have a memory limit.
     #[track_caller]
     pub fn bounds_memory(&self) -> bool {
         has("a memory controller", self.sandbox().enforced().memory.is_some())
     }
 
-    /// Whether boxes have their CPU time counted.
+    /// Whether the CPU time of sandboxes is counted.
     #[track_caller]
     pub fn counts_cpu(&self) -> bool {
         has("CPU accounting by cgroup", self.sandbox().enforced().cpu.is_some())
     }
 
-    /// Whether boxes have user namespaces.
+    /// Whether sandboxes have user namespaces.
     #[track_caller]
     pub fn maps_users(&self) -> bool {
         has("user namespaces", self.sandbox().maps_users())

@@ -1,4 +1,5 @@
-//! What tests on a real kernel share: a sandbox, programs to run in it, and looks at the host.
+//! What the tests of the library on a real kernel share: a sandbox, programs to run in it, and
+//! views of the host.
 
 #![allow(
     clippy::expect_used,
@@ -20,11 +21,11 @@ use cofferdam_core::{Outcome, RunReport};
 pub use host::{Host, has, host, host_with, host_without_filter, quiet_host};
 pub use program::Program;
 pub use root::Root;
-pub use task::{Ran, TaskOf};
+pub use task::{Ran, TaskBuilder};
 
 pub const MIB: u64 = 1 << 20;
 
-/// What a run printed; it must have ended with exit code 0.
+/// The output of a run that must have exited with code 0.
 #[track_caller]
 pub fn stdout_of(report: &RunReport) -> String {
     let stdout = report.stdout.text();
@@ -37,13 +38,13 @@ pub fn stdout_of(report: &RunReport) -> String {
     stdout
 }
 
-/// What a run printed, as trimmed lines.
+/// The output of such a run, as trimmed lines.
 #[track_caller]
 pub fn lines_of(report: &RunReport) -> Vec<String> {
     stdout_of(report).lines().map(|line| line.trim().to_owned()).collect()
 }
 
-/// The outcome's word and the shell's code for it.
+/// The word for the outcome and the exit code of a shell for it.
 pub fn ending(report: &RunReport) -> (&'static str, Option<u8>) {
     (report.outcome.word(), report.outcome.shell_code())
 }

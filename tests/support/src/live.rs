@@ -1,4 +1,4 @@
-//! A run in progress: told apart by what it prints, ended by closing its stdin.
+//! A run in progress, observed by its output and ended by closing its stdin.
 
 use std::fs::File;
 use std::sync::Arc;
@@ -6,17 +6,17 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use cofferdam::executor::Sandboxed;
+use cofferdam::executor::SandboxExecutor;
 use cofferdam_core::sync::cancel::CancelToken;
 use cofferdam_core::{NotStarted, OutputSink, RunReport, StdinSource, Stream};
 use nix::fcntl::OFlag;
 
 use crate::program::Program;
 
-/// How long a run may take to say what is waited for.
+/// How long a run may take to print the expected text.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A run on a thread of its own.
+/// A run on its own thread.
 #[derive(Debug)]
 pub struct Live {
     /// The host uid it runs as.
@@ -29,7 +29,7 @@ pub struct Live {
 }
 
 impl Live {
-    pub(crate) fn start(backend: Arc<Sandboxed>, program: Program) -> Self {
+    pub(crate) fn start(backend: Arc<SandboxExecutor>, program: Program) -> Self {
         let (read, write) = nix::unistd::pipe2(OFlag::O_CLOEXEC).unwrap();
         let (sender, output) = channel();
         let host_id = backend.sandbox().host_id().unwrap();
@@ -56,7 +56,7 @@ impl Live {
         }
     }
 
-    /// Raises its cancel token and waits for its end.
+    /// Cancels the run and waits for its end.
     #[track_caller]
     pub fn cancel(self) -> RunReport {
         self.cancel.cancel();
@@ -70,7 +70,7 @@ impl Live {
         self.join()
     }
 
-    /// Waits for its end, which it finds by itself.
+    /// Waits for the run to end by itself.
     #[track_caller]
     pub fn join(self) -> RunReport {
         let Self { thread, stdin, .. } = self;
@@ -80,12 +80,12 @@ impl Live {
     }
 }
 
-/// Passes output on to the test as it comes.
+/// Sends output to the test as it comes.
 struct Teller(Sender<Vec<u8>>);
 
 impl OutputSink for Teller {
     fn take(&mut self, _: Stream, bytes: &[u8]) {
-        // A test that has seen enough no longer listens.
+        // The test may have stopped receiving.
         let _ = self.0.send(bytes.to_vec());
     }
 }

@@ -1,15 +1,14 @@
-//! Looks at the host's processes, mounts and cgroups, and tests in processes of their own.
+//! Views of the host's processes, mounts and cgroups, and tests that run in their own process.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// Names the one test that the re-executed binary is to run.
+/// The variable that names the test to run in the re-executed binary.
 const ALONE: &str = "COFFERDAM_TEST_ALONE";
 
-/// A command that runs the test `test` (its full path) of this binary in a
-/// process of its own.
+/// A command that runs the test `test`, given by its full path, in a separate process.
 pub fn own_process(test: &str) -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args([test, "--exact", "--nocapture", "--test-threads=1"]).env(ALONE, test);
@@ -21,8 +20,8 @@ pub fn is_own_process(test: &str) -> bool {
     std::env::var_os(ALONE).is_some_and(|alone| alone == test)
 }
 
-/// Runs `body` as the test `test` in a process that runs nothing else, for
-/// looks at what is the whole process's.
+/// Runs `body` as the test `test` in a process that runs no other test, because it inspects the
+/// whole process.
 #[track_caller]
 pub fn in_own_process(test: &str, body: impl FnOnce()) {
     if is_own_process(test) {
@@ -39,7 +38,7 @@ pub fn in_own_process(test: &str, body: impl FnOnce()) {
 /// The `/proc/<pid>/status` of every process of the host whose real uid is `uid`.
 fn statuses_of(uid: u32) -> Vec<String> {
     let entries = fs::read_dir("/proc").unwrap();
-    // One that ends while we look has no status any more.
+    // A process that has just ended has no status.
     let statuses =
         entries.filter_map(|entry| fs::read_to_string(entry.unwrap().path().join("status")).ok());
     let uid = uid.to_string();
@@ -61,7 +60,7 @@ pub fn processes_of(uid: u32) -> Vec<String> {
     statuses_of(uid).iter().map(describe).collect()
 }
 
-/// The pid of the init of the box whose tenant is `uid`: the parent of its eldest.
+/// The pid of the init of the sandbox with the host uid `uid`: the parent of its oldest process.
 pub fn init_of(uid: u32) -> u32 {
     let number = |status: &String, name| field(status, name).unwrap().parse::<u32>().unwrap();
     let statuses = statuses_of(uid);
@@ -69,7 +68,7 @@ pub fn init_of(uid: u32) -> u32 {
     number(eldest, "PPid")
 }
 
-/// Waits until `holds`, for as long as `patience`; whether it came to hold.
+/// Polls `holds` for at most `patience`, and returns whether it became true.
 pub fn eventually(patience: Duration, mut holds: impl FnMut() -> bool) -> bool {
     let began = Instant::now();
     loop {
@@ -79,13 +78,13 @@ pub fn eventually(patience: Duration, mut holds: impl FnMut() -> bool) -> bool {
         if began.elapsed() > patience {
             return false;
         }
-        // What is waited for here announces itself to nobody but its own parent.
+        // Only the parent of a process is notified of its end.
         std::thread::sleep(Duration::from_millis(5));
     }
 }
 
-/// The directories in which instances of this very process are registered,
-/// known by the lock files it holds open.
+/// The registration directories of instances of this process, found by the lock files that it holds
+/// open.
 pub fn own_instances() -> Vec<PathBuf> {
     let entries = fs::read_dir("/proc/self/fd").unwrap();
     let targets = entries.filter_map(|entry| fs::read_link(entry.unwrap().path()).ok());
@@ -98,7 +97,7 @@ pub fn own_instances() -> Vec<PathBuf> {
     instances
 }
 
-/// Every cgroup directory below one named after the instance `id`, itself included.
+/// Every cgroup directory of the instance `id` and below.
 pub fn cgroups_of(id: &str) -> Vec<PathBuf> {
     let name = format!("cofferdam-{id}");
     let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();

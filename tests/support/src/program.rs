@@ -1,22 +1,22 @@
-//! A program for a box, built up by the test that runs it.
+//! A builder for a program to run in a sandbox.
 
 use std::ffi::CString;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
-use cofferdam::executor::{Job, Sandboxed};
+use cofferdam::executor::{RunInput, SandboxExecutor, WorkspaceInput};
 use cofferdam_core::sync::cancel::CancelToken;
 use cofferdam_core::values::rel_path::RelPath;
 use cofferdam_core::{
     Bind, Limits, NotStarted, OutputSink, ProgramFile, RunReport, RunSpec, StdinSource, Tmpfs,
     Watch, WorkspaceFill,
 };
-use cofferdam_sandbox::HostId;
+use cofferdam_sandbox::engine::HostId;
 
-/// The environment of a program that does not set its own.
+/// The default environment.
 const ENV: [&str; 3] = ["PATH=/usr/local/bin:/usr/bin:/bin", "HOME=/tmp/home", "LANG=C.UTF-8"];
 
-/// One program and everything around it.
+/// One program with its environment, limits and files.
 #[derive(Debug)]
 pub struct Program {
     argv: Vec<String>,
@@ -33,7 +33,7 @@ pub struct Program {
 }
 
 impl Program {
-    /// This command.
+    /// A command by its arguments.
     pub fn new(argv: &[&str]) -> Self {
         Self {
             argv: argv.iter().map(|&arg| arg.to_owned()).collect(),
@@ -55,7 +55,7 @@ impl Program {
         Self::new(&["/bin/sh", "-c", script])
     }
 
-    /// A Python program, isolated from whatever the host's users installed.
+    /// A Python program, isolated from packages that are installed on the host.
     pub fn python(source: &str) -> Self {
         Self::new(&["/usr/bin/python3", "-I", "-S", "-c", source])
     }
@@ -96,7 +96,7 @@ impl Program {
         self
     }
 
-    /// A path of the host.
+    /// Adds a path of the host.
     pub fn bind(mut self, source: &Path, target: &str, read_only: bool) -> Self {
         self.binds.push(Bind { source: source.to_owned(), target: target.into(), read_only });
         self
@@ -108,20 +108,20 @@ impl Program {
         self
     }
 
-    /// The socket of a client whose going away ends the run.
+    /// The socket of a client whose disconnect ends the run.
     pub fn client(mut self, client: OwnedFd) -> Self {
         self.client = Some(client);
         self
     }
 
-    /// What cancels the run.
+    /// The token that cancels the run.
     pub fn cancel_token(&self) -> CancelToken {
         self.cancel.clone()
     }
 
     pub(crate) fn run_on(
         self,
-        backend: &Sandboxed,
+        backend: &SandboxExecutor,
         host_id: &HostId,
         sink: Option<Box<dyn OutputSink>>,
     ) -> Result<RunReport, NotStarted> {
@@ -142,12 +142,8 @@ impl Program {
             binds: self.binds,
             tmpfs: self.tmpfs,
         };
-        let job = Job {
-            template: self.template.as_deref(),
-            files: &files,
-            spec,
-            retained: Default::default(),
-        };
-        backend.run_as(job, host_id, &Watch { cancel: self.cancel, client: self.client }, sink)
+        let workspace = WorkspaceInput::Template { dir: self.template.as_deref(), files: &files };
+        let input = RunInput { spec, workspace, retained: Default::default() };
+        backend.run_as(input, host_id, &Watch { cancel: self.cancel, client: self.client }, sink)
     }
 }

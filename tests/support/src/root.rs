@@ -1,4 +1,5 @@
-//! A root file system for boxes: a few of the host's programs, with what they are linked with.
+//! A root file system for sandboxes: some programs of the host and the libraries they are linked
+//! to.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -7,12 +8,12 @@ use std::process::Command;
 
 use tempfile::TempDir;
 
-/// A directory that is the root of boxes.
+/// A directory used as the root of sandboxes.
 #[derive(Debug)]
 pub struct Root(TempDir);
 
 impl Root {
-    /// With these programs of the host's, at the places their paths lead to.
+    /// A root with these programs of the host, at the same paths.
     pub fn with(programs: &[&str]) -> Self {
         let root = Self(tempfile::tempdir().unwrap());
         fs::set_permissions(root.path(), fs::Permissions::from_mode(0o755)).unwrap();
@@ -20,7 +21,7 @@ impl Root {
             fs::create_dir_all(root.path().join(to)).unwrap();
             symlink(to, root.path().join(link)).unwrap();
         }
-        // What is at the top is what it is when a sandbox opens.
+        // The top-level entries are read when a sandbox opens.
         for directory in ["opt", "tmp", "workspace"] {
             fs::create_dir(root.path().join(directory)).unwrap();
         }
@@ -33,17 +34,17 @@ impl Root {
         root
     }
 
-    /// Where it is.
+    /// Its path on the host.
     pub fn path(&self) -> &Path {
         self.0.path()
     }
 
-    /// Where `path`, absolute inside, is on the host.
+    /// The path on the host of `path`, which is absolute inside.
     pub fn at(&self, path: &str) -> PathBuf {
         self.path().join(path.trim_start_matches('/'))
     }
 
-    /// An executable file in it.
+    /// Writes an executable file.
     pub fn script(&self, path: &str, text: &str) {
         fs::create_dir_all(self.at(path).parent().unwrap()).unwrap();
         fs::write(self.at(path), text).unwrap();
@@ -57,7 +58,7 @@ impl Root {
     }
 }
 
-/// All that the loader would map for `program`; nothing for a static one.
+/// All libraries that the loader maps for `program`. None for a static one.
 fn libraries_of(program: &str) -> Vec<PathBuf> {
     let output = Command::new("ldd").arg(program).output().unwrap();
     let words = String::from_utf8(output.stdout).unwrap();

@@ -1,4 +1,4 @@
-//! A task, built up by the test that has it executed.
+//! A builder for a task.
 
 use std::ffi::CString;
 use std::fs::File;
@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use cofferdam::executor::{Executor, FoundProgram, Room, Task};
+use cofferdam::executor::{Executor, FoundProgram, Room, RunInput, WorkspaceInput};
 use cofferdam_core::sync::cancel::CancelToken;
 use cofferdam_core::{
     Limits, NotStarted, OutputSink, ProgramFile, RunReport, RunSpec, SetupFailure, StdinSource,
@@ -16,9 +16,9 @@ use cofferdam_core::{
 use nix::fcntl::{OFlag, openat};
 use nix::sys::stat::Mode;
 
-/// One task and everything around it.
+/// One task with its environment, limits and files.
 #[derive(Debug)]
-pub struct TaskOf {
+pub struct TaskBuilder {
     argv: Vec<CString>,
     program: ProgramFile,
     env: Vec<CString>,
@@ -28,7 +28,7 @@ pub struct TaskOf {
     pub cancel: CancelToken,
 }
 
-/// What came of one, and what its workspace held: nothing where nobody looked.
+/// The result of a task, and the files in its workspace if they were collected.
 #[derive(Debug)]
 pub struct Ran {
     pub report: Result<RunReport, NotStarted>,
@@ -39,13 +39,13 @@ fn c_string(text: &str) -> CString {
     CString::new(text).unwrap()
 }
 
-impl TaskOf {
-    /// These words, the file being at `path` in the box.
+impl TaskBuilder {
+    /// A task with these arguments, whose file is at `path` in the sandbox.
     pub fn at(path: &str, argv: &[&str]) -> Self {
         Self::of(ProgramFile::At(c_string(path)), argv)
     }
 
-    /// These words, the file being that one.
+    /// A task with these arguments and an open file.
     pub fn open(found: FoundProgram, argv: &[&str]) -> Self {
         Self::of(ProgramFile::Open { file: found.file, at: c_string(&found.target) }, argv)
     }
@@ -79,7 +79,7 @@ impl TaskOf {
         self.limits(|limits| limits.wall = Duration::from_millis(millis))
     }
 
-    /// A file of so many bytes in the workspace, and room for it.
+    /// Adds a file of `bytes` bytes to the workspace, and room for it.
     pub fn file(mut self, name: &'static str, bytes: usize) -> Self {
         self.files.push((name, bytes));
         self.room.bytes += (bytes as u64).next_multiple_of(4096);
@@ -87,7 +87,7 @@ impl TaskOf {
         self
     }
 
-    /// Executes it. `look` has the workspace and the host uid, when both are somebody's.
+    /// Executes the task. `look` gets the workspace and the host uid.
     pub fn execute(
         self,
         executor: &dyn Executor,
@@ -115,17 +115,16 @@ impl TaskOf {
             Ok::<(), SetupFailure>(())
         };
         let mut collect = |workspace: BorrowedFd<'_>| look(workspace, uid.get());
-        let task = Task {
+        let room = self.room;
+        let task = RunInput {
             spec,
-            room: self.room,
+            workspace: WorkspaceInput::Filled { room, fill: &mut fill, collect: &mut collect },
             retained: Default::default(),
-            fill: &mut fill,
-            collect: &mut collect,
         };
         executor.execute(task, &Watch { cancel: self.cancel, client: None }, sink)
     }
 
-    /// Executes it and lists what is left in its workspace.
+    /// Executes the task and lists the files of its workspace.
     pub fn run(self, executor: &dyn Executor) -> Ran {
         let mut collected = None;
         let mut look = |workspace: BorrowedFd<'_>, _| collected = Some(list(workspace));
@@ -135,13 +134,13 @@ impl TaskOf {
 }
 
 impl Ran {
-    /// What it printed; it must have ended with exit code 0.
+    /// The output of a task that must have exited with code 0.
     #[track_caller]
     pub fn stdout(&self) -> String {
         crate::stdout_of(self.report.as_ref().unwrap())
     }
 
-    /// The outcome's word and the shell's code for it.
+    /// The word for the outcome and the exit code of a shell for it.
     #[track_caller]
     pub fn ending(&self) -> (&'static str, Option<u8>) {
         crate::ending(self.report.as_ref().unwrap())
@@ -157,7 +156,7 @@ impl Ran {
     }
 }
 
-/// The names in a directory and the sizes of what they name.
+/// The names in a directory and the sizes of their files.
 pub fn list(directory: BorrowedFd<'_>) -> Vec<(String, u64)> {
     let path =
         PathBuf::from(format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&directory)));

@@ -22,7 +22,7 @@ use uuid::Uuid;
 use self::archive::{ArchiveReader, ArchiveWriter, ENTRY_BYTES_MAX, NAME_BYTES_MAX};
 use self::tree_io::{TreeIoError, TreeOrigin, UnpackLimits, pack, unpack};
 use cofferdam_core::SetupFailure;
-use cofferdam_core::executor::Task;
+use cofferdam_core::executor::RunInput;
 use cofferdam_tree::{Owner, remove_tree};
 
 /// The block size: drives have a whole number of blocks.
@@ -75,12 +75,12 @@ impl JobDrive {
         self.directory.join("scratch")
     }
 
-    /// Fills the workspace with [`Task::fill`] and writes the drive from it.
-    pub fn fill(&self, task: &mut Task<'_>) -> Result<DriveLayout, SetupFailure> {
+    /// Fills the workspace with [`RunInput::fill`] and writes the drive from it.
+    pub fn fill(&self, task: &mut RunInput<'_>) -> Result<DriveLayout, SetupFailure> {
         let failed = |error: io::Error| SetupFailure::from_io("scratch drive", &error);
         let place = self.place("in")?;
         let owner = Owner { uid: geteuid().as_raw(), gid: getegid().as_raw() };
-        (task.fill)(place.as_fd(), owner)?;
+        task.fill(place.as_fd(), owner)?;
         let options = OpenOptions::new().write(true).create_new(true).mode(0o600).clone();
         let file = options.open(self.scratch()).map_err(failed)?;
         let mut writer = ArchiveWriter::begin(BufWriter::new(file)).map_err(failed)?;
@@ -147,12 +147,12 @@ pub fn remove_below(directory: &Path, name: &str) {
 
 impl DriveLayout {
     /// The layout with room for everything that `task` may leave.
-    fn of(workspace_bytes: u64, task: &Task<'_>) -> Self {
+    fn of(workspace_bytes: u64, task: &RunInput<'_>) -> Self {
         let limits = &task.spec.limits;
         let names = u64::try_from(NAME_BYTES_MAX).unwrap_or(u64::MAX);
-        let entries = limits.disk_inodes_max.saturating_add(task.room.inodes);
+        let entries = limits.disk_inodes_max.saturating_add(task.room().inodes);
         // Each page of contents may be a separate record between holes.
-        let contents = limits.disk_bytes_max.saturating_add(task.room.bytes);
+        let contents = limits.disk_bytes_max.saturating_add(task.room().bytes);
         let contents = contents.saturating_add(contents / BLOCK_BYTES * ENTRY_BYTES_MAX);
         let bytes = entries
             .saturating_mul(ENTRY_BYTES_MAX + names)
@@ -166,12 +166,12 @@ impl DriveLayout {
 }
 
 /// The largest result of a run within the limits of `task`.
-pub fn bounds(task: &Task<'_>) -> UnpackLimits {
+pub fn bounds(task: &RunInput<'_>) -> UnpackLimits {
     let limits = &task.spec.limits;
     UnpackLimits {
-        entries_max: limits.disk_inodes_max.saturating_add(task.room.inodes),
-        bytes_max: limits.disk_bytes_max.saturating_add(task.room.bytes),
-        file_bytes_max: limits.file_bytes_max.max(task.room.bytes),
+        entries_max: limits.disk_inodes_max.saturating_add(task.room().inodes),
+        bytes_max: limits.disk_bytes_max.saturating_add(task.room().bytes),
+        file_bytes_max: limits.file_bytes_max.max(task.room().bytes),
     }
 }
 

@@ -182,7 +182,7 @@ fn pack_entry<W: Write>(
         }
         (_, TreeOrigin::Ours(_)) => return Err(TreeIoError::Kind),
         (_, TreeOrigin::Theirs) => {
-            writer.write(&ArchiveRecord::Other { name: name.into_bytes() })?
+            writer.write(&ArchiveRecord::Other { name: name.into_bytes() })?;
         }
     }
     Ok(None)

@@ -21,7 +21,7 @@ use crate::session::messages::{
     all_from_base64, from_base64, shown,
 };
 use crate::socket::{read_by, write_by};
-use cofferdam_core::executor::{Executor, Room, Task};
+use cofferdam_core::executor::{Executor, Room, RunInput, WorkspaceInput};
 use cofferdam_core::sync::cancel::CancelToken;
 use cofferdam_core::values::deadline::Deadline;
 use cofferdam_core::{
@@ -131,12 +131,16 @@ impl HostSession {
         let target = OpenOptions::new().write(true).open(drive).map_err(failed("open drive"))?;
         let mut uncollected = Some("it was not collected".to_owned());
         let report = executor.execute(
-            Task {
+            RunInput {
                 spec,
-                room: Room { bytes: run.room.0, inodes: run.room.1 },
+                workspace: WorkspaceInput::Filled {
+                    room: Room { bytes: run.room.0, inodes: run.room.1 },
+                    fill: &mut |workspace, owner| {
+                        fill(&source, run.workspace_bytes, workspace, owner)
+                    },
+                    collect: &mut |workspace| uncollected = collect(&target, run.result, workspace),
+                },
                 retained: Default::default(),
-                fill: &mut |workspace, owner| fill(&source, run.workspace_bytes, workspace, owner),
-                collect: &mut |workspace| uncollected = collect(&target, run.result, workspace),
             },
             &Watch { cancel, client: None },
             Some(Box::new(outlet.sink())),

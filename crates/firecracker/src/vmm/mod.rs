@@ -184,7 +184,7 @@ impl Drop for Jail {
         match removed {
             Ok(removed) if removed.left == 0 => {}
             Ok(removed) => {
-                log::error!("jail {}: {} entries could not be removed", self.id, removed.left)
+                log::error!("jail {}: {} entries could not be removed", self.id, removed.left);
             }
             Err(error) => log::error!("jail {}: {error}", self.id),
         }

@@ -1,8 +1,8 @@
-//! A copy of a directory for layers to lie above, in which everybody may write.
+//! Copies a directory, as the lower directory of layers, so that every user may write to the copy.
 //!
-//! Where the file system of a directory cannot map ids, as the overlay of an image cannot, its files
-//! are somebody else's to every tenant. Of a copy the modes can be ours to choose: nobody reaches it
-//! but through a layer, which is where all writing goes.
+//! If the file system of a directory cannot map ids, as the overlay of an image cannot, its files
+//! belong to another user in every sandbox. The modes of a copy can be opened to all: sandboxes reach
+//! it only below a layer, and all writes go into the layer.
 
 use std::fs::{self, DirBuilder, File, FileTimes, Metadata, Permissions};
 use std::io;
@@ -15,39 +15,39 @@ use nix::dir::{Dir, Type};
 use nix::fcntl::{OFlag, OpenHow, ResolveFlag, openat2, readlinkat};
 use nix::sys::stat::Mode;
 
-/// Of all files of a copy.
+/// The most bytes of all files of a copy.
 const BYTES_MAX: u64 = 2 << 30;
-/// Files and directories of a copy.
+/// The most entries of a copy.
 const ENTRIES_MAX: usize = 200_000;
 
-/// Copies what is below `source` to `target`, which is made: directories, files with their times,
-/// and links as they are.
+/// Creates `target` as a copy of `source`: directories, files with their times, and links as they
+/// are.
 pub fn copy_for_everybody(source: BorrowedFd<'_>, target: &Path) -> io::Result<()> {
     let owner = File::from(source.try_clone_to_owned()?).metadata()?.uid();
-    let mut copying = Copying { source, target, owner, bytes: 0, entries: 0, unread: Vec::new() };
-    copying.make_directory(PathBuf::new())?;
-    while let Some(directory) = copying.unread.pop() {
-        copying.read(&directory)?;
+    let mut copy = LayerCopy { source, target, owner, bytes: 0, entries: 0, unread: Vec::new() };
+    copy.make_directory(PathBuf::new())?;
+    while let Some(directory) = copy.unread.pop() {
+        copy.read(&directory)?;
     }
     Ok(())
 }
 
-struct Copying<'a> {
+struct LayerCopy<'a> {
     source: BorrowedFd<'a>,
     target: &'a Path,
-    /// The owner of the whole: what is theirs, or to be read by others, becomes everybody's.
+    /// The owner of `source`: files of this user, and files that others may read, are copied.
     owner: u32,
     bytes: u64,
     entries: usize,
-    /// Directories that are made and not yet filled, relative to both.
+    /// Directories that are created but not filled, relative to both.
     unread: Vec<PathBuf>,
 }
 
-impl Copying<'_> {
+impl LayerCopy<'_> {
     fn read(&mut self, directory: &Path) -> io::Result<()> {
         let fd = self.open(directory, OFlag::O_DIRECTORY)?;
-        if !self.is_for_all(&fd.metadata()?, 0o005) {
-            return fs::set_permissions(self.place(directory), Permissions::from_mode(0o700));
+        if !self.is_readable(&fd.metadata()?, 0o005) {
+            return fs::set_permissions(self.target_of(directory), Permissions::from_mode(0o700));
         }
         let mut listed = Dir::from_fd(fd.into())?;
         for entry in listed.iter() {
@@ -65,7 +65,7 @@ impl Copying<'_> {
                 Some(Type::Directory) => self.make_directory(path)?,
                 Some(Type::File) => self.copy_file(&path)?,
                 Some(Type::Symlink) => self.copy_link(directory, name)?,
-                // No build keeps anything in a socket or a device.
+                // Sockets and devices are left out: no build stores anything in them.
                 _ => {}
             }
         }
@@ -73,7 +73,7 @@ impl Copying<'_> {
     }
 
     fn make_directory(&mut self, path: PathBuf) -> io::Result<()> {
-        let made = self.place(&path);
+        let made = self.target_of(&path);
         DirBuilder::new().mode(0o700).create(&made)?;
         fs::set_permissions(&made, Permissions::from_mode(0o777))?;
         self.unread.push(path);
@@ -83,11 +83,11 @@ impl Copying<'_> {
     fn copy_file(&mut self, path: &Path) -> io::Result<()> {
         let from = self.open(path, OFlag::O_NONBLOCK)?;
         let metadata = from.metadata()?;
-        if !self.is_for_all(&metadata, 0o004) {
+        if !self.is_readable(&metadata, 0o004) {
             return Ok(());
         }
         let mut options = File::options();
-        let mut to = options.write(true).create_new(true).mode(0o600).open(self.place(path))?;
+        let mut to = options.write(true).create_new(true).mode(0o600).open(self.target_of(path))?;
         let left = BYTES_MAX.saturating_sub(self.bytes).saturating_add(1);
         self.bytes += io::copy(&mut io::Read::take(&from, left), &mut to)?;
         if self.bytes > BYTES_MAX {
@@ -100,14 +100,14 @@ impl Copying<'_> {
 
     fn copy_link(&self, directory: &Path, name: &Path) -> io::Result<()> {
         let parent = self.open(directory, OFlag::O_DIRECTORY)?;
-        symlink(readlinkat(&parent, name)?, self.place(&directory.join(name)))
+        symlink(readlinkat(&parent, name)?, self.target_of(&directory.join(name)))
     }
 
-    fn is_for_all(&self, metadata: &Metadata, bits: u32) -> bool {
+    fn is_readable(&self, metadata: &Metadata, bits: u32) -> bool {
         metadata.uid() == self.owner || metadata.permissions().mode() & bits == bits
     }
 
-    /// What is at `path` below the source, through no link.
+    /// Opens `path` below the source without following links.
     fn open(&self, path: &Path, flags: OFlag) -> io::Result<File> {
         let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
         let how = OpenHow::new()
@@ -117,8 +117,8 @@ impl Copying<'_> {
         Ok(File::from(openat2(self.source.as_fd(), path, how)?))
     }
 
-    fn place(&self, path: &Path) -> PathBuf {
-        // Joined with nothing a path would end in a slash.
+    fn target_of(&self, path: &Path) -> PathBuf {
+        // Joined with an empty path it would end in a slash.
         if path.as_os_str().is_empty() { self.target.to_owned() } else { self.target.join(path) }
     }
 }
@@ -128,9 +128,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_copy_is_everybodys_and_as_old_as_what_it_is_of() {
-        let place = tempfile::tempdir().unwrap();
-        let (source, target) = (place.path().join("source"), place.path().join("target"));
+    fn a_copy_is_writable_by_all_and_keeps_the_times() {
+        let directory = tempfile::tempdir().unwrap();
+        let (source, target) = (directory.path().join("source"), directory.path().join("target"));
         fs::create_dir_all(source.join("deep/er")).unwrap();
         fs::write(source.join("deep/er/file"), "text").unwrap();
         fs::write(source.join("run"), "").unwrap();

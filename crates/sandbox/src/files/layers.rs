@@ -1,7 +1,7 @@
-//! Directories of the root that a box may write to: what it writes is in a layer of its own.
+//! Directories of the root that a sandbox may write to: what it writes goes into a layer of its own.
 //!
-//! A build cache of an image is such a directory. The layer is part of the box's file system, so it
-//! counts against the disk limit, no other box sees it, and it is gone with the box.
+//! The build cache of an image is such a directory. The layer is part of the sandbox's file system:
+//! it counts against the disk limit, no other sandbox sees it, and it is gone with the sandbox.
 
 use std::fs::File;
 use std::io;
@@ -12,82 +12,53 @@ use std::sync::Arc;
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, OpenHow, ResolveFlag, openat2};
 
-use super::box_fs::BoxFs;
 use super::layer_copy::copy_for_everybody;
-use crate::launch::setup::Sandbox;
-use crate::plan::PlannedLayer;
-use crate::plan::rootfs::{Make, RootLayout, Skeleton, c_string, strip_root};
-use crate::pool::idmap::ExtraDescriptors;
+use crate::files::root_directory::RootDirectory;
+use crate::plan::rootfs::{
+    RootLayout, SkeletonEntry, SkeletonKind, c_string, layer_directory, strip_root,
+};
+use crate::plan::steps::mount::PlannedLayer;
+use crate::pool::idmap::{ExtraDescriptors, IdMaps};
 use crate::sys;
-use cofferdam_core::{SetupFailure, WorkspaceFill};
+use cofferdam_core::SetupFailure;
 
-/// As many as have a number in a box's plan to spare.
+/// Each layer takes registers of a sandbox's plan.
 const LAYERS_MAX: usize = 16;
 
-/// A directory that lies below the layer of every box.
+/// A directory of the root with a layer above it in every sandbox.
 #[derive(Debug)]
-pub struct Layer {
-    /// Opened once: what is at its path later is another matter.
+struct RootLayer {
+    /// Opened once: its path may lead to another directory later.
     directory: Arc<OwnedFd>,
-    /// Where it is in a box, absolute.
+    /// Its absolute path in a sandbox.
     path: PathBuf,
 }
 
-/// The place of layer `index` in a box's own file system, where its parts have their names.
-pub(crate) fn place(index: usize) -> String {
-    format!(".overlay/layer{index}")
+/// The layers of every sandbox.
+#[derive(Debug, Default)]
+pub struct RootLayers {
+    layers: Vec<RootLayer>,
 }
 
-impl Sandbox {
-    /// Lets every box write to these directories of its root. Says of each that cannot be had why.
-    pub fn layer_over(&mut self, paths: &[PathBuf]) -> Vec<(PathBuf, String)> {
-        let mut refused = Vec::new();
-        for path in paths {
-            if let Err(reason) = self.add_layer(path) {
-                refused.push((path.clone(), reason));
-            }
-        }
-        refused
+impl RootLayers {
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.layers.len()
     }
 
-    fn add_layer(&mut self, path: &Path) -> Result<(), String> {
-        if self.unprivileged {
-            return Err("an overlay takes privileges".to_owned());
-        }
+    /// Opens the directory at `path` of the root, if runs see it there and it may get a layer.
+    pub fn open(
+        &self,
+        root: &RootDirectory,
+        layout: &RootLayout,
+        path: &Path,
+    ) -> Result<OwnedFd, String> {
         if self.layers.len() == LAYERS_MAX {
             return Err(format!("there are {LAYERS_MAX} already"));
         }
-        let directory = self.open_shown(path)?;
-        let directory = self.with_our_modes(directory).map_err(|error| error.to_string())?;
-        let (layout, target) = (self.layout.clone(), strip_root(path));
-        reserve(&mut self.layout, self.layers.len(), &target);
-        let path = Path::new("/").join(target);
-        self.layers.push(Layer { directory: Arc::new(directory), path });
-        self.try_fill(WorkspaceFill::Own).map_err(|failure| {
-            self.layers.pop();
-            self.layout = layout;
-            failure.to_string()
-        })
-    }
-
-    /// `directory`, or a copy of it where its owner's files cannot be shown as a tenant's.
-    fn with_our_modes(&self, directory: OwnedFd) -> io::Result<OwnedFd> {
-        let failed = |failure: SetupFailure| io::Error::other(failure.to_string());
-        let tenant = self.host_id().map_err(failed)?;
-        let here = PathBuf::from(format!("/proc/self/fd/{}", directory.as_raw_fd()));
-        if self.idmaps.for_owner_of(&here, tenant.id()).map_err(failed)?.is_some() {
-            return Ok(directory);
-        }
-        let copy = self.instance.directory().join(format!("layer{}", self.layers.len()));
-        copy_for_everybody(directory.as_fd(), &copy)?;
-        Ok(File::open(copy)?.into())
-    }
-
-    /// The directory at `path` of the root, if runs see it there.
-    fn open_shown(&self, path: &Path) -> Result<OwnedFd, String> {
         let target = strip_root(path);
         let is_below = |shown: &[u8]| target.as_os_str().as_encoded_bytes().starts_with(shown);
-        let shown = self.layout.shown.iter().any(|shown| {
+        let shown = layout.shown.iter().any(|shown| {
             let top = [shown.target.as_bytes(), b"/"].concat();
             is_below(&top)
         });
@@ -100,7 +71,7 @@ impl Sandbox {
         let how = OpenHow::new()
             .flags(OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC)
             .resolve(ResolveFlag::RESOLVE_IN_ROOT | ResolveFlag::RESOLVE_NO_SYMLINKS);
-        openat2(&self.root, &target, how).map_err(|errno| match errno {
+        openat2(root, &target, how).map_err(|errno| match errno {
             Errno::ENOENT => "it is not there".to_owned(),
             Errno::ENOTDIR => "it is no directory".to_owned(),
             Errno::ELOOP => "a link is on the way".to_owned(),
@@ -108,15 +79,30 @@ impl Sandbox {
         })
     }
 
-    /// What lies below the layers of a box, among its descriptors.
-    pub(crate) fn planned_layers(
+    /// Adds a layer above `directory`, which sandboxes see at `path`, and reserves its directories
+    /// in `layout`.
+    pub fn push(&mut self, directory: OwnedFd, path: &Path, layout: &mut RootLayout) {
+        let target = strip_root(path);
+        reserve(layout, self.layers.len(), &target);
+        let path = Path::new("/").join(target);
+        self.layers.push(RootLayer { directory: Arc::new(directory), path });
+    }
+
+    /// Takes back the last one.
+    pub fn pop(&mut self) {
+        self.layers.pop();
+    }
+
+    /// The mounts below the layers of one sandbox, added to its descriptors.
+    pub fn planned(
         &self,
-        fs: &BoxFs,
+        idmaps: &IdMaps,
+        tenant: u32,
         extra: &mut ExtraDescriptors,
     ) -> Result<Vec<PlannedLayer>, SetupFailure> {
-        let planned = |layer: &Layer| {
-            let here = PathBuf::from(format!("/proc/self/fd/{}", layer.directory.as_raw_fd()));
-            let idmap = self.idmaps.for_owner_of(&here, fs.tenant())?;
+        let planned = |layer: &RootLayer| {
+            let here = descriptor_path(&layer.directory);
+            let idmap = idmaps.for_owner_of(&here, tenant)?;
             let below = sys::detached_mount(layer.directory.as_fd()).map_err(|error| {
                 SetupFailure::from_io(format!("open {}", layer.path.display()), &error)
             })?;
@@ -130,17 +116,40 @@ impl Sandbox {
     }
 }
 
-/// Has every box keep a place for the layer, and write to `target`.
+/// Returns `directory`, or opens a copy of it at `copy` if its file system cannot show its owner's
+/// files as a tenant's.
+pub fn mappable_or_copy(
+    directory: OwnedFd,
+    idmaps: &IdMaps,
+    tenant: u32,
+    copy: &Path,
+) -> io::Result<OwnedFd> {
+    let idmap = idmaps.for_owner_of(&descriptor_path(&directory), tenant);
+    if idmap.map_err(|failure| io::Error::other(failure.to_string()))?.is_some() {
+        return Ok(directory);
+    }
+    copy_for_everybody(directory.as_fd(), copy)?;
+    Ok(File::open(copy)?.into())
+}
+
+fn descriptor_path(directory: &OwnedFd) -> PathBuf {
+    format!("/proc/self/fd/{}", directory.as_raw_fd()).into()
+}
+
+/// Adds the directories of the layer to every sandbox's own file system, and `target` to its
+/// writable directories.
 fn reserve(layout: &mut RootLayout, index: usize, target: &Path) {
-    let place = place(index);
-    let parts = [("", Make::Directory), ("/lower", Make::Directory), ("/work", Make::Directory)];
-    let upper = ("/upper", Make::Tenant { mode: 0o755 });
-    layout.skeleton.extend(
-        parts.into_iter().chain([upper]).map(|(part, make)| Skeleton {
-            path: c_string(format!("{place}{part}").as_ref()),
-            make,
-        }),
-    );
+    let directory = layer_directory(index);
+    let parts = [
+        ("", SkeletonKind::Directory),
+        ("/lower", SkeletonKind::Directory),
+        ("/work", SkeletonKind::Directory),
+        ("/upper", SkeletonKind::Tenant { mode: 0o755 }),
+    ];
+    layout.skeleton.extend(parts.into_iter().map(|(part, kind)| SkeletonEntry {
+        path: c_string(format!("{directory}{part}").as_ref()),
+        kind,
+    }));
     layout.writable.push(c_string(target.as_os_str()));
 }
 

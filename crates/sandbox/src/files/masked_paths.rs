@@ -1,7 +1,7 @@
-//! What is covered in a box although a tree that is shown holds it.
+//! The paths of the host that a sandbox masks in the trees it shows.
 //!
-//! Looked up for every run: a directory made after the server's start, a link
-//! put in its place or a file system mounted since must not be the way to it.
+//! They are looked up for every run: a directory created after the server's start, a link in its
+//! place or a file system mounted since must not become a way to a masked path.
 
 use std::ffi::OsStr;
 use std::io;
@@ -11,59 +11,59 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use super::mounts::{MountTable, topmost_below};
 use super::unix_sockets;
-use crate::plan::Tree;
-use crate::plan::rootfs::{Covered, RootLayout, c_string, strip_root};
-use crate::plan::step::Access;
+use crate::plan::PlannedTree;
+use crate::plan::rootfs::{MaskedPath, RootLayout, c_string, strip_root};
+use crate::plan::steps::mount::Access;
 use cofferdam_core::SetupFailure;
 
-/// A tree of the host and where a box has it.
+/// A tree of the host and its path in a sandbox.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Place {
+struct ShownTree {
     source: PathBuf,
     target: PathBuf,
 }
 
-/// What must not be seen of the host, below whatever trees are shown.
+/// The host paths that sandboxes must not see below the trees they show.
 #[derive(Debug)]
-pub struct Covers {
-    /// The trees of every box's root.
-    shown: Vec<Place>,
-    /// Of the profile's hidden paths those that are in one of the trees.
+pub struct MaskedPaths {
+    /// The trees of every sandbox's root.
+    shown: Vec<ShownTree>,
+    /// The profile's hidden paths that are in one of the trees.
     hidden: Vec<PathBuf>,
-    /// Of the service's own paths those that are in one of the trees.
+    /// The service's own paths that are in one of the trees.
     private_shown: Vec<PathBuf>,
     /// All of the service's own paths.
     private: Vec<PathBuf>,
-    /// Of the trees those whose sockets could be connected to.
-    with_sockets: Vec<Place>,
+    /// The trees in which a tenant could connect to sockets.
+    with_sockets: Vec<ShownTree>,
     mounts: MountTable,
-    /// The mount points below the trees of the root, and the table they are from.
-    mounted: Mutex<Mounted>,
+    /// The mount points below the trees of the root, cached by mount table.
+    mounted: Mutex<RootMounts>,
 }
 
 #[derive(Debug)]
-struct Mounted {
+struct RootMounts {
     of: Arc<[PathBuf]>,
-    covered: Arc<[Covered]>,
+    masked: Arc<[MaskedPath]>,
 }
 
-impl Covers {
-    /// For boxes whose root is `layout`: `hidden` are the profile's paths (none
-    /// where the root is not the host's), `private` the service's own.
+impl MaskedPaths {
+    /// For sandboxes whose root is `layout`. `hidden` are the profile's paths, none if the root is not
+    /// the host's; `private` are the service's own.
     pub fn new(layout: &RootLayout, hidden: &[PathBuf], private: &[PathBuf]) -> io::Result<Self> {
         let path = |text: &std::ffi::CString| PathBuf::from(OsStr::from_bytes(text.as_bytes()));
-        let place = |shown: &crate::plan::rootfs::Shown| {
+        let tree = |shown: &crate::plan::rootfs::ShownPath| {
             let (source, target) = (path(&shown.source), path(&shown.target));
-            // A single name is below the root, whose own path has no links, and is none itself.
+            // A single name is not a link, and is below the root, whose path has no links.
             let is_real = target.components().count() == 1;
             let real = if is_real { None } else { source.canonicalize().ok() };
-            Place { source: real.unwrap_or(source), target }
+            ShownTree { source: real.unwrap_or(source), target }
         };
-        let shown: Vec<Place> = layout.shown.iter().map(place).collect();
-        // Which trees a path leads into may change only by an administrator's hand on the way
-        // to it; what is at its end is looked up for every run.
+        let shown: Vec<ShownTree> = layout.shown.iter().map(tree).collect();
+        // Only an administrator can change the tree that a path leads into; its last component is
+        // looked up for every run.
         let is_shown = |path: &Path| shown.iter().any(|tree| path.starts_with(&tree.source));
-        // What is not there yet may come to be anywhere.
+        // A path that does not exist yet may later lead into any tree.
         let leads_inside = |path: &&PathBuf| {
             is_shown(path) || path.canonicalize().map_or(true, |real| is_shown(&real))
         };
@@ -75,105 +75,109 @@ impl Covers {
             with_sockets: shown.clone(),
             shown,
             mounts: MountTable::open()?,
-            mounted: Mutex::new(Mounted { of: Arc::new([]), covered: Arc::new([]) }),
+            mounted: Mutex::new(RootMounts { of: Arc::new([]), masked: Arc::new([]) }),
         })
     }
 
-    /// The real paths of the trees of every box's root, and the mount points there are.
+    /// The real paths of the trees of every sandbox's root, and the current mount points.
     pub fn trees(&self) -> io::Result<(Vec<PathBuf>, Arc<[PathBuf]>)> {
         Ok((self.shown.iter().map(|tree| tree.source.clone()).collect(), self.mounts.points()?))
     }
 
-    /// Has no socket looked for in the trees for which `unowned` says that none can be reached.
+    /// Skips the search for sockets in the trees that are mounted unowned: nobody can connect there.
     pub fn trust_unowned(&mut self, unowned: &[bool]) {
         let mut unowned = unowned.iter();
         self.with_sockets.retain(|_| unowned.next() != Some(&true));
     }
 
-    /// Whether `path` is covered for being a mount of its own.
-    pub fn covers_mount_at(&self, path: &Path) -> io::Result<bool> {
+    /// Whether `path` is masked because it is a mount point.
+    pub fn is_masked_mount(&self, path: &Path) -> io::Result<bool> {
         let Ok(path) = path.canonicalize() else { return Ok(false) };
         let shown = self.shown.iter().any(|tree| path.starts_with(&tree.source));
         Ok(shown && self.mounts.points()?.contains(&path))
     }
 
-    /// What to cover in a box that also has the trees of `asked`.
-    pub fn of_a_run(&self, asked: &[Tree]) -> Result<Vec<Covered>, SetupFailure> {
+    /// The masked paths of a sandbox with the additional trees `asked`.
+    pub fn for_run(&self, asked: &[PlannedTree]) -> Result<Vec<MaskedPath>, SetupFailure> {
         let points =
             self.mounts.points().map_err(|error| SetupFailure::from_io("read mounts", &error))?;
-        let mut covered: Vec<Covered> = self.mounted_below_root(&points)?.to_vec();
+        let mut masked: Vec<MaskedPath> = self.mounted_below_root(&points)?.to_vec();
         for path in self.hidden.iter().chain(&self.private_shown) {
-            covered.extend(covered_at(path, &self.shown)?);
+            masked.extend(masked_at(path, &self.shown)?);
         }
-        covered.extend(self.sockets()?);
+        masked.extend(self.sockets()?);
         let asked = asked.iter().filter(|tree| tree.access != Access::Device && tree.directory);
         for tree in asked {
-            let place = asked_place(tree)?;
-            covered.extend(mounted_below(&points, &place)?);
-            for path in self.private.iter().filter(|path| **path != place.source) {
-                covered.extend(covered_at(path, std::slice::from_ref(&place))?);
+            let tree = asked_tree(tree)?;
+            masked.extend(mounted_below(&points, &tree)?);
+            for path in self.private.iter().filter(|path| **path != tree.source) {
+                masked.extend(masked_at(path, std::slice::from_ref(&tree))?);
             }
         }
-        // What is above comes before what is below, and each once.
-        covered.sort_by(|a, b| a.target.cmp(&b.target));
-        covered.dedup();
-        Ok(covered)
+        // Parents before children, and each path once.
+        masked.sort_by(|a, b| a.target.cmp(&b.target));
+        masked.dedup();
+        Ok(masked)
     }
 
-    /// Where a box that shows no more than every box has what is at `real` on the host, an
-    /// absolute path without links; none where it does not show it.
-    pub fn place_inside(&self, real: &Path) -> Result<Option<PathBuf>, SetupFailure> {
-        let covered = self.of_a_run(&[])?;
-        let is_covered = |inside: &Path| {
+    /// The path in a sandbox without binds of `real`, an absolute path on the host without links;
+    /// `None` if the sandbox does not show it.
+    pub fn path_inside(&self, real: &Path) -> Result<Option<PathBuf>, SetupFailure> {
+        let masked = self.for_run(&[])?;
+        let is_masked = |inside: &Path| {
             let target =
-                |covered: &Covered| OsStr::from_bytes(covered.target.as_bytes()).to_owned();
-            covered.iter().any(|covered| inside.starts_with(target(covered)))
+                |masked: &MaskedPath| OsStr::from_bytes(masked.target.as_bytes()).to_owned();
+            masked.iter().any(|masked| inside.starts_with(target(masked)))
         };
-        let inside = |tree: &Place| Some(tree.target.join(real.strip_prefix(&tree.source).ok()?));
-        let places = self.shown.iter().filter_map(inside);
-        Ok(places.filter(|place| !is_covered(place)).map(|p| Path::new("/").join(p)).next())
+        let inside =
+            |tree: &ShownTree| Some(tree.target.join(real.strip_prefix(&tree.source).ok()?));
+        let paths = self.shown.iter().filter_map(inside);
+        Ok(paths.filter(|path| !is_masked(path)).map(|p| Path::new("/").join(p)).next())
     }
 
-    /// The sockets of the host in trees where they could be connected to, as far as they are known.
-    fn sockets(&self) -> Result<Vec<Covered>, SetupFailure> {
-        let mut covered = Vec::new();
+    /// The known sockets of the host in the trees where a tenant could connect to them.
+    fn sockets(&self) -> Result<Vec<MaskedPath>, SetupFailure> {
+        let mut masked = Vec::new();
         if self.with_sockets.is_empty() {
-            return Ok(covered);
+            return Ok(masked);
         }
         let bound = unix_sockets::bound_paths()
             .map_err(|error| SetupFailure::from_io("read sockets", &error))?;
         for path in bound {
-            // Any user binds sockets: one whose path leads nowhere must not keep runs from starting.
-            covered.extend(covered_at(&path, &self.with_sockets).unwrap_or_default());
+            // Any user can bind sockets: one with an unusable path must not keep runs from starting.
+            masked.extend(masked_at(&path, &self.with_sockets).unwrap_or_default());
         }
-        Ok(covered)
+        Ok(masked)
     }
 
-    fn mounted_below_root(&self, points: &Arc<[PathBuf]>) -> Result<Arc<[Covered]>, SetupFailure> {
+    fn mounted_below_root(
+        &self,
+        points: &Arc<[PathBuf]>,
+    ) -> Result<Arc<[MaskedPath]>, SetupFailure> {
         let mut last = self.mounted.lock().unwrap_or_else(PoisonError::into_inner);
         if !Arc::ptr_eq(&last.of, points) {
             let mut mounted = Vec::new();
-            for place in &self.shown {
-                mounted.extend(mounted_below(points, place)?);
+            for tree in &self.shown {
+                mounted.extend(mounted_below(points, tree)?);
             }
-            *last = Mounted { of: Arc::clone(points), covered: mounted.into() };
+            *last = RootMounts { of: Arc::clone(points), masked: mounted.into() };
         }
-        Ok(Arc::clone(&last.covered))
+        Ok(Arc::clone(&last.masked))
     }
 }
 
-/// The tree a run asks for, by its real path.
-fn asked_place(tree: &Tree) -> Result<Place, SetupFailure> {
+/// A tree that a run asks for, by its real path.
+fn asked_tree(tree: &PlannedTree) -> Result<ShownTree, SetupFailure> {
     let source = Path::new(OsStr::from_bytes(tree.source.as_bytes()));
     let failed = |error| SetupFailure::from_io(format!("bind {}", source.display()), &error);
     let target = strip_root(Path::new(OsStr::from_bytes(tree.target.as_bytes())));
-    Ok(Place { source: source.canonicalize().map_err(failed)?, target })
+    Ok(ShownTree { source: source.canonicalize().map_err(failed)?, target })
 }
 
-/// Where the trees of `places` have what `path` leads to, if there is something.
-fn covered_at(path: &Path, places: &[Place]) -> Result<Vec<Covered>, SetupFailure> {
+/// The paths in `trees` of what `path` leads to, if it exists.
+fn masked_at(path: &Path, trees: &[ShownTree]) -> Result<Vec<MaskedPath>, SetupFailure> {
     let failed = |error| SetupFailure::from_io(format!("mask {}", path.display()), &error);
-    // One call for what is not there, as most is not, where the walk along its path takes several.
+    // One call for a path that does not exist, as most do not; canonicalize takes several.
     if path.symlink_metadata().is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
         return Ok(Vec::new());
     }
@@ -181,28 +185,27 @@ fn covered_at(path: &Path, places: &[Place]) -> Result<Vec<Covered>, SetupFailur
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         result => result.map_err(failed)?,
     };
-    let mut covered = Vec::new();
-    for place in places.iter().filter(|place| real.starts_with(&place.source)) {
+    let mut masked = Vec::new();
+    for tree in trees.iter().filter(|tree| real.starts_with(&tree.source)) {
         let directory = real.symlink_metadata().map_err(failed)?.is_dir();
-        covered.extend(inside(place, &real, directory));
+        masked.extend(inside(tree, &real, directory));
     }
-    Ok(covered)
+    Ok(masked)
 }
 
-/// The places of what is mounted below the tree of `place`: its copy has there
-/// what those mounts hide.
-fn mounted_below(points: &[PathBuf], place: &Place) -> Result<Vec<Covered>, SetupFailure> {
-    let mut covered = Vec::new();
-    for point in topmost_below(points, &place.source) {
+/// The mount points below `tree`: a copy of the tree contains what those mounts hide.
+fn mounted_below(points: &[PathBuf], tree: &ShownTree) -> Result<Vec<MaskedPath>, SetupFailure> {
+    let mut masked = Vec::new();
+    for point in topmost_below(points, &tree.source) {
         let directory = is_directory_beneath(point)
             .map_err(|error| SetupFailure::from_io(format!("mask {}", point.display()), &error))?;
-        covered.extend(inside(place, point, directory));
+        masked.extend(inside(tree, point, directory));
     }
-    Ok(covered)
+    Ok(masked)
 }
 
-/// Whether a mount at `point` hides a directory. Asked of the directory it is
-/// in: the mount itself may be a dead server's, which answers nobody.
+/// Whether a mount at `point` hides a directory. Reads the parent directory, since the mount itself
+/// may be a network file system whose server does not answer.
 fn is_directory_beneath(point: &Path) -> io::Result<bool> {
     let (Some(parent), Some(name)) = (point.parent(), point.file_name()) else { return Ok(true) };
     let entries = match std::fs::read_dir(parent) {
@@ -215,14 +218,14 @@ fn is_directory_beneath(point: &Path) -> io::Result<bool> {
             return Ok(entry.file_type()?.is_dir());
         }
     }
-    // Gone by now: there is nothing to cover, and covering nothing is no failure.
+    // Gone by now: a mask without a target is skipped.
     Ok(true)
 }
 
-fn inside(place: &Place, path: &Path, directory: bool) -> Option<Covered> {
-    let below = path.strip_prefix(&place.source).ok()?;
-    let target = c_string(place.target.join(below).as_os_str());
-    Some(Covered { target, directory })
+fn inside(tree: &ShownTree, path: &Path, directory: bool) -> Option<MaskedPath> {
+    let below = path.strip_prefix(&tree.source).ok()?;
+    let target = c_string(tree.target.join(below).as_os_str());
+    Some(MaskedPath { target, directory })
 }
 
 #[cfg(test)]
@@ -232,16 +235,16 @@ mod tests {
 
     use super::*;
 
-    fn place(source: &Path) -> Place {
-        Place { source: source.to_owned(), target: "shown".into() }
+    fn shown(source: &Path) -> ShownTree {
+        ShownTree { source: source.to_owned(), target: "shown".into() }
     }
 
-    fn names(covered: &[Covered]) -> Vec<(&str, bool)> {
-        covered.iter().map(|c| (c.target.to_str().unwrap(), c.directory)).collect()
+    fn names(masked: &[MaskedPath]) -> Vec<(&str, bool)> {
+        masked.iter().map(|c| (c.target.to_str().unwrap(), c.directory)).collect()
     }
 
     #[test]
-    fn what_a_path_leads_to_is_covered_and_not_the_link() {
+    fn the_target_of_a_link_is_masked_and_not_the_link() {
         let tree = tempfile::tempdir().unwrap();
         let root = tree.path().canonicalize().unwrap();
         fs::create_dir_all(root.join("real/secret")).unwrap();
@@ -258,19 +261,19 @@ mod tests {
             ("dead", None),
             ("out", None),
         ] {
-            let covered = covered_at(&root.join(path), &[place(&root)]).unwrap();
-            assert_eq!(names(&covered), Vec::from_iter(want), "{path}");
+            let masked = masked_at(&root.join(path), &[shown(&root)]).unwrap();
+            assert_eq!(names(&masked), Vec::from_iter(want), "{path}");
         }
     }
 
     #[test]
-    fn mount_points_below_a_tree_are_covered_as_what_they_hide() {
+    fn mount_points_below_a_tree_are_masked_by_the_kind_they_hide() {
         let tree = tempfile::tempdir().unwrap();
         let root = tree.path();
         fs::create_dir_all(root.join("volume/deeper")).unwrap();
         fs::write(root.join("hosts"), "").unwrap();
         let points = ["hosts", "volume", "volume/deeper"].map(|name| root.join(name));
-        let covered = mounted_below(&points, &place(root)).unwrap();
-        assert_eq!(names(&covered), [("shown/hosts", false), ("shown/volume", true)]);
+        let masked = mounted_below(&points, &shown(root)).unwrap();
+        assert_eq!(names(&masked), [("shown/hosts", false), ("shown/volume", true)]);
     }
 }

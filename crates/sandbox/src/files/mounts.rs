@@ -1,4 +1,4 @@
-//! The mount points of this process, read again only when they have changed.
+//! The mount points of this process, read again only after a change.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -10,10 +10,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
-/// More than most tables have: a small buffer takes a call for each few lines.
+/// Larger than most tables: a small buffer takes one call for every few lines.
 const TEXT_BYTES: usize = 16 << 10;
 
-/// The mount namespace of the thread that opened it, from which boxes are cloned.
+/// The mount table of the thread that opened it, from whose namespace sandboxes are cloned.
 #[derive(Debug)]
 pub struct MountTable(Mutex<LastRead>);
 
@@ -31,10 +31,10 @@ impl MountTable {
         Ok(Self(Mutex::new(LastRead { file, points })))
     }
 
-    /// Every mount point there is now, sorted. The same value while nothing has changed.
+    /// All current mount points, sorted. Returns the same value until they change.
     pub fn points(&self) -> io::Result<Arc<[PathBuf]>> {
         let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        // The kernel tells of each change once, by an error condition.
+        // The kernel reports each change once, as POLLPRI.
         let mut changed = [PollFd::new(last.file.as_fd(), PollFlags::POLLPRI)];
         if poll(&mut changed, PollTimeout::ZERO)? > 0 {
             last.points = read(&mut last.file)?;
@@ -50,7 +50,7 @@ fn read(file: &mut File) -> io::Result<Arc<[PathBuf]>> {
     Ok(parse(&text).into())
 }
 
-/// The mount points of a mountinfo text, sorted, each once.
+/// Parses the mount points of a mountinfo text, sorted, each once.
 fn parse(mountinfo: &[u8]) -> Vec<PathBuf> {
     let point = |line: &[u8]| Some(unescape(line.split(|byte| *byte == b' ').nth(4)?));
     let mut points: Vec<PathBuf> =
@@ -60,7 +60,7 @@ fn parse(mountinfo: &[u8]) -> Vec<PathBuf> {
     points
 }
 
-/// Undoes the octal escapes of what would end a field or a line.
+/// Decodes the octal escapes of characters that would end a field or a line.
 fn unescape(field: &[u8]) -> PathBuf {
     let mut bytes = Vec::with_capacity(field.len());
     let mut rest = field;
@@ -81,8 +81,8 @@ fn unescape(field: &[u8]) -> PathBuf {
     PathBuf::from(OsStr::from_bytes(&bytes))
 }
 
-/// The mount points below `tree`, none below another: what a copy of the tree's
-/// own mount has in place of is what they hide.
+/// The mount points below `tree`, none below another. A copy of the tree's own mount contains what
+/// they hide.
 pub fn topmost_below<'a>(points: &'a [PathBuf], tree: &Path) -> Vec<&'a Path> {
     let mut topmost: Vec<&Path> = Vec::new();
     for point in points.iter().filter(|point| *point != tree && point.starts_with(tree)) {
@@ -109,7 +109,7 @@ mod tests {
 ";
 
     #[test]
-    fn mount_points_are_read_as_they_are_called() {
+    fn escaped_mount_points_are_decoded() {
         let names = [
             &b"/"[..],
             b"/proc",
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_mounted_right_below_a_tree_is_below_it() {
+    fn only_the_topmost_mount_points_below_a_tree_count() {
         let points = parse(MOUNTINFO);
         let below = topmost_below(&points, Path::new("/usr"));
         assert_eq!(below, [&points[3], &points[4]]);
@@ -135,7 +135,7 @@ mod tests {
         let table = MountTable::open().unwrap();
         let first = table.points().unwrap();
         assert!(first.iter().any(|point| point == Path::new("/")));
-        // Other tests mount things now and then, though hardly at every look.
+        // Other tests mount file systems now and then, but not between every two calls.
         let same = |_| Arc::ptr_eq(&table.points().unwrap(), &table.points().unwrap());
         assert!((0..100).any(same));
     }

@@ -1,8 +1,8 @@
-//! The directory whose content sandboxes are shown, opened once.
+//! The directory whose content sandboxes show, opened once.
 //!
-//! One that was given on purpose may belong to an attacker, who exchanges directories for links
-//! at any moment. So nothing of it is reached by a path from the host's root: it is listed, looked
-//! up and mounted from this descriptor, and no name in it is followed as a link.
+//! A given root may belong to an attacker, who can replace directories by links at any moment. So no
+//! path from the host's root is used: it is listed, looked up and mounted from this descriptor, and
+//! no name in it is followed as a link.
 
 use std::ffi::OsStr;
 use std::io;
@@ -14,10 +14,10 @@ use nix::dir::{Dir, Type};
 use nix::fcntl::{AtFlags, OFlag, open, readlink, readlinkat};
 use nix::sys::stat::{Mode, SFlag, fstatat};
 
-use crate::plan::rootfs::Kind;
+use crate::plan::rootfs::PathKind;
 use crate::sys;
 
-/// A root directory that stays the same one, whatever becomes of its path.
+/// A root directory that stays the same even if its path leads elsewhere later.
 #[derive(Debug)]
 pub struct RootDirectory {
     directory: OwnedFd,
@@ -25,7 +25,7 @@ pub struct RootDirectory {
 }
 
 impl RootDirectory {
-    /// The directory that `path` leads to now.
+    /// Opens the directory that `path` leads to.
     pub fn open(path: &Path) -> io::Result<Self> {
         let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
         let directory = open(path, flags, Mode::empty())?;
@@ -33,19 +33,19 @@ impl RootDirectory {
         Ok(Self { directory, path: path.into() })
     }
 
-    /// Its path when it was opened, without links.
+    /// Its path at the time it was opened, without links.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Its entries that have a text for a name, sorted, and what each of them is.
-    pub fn entries(&self) -> io::Result<Vec<(String, Kind)>> {
+    /// Its entries with UTF-8 names, sorted, and the kind of each.
+    pub fn entries(&self) -> io::Result<Vec<(String, PathKind)>> {
         let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
         let mut entries = Vec::new();
         let mut listing = Dir::openat(&self.directory, ".", flags, Mode::empty())?;
         for entry in listing.iter() {
             let entry = entry?;
-            // A name that is no text names nothing a toolchain needs.
+            // No toolchain needs a name that is not UTF-8.
             let Ok(name) = entry.file_name().to_str() else { continue };
             if name == "." || name == ".." {
                 continue;
@@ -58,26 +58,25 @@ impl RootDirectory {
         Ok(entries)
     }
 
-    /// A copy of its mount and of all mounts below it, attached nowhere, to which no later mount
-    /// on the host spreads, nor the other way round.
+    /// Copies its mount and all mounts below it without attaching them. Later mounts on the host do
+    /// not propagate to the copy, nor the reverse.
     pub fn detached(&self) -> io::Result<OwnedFd> {
         sys::detached_private_trees(self.as_fd())
     }
 
-    /// What the entry `name` is, which the directory calls a `listed`; none where it is gone by
-    /// now.
-    fn kind_of(&self, name: &str, listed: Option<Type>) -> Option<Kind> {
+    /// The kind of the entry `name`, whose type the directory gives as `listed`; `None` if it is gone.
+    fn kind_of(&self, name: &str, listed: Option<Type>) -> Option<PathKind> {
         Some(match listed.map_or_else(|| self.look_up(name), Some)? {
             Type::Symlink => {
                 let target = readlinkat(&self.directory, name).ok()?;
-                Kind::Symlink(PathBuf::from(OsStr::from_bytes(target.as_bytes())))
+                PathKind::Symlink(PathBuf::from(OsStr::from_bytes(target.as_bytes())))
             }
-            Type::Directory => Kind::Directory,
-            _ => Kind::Other,
+            Type::Directory => PathKind::Directory,
+            _ => PathKind::Other,
         })
     }
 
-    /// The type of an entry in a file system whose directories do not tell it.
+    /// The type of an entry in a file system whose directories do not give it.
     fn look_up(&self, name: &str) -> Option<Type> {
         let stat = fstatat(&self.directory, name, AtFlags::AT_SYMLINK_NOFOLLOW).ok()?;
         let kind = SFlag::from_bits_truncate(stat.st_mode & SFlag::S_IFMT.bits());
@@ -103,19 +102,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_root_stays_the_directory_it_was_when_it_was_opened() {
-        let place = tempfile::tempdir().unwrap();
-        let path = place.path().join("root");
+    fn a_root_stays_the_directory_that_was_opened() {
+        let parent = tempfile::tempdir().unwrap();
+        let path = parent.path().join("root");
         fs::create_dir_all(path.join("usr")).unwrap();
         fs::write(path.join("file"), "").unwrap();
         symlink("usr/bin", path.join("bin")).unwrap();
         let root = RootDirectory::open(&path).unwrap();
-        fs::rename(&path, place.path().join("moved")).unwrap();
+        fs::rename(&path, parent.path().join("moved")).unwrap();
         symlink("/", &path).unwrap();
         let want = [
-            ("bin".to_owned(), Kind::Symlink("usr/bin".into())),
-            ("file".to_owned(), Kind::Other),
-            ("usr".to_owned(), Kind::Directory),
+            ("bin".to_owned(), PathKind::Symlink("usr/bin".into())),
+            ("file".to_owned(), PathKind::Other),
+            ("usr".to_owned(), PathKind::Directory),
         ];
         assert_eq!(root.entries().unwrap(), want);
     }

@@ -1,19 +1,19 @@
-//! The paths of the host's sockets, as far as this network namespace tells them.
+//! The paths of the host's Unix sockets, as listed in this network namespace.
 
 use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
-/// More than any host has in directories of the system.
+/// More than any host has in its system directories.
 const SOCKETS_MAX: usize = 4096;
 
-/// The absolute paths that sockets were bound to, sorted, each once.
+/// The absolute paths that sockets are bound to, sorted, each once.
 pub fn bound_paths() -> io::Result<Vec<PathBuf>> {
     Ok(parse(&std::fs::read("/proc/net/unix")?))
 }
 
-/// The path is the eighth field, and may have spaces.
+/// Parses the table. The path is the eighth field, and may contain spaces.
 fn parse(table: &[u8]) -> Vec<PathBuf> {
     let path = |line: &[u8]| {
         let mut rest = line;
@@ -37,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn absolute_paths_are_told_apart_from_all_else() {
+    fn only_absolute_paths_are_read() {
         let table = b"\
 Num       RefCount Protocol Flags    Type St Inode Path
 0000000000000000: 00000002 00000000 00010000 0001 01 14207 /opt/a b/socket

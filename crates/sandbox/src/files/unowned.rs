@@ -1,10 +1,10 @@
-//! Shown trees in which everything seems to belong to nobody, so that nothing in them is writable.
+//! Shown trees whose files appear to belong to nobody, so that nothing in them is writable.
 //!
-//! A read-only mount stops neither a connection to a socket of the host below it nor the opening of
-//! a fifo for writing. A mount with mapped ids does, whose map has none of the ids that files
-//! have: the kernel refuses every write to an inode whose owner it could not write back. That
-//! holds for sockets made at any time, whoever made them; reading and executing go by the rights
-//! that all others have, which are the rights a tenant has anyway.
+//! A read-only mount prevents neither a connection to a socket of the host below it nor the opening
+//! of a fifo for writing. An ID-mapped mount does, if its map contains none of the ids that files
+//! have: the kernel refuses every write to an inode whose owner it cannot map. That holds for sockets
+//! of any age and any owner. Reading and executing depend on the rights of others, which are a
+//! tenant's rights anyway.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -16,30 +16,30 @@ use std::thread;
 
 use crate::host::weakened;
 use crate::host::weakened::Wall;
-use crate::launch::namespace_holder::NamespaceHolder;
 use crate::pool::idmap;
+use crate::pool::namespace_holder::NamespaceHolder;
 use crate::sys;
 
-/// The user namespace of such mounts, and which trees can be mounted so.
+/// The user namespace of such mounts, and the trees that can be mounted with it.
 #[derive(Debug)]
-pub struct Unowned {
-    /// Where there is none, no tree can.
+pub struct UnownedTrees {
+    /// `None` if no tree can.
     pub namespace: Option<Arc<OwnedFd>>,
-    /// One answer a tree, in their order.
+    /// One answer per tree, in their order.
     pub trees: Vec<bool>,
 }
 
-/// The same while it is being found out, on a thread of its own: it starts a process and lets go
-/// of mounts, which a sandbox for a single run should not wait for.
+/// A probe for them, on a thread of its own: it starts a process and drops mounts, and a sandbox for
+/// a single run should not wait for that.
 #[derive(Debug)]
-pub struct Finding {
+pub struct UnownedProbe {
     trees: usize,
-    found: Option<Receiver<Unowned>>,
+    found: Option<Receiver<UnownedTrees>>,
 }
 
-impl Finding {
-    /// Begins for the trees at these real paths, among these mount points. Once it has answered,
-    /// the thread does what comes `then`.
+impl UnownedProbe {
+    /// Starts to probe the trees at these real paths, among these mount points. After its answer the
+    /// thread runs `then`.
     pub fn begin(
         trees: Vec<PathBuf>,
         mount_points: Arc<[PathBuf]>,
@@ -50,12 +50,12 @@ impl Finding {
             return Ok(Self::impossible(count));
         }
         let (sender, found) = channel();
-        // Here and not on the thread: the group of this process may have to be empty of others when
-        // its controllers are switched on, and this one is dead when it has been started.
+        // Here and not on the thread: when the controllers of this process's group are enabled, the
+        // group must hold no other live process, and this one is dead once it was started.
         let holder = match NamespaceHolder::start() {
             Ok(holder) => holder,
             Err(error) => {
-                log::warn!("shown trees keep their owners: {error}");
+                log::warn!("cannot mount shown trees as unowned: {error}");
                 return Ok(Self::impossible(count));
             }
         };
@@ -64,14 +64,14 @@ impl Finding {
         Ok(Self { trees: count, found: Some(found) })
     }
 
-    /// For a service that may not map ids.
+    /// For a service that cannot map ids.
     pub fn impossible(trees: usize) -> Self {
         Self { trees, found: None }
     }
 
-    /// What was found; nothing where user namespaces are not to be had.
-    pub fn finish(self) -> Unowned {
-        let none = Unowned { namespace: None, trees: vec![false; self.trees] };
+    /// Waits for the answer: no tree if user namespaces are not available.
+    pub fn finish(self) -> UnownedTrees {
+        let none = UnownedTrees { namespace: None, trees: vec![false; self.trees] };
         self.found.and_then(|found| found.recv().ok()).unwrap_or(none)
     }
 }
@@ -80,24 +80,24 @@ fn find(
     holder: &NamespaceHolder,
     trees: &[PathBuf],
     mount_points: &[PathBuf],
-    found: &Sender<Unowned>,
+    found: &Sender<UnownedTrees>,
     then: Option<impl FnOnce()>,
 ) {
-    let namespace = match idmap::of_nobody(holder) {
+    let namespace = match idmap::of_no_owner(holder) {
         Ok(namespace) => Arc::new(namespace),
-        Err(error) => return log::warn!("shown trees keep their owners: {error}"),
+        Err(error) => return log::warn!("cannot mount shown trees as unowned: {error}"),
     };
-    // All of one mount answer alike. The copies stay until the answer is out.
+    // All trees of one mount have the same answer. The copies are dropped after the answer is sent.
     let mut copies: BTreeMap<&Path, Option<OwnedFd>> = BTreeMap::new();
     let mut answers = Vec::with_capacity(trees.len());
     for tree in trees {
-        // Of the mount points on its way, which are sorted, the last is the longest.
+        // The mount points are sorted, so the last one that is a prefix is the longest.
         let mount = mount_points.iter().rfind(|point| tree.starts_with(point)).unwrap_or(tree);
         let copy = || sys::copy_with_ids_mapped(tree, namespace.as_fd()).ok().flatten();
         answers.push(copies.entry(mount).or_insert_with(copy).is_some());
     }
-    // A sandbox that was given up in the meantime wants no answer.
-    let _ = found.send(Unowned { namespace: Some(Arc::clone(&namespace)), trees: answers });
+    // The receiver is gone if opening the sandbox failed in the meantime.
+    let _ = found.send(UnownedTrees { namespace: Some(Arc::clone(&namespace)), trees: answers });
     if let Some(then) = then {
         then();
     }

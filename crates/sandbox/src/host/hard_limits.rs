@@ -2,7 +2,7 @@
 
 use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit};
 
-use crate::plan::step::Rlimit;
+use crate::plan::steps::process::Rlimit;
 use cofferdam_core::Limits;
 
 /// Limits that a program would otherwise inherit from the service: no raised priority, and the

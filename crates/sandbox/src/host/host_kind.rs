@@ -167,7 +167,7 @@ impl Obstacles {
         let profile = text_of("/proc/self/attr/current");
         // In a user namespace entered by this process it is root; the user who created the
         // namespace counts.
-        let settled = unprivileged::is_settled().unwrap_or(false);
+        let settled = unprivileged::is_active().unwrap_or(false);
         let has_sys_admin = has_cap(None, CapSet::Effective, Capability::CAP_SYS_ADMIN);
         Self {
             not_root: settled || !geteuid().is_root(),

@@ -9,7 +9,7 @@ use crate::host::abandoned::SWEEP_WAIT;
 use crate::host::host_kind::{HostInfo, HostKind};
 use crate::host::root_source::last_capability;
 use crate::launch::unprivileged;
-use crate::plan::identity::HostId;
+use crate::pool::host_id::HostId;
 use cofferdam_core::SetupFailure;
 use cofferdam_core::values::deadline::Deadline;
 use cofferdam_seccomp::profile::Profile;
@@ -86,7 +86,7 @@ pub fn examine(profile: &Profile) -> Result<ProbeReport, SetupFailure> {
     let state = StateDirectory::open().map_err(failed("state directory"))?;
     // If the process could not enter a user namespace, the trials run as it is and report what
     // fails.
-    let unprivileged = unprivileged::is_settled().unwrap_or(false);
+    let unprivileged = unprivileged::is_active().unwrap_or(false);
     let host_id = match unprivileged {
         true => HostId::shared(),
         false => HostId::acquire(&state).map_err(failed("host uid"))?,

@@ -4,7 +4,7 @@ use std::ffi::CString;
 use std::path::{Path, PathBuf};
 
 use crate::builtin::builtin_profile;
-use crate::files::masked_paths::Covers;
+use crate::files::masked_paths::MaskedPaths;
 use crate::files::root_directory::RootDirectory;
 use crate::locks::LockFilter;
 use crate::plan::rootfs;
@@ -52,7 +52,7 @@ pub fn layout_of(
     directory: &RootDirectory,
     profile: &Profile,
     private: &[PathBuf],
-) -> std::io::Result<(RootLayout, Covers)> {
+) -> std::io::Result<(RootLayout, MaskedPaths)> {
     // The real path too: shown trees are compared with it.
     let real = private.iter().filter_map(|path| path.canonicalize().ok());
     let private: Vec<PathBuf> = private.iter().cloned().chain(real).collect();
@@ -62,11 +62,11 @@ pub fn layout_of(
     // A root directory that the operator chose hides nothing.
     let hide = if *root == RootSource::Host { &profile.root.hide[..] } else { &[] };
     let hidden: Vec<PathBuf> = hide.iter().map(PathBuf::from).collect();
-    let covers = Covers::new(&layout, &hidden, &private)?;
-    if covers.covers_mount_at(&base.join("etc/hosts"))? {
+    let masked = MaskedPaths::new(&layout, &hidden, &private)?;
+    if masked.is_masked_mount(&base.join("etc/hosts"))? {
         layout.keep_own_hosts();
     }
-    Ok((layout, covers))
+    Ok((layout, masked))
 }
 
 /// The filter of the init, part of this program.

@@ -3,18 +3,26 @@
 use std::time::Instant;
 
 use crate::cgroup::{CgroupTree, ControlSupport};
-use crate::files::box_fs::BoxFs;
+use crate::files::sandbox_fs::SandboxFs;
 use crate::host::hard_limits::HardLimits;
 use crate::host::root_source::mountpoint;
 use crate::landlock::Landlock;
-use crate::landlock::steps::obey_steps;
 use crate::launch;
 use crate::launch::Launch;
 use crate::launch::unprivileged;
-use crate::plan::identity::HostId;
+use crate::plan::ChildPlan;
+use crate::plan::input::ROOT_FD;
+use crate::plan::program::user_namespace_steps;
+use crate::plan::restrictions::restrict_self_steps;
 use crate::plan::rootfs::RootLayout;
-use crate::plan::step::Step;
-use crate::plan::{BOX_FD, ChildPlan, HOSTNAME, user_namespace_steps};
+use crate::plan::setup::HOSTNAME;
+use crate::plan::steps::Step;
+use crate::plan::steps::identity::IdentityStep;
+use crate::plan::steps::mount::MountStep;
+use crate::plan::steps::process::ProcessStep;
+use crate::plan::steps::restrict::RestrictStep;
+use crate::plan::steps::start::StartStep;
+use crate::pool::host_id::HostId;
 use crate::supervise::cleanup;
 use crate::sys;
 use cofferdam_core::sync::retained::Retained;
@@ -97,7 +105,7 @@ pub(super) struct Trial {
 impl Trial {
     pub(super) fn namespaces(&self) -> Vec<ProbeResult> {
         let alone = |flag, setup| attempt(flag, setup, Vec::new());
-        let hostname = Step::SetHostname { name: HOSTNAME.to_owned() };
+        let hostname = Step::Process(ProcessStep::SetHostname { name: HOSTNAME.to_owned() });
         let mut become_tenant = self.drop_uid();
         become_tenant.extend(user_namespace_steps(self.host_id.id()));
         let user = attempt(libc::CLONE_NEWPID | libc::CLONE_NEWNS, own_proc(), become_tenant);
@@ -106,16 +114,20 @@ impl Trial {
             tried(
                 "mount namespace",
                 Enforcement::Missing,
-                alone(libc::CLONE_NEWNS, vec![Step::MakeMountsPrivate]),
+                alone(libc::CLONE_NEWNS, vec![Step::Mount(MountStep::MakeMountsPrivate)]),
             ),
             tried("ipc namespace", Enforcement::Missing, alone(libc::CLONE_NEWIPC, Vec::new())),
             tried("uts namespace", Enforcement::Missing, alone(libc::CLONE_NEWUTS, vec![hostname])),
             tried(
                 "net namespace",
                 Enforcement::Missing,
-                alone(libc::CLONE_NEWNET, vec![Step::RaiseLoopback]),
+                alone(libc::CLONE_NEWNET, vec![Step::Process(ProcessStep::RaiseLoopback)]),
             ),
-            tried("cgroup namespace", Enforcement::Missing, alone(0, vec![Step::UnshareCgroup])),
+            tried(
+                "cgroup namespace",
+                Enforcement::Missing,
+                alone(0, vec![Step::Process(ProcessStep::UnshareCgroup)]),
+            ),
             // Without it a program sees its host uid, which no other sandbox has.
             tried("user namespace", Enforcement::Degraded, user),
         ]
@@ -138,12 +150,16 @@ impl Trial {
         let id = self.host_id.id();
         match self.unprivileged {
             true => Vec::new(),
-            false => vec![Step::DropGroups, Step::SetGid { gid: id }, Step::SetUid { uid: id }],
+            false => vec![
+                Step::Identity(IdentityStep::DropGroups),
+                Step::Identity(IdentityStep::SetGid { gid: id }),
+                Step::Identity(IdentityStep::SetUid { uid: id }),
+            ],
         }
     }
 
     fn uid(&self) -> ProbeResult {
-        match (unprivileged::is_settled(), self.unprivileged) {
+        match (unprivileged::is_active(), self.unprivileged) {
             (Err(failure), _) => tried("uid", Enforcement::Missing, Err(failure)),
             (_, true) => {
                 let reason = unprivileged::NOT_ENFORCED.trim_start_matches("uid: ").to_owned();
@@ -156,17 +172,27 @@ impl Trial {
     pub(super) fn privileges(&self, profile: &Profile) -> Vec<ProbeResult> {
         let program = |steps| attempt(0, Vec::new(), steps);
         let drop_capabilities = vec![
-            Step::DropBoundingSet { last_capability: self.last_capability },
-            Step::ClearAmbientSet,
-            Step::ClearCapabilities,
+            Step::Identity(IdentityStep::DropBoundingSet { last_capability: self.last_capability }),
+            Step::Identity(IdentityStep::ClearAmbientSet),
+            Step::Identity(IdentityStep::ClearCapabilities),
         ];
-        let filter =
-            Step::InstallFilter { name: profile.name.clone(), program: profile.filter.bytes() };
+        let filter = Step::Restrict(RestrictStep::InstallFilter {
+            name: profile.name.clone(),
+            program: profile.filter.bytes(),
+        });
         vec![
             self.uid(),
             tried("capabilities", Enforcement::Missing, program(drop_capabilities)),
-            tried("no_new_privs", Enforcement::Missing, program(vec![Step::NoNewPrivileges])),
-            tried("seccomp", Enforcement::Missing, program(vec![Step::NoNewPrivileges, filter])),
+            tried(
+                "no_new_privs",
+                Enforcement::Missing,
+                program(vec![Step::Identity(IdentityStep::NoNewPrivileges)]),
+            ),
+            tried(
+                "seccomp",
+                Enforcement::Missing,
+                program(vec![Step::Identity(IdentityStep::NoNewPrivileges), filter]),
+            ),
         ]
     }
 
@@ -180,11 +206,11 @@ impl Trial {
         let result = self.box_fs().and_then(|fs| {
             let mut setup = enter_box()?;
             let (handled, scoped) = (landlock.handled(), landlock.scoped());
-            setup.push(Step::CreateRules { handled, scoped });
+            setup.push(Step::Restrict(RestrictStep::CreateRules { handled, scoped }));
             let (path, allowed) = (c"/".to_owned(), landlock.readable());
-            setup.push(Step::AllowBelow { path, allowed, fd: BOX_FD });
-            let mut program = vec![Step::NoNewPrivileges];
-            program.extend(obey_steps(landlock, c"/.refused"));
+            setup.push(Step::Restrict(RestrictStep::AllowBelow { path, allowed, fd: ROOT_FD }));
+            let mut program = vec![Step::Identity(IdentityStep::NoNewPrivileges)];
+            program.extend(restrict_self_steps(landlock, c"/.refused"));
             launch(launch::namespaces(false), setup, program, Some(fs))
         });
         let found = tried(name, Enforcement::Missing, result);
@@ -193,8 +219,8 @@ impl Trial {
         ProbeResult { reason, ..found }
     }
 
-    fn box_fs(&self) -> Result<BoxFs, SetupFailure> {
-        BoxFs::create(&RootLayout::default(), &Limits::default(), self.host_id.id())
+    fn box_fs(&self) -> Result<SandboxFs, SetupFailure> {
+        SandboxFs::create(&RootLayout::default(), &Limits::default(), self.host_id.id())
     }
 }
 
@@ -252,12 +278,20 @@ pub(super) fn cgroup_controls(tree: &CgroupTree) -> Vec<ProbeResult> {
 /// The steps that make the sandbox's file system the root.
 fn enter_box() -> Result<Vec<Step>, SetupFailure> {
     let mountpoint = mountpoint().map_err(|error| SetupFailure::from_io("mount point", &error))?;
-    Ok(vec![Step::MakeMountsPrivate, Step::EnterBox { fd: BOX_FD, mountpoint }, Step::PivotRoot])
+    Ok(vec![
+        Step::Mount(MountStep::MakeMountsPrivate),
+        Step::Mount(MountStep::EnterRoot { fd: ROOT_FD, mountpoint }),
+        Step::Mount(MountStep::PivotRoot),
+    ])
 }
 
 /// The steps that mount `/proc` over the host's, in a private mount namespace.
 fn own_proc() -> Vec<Step> {
-    vec![Step::MakeMountsPrivate, Step::EnterDirectory { path: c"/".to_owned() }, Step::MountProc]
+    vec![
+        Step::Mount(MountStep::MakeMountsPrivate),
+        Step::Process(ProcessStep::EnterDirectory { path: c"/".to_owned() }),
+        Step::Mount(MountStep::MountProc),
+    ]
 }
 
 fn attempt(namespaces: i32, setup: Vec<Step>, program: Vec<Step>) -> Result<(), SetupFailure> {
@@ -269,9 +303,9 @@ fn launch(
     namespaces: i32,
     setup: Vec<Step>,
     mut program: Vec<Step>,
-    fs: Option<BoxFs>,
+    fs: Option<SandboxFs>,
 ) -> Result<(), SetupFailure> {
-    program.push(Step::ReportReady);
+    program.push(Step::Start(StartStep::ReportReady));
     let trial = Launch {
         plan: ChildPlan { setup, program, guard: Vec::new() },
         namespaces,
@@ -285,7 +319,7 @@ fn launch(
         retained: Retained::default(),
         cleanup: cleanup::CleanupHandle::default(),
     };
-    trial.clone_box()?.try_out()
+    trial.spawn_init()?.run_trial()
 }
 
 #[cfg(test)]
@@ -309,13 +343,18 @@ mod tests {
     #[test]
     fn a_program_waits_until_its_init_releases_it() {
         for _ in 0..20 {
-            let elsewhere = Step::EnterDirectory { path: c"/absent".to_owned() };
+            let elsewhere =
+                Step::Process(ProcessStep::EnterDirectory { path: c"/absent".to_owned() });
             let trial = Launch {
                 plan: ChildPlan {
-                    setup: vec![Step::HoldProgram],
-                    program: vec![Step::AwaitGuard, elsewhere, Step::ReportReady],
+                    setup: vec![Step::Start(StartStep::HoldProgram)],
+                    program: vec![
+                        Step::Start(StartStep::AwaitGuard),
+                        elsewhere,
+                        Step::Start(StartStep::ReportReady),
+                    ],
                     // Fails: the init dies with the lock, and the program dies with it.
-                    guard: vec![Step::JoinCgroup { fd: 99 }],
+                    guard: vec![Step::Process(ProcessStep::JoinCgroup { fd: 99 })],
                 },
                 namespaces: libc::CLONE_NEWPID,
                 fs: None,
@@ -328,7 +367,7 @@ mod tests {
                 retained: Retained::default(),
                 cleanup: cleanup::CleanupHandle::default(),
             };
-            let failure = trial.clone_box().unwrap().try_out().unwrap_err();
+            let failure = trial.spawn_init().unwrap().run_trial().unwrap_err();
             assert_eq!(failure.to_string(), "sandbox: join cgroup: EBADF");
         }
     }
@@ -336,8 +375,8 @@ mod tests {
     /// The proof that is in the plan of every run must fail without rules.
     #[test]
     fn the_landlock_proof_fails_without_rules() {
-        let fs = BoxFs::create(&RootLayout::default(), &Limits::default(), 0).unwrap();
-        let proof = Step::ProveRules { path: c"/.refused".to_owned() };
+        let fs = SandboxFs::create(&RootLayout::default(), &Limits::default(), 0).unwrap();
+        let proof = Step::Restrict(RestrictStep::ProveRules { path: c"/.refused".to_owned() });
         let failure =
             launch(launch::namespaces(false), enter_box().unwrap(), vec![proof], Some(fs))
                 .unwrap_err();

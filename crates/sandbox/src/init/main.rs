@@ -1,11 +1,10 @@
-//! PID 1 of a box: carries out its plan, starts the program, reaps, reports, ends.
+//! PID 1 of a sandbox: carries out the plan, starts the program, reaps, reports, ends.
 //!
-//! A program of its own without a C library or an allocator, embedded in the
-//! library and executed from memory. Being one keeps the server's address
-//! space out of the box, makes forking the program cheap whatever the server's
-//! size, and leaves no way to allocate, lock or unwind between clone and exec.
-//! It decides nothing: every system call it makes was written down by
-//! `plan::build` in the supervisor.
+//! A separate program without a C library or an allocator, embedded in the library and executed
+//! from memory. This keeps the server's address space out of the sandbox, makes the fork of the
+//! program cheap for a server of any size, and leaves no way to allocate, lock or unwind between
+//! clone and exec. It decides nothing: `plan::build` in the supervisor writes every system call that
+//! it makes.
 
 #![no_std]
 #![no_main]
@@ -13,16 +12,16 @@
 mod sys;
 mod wire;
 
-use wire::{Call, Header, List};
+use wire::{Call, Header, CallList};
 
 #[cfg(target_arch = "x86_64")]
 core::arch::global_asm!(".globl _start", "_start:", "xor ebp, ebp", "and rsp, -16", "call {run}", "ud2", run = sym run);
 #[cfg(target_arch = "aarch64")]
 core::arch::global_asm!(".globl _start", "_start:", "mov x29, #0", "mov x30, #0", "bl {run}", "brk #1", run = sym run);
 
-/// Exit code of an init that could not even read its plan.
+/// Exit code of an init that could not read its plan.
 const EXIT_NO_PLAN: u64 = 120;
-/// Exit code of a process whose set-up failed; the record says why.
+/// Exit code of a process whose set-up failed; a record says why.
 const EXIT_SETUP_FAILED: u64 = 121;
 
 const ENOENT: i32 = 2;
@@ -46,7 +45,7 @@ extern "C" fn run() -> ! {
     match sys::fork() {
         Ok(0) => {
             walk(header.program, &mut registers);
-            // The last call of a program list is exec; past it there is no program.
+            // The last call of a program list is exec, which does not return if it succeeds.
             sys::exit(EXIT_SETUP_FAILED)
         }
         Ok(program) => {
@@ -57,27 +56,27 @@ extern "C" fn run() -> ! {
     }
 }
 
-/// Makes every call of `list` in order; a failure that matters ends the process.
-fn walk(list: List, registers: &mut [u64; wire::REGISTERS]) {
+/// Makes every call of `list` in order, and ends the process on a failure that the plan does not
+/// accept.
+fn walk(list: CallList, registers: &mut [u64; wire::REGISTERS]) {
     let mut exec_errno = ENOENT;
     for index in 0..list.calls {
         // SAFETY: the supervisor laid out `calls` Calls from `address`, inside the mapped plan.
         let call: Call = unsafe { *(list.address as *const Call).add(index as usize) };
         if let Some(kind) = reported(call.number) {
             if sys::write_record(wire::STATUS_FD, kind, call.step, 0).is_err() {
-                // Nobody is left to supervise the program.
+                // No supervisor is left.
                 sys::exit(EXIT_SETUP_FAILED);
             }
             continue;
         }
-        // SAFETY: the plan's author vouches for each call: `plan::build` writes only calls whose
-        // pointers lie in the plan itself.
+        // SAFETY: `plan::build` writes only valid calls, whose pointers point into the plan itself.
         let result = unsafe { sys::call(call.number, arguments(&call, registers)) };
         match (result, call.on_error) {
-            // What came of the call instead, as far as an errno can tell: it was let through.
+            // The call was allowed; this is the closest errno.
             (Ok(_), wire::MUST_BE_REFUSED) => fail(call.step, ENOTRECOVERABLE),
             (Err(EACCES), wire::MUST_BE_REFUSED) => {}
-            // Whoever was to let the program go has gone.
+            // The supervisor, which would resume the program, is gone.
             (Ok(value), wire::WHOLE) if value != call.args[2] => fail(call.step, ECANCELED),
             (Ok(value), _) => {
                 if let Some(register) = registers.get_mut(call.store as usize) {
@@ -88,7 +87,7 @@ fn walk(list: List, registers: &mut [u64; wire::REGISTERS]) {
             | (Err(ENOENT | EACCES), wire::SKIP_IF_UNREACHABLE)
             | (Err(_), wire::IGNORE) => {}
             (Err(errno @ (ENOENT | ENOTDIR | EACCES)), wire::TRY_NEXT) => {
-                // As execvp: a file that was found but may not be run outweighs "not found".
+                // As execvp: "permission denied" for one path outweighs "not found" for others.
                 if errno == EACCES {
                     exec_errno = EACCES;
                 }
@@ -101,16 +100,16 @@ fn walk(list: List, registers: &mut [u64; wire::REGISTERS]) {
     }
 }
 
-/// The record that an entry stands for, where it is no system call.
+/// The kind of record that an entry reports, if it is not a system call.
 fn reported(number: i64) -> Option<u32> {
     match number {
         wire::REPORT_READY => Some(wire::READY),
-        wire::REPORT_STANDING => Some(wire::STANDING),
+        wire::REPORT_PREPARED => Some(wire::PREPARED),
         _ => None,
     }
 }
 
-/// The call's arguments with registers filled in. A register no plan has set is zero.
+/// The call's arguments with registers filled in. A register that was never set is zero.
 fn arguments(call: &Call, registers: &[u64; wire::REGISTERS]) -> [u64; 6] {
     let mut args = call.args;
     for (index, arg) in args.iter_mut().enumerate() {
@@ -121,7 +120,7 @@ fn arguments(call: &Call, registers: &[u64; wire::REGISTERS]) -> [u64; 6] {
     args
 }
 
-/// Reaps whatever ends until the program does, then reports and ends the box.
+/// Reaps children until the program ends, then reports its end and ends the sandbox.
 fn reap_until(program: u64) -> ! {
     loop {
         match sys::wait_any() {
@@ -146,11 +145,11 @@ fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
     sys::exit(EXIT_SETUP_FAILED)
 }
 
-// The compiler may ask for these two; a C library would bring them.
+// The compiler may call these two functions, which a C library would provide.
 #[unsafe(no_mangle)]
 extern "C" fn memcpy(to: *mut u8, from: *const u8, bytes: usize) -> *mut u8 {
     for index in 0..bytes {
-        // SAFETY: memcpy's contract, kept by the compiler that calls it.
+        // SAFETY: the compiler, which calls it, keeps memcpy's contract.
         unsafe { to.add(index).write_volatile(from.add(index).read()) };
     }
     to
@@ -159,7 +158,7 @@ extern "C" fn memcpy(to: *mut u8, from: *const u8, bytes: usize) -> *mut u8 {
 #[unsafe(no_mangle)]
 extern "C" fn memset(to: *mut u8, value: i32, bytes: usize) -> *mut u8 {
     for index in 0..bytes {
-        // SAFETY: memset's contract, kept by the compiler that calls it.
+        // SAFETY: the compiler, which calls it, keeps memset's contract.
         unsafe { to.add(index).write_volatile(value as u8) };
     }
     to

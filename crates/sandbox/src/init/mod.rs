@@ -1,4 +1,4 @@
-//! The init of a box as the library carries it: a program file in memory.
+//! The init of a sandbox as the library embeds it: a program file in memory.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -14,8 +14,7 @@ pub mod wire;
 /// `init/main.rs`, built by `build.rs`.
 static PROGRAM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/init"));
 
-/// The init's program file: sealed, so that nothing inside a box can alter
-/// what the next box runs.
+/// The init's program file, sealed so that no sandbox can change what the next one executes.
 pub fn program() -> io::Result<BorrowedFd<'static>> {
     static FILE: OnceLock<OwnedFd> = OnceLock::new();
     if let Some(file) = FILE.get() {

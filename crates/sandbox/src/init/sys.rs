@@ -1,8 +1,8 @@
-//! System calls without a C library: the init has none.
+//! System calls without a C library, which the init does not have.
 
 use core::arch::asm;
 
-use crate::wire::{RECORD_BYTES, Record};
+use crate::wire::{RECORD_BYTES, StatusRecord};
 
 #[cfg(target_arch = "x86_64")]
 mod numbers {
@@ -32,17 +32,16 @@ const MAP_PRIVATE: u64 = 2;
 const MAP_FIXED_NOREPLACE: u64 = 0x10_0000;
 const CLOCK_MONOTONIC: u64 = 1;
 
-/// Any system call; `Err` holds the errno.
+/// Makes a system call; `Err` holds the errno.
 ///
 /// # Safety
-/// The arguments must be what call `number` takes, and every pointer among
-/// them valid for it.
+/// The arguments must be those of call `number`, and every pointer among them valid for it.
 pub unsafe fn call(number: i64, args: [u64; 6]) -> Result<u64, i32> {
     let result: i64;
     let [a, b, c, d, e, f] = args;
     #[cfg(target_arch = "x86_64")]
     // SAFETY: the kernel's x86-64 convention: number in rax, arguments in rdi, rsi, rdx, r10, r8,
-    // r9; rcx and r11 are lost. What the call does to memory is the caller's promise.
+    // r9; rcx and r11 are clobbered. The caller vouches for what the call does to memory.
     unsafe {
         asm!(
             "syscall",
@@ -67,47 +66,47 @@ pub unsafe fn call(number: i64, args: [u64; 6]) -> Result<u64, i32> {
     if (-4095..0).contains(&result) { Err(-result as i32) } else { Ok(result as u64) }
 }
 
-/// Maps `bytes` of `fd` at exactly `address`. What calls write there stays this process's own.
+/// Maps `bytes` of `fd` at exactly `address`. Writes there are private to this process.
 pub fn map_plan(fd: i32, address: u64, bytes: usize) -> Result<(), i32> {
     let (rights, kind) = (PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED_NOREPLACE);
     let args = [address, bytes as u64, rights, kind, fd as u64, 0];
-    // SAFETY: NOREPLACE refuses to cover anything this process already uses.
+    // SAFETY: NOREPLACE refuses an address range that this process already uses.
     unsafe { call(numbers::MMAP, args) }.map(|_| ())
 }
 
-/// A copy of this process: `Ok(0)` in the child, its pid in the parent.
+/// Forks this process: `Ok(0)` in the child, the child's pid in the parent.
 pub fn fork() -> Result<u64, i32> {
-    // SAFETY: no memory is shared and no stack given, so both sides go on with copies of their own.
+    // SAFETY: without shared memory and without a new stack, each process continues on its own copy.
     unsafe { call(numbers::CLONE, [SIGCHLD, 0, 0, 0, 0, 0]) }
 }
 
-/// Waits for any child: its pid and wait status.
+/// Waits for any child; returns its pid and wait status.
 pub fn wait_any() -> Result<(u64, i32), i32> {
     let mut status: i32 = 0;
-    // SAFETY: `status` outlives the call and is the one pointer given.
+    // SAFETY: `status` is the only pointer, and outlives the call.
     let pid = unsafe { call(numbers::WAIT4, [u64::MAX, &raw mut status as u64, WALL, 0, 0, 0]) }?;
     Ok((pid, status))
 }
 
-/// Writes one record; a supervisor that is gone is no error worth having.
+/// Writes one record to the supervisor. Fails if the supervisor is gone.
 pub fn write_record(fd: i32, kind: u32, step: u32, value: i32) -> Result<(), i32> {
-    let record = Record { kind, step, value, reserved: 0, monotonic_ns: monotonic_ns() };
+    let record = StatusRecord { kind, step, value, reserved: 0, monotonic_ns: monotonic_ns() };
     let args = [fd as u64, &raw const record as u64, RECORD_BYTES as u64, 0, 0, 0];
-    // SAFETY: the record outlives the call and is as long as said.
+    // SAFETY: the record outlives the call and has the length given.
     unsafe { call(numbers::WRITE, args) }.map(|_| ())
 }
 
 /// `CLOCK_MONOTONIC` in nanoseconds.
 fn monotonic_ns() -> u64 {
     let mut time = [0_u64; 2];
-    // SAFETY: `time` has the two words the call fills.
+    // SAFETY: `time` has the two words that the call fills.
     let _ = unsafe {
         call(numbers::CLOCK_GETTIME, [CLOCK_MONOTONIC, &raw mut time as u64, 0, 0, 0, 0])
     };
     time[0].wrapping_mul(1_000_000_000).wrapping_add(time[1])
 }
 
-/// Ends this process, and with PID 1 its whole box.
+/// Ends this process, and if it is PID 1 the whole sandbox.
 pub fn exit(code: u64) -> ! {
     loop {
         // SAFETY: takes one integer and does not return.

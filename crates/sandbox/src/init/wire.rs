@@ -1,17 +1,16 @@
-//! The bytes that pass between the supervisor and the init of a box.
+//! The format of plans and records, which the supervisor and the init of a sandbox exchange.
 //!
-//! Compiled twice: into the library, which writes plans and reads records, and
-//! into the freestanding init, which reads plans and writes records. So it
-//! uses nothing but `core`.
+//! Compiled twice: into the library, which writes plans and reads records, and into the
+//! freestanding init, which reads plans and writes records. It therefore uses only `core`.
 
-/// Where the init maps its plan. Fixed, so that the supervisor can write ready
-/// pointers into it; far from everything the kernel places by itself.
+/// Where the init maps its plan. The address is fixed, so that the supervisor can write absolute
+/// pointers into the plan, and far from the addresses that the kernel chooses.
 pub const PLAN_ADDRESS: u64 = 0x1000_0000;
 /// The largest plan in bytes: program, arguments and environment together.
 pub const PLAN_BYTES_MAX: usize = 8 << 20;
 /// First word of a plan: "cofferd1" as little-endian bytes.
 pub const PLAN_MAGIC: u64 = u64::from_le_bytes(*b"cofferd1");
-/// How many results of earlier calls a plan can refer to.
+/// How many registers a plan has for the results of calls.
 pub const REGISTERS: usize = 128;
 
 /// The descriptor on which the init writes its records.
@@ -23,7 +22,7 @@ pub const RELEASE_FD: i32 = 5;
 /// The first descriptor after the fixed ones.
 pub const FIRST_FREE_FD: i32 = 6;
 
-/// What lets the program go: the soft and the hard limit of its CPU seconds.
+/// The words that resume the program: the soft and the hard limit of its CPU seconds.
 pub const RELEASE_WORDS: usize = 2;
 
 /// Start of a plan: three lists of calls, as pointers and lengths.
@@ -32,18 +31,18 @@ pub const RELEASE_WORDS: usize = 2;
 pub struct Header {
     /// [`PLAN_MAGIC`].
     pub magic: u64,
-    /// What PID 1 does before the program exists.
-    pub setup: List,
-    /// What the program's own process does, ending in exec.
-    pub program: List,
-    /// What PID 1 does once the program's process exists.
-    pub guard: List,
+    /// The calls of PID 1 before the program's process exists.
+    pub setup: CallList,
+    /// The calls of the program's process, ending in exec.
+    pub program: CallList,
+    /// The calls of PID 1 once the program's process exists.
+    pub guard: CallList,
 }
 
-/// A run of [`Call`]s inside a plan.
+/// A list of [`Call`]s inside a plan.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
-pub struct List {
+pub struct CallList {
     /// Absolute address of the first call.
     pub address: u64,
     /// How many there are.
@@ -54,51 +53,50 @@ pub struct List {
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Call {
-    /// The call's number, or [`REPORT_READY`] or [`REPORT_STANDING`].
+    /// The call's number, or [`REPORT_READY`] or [`REPORT_PREPARED`].
     pub number: i64,
     /// Its arguments; a bit in `registers` makes one an index into the register file.
     pub args: [u64; 6],
-    /// Bit n: argument n names a register.
+    /// Bit n: argument n is the index of a register.
     pub registers: u8,
-    /// The register that takes the result; [`NO_REGISTER`] for none.
+    /// The register for the result, or [`NO_REGISTER`].
     pub store: u8,
     /// What happens when the call fails.
     pub on_error: u16,
-    /// Which step of the plan the call belongs to, for the failure's name.
+    /// The index of the call's step in the plan, for the name of a failure.
     pub step: u32,
 }
 
-/// `Call::number` of an entry that is no system call: write a Ready record.
+/// `Call::number` of an entry that is not a system call: write a [`READY`] record.
 pub const REPORT_READY: i64 = -1;
-/// `Call::number` of an entry that is no system call: write a Standing record.
-pub const REPORT_STANDING: i64 = -2;
-/// `Call::store` of a call whose result is not kept.
+/// `Call::number` of an entry that is not a system call: write a [`PREPARED`] record.
+pub const REPORT_PREPARED: i64 = -2;
+/// `Call::store` of a call whose result is dropped.
 pub const NO_REGISTER: u8 = u8::MAX;
 
-/// `Call::on_error`: report the failure and end.
+/// `Call::on_error`: report the failure and exit.
 pub const FAIL: u16 = 0;
-/// `Call::on_error`: a missing target (`ENOENT`) is fine, all else fails.
+/// `Call::on_error`: accept a missing target (`ENOENT`), fail otherwise.
 pub const SKIP_IF_MISSING: u16 = 1;
-/// `Call::on_error`: go on with the next call.
+/// `Call::on_error`: continue with the next call.
 pub const IGNORE: u16 = 2;
 /// `Call::on_error`: the next call tries the program elsewhere (PATH search).
 pub const TRY_NEXT: u16 = 3;
 
-/// `Call::on_error`: the call has to fail with `EACCES`; when it does not, that
-/// is the failure.
+/// `Call::on_error`: the call must fail with `EACCES`; if it does not, that is the failure.
 pub const MUST_BE_REFUSED: u16 = 4;
-/// `Call::on_error`: the result has to be what the third argument asks for, as
-/// of a read that was cut short by the end of its pipe.
+/// `Call::on_error`: the result must equal the third argument. A read that is cut short by the end
+/// of its stream fails.
 pub const WHOLE: u16 = 5;
-/// `Call::on_error`: a target that is missing, or in a directory that others may not enter
-/// (`EACCES`), is fine; all else fails.
+/// `Call::on_error`: accept a target that is missing (`ENOENT`) or in a directory that others may
+/// not enter (`EACCES`), fail otherwise.
 pub const SKIP_IF_UNREACHABLE: u16 = 6;
 
-/// What the init tells its supervisor, one fixed-size write each.
+/// A message of the init to its supervisor, sent in one write.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Record {
-    /// [`READY`], [`FAILED`], [`ENDED`] or [`STANDING`].
+pub struct StatusRecord {
+    /// [`READY`], [`FAILED`], [`ENDED`] or [`PREPARED`].
     pub kind: u32,
     /// The step that failed.
     pub step: u32,
@@ -110,13 +108,13 @@ pub struct Record {
     pub monotonic_ns: u64,
 }
 
-/// `Record::kind`: set-up is done, the next call is exec.
+/// `StatusRecord::kind`: set-up is done and the next call is exec.
 pub const READY: u32 = 1;
-/// `Record::kind`: a call of step `step` failed with errno `value`.
+/// `StatusRecord::kind`: a call of step `step` failed with errno `value`.
 pub const FAILED: u32 = 2;
-/// `Record::kind`: the program ended with wait status `value`.
+/// `StatusRecord::kind`: the program ended with wait status `value`.
 pub const ENDED: u32 = 3;
-/// `Record::kind`: the box is made, and the program waits to be let go.
-pub const STANDING: u32 = 4;
-/// Bytes of a record on the pipe; below `PIPE_BUF`, so never split or mixed.
-pub const RECORD_BYTES: usize = size_of::<Record>();
+/// `StatusRecord::kind`: the sandbox is prepared and the program waits to be resumed.
+pub const PREPARED: u32 = 4;
+/// Bytes of a record on the pipe: below `PIPE_BUF`, so never split or interleaved.
+pub const RECORD_BYTES: usize = size_of::<StatusRecord>();

@@ -1,37 +1,37 @@
-//! What the cloned child does before it execs the init. AFTER CLONE: it borrows
-//! the parent's memory, so it may not allocate, lock, log, unwind or return.
+//! What the cloned child does before it execs the init. AFTER CLONE: it shares the parent's memory,
+//! so it must not allocate, lock, log, unwind or return.
 
 use std::ffi::CStr;
 use std::os::fd::RawFd;
 
-use crate::init::wire::{FAILED, RECORD_BYTES, Record, STATUS_FD};
+use crate::init::wire::{FAILED, RECORD_BYTES, STATUS_FD, StatusRecord};
 
-/// The most descriptors a box can be given.
+/// The most descriptors that a sandbox can be given.
 pub const DESCRIPTORS_MAX: usize = 128;
 
-/// What the child needs, made ready by the parent.
+/// What the child needs, prepared by the parent.
 #[derive(Debug)]
 pub struct ChildStart<'a> {
-    /// Descriptor n of the box is a copy of `descriptors[n]`.
+    /// Descriptor n of the sandbox is a copy of `descriptors[n]`.
     pub descriptors: &'a [RawFd],
     /// The init's program file.
     pub init: RawFd,
-    /// The version 2 group it has to move itself into, where it was not cloned there.
+    /// The version 2 group that it moves itself into, if it was not cloned there.
     pub join: Option<RawFd>,
 }
 
-/// Where the status pipe is among the descriptors.
+/// The index of the status pipe in the descriptors.
 const STATUS: usize = STATUS_FD.unsigned_abs() as usize;
 
-/// `Record::step` of a failure here, before there is a plan to have steps.
+/// `StatusRecord::step` of a failure before the init reads its plan.
 pub const STEP_START_INIT: u32 = u32::MAX;
 
-/// Takes up its descriptors, lets go of all others, and becomes the init.
+/// Puts its descriptors in place, closes all others, and execs the init.
 pub fn start(start: &ChildStart<'_>) -> ! {
-    // Until the pipe is where the init expects it, that number is some file of the parent's.
+    // Until the pipe is at the number that the init expects, that number is a file of the parent's.
     let mut status = start.descriptors.get(STATUS).copied().unwrap_or(-1);
     if let Err(errno) = become_init(start, &mut status) {
-        let record = Record {
+        let record = StatusRecord {
             kind: FAILED,
             step: STEP_START_INIT,
             value: errno,
@@ -45,16 +45,16 @@ pub fn start(start: &ChildStart<'_>) -> ! {
     unsafe { libc::_exit(1) }
 }
 
-/// Returns only when something failed, with the errno. `status` is the status
-/// pipe's number at any time.
+/// Returns only on failure, with the errno. `status` always holds the current number of the status
+/// pipe.
 fn become_init(start: &ChildStart<'_>, status: &mut RawFd) -> Result<(), i32> {
-    // SAFETY: integers only. Set before exec, which keeps it.
+    // SAFETY: integers only. Exec keeps this setting.
     call(unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0) })?;
     if let Some(group) = start.join {
         join(group)?;
     }
     let count = i32::try_from(start.descriptors.len()).map_err(|_| libc::EMFILE)?;
-    // Out of the way first: a source may lie where another's copy has to go.
+    // First move them out of the way: a source may have the number that another copy needs.
     let mut moved = [0; DESCRIPTORS_MAX];
     for (to, from) in moved.iter_mut().zip(start.descriptors) {
         // SAFETY: integers only; the parent keeps the source open until we exec.
@@ -64,10 +64,10 @@ fn become_init(start: &ChildStart<'_>, status: &mut RawFd) -> Result<(), i32> {
     // SAFETY: as above.
     let init = call(unsafe { libc::fcntl(start.init, libc::F_DUPFD, count) })?;
     for (target, from) in (0..count).zip(moved) {
-        // SAFETY: integers only; nothing below `count` is in use any more.
+        // SAFETY: integers only; no descriptor below `count` is in use any more.
         call(unsafe { libc::dup2(from, target) })?;
     }
-    // Everything else goes with exec: inherited descriptors, those of other runs, our own copies.
+    // Exec closes everything else: inherited descriptors, those of other runs, the copies above.
     // SAFETY: integers only.
     let closed = unsafe {
         libc::syscall(libc::SYS_close_range, count, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC)
@@ -76,7 +76,7 @@ fn become_init(start: &ChildStart<'_>, status: &mut RawFd) -> Result<(), i32> {
     let argv: [*const libc::c_char; 2] = [c"cofferdam-init".as_ptr(), std::ptr::null()];
     let env: [*const libc::c_char; 1] = [std::ptr::null()];
     let no_path: &CStr = c"";
-    // SAFETY: both arrays end in NULL, their texts in NUL, and all live until exec replaces us.
+    // SAFETY: both arrays end in NULL, their texts in NUL, and all live until exec.
     unsafe {
         libc::syscall(
             libc::SYS_execveat,
@@ -90,13 +90,13 @@ fn become_init(start: &ChildStart<'_>, status: &mut RawFd) -> Result<(), i32> {
     Err(errno())
 }
 
-/// Moves itself, a process of one thread, into the group of the directory `group`.
+/// Moves this single-threaded process into the group of the directory `group`.
 fn join(group: RawFd) -> Result<(), i32> {
     let (processes, ourselves) = (c"cgroup.procs", b"0");
     let flags = libc::O_WRONLY | libc::O_CLOEXEC;
     // SAFETY: the name ends in NUL; exec closes what is opened.
     let file = call(unsafe { libc::openat(group, processes.as_ptr(), flags) })?;
-    // SAFETY: one byte is read of a text of one.
+    // SAFETY: reads the one byte of the text.
     let written = unsafe { libc::write(file, ourselves.as_ptr().cast(), ourselves.len()) };
     call(if written == 1 { 0 } else { -1 })?;
     Ok(())
@@ -107,6 +107,6 @@ fn call(result: i32) -> Result<i32, i32> {
 }
 
 fn errno() -> i32 {
-    // SAFETY: glibc's and musl's errno is a readable word of this thread, which the child shares.
+    // SAFETY: in glibc and musl, errno is a readable word of this thread, which the child shares.
     unsafe { *libc::__errno_location() }
 }

@@ -1,60 +1,12 @@
-//! A vfork-like clone: the child borrows this thread's memory and stack until it execs.
+//! A vfork-like clone: the child shares this thread's memory and stack until it execs.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use nix::sys::signal::{SigSet, SigmaskHow};
 
 use super::child::{self, ChildStart};
-use crate::supervise::kill_count::KillCount;
-use crate::sys;
-use crate::sys::Rusage;
-use cofferdam_core::values::deadline::Deadline;
-
-/// A process just cloned.
-#[derive(Debug)]
-pub struct Cloned {
-    /// Its pid here. Stays its own until it is reaped, which is ours to do; a
-    /// host program that reaps any child it has costs us the usage, no more.
-    pub pid: i32,
-    /// A descriptor for it.
-    pub pidfd: OwnedFd,
-    /// Where it is counted if it will not die.
-    pub kill_count: KillCount,
-    /// Until when its death is waited for; set by the first wait.
-    pub death_due: OnceLock<Deadline>,
-    reaped: AtomicBool,
-}
-
-impl Cloned {
-    fn new(pid: i32, pidfd: OwnedFd) -> Self {
-        let (kill_count, death_due) = (KillCount::default(), OnceLock::new());
-        Self { pid, pidfd, kill_count, death_due, reaped: AtomicBool::new(false) }
-    }
-
-    /// A child of ours that was made in another way, and sleeps until it is killed.
-    #[cfg(test)]
-    #[allow(clippy::zombie_processes, reason = "whoever has this reaps it")]
-    pub fn sleeping() -> Self {
-        let child = std::process::Command::new("sleep").arg("600").spawn().unwrap();
-        let pid = i32::try_from(child.id()).unwrap();
-        Self::new(pid, sys::pidfd_of(pid).unwrap())
-    }
-
-    /// Takes leave of it once it is dead; says what it used.
-    pub fn reap(&self) -> io::Result<Rusage> {
-        let usage = sys::reap(self.pid)?;
-        self.reaped.store(true, Ordering::Relaxed);
-        Ok(usage)
-    }
-
-    /// Whether it is gone, its pid no longer its own.
-    pub fn is_reaped(&self) -> bool {
-        self.reaped.load(Ordering::Relaxed)
-    }
-}
+use crate::launch::process::InitProcess;
 
 /// `struct clone_args` up to `cgroup`.
 #[repr(C)]
@@ -76,15 +28,14 @@ struct CloneArgs {
 const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
 const CLONE_PIDFD: u64 = 0x1000;
 
-/// Clones into the namespaces of `namespaces` (and the cgroup, where one is
-/// given) a child that does [`child::start`]. The calling thread is suspended
-/// until the child execs or ends, so what `start` refers to stays valid and
-/// the address space is never copied, whatever its size.
+/// Clones a child into the new namespaces `namespaces`, and into `cgroup` if one is given. The
+/// child runs [`child::start`]. The calling thread is suspended until the child execs or ends, so
+/// what `start` refers to stays valid, and the address space is never copied.
 pub fn clone_vfork(
     namespaces: i32,
     cgroup: Option<BorrowedFd<'_>>,
     start: &ChildStart<'_>,
-) -> io::Result<Cloned> {
+) -> io::Result<InitProcess> {
     let mut pidfd: i32 = -1;
     let namespaces = u64::from(namespaces.unsigned_abs());
     let flags =
@@ -94,7 +45,7 @@ pub fn clone_vfork(
         args.flags |= CLONE_INTO_CGROUP;
         args.cgroup = u64::from(cgroup.as_raw_fd().unsigned_abs());
     }
-    // No handler of ours may run in the child, on memory that is not its own.
+    // No signal handler may run in the child, which shares this process's memory.
     let mut before = SigSet::empty();
     nix::sys::signal::pthread_sigmask(
         SigmaskHow::SIG_SETMASK,
@@ -114,8 +65,8 @@ pub fn clone_vfork(
     };
     if result == -i64::from(libc::ENOSYS) {
         // Container engines answer ENOSYS to clone3, whose flags their filters cannot read. The
-        // child then moves into its group by itself, which is dearer and no less sure: it is
-        // there before it is anything but this code.
+        // child then moves into its group itself. That takes longer, and is as safe: it is in the
+        // group before it execs.
         let join = cgroup.map(|group| group.as_raw_fd());
         let start = ChildStart { join, ..*start };
         // SAFETY: as above; clone takes flags, no stack, and where the pidfd goes.
@@ -126,21 +77,21 @@ pub fn clone_vfork(
         let errno = i32::try_from(-result).unwrap_or(libc::EINVAL);
         return Err(io::Error::from_raw_os_error(errno));
     };
-    // SAFETY: the call succeeded with CLONE_PIDFD, so `pidfd` is a new descriptor of ours.
+    // SAFETY: the call succeeded with CLONE_PIDFD, so `pidfd` is a new descriptor that nothing else owns.
     let pidfd = unsafe { OwnedFd::from_raw_fd(pidfd) };
-    Ok(Cloned::new(pid, pidfd))
+    Ok(InitProcess::new(pid, pidfd))
 }
 
-/// The call itself. In the child it goes on into [`enter_child`] without ever
-/// coming back to the frame that both sides share.
+/// Makes the system call. The child continues in [`enter_child`] and never returns to the frame
+/// that both share.
 ///
 /// # Safety
-/// `number` must be clone or clone3 with CLONE_VM | CLONE_VFORK and no stack;
-/// `a`, `b` and `c` its first arguments.
+/// `number` must be clone or clone3 with CLONE_VM | CLONE_VFORK and no stack, and `a`, `b` and `c`
+/// its first arguments.
 #[cfg(target_arch = "x86_64")]
 unsafe fn vfork_call(number: i64, a: u64, b: u64, c: u64, start: &ChildStart<'_>) -> i64 {
     let result: i64;
-    // SAFETY: the parent's side is a plain system call. The child runs on this very stack, below
+    // SAFETY: for the parent this is a plain system call. The child runs on the same stack, below
     // the current frame (no red zone: `nostack` is not given), and never returns into it.
     unsafe {
         std::arch::asm!(

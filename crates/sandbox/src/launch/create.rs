@@ -1,4 +1,4 @@
-//! One box of a sandbox: its group, what it shows, its plan, its clone.
+//! Creates one sandbox: its group, its trees, its plan, its init.
 
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::Path;
@@ -6,44 +6,103 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use super::running::Running;
-use super::setup::Sandbox;
+use super::running::{PreparedSandbox, RunningSandbox};
+use super::sandbox_host::SandboxHost;
 use crate::cgroup;
 use crate::cgroup::SandboxGroup;
-use crate::files::box_fs::BoxFs;
+use crate::files::sandbox_fs::SandboxFs;
 use crate::host::weakened;
 use crate::host::weakened::Wall;
 use crate::launch;
 use crate::launch::Launch;
 use crate::plan;
-use crate::plan::rootfs::{Covered, c_string};
+use crate::plan::input::TASKS_FD;
+use crate::plan::rootfs::{MaskedPath, c_string};
 use crate::plan::scheduler_slice;
-use crate::plan::step::Access;
-use crate::plan::{ChildPlan, PlanInput, PlannedTmpfs, ProgramPlace, Tree};
+use crate::plan::steps::mount::Access;
+use crate::plan::{ChildPlan, PlanInput, PlannedTmpfs, PlannedTree, ProgramSource};
 use crate::pool::idmap::ExtraDescriptors;
+use crate::supervise::SETUP_WAIT;
 use crate::sys;
 use cofferdam_core::sync::retained::Retained;
+use cofferdam_core::values::deadline::Deadline;
 use cofferdam_core::{
     Bind, Limits, ProgramFile, RunSpec, SetupFailure, StdinSource, Tmpfs, WorkspaceFill,
 };
 
-const CROWDED: &str = "as many killed boxes are still alive as may be";
+const CROWDED: &str = "too many killed sandboxes are still alive";
 
-impl Sandbox {
-    /// Whether so many killed boxes are still alive that no new one is made.
+impl SandboxHost {
+    /// Whether so many killed sandboxes are still alive that no new one is created.
     pub fn is_crowded(&self) -> bool {
         self.cleanup.undying().is_full()
     }
 
-    /// Makes a box whose program waits to be let go, and says what of the host
-    /// it covers; without a program it ends where that would begin.
-    pub(crate) fn launch(
+    /// Creates the sandbox around `fs` and starts its program, as the host id that `fs` was created
+    /// for. The sandbox dies with the calling thread, and keeps `retained`, which holds the host id,
+    /// until it is dead.
+    pub fn start(
         &self,
-        mut spec: RunSpec,
-        fs: BoxFs,
+        spec: RunSpec,
+        fs: SandboxFs,
         retained: Retained,
         began: Instant,
-    ) -> Result<(Running, Vec<Covered>), SetupFailure> {
+    ) -> Result<RunningSandbox, SetupFailure> {
+        if spec.argv.is_empty() {
+            return Err(SetupFailure::from_words("exec", "no program given"));
+        }
+        let (mut running, _) = self.launch(spec, fs, retained, began)?;
+        running.resume()?;
+        Ok(running)
+    }
+
+    /// Creates the sandbox around `fs` up to the point where its program would begin. Of the limits,
+    /// the wall-clock time and the CPU seconds may still change. The sandbox dies with the calling
+    /// thread, and keeps `retained` until it is dead.
+    pub fn prepare(
+        &self,
+        spec: RunSpec,
+        fs: SandboxFs,
+        retained: Retained,
+    ) -> Result<PreparedSandbox, SetupFailure> {
+        let (mut running, masked) = self.launch(spec, fs, retained, Instant::now())?;
+        running.await_prepared(Deadline::after(SETUP_WAIT))?;
+        Ok(PreparedSandbox { running, masked })
+    }
+
+    /// Resumes the program of `prepared`, with the times of `limits`; its report counts the
+    /// preparation from `began`. The sandbox keeps `retained` too.
+    pub fn resume(
+        &self,
+        prepared: PreparedSandbox,
+        mut limits: Limits,
+        retained: Retained,
+        began: Instant,
+    ) -> Result<RunningSandbox, SetupFailure> {
+        let not_enforced = self.clamp(&mut limits);
+        let PreparedSandbox { mut running, .. } = prepared;
+        running.live.retained.extend(retained);
+        running.limits = limits;
+        running.prepare_began = began;
+        running.resume()?;
+        Ok(running.enforcing(self.enforced(), not_enforced))
+    }
+
+    /// Whether `prepared` is alive, and masks what a sandbox created now would mask.
+    pub fn is_usable(&self, prepared: &PreparedSandbox) -> Result<bool, SetupFailure> {
+        let alive = !prepared.running.is_dead();
+        Ok(alive && self.masked_without_binds()? == prepared.masked)
+    }
+
+    /// Creates a sandbox whose program waits to be resumed, and returns its masked paths. Without a
+    /// program it ends where the program would begin.
+    pub(super) fn launch(
+        &self,
+        mut spec: RunSpec,
+        fs: SandboxFs,
+        retained: Retained,
+        began: Instant,
+    ) -> Result<(RunningSandbox, Vec<MaskedPath>), SetupFailure> {
         if self.is_crowded() {
             return Err(SetupFailure::from_words("start", CROWDED));
         }
@@ -53,8 +112,7 @@ impl Sandbox {
             of_init: count(group.task_files().len()),
             of_program: count(group.program_task_files().len()),
         };
-        let mut extra =
-            ExtraDescriptors::starting_at(plan::TASKS_FD + tasks.of_init + tasks.of_program);
+        let mut extra = ExtraDescriptors::starting_at(TASKS_FD + tasks.of_init + tasks.of_program);
         let net = match weakened::lacks(Wall::Net) || self.unprivileged {
             true => None,
             false => Some(self.net_namespaces.take()?),
@@ -65,7 +123,7 @@ impl Sandbox {
             root: self.given_root()?.map(|root| extra.add(root)),
             unowned: self.unowned.as_ref().map(|namespace| extra.add_held(namespace.as_raw_fd())),
         };
-        let (plan, covered) = self.plan(&spec, &fs, tasks, of_host, &mut extra)?;
+        let (plan, masked) = self.plan(&spec, &fs, tasks, of_host, &mut extra)?;
         let running = Launch {
             plan,
             namespaces: launch::namespaces(self.unprivileged),
@@ -79,32 +137,35 @@ impl Sandbox {
             retained,
             cleanup: self.cleanup.handle(),
         }
-        .clone_box()?;
+        .spawn_init()?;
         let running = running.counting_kills(&self.kill_failures);
-        Ok((running.enforcing(self.enforced(), not_enforced), covered))
+        Ok((running.enforcing(self.enforced(), not_enforced), masked))
     }
 
-    /// A cgroup under a name never used before: one that would not go must not
-    /// stand in the way of the next.
+    /// Creates a cgroup under a name never used before: one that could not be removed must not
+    /// block the next.
     fn create_group(&self, limits: &Limits) -> Result<SandboxGroup, SetupFailure> {
-        let number = self.boxes_started.fetch_add(1, Ordering::Relaxed);
+        let number = self.started.fetch_add(1, Ordering::Relaxed);
         self.cgroups.create(&format!("{}{number}", cgroup::SANDBOX_PREFIX), limits)
     }
 
-    /// The template's tree, if there is one, then the binds, mount points made.
+    /// The template's tree, if there is one, then the binds. Creates their mount points.
     fn trees(
         &self,
         spec: &RunSpec,
-        fs: &BoxFs,
+        fs: &SandboxFs,
         extra: &mut ExtraDescriptors,
-    ) -> Result<Vec<Tree>, SetupFailure> {
+    ) -> Result<Vec<PlannedTree>, SetupFailure> {
         let mut trees = Vec::new();
         if let WorkspaceFill::Overlay { template } = &spec.workspace {
             let idmap = self.idmap(template, fs)?;
             let idmap = idmap.ok_or_else(|| {
-                SetupFailure::from_words("mount overlay /workspace", "no mapped ids here")
+                SetupFailure::from_words(
+                    "mount overlay /workspace",
+                    "the file system cannot map ids",
+                )
             })?;
-            trees.push(Tree {
+            trees.push(PlannedTree {
                 source: c_string(template.as_os_str()),
                 target: c".overlay/lower".to_owned(),
                 access: Access::ReadOnly,
@@ -118,19 +179,19 @@ impl Sandbox {
         Ok(trees)
     }
 
-    /// A writable bind shows its owner's files as the tenant's where the file
-    /// system allows it; elsewhere the tenant may do there what others may.
+    /// A writable bind shows its owner's files as the tenant's if the file system allows it.
+    /// Otherwise the tenant has the rights of others there.
     fn bind(
         &self,
         bind: &Bind,
-        fs: &BoxFs,
+        fs: &SandboxFs,
         extra: &mut ExtraDescriptors,
-    ) -> Result<Tree, SetupFailure> {
+    ) -> Result<PlannedTree, SetupFailure> {
         let Bind { source, target, read_only } = bind;
         let metadata = std::fs::metadata(source)
             .map_err(|error| SetupFailure::from_io(format!("bind {}", source.display()), &error))?;
         let idmap = if *read_only { None } else { self.idmap(source, fs)? };
-        Ok(Tree {
+        Ok(PlannedTree {
             source: c_string(source.as_os_str()),
             target: fs.mount_point(target, metadata.is_dir())?,
             access: if *read_only { Access::ReadOnly } else { Access::ReadWrite },
@@ -139,7 +200,7 @@ impl Sandbox {
         })
     }
 
-    /// The mounts of a root that was given, for one box to attach.
+    /// A copy of the mounts of a given root, for one sandbox to attach.
     fn given_root(&self) -> Result<Option<Arc<OwnedFd>>, SetupFailure> {
         if !self.root_is_given {
             return Ok(None);
@@ -148,30 +209,30 @@ impl Sandbox {
         Ok(Some(Arc::new(root.map_err(|error| SetupFailure::from_io("open root", &error))?)))
     }
 
-    /// Without privileges nobody's files can be shown as another's.
-    fn idmap(&self, path: &Path, fs: &BoxFs) -> Result<Option<Arc<OwnedFd>>, SetupFailure> {
+    /// Without privileges there are no ID-mapped mounts.
+    fn idmap(&self, path: &Path, fs: &SandboxFs) -> Result<Option<Arc<OwnedFd>>, SetupFailure> {
         if self.unprivileged { Ok(None) } else { self.idmaps.for_owner_of(path, fs.tenant()) }
     }
 
     fn plan(
         &self,
         spec: &RunSpec,
-        fs: &BoxFs,
+        fs: &SandboxFs,
         tasks: TaskFiles,
         of_host: HostDescriptors,
         extra: &mut ExtraDescriptors,
-    ) -> Result<(ChildPlan, Vec<Covered>), SetupFailure> {
+    ) -> Result<(ChildPlan, Vec<MaskedPath>), SetupFailure> {
         let trees = self.trees(spec, fs, extra)?;
-        // A template is what it is without what is mounted in it: an overlay never looks there.
+        // Not the template: an overlay does not show what is mounted in its lower directory.
         let binds = &trees[trees.len() - spec.binds.len()..];
-        let covered = self.covers.of_a_run(binds)?;
-        let program = program_place(&spec.program, extra)?;
+        let masked = self.masked.for_run(binds)?;
+        let program = program_source(&spec.program, extra)?;
         let plan = plan::build(&PlanInput {
             filter: self.profile.filter_for(spec.binds.iter().any(|bind| !bind.read_only)),
             locks: &self.locks,
             init_filter: &self.init_filter,
             root: &self.layout,
-            covered: &covered,
+            masked: &masked,
             argv: &spec.argv,
             program,
             without_shell: spec.without_shell.as_deref(),
@@ -192,24 +253,24 @@ impl Sandbox {
             null_stdin: matches!(spec.stdin, StdinSource::Null),
             mountpoint: &self.mountpoint,
             last_capability: self.last_capability,
-            short_turns: scheduler_slice::are_short(),
+            short_slices: scheduler_slice::has_short_slice(),
             trees: &trees,
             tmpfs: &planned_tmpfs(spec, fs)?,
-            layers: &self.planned_layers(fs, extra)?,
+            layers: &self.layers.planned(&self.idmaps, fs.tenant(), extra)?,
             overlay: matches!(spec.workspace, WorkspaceFill::Overlay { .. }),
         })?;
-        Ok((plan, covered))
+        Ok((plan, masked))
     }
 }
 
-/// How many `tasks` files each process of a new box joins.
+/// How many `tasks` files each process of a new sandbox joins.
 #[derive(Debug, Clone, Copy)]
 struct TaskFiles {
     of_init: i32,
     of_program: i32,
 }
 
-/// Descriptors in the box that every step before the program may refer to.
+/// Descriptors in the sandbox that the steps before exec may refer to.
 #[derive(Debug, Clone, Copy)]
 struct HostDescriptors {
     net: Option<i32>,
@@ -217,23 +278,23 @@ struct HostDescriptors {
     unowned: Option<i32>,
 }
 
-/// Where the program is to be found, its mount among the descriptors of the box.
-fn program_place<'a>(
+/// The source of the program, its mount added to the descriptors of the sandbox.
+fn program_source<'a>(
     program: &'a ProgramFile,
     extra: &mut ExtraDescriptors,
-) -> Result<ProgramPlace<'a>, SetupFailure> {
+) -> Result<ProgramSource<'a>, SetupFailure> {
     Ok(match program {
-        ProgramFile::Named => ProgramPlace::Named,
-        ProgramFile::At(path) => ProgramPlace::At(path),
+        ProgramFile::Named => ProgramSource::Named,
+        ProgramFile::At(path) => ProgramSource::At(path),
         ProgramFile::Open { file, at } => {
             let mount = sys::detached_mount(file.as_fd());
             let mount = mount.map_err(|error| SetupFailure::from_io("open program", &error))?;
-            ProgramPlace::Mounted { fd: extra.add(Arc::new(mount)), at }
+            ProgramSource::Mounted { fd: extra.add(Arc::new(mount)), at }
         }
     })
 }
 
-fn planned_tmpfs(spec: &RunSpec, fs: &BoxFs) -> Result<Vec<PlannedTmpfs>, SetupFailure> {
+fn planned_tmpfs(spec: &RunSpec, fs: &SandboxFs) -> Result<Vec<PlannedTmpfs>, SetupFailure> {
     let plan = |tmpfs: &Tmpfs| {
         let bytes_max = tmpfs.bytes_max.unwrap_or(spec.limits.disk_bytes_max);
         Ok(PlannedTmpfs { target: fs.mount_point(&tmpfs.target, true)?, bytes_max })

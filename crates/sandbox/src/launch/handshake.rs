@@ -1,4 +1,4 @@
-//! What the init says, read from its status pipe.
+//! The messages of the init, read from its status pipe.
 
 use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -10,24 +10,24 @@ use crate::supervise::io::pipe::PipeEnd;
 /// One message of the init or of the program's process before exec.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Message {
-    /// Set-up is done; exec is next. Without it, a closed pipe would look like
-    /// a program that started.
+    /// Set-up is done and exec is next. Without this message, a closed pipe would look like a
+    /// program that started.
     Ready {
         /// `CLOCK_MONOTONIC`, nanoseconds.
         at_ns: u64,
     },
-    /// All is made that can be made ahead; the program waits to be let go.
-    Standing,
+    /// The sandbox is prepared; the program waits to be resumed.
+    Prepared,
     /// Step `step` failed.
     Failed {
         /// Its index in the plan.
         step: u32,
-        /// What the kernel said.
+        /// The kernel's error.
         errno: i32,
     },
     /// The program ended.
     Ended {
-        /// How.
+        /// How it ended.
         status: ProgramStatus,
         /// `CLOCK_MONOTONIC`, nanoseconds.
         at_ns: u64,
@@ -53,28 +53,28 @@ impl ProgramStatus {
     }
 }
 
-/// A message from its bytes; none for anything the init does not write.
+/// Decodes a message; `None` for bytes that the init never writes.
 pub fn decode(bytes: &[u8; RECORD_BYTES]) -> Option<Message> {
     let word = |at: usize| Some(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?));
     let (kind, step, value) = (word(0)?, word(4)?, word(8)?.cast_signed());
     let at_ns = u64::from_ne_bytes(bytes.get(16..24)?.try_into().ok()?);
     match kind {
         wire::READY => Some(Message::Ready { at_ns }),
-        wire::STANDING => Some(Message::Standing),
+        wire::PREPARED => Some(Message::Prepared),
         wire::FAILED => Some(Message::Failed { step, errno: value }),
         wire::ENDED => Some(Message::Ended { status: ProgramStatus::from_wait(value), at_ns }),
         _ => None,
     }
 }
 
-/// The most records of one box: standing, ready, a failure of each of the
-/// init's two processes, an end.
+/// The most records of one sandbox: prepared, ready, a failure of each of the init's two processes,
+/// an end.
 const RECORDS_MAX: usize = 5;
 
 /// The supervisor's end of the status pipe.
 #[derive(Debug)]
 pub struct StatusPipe {
-    /// Until nobody can write any more.
+    /// `None` once every writer has closed the pipe.
     end: Option<PipeEnd>,
     records: usize,
 }
@@ -85,8 +85,8 @@ impl StatusPipe {
         Self { end: Some(end), records: 0 }
     }
 
-    /// The next message, if one has arrived. Records are written whole and few:
-    /// anything else is not from our init, and a box without it cannot go on.
+    /// The next message, if one has arrived. The init writes few records, and each whole. Anything
+    /// else does not come from the init, and the sandbox cannot continue.
     pub fn next(&mut self) -> io::Result<Option<Message>> {
         let Some(end) = &mut self.end else { return Ok(None) };
         let mut bytes = [0; RECORD_BYTES];
@@ -105,14 +105,14 @@ impl StatusPipe {
         }
     }
 
-    /// The pipe, while somebody can write to it.
+    /// The pipe, until every writer has closed it.
     pub fn pipe(&self) -> Option<BorrowedFd<'_>> {
         self.end.as_ref().map(AsFd::as_fd)
     }
 }
 
 fn not_the_init() -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, "the init says what it cannot say")
+    io::Error::new(io::ErrorKind::InvalidData, "invalid record from the init")
 }
 
 #[cfg(test)]
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn records_become_messages_and_nothing_else_does() {
+    fn only_records_decode_to_messages() {
         let table = [
             (record(wire::READY, 0, 0, 7), Some(Message::Ready { at_ns: 7 })),
             (
@@ -153,7 +153,7 @@ mod tests {
                 Some(Message::Ended { status: ProgramStatus::Signaled(11), at_ns: 9 }),
             ),
             (record(0, 0, 0, 0), None),
-            (record(wire::STANDING, 0, 0, 0), Some(Message::Standing)),
+            (record(wire::PREPARED, 0, 0, 0), Some(Message::Prepared)),
             (record(5, 0, 0, 0), None),
             ([0xff; RECORD_BYTES], None),
         ];
@@ -162,8 +162,8 @@ mod tests {
         }
     }
 
-    /// What a pipe gives that has had `written` put into it by a writer that is gone.
-    fn heard(written: &[u8]) -> io::Result<Vec<Message>> {
+    /// The messages of a pipe into which a writer put `written` before it closed the pipe.
+    fn messages_of(written: &[u8]) -> io::Result<Vec<Message>> {
         let (ours, theirs) = pipe_from_sandbox()?;
         File::from(theirs).write_all(written)?;
         let mut pipe = StatusPipe::new(ours);
@@ -171,25 +171,25 @@ mod tests {
         while let Some(message) = pipe.next()? {
             messages.push(message);
         }
-        assert!(pipe.pipe().is_none(), "a pipe that nobody writes to would wake the loop for ever");
+        assert!(pipe.pipe().is_none(), "a pipe without writers would wake the loop forever");
         Ok(messages)
     }
 
     #[test]
-    fn what_no_init_writes_is_an_error_and_never_passed_over() {
+    fn bytes_that_no_init_writes_are_an_error() {
         let ready = record(wire::READY, 0, 0, 7);
-        assert_eq!(heard(&[]).unwrap(), []);
-        assert_eq!(heard(&ready).unwrap(), [Message::Ready { at_ns: 7 }]);
-        assert_eq!(heard(&ready.repeat(RECORDS_MAX)).unwrap().len(), RECORDS_MAX);
+        assert_eq!(messages_of(&[]).unwrap(), []);
+        assert_eq!(messages_of(&ready).unwrap(), [Message::Ready { at_ns: 7 }]);
+        assert_eq!(messages_of(&ready.repeat(RECORDS_MAX)).unwrap().len(), RECORDS_MAX);
         let table = [
             ("half a record", ready[..12].to_vec()),
             ("a record and a half", ready.repeat(2)[..36].to_vec()),
             ("an unknown word", record(5, 0, 0, 0).to_vec()),
-            ("more than there is to say", ready.repeat(RECORDS_MAX + 1)),
+            ("more records than an init writes", ready.repeat(RECORDS_MAX + 1)),
             ("a flood", ready.repeat(1_000)),
         ];
         for (name, written) in table {
-            let error = heard(&written).expect_err(name);
+            let error = messages_of(&written).expect_err(name);
             assert_eq!(error.kind(), io::ErrorKind::InvalidData, "{name}");
         }
     }

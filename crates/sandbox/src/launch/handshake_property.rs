@@ -1,4 +1,4 @@
-//! What the supervisor makes of its status pipe, whoever writes to it.
+//! A property for the fuzzer: the supervisor reads any bytes on its status pipe as specified.
 
 use std::fs::File;
 use std::io::Write;
@@ -8,23 +8,27 @@ use cofferdam_core::{CapturedStream, Enforced, Limits, NotStarted, Outcome};
 
 use super::handshake::StatusPipe;
 use crate::cgroup::GroupUsage;
-use crate::init::wire::{ENDED, FAILED, READY, RECORD_BYTES, STANDING};
+use crate::init::wire::{ENDED, FAILED, PREPARED, READY, RECORD_BYTES};
 use crate::plan::ChildPlan;
-use crate::plan::step::{Program, Step};
+use crate::plan::steps::Step;
+use crate::plan::steps::identity::IdentityStep;
+use crate::plan::steps::mount::MountStep;
+use crate::plan::steps::start::ExecTarget;
+use crate::plan::steps::start::StartStep;
 use crate::supervise::io::pipe::pipe_from_sandbox;
 use crate::supervise::observation::Observation;
 use crate::supervise::report::FinishedRun;
 use crate::sys::Rusage;
 
-/// The most an init writes: standing, ready, a failure of each of its two processes, an end.
+/// The most records of an init: prepared, ready, a failure of each of its two processes, an end.
 const RECORDS_MAX: usize = 5;
 
-/// The input is the size of a write, then what is written.
+/// The input is the size of a write, then the bytes to write.
 pub fn check(input: &[u8]) {
     let Some((size, written)) = input.split_first() else { return };
     let Ok((ours, theirs)) = pipe_from_sandbox() else { return };
     let (mut pipe, mut init) = (StatusPipe::new(ours), File::from(theirs));
-    let (mut observed, mut expected) = (Observation::default(), Expected::default());
+    let (mut observed, mut expected) = (Observation::default(), ExpectedRecords::default());
     for write in written.chunks(usize::from(*size).max(1)) {
         assert!(init.write_all(write).is_ok());
         expected.take(write);
@@ -42,7 +46,7 @@ pub fn check(input: &[u8]) {
     expected.compare_report(observed);
 }
 
-/// Everything that has arrived, as the supervisor's loop takes it.
+/// Reads everything that has arrived, as the supervisor's loop does.
 fn listen(pipe: &mut StatusPipe, observed: &mut Observation) -> std::io::Result<()> {
     let mut messages = 0;
     while let Some(message) = pipe.next()? {
@@ -53,20 +57,20 @@ fn listen(pipe: &mut StatusPipe, observed: &mut Observation) -> std::io::Result<
     Ok(())
 }
 
-/// What follows from the records so far, read word by word.
+/// What follows from the records so far, decoded independently.
 #[derive(Debug, Default)]
-struct Expected {
+struct ExpectedRecords {
     records: usize,
-    /// What was said cannot be an init's.
+    /// Some bytes cannot come from an init.
     is_hostile: bool,
     started: bool,
-    /// As first seen; it must not move.
+    /// As first seen; it must not change.
     started_at: Option<Instant>,
     failed: Option<(u32, i32)>,
     ended: Option<i32>,
 }
 
-impl Expected {
+impl ExpectedRecords {
     fn take(&mut self, write: &[u8]) {
         for record in write.chunks(RECORD_BYTES) {
             self.records += 1;
@@ -79,7 +83,7 @@ impl Expected {
                 u32::from_ne_bytes(bytes)
             };
             match (word(0), self.ended) {
-                (READY | FAILED | ENDED, Some(_)) | (STANDING, _) => {}
+                (READY | FAILED | ENDED, Some(_)) | (PREPARED, _) => {}
                 (READY, None) => self.started |= self.failed.is_none(),
                 (FAILED, None) => {
                     self.failed.get_or_insert((word(4), word(8).cast_signed()));
@@ -98,17 +102,21 @@ impl Expected {
         if self.started_at.is_none() {
             self.started_at = observed.started;
         }
-        assert_eq!(observed.started, self.started_at, "a later word moves the time limit");
+        assert_eq!(observed.started, self.started_at, "a later record moves the time limit");
     }
 
-    /// A program that was not ready has no outcome, and one that failed to start has none either.
+    /// A program that was not ready, or that failed to start, has no outcome.
     fn compare_report(&self, observed: Observation) {
-        let exec =
-            Step::Exec(Program { fd: None, paths: Vec::new(), argv: Vec::new(), env: Vec::new() });
+        let exec = Step::Start(StartStep::Exec(ExecTarget {
+            fd: None,
+            paths: Vec::new(),
+            argv: Vec::new(),
+            env: Vec::new(),
+        }));
         let plan = ChildPlan {
-            setup: vec![Step::MountProc],
-            program: vec![Step::ReportReady, exec],
-            guard: vec![Step::MakeUndumpable],
+            setup: vec![Step::Mount(MountStep::MountProc)],
+            program: vec![Step::Start(StartStep::ReportReady), exec],
+            guard: vec![Step::Identity(IdentityStep::MakeUndumpable)],
         };
         let now = Instant::now();
         let remains = FinishedRun {
@@ -140,7 +148,7 @@ impl Expected {
     }
 
     fn compare_outcome(&self, outcome: Outcome) {
-        // An init that dies without a word was killed.
+        // An init that dies without a record was killed.
         let status = self.ended.unwrap_or(libc::SIGKILL);
         let code = match libc::WIFEXITED(status) {
             true => libc::WEXITSTATUS(status),

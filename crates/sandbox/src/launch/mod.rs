@@ -1,18 +1,17 @@
-//! From a plan to a cloned box: pipes, plan file, descriptors, clone.
+//! From a plan to a running init: pipes, plan file, descriptors, clone.
 
 #[allow(unsafe_code, reason = "system calls")]
 pub(crate) mod child;
 #[allow(unsafe_code, reason = "system calls")]
 pub(crate) mod clone;
+pub(crate) mod controls;
 pub(crate) mod create;
 pub(crate) mod handshake;
 #[cfg(any(test, fuzzing))]
 pub mod handshake_property;
-#[allow(unsafe_code, reason = "system calls")]
-pub(crate) mod namespace_holder;
-pub(crate) mod prepared;
+pub(crate) mod process;
 pub(crate) mod running;
-pub(crate) mod setup;
+pub(crate) mod sandbox_host;
 pub(crate) mod unprivileged;
 
 use std::fs::File;
@@ -28,13 +27,13 @@ use nix::unistd::{Gid, Uid, fchown};
 use super::cgroup::SandboxGroup;
 use super::plan::ChildPlan;
 use super::{init, sys};
-use crate::files::box_fs::BoxFs;
+use crate::files::sandbox_fs::SandboxFs;
 use crate::host::weakened;
 use crate::host::weakened::Wall;
 use crate::launch::child::{ChildStart, DESCRIPTORS_MAX};
 use crate::launch::clone::clone_vfork;
 use crate::launch::handshake::StatusPipe;
-use crate::launch::running::Running;
+use crate::launch::running::RunningSandbox;
 use crate::plan::encode::EncodedPlan;
 use crate::pool::net_namespaces::NetNamespace;
 use crate::supervise::cleanup;
@@ -47,26 +46,27 @@ use crate::supervise::io::stdin_feed::StdinFeed;
 use cofferdam_core::sync::retained::Retained;
 use cofferdam_core::{Enforced, Limits, SetupFailure, StdinSource, Stream};
 
-/// The namespaces every box is cloned into. Its network namespace was made ahead where whoever
-/// makes one can leave it again; the program adds the cgroup's and the user's.
+/// The namespaces that the init is cloned into. With privileges its network namespace is created
+/// ahead, since the creating thread can return to its own. The program adds the cgroup and the user
+/// namespace.
 pub fn namespaces(unprivileged: bool) -> i32 {
     let pid = if weakened::lacks(Wall::Pid) { 0 } else { libc::CLONE_NEWPID };
     let net = if unprivileged { libc::CLONE_NEWNET } else { 0 };
     libc::CLONE_NEWNS | libc::CLONE_NEWIPC | libc::CLONE_NEWUTS | pid | net
 }
 
-/// All that a clone needs.
+/// Everything that a clone needs.
 #[derive(Debug)]
 pub struct Launch<'a> {
     /// The steps.
     pub plan: ChildPlan,
     /// The clone flags.
     pub namespaces: i32,
-    /// The box's file system, if it has one.
-    pub fs: Option<BoxFs>,
-    /// The box's cgroup.
+    /// The sandbox's file system, if it has one.
+    pub fs: Option<SandboxFs>,
+    /// The sandbox's cgroup.
     pub group: Option<SandboxGroup>,
-    /// The box's network namespace, which the plan joins.
+    /// The sandbox's network namespace, which the plan joins.
     pub net: Option<NetNamespace>,
     /// Further descriptors the plan refers to, after the `tasks` files.
     pub extra: Vec<RawFd>,
@@ -76,16 +76,16 @@ pub struct Launch<'a> {
     pub limits: &'a Limits,
     /// When preparation began.
     pub prepare_began: Instant,
-    /// What the box keeps until it is dead.
+    /// What the sandbox keeps until it is dead.
     pub retained: Retained,
-    /// Who clears the box away when it is dead.
+    /// Cleans up the sandbox when it is dead.
     pub cleanup: cleanup::CleanupHandle,
 }
 
 impl Launch<'_> {
-    /// Clones the box and hands it its plan. It dies with the calling thread, and its program
-    /// waits for [`Running::let_go`].
-    pub fn clone_box(self) -> Result<Running, SetupFailure> {
+    /// Clones the init and gives it its plan. It dies with the calling thread, and the program waits
+    /// for [`RunningSandbox::resume`].
+    pub fn spawn_init(self) -> Result<RunningSandbox, SetupFailure> {
         let failed =
             |step: &'static str| move |error: io::Error| SetupFailure::from_io(step, &error);
         let (status, status_end) = pipe_from_sandbox().map_err(failed("status pipe"))?;
@@ -93,15 +93,15 @@ impl Launch<'_> {
         let (stderr, stderr_end) = pipe_from_sandbox().map_err(failed("stderr pipe"))?;
         let (release_end, release) = release_socket().map_err(failed("release socket"))?;
         let (feed, stdin_end) = open_stdin(self.stdin).map_err(failed("stdin"))?;
-        if let Some(tenant) = self.fs.as_ref().map(BoxFs::tenant) {
-            // Never the null device: that is the host's.
+        if let Some(tenant) = self.fs.as_ref().map(SandboxFs::tenant) {
+            // Not the null device, which is the host's.
             let stdin_pipe = feed.is_some().then_some(&stdin_end);
             for pipe in [&stdout_end, &stderr_end].into_iter().chain(stdin_pipe) {
                 give_to_tenant(pipe, tenant).map_err(failed("pipe owner"))?;
             }
         }
         let plan_file = write_plan(&self.plan)?;
-        // In the order of the init's descriptors: 0 to 5 are fixed, then what the plan counts on.
+        // In the order of the init's descriptors: 0 to 5 are fixed, then those the plan refers to.
         let fixed = [&stdin_end, &stdout_end, &stderr_end, &status_end, &plan_file, &release_end];
         let mut descriptors: Vec<RawFd> = fixed.into_iter().map(AsRawFd::as_raw_fd).collect();
         descriptors.extend(self.fs.as_ref().map(|fs| fs.as_fd().as_raw_fd()));
@@ -112,7 +112,7 @@ impl Launch<'_> {
         );
         descriptors.extend(self.extra);
         if descriptors.len() > DESCRIPTORS_MAX {
-            return Err(SetupFailure::from_words("descriptors", "too many for one box"));
+            return Err(SetupFailure::from_words("descriptors", "too many for one sandbox"));
         }
         let init = init::program().map_err(failed("init program"))?;
         let start = ChildStart { descriptors: &descriptors, init: init.as_raw_fd(), join: None };
@@ -128,7 +128,7 @@ impl Launch<'_> {
             cleanup: self.cleanup,
         };
         let output_max = self.limits.output_bytes_max;
-        Ok(Running {
+        Ok(RunningSandbox {
             live,
             plan: self.plan,
             status: StatusPipe::new(status),
@@ -146,19 +146,19 @@ impl Launch<'_> {
     }
 }
 
-/// The mount namespace of a process just cloned; without `/proc` there is none to
-/// be had, and the box is cleared away sooner.
+/// The mount namespace of a process just cloned. Without `/proc` it cannot be opened, and the init
+/// unmounts everything itself when it dies.
 fn mount_namespace(pid: i32) -> Option<OwnedFd> {
     File::open(format!("/proc/{pid}/ns/mnt")).ok().map(OwnedFd::from)
 }
 
-/// What lets the program go, and on which the listener for its locks comes the other way.
+/// The socket that resumes the program. The listener for its locks comes back on it.
 fn release_socket() -> io::Result<(OwnedFd, OwnedFd)> {
     let kind = SockType::Stream;
     Ok(socketpair(AddressFamily::Unix, kind, None, SockFlag::SOCK_CLOEXEC)?)
 }
 
-/// The program's stdin and what feeds it, if anything does.
+/// The program's stdin, and the feed of its pipe unless it is the null device.
 fn open_stdin(source: StdinSource) -> io::Result<(Option<StdinFeed>, OwnedFd)> {
     if let StdinSource::Null = source {
         return Ok((None, File::open("/dev/null")?.into()));
@@ -167,13 +167,13 @@ fn open_stdin(source: StdinSource) -> io::Result<(Option<StdinFeed>, OwnedFd)> {
     Ok((Some(StdinFeed::new(source, ours)), theirs))
 }
 
-/// Makes the tenant the owner of `pipe`, so that it can open `/dev/stdout` and
-/// its like, which are the same pipes by name.
+/// Makes the tenant the owner of `pipe`, so that it can open `/dev/stdin`, `/dev/stdout` and
+/// `/dev/stderr`, which lead to the same pipes.
 fn give_to_tenant(pipe: &OwnedFd, tenant: u32) -> io::Result<()> {
     Ok(fchown(pipe, Some(Uid::from_raw(tenant)), Some(Gid::from_raw(tenant)))?)
 }
 
-/// The plan as a file in memory for the init to map.
+/// The plan as a memory file, which the init maps.
 fn write_plan(plan: &ChildPlan) -> Result<OwnedFd, SetupFailure> {
     let encoded =
         plan.encode().map_err(|error| SetupFailure::from_words("plan", error.to_string()))?;
@@ -195,10 +195,11 @@ mod tests {
 
     use super::*;
     use crate::cgroup::CgroupTree;
-    use crate::plan::step::Step;
+    use crate::plan::steps::Step;
+    use crate::plan::steps::start::StartStep;
     use cofferdam_core::values::deadline::Deadline;
 
-    /// From here on `clone3` is unknown to this thread, as in many a container.
+    /// Makes `clone3` fail with `ENOSYS` in this thread, as in many containers.
     fn refuse_clone3() {
         let filter = SeccompFilter::new(
             BTreeMap::from([(libc::SYS_clone3, Vec::new())]),
@@ -211,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn a_box_is_in_its_group_from_the_start_where_clone3_is_refused_too() {
+    fn a_sandbox_starts_in_its_group_even_if_clone3_is_refused() {
         if !nix::unistd::geteuid().is_root() {
             let required = std::env::var_os("REQUIRE_PRIVILEGED").is_some_and(|value| value == "1");
             assert!(!required, "not root, and REQUIRE_PRIVILEGED=1");
@@ -224,7 +225,7 @@ mod tests {
         assert!(group.clone_into().is_some(), "this host has no version 2 at all");
         let launch = Launch {
             plan: ChildPlan {
-                setup: vec![Step::WaitForKill],
+                setup: vec![Step::Start(StartStep::WaitForKill)],
                 program: Vec::new(),
                 guard: Vec::new(),
             },
@@ -239,8 +240,8 @@ mod tests {
             retained: Retained::default(),
             cleanup: cleanup::CleanupHandle::default(),
         };
-        // The clone returns when the child executes the init, which waits from then on.
-        let running = launch.clone_box().unwrap();
+        // The clone returns when the child executes the init, which then waits.
+        let running = launch.spawn_init().unwrap();
         let inside = running.live.resources.group.as_ref().unwrap().processes().unwrap();
         assert_eq!(inside, [running.live.process.pid]);
         drop(running);

@@ -1,16 +1,18 @@
-//! A box that has been cloned, until it is a report.
+//! A sandbox from the clone of its init to its report.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::unistd::write;
 
-use super::handshake::StatusPipe;
-use crate::files::box_fs::BoxFs;
+use super::handshake::{Message, StatusPipe};
+use crate::files::sandbox_fs::SandboxFs;
 use crate::init::wire::RELEASE_WORDS;
 use crate::locks::LockWatch;
 use crate::plan::ChildPlan;
+use crate::plan::rootfs::MaskedPath;
 use crate::supervise::cleanup::live_sandbox::LiveSandbox;
 use crate::supervise::cleanup::queue::SandboxResources;
 use crate::supervise::io::StdioPipes;
@@ -18,11 +20,12 @@ use crate::supervise::kill_count::KillFailures;
 use crate::supervise::report::FinishedRun;
 use crate::supervise::{Supervised, supervise};
 use cofferdam_core::sync::cancel::CancelToken;
+use cofferdam_core::values::deadline::Deadline;
 use cofferdam_core::{Enforced, Limits, NotStarted, OutputSink, RunReport, SetupFailure, Watch};
 
-/// A box whose init is on its way. Dropped unsupervised, it is killed.
+/// A sandbox whose init is running. Dropped unsupervised, it is killed.
 #[derive(Debug)]
-pub struct Running {
+pub struct RunningSandbox {
     pub(crate) live: LiveSandbox,
     pub(crate) plan: ChildPlan,
     pub(crate) status: StatusPipe,
@@ -34,45 +37,57 @@ pub struct Running {
     pub(crate) not_enforced: Vec<String>,
 }
 
-impl Running {
-    /// Has the box counted among `failures` if it will not die.
+/// A sandbox whose program waits to be resumed. It holds nothing of a tenant's yet. Dropped, it is
+/// killed.
+///
+/// Every sandbox is prepared before its program begins, by the same steps: except by its age, a
+/// tenant cannot tell one that waited for long from one created for its request.
+#[derive(Debug)]
+pub struct PreparedSandbox {
+    pub(crate) running: RunningSandbox,
+    /// What it masks of the host.
+    pub(crate) masked: Vec<MaskedPath>,
+}
+
+impl RunningSandbox {
+    /// Counts the sandbox among `failures` if it cannot be killed.
     pub(crate) fn counting_kills(self, failures: &KillFailures) -> Self {
         self.live.process.kill_count.count_among(failures);
         self
     }
 
-    /// Says under which controls the box runs.
+    /// Sets the controls that the report names.
     pub(crate) fn enforcing(mut self, enforced: Enforced, not_enforced: Vec<String>) -> Self {
         self.enforced = enforced;
         self.not_enforced = not_enforced;
         self
     }
 
-    /// Lets the program begin as soon as its box is made, with the limits' CPU seconds.
-    pub(crate) fn let_go(&mut self) -> Result<(), SetupFailure> {
+    /// Lets the program begin as soon as its sandbox is prepared, with the limits' CPU seconds.
+    pub(crate) fn resume(&mut self) -> Result<(), SetupFailure> {
         let soft = self.limits.cpu_seconds_max;
-        // Were both the same, the kernel would send SIGKILL and never SIGXCPU, and nothing would
-        // tell that end from any other.
+        // If both were the same, the kernel would send SIGKILL and never SIGXCPU, and the report
+        // could not tell the reason.
         let words: [u64; RELEASE_WORDS] = [soft, soft.saturating_add(1)];
         let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
-        // Of an empty pipe, so this never waits, and of a few bytes, so it is never cut short.
+        // A few bytes into an empty socket: the write never waits and is never cut short.
         match write(&self.release, &bytes) {
-            // A box that failed before: its own word says why.
+            // The sandbox failed before: its own record says why.
             Ok(_) | Err(Errno::EPIPE) => Ok(()),
             Err(errno) => Err(SetupFailure::from_errno("release", errno as i32)),
         }
     }
 
-    /// Looks after a box that ends where a program would begin; says whether it got there.
-    pub(crate) fn try_out(self) -> Result<(), SetupFailure> {
+    /// Supervises a sandbox that ends where its program would begin; fails if it does not get there.
+    pub(crate) fn run_trial(self) -> Result<(), SetupFailure> {
         let cancel =
             CancelToken::new().map_err(|error| SetupFailure::from_io("eventfd", &error))?;
         let tried = self.supervise(&Watch { cancel, client: None }, &mut None);
         tried.map(drop).map_err(|why| why.into_failure("exec"))
     }
 
-    /// Looks after the box until nothing of it is left. Blocks for at most the
-    /// wall-clock limit and what making and killing a box may take.
+    /// Supervises the sandbox until it is dead and collected. Blocks for at most the wall-clock limit
+    /// and the time that preparing and killing a sandbox may take.
     pub fn supervise(
         self,
         watch: &Watch,
@@ -81,8 +96,8 @@ impl Running {
         self.supervise_and(watch, sink, || {})
     }
 
-    /// As [`Running::supervise`]; `look` is called once the program has run and nothing of the
-    /// box is alive, while its file system is still there. Never where the program did not start.
+    /// As [`RunningSandbox::supervise`]. Calls `look` once the program has run and no process of the
+    /// sandbox is alive, while its file system still exists; never if the program did not start.
     pub fn supervise_and(
         self,
         watch: &Watch,
@@ -96,7 +111,7 @@ impl Running {
             process,
             group: group.as_ref(),
             status: self.status,
-            locks: LockWatch::new(listener_from, fs.as_ref().map(BoxFs::tenant)),
+            locks: LockWatch::new(listener_from, fs.as_ref().map(SandboxFs::tenant)),
             limits: &limits,
         };
         let observed = supervise(&mut parts, &mut streams, watch, sink);
@@ -106,7 +121,7 @@ impl Running {
         let rusage = process.reap().unwrap_or_default();
         let disk_full = fs.as_ref().is_some_and(|fs| fs.is_full().unwrap_or(false));
         let observed = observed.map_err(|error| SetupFailure::from_io("supervise", &error))?;
-        // A program that ended well met no limit that mattered: nobody will ask for them.
+        // A program that ended well met no limit, so the counters of its limits are not read.
         let met_limits = !observed.ended_well();
         let has_run = observed.has_run();
         let mut remains = FinishedRun {
@@ -130,8 +145,48 @@ impl Running {
         if let Some(net) = live.resources.net.as_mut().filter(|_| made_no_socket) {
             net.had_no_socket();
         }
-        // Given back, or kept where it is not dead.
+        // Gives the resources back, or keeps them if the sandbox is not dead.
         drop(live);
         remains.into_report(&plan, &limits, self.enforced, self.not_enforced)
+    }
+
+    /// Waits until the sandbox is prepared.
+    pub(crate) fn await_prepared(&mut self, deadline: Deadline) -> Result<(), SetupFailure> {
+        let failed = |error: &std::io::Error| SetupFailure::from_io("stand", error);
+        loop {
+            // Checked first: the records of a dead init can still be read.
+            let dead = self.is_dead();
+            match self.status.next().map_err(|error| failed(&error))? {
+                Some(Message::Prepared) => return Ok(()),
+                Some(Message::Failed { step, errno }) => {
+                    return Err(SetupFailure::from_errno(self.plan.step_name(step), errno));
+                }
+                Some(Message::Ready { .. } | Message::Ended { .. }) => {
+                    return Err(SetupFailure::from_words("stand", "the program started too early"));
+                }
+                None if dead => return Err(SetupFailure::from_words("stand", "the init ended")),
+                None if deadline.passed() => {
+                    return Err(SetupFailure::from_errno("stand", libc::ETIMEDOUT));
+                }
+                None => self.wait_for_word(deadline).map_err(|errno| failed(&errno.into()))?,
+            }
+        }
+    }
+
+    fn wait_for_word(&self, deadline: Deadline) -> Result<(), Errno> {
+        let millis = deadline.remaining().as_millis();
+        let timeout = PollTimeout::try_from(millis).unwrap_or(PollTimeout::MAX);
+        let process = PollFd::new(self.live.process.pidfd.as_fd(), PollFlags::POLLIN);
+        let status = self.status.pipe().map(|pipe| PollFd::new(pipe, PollFlags::POLLIN));
+        let mut both: Vec<PollFd<'_>> = [Some(process), status].into_iter().flatten().collect();
+        match poll(&mut both, timeout) {
+            Ok(_) | Err(Errno::EINTR) => Ok(()),
+            Err(errno) => Err(errno),
+        }
+    }
+
+    pub(crate) fn is_dead(&self) -> bool {
+        let mut process = [PollFd::new(self.live.process.pidfd.as_fd(), PollFlags::POLLIN)];
+        poll(&mut process, PollTimeout::ZERO).is_ok_and(|ready| ready > 0)
     }
 }

@@ -1,11 +1,10 @@
-//! Boxes without any privilege: the service lives in a user namespace of its own, in which it
-//! may do what it takes, and boxes are made there as they are elsewhere.
+//! Sandboxes without privileges: the service enters a user namespace of its own, in which it has the
+//! capabilities it needs, and creates sandboxes there as usual.
 //!
-//! What a host counts and allows by uid is the service's for every box then: there is one id to
-//! map. So whatever that uid owns must be read-only where a box sees it, by mounts and not by
-//! modes, and all bounds are set below the box's own user namespace, where the kernel counts apart.
+//! Only one uid can be mapped, so every sandbox has the service's uid on the host. What that uid owns
+//! must therefore be read-only in a sandbox by its mounts, since its modes do not help. Limits are
+//! set inside the sandbox's own user namespace, where the kernel counts each sandbox on its own.
 
-use std::ffi::CString;
 use std::fs;
 use std::io;
 use std::sync::OnceLock;
@@ -15,43 +14,39 @@ use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
 use nix::unistd::{Gid, getegid, geteuid, getgroups};
 
-use crate::plan::step::{Access, Register, Step};
-use crate::plan::{BOX_FD, PlanInput};
 use cofferdam_core::SetupFailure;
 
-/// The uid and gid of everything in that namespace.
+/// The only uid and gid in that namespace.
 pub const ONLY_ID: u32 = 0;
-/// What a report says of it.
+/// What a report says about it.
 pub const NOT_ENFORCED: &str =
     "uid: no privileges here; every run has the service's own uid on this host";
 
-/// The uid outside, where this process has no privileges and lives in a namespace of its own; or
-/// why it could have none.
+/// This process's uid outside the namespace, if it entered one; or why it could not.
 static ENTERED: OnceLock<Result<Option<u32>, SetupFailure>> = OnceLock::new();
 
-/// Has this process do without privileges, if it has none. Only while it has one thread; once.
-pub fn settle_in() {
+/// Enters a user namespace if this process has no privileges. Call it once, while the process has
+/// one thread.
+pub fn enter_user_namespace() {
     ENTERED.get_or_init(enter_unless_privileged);
 }
 
-/// Whether boxes are made without privileges.
-pub fn is_settled() -> Result<bool, SetupFailure> {
+/// Whether this process creates sandboxes without privileges.
+pub fn is_active() -> Result<bool, SetupFailure> {
     Ok(uid_outside()?.is_some())
 }
 
-/// Whose boxes they then are on this host.
+/// The uid of its sandboxes on this host, if it does.
 pub fn uid_outside() -> Result<Option<u32>, SetupFailure> {
     ENTERED.get().cloned().unwrap_or(Ok(None))
 }
 
 fn enter_unless_privileged() -> Result<Option<u32>, SetupFailure> {
     let failed = |step: &'static str| move |error: io::Error| SetupFailure::from_io(step, &error);
-    // With it the usual way is tried. And root without it stays as it is, to be refused: every
-    // tenant would have root's uid.
-    let has_usual = has_cap(None, CapSet::Effective, Capability::CAP_SYS_ADMIN);
-    if geteuid().is_root()
-        || has_usual.map_err(|error| failed("capget")(io::Error::other(error)))?
-    {
+    // With CAP_SYS_ADMIN sandboxes are created the usual way. Root without it stays outside, and is
+    // refused later: every tenant would have root's uid.
+    let is_admin = has_cap(None, CapSet::Effective, Capability::CAP_SYS_ADMIN);
+    if geteuid().is_root() || is_admin.map_err(|error| failed("capget")(io::Error::other(error)))? {
         return Ok(None);
     }
     let (uid, gid) = (geteuid(), getegid());
@@ -65,14 +60,15 @@ fn enter_unless_privileged() -> Result<Option<u32>, SetupFailure> {
     ] {
         fs::write(format!("/proc/self/{file}"), text).map_err(failed("map uid"))?;
     }
-    // What is mounted from now on stays outside: what is looked up is what there is.
+    // Later mounts of the host do not appear here.
     let private = MsFlags::MS_REC | MsFlags::MS_PRIVATE;
     let made = mount(None::<&str>, "/", None::<&str>, private, None::<&str>);
     made.map_err(|errno| failed("private mounts")(errno.into()))?;
     Ok(Some(uid.as_raw()))
 }
 
-/// Without privileges no group can be given up, so every tenant would have them.
+/// Refuses supplementary groups: without privileges they cannot be dropped, and every tenant would
+/// have them.
 fn refuse_groups(own: Gid) -> Result<(), SetupFailure> {
     let groups =
         getgroups().map_err(|errno| SetupFailure::from_errno("getgroups", errno as i32))?;
@@ -81,23 +77,4 @@ fn refuse_groups(own: Gid) -> Result<(), SetupFailure> {
     }
     let words = "every run would have the service's further groups; start it without, as by setpriv --clear-groups";
     Err(SetupFailure::from_words("setgroups", words))
-}
-
-/// The steps that leave of the box's own file system, all of it the tenant's by uid, only the
-/// places meant for it to be written; and those that attach them.
-pub fn seal_steps(input: &PlanInput<'_>, first: Register) -> (Vec<Step>, Vec<Step>) {
-    let (mut seal, mut attach) = (Vec::new(), Vec::new());
-    for (register, place) in (first..Register::MAX).zip(&input.root.writable) {
-        seal.push(Step::OpenTree {
-            source: place.clone(),
-            below: None,
-            access: Access::ReadWrite,
-            idmap_fd: None,
-            register,
-            with_mounts: false,
-        });
-        attach.push(Step::AttachTree { register, target: place.clone() });
-    }
-    seal.push(Step::SealBox { fd: BOX_FD, mountpoint: CString::from(input.mountpoint) });
-    (seal, attach)
 }

@@ -115,7 +115,7 @@ impl LockThread<'_> {
         if let Some(tenant) = tenant {
             sys::take_effective_ids(tenant)?;
         }
-        sys::take_turns_with_callers(self.listener.as_fd());
+        sys::wake_on_same_cpu(self.listener.as_fd());
         let mut began_refusing = false;
         while self.wait(None)? == WakeReason::Call {
             let Some(call) = sys::next_notification(self.listener.as_fd())? else { continue };

@@ -1,20 +1,37 @@
-//! A plan as the bytes the init maps.
+//! A plan as the bytes that the init maps.
 
 use std::ffi::CStr;
 
 use crate::init::wire;
 
-/// Bytes kept for the header and the calls; texts and tables follow. The part
-/// that stays empty is a hole in the plan's memory file and costs nothing.
+/// Bytes reserved for the header and the calls; texts and tables follow. The unused part is a hole
+/// in the plan's memory file and takes no memory.
 const CALLS_BYTES_MAX: usize = 128 << 10;
+
+/// A register of the plan: holds the result of one call for later ones.
+pub type Register = u8;
+
+/// The register that holds the sandbox's writable view of `/proc`.
+pub const PROC_REGISTER: Register = 0;
+/// The register for results that only the same step uses.
+pub const SCRATCH_REGISTER: Register = 1;
+/// The register that holds the sandbox's Landlock rules.
+pub const RULES_REGISTER: Register = 2;
+/// The first register for opened trees.
+pub const TREES_REGISTER: Register = 3;
+
+/// The working directory, where a call takes a directory.
+pub const AT_FDCWD: i64 = libc::AT_FDCWD as i64;
+/// The flag for calls that take a descriptor instead of a path.
+pub const EMPTY_PATH: i64 = libc::AT_EMPTY_PATH as i64;
 
 /// An argument of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Arg {
-    /// The number itself, or an address inside the plan.
+    /// A number, or an address inside the plan.
     Value(u64),
     /// The result of an earlier call.
-    Register(u8),
+    Register(Register),
 }
 
 macro_rules! arg_from {
@@ -71,7 +88,7 @@ impl EncodedPlan {
 }
 
 impl Encoder {
-    /// The calls that follow belong to this step.
+    /// Starts a step: the calls that follow belong to it.
     pub fn begin_step(&mut self, step: u32) {
         self.step = step;
     }
@@ -108,24 +125,24 @@ impl Encoder {
         self.calls.push(call);
     }
 
-    /// Says what happens when the call just appended fails.
+    /// Sets what happens when the call just appended fails.
     pub fn on_error(&mut self, on_error: u16) {
         if let Some(call) = self.calls.last_mut() {
             call.on_error = on_error;
         }
     }
 
-    /// Appends an entry that is no system call.
+    /// Appends the entry that reports the program as ready to exec.
     pub fn report_ready(&mut self) {
         self.call(wire::REPORT_READY, &[]);
     }
 
-    /// Appends the other one.
-    pub fn report_standing(&mut self) {
-        self.call(wire::REPORT_STANDING, &[]);
+    /// Appends the entry that reports the sandbox as prepared.
+    pub fn report_prepared(&mut self) {
+        self.call(wire::REPORT_PREPARED, &[]);
     }
 
-    /// Stores bytes, aligned for any table; gives their address.
+    /// Stores bytes, aligned for any table; returns their address.
     pub fn bytes(&mut self, bytes: &[u8]) -> Arg {
         self.data.resize(self.data.len().next_multiple_of(8), 0);
         let offset = CALLS_BYTES_MAX + self.data.len();
@@ -150,7 +167,7 @@ impl Encoder {
         self.bytes(&bytes)
     }
 
-    /// Stores a table of addresses and numbers; registers have no place in one.
+    /// Stores a table of addresses and numbers. A register cannot be in one.
     pub fn pointers(&mut self, entries: &[Arg]) -> Arg {
         let words: Vec<u64> = entries
             .iter()
@@ -201,7 +218,7 @@ impl Encoder {
     }
 }
 
-/// `call` as the init's `repr(C)` struct lies in memory: no field needs padding.
+/// Appends `call` in the layout of the init's `repr(C)` struct, which has no padding.
 fn push_call(bytes: &mut Vec<u8>, call: &wire::Call) {
     bytes.extend_from_slice(&call.number.to_ne_bytes());
     for arg in call.args {
@@ -217,7 +234,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn header_and_calls_lie_as_the_init_reads_them() {
+    fn header_and_calls_have_the_layout_that_the_init_reads() {
         let mut out = Encoder::default();
         out.begin_step(7);
         out.call_into(3, 42, &[Arg::Register(2), 5_i32.into(), (-1_i32).into()]);

@@ -1,4 +1,4 @@
-//! What a box sees of a root file system: skeleton, binds and masks, as data.
+//! What a sandbox shows of a root file system: skeleton, binds and masks, as data.
 
 use std::collections::BTreeSet;
 use std::ffi::{CStr, CString, OsStr};
@@ -7,9 +7,9 @@ use std::path::{Component, Path, PathBuf};
 
 use cofferdam_seccomp::profile::{RootView, SYSTEM};
 
-/// What a path of the real root is.
+/// The kind of a path in the real root.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Kind {
+pub enum PathKind {
     /// A directory.
     Directory,
     /// A symbolic link and its target.
@@ -18,88 +18,88 @@ pub enum Kind {
     Other,
 }
 
-/// One entry of the box's own file system, made before anything is mounted.
+/// One entry of the sandbox's own file system, created before anything is mounted.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Skeleton {
-    /// Relative to the box's root; parents come first.
+pub struct SkeletonEntry {
+    /// Relative to the sandbox's root; parents come first.
     pub path: CString,
-    /// What to make.
-    pub make: Make,
+    /// What to create.
+    pub kind: SkeletonKind,
 }
 
-/// What a skeleton entry is.
+/// The kind of a skeleton entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Make {
-    /// A directory of root's, which the tenant can read but not write.
+pub enum SkeletonKind {
+    /// A directory that root owns: the tenant can read it but not write.
     Directory,
-    /// A directory of root's that the tenant cannot even enter.
+    /// A directory that root owns and the tenant cannot enter.
     Closed,
-    /// A directory of the tenant's with this mode.
+    /// A directory that the tenant owns, with this mode.
     Tenant { mode: u32 },
-    /// An empty file, for a mount to cover.
+    /// An empty file, as a mount point.
     File,
-    /// A file of root's with this text.
+    /// A file that root owns, with this text.
     Text(&'static str),
     /// A symbolic link.
     Symlink(CString),
 }
 
-/// A path of the host shown in the box.
+/// A host path shown in the sandbox.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Shown {
+pub struct ShownPath {
     /// Absolute, on the host.
     pub source: CString,
-    /// Relative to the box's root.
+    /// Relative to the sandbox's root.
     pub target: CString,
-    /// Whether it is mounted so that its files seem to be nobody's.
+    /// Whether it is mounted with IDs mapped so that its files appear to belong to nobody.
     pub unowned: bool,
 }
 
-/// Something to cover in a box.
+/// A path that a sandbox hides under an empty file or directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Covered {
-    /// Relative to the box's root.
+pub struct MaskedPath {
+    /// Relative to the sandbox's root.
     pub target: CString,
     /// Whether it is a directory.
     pub directory: bool,
 }
 
-/// A box's root, worked out once per root and profile.
+/// The layout of a sandbox's root, computed once per root and profile.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RootLayout {
-    /// The entries to make, parents first.
-    pub skeleton: Vec<Skeleton>,
+    /// The entries to create, parents first.
+    pub skeleton: Vec<SkeletonEntry>,
     /// Directories shown read-only.
-    pub shown: Vec<Shown>,
-    /// The tenant's own directories, relative to the box's root, none below another.
+    pub shown: Vec<ShownPath>,
+    /// The tenant's own directories, relative to the sandbox's root, none below another.
     pub writable: Vec<CString>,
     /// Device nodes shown.
-    pub devices: Vec<Shown>,
-    /// What to cover in every box.
-    pub masks: Vec<Covered>,
-    /// Whether [`VAR_TMP`] is to be put over `/var/tmp`.
-    pub covers_var_tmp: bool,
-    /// Whether [`HOSTS`] is to be put over `/etc/hosts` where that has to be covered.
-    pub covers_hosts: bool,
+    pub devices: Vec<ShownPath>,
+    /// The masked paths of every sandbox.
+    pub masks: Vec<MaskedPath>,
+    /// Whether [`VAR_TMP`] is mounted over `/var/tmp`.
+    pub masks_var_tmp: bool,
+    /// Whether [`HOSTS`] is mounted over `/etc/hosts` if that is masked.
+    pub masks_hosts: bool,
 }
 
 impl RootLayout {
-    /// Has every box keep hosts of its own ready: the root's are a mount of their own, as in
-    /// containers, which no box shows.
+    /// Gives every sandbox an `/etc/hosts` of its own: the root's is a mount of its own, as in
+    /// containers, and is masked.
     pub fn keep_own_hosts(&mut self) {
-        self.covers_hosts = true;
+        self.masks_hosts = true;
         let path = c_string(OsStr::new(HOSTS));
-        self.skeleton.push(Skeleton { path, make: Make::Text(HOSTS_TEXT) });
+        self.skeleton.push(SkeletonEntry { path, kind: SkeletonKind::Text(HOSTS_TEXT) });
     }
 
-    /// Has the trees for which `unowned` says so mounted as nobody's.
+    /// Sets which trees are mounted so that nobody owns their files.
     pub fn show_unowned(&mut self, unowned: &[bool]) {
         for (shown, unowned) in self.shown.iter_mut().zip(unowned) {
             shown.unowned = *unowned;
         }
     }
 
-    /// Whether `target` is below a tree that is nobody's, where root has no more rights than a
+    /// Whether `target` is below a tree that nobody owns, where root has no more rights than a
     /// tenant.
     pub fn is_below_unowned(&self, target: &CStr) -> bool {
         let below = |tree: &[u8]| {
@@ -108,53 +108,56 @@ impl RootLayout {
         self.shown.iter().any(|shown| shown.unowned && below(shown.target.to_bytes()))
     }
 
-    /// What of the box's own file system covers `covered`.
-    pub fn cover_of(&self, covered: &Covered) -> &'static str {
-        match covered.directory {
+    /// The entry of the sandbox's own file system that covers `path`.
+    pub fn mask_for(&self, path: &MaskedPath) -> &'static str {
+        match path.directory {
             true => EMPTY,
-            false if self.covers_hosts && covered.target.as_c_str() == HOSTS_TARGET => HOSTS,
+            false if self.masks_hosts && path.target.as_c_str() == HOSTS_TARGET => HOSTS,
             false => "dev/null",
         }
     }
 }
 
-/// Where the box's own `/var/tmp` is while `/var` is the root's.
+/// The sandbox's own `/var/tmp` if `/var` is the root's.
 pub const VAR_TMP: &str = ".var-tmp";
 
-/// The names of addresses in a box whose `/etc/hosts` has to be covered.
+/// The sandbox's own `/etc/hosts`, if the root's is masked.
 const HOSTS: &str = ".hosts";
 const HOSTS_TEXT: &str = "127.0.0.1 localhost\n::1 localhost ip6-localhost ip6-loopback\n";
 const HOSTS_TARGET: &CStr = c"etc/hosts";
-/// Where the kernel's mount of a box's message queues is; no tenant gets there.
+/// Where a sandbox's message queues are mounted; the tenant cannot enter it.
 pub const QUEUES: &CStr = c".overlay/queues";
 
-/// What covers directories.
+/// The directory that covers masked directories.
 const EMPTY: &str = ".empty";
-/// Where the overlay's layers and the message queues are.
+/// Holds the overlay's layers and the message queues.
 const OVERLAY: &str = ".overlay";
-/// The copy of a program that has no name on the host.
+/// The copy of a program that has lost its name on the host.
 pub const PROGRAM: &CStr = c".program";
 const PROGRAM_NAME: &str = ".program";
 
-/// Top-level names that are the sandbox's own whatever the real root has there. A link of the real
-/// root at one of them would lead steps that root takes to wherever its maker likes.
+/// Top-level names that are always the sandbox's own. If the real root had a link at one of them,
+/// its author could redirect steps that run as root.
 const OWN: [&str; 11] =
     ["dev", "proc", "run", "sys", "tmp", "workspace", EMPTY, HOSTS, OVERLAY, PROGRAM_NAME, VAR_TMP];
 
-/// Lays out the box's root. `base` is `/` or the root given instead of it;
-/// `entries` are its top-level names; `kind_of` looks at a path below `base`
-/// (as the box names it); `private` are host paths of the service itself, which
-/// [`covers`](crate::files::masked_paths) looks for below what is shown.
+/// Lays out the sandbox's root. `base` is `/` or a given root, and `entries` are its top-level
+/// names. `kind_of` returns the kind of a path below `base`, as named in the sandbox. `private` are
+/// host paths of the service itself; [`masked_paths`](crate::files::masked_paths) looks for them
+/// below the shown trees.
 pub fn layout(
     base: &Path,
-    entries: &[(String, Kind)],
+    entries: &[(String, PathKind)],
     view: &RootView,
     private: &[PathBuf],
-    kind_of: &dyn Fn(&Path) -> Option<Kind>,
+    kind_of: &dyn Fn(&Path) -> Option<PathKind>,
 ) -> RootLayout {
-    let mut draft =
-        Draft { base: base.to_owned(), layout: RootLayout::default(), made: BTreeSet::new() };
-    // A root given on purpose is shown whole; the host's is not ours to show.
+    let mut draft = LayoutBuilder {
+        base: base.to_owned(),
+        layout: RootLayout::default(),
+        made: BTreeSet::new(),
+    };
+    // A given root is shown whole; of the host's only the system directories are.
     let is_host = base == Path::new("/");
     let hide: Vec<&Path> =
         if is_host { view.hide.iter().map(Path::new).collect() } else { Vec::new() };
@@ -166,11 +169,11 @@ pub fn layout(
             || private.contains(&base.join(name));
         match kind {
             _ if hidden => {}
-            Kind::Symlink(target) => {
-                draft.make(Path::new(name), Make::Symlink(c_string(target.as_os_str())));
+            PathKind::Symlink(target) => {
+                draft.add(Path::new(name), SkeletonKind::Symlink(c_string(target.as_os_str())));
             }
-            Kind::Directory => draft.show(&path),
-            Kind::Other => {}
+            PathKind::Directory => draft.show(&path),
+            PathKind::Other => {}
         }
     }
     draft.own_directories();
@@ -178,68 +181,68 @@ pub fn layout(
     if is_host {
         for path in view.keep.iter().map(Path::new) {
             let is_private = private.iter().any(|private| path.starts_with(private));
-            if !is_private && kind_of(path) == Some(Kind::Directory) {
+            if !is_private && kind_of(path) == Some(PathKind::Directory) {
                 draft.show(path);
             }
         }
     }
     for path in &view.proc_mask {
-        // Kernel files look the same in every `/proc`, so the host's own tells.
-        let directory = kind_at(Path::new(path)) == Some(Kind::Directory);
-        draft.layout.masks.push(Covered { target: relative(Path::new(path)), directory });
+        // Kernel files are the same in every `/proc`, so the host's tells their kind.
+        let directory = kind_at(Path::new(path)) == Some(PathKind::Directory);
+        draft.layout.masks.push(MaskedPath { target: relative(Path::new(path)), directory });
     }
     draft.layout
 }
 
-/// What `path` is.
-pub fn kind_at(path: &Path) -> Option<Kind> {
+/// The kind of `path`.
+pub fn kind_at(path: &Path) -> Option<PathKind> {
     let metadata = std::fs::symlink_metadata(path).ok()?;
     Some(if metadata.is_symlink() {
-        Kind::Symlink(std::fs::read_link(path).ok()?)
+        PathKind::Symlink(std::fs::read_link(path).ok()?)
     } else if metadata.is_dir() {
-        Kind::Directory
+        PathKind::Directory
     } else {
-        Kind::Other
+        PathKind::Other
     })
 }
 
 /// A layout under construction.
-struct Draft {
+struct LayoutBuilder {
     base: PathBuf,
     layout: RootLayout,
     made: BTreeSet<PathBuf>,
 }
 
-impl Draft {
-    /// Makes `path` (relative) and, before it, whatever parents it lacks.
-    fn make(&mut self, path: &Path, make: Make) {
+impl LayoutBuilder {
+    /// Adds `path` (relative) and, before it, the parents that are missing.
+    fn add(&mut self, path: &Path, kind: SkeletonKind) {
         let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
         if let Some(parent) = parent.filter(|parent| !self.made.contains(*parent)) {
-            self.make(parent, Make::Directory);
+            self.add(parent, SkeletonKind::Directory);
         }
         if self.made.insert(path.to_owned()) {
-            self.layout.skeleton.push(Skeleton { path: c_string(path.as_os_str()), make });
+            self.layout.skeleton.push(SkeletonEntry { path: c_string(path.as_os_str()), kind });
         }
     }
 
-    /// Shows the directory `path` (absolute, as the box names it) read-only.
+    /// Shows the directory `path` (absolute, as named in the sandbox) read-only.
     fn show(&mut self, path: &Path) {
         let target = strip_root(path);
-        self.make(&target, Make::Directory);
+        self.add(&target, SkeletonKind::Directory);
         let source = self.base.join(&target);
-        self.layout.shown.push(Shown {
+        self.layout.shown.push(ShownPath {
             source: c_string(source.as_os_str()),
             target: c_string(target.as_os_str()),
             unowned: false,
         });
     }
 
-    /// What every box has of its own.
+    /// Adds the directories of every sandbox.
     fn own_directories(&mut self) {
         for name in ["dev", "proc", EMPTY] {
-            self.make(Path::new(name), Make::Directory);
+            self.add(Path::new(name), SkeletonKind::Directory);
         }
-        // One directory's entries after another: whoever makes them opens each directory once.
+        // Grouped by directory, so that each directory is opened once when they are created.
         for (name, mode) in [
             ("workspace", 0o755),
             ("tmp", 0o1777),
@@ -247,35 +250,35 @@ impl Draft {
             ("run", 0o755),
             ("run/lock", 0o755),
         ] {
-            self.make(Path::new(name), Make::Tenant { mode });
+            self.add(Path::new(name), SkeletonKind::Tenant { mode });
         }
-        // A shown /var has a /var/tmp of its own, read-only: the box's is put over it.
-        self.layout.covers_var_tmp = self.made.contains(Path::new("var"));
-        let var_tmp = if self.layout.covers_var_tmp { VAR_TMP } else { "var/tmp" };
-        self.make(Path::new(var_tmp), Make::Tenant { mode: 0o1777 });
+        // A shown /var has a read-only /var/tmp: the sandbox's is mounted over it.
+        self.layout.masks_var_tmp = self.made.contains(Path::new("var"));
+        let var_tmp = if self.layout.masks_var_tmp { VAR_TMP } else { "var/tmp" };
+        self.add(Path::new(var_tmp), SkeletonKind::Tenant { mode: 0o1777 });
         self.layout.writable =
             ["workspace", "tmp", "run", "dev/shm", var_tmp].map(|p| c_string(p.as_ref())).to_vec();
-        self.make(Path::new(OVERLAY), Make::Closed);
+        self.add(Path::new(OVERLAY), SkeletonKind::Closed);
         for name in ["lower", "queues", "work"] {
-            self.make(&Path::new(OVERLAY).join(name), Make::Directory);
+            self.add(&Path::new(OVERLAY).join(name), SkeletonKind::Directory);
         }
-        self.make(&Path::new(OVERLAY).join("upper"), Make::Tenant { mode: 0o755 });
-        self.make(Path::new("dev/shm"), Make::Tenant { mode: 0o1777 });
+        self.add(&Path::new(OVERLAY).join("upper"), SkeletonKind::Tenant { mode: 0o755 });
+        self.add(Path::new("dev/shm"), SkeletonKind::Tenant { mode: 0o1777 });
         for (name, target) in [
             ("fd", c"/proc/self/fd"),
             ("stdin", c"/proc/self/fd/0"),
             ("stdout", c"/proc/self/fd/1"),
             ("stderr", c"/proc/self/fd/2"),
         ] {
-            self.make(&Path::new("dev").join(name), Make::Symlink(target.to_owned()));
+            self.add(&Path::new("dev").join(name), SkeletonKind::Symlink(target.to_owned()));
         }
     }
 
     fn devices(&mut self, devices: &[String]) {
         for device in devices {
             let target = strip_root(Path::new(device));
-            self.make(&target, Make::File);
-            self.layout.devices.push(Shown {
+            self.add(&target, SkeletonKind::File);
+            self.layout.devices.push(ShownPath {
                 source: c_string(OsStr::new(device)),
                 target: c_string(target.as_os_str()),
                 unowned: false,
@@ -284,7 +287,7 @@ impl Draft {
     }
 }
 
-/// `path` without its leading slash and without anything that could climb.
+/// `path` without its leading slash and without `..`.
 pub fn strip_root(path: &Path) -> PathBuf {
     path.components().filter(|part| matches!(part, Component::Normal(_))).collect()
 }
@@ -293,11 +296,27 @@ fn relative(path: &Path) -> CString {
     c_string(strip_root(path).as_os_str())
 }
 
-/// A path as the kernel takes it. Paths come from directory listings and
-/// profiles; a NUL cannot be in the former and is refused in the latter.
+/// Converts a path for the kernel. Paths come from directory listings, which cannot contain a NUL,
+/// and from profiles, which refuse one.
 pub fn c_string(text: &OsStr) -> CString {
     let bytes: Vec<u8> = text.as_bytes().iter().copied().take_while(|byte| *byte != 0).collect();
     CString::new(bytes).unwrap_or_default()
+}
+
+/// `path` as text for messages.
+pub fn lossy(path: &CStr) -> String {
+    path.to_string_lossy().into_owned()
+}
+
+/// As [`lossy`], with a leading slash: the root's own targets are relative, those a run asks for
+/// absolute.
+pub fn lossy_inside(target: &CStr) -> String {
+    format!("/{}", lossy(target).trim_start_matches('/'))
+}
+
+/// The directory of layer `index` in a sandbox's own file system, which holds its parts.
+pub fn layer_directory(index: usize) -> String {
+    format!(".overlay/layer{index}")
 }
 
 #[cfg(test)]
@@ -317,21 +336,21 @@ mod tests {
         }
     }
 
-    fn host_entries() -> Vec<(String, Kind)> {
+    fn host_entries() -> Vec<(String, PathKind)> {
         [
-            ("bin", Kind::Symlink("usr/bin".into())),
-            ("data", Kind::Directory),
-            ("dev", Kind::Directory),
-            ("etc", Kind::Directory),
-            ("home", Kind::Directory),
-            ("initrd.img", Kind::Symlink("boot/initrd.img".into())),
-            ("notes.txt", Kind::Other),
-            ("opt", Kind::Directory),
-            ("root", Kind::Directory),
-            ("srv-store", Kind::Directory),
-            ("tmp", Kind::Directory),
-            ("usr", Kind::Directory),
-            ("var", Kind::Directory),
+            ("bin", PathKind::Symlink("usr/bin".into())),
+            ("data", PathKind::Directory),
+            ("dev", PathKind::Directory),
+            ("etc", PathKind::Directory),
+            ("home", PathKind::Directory),
+            ("initrd.img", PathKind::Symlink("boot/initrd.img".into())),
+            ("notes.txt", PathKind::Other),
+            ("opt", PathKind::Directory),
+            ("root", PathKind::Directory),
+            ("srv-store", PathKind::Directory),
+            ("tmp", PathKind::Directory),
+            ("usr", PathKind::Directory),
+            ("var", PathKind::Directory),
         ]
         .map(|(name, kind)| (name.to_owned(), kind))
         .to_vec()
@@ -339,14 +358,14 @@ mod tests {
 
     fn host_layout() -> RootLayout {
         let kind_of = |path: &Path| match path.to_str() {
-            Some("/var/lib/gems" | "/var/lib/store/kept" | "/sw") => Some(Kind::Directory),
+            Some("/var/lib/gems" | "/var/lib/store/kept" | "/sw") => Some(PathKind::Directory),
             _ => None,
         };
         let private = ["/srv-store", "/var/lib/store", "/var/lib/gems-not"].map(PathBuf::from);
         layout(Path::new("/"), &host_entries(), &view(), &private, &kind_of)
     }
 
-    fn targets(shown: &[Shown]) -> Vec<&str> {
+    fn targets(shown: &[ShownPath]) -> Vec<&str> {
         shown.iter().map(|shown| shown.target.to_str().unwrap()).collect()
     }
 
@@ -356,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_is_not_the_systems_at_the_top_level_is_not_there() {
+    fn top_level_entries_that_are_not_the_systems_are_not_shown() {
         let layout = host_layout();
         let made: Vec<&str> =
             layout.skeleton.iter().map(|entry| entry.path.to_str().unwrap()).collect();
@@ -366,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn kernel_files_are_covered_as_what_they_are() {
+    fn kernel_files_are_masked_by_their_kind() {
         let masks = host_layout().masks;
         let masks: Vec<(&str, bool)> =
             masks.iter().map(|mask| (mask.target.to_str().unwrap(), mask.directory)).collect();
@@ -374,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn a_given_root_is_shown_whole_except_for_the_boxs_own_places() {
+    fn a_given_root_is_shown_whole_except_for_the_sandboxs_own_directories() {
         let layout = layout(Path::new("/srv/rootfs"), &host_entries(), &view(), &[], &|_| None);
         assert_eq!(
             targets(&layout.shown),
@@ -385,31 +404,31 @@ mod tests {
     }
 
     #[test]
-    fn a_box_has_a_var_tmp_of_its_own_wherever_var_comes_from() {
+    fn a_sandbox_has_its_own_var_tmp_with_any_var() {
         let given = layout(Path::new("/srv/rootfs"), &host_entries(), &view(), &[], &|_| None);
         for (layout, path) in [(host_layout(), "var/tmp"), (given, VAR_TMP)] {
             let own = layout.skeleton.iter().find(|entry| entry.path.to_str() == Ok(path));
-            assert_eq!(own.unwrap().make, Make::Tenant { mode: 0o1777 });
-            assert_eq!(layout.covers_var_tmp, path == VAR_TMP);
+            assert_eq!(own.unwrap().kind, SkeletonKind::Tenant { mode: 0o1777 });
+            assert_eq!(layout.masks_var_tmp, path == VAR_TMP);
         }
     }
 
     #[test]
-    fn hosts_are_the_boxs_own_only_where_the_roots_would_be_covered() {
-        let hosts = Covered { target: c"etc/hosts".to_owned(), directory: false };
-        let other = Covered { target: c"etc/hostname".to_owned(), directory: false };
-        let directory = Covered { target: c"etc/ssh".to_owned(), directory: true };
+    fn hosts_are_the_sandboxs_own_only_if_the_roots_are_masked() {
+        let hosts = MaskedPath { target: c"etc/hosts".to_owned(), directory: false };
+        let other = MaskedPath { target: c"etc/hostname".to_owned(), directory: false };
+        let directory = MaskedPath { target: c"etc/ssh".to_owned(), directory: true };
         let mut layout = host_layout();
-        assert_eq!(layout.cover_of(&hosts), "dev/null");
+        assert_eq!(layout.mask_for(&hosts), "dev/null");
         layout.keep_own_hosts();
         let own = layout.skeleton.iter().find(|entry| entry.path.to_str() == Ok(HOSTS));
-        assert_eq!(own.unwrap().make, Make::Text(HOSTS_TEXT));
-        let covers = [&hosts, &other, &directory].map(|covered| layout.cover_of(covered));
+        assert_eq!(own.unwrap().kind, SkeletonKind::Text(HOSTS_TEXT));
+        let covers = [&hosts, &other, &directory].map(|path| layout.mask_for(path));
         assert_eq!(covers, [HOSTS, "dev/null", ".empty"]);
     }
 
     #[test]
-    fn parents_are_made_before_their_children() {
+    fn parents_come_before_their_children() {
         let layout = host_layout();
         let mut made = BTreeSet::new();
         for entry in &layout.skeleton {

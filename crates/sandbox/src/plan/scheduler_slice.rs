@@ -1,4 +1,4 @@
-//! How soon the kernel lets us have our turn on a busy CPU.
+//! The scheduler slice of this process's threads: how soon they run on a busy CPU.
 
 use std::io;
 
@@ -6,18 +6,18 @@ use crate::sys;
 
 /// The shortest slice the kernel gives, nanoseconds.
 pub const SHORT_NS: u64 = 100_000;
-/// Longer than any slice of the kernel's own, which are 2.8 ms at most, nanoseconds: who has
-/// shorter ones need not wait for the end of these.
+/// Longer than the kernel's default slices, which are 2.8 ms at most, nanoseconds: threads with
+/// shorter ones need not wait until these end.
 pub const LONG_NS: u64 = 5_000_000;
 
-/// Asks for the next free turn whenever this thread wakes, and for all it
-/// starts from now on: a run is a dozen wake-ups, and each would wait for the
-/// end of somebody's slice, which may be the next tick. Nobody gets more of a
-/// CPU by it. Linux before 6.12 takes no notice, and runs beside busy ones start later.
-pub fn ask_for_short_turns() {
+/// Requests the shortest slice for this thread and the threads and processes it starts, so that they
+/// run as soon as they wake up. A run wakes up about a dozen times, and each time would otherwise
+/// wait for the end of another slice, which may be the next tick. The share of a CPU stays the same.
+/// Linux before 6.12 ignores the slice, and runs on a busy host start later.
+pub fn request_short_slices() {
     let ask = || -> io::Result<()> {
         let mut attr = sys::scheduling()?;
-        // Where the operator chose another policy, that is the operator's to know.
+        // The operator may have chosen another policy: keep it.
         if is_ordinary(&attr) {
             attr.sched_runtime = SHORT_NS;
             sys::set_scheduling(&attr)?;
@@ -29,8 +29,8 @@ pub fn ask_for_short_turns() {
     }
 }
 
-/// Whether this thread has the short turns that it asked for.
-pub fn are_short() -> bool {
+/// Whether this thread has the short slice that it requested.
+pub fn has_short_slice() -> bool {
     sys::scheduling().is_ok_and(|attr| is_ordinary(&attr) && attr.sched_runtime == SHORT_NS)
 }
 

@@ -1,4 +1,4 @@
-//! User namespaces that make somebody's files look like the tenant's on one mount.
+//! User namespaces for ID-mapped mounts, which show another user's files as the tenant's.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -8,11 +8,11 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::launch::namespace_holder::NamespaceHolder;
+use crate::pool::namespace_holder::NamespaceHolder;
 use crate::sys;
 use cofferdam_core::SetupFailure;
 
-/// Who owns a directory, and as whom the tenant is to see it.
+/// The owner of a directory, and the host id that it is mapped to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Mapping {
     owner_uid: u32,
@@ -20,16 +20,16 @@ struct Mapping {
     host_id: u32,
 }
 
-/// The namespaces made so far: one for each owner and host id, kept, since a
-/// slot runs the same templates over and over.
+/// The namespaces created so far, one for each owner and host id. They are kept, since a slot runs
+/// the same templates again and again.
 #[derive(Debug, Default)]
 pub struct IdMaps {
     made: Mutex<BTreeMap<Mapping, Arc<OwnedFd>>>,
 }
 
 impl IdMaps {
-    /// The namespace that maps the owner of `path` to `host_id`; none where
-    /// the file system of `path` cannot be mounted with mapped ids.
+    /// The namespace that maps the owner of `path` to `host_id`; `None` if the file system of `path`
+    /// does not support ID-mapped mounts.
     pub fn for_owner_of(
         &self,
         path: &Path,
@@ -50,22 +50,22 @@ impl IdMaps {
         if let Some(namespace) = made.get(&mapping) {
             return Ok(Arc::clone(namespace));
         }
-        let namespace = Arc::new(make(mapping)?);
+        let namespace = Arc::new(create(mapping)?);
         made.insert(mapping, Arc::clone(&namespace));
         Ok(namespace)
     }
 }
 
-/// An id that no file has: -1 is none at all.
+/// An id that no file has. The largest number, -1, is not an id.
 const NOBODY: u32 = u32::MAX - 1;
 
-/// The namespace of `holder`, in which no owner of any file gets a number.
-pub fn of_nobody(holder: &NamespaceHolder) -> io::Result<OwnedFd> {
+/// Opens the namespace of `holder`, with a map that contains the owner of no file.
+pub fn of_no_owner(holder: &NamespaceHolder) -> io::Result<OwnedFd> {
     map_and_open(holder.pid(), Mapping { owner_uid: NOBODY, owner_gid: NOBODY, host_id: NOBODY })
 }
 
-/// A namespace outlives its only process as long as a descriptor of it is open.
-fn make(mapping: Mapping) -> Result<OwnedFd, SetupFailure> {
+/// Creates a namespace. It outlives its only process as long as a descriptor of it is open.
+fn create(mapping: Mapping) -> Result<OwnedFd, SetupFailure> {
     NamespaceHolder::start()
         .and_then(|holder| map_and_open(holder.pid(), mapping))
         .map_err(|error| SetupFailure::from_io("id map", &error))
@@ -78,7 +78,7 @@ fn map_and_open(pid: i32, mapping: Mapping) -> io::Result<OwnedFd> {
     Ok(fs::File::open(format!("/proc/{pid}/ns/user"))?.into())
 }
 
-/// The descriptors that a plan refers to by number, collected while it is built.
+/// The descriptors that a plan refers to by number, collected while the plan is built.
 #[derive(Debug, Default)]
 pub struct ExtraDescriptors {
     held: Vec<Arc<OwnedFd>>,
@@ -87,25 +87,25 @@ pub struct ExtraDescriptors {
 }
 
 impl ExtraDescriptors {
-    /// The first one will have the number `first` in the box.
+    /// The first one gets the number `first` in the sandbox.
     pub fn starting_at(first: i32) -> Self {
         Self { first, ..Self::default() }
     }
 
-    /// Adds one; gives its number in the box.
+    /// Adds one; returns its number in the sandbox.
     pub fn add(&mut self, descriptor: Arc<OwnedFd>) -> i32 {
         let number = self.add_held(descriptor.as_raw_fd());
         self.held.push(descriptor);
         number
     }
 
-    /// As [`ExtraDescriptors::add`] for one that somebody else keeps open.
+    /// As [`ExtraDescriptors::add`] for one that the caller keeps open.
     pub fn add_held(&mut self, descriptor: RawFd) -> i32 {
         self.raw.push(descriptor);
         self.first + i32::try_from(self.raw.len() - 1).unwrap_or(i32::MAX)
     }
 
-    /// Their numbers here.
+    /// Their numbers in this process.
     pub fn raw(&self) -> Vec<RawFd> {
         self.raw.clone()
     }

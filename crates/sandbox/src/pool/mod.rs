@@ -1,4 +1,7 @@
-//! What sandboxes reuse: network namespaces and id-mapped mounts.
+//! What sandboxes reuse: host ids, network namespaces, and user namespaces for ID-mapped mounts.
 
+pub(crate) mod host_id;
 pub(crate) mod idmap;
+#[allow(unsafe_code, reason = "system calls")]
+pub(crate) mod namespace_holder;
 pub(crate) mod net_namespaces;

@@ -1,12 +1,11 @@
-//! Network namespaces: made ahead, each one box's at a time, and kept for another
-//! only if nothing tells that anybody has used it.
+//! Network namespaces: created ahead, used by one sandbox at a time, and reused only if no sandbox has
+//! left a trace in them.
 //!
-//! Making one and taking it down is the dearest part of a box. What a tenant
-//! could leave in one without a capability over it is what its sockets leave: so
-//! one in which no socket is left and through whose `lo`, the only way there is,
-//! no packet has ever gone, is as it was made. Whether that is so is read from
-//! the kernel's own figures, all of which have to be what they are in one that
-//! was never lent.
+//! To create and destroy one is the most expensive part of a sandbox. A tenant without capabilities
+//! over a namespace can leave something in it only through its sockets. So a namespace without
+//! sockets, through whose `lo`, its only interface, no packet has ever gone, is as new. The pool
+//! checks that with the kernel's own counters, which must all equal those of a namespace that was
+//! never used.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -22,16 +21,16 @@ use nix::sys::stat::Mode;
 use crate::sys;
 use cofferdam_core::SetupFailure;
 
-/// The most that are kept for boxes to come; one takes about 100 KiB of the kernel's memory.
+/// The most that are kept ready; one takes about 100 KiB of kernel memory.
 const FREE_MAX: usize = 32;
 /// The namespace of the calling thread.
 const OWN: &str = "/proc/thread-self/ns/net";
-/// More than any of them has, or all together.
-const FIGURES_BYTES: usize = 32 << 10;
-/// What tells of sockets that are left, below `/proc/thread-self/net`. Of the first, what follows its
-/// first line is the host's. A kernel without one of these files has nothing there to tell.
+/// More than all of the files have together.
+const COUNTERS_BYTES: usize = 32 << 10;
+/// The files below `/proc/thread-self/net` that show existing sockets. Of the first, all lines after
+/// the first one are about the host. A kernel without one of these files has no such sockets.
 const SOCKETS: [&str; 2] = ["sockstat", "unix"];
-/// What tells of sockets that there ever were but Unix ones.
+/// The files that show traces of earlier sockets, except Unix ones.
 const TRACES: [&str; 13] = [
     "sockstat6",
     "dev",
@@ -48,11 +47,11 @@ const TRACES: [&str; 13] = [
     "ipv6_route",
 ];
 
-/// A network namespace with nothing but a `lo` that is up, nobody else's.
+/// A network namespace with only a `lo` that is up, used by one owner.
 #[derive(Debug)]
 pub struct NetNamespace {
     namespace: OwnedFd,
-    /// Whether it is known that no socket except Unix ones was created in it since it was lent.
+    /// Whether it is known that no socket except Unix ones was created in it since it was taken.
     had_no_socket: bool,
 }
 
@@ -68,46 +67,46 @@ impl NetNamespace {
     }
 }
 
-/// What [`SOCKETS`] and [`TRACES`] say.
+/// The content of [`SOCKETS`] and [`TRACES`].
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Figures {
+struct NetCounters {
     sockets: Vec<u8>,
     traces: Vec<u8>,
 }
 
-/// Those that are free.
+/// The pool of network namespaces.
 #[derive(Debug)]
 pub struct NetNamespaces {
     host: File,
-    state: Mutex<State>,
+    state: Mutex<FreeNamespaces>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct FreeNamespaces {
     free: Vec<NetNamespace>,
-    /// Where one comes from that another thread makes for whoever takes the first.
-    promised: Option<Receiver<Result<NetNamespace, SetupFailure>>>,
-    /// How many are to be free or lent.
+    /// Receives a namespace that another thread creates for the first caller of `take`.
+    prefetched: Option<Receiver<Result<NetNamespace, SetupFailure>>>,
+    /// How many to keep, free or taken.
     kept: usize,
-    /// What there is in one that was never lent; empty until one was made.
-    pristine: Arc<Figures>,
+    /// The counters of a namespace that was never used; empty until one was created.
+    pristine: Arc<NetCounters>,
 }
 
 impl NetNamespaces {
-    /// None yet.
+    /// An empty pool.
     pub fn open() -> io::Result<Self> {
         Ok(Self { host: File::open(OWN)?, state: Mutex::default() })
     }
 
-    /// Makes `count` ahead, as far as that is sensible, and keeps as many from now on.
+    /// Creates `count` ahead, at most [`FREE_MAX`], and keeps as many from now on.
     pub fn keep(&self, count: usize) -> Result<(), SetupFailure> {
         let count = count.min(FREE_MAX);
-        let (first, pristine) = self.make_and(figures).map_err(|error| failed(&error))?;
+        let (first, pristine) = self.make_and(counters).map_err(|error| failed(&error))?;
         {
             let mut state = self.lock();
             (state.kept, state.pristine) = (count, pristine.into());
         }
-        // What is compared with is not lent.
+        // The first one only provides the counters.
         drop(first);
         for _ in 0..count {
             let made = self.make()?;
@@ -116,31 +115,31 @@ impl NetNamespaces {
         Ok(())
     }
 
-    /// Promises one to whoever takes the first: what is returned makes it, on another thread. If
-    /// it is dropped instead, whoever takes the first makes it.
-    pub fn promise_one(self: &Arc<Self>) -> impl FnOnce() + Send + 'static {
-        let (sender, promised) = channel();
-        self.lock().promised = Some(promised);
+    /// Reserves a namespace for the first caller of `take`: the returned closure creates it, on
+    /// another thread. If the closure is dropped instead, that caller creates it.
+    pub fn prefetch_one(self: &Arc<Self>) -> impl FnOnce() + Send + 'static {
+        let (sender, prefetched) = channel();
+        self.lock().prefetched = Some(prefetched);
         let namespaces = Arc::clone(self);
         move || {
-            // One that nobody takes any more goes with the channel.
+            // If the pool is gone, the namespace is dropped with the channel.
             let _ = sender.send(namespaces.make());
         }
     }
 
-    /// One that nobody else has.
+    /// Takes one for a single owner.
     pub fn take(&self) -> Result<NetNamespace, SetupFailure> {
-        let (free, promised) = {
+        let (free, prefetched) = {
             let mut state = self.lock();
-            (state.free.pop(), state.promised.take())
+            (state.free.pop(), state.prefetched.take())
         };
-        let made = || promised.and_then(|one| one.recv().ok()).unwrap_or_else(|| self.make());
+        let made = || prefetched.and_then(|one| one.recv().ok()).unwrap_or_else(|| self.make());
         free.map_or_else(made, Ok)
     }
 
-    /// Takes back one in which nothing is alive: for another box if nobody has
-    /// used it, and otherwise to be replaced.
-    pub fn give_back(&self, lent: NetNamespace) {
+    /// Takes back one without live processes. It is reused if it has no trace of use, and replaced
+    /// otherwise.
+    pub fn give_back(&self, returned: NetNamespace) {
         let pristine = {
             let state = self.lock();
             if state.kept == 0 {
@@ -150,10 +149,10 @@ impl NetNamespaces {
         };
         let is_pristine = || -> io::Result<bool> {
             Ok(read_all(&SOCKETS)? == pristine.sockets
-                && (lent.had_no_socket || read_all(&TRACES)? == pristine.traces))
+                && (returned.had_no_socket || read_all(&TRACES)? == pristine.traces))
         };
-        let free = match self.inside(&lent, is_pristine) {
-            Ok(true) => Ok(NetNamespace { had_no_socket: false, ..lent }),
+        let free = match self.inside(&returned, is_pristine) {
+            Ok(true) => Ok(NetNamespace { had_no_socket: false, ..returned }),
             Ok(false) => self.make(),
             Err(error) => Err(failed(&error)),
         };
@@ -172,7 +171,7 @@ impl NetNamespaces {
         Ok(self.make_and(|| Ok(())).map_err(|error| failed(&error))?.0)
     }
 
-    /// Makes one on this thread, which is in it for as long as `look` takes.
+    /// Creates one on this thread, which stays in it while `look` runs.
     fn make_and<T>(&self, look: impl FnOnce() -> io::Result<T>) -> io::Result<(NetNamespace, T)> {
         unshare(CloneFlags::CLONE_NEWNET)?;
         let made = || {
@@ -195,12 +194,12 @@ impl NetNamespaces {
         seen
     }
 
-    /// Back to where the server is.
+    /// Returns to the server's namespace.
     fn leave(&self) -> io::Result<()> {
         Ok(setns(&self.host, CloneFlags::CLONE_NEWNET)?)
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, FreeNamespaces> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -215,18 +214,18 @@ fn failed(error: &io::Error) -> SetupFailure {
     SetupFailure::from_io("net namespace", error)
 }
 
-/// What the kernel says of the namespace this thread is in.
-fn figures() -> io::Result<Figures> {
-    Ok(Figures { sockets: read_all(&SOCKETS)?, traces: read_all(&TRACES)? })
+/// Reads the counters of this thread's namespace.
+fn counters() -> io::Result<NetCounters> {
+    Ok(NetCounters { sockets: read_all(&SOCKETS)?, traces: read_all(&TRACES)? })
 }
 
 fn read_all(names: &[&str]) -> io::Result<Vec<u8>> {
     let directory = File::open("/proc/thread-self/net")?;
-    let mut all = Vec::with_capacity(FIGURES_BYTES);
-    let mut buffer = vec![0; FIGURES_BYTES];
+    let mut all = Vec::with_capacity(COUNTERS_BYTES);
+    let mut buffer = vec![0; COUNTERS_BYTES];
     for name in names {
         let begun = all.len();
-        // Below the directory: the way from the root to there is most of what it takes to open one.
+        // Relative to the directory: the path from the root to it takes most of the time of an open.
         match openat(&directory, *name, OFlag::O_RDONLY | OFlag::O_CLOEXEC, Mode::empty()) {
             Err(Errno::ENOENT) => {}
             file => read_on(&mut File::from(file?), &mut buffer, &mut all)?,
@@ -239,7 +238,7 @@ fn read_all(names: &[&str]) -> io::Result<Vec<u8>> {
     Ok(all)
 }
 
-/// Appends the whole of a file in as few calls as there can be.
+/// Appends the whole file in as few calls as possible.
 fn read_on(file: &mut File, buffer: &mut [u8], all: &mut Vec<u8>) -> io::Result<()> {
     loop {
         let count = file.read(buffer)?;
@@ -258,27 +257,27 @@ mod tests {
 
     use super::*;
 
-    /// Whether one in which `used` was done is lent again.
-    fn is_lent_again(namespaces: &NetNamespaces, used: impl FnOnce() -> io::Result<()>) -> bool {
-        is_lent_again_after(namespaces, false, used)
+    /// Whether a namespace in which `used` ran is taken again.
+    fn is_reused(namespaces: &NetNamespaces, used: impl FnOnce() -> io::Result<()>) -> bool {
+        is_reused_after(namespaces, false, used)
     }
 
-    fn is_lent_again_after(
+    fn is_reused_after(
         namespaces: &NetNamespaces,
         no_socket: bool,
         used: impl FnOnce() -> io::Result<()>,
     ) -> bool {
-        let mut lent = namespaces.take().unwrap();
+        let mut taken = namespaces.take().unwrap();
         if no_socket {
-            lent.had_no_socket();
+            taken.had_no_socket();
         }
-        let lent_as = inode(&lent);
-        namespaces.inside(&lent, used).unwrap();
-        namespaces.give_back(lent);
+        let taken_as = inode(&taken);
+        namespaces.inside(&taken, used).unwrap();
+        namespaces.give_back(taken);
         let free = namespaces.lock().free.len();
         assert_eq!(free, 1, "it was not replaced");
         let next = namespaces.take().unwrap();
-        let again = inode(&next) == lent_as;
+        let again = inode(&next) == taken_as;
         namespaces.lock().free.push(next);
         again
     }
@@ -288,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn a_namespace_is_lent_again_only_if_nobody_has_used_it() {
+    fn a_namespace_is_reused_only_without_a_trace_of_use() {
         if !nix::unistd::geteuid().is_root() {
             let required = std::env::var_os("REQUIRE_PRIVILEGED").is_some_and(|value| value == "1");
             assert!(!required, "not root, and REQUIRE_PRIVILEGED=1");
@@ -301,40 +300,40 @@ mod tests {
             std::thread::sleep(Duration::from_millis(300));
             Ok(())
         };
-        assert!(is_lent_again(&namespaces, wait), "time alone changes it");
+        assert!(is_reused(&namespaces, wait), "time alone changes it");
         let open_and_close = || UdpSocket::bind("127.0.0.1:0").map(drop);
-        assert!(is_lent_again(&namespaces, open_and_close));
+        assert!(is_reused(&namespaces, open_and_close));
         let unix = || UnixDatagram::unbound().map(drop);
-        assert!(is_lent_again(&namespaces, unix));
+        assert!(is_reused(&namespaces, unix));
         let send = || {
             let socket = UdpSocket::bind("127.0.0.1:0")?;
             socket.send_to(b"x", socket.local_addr()?).map(drop)
         };
-        assert!(!is_lent_again(&namespaces, send), "a packet was sent");
+        assert!(!is_reused(&namespaces, send), "a packet was sent");
         let connect = || {
             let listener = TcpListener::bind("[::1]:0")?;
             TcpStream::connect(listener.local_addr()?).map(drop)
         };
-        assert!(!is_lent_again(&namespaces, connect), "there was a connection");
+        assert!(!is_reused(&namespaces, connect), "there was a connection");
         let refused = || {
             let refused = TcpStream::connect("127.0.0.1:9");
             assert!(refused.is_err());
             Ok(())
         };
-        assert!(!is_lent_again(&namespaces, refused), "a connection was refused");
+        assert!(!is_reused(&namespaces, refused), "a connection was refused");
         let mut left = None;
         let leave = || {
             left = Some(UdpSocket::bind("127.0.0.1:0")?);
             Ok(())
         };
-        assert!(!is_lent_again(&namespaces, leave), "a socket is left");
+        assert!(!is_reused(&namespaces, leave), "a socket is left");
         let mut left = None;
         let leave = || {
             left = Some(UnixDatagram::unbound()?);
             Ok(())
         };
-        assert!(!is_lent_again_after(&namespaces, true, leave), "a Unix socket is left");
-        assert!(is_lent_again_after(&namespaces, true, || Ok(())));
-        assert!(!is_lent_again(&namespaces, send), "what is known of one is not known of the next");
+        assert!(!is_reused_after(&namespaces, true, leave), "a Unix socket is left");
+        assert!(is_reused_after(&namespaces, true, || Ok(())));
+        assert!(!is_reused(&namespaces, send), "what is known of one holds for the next");
     }
 }

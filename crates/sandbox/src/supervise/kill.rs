@@ -7,7 +7,7 @@ use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use crate::cgroup::SandboxGroup;
-use crate::launch::clone::Cloned;
+use crate::launch::process::InitProcess;
 use crate::sys;
 use cofferdam_core::values::deadline::Deadline;
 
@@ -17,7 +17,7 @@ pub const KILL_WAIT: Duration = Duration::from_secs(5);
 /// Kills every process of the sandbox in two ways: all at once through its cgroup, and through its
 /// init. The death of the init ends its PID namespace, with processes that left the process group,
 /// are stopped, or ignore signals.
-pub fn end(process: &Cloned, group: Option<&SandboxGroup>) {
+pub fn end(process: &InitProcess, group: Option<&SandboxGroup>) {
     if let Some(Err(error)) = group.map(SandboxGroup::kill) {
         log::warn!("cgroup kill: {error}");
     }
@@ -30,7 +30,7 @@ pub fn end(process: &Cloned, group: Option<&SandboxGroup>) {
 }
 
 /// Waits at most `at_most` for the init to die by itself.
-pub fn dies_within(process: &Cloned, at_most: Duration) -> bool {
+pub fn dies_within(process: &InitProcess, at_most: Duration) -> bool {
     let timeout = PollTimeout::try_from(at_most).unwrap_or(PollTimeout::ZERO);
     let mut pidfd = [PollFd::new(process.pidfd.as_fd(), PollFlags::POLLIN)];
     poll(&mut pidfd, timeout).is_ok_and(|ready| ready > 0)
@@ -38,7 +38,7 @@ pub fn dies_within(process: &Cloned, at_most: Duration) -> bool {
 
 /// Waits until the init is dead, and with it everything inside. The first call sets the deadline to
 /// `at_most` from then; later calls use the same deadline.
-pub fn wait_dead(process: &Cloned, at_most: Duration) -> bool {
+pub fn wait_dead(process: &InitProcess, at_most: Duration) -> bool {
     let deadline = *process.death_due.get_or_init(|| Deadline::after(at_most));
     loop {
         let millis = deadline.remaining().as_millis().min(60_000);
@@ -66,7 +66,7 @@ mod tests {
     #[test]
     fn a_sandbox_that_does_not_die_is_counted_once_and_by_its_own_counter_alone() {
         let (failures, others) = (KillFailures::default(), KillFailures::default());
-        let process = Cloned::sleeping();
+        let process = InitProcess::sleeping();
         process.kill_count.count_among(&failures);
         process.kill_count.count_among(&others);
         for _ in 0..2 {
@@ -83,7 +83,7 @@ mod tests {
 
     #[test]
     fn later_waits_share_the_deadline_of_the_first() {
-        let process = Cloned::sleeping();
+        let process = InitProcess::sleeping();
         let began = std::time::Instant::now();
         let at_most = Duration::from_millis(50);
         assert!(!wait_dead(&process, at_most));

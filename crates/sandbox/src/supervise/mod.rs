@@ -19,8 +19,8 @@ use nix::sys::time::TimeSpec;
 
 use super::cgroup::SandboxGroup;
 use super::locks::LockWatch;
-use crate::launch::clone::Cloned;
 use crate::launch::handshake::StatusPipe;
+use crate::launch::process::InitProcess;
 use crate::supervise::classify::KillReason;
 use crate::supervise::cpu_watch::CpuWatch;
 use crate::supervise::io::{IoThread, IoTokens, StdioPipes};
@@ -41,7 +41,7 @@ const HANGUP_GRACE: Duration = Duration::from_millis(100);
 #[derive(Debug)]
 pub struct Supervised<'a> {
     /// The init.
-    pub process: &'a Cloned,
+    pub process: &'a InitProcess,
     /// The cgroup, where there is one.
     pub group: Option<&'a SandboxGroup>,
     /// The status pipe of the init.

@@ -34,7 +34,7 @@ impl Observation {
         }
         match message {
             // Only read while a sandbox is prepared.
-            Message::Standing => {}
+            Message::Prepared => {}
             Message::Ready { at_ns } => {
                 if self.failed.is_none() {
                     self.started.get_or_insert_with(|| instant_of(at_ns));

@@ -5,7 +5,9 @@ use std::time::{Duration, Instant};
 use super::classify::{KillReason, OutcomeInput, classify};
 use crate::cgroup::GroupUsage;
 use crate::plan::ChildPlan;
-use crate::plan::step::Step;
+use crate::plan::steps::Step;
+use crate::plan::steps::mount::MountStep;
+use crate::plan::steps::start::StartStep;
 use crate::supervise::observation::Observation;
 use crate::sys::Rusage;
 use cofferdam_core::{
@@ -80,9 +82,9 @@ impl FinishedRun {
         if let Some((step, errno)) = observed.failed {
             let too_small = errno == libc::ENOMEM && self.group.memory_refused > 0;
             return Err(match plan.step(step) {
-                Some(Step::Exec(_)) => NotStarted::Exec { errno },
+                Some(Step::Start(StartStep::Exec(_))) => NotStarted::Exec { errno },
                 // The path of the program no longer exists, or is a directory.
-                Some(Step::AttachProgram { .. })
+                Some(Step::Mount(MountStep::AttachProgram { .. }))
                     if [libc::ENOENT, libc::ENOTDIR].contains(&errno) =>
                 {
                     NotStarted::Exec { errno }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use cofferdam_test_server::client::{Client, post};
 use cofferdam_test_server::host::{
-    Footprint, descendants, mounts, ready_boxes, resident_bytes, threads_and_descriptors,
+    Footprint, descendants, mounts, ready_sandboxes, resident_bytes, threads_and_descriptors,
 };
 use cofferdam_test_server::service::{Service, wait_until};
 
@@ -55,7 +55,7 @@ const RUDE: [fn(&Service, &str); 4] = [leave_at_once, leave_running, leave_strea
 
 /// Counts that must not grow.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Figures {
+struct CheckMetrics {
     threads: usize,
     descriptors: usize,
     uids_locked: usize,
@@ -68,7 +68,7 @@ struct Figures {
     tenants_files: usize,
 }
 
-impl Figures {
+impl CheckMetrics {
     fn of(service: &Service, footprint: &Footprint, temporary: &Path) -> Self {
         let (threads, descriptors) = threads_and_descriptors(service.pid());
         let below = descendants(service.pid());
@@ -119,18 +119,18 @@ pub fn of_hostile_runs(target: &Target) -> Result<(), Unexercised> {
     let temporary = tempfile::tempdir().unwrap();
     let service = service(own, temporary.path());
     let footprint = Footprint::of(service.pid());
-    let figures = || Figures::of(&service, &footprint, temporary.path());
+    let figures = || CheckMetrics::of(&service, &footprint, temporary.path());
     let idle_threads = figures().threads;
     // One run of each kind first, so that resources created only once exist.
     (0..KINDS.len() + RUDE.len()).for_each(|number| run_some_kind(&service, target.slug(), number));
     fill_standby(&service, target.slug());
-    let before = settled(|| Figures { threads: idle_threads, ..figures() });
+    let before = settled(|| CheckMetrics { threads: idle_threads, ..figures() });
     let namespaces_before = net_namespaces();
     println!("before: {before:?}, net namespaces {namespaces_before:?}");
 
     let resident = run_all(&service, target.slug(), runs);
     let threads_kept = if runs > RUNS { 0 } else { THREADS_KEPT_MAX };
-    let bounds = Figures { threads: idle_threads + threads_kept, ..before.clone() };
+    let bounds = CheckMetrics { threads: idle_threads + threads_kept, ..before.clone() };
     let (mut after, deadline) = (figures(), Instant::now() + SETTLED_WITHIN);
     while !after.is_within(&bounds) && Instant::now() < deadline {
         thread::sleep(Duration::from_millis(50));
@@ -156,7 +156,7 @@ fn fill_standby(service: &Service, slug: &str) {
     let nap = post("", Probe::inline(NAP).body(slug).to_string());
     at_once(CONCURRENCY, |_| service.ask(&nap));
     wait_until("a full standby pool", SETTLED_WITHIN, || {
-        ready_boxes(service.pid()).len() == standby_max()
+        ready_sandboxes(service.pid()).len() == standby_max()
     });
 }
 
@@ -193,7 +193,7 @@ fn run_all(service: &Service, slug: &str, runs: usize) -> Vec<u64> {
 }
 
 /// The value of `count` once it has not changed for a fifth of a second.
-fn settled(count: impl Fn() -> Figures) -> Figures {
+fn settled(count: impl Fn() -> CheckMetrics) -> CheckMetrics {
     let deadline = Instant::now() + SETTLED_WITHIN;
     let (mut last, mut since) = (count(), Instant::now());
     while since.elapsed() < Duration::from_millis(200) && Instant::now() < deadline {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::CleanupHandle;
 use super::queue::SandboxResources;
 use super::undying::KilledSandbox;
-use crate::launch::clone::Cloned;
+use crate::launch::process::InitProcess;
 use crate::supervise::kill;
 use cofferdam_core::sync::retained::Retained;
 
@@ -16,7 +16,7 @@ use cofferdam_core::sync::retained::Retained;
 #[derive(Debug)]
 pub struct LiveSandbox {
     /// The init.
-    pub process: Arc<Cloned>,
+    pub process: Arc<InitProcess>,
     /// File system, cgroup and namespaces.
     pub resources: SandboxResources,
     /// What the caller has it retain until it is dead: a host id, a permit.

@@ -13,7 +13,7 @@ use std::thread::{Builder, JoinHandle, sleep};
 use std::time::Duration;
 
 use crate::cgroup::SandboxGroup;
-use crate::files::box_fs::BoxFs;
+use crate::files::sandbox_fs::SandboxFs;
 use crate::pool::net_namespaces::{NetNamespace, NetNamespaces};
 use cofferdam_core::sync::permits::Permits;
 use cofferdam_core::values::deadline::Deadline;
@@ -39,7 +39,7 @@ static IN_PROGRESS: LazyLock<Arc<Permits>> = LazyLock::new(|| Permits::new(IN_PR
 #[derive(Debug, Default)]
 pub struct SandboxResources {
     /// Its file system.
-    pub fs: Option<BoxFs>,
+    pub fs: Option<SandboxFs>,
     /// Its cgroup.
     pub group: Option<SandboxGroup>,
     /// Its network namespace.
@@ -133,7 +133,7 @@ fn collect_files_in_sockets() {
 }
 
 /// Frees `fs`, on a thread of its own if that takes long.
-fn free(fs: BoxFs) {
+fn free(fs: SandboxFs) {
     let is_small = fs
         .used()
         .is_ok_and(|(bytes, inodes)| bytes <= SMALL_BYTES_MAX && inodes <= SMALL_INODES_MAX);

@@ -11,7 +11,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use super::queue::{CleanupQueue, SandboxResources};
 use crate::cgroup::{CpuClass, SandboxGroup};
-use crate::launch::clone::Cloned;
+use crate::launch::process::InitProcess;
 use cofferdam_core::sync::retained::Retained;
 use cofferdam_core::values::deadline::Deadline;
 
@@ -24,7 +24,7 @@ const ARRIVAL_WAIT: Duration = Duration::from_millis(50);
 #[derive(Debug)]
 pub struct KilledSandbox {
     /// The init.
-    pub process: Arc<Cloned>,
+    pub process: Arc<InitProcess>,
     /// File system, cgroup and namespaces.
     pub resources: SandboxResources,
     /// What the caller has it retain until it is dead.
@@ -167,7 +167,7 @@ mod tests {
     /// A sandbox that counts as killed while its process lives.
     fn killed(permit: &Arc<String>) -> KilledSandbox {
         KilledSandbox {
-            process: Arc::new(Cloned::sleeping()),
+            process: Arc::new(InitProcess::sleeping()),
             resources: SandboxResources::default(),
             retained: Retained::of(permit.clone()),
             queue: CleanupQueue::default(),

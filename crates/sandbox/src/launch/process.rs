@@ -1,0 +1,55 @@
+//! The init of a sandbox as a process of this host.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::supervise::kill_count::KillCount;
+use crate::sys;
+use crate::sys::Rusage;
+use cofferdam_core::values::deadline::Deadline;
+
+/// The init of a sandbox, PID 1 inside.
+#[derive(Debug)]
+pub struct InitProcess {
+    /// Its pid on this host. No other process gets the number until the supervisor reaps it. If a
+    /// host program reaps all its children, only the usage is lost.
+    pub pid: i32,
+    /// Its process descriptor.
+    pub pidfd: OwnedFd,
+    /// Counts it if it does not die in time.
+    pub kill_count: KillCount,
+    /// When to stop waiting for its death; set by the first wait.
+    pub death_due: OnceLock<Deadline>,
+    reaped: AtomicBool,
+}
+
+impl InitProcess {
+    /// From the pid and the descriptor that clone returned.
+    pub fn new(pid: i32, pidfd: OwnedFd) -> Self {
+        let (kill_count, death_due) = (KillCount::default(), OnceLock::new());
+        Self { pid, pidfd, kill_count, death_due, reaped: AtomicBool::new(false) }
+    }
+
+    /// A child process that sleeps until it is killed.
+    #[cfg(test)]
+    #[allow(clippy::zombie_processes, reason = "the owner reaps it")]
+    pub fn sleeping() -> Self {
+        let child = std::process::Command::new("sleep").arg("600").spawn().unwrap();
+        let pid = i32::try_from(child.id()).unwrap();
+        Self::new(pid, sys::pidfd_of(pid).unwrap())
+    }
+
+    /// Reaps it once it is dead; returns what it used.
+    pub fn reap(&self) -> io::Result<Rusage> {
+        let usage = sys::reap(self.pid)?;
+        self.reaped.store(true, Ordering::Relaxed);
+        Ok(usage)
+    }
+
+    /// Whether it was reaped, so that its pid may belong to another process.
+    pub fn is_reaped(&self) -> bool {
+        self.reaped.load(Ordering::Relaxed)
+    }
+}

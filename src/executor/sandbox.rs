@@ -1,0 +1,256 @@
+//! The local backend: runs every program in a sandbox on this host.
+
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::factory::SandboxFactory;
+use super::pool_key::PoolKey;
+use super::standby_pool::{LiveRun, StandbyPool};
+use cofferdam_core::executor::{
+    COMMAND_PATH, Capabilities, Executor, FoundProgram, Room, RunInput, Unavailable, WorkspaceInput,
+};
+use cofferdam_core::{
+    Limits, NotStarted, OutputSink, RunReport, RunSpec, SetupFailure, StandbyMetrics, Watch,
+    WorkspaceFill,
+};
+use cofferdam_sandbox::engine::{BEFORE_PROGRAM, HostId, LocatedProgram, SandboxFs, SandboxHost};
+use cofferdam_tree::Owner;
+
+/// Files in memory take whole pages.
+const PAGE_BYTES: u64 = 4096;
+
+/// Runs programs in sandboxes on this host.
+#[derive(Debug)]
+pub struct SandboxExecutor {
+    // Declared before the factory: the pool is dropped first.
+    pool: Option<StandbyPool>,
+    factory: Arc<SandboxFactory>,
+}
+
+impl SandboxExecutor {
+    /// A backend over `sandbox` that creates every sandbox on demand.
+    pub fn new(sandbox: SandboxHost) -> Self {
+        Self { pool: None, factory: Arc::new(SandboxFactory::new(sandbox)) }
+    }
+
+    /// Reserves host ids for `runs` concurrent runs, starts background cleanup, and prepares up
+    /// to `standby_max` sandboxes for runs like the most recent ones.
+    pub fn prepare_for(&mut self, runs: usize, standby_max: usize) -> Result<(), SetupFailure> {
+        self.factory.sandbox().start_cleanup_thread()?;
+        if runs > 1 {
+            self.factory.sandbox().keep_net_namespaces(runs + standby_max)?;
+        }
+        self.factory.reserve_ids(runs + standby_max)?;
+        if standby_max > 0 {
+            self.pool = Some(StandbyPool::start(Arc::clone(&self.factory), standby_max)?);
+        }
+        Ok(())
+    }
+
+    /// What sandboxes are created with.
+    pub fn sandbox(&self) -> &SandboxHost {
+        self.factory.sandbox()
+    }
+
+    /// The counters of the standby pool; zeros without one.
+    pub fn standby_figures(&self) -> StandbyMetrics {
+        self.pool.as_ref().map(StandbyPool::figures).unwrap_or_default()
+    }
+
+    /// Discards the prepared sandboxes and prepares no more.
+    pub fn close_standby(&self) {
+        if let Some(pool) = &self.pool {
+            pool.close();
+        }
+    }
+
+    /// Executes `input` in a new sandbox as the caller's own `host_id`.
+    pub fn run_as(
+        &self,
+        input: RunInput<'_>,
+        host_id: &HostId,
+        watch: &Watch,
+        mut sink: Option<Box<dyn OutputSink>>,
+    ) -> Result<RunReport, NotStarted> {
+        if !host_id.is_free() {
+            let words = "the last box that had it is not dead";
+            return Err(SetupFailure::from_words("host uid", words).into());
+        }
+        let retained = input.retained.clone().and(Arc::new(host_id.clone()));
+        let input = RunInput { retained, ..input };
+        self.run_in_new(input, host_id, Instant::now(), watch, &mut sink)
+    }
+
+    /// Tells the standby pool that `input` begins, if the pool prepares sandboxes for such runs.
+    fn begin_live(&self, input: &RunInput<'_>) -> Result<Option<LiveRun<'_>>, SetupFailure> {
+        let (Some(pool), WorkspaceInput::Template { dir: Some(dir), .. }) =
+            (&self.pool, &input.workspace)
+        else {
+            return Ok(None);
+        };
+        let contents = self.factory.contents(dir)?;
+        let key = PoolKey::of(dir.to_path_buf(), contents, &input.spec);
+        Ok(key.map(|key| pool.begin(key)))
+    }
+
+    /// Runs `input` in a prepared sandbox; nothing if the pool has none that is alive.
+    fn run_prepared(
+        &self,
+        live: &LiveRun<'_>,
+        input: &RunInput<'_>,
+        began: Instant,
+        watch: &Watch,
+        sink: &mut Option<Box<dyn OutputSink>>,
+    ) -> Result<Option<RunReport>, NotStarted> {
+        let WorkspaceInput::Template { files, .. } = input.workspace else { return Ok(None) };
+        let Some(ready) = live.take() else { return Ok(None) };
+        let (limits, retained) = (input.spec.limits.clone(), input.retained.clone());
+        let running = self.factory.resume(ready, files, limits, retained, began)?;
+        match running.supervise(watch, sink) {
+            // The sandbox was killed before the program began, so the run can be repeated.
+            Err(NotStarted::Setup(failure)) if failure.step == BEFORE_PROGRAM => {
+                log::warn!("prepared sandbox: {failure}; creating a new one");
+                live.discard_others();
+                Ok(None)
+            }
+            report => Ok(Some(RunReport { standby: true, ..report? })),
+        }
+    }
+
+    fn run_in_new(
+        &self,
+        input: RunInput<'_>,
+        host_id: &HostId,
+        began: Instant,
+        watch: &Watch,
+        sink: &mut Option<Box<dyn OutputSink>>,
+    ) -> Result<RunReport, NotStarted> {
+        let RunInput { mut spec, workspace, retained } = input;
+        match workspace {
+            WorkspaceInput::Template { dir, files } => {
+                let running = self.factory.start(host_id, dir, files, spec, retained, began)?;
+                running.supervise(watch, sink)
+            }
+            WorkspaceInput::Filled { room, fill, collect } => {
+                let fs = self.file_system(&mut spec, room, host_id)?;
+                let owner = Owner { uid: fs.tenant(), gid: fs.tenant() };
+                fill(fs.workspace(false)?.as_fd(), owner)?;
+                // Opened before the program begins: the tenant may replace what is at its path.
+                let workspace = fs.workspace(false)?;
+                let running = self.sandbox().start(spec, fs, retained, began)?;
+                // Moved, so that it is closed before cleanup: closing the last descriptor of a
+                // file system waits until its memory is freed.
+                running.supervise_and(watch, sink, move || collect(workspace.as_fd()))
+            }
+        }
+    }
+
+    /// The file system of a sandbox for `spec`, with `room` and, where needed, a copy of the
+    /// program.
+    fn file_system(
+        &self,
+        spec: &mut RunSpec,
+        room: Room,
+        host_id: &HostId,
+    ) -> Result<SandboxFs, SetupFailure> {
+        let sandbox = self.sandbox();
+        let copied = sandbox.copied_bytes(&spec.program)?;
+        let bytes = room.bytes.saturating_add(copied.next_multiple_of(PAGE_BYTES));
+        let limits = Limits {
+            disk_bytes_max: spec.limits.disk_bytes_max.saturating_add(bytes),
+            disk_inodes_max: spec.limits.disk_inodes_max.saturating_add(room.inodes),
+            ..spec.limits.clone()
+        };
+        let fs = sandbox.create_fs(&limits, host_id)?;
+        spec.workspace = WorkspaceFill::Own;
+        spec.program = sandbox.keep_program(std::mem::take(&mut spec.program), copied, &fs)?;
+        Ok(fs)
+    }
+}
+
+impl Executor for SandboxExecutor {
+    fn describe(&self) -> Result<Capabilities, Unavailable> {
+        let sandbox = self.sandbox();
+        let not_enforced = sandbox.not_enforced().to_vec();
+        Ok(Capabilities { enforced: sandbox.enforced(), not_enforced })
+    }
+
+    fn find_program(&self, name: &str) -> Result<Option<FoundProgram>, SetupFailure> {
+        for path in candidates(name) {
+            if let Some(LocatedProgram { target, file }) = self.sandbox().locate_program(&path)? {
+                let (path, target) = (path.to_str(), target.to_str());
+                // A result cannot name a file whose path is not UTF-8: not found.
+                let (Some(path), Some(target)) = (path, target) else { continue };
+                return Ok(Some(FoundProgram { path: path.into(), target: target.into(), file }));
+            }
+        }
+        Ok(None)
+    }
+
+    fn execute(
+        &self,
+        input: RunInput<'_>,
+        watch: &Watch,
+        mut sink: Option<Box<dyn OutputSink>>,
+    ) -> Result<RunReport, NotStarted> {
+        let began = Instant::now();
+        let live = self.begin_live(&input)?;
+        if let Some(live) = &live
+            && let Some(report) = self.run_prepared(live, &input, began, watch, &mut sink)?
+        {
+            return Ok(report);
+        }
+        let host_id = Arc::new(self.factory.acquire_id()?);
+        let retained = input.retained.clone().and(host_id.clone());
+        let input = RunInput { retained, ..input };
+        self.run_in_new(input, host_id.id(), began, watch, &mut sink)
+    }
+}
+
+/// The paths at which a program called `name` may be.
+fn candidates(name: &str) -> Vec<PathBuf> {
+    match name {
+        impossible if impossible.is_empty() || impossible.contains('\0') => Vec::new(),
+        // Relative to the working directory, which is still empty.
+        relative if !relative.starts_with('/') && relative.contains('/') => Vec::new(),
+        absolute if absolute.starts_with('/') => {
+            let path = Path::new(absolute);
+            if path.starts_with("/workspace") { Vec::new() } else { vec![path.to_owned()] }
+        }
+        bare => COMMAND_PATH.split(':').map(|directory| Path::new(directory).join(bare)).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bare_names_are_looked_up_in_the_fixed_path_and_absolute_paths_at_their_place() {
+        for (name, places) in [
+            ("", &[][..]),
+            ("a\0b", &[]),
+            ("./python", &[]),
+            ("bin/python", &[]),
+            ("/opt/a", &["/opt/a"]),
+            ("/workspace/a", &[]),
+            ("//workspace/./a", &[]),
+            ("/workspaces/a", &["/workspaces/a"]),
+            (
+                "a",
+                &[
+                    "/usr/local/sbin/a",
+                    "/usr/local/bin/a",
+                    "/usr/sbin/a",
+                    "/usr/bin/a",
+                    "/sbin/a",
+                    "/bin/a",
+                ],
+            ),
+        ] {
+            assert_eq!(candidates(name), places.iter().map(PathBuf::from).collect::<Vec<_>>());
+        }
+    }
+}
