@@ -51,13 +51,13 @@ fn held_mib(standbys: usize) -> f64 {
     (resident_bytes(service.pid()) + charged) as f64 / MIB
 }
 
-/// The groups of the server once it has exactly `boxes` sandboxes, each a child process.
-fn at_rest(service: &Service, boxes: usize) -> Vec<PathBuf> {
+/// The groups of the server once it has exactly `sandboxes` sandboxes, each a child process.
+fn at_rest(service: &Service, sandboxes: usize) -> Vec<PathBuf> {
     let (pid, footprint) = (service.pid(), Footprint::of(service.pid()));
     let children = || descendants(pid).iter().filter(|it| parent(it.pid) == Some(pid)).count();
     let mut same = 0;
     wait_until("a full standby pool and no other sandbox", REST_WITHIN, || {
-        same = if children() == boxes { same + 1 } else { 0 };
+        same = if children() == sandboxes { same + 1 } else { 0 };
         same == LOOKS
     });
     footprint.cgroups()
