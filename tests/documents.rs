@@ -1,17 +1,17 @@
-//! The documents are true: their commands run and print what they say, the README's tables are
-//! whole, and no link leads nowhere.
+//! Checks the documents: their commands run and print what they show, the configuration tables are
+//! complete, and no link is broken.
 //!
-//! How a fenced block is taken, by its info string:
-//! - `sh`: run with `sh -eu` at the repository's root, in order, and has to succeed;
-//! - `text`: what the `sh` block before it prints, where `…` stands for any text of one line;
+//! The info string of a fenced block selects its check:
+//! - `sh`: run in order with `sh -eu` at the repository's root, must succeed;
+//! - `text`: the output of the `sh` block before it, where `…` matches any text of one line;
 //! - `sh server`: started in the background, ended by SIGTERM after the last block, exits with 0;
-//! - `sh deploy`: not run here, but by `make test-deploy`, which has or stands in for what they talk to;
-//! - `sh ci`: not run here, since it would run this test; each line is a line of `.ci/run`;
-//! - a language and a path: a file, which `tests/languages` or `make test-metrics` puts there and uses.
+//! - `sh deploy`: run only by `make test-deploy`, with real or stand-in services;
+//! - `sh ci`: not run, since it would run this test; each line must be a line of `.ci/run`;
+//! - a language and a path: a file that `tests/languages` or `make test-metrics` creates and uses.
 //!
-//! Port 4040 of a document is a free one here.
+//! Port 4040 in a document is replaced by a free port.
 
-// The whole crate is a test; clippy knows it only where it is told.
+// The whole crate is a test; clippy must be told so.
 #![cfg(test)]
 
 use std::env;
@@ -32,7 +32,7 @@ const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 const START_WAIT: Duration = Duration::from_secs(30);
 const STOP_WAIT: Duration = Duration::from_secs(40);
 const PORT_IN_DOCUMENTS: &str = "4040";
-/// The documents with fenced blocks, below the root.
+/// The documents with fenced blocks, relative to the root.
 const WITH_COMMANDS: [&str; 8] = [
     "README.md",
     "docs/deploy.md",
@@ -47,13 +47,13 @@ const WITH_COMMANDS: [&str; 8] = [
 #[derive(Debug, PartialEq, Eq)]
 struct Block {
     info: String,
-    /// Of its first fence, from 1.
+    /// The line of its opening fence, from 1.
     line: usize,
     text: String,
 }
 
 #[test]
-fn the_commands_of_the_documents_run_and_print_what_they_say() {
+fn the_commands_in_the_documents_print_the_documented_output() {
     for document in WITH_COMMANDS {
         run_blocks(document);
     }
@@ -81,7 +81,7 @@ fn run_blocks(document: &str) {
             "sh server" => servers.push(Server::start(&block.text, port)),
             "sh ci" | "sh deploy" => {}
             other => {
-                assert!(names_a_file(other), "{place}: nobody checks a block of kind {other:?}");
+                assert!(names_a_file(other), "{place}: no test checks a block of kind {other:?}");
             }
         }
     }
@@ -93,7 +93,7 @@ fn names_a_file(info: &str) -> bool {
 }
 
 #[test]
-fn what_the_documents_leave_to_ci_is_what_ci_does() {
+fn the_ci_blocks_of_the_documents_match_the_ci_script() {
     let ci = read(".ci/run");
     let ci: Vec<&str> = ci.lines().collect();
     for document in WITH_COMMANDS {
@@ -106,17 +106,17 @@ fn what_the_documents_leave_to_ci_is_what_ci_does() {
 }
 
 #[test]
-fn every_document_with_a_block_is_among_those_whose_commands_are_run() {
+fn the_commands_of_every_document_are_run() {
     for document in documents() {
         let name = document.strip_prefix(ROOT).unwrap().to_str().unwrap();
-        // A block of no language is a picture.
+        // A block without a language is a diagram.
         let has_commands = blocks(&read(name)).iter().any(|block| !block.info.is_empty());
         assert!(!has_commands || WITH_COMMANDS.contains(&name), "{name}");
     }
 }
 
 #[test]
-fn the_documents_of_the_configuration_are_what_its_table_yields() {
+fn the_configuration_documents_match_the_table() {
     for (name, text) in [
         ("docs/configuration.md", configuration_page()),
         ("deploy/systemd/cofferdam.env", environment_file()),
@@ -133,7 +133,7 @@ fn the_documents_of_the_configuration_are_what_its_table_yields() {
 }
 
 #[test]
-fn every_link_between_the_documents_leads_somewhere() {
+fn no_link_between_the_documents_is_broken() {
     let mut links = 0;
     for document in documents() {
         let text = fs::read_to_string(&document).unwrap();
@@ -143,7 +143,7 @@ fn every_link_between_the_documents_leads_somewhere() {
             }
             let path = target.split('#').next().unwrap_or(target);
             let there = document.parent().unwrap().join(path).exists();
-            assert!(there, "{}: {target} is not there", document.display());
+            assert!(there, "{}: {target} does not exist", document.display());
             links += 1;
         }
     }
@@ -151,7 +151,7 @@ fn every_link_between_the_documents_leads_somewhere() {
 }
 
 #[test]
-fn an_ellipsis_stands_for_any_text_of_one_line_and_nothing_else_does() {
+fn only_an_ellipsis_matches_any_text_of_one_line() {
     let table = [
         ("a\n", "a\n", true),
         ("a\n", "a b\n", false),
@@ -168,12 +168,12 @@ fn an_ellipsis_stands_for_any_text_of_one_line_and_nothing_else_does() {
     }
 }
 
-/// A server of a `sh server` block.
+/// The server of a `sh server` block.
 struct Server(Child);
 
 impl Server {
     fn start(command: &str, port: u16) -> Self {
-        // exec: the signal that ends it is the server's, not a shell's.
+        // exec: the signal must reach the server, not a shell.
         let mut shell = shell(&format!("exec {command}"), port);
         let mut server = Self(shell.stdout(Stdio::null()).spawn().unwrap());
         let deadline = Instant::now() + START_WAIT;
@@ -202,7 +202,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // After a failed check only; a server that was stopped is gone by now.
+        // Only after a failed check; otherwise the server has already stopped.
         if let Ok(None) = self.0.try_wait() {
             let _ = self.0.kill();
             let _ = self.0.wait();
@@ -257,8 +257,8 @@ fn blocks(markdown: &str) -> Vec<Block> {
     blocks
 }
 
-/// Whether `text` is `pattern`, line by line. Trailing white space does not
-/// count: a header line ends in CR, an answer's body in nothing.
+/// Whether `text` matches `pattern` line by line. Ignores trailing white space:
+/// a header line ends in CR, and a body may lack a final newline.
 fn fits(pattern: &str, text: &str) -> bool {
     let (pattern, text): (Vec<&str>, Vec<&str>) =
         (pattern.trim_end().lines().collect(), text.trim_end().lines().collect());
@@ -277,7 +277,7 @@ fn line_fits(pattern: &str, line: &str) -> bool {
     line.ends_with(last)
 }
 
-/// Every document for readers of the project.
+/// Every document of the project.
 fn documents() -> Vec<PathBuf> {
     let directories = ["", "docs", "docs/adr"];
     directories.iter().flat_map(|name| markdown_in(&Path::new(ROOT).join(name))).collect()

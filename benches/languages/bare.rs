@@ -1,4 +1,4 @@
-//! `make test` in the same root file system without any box: as root, in a chroot.
+//! `make test` in the same root file system without a sandbox: as root, in a chroot.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,13 +9,13 @@ use cofferdam_test_server::shipped::{Language, repository};
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
 
-/// A root whose writable places are in memory, as a box's are.
+/// A root whose writable directories are in memory, like those of a sandbox.
 pub struct BareRoot {
     root: PathBuf,
 }
 
 impl BareRoot {
-    /// Mounts what a program expects, for this process and its children alone.
+    /// Mounts the file systems that a program expects, only for this process and its children.
     pub fn enter(root: &Path) -> Self {
         let none = None::<&str>;
         unshare(CloneFlags::CLONE_NEWNS).unwrap();
@@ -33,7 +33,7 @@ impl BareRoot {
         Self { root: root.to_owned() }
     }
 
-    /// What the runs of a language start from: its workspace with the example's files.
+    /// The workspace of a language with the example's files, from which its runs start.
     pub fn workspace(&self, slug: &str, language: &Language) -> Workspace {
         let langs = repository().join("langs");
         let table: toml::Table =
@@ -82,14 +82,14 @@ impl BareRoot {
     }
 }
 
-/// Where a run's files come from.
+/// The source of a run's files.
 pub struct Workspace {
     template: PathBuf,
     folder: String,
     env: Vec<(String, String)>,
 }
 
-/// The contents of one directory into another, links as links.
+/// Copies the contents of one directory into another, links as links.
 fn copy(from: &Path, to: &Path) {
     let status = Command::new("cp").arg("-a").arg(from.join(".")).arg(to).status().unwrap();
     assert!(status.success(), "cp -a {from:?} {to:?}");

@@ -1,8 +1,8 @@
-//! Every language: cold, warm, and beside the bare `make test` in the same root file system.
+//! Measures every language cold, warm, and against a bare `make test` in the same root file system.
 //!
-//! `SANDBOX_ROOTFS` is the root of `make toolchains`; `PAIRS` the number of warm runs, each with a
-//! bare one in turn, of which the median is told; `LANGUAGES` picks some. As root. Prints the rows
-//! of the table in `docs/languages.md`.
+//! `SANDBOX_ROOTFS` is the root of `make toolchains`; `PAIRS` the number of warm runs, which
+//! alternate with bare ones and of which the median is reported; `LANGUAGES` selects languages.
+//! Needs root. Prints the rows of the table in `docs/languages.md`.
 
 #![allow(
     clippy::expect_used,
@@ -51,7 +51,7 @@ fn main() {
     }
 }
 
-/// What the medians are of one language.
+/// The medians of one language.
 struct Figures {
     cold_ms: f64,
     warm_ms: f64,
@@ -71,11 +71,11 @@ impl Figures {
     ) -> Self {
         let good = Vector::read(slug, "good");
         let workspace = bare.workspace(slug, language);
-        // Nothing of the toolchain is in memory.
+        // The page cache holds nothing of the toolchain.
         nix::unistd::sync();
         fs::write("/proc/sys/vm/drop_caches", "3").unwrap();
         let (cold_ms, _) = posted(service, &good, slug, language);
-        // Once, so that the first pair is no colder than the others.
+        // One run first, so that the first pair is as warm as the others.
         bare.make_test(&workspace);
         let pairs: Vec<(f64, Answer, f64)> = (0..pairs)
             .map(|_| {
@@ -107,14 +107,14 @@ impl std::fmt::Display for Figures {
     }
 }
 
-/// Posts the good example, holds it to the right answer, and tells how long that took.
+/// Posts the good example, asserts the right answer, and returns how long that took.
 fn posted(service: &Service, good: &Vector, slug: &str, language: &Language) -> (f64, Answer) {
     let began = Instant::now();
     let answer = good.run(service, slug, language).unwrap_or_else(|why| panic!("{slug}: {why}"));
     (began.elapsed().as_secs_f64() * 1_000.0, answer)
 }
 
-/// The version line of every toolchain there is.
+/// The version line of every available toolchain.
 fn versions() -> BTreeMap<String, String> {
     let listed = Command::new(cofferdam())
         .args(["langs", "--json", "--langs", "langs", "--rootfs"])

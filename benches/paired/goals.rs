@@ -1,9 +1,9 @@
-//! Every row that the benchmark can have, and what is asked of it.
+//! All rows of the benchmark and their goals.
 //!
-//! A row compares A with B as its name says: `A ÷ B` is a ratio, `A − B` a difference, and a row
-//! that names one thing tells A.
+//! A row compares A with B as its name states: `A ÷ B` is a ratio, `A − B` a difference, and a row
+//! with one name reports A.
 
-/// What a figure has to be.
+/// A goal for a figure.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Goal {
     AtMost(f64),
@@ -19,7 +19,7 @@ impl Goal {
     }
 }
 
-/// What A and B are measured in.
+/// The unit of A and B.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unit {
     Milliseconds,
@@ -27,12 +27,12 @@ pub enum Unit {
     Mebibytes,
 }
 
-/// What the figure is of A and B.
+/// How the figure relates to A and B.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Figure {
     /// A ÷ B.
     Ratio,
-    /// Of the unit of A and B.
+    /// In the unit of A and B.
     Amount,
 }
 
@@ -40,7 +40,7 @@ pub enum Figure {
 #[derive(Debug)]
 pub struct Row {
     pub key: &'static str,
-    /// As the document shows it.
+    /// The name in the document.
     pub name: &'static str,
     pub unit: Unit,
     pub figure: Figure,
@@ -59,7 +59,7 @@ use Goal::{AtLeast, AtMost};
 
 pub const ROWS: &[Row] = &[
     ratio("run_10", "`/run` of `:`, 10 files ÷ bare `make test`", Some(AtMost(0.7))),
-    // `make` starts nothing for `:`; here it starts the program, as we do.
+    // `make` starts no process for `:`; here it starts the program, as we do.
     ratio("run_program", "`/run` of `/bin/true`, 10 files ÷ bare `make test`", None),
     ratio("run_1000", "`/run` of `:`, 1,000 files, 20 MB ÷ bare `make test`", Some(AtMost(0.9))),
     ratio("run_python", "`/run` of `python3 -c pass` ÷ bare `make test`", Some(AtMost(0.95))),

@@ -1,4 +1,4 @@
-//! Of which class the machine is that the figures are of, and when they were taken.
+//! The class of the measured machine, and the time of the measurement.
 
 use std::fmt;
 use std::fs;
@@ -7,7 +7,7 @@ use std::thread;
 
 use serde_json::{Value, json};
 
-/// What figures depend on, without what names one machine.
+/// The properties that figures depend on, without any that identify the machine.
 pub struct Machine {
     date: String,
     processor: String,
@@ -15,7 +15,7 @@ pub struct Machine {
     memory_gib: u64,
     kernel: String,
     cgroups: &'static str,
-    /// Of the minute before, all CPUs together: a busy machine misses goals.
+    /// The load of the minute before, over all CPUs: a busy machine misses goals.
     load: f64,
 }
 

@@ -1,9 +1,9 @@
-//! Ours beside bare processes and other sandboxes, in alternation on this machine.
+//! Compares Cofferdam with bare processes and other sandboxes, in alternation on this machine.
 //!
-//! Absolute times drift on shared machines, so what counts is a ratio or a difference of two things
-//! done in turn, the median over all pairs. `PAIRS=200` asks for more, `FAMILIES="exec idle"` for
-//! some of the rows only; `BENCH_STRICT=1` fails where a goal is missed. The figures are left in
-//! `target/bench`. docs/performance.md says how they are taken.
+//! Absolute times drift on shared machines, so a figure is the median over pairs of the ratio or
+//! difference of two alternating measurements. `PAIRS=200` takes more pairs, `FAMILIES="exec idle"`
+//! selects rows; `BENCH_STRICT=1` fails if a goal is missed. Writes the figures to `target/bench`.
+//! docs/performance.md describes the method.
 
 #![allow(
     clippy::cast_precision_loss,
@@ -36,7 +36,7 @@ const PAIRS_DEFAULT: usize = 50;
 
 fn main() -> ExitCode {
     let pairs = std::env::var("PAIRS").map_or(PAIRS_DEFAULT, |pairs| pairs.parse().unwrap());
-    assert!(pairs > 0, "PAIRS has to be at least 1");
+    assert!(pairs > 0, "PAIRS must be at least 1");
     let mut report = Report::new(pairs, Machine::this());
     for family in asked() {
         family(&mut report);
@@ -48,7 +48,7 @@ fn main() -> ExitCode {
     if is_strict && !missed.is_empty() { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }
 
-/// The families to run, all where none are named.
+/// The families to run, by default all.
 fn asked() -> Vec<fn(&mut Report)> {
     let names = std::env::var("FAMILIES").unwrap_or_default();
     let names: Vec<&str> = names.split_whitespace().collect();

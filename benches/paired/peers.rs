@@ -1,14 +1,15 @@
-//! Other sandboxes, each running `/bin/true` whole; one that cannot is left out with its reason.
+//! Other sandboxes, each running `/bin/true` from start to end; one that cannot run is left out
+//! with the reason.
 
 use std::process::Command;
 
 use crate::bare::succeed;
 use crate::stats::millis;
 
-/// One go of a peer: how long it took.
+/// Runs a peer once and returns how long it took.
 pub type Go = Box<dyn FnMut() -> f64>;
 
-/// A peer by its row, and what makes it ready, or why it cannot be.
+/// The row of a peer, and a function that prepares it or returns why it cannot.
 pub type Peer = (&'static str, fn() -> Result<Go, String>);
 
 pub const PEERS: [Peer; 5] = [
@@ -21,7 +22,7 @@ pub const PEERS: [Peer; 5] = [
 
 const BOX_ID: &str = "--box-id=97";
 
-/// The namespaces of a box and a root like its own.
+/// Uses the namespaces of a sandbox and a similar root.
 fn bubblewrap() -> Result<Go, String> {
     let command = || {
         let mut command = Command::new("bwrap");
@@ -34,7 +35,7 @@ fn bubblewrap() -> Result<Go, String> {
     Ok(Box::new(move || millis(|| succeed(&mut command()))))
 }
 
-/// As a grader uses it: a box made, used once and removed.
+/// As a grader uses it: creates a box, uses it once and removes it.
 fn isolate() -> Result<Go, String> {
     for step in ISOLATE_STEPS {
         ready(&mut isolate_step(step))?;
@@ -44,7 +45,7 @@ fn isolate() -> Result<Go, String> {
     }))
 }
 
-/// In a box that is there already and that all goes share.
+/// Runs in an existing box that all runs share.
 fn isolate_run() -> Result<Go, String> {
     let [init, run, cleanup] = ISOLATE_STEPS;
     ready(&mut isolate_step(init))?;
@@ -64,12 +65,12 @@ fn isolate_step(args: &[&str]) -> Command {
     command
 }
 
-/// Removes its box when nobody needs it.
+/// Removes its box when dropped.
 struct Removed(&'static [&'static str]);
 
 impl Drop for Removed {
     fn drop(&mut self) {
-        // A box that stays behind harms no figure.
+        // A leftover box affects no figure.
         let _ = ready(&mut isolate_step(self.0));
     }
 }
@@ -84,13 +85,13 @@ fn nsjail() -> Result<Go, String> {
     Ok(Box::new(move || millis(|| succeed(&mut command()))))
 }
 
-/// Not compared: where both versions of cgroups are mounted it starts only once one of them is hidden
-/// from it, which takes a mount. Nothing here mounts: what is removed afterwards stays what was made.
+/// Not compared: if both versions of cgroups are mounted, crun starts only with one of them hidden
+/// by a mount. The benchmark makes no mounts, so that it leaves none behind.
 fn crun() -> Result<Go, String> {
     Err("crun refuses hosts that mount both versions of cgroups".to_owned())
 }
 
-/// Tries a command once; the first line it says where it fails.
+/// Tries a command once; returns the first line of its output if it fails.
 fn ready(command: &mut Command) -> Result<(), String> {
     let name = command.get_program().to_string_lossy().into_owned();
     let output = match command.output() {

@@ -1,18 +1,19 @@
-//! Latency against the number of clients as SVG, on two logarithmic axes, readable on light and dark.
+//! Plots latency against the number of clients as SVG, on two logarithmic axes, for light and dark
+//! backgrounds.
 
 use std::fmt::Write as _;
 
 const WIDTH: f64 = 760.0;
 const HEIGHT: f64 = 440.0;
 const LEFT: f64 = 70.0;
-/// Room for the names of the lines.
+/// The space for the names of the lines.
 const RIGHT: f64 = 190.0;
 const TOP: f64 = 30.0;
 const BOTTOM: f64 = 60.0;
-/// What must stay between two names, one below the other.
+/// The smallest vertical distance between two names.
 const NAME_HEIGHT: f64 = 17.0;
 
-/// The media query is the reader's; without one the first colours do on both grounds.
+/// Viewers without media queries use the first colours, which suit both backgrounds.
 const STYLE: &str = "
   text { font: 13px sans-serif; fill: #57606a }
   .frame { stroke: #57606a; fill: none }
@@ -31,7 +32,7 @@ const STYLE: &str = "
   }
 ";
 
-/// One line: the median in full, the 99th percentile dashed.
+/// One series: a solid line for the median, a dashed one for the 99th percentile.
 #[derive(Debug)]
 pub struct Series {
     pub name: &'static str,
@@ -45,7 +46,7 @@ pub struct Point {
     pub p99_ms: f64,
 }
 
-/// From values to places on the paper.
+/// Maps values to coordinates.
 struct Axes {
     clients_max: f64,
     lowest_ms: f64,
@@ -53,7 +54,7 @@ struct Axes {
 }
 
 impl Axes {
-    /// Whole decades' ones, twos and fives around all points.
+    /// Bounds at ones, twos and fives of a decade around all points.
     fn around(series: &[Series]) -> Self {
         let points = || series.iter().flat_map(|series| &series.points);
         let lowest = points().map(|point| point.median_ms).fold(f64::INFINITY, f64::min);
@@ -84,7 +85,7 @@ fn ticks() -> Vec<f64> {
     decades.iter().flat_map(|decade| [1.0, 2.0, 5.0].map(|step| step * decade)).collect()
 }
 
-/// The picture.
+/// The SVG document.
 pub fn latency(series: &[Series]) -> String {
     let axes = Axes::around(series);
     let mut svg = format!(
@@ -131,7 +132,7 @@ fn frame(axes: &Axes) -> String {
     svg
 }
 
-/// Where each name goes: beside its line's end, but never on another name.
+/// The position of each name: beside the end of its line, but never over another name.
 fn name_places(series: &[Series], axes: &Axes) -> Vec<f64> {
     let end = |series: &Series| series.points.last().map_or(TOP, |point| axes.y(point.median_ms));
     let mut order: Vec<(usize, f64)> = series.iter().map(end).enumerate().collect();

@@ -1,4 +1,4 @@
-//! What has been measured: a line on the terminal as it comes, and at the end JSON, Markdown and a plot.
+//! The report: one line on the terminal per row, and at the end JSON, Markdown and a plot.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -11,7 +11,7 @@ use crate::machine::Machine;
 use crate::plot::{self, Series};
 use crate::stats::{Pairs, Spread};
 
-/// Everything measured so far.
+/// All measurements so far.
 pub struct Report {
     pub pairs: usize,
     machine: Machine,
@@ -58,7 +58,7 @@ impl Report {
         }
     }
 
-    /// A row that is what its pairs say.
+    /// Adds a row whose figure follows from its pairs.
     pub fn paired(&mut self, key: &str, pairs: &Pairs) {
         let value = match goals::find(key).1.figure {
             Figure::Ratio => pairs.ratio(),
@@ -67,7 +67,7 @@ impl Report {
         self.row(key, pairs.first(), pairs.second(), value);
     }
 
-    /// A row whose figure is more than a pair's ratio or difference.
+    /// Adds a row with a computed figure.
     pub fn row(&mut self, key: &str, a: f64, b: f64, value: Spread) {
         let (place, row) = goals::find(key);
         let measured = Measured { place, row, a, b, value };
@@ -81,7 +81,7 @@ impl Report {
         self.rows.push(measured);
     }
 
-    /// A row that could not be measured.
+    /// Records a row that could not be measured.
     pub fn leave_out(&mut self, key: &str, why: &str) {
         let (_, row) = goals::find(key);
         println!("{:>48}  {}: {why}", "left out", row.name);
@@ -97,13 +97,13 @@ impl Report {
         self.plotted = plotted;
     }
 
-    /// The names of the rows that do not meet their goal.
+    /// The names of the rows that miss their goal.
     pub fn missed(&self) -> Vec<&'static str> {
         let missed = self.rows.iter().filter(|row| row.is_met() == Some(false));
         missed.map(|row| row.row.name).collect()
     }
 
-    /// Writes `bench.json`, `bench.md` and, where there is what it shows, `latency.svg`.
+    /// Writes `bench.json`, `bench.md` and, if its rows were measured, `latency.svg`.
     pub fn write(&mut self, directory: &Path) {
         self.rows.sort_by_key(|row| row.place);
         fs::create_dir_all(directory).unwrap();
@@ -229,7 +229,7 @@ fn markdown_table(table: &Table) -> String {
     text
 }
 
-/// A whole number as it is, another with what matters of it.
+/// Formats whole and large numbers without decimals, and others with two.
 fn plain(value: f64) -> String {
     let decimals = if value.fract() == 0.0 || value.abs() >= 100.0 { 0 } else { 2 };
     format!("{value:.decimals$}")

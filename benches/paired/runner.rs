@@ -1,4 +1,4 @@
-//! A client that posts the same run again and again on one kept connection.
+//! A client that repeats the same run on one kept connection.
 
 use cofferdam_test_server::client::{Client, post, solution};
 use cofferdam_test_server::service::Service;
@@ -9,7 +9,7 @@ pub struct Runner {
 }
 
 impl Runner {
-    /// Of an empty solution.
+    /// A runner of an empty solution.
     pub fn of(service: &Service) -> Self {
         Self::posting(service, "")
     }
@@ -18,7 +18,7 @@ impl Runner {
         Self { client: service.connect(), request: post("", solution(text).to_string()) }
     }
 
-    /// One run, which has to end well; how many bytes its answer has.
+    /// Does one run, which must succeed; returns the number of bytes of its answer.
     pub fn run(&mut self) -> usize {
         let answer = self.client.ask(&self.request);
         let ended_well = answer.status == 200 && answer.body.starts_with(r#"{"exit_code":0,"#);

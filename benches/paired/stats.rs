@@ -1,20 +1,19 @@
-//! Medians of pairs: two things timed in turn, so that what the machine does meanwhile meets both.
+//! Medians of pairs: two things timed in alternation, so that other load affects both.
 
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// More than a service needs to see that its workspace has come to rest, and to make boxes ahead.
+/// More runs than a service needs to see its workspace unchanged and to fill its standby pool.
 const WARM_UP_PAIRS: usize = 10;
-/// Before each timing: what the one before left to be done is not paid for by this one.
+/// The pause before each timing, so that it does not include cleanup of the one before.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// Timings of two things, in pairs.
+/// Pairs of timings of two things.
 #[derive(Debug, Default)]
 pub struct Pairs(Vec<(f64, f64)>);
 
 impl Pairs {
-    /// Takes `count` pairs, after a few that do not count. Whoever is first in one pair is second
-    /// in the next.
+    /// Takes `count` pairs after a few warm-up pairs. The order alternates from pair to pair.
     pub fn take(
         count: usize,
         mut first: impl FnMut() -> f64,
@@ -48,28 +47,28 @@ impl Pairs {
         self.0.extend(others.0);
     }
 
-    /// The median of the first of each pair.
+    /// The median of the first timings.
     pub fn first(&self) -> f64 {
         median(self.0.iter().map(|(first, _)| *first))
     }
 
-    /// The median of the second of each pair.
+    /// The median of the second timings.
     pub fn second(&self) -> f64 {
         median(self.0.iter().map(|(_, second)| *second))
     }
 
-    /// Of the pairs' ratios.
+    /// The spread of the ratios.
     pub fn ratio(&self) -> Spread {
         Spread::of(self.0.iter().map(|(first, second)| first / second))
     }
 
-    /// Of the pairs' differences.
+    /// The spread of the differences.
     pub fn difference(&self) -> Spread {
         Spread::of(self.0.iter().map(|(first, second)| first - second))
     }
 }
 
-/// Where the middle of many values lies, and the middle half of them.
+/// The median and the quartiles of many values.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Spread {
     pub lower_quartile: f64,
@@ -92,7 +91,7 @@ pub fn median(values: impl Iterator<Item = f64>) -> f64 {
     quantile(values, 0.5)
 }
 
-/// The value that `share` of the values do not exceed, between the two next to it.
+/// The quantile at `share`, interpolated between the two nearest values.
 pub fn quantile(values: impl Iterator<Item = f64>, share: f64) -> f64 {
     of_sorted(&sorted(values), share)
 }

@@ -1,4 +1,4 @@
-//! A real guest: its kernel, its first program and boxes in it, under QEMU. One at a time.
+//! A real guest under QEMU: its kernel, its init and sandboxes in it. Tests run one at a time.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,7 +12,7 @@ use cofferdam_firecracker::{MicroVms, Settings};
 use crate::job::Job;
 use crate::qemu::Qemu;
 
-/// Guests take a gigabyte each, and most of two processors.
+/// Each guest takes a gigabyte and most of two processors.
 static TURNS: Mutex<()> = Mutex::new(());
 
 struct Guests {
@@ -25,7 +25,7 @@ fn guests() -> Guests {
     let turn = TURNS.lock().unwrap_or_else(PoisonError::into_inner);
     let work = tempfile::tempdir().unwrap();
     let programs = std::env::var_os("GUEST_PROGRAMS").expect("make test-firecracker sets it");
-    // An emulated processor takes its time, on a busy machine above all.
+    // An emulated processor is slow, especially on a busy machine.
     let settings = Settings {
         boot_wait: Duration::from_secs(180),
         answer_wait: Duration::from_secs(180),
@@ -94,7 +94,7 @@ fn a_time_out_and_a_memory_limit_hold_inside_and_what_was_made_is_kept() {
     let ran = endless.run(&guests.backend, None);
     assert_eq!(ran.ending(), ("timed_out", None, "begun\n".to_owned(), String::new()));
     assert_eq!(ran.left["made"].as_deref(), Some("early"));
-    // The guest's own answer, not the host's for a guest that is silent.
+    // The guest answered, not the host for a silent guest.
     assert_eq!(ran.report.unwrap().not_enforced, [""; 0]);
     let mut hog = Job::python(&guests.backend, &format!("{begin}\nx = bytearray(200 << 20)"));
     hog.spec.limits.memory_bytes_max = 64 << 20;
@@ -103,7 +103,7 @@ fn a_time_out_and_a_memory_limit_hold_inside_and_what_was_made_is_kept() {
     assert_eq!(ran.left["made"].as_deref(), Some("early"));
 }
 
-/// Raises a cancel when something is printed.
+/// Cancels the run at its first output.
 struct CancelAtOutput {
     cancel: CancelToken,
     taken: Arc<Mutex<Vec<u8>>>,
@@ -158,7 +158,7 @@ fn much_output_and_a_hostile_tree_come_back_within_their_bounds() {
     assert_eq!(ran.left["sparse"].as_ref().map(String::len), Some(40 << 20));
     assert_eq!(ran.left["loop/up"], None);
     let deep = ran.left.keys().map(|name| name.matches('/').count()).max();
-    assert_eq!(deep, Some(255), "as deep as a tree goes over");
+    assert_eq!(deep, Some(255), "the depth limit of a transferred tree");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! One job, built up by the test that has it run.
+//! A job that a test builds and runs.
 
 use std::collections::BTreeMap;
 use std::ffi::CString;
@@ -21,7 +21,7 @@ pub struct Job {
     pub cancel: CancelToken,
 }
 
-/// What came of it: the answer, and contents by path; nothing for what is no regular file.
+/// The outcome: the answer, and the contents of files by path, `None` for special files.
 pub struct Ran {
     pub report: Result<RunReport, NotStarted>,
     pub left: BTreeMap<String, Option<String>>,
@@ -32,7 +32,7 @@ fn c_string(text: &str) -> CString {
 }
 
 impl Job {
-    /// A Python program, which the backend is to find.
+    /// A Python program, run by the interpreter that the backend finds.
     pub fn python(executor: &dyn Executor, program: &str) -> Self {
         let found = executor.find_program("python3").unwrap().expect("python3 is in the root");
         let program_file = ProgramFile::Open { file: found.file, at: c_string(&found.target) };
@@ -81,7 +81,7 @@ impl Job {
 }
 
 impl Ran {
-    /// The outcome's word and the shell's code for it, beside the output.
+    /// The outcome's word, the exit code, and the output.
     #[track_caller]
     pub fn ending(&self) -> (&'static str, Option<u8>, String, String) {
         let report = self.report.as_ref().unwrap();

@@ -1,8 +1,8 @@
-//! The backend `firecracker`, from its public face: over a scripted API socket (`scripted`), with
-//! a real guest under QEMU (`emulated`, which `make test-firecracker` prepares), and with a real
-//! Firecracker where there is one (`real`).
+//! The backend `firecracker` through its public interface: over a scripted API socket (`scripted`),
+//! with a real guest under QEMU (`emulated`, prepared by `make test-firecracker`), and with a real
+//! Firecracker if available (`real`).
 
-// The whole crate is a test; clippy knows it only where it is told.
+// The whole crate is a test; clippy must be told so.
 #![cfg(test)]
 
 mod emulated;

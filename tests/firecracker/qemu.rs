@@ -1,4 +1,4 @@
-//! QEMU in Firecracker's place: the same guest, the same drives, the same socket.
+//! QEMU in place of Firecracker, with the same guest, drives and socket.
 
 use std::env;
 use std::fs::File;
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use cofferdam_core::SetupFailure;
 use cofferdam_firecracker::{Hypervisor, Machine, MachinePlan, VSOCK, listen};
 
-/// What guests are made of, as the environment says.
+/// The parts of guests, from environment variables.
 #[derive(Debug)]
 pub struct Qemu {
     kernel: PathBuf,
@@ -21,7 +21,7 @@ pub struct Qemu {
 }
 
 impl Qemu {
-    /// What `ci/test_firecracker.py` has prepared.
+    /// The parts that `ci/test_firecracker.py` has prepared.
     pub fn prepared() -> Self {
         let path = |name: &str| {
             let value = env::var_os(name);

@@ -1,8 +1,8 @@
-//! A real Firecracker, where there is one: the same job, or the honest reason why not.
+//! Runs the same job with a real Firecracker, or reports why it cannot.
 //!
 //! `FIRECRACKER_BIN` (else `firecracker` in the PATH), `FIRECRACKER_KERNEL`, `FIRECRACKER_ROOT_IMAGE`,
-//! `FIRECRACKER_ROOT_DIRECTORY` and, where the image lacks the guest's first program,
-//! `FIRECRACKER_INITRD` say what to use. Nothing is downloaded.
+//! `FIRECRACKER_ROOT_DIRECTORY` and, if the image lacks the guest's init, `FIRECRACKER_INITRD` name
+//! the parts to use. Nothing is downloaded.
 
 use std::env;
 use std::path::PathBuf;
@@ -39,7 +39,7 @@ fn a_job_runs_in_a_real_microvm_or_the_backend_says_why_it_cannot() {
     let backend = MicroVms::new(settings, vmm);
     match backend.describe() {
         Err(reason) => {
-            // Never a silent skip: the reason is there, in words, and a job gets it too.
+            // Never skips silently: the reason is reported, and a job gets it too.
             println!("no real Firecracker here: {reason}");
             let words = reason.to_string();
             assert!(words.starts_with("sandbox: ") && words.len() > "sandbox: ".len(), "{words}");

@@ -1,5 +1,5 @@
-//! The backend over a Firecracker that is a script: what it is asked, and what becomes of each
-//! way in which it may fail.
+//! The backend with a scripted Firecracker: the requests that it gets, and the handling of each of
+//! its failures.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -18,7 +18,7 @@ use tempfile::{TempDir, tempdir};
 
 use crate::job::Job;
 
-/// A Firecracker that follows `script`, and all that surrounds it.
+/// A Firecracker that follows `script`, with its files and directories.
 struct Scripted {
     place: TempDir,
     script: Value,
@@ -41,7 +41,7 @@ impl Scripted {
         self.place.path().join(name)
     }
 
-    /// A backend over it.
+    /// A backend that uses it.
     fn backend(&self) -> Firecracker {
         let mut script = self.script.clone();
         script["record"] = json!(self.path("record"));
@@ -73,13 +73,13 @@ impl Scripted {
         MicroVms::new(settings, vmm)
     }
 
-    /// Arguments and requests, as they came.
+    /// The arguments and requests in order.
     fn asked(&self) -> Vec<Value> {
         let record = fs::read_to_string(self.path("record")).unwrap_or_default();
         record.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     }
 
-    /// Why the backend can do nothing; nothing of it is left.
+    /// The reason why the backend is unavailable; asserts that it leaves nothing behind.
     #[track_caller]
     fn unavailable(&self) -> String {
         let reason = self.backend().describe().unwrap_err().0;
@@ -100,7 +100,7 @@ impl Scripted {
         assert_eq!(running.count(), 0);
     }
 
-    /// Plays a guest that can do everything, once.
+    /// Plays a guest that supports everything, for one connection.
     fn guest(&mut self) -> thread::JoinHandle<()> {
         let socket = self.path("guest");
         self.script["guest"] = json!(socket);
@@ -113,13 +113,13 @@ impl Scripted {
                 Some(jail) => jail.unwrap().path().join("root/scratch"),
                 None => fs::read_dir(work).unwrap().next().unwrap().unwrap().path().join("scratch"),
             };
-            // A probe hangs up.
+            // A probe closes the connection.
             let _ = guest::serve(line, Ok(&Playing), &drive);
         })
     }
 }
 
-/// A guest's executor that plays one run.
+/// An executor of a guest that plays one run.
 #[derive(Debug)]
 struct Playing;
 
@@ -198,7 +198,7 @@ fn a_machine_is_configured_step_by_step_and_removed_completely() {
     let paths: Vec<_> = asked[1..].iter().map(|request| request[0].as_str().unwrap()).collect();
     assert_eq!(paths, STEPS);
     let body = |step: usize| &asked[step + 1][1];
-    // 768 MiB of the job, a page or so of workspace, 192 MiB of the guest's own.
+    // 768 MiB for the job, about a page of workspace, 192 MiB for the guest itself.
     assert_eq!(body(0), &json!({"vcpu_count": 1, "mem_size_mib": 961, "smt": false}));
     assert_eq!(body(1)["kernel_image_path"], json!(scripted.path("vmlinux")));
     assert_eq!(body(2)["path_on_host"], json!(scripted.path("root.ext4")));
@@ -239,7 +239,7 @@ fn a_jailed_machine_gets_links_and_its_jail_is_removed() {
     ];
     assert_eq!(told, [&paths[0], &paths[1], &paths[2]]);
     assert_eq!(asked[5][1]["uds_path"], "/v.sock");
-    // The originals are still what they were.
+    // The originals are unchanged.
     assert_eq!(fs::read(scripted.path("root.ext4")).unwrap(), b"root.ext4");
 }
 
@@ -250,7 +250,7 @@ fn an_error_at_any_step_is_reported_in_firecrackers_words() {
         let scripted = Scripted::new(json!({"faults": {*step: [400, words]}}));
         let want = format!("sandbox: firecracker PUT {step}: 400: no {number} at all");
         assert_eq!(scripted.unavailable(), want);
-        assert_eq!(scripted.asked().len(), number + 2, "nothing is asked after {step}");
+        assert_eq!(scripted.asked().len(), number + 2, "no request follows {step}");
     }
 }
 

@@ -1,4 +1,4 @@
-//! `docs/languages.md` is true: its table, and its page on adding a language.
+//! Checks `docs/languages.md`: its table, and its instructions for adding a language.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -11,10 +11,10 @@ use cofferdam_test_server::workspace::Workspace;
 use serde_json::Value;
 
 const PAGE: &str = "docs/languages.md";
-/// How the page runs one solution of a new language.
+/// The command of the page that runs one solution of a new language.
 const RUN_ONE: &str = "cofferdam run --lang awk ";
 
-/// The cells of the table's row for `slug`.
+/// The cells of the table row for `slug`.
 #[track_caller]
 fn row(page: &str, slug: &str) -> Vec<String> {
     let start = format!("| {slug} |");
@@ -111,7 +111,7 @@ fn the_versions_of_the_table_are_those_of_the_toolchains() {
         .unwrap();
     let languages: Vec<Value> = serde_json::from_slice(&listed.stdout).unwrap();
     let promised = shipped::promised();
-    assert!(!promised.is_empty(), "LANGUAGES names none");
+    assert!(!promised.is_empty(), "LANGUAGES is empty");
     for slug in promised {
         let language = languages.iter().find(|language| language["slug"] == slug.as_str());
         let toolchain = language.and_then(|language| language["toolchain"].as_str());

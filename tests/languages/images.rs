@@ -1,5 +1,5 @@
-//! The binary in the place of the platform's own runner: images that keep build caches below
-//! `/opt`, or packages in the workspace, and are run as one workspace.
+//! The binary as a replacement for the platform's runner: images that keep build caches below `/opt`
+//! or packages in the workspace, and that run as one workspace.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown};
@@ -12,9 +12,9 @@ use serde_json::json;
 
 use crate::overlaid::Overlaid;
 
-/// As whom the platform's images make their caches.
+/// The uid with which the platform's images create their caches.
 const OF_THE_IMAGE: u32 = 10_001;
-/// What cargo does to its target directory: a lock, a new file, one over an old one.
+/// Does what cargo does in its target directory: takes a lock, creates and replaces a file.
 const BUILD: &str = "set -e
 cd $CARGO_TARGET_DIR
 : >debug/.cargo-lock
@@ -22,7 +22,7 @@ echo ${1:-mine} >debug/built.new
 mv debug/built.new debug/built
 cat debug/built; ls debug -A | wc -l";
 
-/// A root with a directory at each of `paths`, and a file in it, owned and to be written as told.
+/// A root with a directory at each of `paths` that contains a file, with this owner and mode.
 fn image(paths: &[(&str, u32, u32)]) -> Overlaid {
     let overlaid = Overlaid::new();
     for (path, owner, mode) in paths {
@@ -51,7 +51,7 @@ fn run(service: &Service, slug: &str, script: &str) -> Answer {
     service.post(&json!({ "lang_slug": slug, "solution_text": script, "checker_text": "" }))
 }
 
-/// What the next run finds, and the image itself, is what was there before.
+/// Asserts that a run changes neither the files of the next run nor the image.
 #[track_caller]
 fn holds_a_private_layer(service: &Service, cache: &Path) {
     for _ in 0..2 {
@@ -64,7 +64,7 @@ fn holds_a_private_layer(service: &Service, cache: &Path) {
 
 #[test]
 fn each_run_writes_its_own_copy_of_an_images_build_caches() {
-    // As a build of the image's owner leaves it, and as everybody's.
+    // With the owner of the image's build, and writable to all.
     let caches = [
         ("opt/cargo-target", OF_THE_IMAGE, 0o755),
         ("opt/cargo-target", 0, 0o700),
@@ -101,7 +101,7 @@ fn named_directories_are_writable_instead_of_the_defaults() {
     assert!(refused.stderr.contains("Read-only file system"), "{refused:?}");
 }
 
-/// Nothing of these leads anywhere but into the root, or below what is shown of it.
+/// Paths that lead out of the root or out of the directories that runs see.
 #[test]
 fn a_layer_covers_only_directories_that_runs_see() {
     let image = image(&[("opt/cargo-target", OF_THE_IMAGE, 0o777)]);

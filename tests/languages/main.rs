@@ -1,10 +1,10 @@
-//! The languages that are shipped, through the real binary and their real toolchains.
+//! The shipped languages, through the real binary and their real toolchains.
 //!
-//! `SANDBOX_ROOTFS` is the root file system with the toolchains (`make test-langs` names that of
-//! `make toolchains`); without it they are the host's own. `LANGUAGES` lists the slugs that have
-//! to be there; the others are run where they are, and named where they are not.
+//! `SANDBOX_ROOTFS` is the root file system with the toolchains (`make test-langs` uses that of
+//! `make toolchains`); by default the host's toolchains are used. `LANGUAGES` lists the slugs that
+//! must be available; the others run if available, and are reported if not.
 
-// The whole crate is a test; clippy knows it only where it is told.
+// The whole crate is a test; clippy must be told so.
 #![cfg(test)]
 
 mod at_once;

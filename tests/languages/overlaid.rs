@@ -1,4 +1,4 @@
-//! A root file system with what a test changes in it, and the one below as it was.
+//! An overlay over a root file system that keeps the changes of a test out of the lower one.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -9,7 +9,7 @@ use cofferdam_test_server::shipped::{self, repository};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use tempfile::TempDir;
 
-/// The root of the toolchains, or the host's, with files of a test over it.
+/// The root of the toolchains, or the host's, overlaid with files of a test.
 #[derive(Debug)]
 pub struct Overlaid {
     places: TempDir,
@@ -43,8 +43,8 @@ impl Overlaid {
         self.places.path().join("root")
     }
 
-    /// A copy of the repository's `tree` at `place`, and a link to its file `program` where boxes
-    /// search.
+    /// Copies the repository's `tree` to `place`, and links its file `program` into the PATH of
+    /// sandboxes.
     pub fn install(&self, tree: &str, place: &str, program: &str) {
         let target = self.root().join(place);
         fs::create_dir_all(target.parent().unwrap()).unwrap();
@@ -60,7 +60,7 @@ impl Overlaid {
 impl Drop for Overlaid {
     fn drop(&mut self) {
         for name in ["root", "memory"] {
-            // A box of a failed test may still be there.
+            // A sandbox of a failed test may still exist.
             let _ = umount2(&self.places.path().join(name), MntFlags::MNT_DETACH);
         }
     }

@@ -1,4 +1,4 @@
-//! Vectors, some at a time.
+//! Runs vectors in parallel.
 
 use std::collections::VecDeque;
 use std::sync::Mutex;
@@ -8,7 +8,7 @@ use cofferdam_test_server::service::Service;
 use cofferdam_test_server::shipped::{CONCURRENCY, Language};
 use cofferdam_test_server::vector::Vector;
 
-/// A vector that is to be run.
+/// A vector to run.
 #[derive(Debug)]
 pub struct Case<'a> {
     pub slug: &'a str,
@@ -16,7 +16,7 @@ pub struct Case<'a> {
     pub name: String,
 }
 
-/// Runs them in order, as many at a time as there are slots, and tells which did not hold.
+/// Runs the vectors in order, as many at a time as there are slots, and panics with the failures.
 #[track_caller]
 pub fn run_all(service: &Service, cases: VecDeque<Case<'_>>) {
     assert!(!cases.is_empty(), "nothing to run");

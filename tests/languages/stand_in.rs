@@ -1,5 +1,5 @@
-//! Workspaces whose toolchain cannot be had here, held by stand-ins to what they tell it: the
-//! READMEs of `tests/langs/dart/stand-in` and `tests/langs/csharp/stand-in` say what that shows.
+//! Workspaces whose toolchain is unavailable here. Stand-ins check the calls to it: the READMEs of
+//! `tests/langs/dart/stand-in` and `tests/langs/csharp/stand-in` explain what that proves.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use crate::overlaid::Overlaid;
 use crate::queue::{Case, run_all};
 use crate::vectors::names;
 
-/// The vectors whose solutions dart's stand-in knows.
+/// The vectors whose solutions the dart stand-in knows.
 const KNOWN_TO_DART: [&str; 2] = ["good", "wrong"];
 
 /// Runs the vectors `names` of `slug` in `root`.

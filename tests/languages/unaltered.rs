@@ -1,4 +1,4 @@
-//! Nothing that a run writes is read by another one.
+//! No run reads what another run has written.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 
 use crate::queue::{Case, run_all};
 
-/// Tries to write to every file and into every directory. Tells where it could, but for the file
-/// system of its own, and spoils what is there.
+/// Tries to write to every file and into every directory. Returns where it succeeded outside its
+/// own file systems, and corrupts those.
 const VANDAL: &str = r#"
 import os, stat
 
@@ -48,7 +48,7 @@ def solution():
     return {"written": written, "tried": tried > 1000, "spoiled": os.path.exists("/tmp/left-behind")}
 "#;
 
-/// What a run after it finds.
+/// Looks for these changes in a later run.
 const NEXT: &str = r#"
 import os
 
@@ -72,7 +72,7 @@ fn a_run_cannot_change_the_input_of_the_next() {
         json!({ "written": [], "tried": true, "spoiled": true })
     );
     assert_eq!(value_of(&service, NEXT), json!({ "left": [], "spoiled": false }));
-    // Those that use a cache do not write to it either.
+    // Languages that use a cache do not write to it either.
     let cases = languages.iter().map(|(slug, language)| {
         let name = "good".to_owned();
         Case { slug, language, name }
@@ -81,7 +81,7 @@ fn a_run_cannot_change_the_input_of_the_next() {
     assert!(before == (contents(&caches), contents(&workspaces)), "caches or workspaces changed");
 }
 
-/// What a Python solution without arguments returns.
+/// The return value of a Python solution without arguments.
 #[track_caller]
 fn value_of(service: &Service, solution: &str) -> Value {
     let answer = service.post(&json!({
@@ -100,7 +100,7 @@ fn places() -> (PathBuf, PathBuf) {
     (root.join(CACHE), shipped::repository().join("langs"))
 }
 
-/// What tells a changed file from an unchanged one.
+/// The metadata that shows a change of a file.
 #[derive(Debug, PartialEq, Eq)]
 struct Look {
     inode: u64,
@@ -109,7 +109,7 @@ struct Look {
     modified: (i64, i64),
 }
 
-/// Every file and directory below `top`, links not followed; none where it is missing.
+/// Every file and directory below `top`, without following links; empty if `top` is missing.
 fn contents(top: &Path) -> BTreeMap<PathBuf, Look> {
     let mut found = BTreeMap::new();
     let mut unread = vec![top.to_owned()];

@@ -1,4 +1,4 @@
-//! What `make warm` leaves makes checks quicker, and nothing else.
+//! The caches of `make warm` only make checks faster.
 
 use std::fs;
 
@@ -7,9 +7,9 @@ use cofferdam_test_server::vector::Vector;
 
 use crate::overlaid::Overlaid;
 
-/// Its crates are nowhere but in the cache: without it a checker has the standard library alone.
+/// Its crates are only in the cache: without it a checker has only the standard library.
 const NEEDS_ITS_CACHE: &str = "rust";
-/// The Go compiler then has all of the standard library to compile that a checker uses.
+/// The Go compiler then compiles every standard library package that a checker uses.
 const TIMEOUT: &str = "3m";
 
 #[test]

@@ -8,7 +8,7 @@ use cofferdam_test_server::vector::Vector;
 
 use crate::queue::{Case, run_all};
 
-/// The guarantees that every language has a vector for.
+/// The guarantees for which every language has a vector.
 const OF_EVERY_LANGUAGE: [&str; 8] = [
     "all_types",
     "good",
@@ -40,7 +40,7 @@ fn every_available_language_passes_its_vectors() {
 fn ts_and_js_share_a_harness() {
     for file in ["checker.js", "callable.js"] {
         let [ts, js] = ["ts", "js"].map(|slug| read(&format!("langs/{slug}/{file}")));
-        assert!(ts == js, "{file}: they differ");
+        assert!(ts == js, "{file} differs between ts and js");
     }
 }
 

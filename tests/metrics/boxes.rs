@@ -1,4 +1,4 @@
-//! Boxes: made ahead, cleared away, swept, and what holds them.
+//! Metrics of sandboxes: the standby pool, cleanup, leftovers of killed servers, and controls.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -10,12 +10,12 @@ use nix::unistd::Pid;
 
 use crate::{figure, scrape};
 
-/// How long making a box ahead, or letting go of one, may take on a loaded machine.
+/// How long preparing or discarding a sandbox may take on a loaded machine.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// How often a start is tried whose sweep another test's server may come before.
+/// Attempts, since the server of another test may remove the leftovers first.
 const TRIES: usize = 5;
 
-/// Ready, made, used, dropped.
+/// The prepared sandboxes that are ready, created, used and dropped.
 fn standby(service: &Service) -> [f64; 4] {
     let scraped = scrape(service);
     ["ready", "made_total", "used_total", "dropped_total"]
@@ -28,18 +28,18 @@ fn prepared_sandboxes_are_counted_when_created_used_and_discarded() {
     let scraped = scrape(&service);
     assert_eq!(scraped.get("cofferdam_standby_boxes_max", &[]), 3.0);
     assert_eq!(standby(&service), [0.0; 4]);
-    // The first run has its like made ahead, and the second gets it.
+    // After the first run the server prepares a sandbox, which the second run uses.
     assert_eq!(service.run("true").status, 200);
-    wait_until("a box", PATIENCE, || standby(&service) == [1.0, 1.0, 0.0, 0.0]);
+    wait_until("a prepared sandbox", PATIENCE, || standby(&service) == [1.0, 1.0, 0.0, 0.0]);
     assert_eq!(service.run("true").status, 200);
-    wait_until("the next box", PATIENCE, || standby(&service) == [1.0, 2.0, 1.0, 0.0]);
-    // One that is dead is no run's.
+    wait_until("the next sandbox", PATIENCE, || standby(&service) == [1.0, 2.0, 1.0, 0.0]);
+    // No run uses a dead sandbox.
     let ready = ready_sandboxes(service.pid());
     assert_eq!(ready.len(), 1);
     kill(Pid::from_raw(ready[0].pid), Signal::SIGKILL).unwrap();
     wait_until("its end", PATIENCE, || !ready[0].is_alive());
     assert_eq!(service.run("echo hi").stdout(), "hi\n");
-    wait_until("another box", PATIENCE, || standby(&service) == [1.0, 3.0, 1.0, 1.0]);
+    wait_until("another sandbox", PATIENCE, || standby(&service) == [1.0, 3.0, 1.0, 1.0]);
     assert_eq!(figure(&service, "cofferdam_standby_boxes_failed_total"), 0.0);
 }
 
@@ -68,7 +68,7 @@ fn dead_sandboxes_are_reported_until_cleanup() {
         most
     });
     let limit = figure(&service, "cofferdam_cleanup_backlog_max");
-    // The one that is being cleared away is counted with those that wait.
+    // The sandbox under cleanup counts with those that wait.
     assert!(seen >= 1.0 && seen <= limit + 1.0, "{seen} of {limit}");
     wait_until("the last of them", PATIENCE, || {
         figure(&service, "cofferdam_cleanup_backlog") == 0.0
@@ -89,13 +89,13 @@ fn leftovers_of_a_killed_server_are_reported_by_the_server_that_removes_them() {
         let swept = ["servers", "boxes", "processes"]
             .map(|name| scraped.get(&format!("cofferdam_swept_{name}"), &[]));
         all.push(swept);
-        // Its processes die with it where the kernel is quick: a box is there until it is swept.
+        // Its processes may die with it, but its sandbox remains until the next start.
         if swept[0] >= 1.0 && swept[1] >= 1.0 {
             drop(next);
             return;
         }
     }
-    panic!("no start has swept it: {all:?}");
+    panic!("no start has removed it: {all:?}");
 }
 
 #[test]
@@ -123,8 +123,8 @@ fn the_cpu_time_of_the_server_rises_and_excludes_its_sandboxes() {
     let before = figure(&service, "process_cpu_seconds_total");
     assert_eq!(service.run("timeout 1 sh -c 'while :; do :; done'; true").status, 200);
     while figure(&service, "process_cpu_seconds_total") <= before {
-        assert!(began.elapsed() < PATIENCE, "it does not rise");
+        assert!(began.elapsed() < PATIENCE, "the CPU time does not rise");
     }
     let used = figure(&service, "process_cpu_seconds_total") - before;
-    assert!(used < 0.5, "{used} s, as if a second of a box were the server's");
+    assert!(used < 0.5, "{used} s, which includes the CPU time of a sandbox");
 }

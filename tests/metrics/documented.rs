@@ -1,4 +1,4 @@
-//! The metrics, their documents and the dashboard name the same things.
+//! The metrics, their documentation and the dashboard agree.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -23,19 +23,19 @@ fn documented() -> BTreeMap<String, Shape> {
     let row = |line: &str| {
         let cells: Vec<&str> = line.trim_matches('|').split('|').map(str::trim).collect();
         let [name, kind, labels, meaning] = cells[..] else { panic!("{line}") };
-        assert!(meaning.len() > 5, "{name} means nothing");
+        assert!(meaning.len() > 5, "{name} has no explanation");
         let labels = labels.split(", ").filter(|label| !label.is_empty());
         let labels = labels.map(|label| label.trim_matches('`').to_owned()).collect();
         (name.trim_matches('`').to_owned(), (kind.to_owned(), labels))
     };
     let table: BTreeMap<_, _> = rows.clone().map(row).collect();
-    assert_eq!(table.len(), rows.count(), "a metric is there twice");
+    assert_eq!(table.len(), rows.count(), "a metric has two rows");
     table
 }
 
 #[test]
 fn every_metric_is_documented_with_its_type_and_labels_and_every_documented_one_exists() {
-    // Those of jobs are there where jobs are.
+    // Job metrics exist only with jobs.
     let (service, _store) = with_jobs(Setup::shell());
     let scraped = scrape(&service);
     let exposed: BTreeMap<String, Shape> = scraped
@@ -60,7 +60,7 @@ fn every_reason_for_a_refusal_is_explained() {
     assert!(reasons > 10, "{reasons}");
 }
 
-/// Every expression and query of the dashboard.
+/// All expressions and queries of the dashboard.
 fn queries(of: &Value, found: &mut Vec<String>) {
     match of {
         Value::Object(fields) => fields.iter().for_each(|(key, value)| match value {
@@ -92,9 +92,9 @@ fn the_dashboard_queries_exactly_the_existing_metrics() {
     let series = scraped.series();
     let exposed: BTreeSet<&str> = series.iter().map(|(name, _)| name.as_str()).collect();
     let strange: Vec<_> = asked.difference(&exposed).collect();
-    assert!(strange.is_empty(), "there is no {strange:?}");
+    assert!(strange.is_empty(), "unknown metrics {strange:?}");
     let mut left_out: Vec<_> = exposed.difference(&asked).copied().collect();
-    // The same in RAM says more.
+    // The resident memory says more.
     left_out.retain(|name| *name != "process_virtual_memory_bytes");
     assert!(left_out.is_empty(), "no panel shows {left_out:?}");
 }

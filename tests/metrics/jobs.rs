@@ -1,4 +1,4 @@
-//! Agents' jobs: how they end, how many wait and how many run.
+//! Metrics of agents' jobs: final states, waiting and running jobs.
 
 use std::fs;
 use std::time::Duration;
@@ -11,16 +11,16 @@ use tempfile::TempDir;
 
 use crate::scrape;
 
-/// How long a job may take to begin or to end on a loaded machine.
+/// How long a job may take to start or to end on a loaded machine.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Starts the server with jobs. Their records go away with the directory beside it.
+/// Starts the server with jobs, and returns it with the temporary directory of their records.
 pub fn with_jobs(setup: Setup) -> (Service, TempDir) {
     let store = TempDir::new().unwrap();
     (setup.env("JOBS_STORE_DIR", store.path().join("store")).start(), store)
 }
 
-/// Whether jobs can be run here; `REQUIRE_PRIVILEGED=1` says that they must.
+/// Whether jobs can run here; `REQUIRE_PRIVILEGED=1` requires it.
 fn is_privileged() -> bool {
     let is_root = geteuid().is_root();
     if !is_root {
@@ -31,14 +31,14 @@ fn is_privileged() -> bool {
     is_root
 }
 
-/// A directory that jobs copy.
+/// A workspace that jobs copy.
 fn workspace() -> TempDir {
     let workspace = TempDir::new().unwrap();
     fs::write(workspace.path().join("file"), "x").unwrap();
     workspace
 }
 
-/// A request for `argv` over `workspace`, whose command is allowed.
+/// A request that runs `argv` in `workspace`, and allows it.
 fn job(workspace: &TempDir, argv: &[&str]) -> Value {
     json!({
         "workspace": {"source": "local_path", "path": workspace.path()},
@@ -52,7 +52,7 @@ fn post_to(service: &Service, target: &str, body: &str) -> Answer {
     service.ask([request("POST", target, &length), body.to_owned()].concat())
 }
 
-/// Has the job taken, under its name.
+/// Submits a job, which must be accepted, under its id.
 #[track_caller]
 fn take(service: &Service, mut job: Value, id: &str) {
     job["job_id"] = id.into();
@@ -66,12 +66,12 @@ fn cancel(service: &Service, id: &str) {
     assert_eq!(answer.status, 202, "{answer:?}");
 }
 
-/// How many jobs ended in the state `status`.
+/// The number of jobs that ended in the state `status`.
 fn ended(service: &Service, status: &str) -> f64 {
     scrape(service).get("cofferdam_jobs_total", &[("status", status)])
 }
 
-/// How many wait and how many run.
+/// The numbers of waiting and running jobs.
 fn live(service: &Service) -> (f64, f64) {
     let scraped = scrape(service);
     (scraped.get("cofferdam_jobs_queued", &[]), scraped.get("cofferdam_jobs_running", &[]))
@@ -116,9 +116,9 @@ fn a_job_is_counted_once_under_its_final_state() {
         wait_until(status, PATIENCE, || ended(&service, status) == 1.0);
         seen.push(status);
         let all = scrape(&service).sum("cofferdam_jobs_total");
-        assert_eq!(all, seen.len() as f64, "{status} was counted as something else too");
+        assert_eq!(all, seen.len() as f64, "{status} was also counted as another state");
     }
-    assert_eq!(seen, states, "a state is not tried");
+    assert_eq!(seen, states, "a state is not tested");
     assert_eq!(live(&service), (0.0, 0.0));
 }
 
@@ -134,7 +134,7 @@ fn waiting_and_running_jobs_are_reported() {
     assert_eq!(scraped.get("cofferdam_jobs_workers", &[]), 1.0);
     assert_eq!(scraped.get("cofferdam_jobs_queue_max", &[]), 2.0);
     assert_eq!(live(&service), (0.0, 0.0));
-    // To be asked makes no store.
+    // Requests do not create a store.
     assert!(!store.path().join("store").exists());
     take(&service, job(&workspace, &sleeps), "first");
     wait_until("the first job", PATIENCE, || live(&service) == (0.0, 1.0));
@@ -144,7 +144,7 @@ fn waiting_and_running_jobs_are_reported() {
     assert_eq!(post_to(&service, "/v1/jobs", &job(&workspace, &sleeps).to_string()).status, 503);
     let refused = scrape(&service).get("cofferdam_refusals_total", &[("reason", "queue_full")]);
     assert_eq!(refused, 1.0);
-    // One that waits ends without a worker.
+    // A waiting job ends without a worker.
     cancel(&service, "second");
     wait_until("its end", PATIENCE, || ended(&service, "canceled") == 1.0);
     assert_eq!(live(&service), (1.0, 1.0));

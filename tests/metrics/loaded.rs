@@ -1,4 +1,4 @@
-//! Metrics where they are wanted most: under full load, on a listener of their own, during a drain.
+//! Metrics under full load, on their own listener, and during a drain.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -14,10 +14,10 @@ use crate::scrape;
 const AT_ONCE: Duration = Duration::from_millis(100);
 const SOON: Duration = Duration::from_secs(10);
 
-/// Where the log says that metrics are.
+/// The address of the metrics listener, from the log.
 fn metrics_address(service: &Service) -> SocketAddr {
     let log = service.log.text();
-    let (_, rest) = log.split_once("metrics at http://").expect("the log does not say where");
+    let (_, rest) = log.split_once("metrics at http://").expect("the log has no metrics address");
     rest.split_once("/metrics").unwrap().0.parse().unwrap()
 }
 

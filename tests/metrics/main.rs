@@ -1,9 +1,9 @@
-//! `GET /metrics` of the real binary: what `docs/operations.md` says is there, is there, and every
-//! figure moves when it should. `make test-metrics` holds the same to Prometheus itself.
+//! `GET /metrics` of the real binary: it has every metric in `docs/operations.md`, and every value
+//! changes when it should. `make test-metrics` tests the same with Prometheus.
 //!
-//! `COFFERDAM_BIN` names another binary to hold to the same guarantees.
+//! `COFFERDAM_BIN` names another binary to test.
 
-// The whole crate is a test; clippy knows it only where it is told.
+// The whole crate is a test; clippy must be told so.
 #![cfg(test)]
 
 mod boxes;
@@ -15,7 +15,7 @@ mod runs;
 use cofferdam_test_server::exposition::Exposition;
 use cofferdam_test_server::service::Service;
 
-/// What the service exposes now.
+/// The metrics that the service exposes now.
 #[track_caller]
 fn scrape(service: &Service) -> Exposition {
     let answer = service.get("/metrics");
@@ -23,7 +23,7 @@ fn scrape(service: &Service) -> Exposition {
     Exposition::parse(&answer.body)
 }
 
-/// One figure without labels.
+/// The value of a metric without labels.
 #[track_caller]
 fn figure(service: &Service, name: &str) -> f64 {
     scrape(service).get(name, &[])

@@ -1,4 +1,4 @@
-//! Runs, refusals and slots.
+//! Metrics of runs, refusals and slots.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use nix::sys::signal::Signal;
 
 use crate::{figure, scrape};
 
-/// For what has to happen soon, on a loaded machine.
+/// A generous wait for a loaded machine.
 const SOON: Duration = Duration::from_secs(10);
 const PHASES: [&str; 4] = ["queue", "prepare", "run", "cleanup"];
 
@@ -18,7 +18,7 @@ fn runs(scraped: &Exposition, language: &str, outcome: &str) -> f64 {
     scraped.get("cofferdam_runs_total", &[("language", language), ("outcome", outcome)])
 }
 
-/// What a run of `script` under these limits has to be counted as, alone.
+/// Asserts that a run of `script` under these limits is counted under `outcome` only.
 #[track_caller]
 fn assert_counted(service: &Service, outcome: &str, ask: impl FnOnce(&Service) -> Answer) {
     let before = scrape(service);
@@ -30,7 +30,7 @@ fn assert_counted(service: &Service, outcome: &str, ask: impl FnOnce(&Service) -
     let grown = runs(&after, "python", outcome) - runs(&before, "python", outcome);
     assert_eq!(grown, 1.0, "{outcome}: {answer:?}");
     let all = after.sum("cofferdam_runs_total") - before.sum("cofferdam_runs_total");
-    assert_eq!(all, 1.0, "{outcome} was counted as something else too");
+    assert_eq!(all, 1.0, "{outcome} was also counted as another outcome");
 }
 
 #[test]
@@ -53,7 +53,7 @@ fn a_run_is_counted_once_under_its_language_and_its_outcome() {
         ),
         ("disk_limit", "head -c 6000000 /dev/zero >big || exit 7".to_owned()),
         ("output_limit", "yes".to_owned()),
-        // More than its workspace holds.
+        // More than its workspace can hold.
         ("not_started", format!("#{}", "x".repeat(900_000))),
     ] {
         let service = match outcome {
@@ -65,14 +65,14 @@ fn a_run_is_counted_once_under_its_language_and_its_outcome() {
         assert_counted(service, outcome, |service| service.post(&body));
         seen.insert(outcome);
     }
-    // One whose client has gone.
+    // A run whose client disconnects.
     drop(service.live("sleep 60"));
     wait_until("its end", SOON, || runs(&scrape(&service), "python", "cancelled") == 1.0);
     seen.insert("cancelled");
     let scraped = scrape(&service);
     let all = scraped.all("cofferdam_runs_total");
     let outcomes: BTreeSet<&str> = all.map(|run| run.labels["outcome"].as_str()).collect();
-    assert_eq!(seen, outcomes, "an outcome is not tried");
+    assert_eq!(seen, outcomes, "an outcome is not tested");
 }
 
 #[test]

@@ -1,5 +1,5 @@
 /* Makes every call that a host's administrator or an exploit would, in the process itself, which
- * has to be alive and well after each. The arguments harm nothing where a call gets through. */
+ * must still work after each. The arguments are harmless if a call succeeds. */
 #include "attempt.h"
 #include <fcntl.h>
 #include <pthread.h>
@@ -9,7 +9,7 @@ static void *nothing(void *context)
 	return context;
 }
 
-/* Threads, processes and memory, which every runtime lives by. */
+/* Threads, processes and memory, which every runtime needs. */
 static int is_well(void)
 {
 	char *memory = malloc(1 << 20);
@@ -47,7 +47,7 @@ static void host(void)
 	call("acct", SYS_acct, nowhere, 0, 0, 0, 0);
 	call("swapon", SYS_swapon, nowhere, 0, 0, 0, 0);
 	call("swapoff", SYS_swapoff, nowhere, 0, 0, 0, 0);
-	/* Not the magic number: even root would only be told it is none. */
+	/* Not the magic number: even root would only get an error. */
 	call("reboot", SYS_reboot, 1, 2, 3, 0, 0);
 	call("quotactl", SYS_quotactl, 0x80000700, nowhere, 0, 0, 0);
 	call("quotactl_fd", 443, -1, 0x80000700, 0, 0, 0);
@@ -98,7 +98,7 @@ static void kernel(void)
 int main(void)
 {
 	say("well-before", is_well() ? "yes" : "no");
-	/* Allowed everywhere: this is how an answer looks that refuses nothing. */
+	/* Allowed everywhere: shows the answer to a permitted call. */
 	call("getpid", SYS_getpid, 0, 0, 0, 0, 0);
 	host();
 	kernel();

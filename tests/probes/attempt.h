@@ -1,4 +1,4 @@
-/* An attempt and how the kernel answered it, a line each: what the native probes share. */
+/* Prints a line per attempt with the kernel's answer; shared by the native probes. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <signal.h>
@@ -10,7 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* C libraries older than this program do not have the name. */
+/* Older C libraries lack the name. */
 static inline const char *errno_name(int error)
 {
 #define NAMED(name) case name: return #name
@@ -40,17 +40,17 @@ static inline const char *signal_name(int signal)
 static inline void say(const char *attempt, const char *answer)
 {
 	printf("%s %s\n", attempt, answer);
-	/* A fork must find nothing to print again. */
+	/* A forked child must not print buffered output again. */
 	fflush(stdout);
 }
 
-/* `result` is a system call's, with -1 for what errno says. */
+/* `result` is that of a system call; -1 stands for the error in errno. */
 static inline void tell(const char *attempt, long result)
 {
 	say(attempt, result == -1 ? errno_name(errno) : "ok");
 }
 
-/* Tries it in a process of its own, which may lose what it succeeds in. */
+/* Tries it in a child process, so that a success has no effect here. */
 static inline void tell_apart(const char *attempt, long (*try)(const void *), const void *context)
 {
 	pid_t child = fork();
@@ -68,7 +68,7 @@ static inline void tell_apart(const char *attempt, long (*try)(const void *), co
 		say(attempt, WEXITSTATUS(status) ? errno_name(WEXITSTATUS(status)) : "ok");
 }
 
-/* Says what the time is: it is the same for runs beside each other. */
+/* Prints the time, which is the same in concurrent runs. */
 static inline void say_time(const char *name)
 {
 	struct timespec now;

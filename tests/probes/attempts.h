@@ -1,4 +1,4 @@
-/* What every native probe tells: a line for each attempt, its name and what became of it. */
+/* The output of native probes: a line per attempt with its name and its result. */
 #ifndef ATTEMPTS_H
 #define ATTEMPTS_H
 #ifndef _GNU_SOURCE

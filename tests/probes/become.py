@@ -1,4 +1,4 @@
-"""Puts the program that came along in the harness's place, over the run's own stdout."""
+"""Replaces the harness by the embedded program, with the run's own stdout."""
 
 import os
 import signal
@@ -14,7 +14,7 @@ def is_open(descriptor):
 
 def probe(*arguments):
     os.dup2(next(filter(is_open, STDOUT_CANDIDATES)), 1)
-    # Python ignores these two, and an exec keeps what is ignored.
+    # Python ignores these two signals, and an exec keeps ignored signals.
     for ignored in (signal.SIGPIPE, signal.SIGXFSZ):
         signal.signal(ignored, signal.SIG_DFL)
     os.execv("/tmp/probe", ["/tmp/probe", *map(str, arguments)])

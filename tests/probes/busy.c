@@ -1,5 +1,5 @@
-/* Keeps its file systems in use with processes that stay: busy PLACE... Working directories, open files,
- * mappings, locks, watches and running programs of each. */
+/* Keeps its file systems in use with lasting processes: busy PLACE... Uses working directories, open
+ * files, mappings, locks, watches and running programs. */
 #include "attempts.h"
 #include <fcntl.h>
 #include <signal.h>

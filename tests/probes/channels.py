@@ -1,4 +1,4 @@
-"""Meets another run at every socket address two programs of one host could share."""
+"""Tries to meet another run at every socket address that two programs on one host could share."""
 
 import errno
 import select
@@ -27,7 +27,7 @@ OUTSIDE = {
 
 
 def listen():
-    """The sockets that could be had, and why not of the others."""
+    """The sockets that could be created, and the errors of the others."""
     sockets, answers = {}, {}
     for name, (family, kind, address) in MEETINGS.items():
         try:
@@ -50,7 +50,7 @@ def say(family, kind, address, text):
             caller.connect(address)
             caller.send(text)
             if kind == UDP and family != UNIX:
-                # That nobody listens comes back after the first one.
+                # The error that nothing listens arrives after the first message.
                 time.sleep(0.01)
                 caller.send(text)
         return "ok"
@@ -61,7 +61,7 @@ def say(family, kind, address, text):
 
 
 def heard(sockets):
-    """Who said something, by what was said."""
+    """The senders, by message."""
     words = set()
     by_socket = {listener: name for name, listener in sockets.items()}
     while ready := select.select(list(by_socket), [], [], 0.05)[0]:

@@ -1,4 +1,4 @@
-"""Hostile runs in a few lines each, for many of them: the argument names one."""
+"""Short hostile runs, to be started by the hundred: the argument names one."""
 
 import errno
 import os
@@ -100,7 +100,7 @@ def descriptors():
     except OSError:
         pass
     left, right = socket.socketpair()
-    # On their way for ever: nobody takes them.
+    # Never received, so they stay in flight.
     socket.send_fds(left, [b"x"], [pair[0] for pair in kept[:50]])
     for pair in kept[:10]:
         os.close(pair[1])

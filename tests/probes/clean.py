@@ -1,4 +1,4 @@
-"""What a run finds: the same for every run, whatever the one before it did."""
+"""What a run observes: the same for every run, whatever the previous one did."""
 
 import os
 
@@ -7,7 +7,7 @@ def names_below(directory):
     found = []
     for parent, directories, files in os.walk(directory):
         found += [os.path.join(parent, name) for name in directories + files]
-    # What every run with this harness makes by itself.
+    # Files that every run with this harness creates.
     return sorted(name for name in found if "__pycache__" not in name)
 
 

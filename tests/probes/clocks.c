@@ -1,4 +1,4 @@
-/* Tries every way to move a clock, to where it stands already, or to get one of its own. */
+/* Tries every way to set a clock, to its current time, or to get a private clock. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -23,7 +23,7 @@ static void tell(const char *name, long result) {
     fflush(stdout);
 }
 
-/* In a child: what it gets, it gets alone. */
+/* In a child, so that a success affects only the child. */
 static void try_unshare(const char *name, long flags) {
     fflush(stdout);
     pid_t child = fork();

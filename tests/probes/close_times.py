@@ -1,4 +1,4 @@
-"""Tells, after a while, the shortest time that opening and closing each of some files takes."""
+"""Reports, after a delay, the shortest time to open and close each of several files."""
 
 import os
 import time

@@ -1,4 +1,4 @@
-/* Commands of ioctl, prctl, fcntl and madvise that reach past a sandbox: a line for each. */
+/* Commands of ioctl, prctl, fcntl and madvise that reach beyond a sandbox, one line each. */
 #include "attempt.h"
 #include <fcntl.h>
 #include <sys/ioctl.h>
@@ -30,7 +30,7 @@ static void tell_files(const char *what, const char *path)
 
 	for (size_t i = 0; i < sizeof(FILES) / sizeof(*FILES); i++) {
 		snprintf(name, sizeof(name), "%s-%s", what, FILES[i].name);
-		/* No memory for keys: what would be added is told by the error, and is not added. */
+		/* An invalid key address: the error shows whether a key would have been added. */
 		void *at = strstr(FILES[i].name, "key") ? NULL : buffer;
 		tell(name, syscall(SYS_ioctl, file, FILES[i].command, at));
 	}

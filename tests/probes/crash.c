@@ -1,4 +1,4 @@
-/* Crashes in every way that dumps core, as ready to be dumped as a program can make itself. */
+/* Crashes in every way that dumps core, after enabling core dumps as far as possible. */
 #include "attempt.h"
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -54,7 +54,7 @@ int main(void)
 	tell_apart("raise-limit", try_limit, &sizes[0]);
 	tell_apart("raise-limit-for-good", try_limit, &sizes[1]);
 	getrlimit(RLIMIT_CORE, &limit);
-	/* Less than any core file has. */
+	/* Less than the size of any core file. */
 	say("limit", limit.rlim_cur < 4096 && limit.rlim_max < 4096 ? "none" : "some");
 	for (size_t i = 0; i < sizeof(SIGNALS) / sizeof(*SIGNALS); i++) {
 		tell_crash("/workspace", SIGNALS[i]);

@@ -1,4 +1,4 @@
-"""Runs the program that crashes in every way, and looks for what that leaves."""
+"""Runs the program that crashes in every way, and looks for core files."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-/* Ignores and blocks every signal it can, leaves its session, tries to end the init, and stays. */
+/* Ignores and blocks every signal it can, leaves its session, tries to kill the init, and stays. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <signal.h>
@@ -23,7 +23,7 @@ int main(void) {
     tell("no_death_signal", prctl(PR_SET_PDEATHSIG, 0));
     if (getpid() != getsid(0) && getpid() != getpgrp())
         setsid();
-    /* An init of the box does not take them; one of the host must not. */
+    /* The init of the sandbox ignores them; that of the host must not get them. */
     printf("init %s\n", kill(1, SIGSTOP) == 0 && kill(1, SIGKILL) == 0 ? "signalled" : "refused");
     fflush(stdout);
     alarm(15);

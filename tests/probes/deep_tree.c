@@ -1,5 +1,5 @@
-/* A directory in a directory in a directory: deep_tree PLACE DEPTH SECONDS. Tells how deep it got
- * and why no deeper: rules on paths make every step as long as the way up. */
+/* Nests directories: deep_tree PLACE DEPTH SECONDS. Reports the depth and the reason for the end:
+ * with rules on paths, each step takes time proportional to the depth. */
 #include "attempts.h"
 #include <fcntl.h>
 #include <stdlib.h>

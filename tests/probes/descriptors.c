@@ -1,4 +1,4 @@
-/* As many as there can be of everything that has a descriptor or a number. Each line: how many, and why no more. */
+/* Creates as many of every kernel object as possible. Each line: the count, and the refusal of the next. */
 #include "attempts.h"
 #include <fcntl.h>
 #include <mqueue.h>
@@ -17,9 +17,9 @@
 #include <time.h>
 #include <unistd.h>
 
-/* More than any limit here, should there be none. */
+/* Above every limit here, in case one is missing. */
 #define MOST 200000
-/* Above what every way leaves alone. */
+/* The descriptors below stay open. */
 #define FIRST_OWN 3
 
 static long open_one(long number) { (void)number; return open("/dev/null", O_RDONLY); }
@@ -39,7 +39,7 @@ static long raise_limit(long number)
 	return setrlimit(RLIMIT_NOFILE, &more);
 }
 
-/* One within the other: the kernel walks them all. */
+/* Nested: the kernel walks all of them. */
 static long nested_epoll(long number)
 {
 	static int outer = -1;
@@ -87,7 +87,7 @@ static long posix_queue(long number)
 	return fd;
 }
 
-/* Descriptors that no process has open: under way in a socket nobody reads. */
+/* Descriptors that no process has open: in flight in an unread socket. */
 static long in_flight(long number)
 {
 	static int ends[2];

@@ -1,4 +1,4 @@
-"""What every process of the run holds open, and where that leads; and every other way to the root."""
+"""The descriptors of every process of the run, where they lead, and other ways out of the root."""
 
 import errno
 import os
@@ -15,7 +15,7 @@ def answer(attempt, *args):
 
 
 def held():
-    """Descriptors by process, with what they are."""
+    """Descriptors by process, with their targets."""
     found = {}
     for pid in filter(str.isdigit, os.listdir("/proc")):
         try:
@@ -33,7 +33,7 @@ def held():
 
 
 def climb(number):
-    """From a descriptor that is a directory outside, this would lead anywhere."""
+    """Escapes if a descriptor is a directory outside the root."""
     os.fchdir(number)
     try:
         return os.getcwd()
@@ -56,7 +56,7 @@ def ups():
 
 
 def chroot_and_back():
-    """The oldest way out: a root below the working directory."""
+    """The classic escape: a root below the working directory."""
     outside = os.open("/", os.O_RDONLY)
     os.makedirs("/tmp/lower", exist_ok=True)
     try:
@@ -88,7 +88,7 @@ def read(path):
 
 
 def probe(secret):
-    # Nothing is open here that listing them has opened.
+    # The listing itself has left no descriptor open here.
     numbers = {number: answer(os.fstat, number) for number in range(NUMBERS_MAX)}
     return {
         "held": held(),

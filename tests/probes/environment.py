@@ -1,4 +1,4 @@
-"""What a run is given beside its files."""
+"""The environment, ids, signals and limits of a run."""
 
 import ctypes
 import locale
@@ -33,7 +33,7 @@ def probe():
     mine = [pid for pid in os.listdir("/proc") if pid.isdigit() and words(pid, "environ")]
     first = min(map(int, mine))
     return {
-        # Of the program that was started first, before anything else could add to it.
+        # The environment of the first program, to which nothing was added.
         "first": first,
         "environment": dict(word.split("=", 1) for word in words(first, "environ")),
         "everybody": sorted({word.split("=")[0] for pid in mine for word in words(pid, "environ")}),

@@ -1,5 +1,5 @@
-/* Fills the writable places until nothing fits: fill_disk PLACE... Tells the MiB, the error, and what kind of
- * file system it was ("memory" or a number). */
+/* Fills the writable places completely: fill_disk PLACE... Reports the MiB, the error, and the kind of file
+ * system ("memory" or a number). */
 #include "attempts.h"
 #include <fcntl.h>
 #include <signal.h>
@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #define MIB (1L << 20)
-/* Twice the disk of a run by default, and no more. */
+/* Stops at twice the default disk limit of a run. */
 #define MOST 1024
 #define TMPFS 0x01021994
 

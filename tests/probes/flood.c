@@ -7,7 +7,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-/* Should nobody stop it: twice what a run may say by default. */
+/* Stops at twice the default output limit of a run. */
 #define MOST (2L << 20)
 
 static char block[1 << 16];
@@ -62,7 +62,7 @@ int main(int argc, char **argv)
 				flood(out, put);
 			else
 				flood(err, put);
-			/* Holds the pipes, whatever it was allowed to say. */
+			/* Holds the pipes, whatever it could write. */
 			sleep(10);
 			_exit(0);
 		}

@@ -1,4 +1,4 @@
-/* Has the disk below a file flushed: flush FILE COUNT. */
+/* Flushes the disk of a file: flush FILE COUNT. */
 #include "attempts.h"
 #include <fcntl.h>
 #include <stdlib.h>
@@ -16,7 +16,7 @@ int main(int argc, char **argv)
 	attempt("fsync", fsync(file));
 	attempt("fdatasync", fdatasync(file));
 	attempt("msync", msync(mapped, 1, MS_SYNC));
-	/* The kernel refuses this: what it answers tells who answers. */
+	/* The kernel refuses this with an error that differs from the filter's. */
 	attempt("fsync-pipe", fsync(pipes[0]));
 	attempt("fdatasync-pipe", fdatasync(pipes[0]));
 	attempt("range-pipe", sync_file_range(pipes[0], 0, 0, SYNC_FILE_RANGE_WRITE));

@@ -41,7 +41,7 @@ int main(int count, char **arguments) {
     if (fork() == 0)
         fork_on(shared);
     int before = -1, forks = 0;
-    /* Until it has not grown for 200 ms. */
+    /* Until the count has not grown for 200 ms. */
     for (int waited = 0, still = 0; still < 20 && waited < 500; waited++) {
         usleep(10000);
         forks = atomic_load(&shared->forks);

@@ -1,4 +1,4 @@
-"""A fork bomb of the language's own: at most 2000 processes, for 15 seconds."""
+"""A fork bomb in Python: at most 2000 processes, for 15 seconds."""
 
 import errno
 import os
@@ -10,7 +10,7 @@ FORKS_MAX = 2000
 
 
 def fork_on(forks, refusals, deadline):
-    # A generation doubles: eleven are 2047.
+    # Each generation doubles: eleven are 2047 processes.
     for _ in range(11):
         try:
             child = os.fork()
@@ -32,7 +32,7 @@ def probe(hold_seconds):
         os.write(told_forks, b"!")
         fork_on(told_forks, told_refusals, deadline)
     forked = 0
-    # Until it has not grown for 300 ms.
+    # Until the count has not grown for 300 ms.
     while select.select([forks], [], [], 0.3)[0] and forked < FORKS_MAX:
         forked += len(os.read(forks, 4096))
     why = os.read(refusals, 4096).split() if select.select([refusals], [], [], 0)[0] else []

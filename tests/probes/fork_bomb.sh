@@ -9,11 +9,11 @@ bomb() {
 : >/tmp/started
 mkfifo /tmp/errors
 bomb 10 >/dev/null 2>/tmp/errors &
-# Nothing below forks: by then there may be no process to be had.
+# Nothing below forks, since the process limit may be reached.
 exec 3</tmp/errors
 refused=
 read -r refused <&3
-# Those that were made last have yet to say so: counted until there are no more.
+# The last processes may not have reported yet: counts until no more do.
 forked=0 before=-1
 while [ "$forked" -ne "$before" ]; do
 	before=$forked forked=0 turns=0

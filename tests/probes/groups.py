@@ -1,4 +1,4 @@
-"""Joins multicast groups on the loopback in every way, or watches what arrives there."""
+"""Joins multicast groups on the loopback in every way, or counts the packets that arrive there."""
 
 import errno
 import os
@@ -8,7 +8,7 @@ import time
 
 GROUP, GROUP_6 = socket.inet_aton("239.1.2.3"), socket.inet_pton(socket.AF_INET6, "ff01::1234")
 LOOPBACK = socket.inet_aton("127.0.0.1")
-# Until the program ends, as a tenant would.
+# Held until the program ends.
 KEPT = []
 MCAST_JOIN_GROUP, MCAST_JOIN_SOURCE_GROUP = 42, 46
 

@@ -1,5 +1,5 @@
-/* A file that grows for as long as the run lives and after its program has ended: growing FILE.
- * Tells its size; the child that writes is in a session of its own and stops at 256 MiB. */
+/* A file that grows during the run and after its program has ended: growing FILE.
+ * Reports its size; the writing child has its own session and stops at 256 MiB. */
 #include "attempts.h"
 #include <fcntl.h>
 #include <signal.h>
@@ -21,7 +21,7 @@ int main(int argc, char **argv)
 		setsid();
 		close(1);
 		close(2);
-		/* Begins anew at the size a file may have, so that it never rests. */
+		/* Starts over at the limit of a file's size, so that it always grows. */
 		for (long grown = 0; grown < GROWN_MAX; grown += sizeof block) {
 			if (write(fd, block, sizeof block) < 0 && ftruncate(fd, 0))
 				return 0;

@@ -1,11 +1,11 @@
-/* Hard links to files of others, and set-id bits on one's own: hard_links PLACE. */
+/* Hard links to files of others, and set-id bits on own files: hard_links PLACE. */
 #include "attempts.h"
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* Everybody may read it, and it is root's. */
+/* Owned by root, readable to all. */
 #define OTHERS "/etc/passwd"
 
 static void link_to(const char *source)

@@ -1,5 +1,5 @@
-/* Memory of the kernel's on the run's account: held KIND. Many processes fill what has a buffer, then the
- * first tells how many MiB all of them hold. KIND is file, memfd, sysv, passed, pipe, unix, udp, tcp or message. */
+/* Kernel memory charged to the run: held KIND. Many processes fill buffers, then the first one
+ * reports how many MiB all of them hold. KIND is file, memfd, sysv, passed, pipe, unix, udp, tcp or message. */
 #include "attempts.h"
 #include <fcntl.h>
 #include <netinet/in.h>
@@ -54,7 +54,7 @@ static int sysv(int number)
 	return 0;
 }
 
-/* A file without a name that nobody has open: it is under way in a socket, which is itself under way. */
+/* An unnamed file that no process has open: in flight in a socket that is itself in flight. */
 static int passed(int number)
 {
 	int ends[2], file = memfd_create("passed", 0), sent[2] = {file, 0};
@@ -91,7 +91,7 @@ static int pipes(int number)
 	return 0;
 }
 
-/* What the kernel says a socket holds, its own books included. */
+/* The memory of a socket as the kernel reports it, including overhead. */
 static void add_memory_of(int fd)
 {
 	unsigned figures[SK_MEMINFO_VARS] = {0};
@@ -192,7 +192,7 @@ int main(int argc, char **argv)
 			for (unsigned kind = 0; kind < sizeof kinds / sizeof *kinds; kind++)
 				if (strcmp(argv[1], kinds[kind].name) == 0)
 					kinds[kind].hold(number);
-			/* Full, and kept full until all are. */
+			/* Full, and kept so until all are full. */
 			close(ready[1]);
 			_exit(read(done[0], &byte, 1) != 0);
 		}

@@ -1,4 +1,4 @@
-"""Sockets and fifos of the host in a directory that is shown, and its device nodes."""
+"""Uses sockets and fifos of the host in a bound directory, and its device nodes."""
 
 import errno
 import os
@@ -48,7 +48,7 @@ def sockets(directory):
         "fifo": refusal(write, f"{directory}/fifo", os.O_WRONLY),
         "fifo-both-ways": refusal(write, f"{directory}/fifo", os.O_RDWR),
     }
-    # One that comes while this run is on.
+    # A socket that appears during this run.
     late, deadline = f"{directory}/late", time.monotonic() + 10
     while not os.path.lexists(late) and time.monotonic() < deadline:
         time.sleep(0.02)

@@ -1,4 +1,4 @@
-"""A program whose file asks for more zeroes than there are addresses."""
+"""A program whose file asks for more zeroed memory than the address space has."""
 
 import os
 import struct

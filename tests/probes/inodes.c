@@ -1,4 +1,4 @@
-/* Empty files until there can be no more: inodes PLACE MOST. Then it waits for its end. */
+/* Creates empty files until the limit: inodes PLACE MOST. Then waits to be killed. */
 #include "attempts.h"
 #include <fcntl.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* Leaves System V and POSIX objects behind and looks for what others left.
+/* Leaves System V and POSIX objects behind and looks for those of others.
  * Arguments: "leave" or "look", then for how many milliseconds to go on. */
 #include "attempt.h"
 #include <fcntl.h>
@@ -33,7 +33,7 @@ static void leave(void)
 	tell("leave-mq", queue == -1 ? -1 : syscall(SYS_mq_timedsend, queue, "secret", 6, 1, NULL));
 }
 
-/* Object ids are numbers of the namespace, reused and easy to guess. */
+/* Object ids are per namespace, reused and easy to guess. */
 static int count_guessed(void)
 {
 	struct message message;

@@ -3,7 +3,7 @@
 #include "attempt.h"
 #include <fcntl.h>
 
-/* Of every thread, process, session, user, user's session, and the process's default. */
+/* The keyrings of the thread, process, session, user, user session, and the process's default. */
 static const int RINGS[] = {-1, -2, -3, -4, -5};
 static const char *RING_NAMES[] = {"thread", "process", "session", "user", "user-session"};
 
@@ -17,7 +17,7 @@ static void leave(void)
 		snprintf(name, sizeof(name), "add-%s", RING_NAMES[i]);
 		long key = syscall(SYS_add_key, "user", "left-behind", "secret", 6, RINGS[i]);
 		tell(name, key);
-		/* Readable by everybody, were it ours to say so. */
+		/* Makes it readable to all, if we may. */
 		snprintf(name, sizeof(name), "open-%s", RING_NAMES[i]);
 		tell(name, syscall(SYS_keyctl, SETPERM, key, 0x3f3f3f3f));
 	}
@@ -37,7 +37,7 @@ static void look(void)
 		tell(name, key == -1 ? -1 : syscall(SYS_keyctl, READ, key, secret, sizeof(secret)));
 	}
 	tell("request", syscall(SYS_request_key, "user", "left-behind", NULL, 0));
-	/* A named session is anybody's of the same user. */
+	/* Every process of the same user can join a named session. */
 	tell("join", syscall(SYS_keyctl, JOIN_SESSION, "left-behind"));
 }
 

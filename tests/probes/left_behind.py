@@ -45,7 +45,7 @@ def leave(place):
 def look():
     found = []
     for top in places():
-        # The rest of the root is large, and nobody could have written there.
+        # The rest of the root is large and read-only.
         depth = 2 if top in ("/", "/usr", "/opt", "/etc", "/var") else 8
         for parent, directories, files in os.walk(top):
             if parent.count("/") - top.count("/") >= depth or parent.startswith("/proc"):

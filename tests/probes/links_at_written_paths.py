@@ -1,4 +1,4 @@
-"""Puts links to a file of the host where the next run's files will be written."""
+"""Creates links to a host file at the paths of the next run's files."""
 
 import os
 

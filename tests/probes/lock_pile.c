@@ -1,5 +1,5 @@
-/* Piles up file locks on a file that everybody reads: lock_pile WAY FILE [MILLISECONDS], where it says for how long it
- * held them. With the way "die" it is killed with them, and with many processes that have the file open. */
+/* Takes many file locks on a file readable to all: lock_pile WAY FILE [MILLISECONDS]. Reports how long it held them.
+ * With the way "die" it is killed while holding them, along with many processes that have the file open. */
 #include "attempt.h"
 #include <fcntl.h>
 #include <sched.h>
@@ -24,7 +24,7 @@ static void say_count(const char *attempt, long count, int error)
 	say(attempt, answer);
 }
 
-/* One lock that is divided again and again. */
+/* One lock that is split repeatedly. */
 static void pile_records(const char *file, long most)
 {
 	int fd = open(file, O_RDONLY);
@@ -36,7 +36,7 @@ static void pile_records(const char *file, long most)
 	say_count("records", count, count < most ? errno : 0);
 }
 
-/* Each in a mapping whose descriptor is closed. */
+/* Each lock on a mapping whose descriptor is closed. */
 static void pile_mapped(const char *file)
 {
 	long count = 0;
@@ -51,7 +51,7 @@ static void pile_mapped(const char *file)
 	say_count("mapped", count, count < FLOCKS_MAX ? errno : 0);
 }
 
-/* Each with a descriptor, in many processes, which live on. */
+/* Each lock with its own descriptor, in many processes that stay alive. */
 static void pile_descriptors(const char *file)
 {
 	int pipes[2];
@@ -96,7 +96,7 @@ static void ask_for_hidden_locks(const char *file)
 	usleep(100000);
 }
 
-/* Processes whose ends close the file thousands of times. */
+/* Processes that close the file thousands of times when they end. */
 static void wait_to_die(const char *file)
 {
 	for (int process = 0; process < 200; process++)

@@ -1,4 +1,4 @@
-"""Uses file locks as programs do: one database in many transactions, and processes that exclude each other."""
+"""Uses file locks as programs do: many transactions on one database, and mutual exclusion of processes."""
 
 import errno
 import fcntl

@@ -45,7 +45,7 @@ def lock(path):
 
 
 def work(path):
-    """What programs do with files that they did not lock."""
+    """Ordinary use of files that the program has not locked."""
     file = open_any(path)
     if os.path.isdir(path):
         return answer(os.listdir, file)

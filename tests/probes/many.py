@@ -1,4 +1,4 @@
-"""Holds so many processes for so many seconds; tells when by the clock that all runs share."""
+"""Holds a number of processes for a time; reports when, by the clock that all runs share."""
 
 import errno
 import os

@@ -1,4 +1,4 @@
-/* Takes more memory than the run may have, in children, so that one is left to tell: memory WAY...
+/* Takes more memory than the run may have, in children, so that the parent can report: memory WAY...
  * Each WAY answers "killed" (by the kernel), "refused" (the call), or what it took, in MiB. */
 #include "attempts.h"
 #include <signal.h>
@@ -8,11 +8,11 @@
 #include <unistd.h>
 
 #define MIB (1L << 20)
-/* Twice what a run may have by default, and no more, should nothing stop it. */
+/* Stops at twice the default memory limit of a run. */
 #define MOST (1536 * MIB)
 #define HALF (500 * MIB)
 
-/* In no file: the program's own bss is larger than what it may have. */
+/* The program's own bss exceeds the memory limit. */
 static char bss[MOST];
 
 static int touch(char *from, long bytes)
@@ -36,7 +36,7 @@ static int populated(void) { return map(MOST, MAP_PRIVATE | MAP_POPULATE) == MAP
 
 static int locked(void)
 {
-	/* The limit of what may be locked first, then that of memory. */
+	/* The limit on locked memory applies first, then the memory limit. */
 	return mlockall(MCL_CURRENT | MCL_FUTURE) || touch(map(MOST, MAP_PRIVATE), MOST);
 }
 
@@ -51,7 +51,7 @@ static int paged_out(void)
 	return 0;
 }
 
-/* Each fork has the parent's pages for nothing until it writes to them. */
+/* A fork shares the parent's pages at no cost until it writes to them. */
 static int copied_on_write(void)
 {
 	char *pages = map(HALF, MAP_PRIVATE);
@@ -70,7 +70,7 @@ static int copied_on_write(void)
 	return 0;
 }
 
-/* What dead children had is there again: this one is to succeed. */
+/* The memory of dead children is free again, so this must succeed. */
 static int one_after_another(void)
 {
 	for (int child = 0; child < 4; child++) {

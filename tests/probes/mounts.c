@@ -1,10 +1,10 @@
-/* Tries to change what is mounted, by the old calls and the new ones. */
+/* Tries to change mounts, with the old calls and the new ones. */
 #include "attempt.h"
 #include <fcntl.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
 
-/* The same on every architecture; headers may be older. */
+/* The numbers are the same on every architecture; headers may be older. */
 enum {
 	OPEN_TREE = 428, MOVE_MOUNT, FSOPEN, FSCONFIG, FSMOUNT, FSPICK,
 	MOUNT_SETATTR = 442, OPEN_TREE_ATTR = 467,

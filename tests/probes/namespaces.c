@@ -1,4 +1,4 @@
-/* Tries to get a namespace of its own, or into one that is there already. */
+/* Tries to create a namespace or to enter an existing one. */
 #include "attempt.h"
 #include <fcntl.h>
 #include <sys/ioctl.h>

@@ -1,4 +1,4 @@
-"""Does away with the working directory: removed, renamed, replaced, emptied, closed to everybody."""
+"""Removes, renames, replaces and empties the working directory, and takes all its permissions."""
 
 import os
 import shutil

@@ -1,4 +1,4 @@
-/* Everything that is a file and is none: nodes PLACE. Fifos and sockets take the place of every name there. */
+/* Creates special files of every kind: nodes PLACE. Replaces every name there by fifos and sockets. */
 #include "attempts.h"
 #include <dirent.h>
 #include <fcntl.h>

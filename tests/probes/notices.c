@@ -1,4 +1,4 @@
-/* Asks to be told of what others do with files: notices PLACE. */
+/* Asks for leases and notifications of file access by others: notices PLACE. */
 #include "attempts.h"
 #include <fcntl.h>
 #include <signal.h>

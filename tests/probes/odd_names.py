@@ -1,4 +1,4 @@
-"""Files with names that hurt a careless parent, told as they are on the run's own stdout and stderr."""
+"""Files with names that break a careless parent, printed raw on the run's own stdout and stderr."""
 
 import os
 import sys
@@ -24,5 +24,5 @@ def probe():
         except OSError:
             continue
     os.write(2, said)
-    # Not through the harness, which would put something of its own beside it.
+    # Not through the harness, which would add its own output.
     os._exit(0)

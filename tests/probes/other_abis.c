@@ -1,4 +1,4 @@
-/* Makes a directory through every door to the kernel but the usual one.
+/* Creates a directory through every system call entry except the native one.
  *
  * The number of mkdir in the i386 ABI is that of a harmless call in the usual one, so a filter that
  * looks at the number alone lets it pass. What a door answers may be lost: the directory tells. */

@@ -1,9 +1,9 @@
-"""Leaves a grandchild behind, in a session of its own, that wants to outlive the run."""
+"""Leaves a grandchild in its own session that tries to outlive the run."""
 
 import os
 import sys
 
-# Tells its start through the first descriptor, so that the run is known to end after it.
+# Reports its start through the first descriptor, so that the run ends after it.
 GRANDCHILD = """
 import contextlib, os, sys, time
 ready, harness, way = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]

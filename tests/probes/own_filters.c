@@ -1,4 +1,4 @@
-/* Puts filters of its own on top of those it has, and tries to be asked about calls. */
+/* Adds its own filters to the existing ones, and tries to receive notifications about calls. */
 #include "attempt.h"
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -34,7 +34,7 @@ static long try_flags(const void *context)
 	return install(1, attempt->flags, SYS_getppid, attempt->verdict);
 }
 
-/* Whether the verdict is carried out, and by whom. */
+/* Whether the verdict takes effect, and from which filter. */
 static long try_call(const void *context)
 {
 	if (try_flags(context) == -1)
@@ -52,7 +52,7 @@ static long try_prctl(const void *context)
 	return prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program, 0, 0);
 }
 
-/* A filter that allows everything does not lift the one before it. */
+/* A filter that allows everything does not override an earlier one. */
 static long try_to_lift(const void *context)
 {
 	try_prctl(context);
@@ -72,7 +72,7 @@ int main(int argc, char **argv)
 			       "listener-high-bit", "unknown-flag", "notify-nobody", "trace-nobody"};
 
 	if (argc > 1 && !strcmp(argv[1], "refuse-to-end")) {
-		/* Nothing it could end by works any more, nor could it say so. */
+		/* From here on it can neither exit nor report. */
 		install(1, 0, SYS_exit_group, SECCOMP_RET_ERRNO | EPERM);
 		install(1, 0, SYS_exit, SECCOMP_RET_ERRNO | EPERM);
 		install(1, 0, SYS_write, SECCOMP_RET_ERRNO | EPERM);

@@ -1,4 +1,4 @@
-/* Tries to do without address randomisation and with every page executable. */
+/* Tries to turn off address randomization and to make every page executable. */
 #include "attempt.h"
 
 static const struct {
@@ -25,7 +25,7 @@ int main(void)
 	tell("query", before);
 	for (size_t i = 0; i < sizeof(PERSONAS) / sizeof(*PERSONAS); i++)
 		tell_apart(PERSONAS[i].name, set, &PERSONAS[i].persona);
-	/* In the process itself, for what it would leave. */
+	/* In this process, so that a change would last. */
 	tell("no-randomize-for-good", set(&PERSONAS[0].persona));
 	say("persona", set(&query) == before && before == 0 ? "default" : "changed");
 	return 0;

@@ -1,5 +1,5 @@
-/* Keeps the lock of the run's pipe in hands that hardly ever get the CPU: pipe_lock FD. Idle processes write
- * thousands of tiny pieces a call, each call under the lock, while others spin. Little is said by all of it. */
+/* Makes starved processes hold the lock of the run's pipe: pipe_lock FD. Idle-priority processes write
+ * thousands of tiny pieces per call, each call under the lock, while others spin. The output stays small. */
 #include "attempts.h"
 #include <fcntl.h>
 #include <pthread.h>
@@ -21,7 +21,7 @@ static void be_idle(int policy)
 	setpriority(PRIO_PROCESS, 0, 19);
 }
 
-/* Pieces of no length but the last, each in a page of its own that is not there yet. */
+/* Empty pieces except the last, each in its own page that is not yet mapped in. */
 static void write_slowly(int fd, int number)
 {
 	struct iovec pieces[PIECES];

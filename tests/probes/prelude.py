@@ -2,7 +2,7 @@ import base64 as _base64
 import gzip as _gzip
 import json as _json
 
-# The program that came along, if one did.
+# The embedded program, if any.
 _NATIVE = "{native}"
 # The run's stdout: a harness may have moved it away from descriptor 1.
 STDOUT_CANDIDATES = (3, 1)
@@ -19,7 +19,7 @@ def _unpack_native():
 def solution():
     _unpack_native()
     observed = _json.dumps(probe(*_json.loads({args})))
-    # In hexadecimal, so that no harness has anything to escape.
+    # In hexadecimal, so that no harness escapes anything.
     return "{before}" + observed.encode().hex() + "{after}"
 
 

@@ -1,4 +1,4 @@
-"""Tries to become somebody else, by programs made for that and by asking."""
+"""Tries to become another user, with set-id programs and with system calls."""
 
 import ctypes
 import errno
@@ -10,7 +10,7 @@ import time
 FIELDS = ("Uid", "Gid", "Groups", "CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb", "NoNewPrivs",
           "Seccomp")
 PROGRAMS_MAX = 24
-# Where such programs are, and how far below: libraries are many.
+# Directories with such programs, and the depth to search, since libraries have many files.
 TOPS = {"/usr/bin": 0, "/usr/sbin": 0, "/usr/local/bin": 0, "/usr/lib": 1, "/usr/libexec": 1, "/opt": 2}
 LIBC = ctypes.CDLL(None, use_errno=True)
 
@@ -47,7 +47,7 @@ def is_privileged(entry):
 
 
 def programs(directory, depth):
-    """Those below a directory that may be started."""
+    """The executable programs below a directory."""
     found = []
     try:
         for entry in os.scandir(directory):
@@ -61,7 +61,7 @@ def programs(directory, depth):
 
 
 def ids_while_it_runs(path):
-    """What such a program is, from its exec to its end: it has a full pipe to wait for."""
+    """The ids of such a program from its exec to its end; a full pipe keeps it waiting."""
     read, write = os.pipe()
     os.set_blocking(write, False)
     try:
@@ -74,7 +74,7 @@ def ids_while_it_runs(path):
                              env=environment)
     seen = set()
     deadline = time.monotonic() + 0.05
-    # Not asked for: as a zombie it still shows whose it was.
+    # Not reaped: a zombie still shows its user.
     while time.monotonic() < deadline:
         if now := status(child.pid):
             seen.add(tuple(now.values()))

@@ -1,4 +1,4 @@
-"""What /proc shows of anybody else, and what can be written there."""
+"""What /proc shows of other processes and the host, and what can be written there."""
 
 import errno
 import os
@@ -17,10 +17,10 @@ def read(path):
 
 
 def open_to_write(path):
-    # No more than opened: some of these would do something at the first byte.
+    # Only opened: writing to some of these has effects.
     file = os.open(path, os.O_WRONLY)
     try:
-        # What is covered by /dev/null can be written like that.
+        # Paths masked by /dev/null are writable like it.
         if os.path.samestat(os.fstat(file), os.stat("/dev/null")):
             raise PermissionError(errno.EACCES, path)
     finally:
@@ -47,7 +47,7 @@ def files_below(top):
 
 
 def system_files():
-    """All of /proc that is no process's."""
+    """All of /proc except the process directories."""
     for entry in os.listdir("/proc"):
         path = f"/proc/{entry}"
         if entry.isdigit() or os.path.islink(path):
@@ -61,7 +61,7 @@ def text(path):
 
 
 def addresses(name):
-    """Whether any address shows: where there is text, it begins with nothing but zeros."""
+    """Whether any address shows: without one, each line starts with zeros."""
     try:
         starts = [line.split()[0] for line in text(f"/proc/{name}").splitlines()]
     except OSError:
@@ -75,7 +75,7 @@ SECRETS = (
     "cmdline", "config.gz", "iomem", "diskstats", "partitions", "interrupts", "modules",
     "sys/kernel/random/boot_id",
 )
-# What runtimes look at, and what makes each of a program's own identifiers.
+# Files that runtimes read, and the sources of unique identifiers.
 NEEDED = (
     "meminfo", "stat", "cpuinfo", "loadavg", "uptime", "version", "filesystems", "vmstat",
     "sys/kernel/osrelease", "sys/kernel/random/uuid", "sys/kernel/pid_max", "sys/vm/max_map_count",

@@ -1,4 +1,4 @@
-"""Looks for the program of whoever started the run, to read it, start it or write over it."""
+"""Looks for the program that started the run, to read, execute or overwrite it."""
 
 import errno
 import os
@@ -35,7 +35,7 @@ def seen():
 
 
 def borrowed():
-    """A script whose interpreter is the program that starts it, whoever that is."""
+    """A script whose interpreter is the program that starts it."""
     with open("/tmp/script", "w") as file:
         file.write("#!/proc/self/exe\n")
     os.chmod("/tmp/script", 0o755)
@@ -44,7 +44,7 @@ def borrowed():
 
 
 def by_number(pid):
-    """As a descriptor, which outlives the process."""
+    """As a descriptor, which remains valid after the process ends."""
     file = os.open(f"/proc/{pid}/exe", os.O_PATH)
     try:
         return os.readlink(f"/proc/self/fd/{file}")
@@ -53,7 +53,7 @@ def by_number(pid):
 
 
 def sealed():
-    """Memory files that somebody else of this run holds."""
+    """Memory files that other processes of this run hold."""
     found = []
     for pid in filter(str.isdigit, os.listdir("/proc")):
         try:

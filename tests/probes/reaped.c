@@ -30,7 +30,7 @@ int main(void) {
     if (spent == MAP_FAILED)
         return 2;
     printf("subreaper %d\n", prctl(PR_SET_CHILD_SUBREAPER, 1));
-    /* Then their times are added to nobody's. */
+    /* Then their CPU times are added to no parent. */
     signal(SIGCHLD, SIG_IGN);
     for (int started = 0; started < LONG; started++)
         /* Orphaned at once. */
@@ -51,7 +51,7 @@ int main(void) {
     const long wanted = (LONG * LONG_MS + SHORT * SHORT_MS) * 1000L;
     for (int waited = 0; atomic_load(spent) < wanted && waited < 12000; waited++)
         usleep(1000);
-    /* The last one is still on its way out. */
+    /* The last one may still be exiting. */
     usleep(20000);
     printf("wanted_ms %ld\n", wanted / 1000);
     printf("spent_ms %ld\n", atomic_load(spent) / 1000);

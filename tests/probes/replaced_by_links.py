@@ -1,4 +1,4 @@
-"""Replaces everything a run may write to by links, so that whoever reads, changes or removes it later is led away."""
+"""Replaces every writable path by links, to mislead a later reader, change or removal."""
 
 import os
 import shutil
@@ -28,7 +28,7 @@ def probe(*targets):
             except OSError:
                 continue
             links.append(path)
-        # More of them than there was, in directories that open to nobody.
+        # More links than there were files, in directories without permissions.
         for target in targets:
             directory = os.path.join(place, f"closed{len(links)}")
             os.mkdir(directory)

@@ -1,4 +1,4 @@
-"""Runs a program to its end and tells how it ended and what it said."""
+"""Runs a program to its end and reports its exit and its output."""
 
 import subprocess
 

@@ -1,4 +1,4 @@
-"""Says bytes, given in hexadecimal and each so many times, on the run's own stdout, and nothing else."""
+"""Writes only the given bytes, in hexadecimal with repeat counts, to the run's own stdout."""
 
 import os
 import stat
@@ -9,5 +9,5 @@ def probe(*pieces):
     said = b"".join(bytes.fromhex(digits) * times for digits, times in pieces)
     while said:
         said = said[os.write(out, said) :]
-    # Not through the harness, which would put something of its own beside it.
+    # Not through the harness, which would add its own output.
     os._exit(0)

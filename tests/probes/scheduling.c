@@ -1,9 +1,9 @@
-/* Tries to get more of the processors than its share. */
+/* Tries to get more than its share of the processors. */
 #include "attempt.h"
 #include <sched.h>
 #include <sys/resource.h>
 
-/* struct sched_attr as it was first. */
+/* The first version of struct sched_attr. */
 struct attr {
 	unsigned size, policy;
 	unsigned long long flags;
@@ -48,7 +48,7 @@ static void tell_affinity(void)
 	memset(&every, 0xff, sizeof(every));
 	sched_getaffinity(0, sizeof(before), &before);
 	tell("affinity-beyond", sched_setaffinity(0, sizeof(beyond), &beyond));
-	/* The kernel takes of it what there is. */
+	/* The kernel uses the CPUs that exist. */
 	sched_setaffinity(0, sizeof(every), &every);
 	sched_getaffinity(0, sizeof(after), &after);
 	say("affinity", CPU_EQUAL(&before, &after) ? "same" : "more");
@@ -71,14 +71,14 @@ int main(void)
 	tell("fifo-reset", set_scheduler(SCHED_FIFO | 0x40000000, 1));
 	tell("fifo-attr", set_attr(SCHED_FIFO, 0, 1));
 	tell("deadline", set_attr(6, 0, 0));
-	/* The class of real time, for this process, its group and its user. */
+	/* The real-time class, for this process, its group and its user. */
 	tell("ioprio-process", syscall(SYS_ioprio_set, 1, 0, 1 << 13));
 	tell("ioprio-group", syscall(SYS_ioprio_set, 2, 0, 1 << 13));
 	tell("ioprio-user", syscall(SYS_ioprio_set, 3, getuid(), 1 << 13));
 	tell("ioprio-init", syscall(SYS_ioprio_set, 1, 1, 3 << 13));
 	tell("nice-init", setpriority(PRIO_PROCESS, 1, 19));
 	tell_affinity();
-	/* Less is everybody's right: the calls themselves work. */
+	/* Every process may lower its priority: the calls themselves work. */
 	tell("batch", set_scheduler(SCHED_BATCH, 0));
 	tell("nicer", setpriority(PRIO_PROCESS, 0, 5));
 	tell("nice-back", setpriority(PRIO_PROCESS, 0, 0));

@@ -23,7 +23,7 @@ static void multiply(struct shared *shared) {
             pause();
         pid_t child = fork();
         if (child < 0) {
-            /* Half of them make room, so that it goes on elsewhere. */
+            /* Half of them exit, so that others can fork. */
             if (atomic_fetch_add(&shared->refused, 1) % 2 == 0)
                 _exit(0);
             usleep(5000);

@@ -1,4 +1,4 @@
-"""Lives for so many seconds and tells every signal that reached it and its child meanwhile."""
+"""Lives for a number of seconds and reports every signal that reached it or its child."""
 
 import os
 import signal
@@ -17,7 +17,7 @@ def probe(seconds):
     while time.monotonic() < deadline:
         time.sleep(0.02)
     ended = os.waitpid(child, os.WNOHANG) != (0, 0)
-    # A control: a signal that is sent does get here.
+    # A control: a signal that is sent arrives.
     os.kill(os.getpid(), signal.SIGUSR1)
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)

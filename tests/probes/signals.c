@@ -51,7 +51,7 @@ int main(int count, char **arguments) {
         }
         printf("%s %d\n", names[way], others);
     }
-    /* The caller itself is spared by the first of these. */
+    /* The first of these spares the caller itself. */
     printf("self %s\n", kill(getpid(), HARMLESS) == 0 ? "0" : strerrorname_np(errno));
     fflush(stdout);
     kill(-1, HARMLESS);

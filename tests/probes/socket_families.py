@@ -29,7 +29,7 @@ def answer(*what):
 
 
 def ask_for_change(kind):
-    """One request of route netlink, and what the kernel says to it."""
+    """Sends one route netlink request and returns the kernel's answer."""
     request = struct.pack("=IHHII16s", 32, kind, 0x405, 1, 0, bytes(16))
     with socket.socket(16, RAW, 0) as netlink:
         netlink.send(request)

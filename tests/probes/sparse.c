@@ -1,4 +1,4 @@
-/* Files that claim more than there is: sparse PLACE. Blocks are asked for in memory only. */
+/* Files larger than their contents: sparse PLACE. Allocates blocks only in memory. */
 #include "attempts.h"
 #include <fcntl.h>
 #include <signal.h>

@@ -1,4 +1,4 @@
-/* Brings itself and its children into every kind of stop, and stops everything there is. */
+/* Puts itself and its children into every kind of stop, and stops every process it can. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <signal.h>
@@ -18,7 +18,7 @@ static void stop_in_session(void) {
     raise(SIGSTOP);
 }
 
-/* Its parent cannot be interrupted while it waits for it. */
+/* Its parent waits for it uninterruptibly. */
 static void stop_in_vfork(void) {
     if (vfork() == 0) {
         raise(SIGSTOP);

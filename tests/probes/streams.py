@@ -1,4 +1,4 @@
-"""What a run's standard input is, and what comes of writing to it."""
+"""The standard input of a run, and the result of writing to it."""
 
 import os
 

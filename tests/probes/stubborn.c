@@ -1,4 +1,4 @@
-/* Files and directories that do not want to go: stubborn PLACE. */
+/* Files and directories that are hard to remove: stubborn PLACE. */
 #include "attempts.h"
 #include <fcntl.h>
 #include <linux/fs.h>

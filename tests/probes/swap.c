@@ -1,5 +1,5 @@
-/* Exchanges a directory and a link to another one, without end: swap PLACE TARGET MILLISECONDS.
- * Tells how often within the time; a child of its own session goes on for what is left of the run. */
+/* Exchanges a directory and a link to another one endlessly: swap PLACE TARGET MILLISECONDS.
+ * Reports the number of swaps in that time; a child in its own session continues until the run ends. */
 #include "attempts.h"
 #include <fcntl.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-"""Looks for the kernel's other file systems, above all the control groups, and writes to them."""
+"""Looks for the kernel's other file systems, especially control groups, and tries to write to them."""
 
 import errno
 import os
@@ -26,7 +26,7 @@ def answer(attempt, *args):
 
 
 def look(path):
-    # A directory that is there and empty shows nothing either.
+    # An empty directory shows nothing either.
     if os.path.isdir(path) and not os.listdir(path):
         raise FileNotFoundError(errno.ENOENT, path)
     os.close(os.open(path, os.O_RDONLY))
@@ -37,14 +37,14 @@ def open_to_write(path):
 
 
 def mounted():
-    """The kinds of file systems there are."""
+    """The kinds of mounted file systems."""
     with open("/proc/self/mountinfo") as file:
         lines = [line.split() for line in file]
     return sorted({line[line.index("-") + 1] for line in lines})
 
 
 def own_groups():
-    """Where the groups of this process would be, and those above them, had they a place."""
+    """The paths of this process's groups and their ancestors, if they were mounted."""
     with open("/proc/self/cgroup") as file:
         lines = [line.strip().split(":", 2) for line in file]
     tops = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"]

@@ -1,4 +1,4 @@
-"""Starts programs that nothing but a kill of everything ends, each bearing the marker."""
+"""Starts programs that only a kill of every process ends, each with the marker."""
 
 import os
 import signal
@@ -23,7 +23,7 @@ def start(code, marker, in_session):
 
 
 def probe(marker):
-    # Never reaped: nobody waits for the second kind.
+    # Never reaped: no process waits for the second kind.
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     for in_session in (False, True):
         for code in WAYS.values():

@@ -1,4 +1,4 @@
-/* Tries to type into a terminal, and to get one. */
+/* Tries to inject input into a terminal, and to get one. */
 #include "attempt.h"
 #include <fcntl.h>
 #include <sys/ioctl.h>
@@ -21,7 +21,7 @@ static const char *TERMINALS[] = {
 
 static void tell_commands(const char *what, int file)
 {
-	/* For TIOCLINUX it is the request to paste. */
+	/* For TIOCLINUX this is the request to paste. */
 	char character = 3, name[64];
 
 	for (size_t i = 0; i < sizeof(COMMANDS) / sizeof(*COMMANDS); i++) {
@@ -41,7 +41,7 @@ static void tell_session(void)
 	if (read(file, text, sizeof(text) - 1) > 0 && (field = strrchr(text, ')')))
 		sscanf(field, ") %*c %*d %*d %*d %d", &terminal);
 	say("terminal", terminal == 0 ? "none" : "some");
-	/* That of a leader outside the PID namespace reads as 0. */
+	/* The id of a leader outside the PID namespace reads as 0. */
 	say("session", getsid(0) > 0 ? "own" : "foreign");
 	say("stdin", isatty(0) ? "terminal" : "other");
 }

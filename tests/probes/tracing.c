@@ -1,4 +1,4 @@
-/* Tries to look into its own child, its parent and PID 1, and to take them over. */
+/* Tries to inspect and control its own child, its parent and PID 1. */
 #include "attempt.h"
 #include <fcntl.h>
 #include <sys/ptrace.h>
@@ -29,7 +29,7 @@ static void tell_process(const char *whose, pid_t pid)
 	tell(NAMED("writev"), syscall(SYS_process_vm_writev, pid, &here, 1, &there, 1, 0));
 	tell(NAMED("pidfd_getfd"), syscall(PIDFD_GETFD, pidfd, 0, 0));
 	tell(NAMED("kcmp"), syscall(SYS_kcmp, getpid(), pid, 0, 0, 0));
-	/* MADV_COLD needs no more than the right to look. */
+	/* MADV_COLD needs only read access. */
 	tell(NAMED("process_madvise"), syscall(PROCESS_MADVISE, pidfd, &there, 1, 20, 0));
 	if (pid != 1)
 		return;

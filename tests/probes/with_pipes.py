@@ -1,4 +1,4 @@
-"""Gives a program the run's own stdout and stderr: arguments "out" and "err" become their descriptors."""
+"""Runs a program with the run's own stdout and stderr: the arguments "out" and "err" become their descriptors."""
 
 import os
 import stat

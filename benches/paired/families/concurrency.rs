@@ -1,4 +1,4 @@
-//! Many clients at once: throughput and latency, beside as many bare `make test`.
+//! Throughput and latency with many clients, compared with as many bare `make test`.
 
 use std::path::Path;
 use std::sync::Barrier;
@@ -15,16 +15,16 @@ use crate::runner::Runner;
 use crate::stats::{Pairs, as_millis, median, quantile};
 
 const CLIENTS: [usize; 6] = [1, 2, 4, 8, 16, 32];
-/// Those of the row with a goal, which gets the most rounds.
+/// The number of clients of the row with a goal, which gets the most rounds.
 const GOAL_CLIENTS: usize = 8;
 const SLOTS: usize = 32;
-/// Runs before the first that counts: more than boxes can have been made ahead.
+/// Warm-up runs: more than the standby pool can hold.
 const LEAD_IN_RUNS: usize = SLOTS + 16;
 const RUNS_MIN: usize = 64;
 const RUNS_PER_CLIENT: usize = 8;
 const NAMES: [&str; 3] = ["Cofferdam", "Cofferdam, none ahead", "bare make test"];
 
-/// Does one run; of one worker.
+/// A worker; each call does one run.
 type Worker<'a> = Box<dyn FnMut() + Send + 'a>;
 
 pub fn measure(report: &mut Report) {
@@ -40,7 +40,7 @@ pub fn measure(report: &mut Report) {
         let rounds = if is_goal { report.pairs } else { report.pairs.div_ceil(5) };
         let (mut pairs, mut taken) = (Pairs::default(), [const { Vec::new() }; 3]);
         for round in 0..rounds {
-            // Whoever is first in one round is last in the next.
+            // The order rotates from round to round.
             for turn in 0..arms.len() {
                 let arm = (round + turn) % arms.len();
                 taken[arm].push(Round::take(clients, arms[arm]));
@@ -103,14 +103,14 @@ fn point(clients: usize, taken: &[Round]) -> Point {
     }
 }
 
-/// Some runs by some workers, each of which goes on without a pause.
+/// The results of many runs by several workers without pauses.
 struct Round {
     per_second: f64,
     latencies_ms: Vec<f64>,
 }
 
 impl Round {
-    /// What counts lies between two ends of runs, with every worker busy before and after.
+    /// Measures between the ends of two runs, with every worker busy before and after.
     fn take(workers: usize, worker: &dyn Fn() -> Worker<'static>) -> Self {
         let counted = RUNS_MIN.max(RUNS_PER_CLIENT * workers);
         let runs = LEAD_IN_RUNS + counted + workers;

@@ -1,4 +1,4 @@
-//! `cofferdam exec` beside a bare process and beside other sandboxes, each as a whole process.
+//! `cofferdam exec` compared with a bare process and with other sandboxes, each as a whole process.
 
 use std::process::Command;
 

@@ -1,4 +1,4 @@
-//! `/health` while the service has much to do and many who do nothing.
+//! `/health` while the service has busy runs and many slow clients.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -18,7 +18,7 @@ const SLOW_BODY: &str = "POST /run HTTP/1.1\r\nhost: x\r\ncontent-length: 1000\r
 const DRIP_EVERY: Duration = Duration::from_millis(500);
 const PROBE_EVERY: Duration = Duration::from_millis(5);
 const PROBES_PER_PAIR: usize = 10;
-/// After the first slow client has come; a slow head is refused two seconds later.
+/// Measured from the first slow client; a slow head is refused two seconds later.
 const PROBING_MAX: Duration = Duration::from_secs(8);
 
 pub fn measure(report: &mut Report) {
@@ -31,9 +31,9 @@ pub fn measure(report: &mut Report) {
     let beside = thread::scope(|scope| {
         scope.spawn(|| {
             while !over.load(Ordering::SeqCst) {
-                // Who was turned away would make the figure one of another load.
+                // A refused client would reduce the load.
                 let attached = slow.iter_mut().all(|client| client.try_send(" "));
-                assert!(attached, "a slow client was turned away");
+                assert!(attached, "a slow client was refused");
                 thread::sleep(DRIP_EVERY);
             }
         });
@@ -57,7 +57,7 @@ fn slow_clients(service: &Service) -> Vec<Client> {
     each.map(start).collect()
 }
 
-/// What probes take, each on a connection of its own.
+/// The durations of probes, each on a new connection.
 fn probes(service: &Service, pairs: usize, began: Instant) -> Vec<f64> {
     let mut taken = Vec::new();
     while taken.len() < pairs * PROBES_PER_PAIR && began.elapsed() < PROBING_MAX {

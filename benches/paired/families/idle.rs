@@ -1,4 +1,4 @@
-//! A run after idleness beside one back to back: what a kernel makes the first one wait for.
+//! A run after an idle pause compared with back-to-back runs: the kernel delays the former.
 
 use std::thread;
 use std::time::Duration;
@@ -15,7 +15,7 @@ const IDLE: Duration = Duration::from_millis(50);
 pub fn measure(report: &mut Report) {
     let setup = || Setup::of(bare::workspace(":", 10, 4096));
     compare(report, "idle", setup());
-    // There a box is begun when its run comes, idle kernel or not.
+    // Without a standby pool, each sandbox is created when its run arrives.
     compare(report, "idle_none_ahead", setup().env("STANDBY_MAX", "0"));
 }
 
@@ -27,7 +27,7 @@ fn compare(report: &mut Report, key: &str, setup: Setup) {
         thread::sleep(IDLE);
         let after_idleness = millis(|| _ = runner.run());
         let back_to_back = millis(|| _ = runner.run());
-        // The first makes what the service makes once.
+        // The first run creates what the service creates only once.
         if pair > 0 {
             pairs.push(after_idleness, back_to_back);
         }

@@ -1,4 +1,4 @@
-//! What is measured, a file for each family of rows.
+//! The measurements, one file per family of rows.
 
 mod concurrency;
 mod exec;
@@ -13,10 +13,10 @@ mod storm;
 
 use crate::report::Report;
 
-/// A family by its name, and what takes its figures.
+/// The name of a family, and the function that measures it.
 pub type Family = (&'static str, fn(&mut Report));
 
-/// In the order in which they run; `FAMILIES` picks some.
+/// The families in order of execution; `FAMILIES` selects some.
 pub const FAMILIES: [Family; 10] = [
     ("runs", runs::measure),
     ("exec", exec::measure),

@@ -1,4 +1,4 @@
-//! What printing costs a run.
+//! The cost of printing.
 
 use cofferdam_test_server::service::{Service, Setup};
 use cofferdam_test_server::workspace::{RUN_SOLUTION, Workspace};
@@ -22,7 +22,7 @@ pub fn measure(report: &mut Report) {
             report.paired("output_text", &pairs);
         }
     }
-    // In JSON a zero byte is six.
+    // A zero byte takes six bytes in JSON.
     let zeros = compare(&service, "/dev/zero", MIB, report.pairs);
     report.paired("output_zeros", &zeros);
     report.table(Table {
@@ -33,13 +33,13 @@ pub fn measure(report: &mut Report) {
     });
 }
 
-/// The same program printing `bytes` as A, nothing as B.
+/// Compares the same program printing `bytes` (A) and nothing (B).
 fn compare(service: &Service, source: &str, bytes: usize, pairs: usize) -> Pairs {
     let of = |bytes| Runner::posting(service, &format!("exec head -c {bytes} {source}"));
     let (mut printing, mut silent) = (of(bytes), of(0));
     Pairs::take(
         pairs,
-        || millis(|| assert!(printing.run() >= bytes, "not all of it was printed")),
+        || millis(|| assert!(printing.run() >= bytes, "the output is incomplete")),
         || millis(|| _ = silent.run()),
     )
 }

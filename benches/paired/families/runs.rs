@@ -1,4 +1,4 @@
-//! `POST /run` beside the bare `make test` of the same workspace.
+//! `POST /run` compared with the bare `make test` of the same workspace.
 
 use cofferdam_test_server::service::Setup;
 use cofferdam_test_server::workspace::Workspace;
@@ -9,7 +9,7 @@ use crate::runner::Runner;
 use crate::stats::{Pairs, millis};
 
 const SMALL_BYTES: usize = 4096;
-/// 1,000 of these are 20 MB.
+/// 1,000 files of this size are 20 MB.
 const LARGE_BYTES: usize = 20_000;
 
 pub fn measure(report: &mut Report) {
@@ -25,7 +25,7 @@ pub fn measure(report: &mut Report) {
     }
 }
 
-/// Runs in `workspace` as A, its bare `make test` as B.
+/// Compares runs in `workspace` (A) with its bare `make test` (B).
 pub fn beside_bare(workspace: Workspace, pairs: usize) -> Pairs {
     let service = Setup::of(workspace).start();
     let mut runner = Runner::of(&service);

@@ -1,4 +1,4 @@
-//! A large server beside a small one: what it holds must not cost its runs anything.
+//! A large server compared with a small one: memory of the server must not slow its runs.
 
 use std::time::{Duration, Instant};
 
@@ -15,13 +15,13 @@ const MB: u64 = 1_000_000;
 const SMALL_MB: u64 = 20;
 const LARGE_MB: [u64; 3] = [100, 250, 500];
 const BODY_BYTES: usize = 8 << 20;
-/// Far more than are needed.
+/// Far more bodies than needed.
 const BODIES_MAX: usize = 400;
-/// As many looks without a change say that a body has arrived.
+/// The number of unchanged measurements after which a body has arrived.
 const LOOKS: usize = 5;
-/// A body that is longer under way is late, and refused.
+/// A body that takes longer misses its deadline and is refused.
 const HELD_MAX: Duration = Duration::from_secs(12);
-/// Pairs between two looks at the clock.
+/// Pairs between two checks of the clock.
 const ROUND_PAIRS: usize = 25;
 
 pub fn measure(report: &mut Report) {
@@ -67,7 +67,7 @@ fn compare(large: &Service, size_mb: u64, small: &Service, count: usize) -> Pair
             || millis(|| _ = runners.0.run()),
             || millis(|| _ = runners.1.run()),
         );
-        // They were of that size to the end.
+        // The servers still had their size at the end.
         held.assert_there();
         pairs.extend(taken);
         left -= round;
@@ -75,7 +75,7 @@ fn compare(large: &Service, size_mb: u64, small: &Service, count: usize) -> Pair
     pairs
 }
 
-/// Requests half sent, whose bodies the servers hold.
+/// Incomplete requests whose bodies the servers hold.
 struct Held<'a> {
     since: Instant,
     sizes: [(&'a Service, u64); 2],
@@ -109,7 +109,7 @@ fn grow(service: &Service, bytes: u64) -> Vec<Client> {
         if resident >= bytes {
             return clients;
         }
-        assert!(clients.len() < BODIES_MAX, "{BODIES_MAX} bodies are but {resident} bytes");
+        assert!(clients.len() < BODIES_MAX, "{BODIES_MAX} bodies are only {resident} bytes");
         let missing = usize::try_from(bytes - resident).unwrap();
         let mut client = service.connect();
         client.send(&head);
@@ -118,8 +118,8 @@ fn grow(service: &Service, bytes: u64) -> Vec<Client> {
     }
 }
 
-/// What is in memory once the last body has arrived: room that a growing one has left is taken by
-/// the next, so no size tells of an arrival.
+/// The resident memory once the last body has arrived. A body reuses memory freed by the growth of
+/// the one before, so no particular size shows its arrival.
 fn settled_bytes(pid: i32) -> u64 {
     let (mut resident, mut same) = (0, 0);
     wait_until("a body to be in memory", Duration::from_secs(10), || {

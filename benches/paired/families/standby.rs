@@ -1,4 +1,4 @@
-//! What boxes made ahead hold of the host's memory: the server's own and that of the boxes' groups.
+//! The host memory of prepared sandboxes: that of the server and of the sandboxes' groups.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,10 +14,10 @@ use crate::runner::Runner;
 use crate::stats::{Pairs, Spread};
 
 const STANDBYS: usize = 10;
-/// Each client's; all but the first find the workspace at rest.
+/// Runs per client; all but the first find the workspace unchanged.
 const RUNS: usize = 3;
 const MIB: f64 = 1_048_576.0;
-/// As many looks without a change say that the server has come to rest.
+/// The number of unchanged measurements after which the server is at rest.
 const LOOKS: usize = 20;
 const REST_WITHIN: Duration = Duration::from_secs(30);
 
@@ -36,7 +36,8 @@ pub fn measure(report: &mut Report) {
     report.row("standby_memory", pairs.first(), pairs.second(), value);
 }
 
-/// What a server and its boxes hold at rest, when as many runs at once have made it have `standbys`.
+/// The memory of a server and its sandboxes at rest, after concurrent runs have filled a standby
+/// pool of `standbys`.
 fn held_mib(standbys: usize) -> f64 {
     let setup = Setup::of(bare::workspace("sleep 0.1", 10, 4096));
     let service = setup.env("STANDBY_MAX", standbys.to_string()).start();
@@ -50,19 +51,19 @@ fn held_mib(standbys: usize) -> f64 {
     (resident_bytes(service.pid()) + charged) as f64 / MIB
 }
 
-/// The groups of the server once it has neither more nor fewer than `boxes`, each a child of its own.
-fn at_rest(service: &Service, boxes: usize) -> Vec<PathBuf> {
+/// The groups of the server once it has exactly `sandboxes` sandboxes, each a child process.
+fn at_rest(service: &Service, sandboxes: usize) -> Vec<PathBuf> {
     let (pid, footprint) = (service.pid(), Footprint::of(service.pid()));
     let children = || descendants(pid).iter().filter(|it| parent(it.pid) == Some(pid)).count();
     let mut same = 0;
-    wait_until("all boxes made ahead, and no other", REST_WITHIN, || {
-        same = if children() == boxes { same + 1 } else { 0 };
+    wait_until("a full standby pool and no other sandbox", REST_WITHIN, || {
+        same = if children() == sandboxes { same + 1 } else { 0 };
         same == LOOKS
     });
     footprint.cgroups()
 }
 
-/// What a group without groups below it is charged; zero where it counts no memory.
+/// The memory charged to a group without subgroups; zero if it counts no memory.
 fn charged_bytes(group: &Path) -> u64 {
     let mut entries = fs::read_dir(group).into_iter().flatten().flatten();
     if entries.any(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())) {

@@ -1,4 +1,4 @@
-//! How long after its limit a run of 250 processes is answered.
+//! The delay of the answer after the limit of a run with 250 processes.
 
 use cofferdam_test_server::client::solution_within;
 use cofferdam_test_server::service::{Service, Setup};
@@ -8,10 +8,10 @@ use crate::stats::{Spread, median, millis};
 
 const PROCESSES: usize = 250;
 const LIMIT_MS: f64 = 1_000.0;
-/// Of a storm that the machine was too busy to let grow up in time.
+/// Attempts, for a machine too busy to start all processes in time.
 const TRIES: usize = 10;
 
-/// Each waits until all are there: busy ones would not let the others come up.
+/// Each process waits until all have started, since busy ones would delay the others.
 const LOOPERS: &str = "while :; do :; done";
 const SLEEPERS: &str = "exec sleep 60";
 
@@ -24,12 +24,14 @@ pub fn measure(report: &mut Report) {
                 let late = Spread::of(taken.iter().map(|took| took - LIMIT_MS));
                 report.row(key, median(taken.into_iter()), LIMIT_MS, late);
             }
-            None => report.leave_out(key, "too busy a machine to start 250 processes in a second"),
+            None => {
+                report.leave_out(key, "the machine is too busy to start 250 processes in a second")
+            }
         }
     }
 }
 
-/// Milliseconds until the answer to a storm that was whole before its limit.
+/// Milliseconds until the answer to a storm whose processes all started before the limit.
 fn grown_up(service: &Service, each: &str) -> Option<f64> {
     let script = format!(
         "mkfifo gate; n=0

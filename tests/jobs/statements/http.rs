@@ -210,7 +210,7 @@ fn s35_a_job_is_canceled_as_quickly_while_its_workspace_is_copied() {
         tries += 1;
         let id = format!("copies-{tries}");
         take(&service, workspace.request(&["true"]), &id);
-        wait_until("the job's beginning", Duration::from_secs(10), || {
+        wait_until("the start of the job", Duration::from_secs(10), || {
             body(&service.get(&format!("/v1/jobs/{id}")))["status"] == "running"
         });
         let (took, result) = cancel_running(&service, &id);

@@ -159,9 +159,9 @@ pub fn swap(target: &Target) -> Result<(), Unexercised> {
     let own = target.own()?;
     let live = target.begin(&Probe::inline("import time\ndef probe(): time.sleep(1)"));
     let groups = memory_groups(own);
-    let boxes: Vec<&PathBuf> = groups.iter().filter(|group| **group != groups[0]).collect();
-    assert!(!boxes.is_empty(), "a live run has no memory group");
-    for group in boxes {
+    let sandboxes: Vec<&PathBuf> = groups.iter().filter(|group| **group != groups[0]).collect();
+    assert!(!sandboxes.is_empty(), "a live run has no memory group");
+    for group in sandboxes {
         let memory = figure(group, ["memory.limit_in_bytes", "memory.max"]);
         assert_eq!(memory, Some(MEMORY_MIB << 20), "{}", group.display());
         let with_swap = figure(group, ["memory.memsw.limit_in_bytes", "absent"]);
