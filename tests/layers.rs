@@ -1,7 +1,9 @@
-//! The order of the folders of `src/`. Cargo holds the order between the crates.
+//! The shape of the sources: the order of the folders of `src/`, no cycle of files, folders and files that fit on
+//! a screen. Cargo holds the order between the crates.
 
 #![cfg(test)]
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -18,6 +20,8 @@ const MAY_IMPORT: [(&str, &[&str]); 9] = [
     ("cli", &["config", "policy", "store", "executor", "check", "job", "telemetry", "http"]),
 ];
 const FILE_LINES_MAX: usize = 500;
+/// Files and folders in one folder.
+const FOLDER_ENTRIES_MAX: usize = 14;
 
 /// Every source file below `directory`.
 fn sources(directory: &Path) -> Vec<PathBuf> {
@@ -73,4 +77,109 @@ fn no_file_is_longer_than_500_lines() {
         let lines = fs::read_to_string(&path).unwrap().lines().count();
         assert!(lines <= FILE_LINES_MAX, "{}: {lines} lines", path.display());
     }
+}
+
+#[test]
+fn no_folder_has_more_than_14_entries() {
+    for root in source_roots() {
+        let folders: BTreeSet<PathBuf> =
+            sources(&root).iter().filter_map(|file| Some(file.parent()?.to_owned())).collect();
+        for folder in folders {
+            let entries = fs::read_dir(&folder).unwrap().count();
+            assert!(entries <= FOLDER_ENTRIES_MAX, "{}: {entries} entries", folder.display());
+        }
+    }
+}
+
+/// The folder of sources of each package.
+fn source_roots() -> Vec<PathBuf> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let crates = fs::read_dir(root.join("crates")).unwrap();
+    let mut roots: Vec<PathBuf> = crates.map(|entry| entry.unwrap().path().join("src")).collect();
+    roots.push(root.join("src"));
+    roots
+}
+
+#[test]
+fn no_files_use_each_other_in_a_cycle() {
+    for root in source_roots() {
+        let graph = uses(&root);
+        assert!(graph.values().any(|used| !used.is_empty()), "{}: nothing found", root.display());
+        for file in graph.keys() {
+            let mut reached = BTreeSet::new();
+            let mut pending: Vec<&PathBuf> = graph[file].iter().collect();
+            while let Some(next) = pending.pop() {
+                assert!(next != file, "{} uses itself through other files", file.display());
+                if reached.insert(next) {
+                    pending.extend(graph.get(next).into_iter().flatten());
+                }
+            }
+        }
+    }
+}
+
+/// The files below `root`, each with those that it uses outside of its tests.
+fn uses(root: &Path) -> BTreeMap<PathBuf, BTreeSet<PathBuf>> {
+    let is_test = |file: &Path| file.to_str().unwrap().contains("test");
+    let files = sources(root).into_iter().filter(|file| {
+        let name = file.strip_prefix(root).unwrap();
+        !is_test(name) && !name.starts_with("init") && name != Path::new("main.rs")
+    });
+    files
+        .map(|file| {
+            let source = fs::read_to_string(&file).unwrap();
+            let code = source.split("#[cfg(test)]\nmod tests {").next().unwrap();
+            let used = paths(&module_of(root, &file), code);
+            let used = used.iter().filter_map(|path| file_of(root, path));
+            let used = used.filter(|other| *other != file && !is_test(other)).collect();
+            (file, used)
+        })
+        .collect()
+}
+
+/// The module of the file `file`, as the names below its crate.
+fn module_of(root: &Path, file: &Path) -> Vec<String> {
+    let name = file.strip_prefix(root).unwrap().with_extension("");
+    let mut names: Vec<String> =
+        name.iter().map(|part| part.to_str().unwrap().to_owned()).collect();
+    names.pop_if(|last| ["mod", "lib", "main"].contains(&last.as_str()));
+    names
+}
+
+/// The file of the longest part of `path` that is a module; none for the crate itself, whose file only
+/// re-exports.
+fn file_of(root: &Path, path: &[String]) -> Option<PathBuf> {
+    (1..=path.len()).rev().find_map(|length| {
+        let module = root.join(path[..length].join("/"));
+        let candidates = [module.with_extension("rs"), module.join("mod.rs")];
+        candidates.into_iter().find(|file| file.exists())
+    })
+}
+
+/// The paths in `code` that begin at the crate or above `module`, or with a module below it.
+fn paths(module: &[String], code: &str) -> Vec<Vec<String>> {
+    let mut found = Vec::new();
+    for line in code.lines().filter(|line| !line.trim_start().starts_with("//")) {
+        for (start, above) in [("crate::", None), ("super::", Some(1)), ("super::super::", Some(2))]
+        {
+            let base = match above {
+                None => Vec::new(),
+                Some(above) if above <= module.len() => module[..module.len() - above].to_vec(),
+                Some(_) => continue,
+            };
+            for rest in line.split(start).skip(1) {
+                found.push([base.clone(), names(rest)].concat());
+            }
+        }
+        let import = line.trim_start_matches("pub ").strip_prefix("use ");
+        found.extend(import.map(|rest| [module.to_vec(), names(rest)].concat()));
+    }
+    found
+}
+
+/// The names at the start of a path such as `a::b::{C, D}`.
+fn names(path: &str) -> Vec<String> {
+    let is_end = |c: char| !c.is_alphanumeric() && c != '_' && c != ':';
+    let path = path.split(is_end).next().unwrap_or_default();
+    path.split("::").filter(|name| !name.is_empty()).map(str::to_owned).collect()
 }

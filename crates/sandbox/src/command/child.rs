@@ -32,20 +32,20 @@ pub struct Child {
 /// it is unread. Dropped, it lets the program write without being read.
 #[derive(Debug)]
 pub struct ChildOutput {
-    pieces: Receiver<Piece>,
+    pieces: Receiver<OutputPiece>,
     /// What the last read left of its piece.
     rest: io::Cursor<Vec<u8>>,
 }
 
 /// Bytes on their way to their reader. Dropped, read or not, they make room for more.
 #[derive(Debug)]
-struct Piece {
+struct OutputPiece {
     bytes: Vec<u8>,
     bytes_counted: usize,
     level: Arc<Watermark>,
 }
 
-impl Drop for Piece {
+impl Drop for OutputPiece {
     fn drop(&mut self) {
         self.level.fall(self.bytes_counted);
     }
@@ -133,8 +133,8 @@ fn supervise(
 /// The supervisor's end of both streams.
 #[derive(Debug)]
 struct Pipes {
-    stdout: Sender<Piece>,
-    stderr: Sender<Piece>,
+    stdout: Sender<OutputPiece>,
+    stderr: Sender<OutputPiece>,
     level: Arc<Watermark>,
 }
 
@@ -157,7 +157,8 @@ impl OutputSink for Pipes {
         self.level.rise(bytes.len());
         let level = Arc::clone(&self.level);
         // A reader that is gone drops the piece.
-        let _ = sender.send(Piece { bytes: bytes.to_vec(), bytes_counted: bytes.len(), level });
+        let _ =
+            sender.send(OutputPiece { bytes: bytes.to_vec(), bytes_counted: bytes.len(), level });
     }
 
     fn is_only_reader(&self) -> bool {
