@@ -44,7 +44,9 @@ pub fn crashes(target: &Target) -> Result<(), Unexercised> {
         }
     }
     if is_pipe {
-        return Err(Unexercised(format!("core_pattern is {pattern:?}, which no sandbox can disable")));
+        return Err(Unexercised(format!(
+            "core_pattern is {pattern:?}, which no sandbox can disable"
+        )));
     }
     Ok(())
 }
