@@ -25,7 +25,7 @@ pub fn measure(report: &mut Report) {
                 report.row(key, median(taken.into_iter()), LIMIT_MS, late);
             }
             None => {
-                report.leave_out(key, "the machine is too busy to start 250 processes in a second")
+                report.leave_out(key, "the machine is too busy to start 250 processes in a second");
             }
         }
     }

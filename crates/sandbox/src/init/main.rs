@@ -12,7 +12,7 @@
 mod sys;
 mod wire;
 
-use wire::{Call, Header, CallList};
+use wire::{Call, CallList, Header};
 
 #[cfg(target_arch = "x86_64")]
 core::arch::global_asm!(".globl _start", "_start:", "xor ebp, ebp", "and rsp, -16", "call {run}", "ud2", run = sym run);
