@@ -75,7 +75,7 @@ impl SandboxExecutor {
         mut sink: Option<Box<dyn OutputSink>>,
     ) -> Result<RunReport, NotStarted> {
         if !host_id.is_free() {
-            let words = "the last box that had it is not dead";
+            let words = "the last sandbox with it is not dead";
             return Err(SetupFailure::from_words("host uid", words).into());
         }
         let retained = input.retained.clone().and(Arc::new(host_id.clone()));
