@@ -211,7 +211,7 @@ pub fn settings() -> HttpSettings {
             event_streams_max: 64,
             downloads_max: 64,
         },
-        boxes: SandboxCounts { runs: 2, jobs: 1, standby: 0, followers: 64 },
+        sandboxes: SandboxCounts { runs: 2, jobs: 1, standby: 0, followers: 64 },
         input_bytes_max: Some(1000),
         jobs_input_bytes_max: 1000,
         output_bytes_max: Some(1 << 20),

@@ -47,7 +47,7 @@ impl Collector for ServiceCollector {
         families.standby(&figures.standby)?;
         families.sandbox(&figures.sandbox)?;
         families.http(&self.counts, self.connections_max)?;
-        let help = "Lines of the log that were dropped because stderr was not read.";
+        let help = "Log lines that were dropped because stderr was not read.";
         families.counter("cofferdam_log_lines_dropped", help, &self.log_dropped.get())?;
         families.process(&self.process)
     }
@@ -62,7 +62,7 @@ impl FamilyEncoder<'_> {
     fn build(&mut self) -> fmt::Result {
         let labels =
             vec![("version", env!("CARGO_PKG_VERSION")), ("target", env!("COFFERDAM_TARGET"))];
-        let help = "What runs here: always 1.";
+        let help = "Version and target of this program: always 1.";
         self.gauges("cofferdam_build_info", help, [(labels, 1_u64)])
     }
 
@@ -75,7 +75,7 @@ impl FamilyEncoder<'_> {
         let help = "How long each phase of a run took.";
         self.histograms("cofferdam_run_phase_seconds", help, phases)?;
         self.gauge("cofferdam_slots", "Runs there may be at once.", figures.slots as u64)?;
-        let help = "Runs there are now.";
+        let help = "Runs in progress.";
         self.gauge("cofferdam_slots_in_use", help, figures.slots_in_use as u64)?;
         let help = "Whether new runs are refused because the service is shutting down.";
         self.gauge("cofferdam_draining", help, u64::from(figures.draining))
@@ -91,45 +91,46 @@ impl FamilyEncoder<'_> {
         let ended = ended.map(|status| (vec![("status", status.word())], count(status)));
         self.counters("cofferdam_jobs", "Jobs that have ended, by their last state.", ended)?;
         self.gauge("cofferdam_jobs_queued", "Jobs that wait.", figures.queued as u64)?;
-        let help = "Jobs that may wait.";
+        let help = "The maximum number of queued jobs.";
         self.gauge("cofferdam_jobs_queue_max", help, figures.queue_max as u64)?;
         self.gauge("cofferdam_jobs_running", "Jobs that run now.", figures.running as u64)?;
-        let help = "Jobs that may run at once.";
+        let help = "The maximum number of concurrent jobs.";
         self.gauge("cofferdam_jobs_workers", help, figures.workers as u64)
     }
 
     fn standby(&mut self, figures: &StandbyMetrics) -> fmt::Result {
-        let help = "Boxes there may be that are made ahead of runs.";
+        let help = "The maximum number of prepared sandboxes.";
         self.gauge("cofferdam_standby_boxes_max", help, figures.boxes_max as u64)?;
-        let help = "Boxes made ahead that stand ready.";
+        let help = "Prepared sandboxes that are ready.";
         self.gauge("cofferdam_standby_boxes_ready", help, figures.ready as u64)?;
-        let help = "Boxes made ahead.";
+        let help = "Sandboxes prepared so far.";
         self.counter("cofferdam_standby_boxes_made", help, &figures.made)?;
-        let help = "Boxes made ahead that a run got.";
+        let help = "Prepared sandboxes that a run used.";
         self.counter("cofferdam_standby_boxes_used", help, &figures.used)?;
-        let help = "Boxes made ahead that were let go without a run.";
+        let help = "Prepared sandboxes that were discarded without a run.";
         self.counter("cofferdam_standby_boxes_dropped", help, &figures.dropped)?;
-        let help = "Boxes that could not be made ahead.";
+        let help = "Sandboxes that could not be prepared.";
         self.counter("cofferdam_standby_boxes_failed", help, &figures.failed)
     }
 
     fn sandbox(&mut self, figures: &SandboxMetrics) -> fmt::Result {
-        let help = "Boxes that did not die in the time they had after SIGKILL.";
+        let help = "Sandboxes that did not die in time after SIGKILL.";
         self.counter("cofferdam_kill_failures", help, &figures.kill_failures)?;
-        let help = "Killed boxes that are not dead and keep what they hold.";
+        let help = "Killed sandboxes that are not dead and keep their resources.";
         self.gauge("cofferdam_undying_boxes", help, figures.undying as u64)?;
-        let help = "Killed boxes that are not dead with which no new box is made.";
+        let help =
+            "The number of killed sandboxes that are not dead at which no new sandbox is made.";
         self.gauge("cofferdam_undying_boxes_max", help, figures.undying_max as u64)?;
-        let help = "Dead boxes that are still to be cleared away.";
+        let help = "Dead sandboxes that wait for cleanup.";
         self.gauge("cofferdam_cleanup_backlog", help, figures.cleanup_backlog as u64)?;
-        let help = "Dead boxes that may wait before an answer waits for its own.";
+        let help = "The number of dead sandboxes waiting for cleanup beyond which a response waits for its own.";
         self.gauge("cofferdam_cleanup_backlog_max", help, figures.cleanup_backlog_max as u64)?;
         let swept = &figures.swept;
-        let help = "Servers that had not ended by themselves, cleared away by this start.";
+        let help = "Crashed servers whose remains this start cleaned up.";
         self.gauge("cofferdam_swept_servers", help, swept.servers as u64)?;
-        let help = "Boxes that dead servers had left, cleared away by this start.";
+        let help = "Sandboxes of crashed servers that this start cleaned up.";
         self.gauge("cofferdam_swept_boxes", help, swept.boxes as u64)?;
-        let help = "Processes that were alive in such boxes.";
+        let help = "Processes that were alive in such sandboxes.";
         self.gauge("cofferdam_swept_processes", help, swept.processes as u64)?;
         let controls = figures.controls.iter();
         let controls = controls
@@ -140,18 +141,18 @@ impl FamilyEncoder<'_> {
 
     fn http(&mut self, counts: &HttpCounts, connections_max: usize) -> fmt::Result {
         let refusals = counts.refusals().map(|(reason, count)| (vec![("reason", reason)], count));
-        let help = "Requests that got no report, by the reason.";
+        let help = "Requests without a report, by reason.";
         self.counters("cofferdam_refusals", help, refusals)?;
         let help = "Connections of clients.";
         self.gauge("cofferdam_connections", help, counts.connections() as u64)?;
-        let help = "Connections of clients there may be at once; more wait.";
+        let help = "The maximum number of client connections; more wait.";
         self.gauge("cofferdam_connections_max", help, connections_max as u64)
     }
 
     fn process(&mut self, process: &ProcessMetrics) -> fmt::Result {
         let now = process.now();
         if let Some(cpu) = now.cpu {
-            let help = "CPU time of this process, boxes not counted.";
+            let help = "CPU time of this process, without sandboxes.";
             self.counter("process_cpu_seconds", help, &cpu.as_secs_f64())?;
         }
         for (name, help, figure) in [

@@ -79,25 +79,25 @@ pub struct SandboxCounts {
 }
 
 /// Returns how many connections this process can hold: `wanted`, or fewer if its descriptors do not
-/// suffice for them and `boxes`, but at least one.
-pub fn connections_affordable(wanted: usize, boxes: SandboxCounts) -> usize {
+/// suffice for them and `sandboxes`, but at least one.
+pub fn connections_affordable(wanted: usize, sandboxes: SandboxCounts) -> usize {
     let descriptors_max = getrlimit(Resource::RLIMIT_NOFILE).map_or(u64::MAX, |(soft, _)| soft);
-    affordable(wanted, boxes, descriptors_max)
+    affordable(wanted, sandboxes, descriptors_max)
 }
 
-fn affordable(wanted: usize, boxes: SandboxCounts, descriptors_max: u64) -> usize {
-    let left = descriptors_max.saturating_sub(other_descriptors(boxes));
+fn affordable(wanted: usize, sandboxes: SandboxCounts, descriptors_max: u64) -> usize {
+    let left = descriptors_max.saturating_sub(other_descriptors(sandboxes));
     wanted.min(usize::try_from(left).unwrap_or(usize::MAX)).max(1)
 }
 
 /// Returns how many descriptors are not for connections.
-fn other_descriptors(boxes: SandboxCounts) -> u64 {
-    let live = (boxes.runs as u64).saturating_add(boxes.jobs as u64);
+fn other_descriptors(sandboxes: SandboxCounts) -> u64 {
+    let live = (sandboxes.runs as u64).saturating_add(sandboxes.jobs as u64);
     let for_runs = DESCRIPTORS_PER_RUN.saturating_mul(live);
-    let for_followers = DESCRIPTORS_PER_FOLLOWER.saturating_mul(boxes.followers as u64);
+    let for_followers = DESCRIPTORS_PER_FOLLOWER.saturating_mul(sandboxes.followers as u64);
     let of_jobs = DESCRIPTORS_OF_JOBS.saturating_add(for_followers);
-    let for_jobs = if boxes.jobs > 0 { of_jobs } else { 0 };
-    let for_standby = DESCRIPTORS_PER_STANDBY.saturating_mul(boxes.standby as u64);
+    let for_jobs = if sandboxes.jobs > 0 { of_jobs } else { 0 };
+    let for_standby = DESCRIPTORS_PER_STANDBY.saturating_mul(sandboxes.standby as u64);
     DESCRIPTORS_RESERVED
         .saturating_add(for_runs)
         .saturating_add(for_standby)
@@ -115,14 +115,14 @@ pub struct DescriptorShortage {
     hard: u64,
     wanted: usize,
     served: usize,
-    boxes: SandboxCounts,
+    sandboxes: SandboxCounts,
 }
 
 impl DescriptorShortage {
     /// Returns why the service cannot start, if no descriptor is left for even one connection.
     pub fn fatal(&self) -> Option<String> {
-        let Self { hard, boxes: SandboxCounts { runs, jobs, standby, followers }, .. } = *self;
-        let least = other_descriptors(self.boxes).saturating_add(1);
+        let Self { hard, sandboxes: SandboxCounts { runs, jobs, standby, followers }, .. } = *self;
+        let least = other_descriptors(self.sandboxes).saturating_add(1);
         (hard < least).then(|| {
             format!(
                 "open files: the hard limit (ulimit -Hn, LimitNOFILE=) is {hard}, and at least \
@@ -134,20 +134,20 @@ impl DescriptorShortage {
     }
 }
 
-/// Raises the soft limit of descriptors to what `wanted` connections and `boxes` need. The default
+/// Raises the soft limit of descriptors to what `wanted` connections and `sandboxes` need. The default
 /// of shells and service managers is meant for programs that use `select`. Sandboxes have their own
 /// limit.
 pub fn raise_descriptors(
     wanted: usize,
-    boxes: SandboxCounts,
+    sandboxes: SandboxCounts,
 ) -> io::Result<Option<DescriptorShortage>> {
     let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE)?;
-    let needed = other_descriptors(boxes).saturating_add(wanted as u64);
+    let needed = other_descriptors(sandboxes).saturating_add(wanted as u64);
     if needed > soft {
         setrlimit(Resource::RLIMIT_NOFILE, needed.min(hard), hard)?;
     }
-    let served = affordable(wanted, boxes, hard);
-    Ok((needed > hard).then_some(DescriptorShortage { needed, hard, wanted, served, boxes }))
+    let served = affordable(wanted, sandboxes, hard);
+    Ok((needed > hard).then_some(DescriptorShortage { needed, hard, wanted, served, sandboxes }))
 }
 
 #[cfg(test)]
@@ -166,8 +166,8 @@ mod tests {
             (1024, usize::MAX, usize::MAX, usize::MAX, u64::MAX, 1),
             (7, 1, 0, 1, 1024, 7),
         ] {
-            let boxes = SandboxCounts { runs, jobs, standby, followers: 64 };
-            assert_eq!(affordable(wanted, boxes, descriptors_max), expected);
+            let sandboxes = SandboxCounts { runs, jobs, standby, followers: 64 };
+            assert_eq!(affordable(wanted, sandboxes, descriptors_max), expected);
         }
     }
 }

@@ -113,7 +113,8 @@ impl Server {
         let in_flight = InFlight::default();
         let (limits, log_headers) =
             (Arc::new(self.settings.limits.clone()), self.settings.log_headers);
-        let connections_max = connections_affordable(limits.connections_max, self.settings.boxes);
+        let connections_max =
+            connections_affordable(limits.connections_max, self.settings.sandboxes);
         let counts = Arc::default();
         let state = Arc::new(self.state(Arc::clone(&counts), connections_max));
         let serving = |routes, connections_max, counts| Listener {
@@ -164,7 +165,7 @@ impl Server {
                 Arc::clone(&settings.log_dropped),
             ),
             checks: Arc::clone(&self.checks),
-            run_threads: RunThreads::new(settings.boxes.runs + ADMISSION_THREADS),
+            run_threads: RunThreads::new(settings.sandboxes.runs + ADMISSION_THREADS),
             shutdown: self.shutdown.clone(),
             input_bytes_max: settings.input_bytes_max,
             output_bounded: settings.output_bytes_max.is_some(),

@@ -14,7 +14,7 @@ pub struct HttpSettings {
     /// Limits for clients.
     pub limits: HttpLimits,
     /// The sandboxes, which need descriptors too.
-    pub boxes: SandboxCounts,
+    pub sandboxes: SandboxCounts,
     /// The maximum size of a request body in bytes; `None` for no limit.
     pub input_bytes_max: Option<u64>,
     /// The maximum size of a job request in bytes.
@@ -57,7 +57,7 @@ impl From<&Config> for HttpSettings {
                 event_streams_max: config.jobs.followers_max,
                 ..HttpLimits::default()
             },
-            boxes: SandboxCounts {
+            sandboxes: SandboxCounts {
                 runs: config.concurrency,
                 jobs,
                 standby: config.standby_max,
@@ -85,6 +85,6 @@ impl HttpSettings {
     /// Raises the soft limit of descriptors to what the server may need, or returns what is
     /// missing.
     pub fn raise_descriptors(&self) -> io::Result<Option<DescriptorShortage>> {
-        raise_descriptors(self.limits.connections_max, self.boxes)
+        raise_descriptors(self.limits.connections_max, self.sandboxes)
     }
 }
