@@ -90,7 +90,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     }))
 }
 
-/// Adds the command `serve` if there is none and stdin is not a terminal, as for the entry point of
+/// Adds the command `serve` if no command is given and stdin is not a terminal, as for the entry point of
 /// an image.
 fn or_serve(mut arguments: Vec<OsString>) -> Vec<OsString> {
     if arguments.len() <= 1 && !io::stdin().is_terminal() {

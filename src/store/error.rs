@@ -128,7 +128,7 @@ pub(super) enum ReadFault {
     Absent,
     /// The file does not hold what was written to it.
     Corrupt(String),
-    /// This process could not read it, whatever it holds.
+    /// This process could not read it; its content is unknown.
     System(StoreError),
 }
 

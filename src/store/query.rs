@@ -138,7 +138,7 @@ impl RunStore {
         Ok(File::from(open_beneath(&artifacts, path, flags).map_err(failed)?))
     }
 
-    /// The directory of a job; nothing if there is none.
+    /// The directory of a job; `None` without one.
     pub(super) fn job(&self, id: &JobId) -> Result<Option<StoreDir>, StoreError> {
         let opened = self.opened();
         match opened.runs.child(id.as_str()) {

@@ -21,7 +21,7 @@ include!(concat!(env!("OUT_DIR"), "/profiles.rs"));
 /// Returns the builtin profile `name`.
 ///
 /// # Errors
-/// [`ProfileError::UnknownProfile`] if there is none of that name; [`Profile::builtin_names`] lists
+/// [`ProfileError::UnknownProfile`] if no profile has that name; [`Profile::builtin_names`] lists
 /// all names.
 pub fn builtin_profile(name: &str) -> Result<Profile, ProfileError> {
     let compiled = COMPILED.iter().find(|compiled| compiled.name == name);

@@ -38,7 +38,7 @@ pub struct Landlock {
 }
 
 impl Landlock {
-    /// From the kernel's answer to the query for its version, or the reason why there is none.
+    /// From the kernel's answer to the query for its version, or the reason why Landlock is missing.
     pub fn from_answer(answer: std::io::Result<u32>) -> Result<Self, String> {
         match answer {
             Ok(abi) if abi >= ABI_MIN => Ok(Self { abi: abi.min(ABI_KNOWN) }),

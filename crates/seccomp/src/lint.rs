@@ -163,7 +163,7 @@ pub enum Trap {
     /// `otherwise.known` applies to no call.
     #[error("known is never asked: every call is decided by an entry")]
     NeverAsked,
-    /// Without a reason, nobody can tell later whether the entry is still needed.
+    /// Without a reason, it is unknown later whether the entry is still needed.
     #[error("gives no reason")]
     NoReason,
     /// Callers would rely on an effect that did not happen.

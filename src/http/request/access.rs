@@ -43,7 +43,7 @@ fn bearer_token(headers: &HeaderMap) -> Option<&[u8]> {
 pub enum HostRule<'a> {
     /// All: a token is required, which a foreign page does not have.
     Any,
-    /// Those that nobody else can own, and the given ones.
+    /// Names that only this host can have, and the given ones.
     Trusted(&'a [String]),
 }
 

@@ -79,7 +79,7 @@ impl<W, L> JobQueue<W, L> {
         Some((queued, permit))
     }
 
-    /// Whether a job may wait for a permit, whose release notifies nobody.
+    /// Whether a job may wait for a permit, whose release sends no notification.
     pub fn wants_permit(&self) -> bool {
         !self.queue.is_empty()
     }

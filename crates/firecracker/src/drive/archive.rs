@@ -203,7 +203,7 @@ impl<R: Read> ArchiveReader<R> {
         Ok(Self { source, depth: 0, file: None })
     }
 
-    /// Reads the next record. There is none after [`ArchiveRecord::End`].
+    /// Reads the next record. No record follows [`ArchiveRecord::End`].
     pub fn read(&mut self) -> Result<ArchiveRecord, ArchiveError> {
         let [kind] = take::<1>(&mut self.source)?;
         if kind != b'X' {

@@ -84,7 +84,7 @@ impl MaskedPaths {
         Ok((self.shown.iter().map(|tree| tree.source.clone()).collect(), self.mounts.points()?))
     }
 
-    /// Skips the search for sockets in the trees that are mounted unowned: nobody can connect there.
+    /// Skips the search for sockets in the trees that are mounted unowned: no connection is possible there.
     pub fn trust_unowned(&mut self, unowned: &[bool]) {
         let mut unowned = unowned.iter();
         self.with_sockets.retain(|_| unowned.next() != Some(&true));

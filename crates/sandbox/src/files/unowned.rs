@@ -1,4 +1,4 @@
-//! Shown trees whose files appear to belong to nobody, so that nothing in them is writable.
+//! Shown trees whose files have no owner in the sandbox, so that nothing in them is writable.
 //!
 //! A read-only mount prevents neither a connection to a socket of the host below it nor the opening
 //! of a fifo for writing. An ID-mapped mount does, if its map contains none of the ids that files

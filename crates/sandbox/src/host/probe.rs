@@ -14,7 +14,7 @@ use cofferdam_core::SetupFailure;
 use cofferdam_core::values::deadline::Deadline;
 use cofferdam_seccomp::profile::Profile;
 
-/// The control that stands for a complete sandbox.
+/// The control of a complete sandbox.
 const WHOLE_BOX: &str = "whole box";
 
 /// One control and the result of its trial.

@@ -359,7 +359,7 @@ impl SandboxHost {
         }
     }
 
-    /// Lowers `limits` to what can be set; returns what is not enforced.
+    /// Lowers `limits` to what can be set; returns the controls that are missing.
     pub(crate) fn clamp(&self, limits: &mut Limits) -> Vec<String> {
         let mut not_enforced = self.not_enforced.clone();
         self.hard_limits.clamp(limits, &mut not_enforced);

@@ -126,7 +126,7 @@ fn exec_command(source: ProgramSource<'_>, argv: &[CString], input: &PlanInput<'
     let (fd, paths) = match source {
         ProgramSource::Named => (None, executable_paths(argv, input.env)),
         ProgramSource::At(path) => (None, vec![path.to_owned()]),
-        // By its descriptor if the filter allows it: then nobody can exchange a directory on the
+        // By its descriptor if the filter allows it: then no process can exchange a directory on the
         // way to the path.
         ProgramSource::Mounted { fd, at } => {
             let fd = lets_through(input.filter, &[libc::SYS_execveat]).then_some(fd);

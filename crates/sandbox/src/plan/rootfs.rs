@@ -51,7 +51,7 @@ pub struct ShownPath {
     pub source: CString,
     /// Relative to the sandbox's root.
     pub target: CString,
-    /// Whether it is mounted with IDs mapped so that its files appear to belong to nobody.
+    /// Whether it is mounted with IDs mapped so that its files have no owner.
     pub unowned: bool,
 }
 
@@ -92,14 +92,14 @@ impl RootLayout {
         self.skeleton.push(SkeletonEntry { path, kind: SkeletonKind::Text(HOSTS_TEXT) });
     }
 
-    /// Sets which trees are mounted so that nobody owns their files.
+    /// Sets which trees are mounted so that their files have no owner.
     pub fn show_unowned(&mut self, unowned: &[bool]) {
         for (shown, unowned) in self.shown.iter_mut().zip(unowned) {
             shown.unowned = *unowned;
         }
     }
 
-    /// Whether `target` is below a tree that nobody owns, where root has no more rights than a
+    /// Whether `target` is below a tree without owners, where root has no more rights than a
     /// tenant.
     pub fn is_below_unowned(&self, target: &CStr) -> bool {
         let below = |tree: &[u8]| {

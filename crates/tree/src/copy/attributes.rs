@@ -30,7 +30,7 @@ impl Attributes {
     }
 
     /// Sets the mode, the time and then the owner of a finished copy. The order matters: only the
-    /// owner may set mode and time. Nobody else can access the copy yet, and the mode has no bits
+    /// owner may set mode and time. No other process can access the copy yet, and the mode has no bits
     /// that a change of owner clears.
     pub(crate) fn settle(self, copy: BorrowedFd<'_>, owner: Owner) -> Result<(), WorkspaceFault> {
         fchmod(copy, self.mode).during("chmod")?;

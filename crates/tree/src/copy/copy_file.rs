@@ -99,7 +99,7 @@ fn take_hole(
     }
 }
 
-/// The next data or hole of `file` from `offset` on; `None` if there is none before its end.
+/// The next data or hole of `file` from `offset` on; `None` if its end comes first.
 fn seek(file: &File, offset: i64, whence: Whence) -> Result<Option<i64>, WorkspaceFault> {
     match lseek(file, offset, whence) {
         Ok(found) => Ok(Some(found)),

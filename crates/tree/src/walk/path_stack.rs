@@ -47,7 +47,7 @@ impl PathStack {
         self.starts.len()
     }
 
-    /// The part at `index`, counted from 0; empty if there is none.
+    /// The part at `index`, counted from 0; empty if absent.
     pub(crate) fn part(&self, index: usize) -> &[u8] {
         let Some(start) = self.starts.get(index) else { return b"" };
         let end = self.starts.get(index + 1).map_or(self.path.len(), |next| next - 1);
@@ -59,7 +59,7 @@ impl PathStack {
         self.starts.last().and_then(|start| self.path.get(*start..)).unwrap_or_default()
     }
 
-    /// The part before the last; empty if there is none.
+    /// The part before the last; empty if absent.
     pub(crate) fn parent_name(&self) -> &[u8] {
         self.depth().checked_sub(2).map_or(b"", |index| self.part(index))
     }
