@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use cofferdam_core::sync::counter::Counter;
 
-/// The number of sandboxes of one [`SandboxHost`](crate::Sandbox) that did not die in time.
+/// The number of sandboxes of one [`SandboxHost`](crate::engine::SandboxHost) that did not die in time.
 #[derive(Debug, Clone, Default)]
 pub struct KillFailures(Arc<Counter>);
 

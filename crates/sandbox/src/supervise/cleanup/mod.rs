@@ -22,7 +22,7 @@ use cofferdam_core::values::deadline::Deadline;
 /// How often [`Cleanup::close`] checks whether the thread has ended.
 const CLOSE_INTERVAL: Duration = Duration::from_millis(1);
 
-/// Cleans up the dead sandboxes of one [`SandboxHost`](crate::Sandbox): on a thread once it is started,
+/// Cleans up the dead sandboxes of one [`SandboxHost`](crate::engine::SandboxHost): on a thread once it is started,
 /// until then on the thread that drops the sandbox.
 #[derive(Debug, Default)]
 pub struct Cleanup {
