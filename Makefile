@@ -11,6 +11,7 @@ APT_GET = DEBIAN_FRONTEND=noninteractive apt-get -q -o Acquire::Retries=3 -o DPk
 CARGO = cargo
 CARGO_DENY = cargo-deny@0.20.2
 CARGO_FUZZ = cargo-fuzz@0.13.2
+CARGO_SEMVER_CHECKS = cargo-semver-checks@0.51.0
 TRIPLE = $(shell rustc -vV | sed -n 's/^host: //p')
 TARGET_DIR = $(abspath $(or $(CARGO_TARGET_DIR),target))
 BINARY = $(TARGET_DIR)/$(TRIPLE)/release/cofferdam
@@ -43,7 +44,7 @@ WEAKENED = $(TARGET_DIR)/weakened/$(TRIPLE)/debug/cofferdam
 .DEFAULT_GOAL = help
 # Cargo uses every core by itself.
 .NOTPARALLEL:
-.PHONY: help deps build install fmt lint deny check test test-one test-builds test-langs test-toolchains \
+.PHONY: help deps build install fmt lint deny semver check test test-one test-minimal test-builds test-langs test-toolchains \
 	hostile hostile-soak weakened weakened-build demo test-metrics bench bench-docs config-docs bench-langs soak \
 	soak-jobs fuzz toolchains print-serve-env image test-image test-deploy test-v2 test-firecracker test-containers clean
 
@@ -75,6 +76,7 @@ lint: ## Check format and lints
 	$(CARGO) fmt --all --check
 	rustfmt --check $(INIT)
 	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
+	$(CARGO) clippy --locked --package cofferdam --no-default-features --all-targets -- -D warnings
 	@mkdir -p $(TARGET_DIR)
 	clippy-driver --edition 2024 --crate-name init --crate-type bin -Cpanic=abort \
 		--emit=metadata -o $(TARGET_DIR)/init.rmeta $(INIT_LINTS) $(INIT)
@@ -86,6 +88,16 @@ INSTALL = cd / && CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_OPT_LEVEL=
 deny: ## Check the licences, sources and versions of the dependencies
 	cargo-deny --version >/dev/null 2>&1 || ($(INSTALL) $(CARGO_DENY))
 	$(CARGO) deny --locked check bans licenses sources
+
+# The commit whose API crates/sandbox must still have: the last release, or a later commit that broke the API
+# on purpose.
+BASELINE = 9782fc71a60b
+# The tool asks rustc about the target of .cargo/config.toml, whose name only cargo knows, and hides the warnings
+# by which cargo finds out what cannot be linked statically.
+semver: ## Check the API of crates/sandbox against that of the commit BASELINE
+	cargo-semver-checks --version >/dev/null 2>&1 || ($(INSTALL) $(CARGO_SEMVER_CHECKS))
+	RUSTFLAGS="-C target-feature=-crt-static" $(CARGO) semver-checks --target $(TRIPLE) \
+		--package cofferdam-sandbox --baseline-rev $(BASELINE)
 
 # The crate and the parts of names of unit tests that change owners, mount or make cgroups, and so fail
 # without root.
@@ -103,6 +115,9 @@ test-one: ## Run the tests whose names contain T, or the row T of tests/hostile 
 test: deps lint build ## Lint and run every test against the release binary (as root)
 	COFFERDAM_BIN=$(BINARY) REQUIRE_PRIVILEGED=1 $(CARGO) test --locked --no-fail-fast
 	$(MAKE) test-v2
+
+test-minimal: ## Run the unit tests of a build without the feature firecracker (as root)
+	REQUIRE_PRIVILEGED=1 $(CARGO) test --locked --package cofferdam --no-default-features --lib --bins
 
 test-builds: ## Compile the tests without running them
 	$(CARGO) test --locked --no-run

@@ -1,12 +1,12 @@
-//! Runs one job as a library: a program over a private copy of a directory, in a box of its own.
+//! Runs one job as a library: a program over a private copy of a directory, in a sandbox of its own.
 //!
-//! `cargo run --example run_job`, as root or as a user who may make user namespaces.
+//! `cargo run --example run_job`, as root or as a user who may create user namespaces.
 
 use std::error::Error;
 use std::fs;
 use std::io::{self, Write};
 
-use cofferdam::jobs::{JobStatus, RunJobRequest, Runner, enter_user_namespace};
+use cofferdam::jobs::{JobStatus, RunJobRequest, Runner, ValidRequest, enter_user_namespace};
 use serde_json::json;
 
 const PROGRAM: &str = "\
@@ -18,7 +18,7 @@ print('hello from', os.getcwd())
 ";
 
 fn main() -> Result<(), Box<dyn Error>> {
-    // First, while there is one thread: without privileges boxes need it.
+    // First, while there is one thread: without privileges sandboxes need it.
     enter_user_namespace();
     run(&mut io::stdout())
 }
@@ -37,7 +37,7 @@ fn run(out: &mut impl Write) -> Result<(), Box<dyn Error>> {
         "policy": {"allowed_commands": ["python3"], "artifacts": {"include": ["out/**"]}},
         "limits": {"timeout_ms": 10_000, "memory_bytes": 256 << 20},
     }))?;
-    let result = runner.run(request)?;
+    let result = runner.run(ValidRequest::try_from(request)?)?;
 
     if result.status != JobStatus::Completed {
         return Err(format!("{}: {:?}", result.status.word(), result.error).into());

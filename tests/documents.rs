@@ -33,9 +33,14 @@ const START_WAIT: Duration = Duration::from_secs(30);
 const STOP_WAIT: Duration = Duration::from_secs(40);
 const PORT_IN_DOCUMENTS: &str = "4040";
 /// The documents with fenced blocks, relative to the root.
-const WITH_COMMANDS: [&str; 8] = [
+const WITH_COMMANDS: [&str; 13] = [
     "README.md",
+    "docs/artifacts.md",
+    "docs/sessions.md",
     "docs/deploy.md",
+    "docs/engine-cli.md",
+    "docs/engine.md",
+    "docs/execute.md",
     "docs/http-api.md",
     "docs/jobs.md",
     "docs/languages.md",

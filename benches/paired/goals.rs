@@ -70,7 +70,7 @@ pub const ROWS: &[Row] = &[
     ratio("exec_nsjail", "`exec -- /bin/true` ÷ nsjail", None),
     ratio("exec_crun", "`exec -- /bin/true` ÷ crun", None),
     ratio("idle", "`/run` after 50 ms idle ÷ back to back", Some(AtMost(1.2))),
-    ratio("idle_none_ahead", "`/run` after 50 ms idle ÷ back to back, `STANDBY_MAX=0`", None),
+    ratio("idle_none_prepared", "`/run` after 50 ms idle ÷ back to back, `STANDBY_MAX=0`", None),
     ratio("server_size", "`/run` by a server of 500 MB ÷ of 20 MB", Some(AtMost(1.1))),
     Row {
         key: "throughput_8",
@@ -90,7 +90,7 @@ pub const ROWS: &[Row] = &[
     ),
     Row {
         key: "standby_memory",
-        name: "memory of a box made ahead (A: server with 10, B: with none)",
+        name: "memory of a prepared sandbox (A: server with 10, B: with none)",
         unit: Unit::Mebibytes,
         figure: Figure::Amount,
         goal: None,

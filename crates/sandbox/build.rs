@@ -42,7 +42,7 @@ fn build_init(output: &Path) {
     assert!(status.is_ok_and(|status| status.success()), "could not build {INIT}");
 }
 
-/// The table that `src/builtin.rs` includes.
+/// The table that `src/plan/builtin_profile.rs` includes.
 fn compiled_profiles() -> String {
     let arch = env::var("CARGO_CFG_TARGET_ARCH").expect("cargo sets CARGO_CFG_TARGET_ARCH");
     let arch = match arch.as_str() {

@@ -11,8 +11,7 @@ use crate::check::lang::{AnyOf, Language, LanguageTable, Resolver, Version, plai
 use crate::executor::{Executor, RunInput, SandboxExecutor, WorkspaceInput};
 use cofferdam_core::sync::cancel::CancelToken;
 use cofferdam_core::{
-    Limits, NotStarted, Outcome, ProgramFile, RunReport, RunSpec, SetupFailure, StdinSource, Watch,
-    WorkspaceFill,
+    Limits, NotStarted, Outcome, RunReport, RunSpec, SetupFailure, StdinSource, Watch,
 };
 use cofferdam_sandbox::plan::PATH_DEFAULT;
 
@@ -316,17 +315,13 @@ fn run_in_sandbox(
     let cancel = CancelToken::new().map_err(|error| SetupFailure::from_io("eventfd", &error))?;
     let spec = RunSpec {
         argv: argv.iter().filter_map(|word| CString::new(*word).ok()).collect(),
-        program: ProgramFile::Named,
-        without_shell: None,
         env: environment(language, &passed),
         workdir: Path::new("/workspace").into(),
         stdin: StdinSource::Null,
         limits: Limits::default().with_wall(LOOK_WAIT),
-        workspace: WorkspaceFill::Own,
-        binds: Vec::new(),
-        tmpfs: Vec::new(),
+        ..RunSpec::default()
     };
     let workspace = WorkspaceInput::Template { dir: None, files: &[] };
     let input = RunInput { spec, workspace, retained: Default::default() };
-    executor.execute(input, &Watch { cancel, client: None }, None)
+    executor.execute(input, &Watch::of(cancel), None)
 }

@@ -18,10 +18,7 @@ use cofferdam_core::sync::cancel::CancelToken;
 use cofferdam_core::sync::permits::{Permit, Permits};
 use cofferdam_core::sync::retained::Retained;
 use cofferdam_core::values::deadline::Deadline;
-use cofferdam_core::{
-    Limits, OutputSink, ProgramFile, RunReport, RunSpec, SetupFailure, StdinSource, Watch,
-    WorkspaceFill,
-};
+use cofferdam_core::{Limits, OutputSink, RunReport, RunSpec, SetupFailure, StdinSource, Watch};
 
 /// Where the workspace is in a sandbox.
 const WORKSPACE: &str = "/workspace";
@@ -139,7 +136,7 @@ impl CheckRunner {
             draining: self.is_draining(),
             slots: SlotsStatus { in_use: self.slots.taken(), capacity: self.settings.concurrency },
             standby: StandbyStatus {
-                ready: self.executor.standby_figures().ready,
+                ready: self.executor.standby_metrics().ready,
                 max: self.settings.standby_max,
             },
             languages: self.languages.available(),
@@ -191,15 +188,11 @@ impl CheckRunner {
         limits.disk_bytes_max = limits.disk_bytes_max.max(language.disk_bytes_max.unwrap_or(0));
         RunSpec {
             argv: vec![c"sh".to_owned(), c"-c".to_owned(), command],
-            program: ProgramFile::Named,
-            without_shell: None,
             env: environment(Some(language), passed_env),
             workdir: WORKSPACE.into(),
             stdin: StdinSource::Null,
             limits,
-            workspace: WorkspaceFill::Own,
-            binds: Vec::new(),
-            tmpfs: Vec::new(),
+            ..RunSpec::default()
         }
     }
 
@@ -222,7 +215,7 @@ impl CheckRunner {
     }
 
     /// The counters.
-    pub fn figures(&self) -> CheckMetrics {
+    pub fn metrics(&self) -> CheckMetrics {
         let (runs, phases) = self.counts.read();
         CheckMetrics {
             runs,
@@ -230,8 +223,8 @@ impl CheckRunner {
             slots: self.settings.concurrency,
             slots_in_use: self.slots.taken(),
             draining: self.is_draining(),
-            standby: self.executor.standby_figures(),
-            sandbox: self.executor.sandbox().figures(),
+            standby: self.executor.standby_metrics(),
+            sandbox: self.executor.sandbox().metrics(),
         }
     }
 

@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::failure::{Failure, SANDBOX};
 use super::stdio::print;
 use crate::check::status::{ControlStatus, Examined};
-use crate::cli::sandbox_options::PROFILE;
+use crate::cli::options::sandbox_options::PROFILE;
 use cofferdam_core::SetupFailure;
 use cofferdam_sandbox::engine::builtin_profile;
 use cofferdam_sandbox::engine::{RootSource, SandboxConfig, SandboxHost};
@@ -53,7 +53,7 @@ impl DoctorCommand {
     /// Tries every control and prints the report.
     pub fn run(self) -> Result<u8, Failure> {
         let mut report = examine()?;
-        report.add_whole_box(open_box());
+        report.add_whole_sandbox(open_sandbox());
         let text = if self.json {
             let Examined { controls, environment } = (&report).into();
             let json = serde_json::to_string(&DoctorJson { controls, environment });
@@ -74,7 +74,7 @@ pub fn examine() -> Result<ProbeReport, SetupFailure> {
 }
 
 /// Opens a sandbox as a service does when it starts.
-fn open_box() -> Result<(), SetupFailure> {
+fn open_sandbox() -> Result<(), SetupFailure> {
     let config = SandboxConfig {
         profile: profile()?,
         root: RootSource::Host,
@@ -167,7 +167,7 @@ mod tests {
     use cofferdam_sandbox::host::host_kind::HostKind;
     use cofferdam_sandbox::host::probe::Enforcement;
 
-    fn report(whole_box: Enforcement) -> ProbeReport {
+    fn report(whole_sandbox: Enforcement) -> ProbeReport {
         let control = |name, status, reason: &str, fix: &str| ProbedControl {
             name,
             status,
@@ -179,7 +179,7 @@ mod tests {
                 control("seccomp", Enforcement::Enforced, "tried", ""),
                 control("memory", Enforcement::Missing, &"no controller ".repeat(9), "mount one"),
                 control("cpu", Enforcement::Missing, "no controller", "mount one"),
-                control("whole box", whole_box, "tried", ""),
+                control("whole box", whole_sandbox, "tried", ""),
             ],
             host_kind: HostKind::Docker,
         }

@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::failure::Failure;
 use super::stdio::print;
 use crate::check::languages::LanguageStatus;
-use crate::cli::sandbox_options::{CheckBackend, SandboxOptions};
+use crate::cli::options::sandbox_options::{CheckBackend, SandboxOptions};
 
 const EXAMPLES: &str = "\
 Examples:

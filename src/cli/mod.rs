@@ -1,18 +1,18 @@
 //! The command line: arguments in, an exit code out.
 
 mod doctor;
+mod engine;
 mod exec;
 mod failure;
 mod firecracker;
 mod foreground;
 mod job;
 mod langs;
+mod options;
+mod remote;
 mod run;
-mod sandbox_options;
-mod schema;
 mod serve;
 mod stdio;
-mod value_parsers;
 
 use crate::telemetry::log_format;
 
@@ -36,6 +36,7 @@ Examples:
   cofferdam doctor
   cofferdam serve --addr 127.0.0.1:4040
   cofferdam job run request.json
+  cofferdam workspace run $ID -- python3 work/main.py
 
 `cofferdam COMMAND --help` describes each command.";
 
@@ -63,7 +64,15 @@ enum CliCommand {
     /// Run agents' jobs and query their records
     Job(job::JobCommand),
     /// Print the JSON Schema of a job's request or result
-    Schema(schema::SchemaCommand),
+    Schema(job::schema::SchemaCommand),
+    /// Use workspaces of a service, their files and programs
+    Workspace(engine::workspace::WorkspaceCommand),
+    /// Save and load artifacts on a service
+    Artifact(engine::artifact::ArtifactCommand),
+    /// Execute code blocks, without a server
+    Execute(engine::execute::ExecuteCommand),
+    /// Call a helper of the engine with JSON from stdin
+    Helper(engine::helper::HelperCommand),
     /// Serve one run to the host of this virtual machine
     #[cfg(feature = "firecracker")]
     #[command(hide = true)]
@@ -143,6 +152,10 @@ impl CliCommand {
             Self::Doctor(doctor) => doctor.run(),
             Self::Job(job) => job.run(),
             Self::Schema(schema) => schema.run(),
+            Self::Workspace(workspace) => workspace.run(),
+            Self::Artifact(artifact) => artifact.run(),
+            Self::Execute(execute) => execute.run(),
+            Self::Helper(helper) => helper.run(),
             #[cfg(feature = "firecracker")]
             Self::GuestInit(guest) => guest.run(),
         }
@@ -162,7 +175,7 @@ fn without_hidden(mut error: clap::Error) -> clap::Error {
     if let Some(ContextValue::Strings(names)) = error.get(ContextKind::ValidSubcommand) {
         let command = CommandLine::command();
         let is_shown = |name: &&String| {
-            command.find_subcommand(name).is_some_and(|command| !command.is_hide_set())
+            command.find_subcommand(name).is_none_or(|command| !command.is_hide_set())
         };
         let shown = names.iter().filter(is_shown).cloned().collect();
         error.insert(ContextKind::ValidSubcommand, ContextValue::Strings(shown));

@@ -12,9 +12,9 @@ use crate::check::run::CheckReport;
 use crate::cli::foreground::Foreground;
 use crate::cli::foreground::passthrough::BrokenStream;
 use crate::cli::foreground::report::CheckReportJson;
-use crate::cli::sandbox_options::{ResolvedConfig, SandboxOptions};
+use crate::cli::options::sandbox_options::{ResolvedConfig, SandboxOptions};
+use crate::cli::options::value_parsers;
 use crate::cli::stdio::read_input;
-use crate::cli::value_parsers;
 use crate::config::Config;
 use cofferdam_core::{OutputSink, RunReport};
 

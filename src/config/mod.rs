@@ -1,6 +1,7 @@
 //! The service's configuration: environment and options in, one checked value or every problem out.
 
 mod choices;
+mod engine;
 mod firecracker;
 mod jobs;
 mod pages;
@@ -25,12 +26,15 @@ use cofferdam_core::values::duration::parse_duration;
 use cofferdam_sandbox::engine::SANDBOXES_MAX;
 
 pub use self::choices::{Isolation, LogFormat, MetricsPlace, OnDisconnect, WorkspaceChoice};
+pub use self::engine::{
+    EngineConfig, EngineMaxima, EngineTimes, RequestRange, RequestRanges, TokenMaxima,
+};
 pub use self::firecracker::{FirecrackerConfig, JailerConfig};
 pub use self::jobs::{JobsConfig, Roots, roots_for};
 pub use self::pages::{configuration_page, environment_file, variables_help};
 pub use self::reader::Problems;
 pub use self::service::{FrontConfig, Overrides};
-pub use self::tokens::Tokens;
+pub use self::tokens::{TokenName, Tokens};
 
 /// The checked configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -78,6 +82,8 @@ pub struct Config {
     pub rootfs: Option<PathBuf>,
     /// Agents' jobs.
     pub jobs: JobsConfig,
+    /// The code executor engine.
+    pub engine: EngineConfig,
     /// The virtual machines that jobs may ask for, if configured.
     pub firecracker: Option<FirecrackerConfig>,
     /// Who may send requests; everybody if there are no tokens.
@@ -102,13 +108,15 @@ impl Config {
 
     fn read_from(reader: &mut VariableReader, overrides: &Overrides) -> Self {
         let address = service::address(reader, overrides);
-        let boxes_max = SANDBOXES_MAX as usize;
+        let sandboxes_max = SANDBOXES_MAX as usize;
         let concurrency = reader.value(&table::RUN_CONCURRENCY, |text| {
-            parse_count(text).filter(|count| *count <= boxes_max)
+            parse_count(text).filter(|count| *count <= sandboxes_max)
         });
         let jobs = JobsConfig::read(reader);
         let (tokens, token_warnings) = Tokens::read(reader);
-        let standby_max = standby_max(reader, concurrency, &jobs);
+        let engine = EngineConfig::read(reader);
+        let live = concurrency + jobs.sandboxes() + engine.sandboxes();
+        let standby_max = standby_max(reader, concurrency, live);
         Self {
             address,
             allow_shutdown: matches!(reader.text(&table::ALLOW_SHUTDOWN), Some("1" | "true")),
@@ -132,6 +140,7 @@ impl Config {
             rootfs: overrides.rootfs.clone().or_else(|| reader.directory(&table::SANDBOX_ROOTFS)),
             warnings: unknown_names(reader).chain(jobs.warnings()).chain(token_warnings).collect(),
             jobs,
+            engine,
             firecracker: FirecrackerConfig::read(reader),
             tokens,
             tokens_file: Tokens::file(reader),
@@ -139,15 +148,14 @@ impl Config {
     }
 }
 
-/// How many sandboxes to prepare. Each sandbox has a host id of its own, and those of runs and jobs
-/// come first.
-fn standby_max(reader: &mut VariableReader, concurrency: usize, jobs: &JobsConfig) -> usize {
-    let boxes_max = SANDBOXES_MAX as usize;
-    let live = concurrency + if jobs.enabled { jobs.workers } else { 0 };
+/// How many sandboxes to prepare. Each sandbox has a host id of its own, and those of the `live`
+/// sandboxes that there may be come first.
+fn standby_max(reader: &mut VariableReader, concurrency: usize, live: usize) -> usize {
+    let sandboxes_max = SANDBOXES_MAX as usize;
     let wanted = reader.optional(&table::STANDBY_MAX, |text| {
-        parse_decimal(text).filter(|count| *count <= boxes_max)
+        parse_decimal(text).filter(|count| *count <= sandboxes_max)
     });
-    wanted.unwrap_or(concurrency).min(boxes_max.saturating_sub(live))
+    wanted.unwrap_or(concurrency).min(sandboxes_max.saturating_sub(live))
 }
 
 fn unknown_names(reader: &VariableReader) -> impl Iterator<Item = String> {

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use super::table::{self, Variable};
 
 /// An unknown name with one of these prefixes is probably a mistake.
-const PREFIXES: [&str; 3] = ["RUN_", "JOBS_", "FIRECRACKER_"];
+const PREFIXES: [&str; 4] = ["RUN_", "JOBS_", "ENGINE_", "FIRECRACKER_"];
 
 /// Everything wrong with the configuration, one line a problem.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

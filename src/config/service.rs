@@ -5,7 +5,8 @@ use std::path::PathBuf;
 
 use super::choices::WorkspaceChoice;
 use super::parse::{
-    parse_address, parse_decimal, parse_hosts, parse_optional_bytes, parse_some_bytes,
+    parse_address, parse_decimal, parse_hosts, parse_optional_bytes, parse_origins,
+    parse_some_bytes,
 };
 use super::reader::VariableReader;
 use super::table;
@@ -32,6 +33,8 @@ pub struct FrontConfig {
     pub hosts_allow: Vec<String>,
     /// How much all request bodies that are being read may hold together, bytes.
     pub bodies_bytes_max: u64,
+    /// Origins whose pages may attach to sessions, besides local ones.
+    pub attach_origins: Vec<String>,
 }
 
 impl FrontConfig {
@@ -39,6 +42,7 @@ impl FrontConfig {
         Self {
             hosts_allow: reader.value(&table::HTTP_HOSTS_ALLOW, parse_hosts),
             bodies_bytes_max: reader.value(&table::HTTP_BODIES_MAX, parse_some_bytes),
+            attach_origins: reader.value(&table::HTTP_ORIGINS, parse_origins),
         }
     }
 }

@@ -12,9 +12,9 @@ fn read_with(pairs: &[(&str, &str)], overrides: &Overrides) -> Result<Config, Ve
     problems.none_or(config).map_err(|problems| problems.0)
 }
 
-/// The same without jobs, whose sandboxes need host ids too.
+/// The same without jobs and engine, whose sandboxes need host ids too.
 fn read_without_jobs(pairs: &[(&str, &str)]) -> Result<Config, Vec<String>> {
-    read(&[pairs, &[("JOBS", "off")]].concat())
+    read(&[pairs, &[("JOBS", "off"), ("ENGINE", "off")]].concat())
 }
 
 #[test]
@@ -34,7 +34,11 @@ fn an_empty_environment_gives_the_contract_s_defaults() {
         shutdown_grace: Duration::from_secs(30),
         connections_max: 1024,
         origins_allow: vec![],
-        front: FrontConfig { hosts_allow: vec![], bodies_bytes_max: 64 << 20 },
+        front: FrontConfig {
+            hosts_allow: vec![],
+            bodies_bytes_max: 64 << 20,
+            attach_origins: vec![],
+        },
         metrics: MetricsPlace::SamePort,
         isolation: Isolation::Best,
         debug: false,
@@ -42,6 +46,7 @@ fn an_empty_environment_gives_the_contract_s_defaults() {
         workspaces: WorkspaceChoice::Unset,
         rootfs: None,
         jobs: config.jobs.clone(),
+        engine: config.engine.clone(),
         firecracker: None,
         tokens: Tokens::default(),
         tokens_file: None,
@@ -71,6 +76,7 @@ fn every_variable_is_read() {
         ("SHUTDOWN_GRACE", "500ms"),
         ("HTTP_CONNECTIONS_MAX", "7"),
         ("HTTP_ORIGINS_ALLOW", "https://a.example, http://localhost:3000,"),
+        ("HTTP_ORIGINS", "https://c.example"),
         ("HTTP_HOSTS_ALLOW", "battle.example, *.Runs.example,"),
         ("HTTP_BODIES_MAX", "1MiB"),
         ("METRICS_ADDR", "127.0.0.1:9464"),
@@ -100,6 +106,7 @@ fn every_variable_is_read() {
     assert_eq!(config.writable_paths, Some(vec!["/opt/a".into(), "/opt/b".into()]));
     assert_eq!(config.origins_allow, ["https://a.example", "http://localhost:3000"]);
     assert_eq!(config.front.hosts_allow, ["battle.example", "*.runs.example"]);
+    assert_eq!(config.front.attach_origins, ["https://c.example"]);
     assert_eq!(config.front.bodies_bytes_max, 1 << 20);
     assert_eq!(config.on_disconnect, OnDisconnect::Finish);
     assert_eq!(config.shutdown_grace, Duration::from_millis(500));
@@ -208,8 +215,9 @@ fn as_many_sandboxes_are_prepared_as_runs_may_be_live_by_default() {
     ] {
         assert_eq!(read_without_jobs(pairs).unwrap().standby_max, standby_max, "{pairs:?}");
     }
-    let beside_jobs = [("RUN_CONCURRENCY", "4000"), ("JOBS_WORKERS", "90")];
-    assert_eq!(read(&beside_jobs).unwrap().standby_max, 6);
+    let beside_others =
+        [("RUN_CONCURRENCY", "4000"), ("JOBS_WORKERS", "80"), ("ENGINE_RUNS_MAX", "10")];
+    assert_eq!(read(&beside_others).unwrap().standby_max, 6);
 }
 
 #[test]
@@ -267,14 +275,16 @@ fn tokens_come_from_a_variable_and_a_file_and_short_ones_are_a_warning() {
     let path = file.path().to_str().unwrap();
     let config =
         read(&[("AUTH_TOKEN", "the-one-and-only-token"), ("AUTH_TOKENS_FILE", path)]).unwrap();
+    let digest = cofferdam_core::values::digest::sha256_of(b"short");
     for (token, holder) in [
-        ("the-one-and-only-token", Some("AUTH_TOKEN")),
+        ("the-one-and-only-token", Some("default")),
         ("the-token-of-the-ci", Some("ci")),
-        ("short", Some("AUTH_TOKENS_FILE line 3")),
+        ("short", Some(&digest[..16])),
         ("# who", None),
         ("ci", None),
     ] {
-        assert_eq!(config.tokens.holder(token.as_bytes()), holder, "{token}");
+        let found = config.tokens.holder(token.as_bytes()).map(TokenName::as_str);
+        assert_eq!(found, holder, "{token}");
     }
     assert_eq!(config.tokens_file, Some(path.into()));
     let told = "AUTH_TOKENS_FILE line 3: a token of fewer than 16 characters may be guessed";

@@ -4,6 +4,7 @@ use std::fmt;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use subtle::{ConditionallySelectable, ConstantTimeEq};
 
@@ -18,6 +19,27 @@ const FILE_BYTES_MAX: u64 = 1 << 20;
 const TOKEN_BYTES_MAX: usize = 1024;
 /// A shorter token may be guessed, bytes.
 const TOKEN_BYTES_GOOD: usize = 16;
+/// The name of the token in `AUTH_TOKEN`.
+const NAME_DEFAULT: &str = "default";
+/// How much of its digest names a token without a name, digits.
+const NAME_DIGITS: usize = 16;
+
+/// The name of a token, which owns what is created with the token; empty without tokens.
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TokenName(Arc<str>);
+
+impl TokenName {
+    /// The name as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl From<&str> for TokenName {
+    fn from(name: &str) -> Self {
+        Self(name.into())
+    }
+}
 
 /// Tokens, as digests only: a text that is not kept cannot leak.
 #[derive(Clone, Default, PartialEq, Eq)]
@@ -25,8 +47,7 @@ pub struct Tokens(Vec<Token>);
 
 #[derive(Clone, PartialEq, Eq)]
 struct Token {
-    /// Its holder, for the log.
-    name: String,
+    name: TokenName,
     /// The digest of its text, as 64 digits.
     sha256: String,
 }
@@ -41,8 +62,7 @@ impl fmt::Debug for Tokens {
 impl Tokens {
     /// Makes tokens from pairs of name and text.
     pub fn of<'a>(tokens: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
-        let token =
-            |(name, text): (&str, &str)| Token { name: name.to_owned(), sha256: digest(text) };
+        let token = |(name, text): (&str, &str)| Token { name: name.into(), sha256: digest(text) };
         Self(tokens.into_iter().map(token).collect())
     }
 
@@ -51,9 +71,9 @@ impl Tokens {
         self.0.is_empty()
     }
 
-    /// The holder of the token `shown`. Compares it with every token, by whole digests, so that the
+    /// The name of the token `shown`. Compares it with every token, by whole digests, so that the
     /// time it takes does not depend on how much of a token matches.
-    pub fn holder(&self, shown: &[u8]) -> Option<&str> {
+    pub fn holder(&self, shown: &[u8]) -> Option<&TokenName> {
         let shown = sha256_of(shown);
         let mut found = 0_u32;
         for (number, token) in (1_u32..).zip(&self.0) {
@@ -61,7 +81,7 @@ impl Tokens {
             found.conditional_assign(&number, is_it);
         }
         let index = usize::try_from(found.checked_sub(1)?).ok()?;
-        self.0.get(index).map(|token| token.name.as_str())
+        self.0.get(index).map(|token| &token.name)
     }
 
     /// The tokens, and warnings about them. No message shows a token or a part of one.
@@ -70,7 +90,11 @@ impl Tokens {
         let (token, file) = (&table::AUTH_TOKEN, &table::AUTH_TOKENS_FILE);
         if let Some(value) = reader.raw(token) {
             match value.to_str().filter(|text| is_token(text)) {
-                Some(text) => tokens.push((token.name.to_owned(), text.to_owned())),
+                Some(text) => tokens.push(ReadToken {
+                    place: token.name.to_owned(),
+                    name: NAME_DEFAULT.to_owned(),
+                    text: text.to_owned(),
+                }),
                 None => reader.problem(format!("{}: want {}", token.name, token.wanted)),
             }
         }
@@ -86,18 +110,28 @@ impl Tokens {
                 }
             }
         }
-        let short = tokens.iter().filter(|(_, text)| text.len() < TOKEN_BYTES_GOOD);
-        let warning = |(name, _): &(String, String)| {
-            format!("{name}: a token of fewer than {TOKEN_BYTES_GOOD} characters may be guessed")
+        let short = tokens.iter().filter(|token| token.text.len() < TOKEN_BYTES_GOOD);
+        let warning = |ReadToken { place, .. }: &ReadToken| {
+            format!("{place}: a token of fewer than {TOKEN_BYTES_GOOD} characters may be guessed")
         };
         let warnings = short.map(warning).collect();
-        (Self::of(tokens.iter().map(|(name, text)| (name.as_str(), text.as_str()))), warnings)
+        let pairs = tokens.iter().map(|token| (token.name.as_str(), token.text.as_str()));
+        (Self::of(pairs), warnings)
     }
 
     /// The file of tokens, if one is configured.
     pub(super) fn file(reader: &VariableReader) -> Option<PathBuf> {
         reader.raw(&table::AUTH_TOKENS_FILE).map(PathBuf::from)
     }
+}
+
+/// A token as the configuration has it.
+#[derive(Debug, PartialEq, Eq)]
+struct ReadToken {
+    /// The variable or the line, for warnings.
+    place: String,
+    name: String,
+    text: String,
 }
 
 fn digest(text: &str) -> String {
@@ -109,8 +143,8 @@ fn shows_token_to_runs(reader: &VariableReader) -> bool {
     names.iter().any(|name| name == table::AUTH_TOKEN.name)
 }
 
-/// The names and texts in a file, or what the file should be.
-fn read_file(path: &Path) -> Result<Vec<(String, String)>, String> {
+/// The tokens in a file, or what the file should be.
+fn read_file(path: &Path) -> Result<Vec<ReadToken>, String> {
     let unread = |error: io::Error| format!("{} ({error})", table::AUTH_TOKENS_FILE.wanted);
     let file = File::open(path).map_err(unread)?;
     let mut text = String::new();
@@ -121,22 +155,24 @@ fn read_file(path: &Path) -> Result<Vec<(String, String)>, String> {
     parse(&text)
 }
 
-/// Parses a token per line, or a name and a token. A line that begins with `#` is a comment.
-fn parse(text: &str) -> Result<Vec<(String, String)>, String> {
+/// Parses a token per line, or a name and a token. A line that begins with `#` is a comment. A token
+/// without a name is named by its digest, which stays the same if lines are added before it.
+fn parse(text: &str) -> Result<Vec<ReadToken>, String> {
     let mut tokens = Vec::new();
     for (number, line) in (1_usize..).zip(text.lines().map(str::trim)) {
         if line.is_empty() || line.starts_with('#') {
             continue;
         }
         let (name, token) = match line.split_ascii_whitespace().collect::<Vec<_>>()[..] {
-            [token] => (format!("{} line {number}", table::AUTH_TOKENS_FILE.name), token),
+            [token] => (digest(token).get(..NAME_DIGITS).unwrap_or_default().to_owned(), token),
             [name, token] if is_token(name) => (name.to_owned(), token),
             _ => return Err(format!("a token, or a name and a token, in line {number}")),
         };
         if !is_token(token) {
             return Err(format!("{} for a token in line {number}", table::AUTH_TOKEN.wanted));
         }
-        tokens.push((name, token.to_owned()));
+        let place = format!("{} line {number}", table::AUTH_TOKENS_FILE.name);
+        tokens.push(ReadToken { place, name, text: token.to_owned() });
     }
     if tokens.is_empty() { Err("at least one token".to_owned()) } else { Ok(tokens) }
 }
@@ -161,7 +197,8 @@ mod tests {
             ("First-token-of-two", None),
             ("", None),
         ] {
-            assert_eq!(tokens.holder(shown.as_bytes()), holder, "{shown:?}");
+            let found = tokens.holder(shown.as_bytes()).map(TokenName::as_str);
+            assert_eq!(found, holder, "{shown:?}");
         }
         assert_eq!(Tokens::default().holder(b""), None);
     }
@@ -176,8 +213,17 @@ mod tests {
     #[test]
     fn a_file_has_a_token_a_line_with_names_and_comments() {
         let text = "# who\n\n  one-token-alone \r\nci\tthe-token-of-ci\n #x\n";
-        let expected = [("AUTH_TOKENS_FILE line 3", "one-token-alone"), ("ci", "the-token-of-ci")];
-        assert_eq!(parse(text).unwrap(), expected.map(|(a, b)| (a.to_owned(), b.to_owned())));
+        let digest = sha256_of(b"one-token-alone");
+        let expected = [
+            ("AUTH_TOKENS_FILE line 3", &digest[..16], "one-token-alone"),
+            ("AUTH_TOKENS_FILE line 4", "ci", "the-token-of-ci"),
+        ];
+        let expected = expected.map(|(place, name, text)| ReadToken {
+            place: place.to_owned(),
+            name: name.to_owned(),
+            text: text.to_owned(),
+        });
+        assert_eq!(parse(text).unwrap(), expected);
         for (text, fault) in [
             ("", "at least one token"),
             ("# only this\n\n", "at least one token"),

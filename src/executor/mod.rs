@@ -13,4 +13,5 @@ mod tests;
 pub use cofferdam_core::executor::{
     COMMAND_PATH, Capabilities, Executor, FoundProgram, Room, RunInput, Unavailable, WorkspaceInput,
 };
+pub use host_ids::AcquiredId;
 pub use sandbox::SandboxExecutor;

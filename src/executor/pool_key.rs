@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::executor::fill::TemplateContents;
-use cofferdam_core::{Limits, ProgramFile, RunSpec, StdinSource, WorkspaceFill};
+use cofferdam_core::{ExcessOutput, Limits, ProgramFile, RunSpec, StdinSource, WorkspaceFill};
 
 /// Everything that two runs must share to use the same prepared sandbox: all but the posted files
 /// and the time limits.
@@ -24,12 +24,13 @@ pub struct PoolKey {
 
 impl PoolKey {
     /// The key of a run of `spec` over `template`. Returns nothing for a run with its own mounts,
-    /// input or program file.
+    /// input, output or program file.
     pub fn of(template: PathBuf, contents: TemplateContents, spec: &RunSpec) -> Option<Self> {
         let (StdinSource::Null, ProgramFile::Named) = (&spec.stdin, &spec.program) else {
             return None;
         };
-        if !spec.binds.is_empty() || !spec.tmpfs.is_empty() {
+        let plain = spec.terminal.is_none() && spec.excess_output == ExcessOutput::Kills;
+        if !spec.binds.is_empty() || !spec.tmpfs.is_empty() || !plain {
             return None;
         }
         Some(Self {
@@ -57,15 +58,13 @@ impl PoolKey {
     pub fn spec(&self, workspace: WorkspaceFill) -> RunSpec {
         RunSpec {
             argv: self.argv.clone(),
-            program: ProgramFile::Named,
             without_shell: self.without_shell.clone(),
             env: self.env.clone(),
             workdir: self.workdir.clone(),
             stdin: StdinSource::Null,
             limits: self.limits.clone(),
             workspace,
-            binds: Vec::new(),
-            tmpfs: Vec::new(),
+            ..RunSpec::default()
         }
     }
 }

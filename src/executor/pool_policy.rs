@@ -22,10 +22,10 @@ const UNSETTLED_RETRY_AFTER: Duration = Duration::from_millis(50);
 /// How many keys without sandboxes are remembered.
 const REMEMBERED_MAX: usize = 64;
 
-/// The prepared sandboxes and the demand for them, by key. `B` is a sandbox.
+/// The prepared sandboxes and the demand for them, by key. `S` is a sandbox.
 #[derive(Debug)]
-pub struct PoolPolicy<B> {
-    buckets: Vec<Bucket<B>>,
+pub struct PoolPolicy<S> {
+    buckets: Vec<Bucket<S>>,
     /// When each live run began.
     live: Vec<Instant>,
     ended_at: Option<Instant>,
@@ -35,9 +35,9 @@ pub struct PoolPolicy<B> {
 }
 
 #[derive(Debug)]
-struct Bucket<B> {
+struct Bucket<S> {
     key: Arc<PoolKey>,
-    ready: VecDeque<B>,
+    ready: VecDeque<S>,
     in_preparation: usize,
     /// Live runs of the key.
     live: usize,
@@ -49,20 +49,20 @@ struct Bucket<B> {
 
 /// What the preparer does next.
 #[derive(Debug)]
-pub enum PoolAction<B> {
+pub enum PoolAction<S> {
     /// Prepare a sandbox, then call [`PoolPolicy::prepared`].
     Prepare(Arc<PoolKey>),
     /// Discard these.
-    Discard(Vec<B>),
+    Discard(Vec<S>),
     /// Wait for a notification, or until that time.
     Wait(Option<Instant>),
 }
 
 /// The result of preparing a sandbox.
 #[derive(Debug)]
-pub enum PrepareResult<B> {
+pub enum PrepareResult<S> {
     /// The sandbox.
-    Prepared(B),
+    Prepared(S),
     /// The template is changing.
     Unsettled,
     /// It failed.
@@ -71,16 +71,16 @@ pub enum PrepareResult<B> {
 
 /// What the pool has for a run.
 #[derive(Debug)]
-pub enum PoolTake<B> {
+pub enum PoolTake<S> {
     /// A prepared sandbox.
-    Prepared(B),
+    Prepared(S),
     /// A sandbox that is not ready yet.
     InPreparation,
     /// No sandbox.
     Nothing,
 }
 
-impl<B> PoolPolicy<B> {
+impl<S> PoolPolicy<S> {
     /// A policy for at most `prepared_max` sandboxes on a host with `cpus` CPUs.
     pub fn new(prepared_max: usize, cpus: usize) -> Self {
         Self {
@@ -94,7 +94,7 @@ impl<B> PoolPolicy<B> {
     }
 
     /// A run of `key` begins. Returns the sandboxes that are outdated by it.
-    pub fn begin(&mut self, key: &Arc<PoolKey>, now: Instant) -> Vec<B> {
+    pub fn begin(&mut self, key: &Arc<PoolKey>, now: Instant) -> Vec<S> {
         self.live.push(now);
         let outdated = self.take_buckets(|bucket| bucket.key.is_outdated_by(key));
         let bucket = self.bucket_for(key, now);
@@ -116,7 +116,7 @@ impl<B> PoolPolicy<B> {
     }
 
     /// Takes a sandbox for a run of `key`, the oldest first.
-    pub fn take(&mut self, key: &PoolKey) -> PoolTake<B> {
+    pub fn take(&mut self, key: &PoolKey) -> PoolTake<S> {
         let Some(bucket) = self.find(key) else { return PoolTake::Nothing };
         match bucket.ready.pop_front() {
             Some(ready) => PoolTake::Prepared(ready),
@@ -126,7 +126,7 @@ impl<B> PoolPolicy<B> {
     }
 
     /// Takes every sandbox of `key`. Others are prepared in their place.
-    pub fn clear(&mut self, key: &PoolKey) -> Vec<B> {
+    pub fn clear(&mut self, key: &PoolKey) -> Vec<S> {
         self.find(key).map(|bucket| bucket.ready.drain(..).collect()).unwrap_or_default()
     }
 
@@ -141,7 +141,7 @@ impl<B> PoolPolicy<B> {
     }
 
     /// What the preparer does at `now`.
-    pub fn next(&mut self, now: Instant) -> PoolAction<B> {
+    pub fn next(&mut self, now: Instant) -> PoolAction<S> {
         let mut discarded = self.take_buckets(|bucket| is_idle(bucket, now));
         if self.closed {
             discarded.extend(self.take_buckets(|_| true));
@@ -169,7 +169,7 @@ impl<B> PoolPolicy<B> {
 
     /// Takes the result of a [`PoolAction::Prepare`]. Returns the sandbox if it is no longer
     /// needed.
-    pub fn prepared(&mut self, key: &PoolKey, result: PrepareResult<B>, now: Instant) -> Option<B> {
+    pub fn prepared(&mut self, key: &PoolKey, result: PrepareResult<S>, now: Instant) -> Option<S> {
         let closed = self.closed;
         let Some(bucket) = self.find(key) else {
             return if let PrepareResult::Prepared(ready) = result { Some(ready) } else { None };
@@ -195,11 +195,11 @@ impl<B> PoolPolicy<B> {
         !answering && younger_than(SHORT) == 0 && younger_than(YOUNG) < self.cpus
     }
 
-    fn find(&mut self, key: &PoolKey) -> Option<&mut Bucket<B>> {
+    fn find(&mut self, key: &PoolKey) -> Option<&mut Bucket<S>> {
         self.buckets.iter_mut().find(|bucket| *bucket.key == *key)
     }
 
-    fn bucket_for(&mut self, key: &Arc<PoolKey>, now: Instant) -> &mut Bucket<B> {
+    fn bucket_for(&mut self, key: &Arc<PoolKey>, now: Instant) -> &mut Bucket<S> {
         let known = self.buckets.iter().position(|bucket| bucket.key == *key);
         let index = known.unwrap_or_else(|| {
             self.forget_one();
@@ -230,7 +230,7 @@ impl<B> PoolPolicy<B> {
         }
     }
 
-    fn prepare(&mut self, index: usize) -> PoolAction<B> {
+    fn prepare(&mut self, index: usize) -> PoolAction<S> {
         let Some(bucket) = self.buckets.get_mut(index) else { return PoolAction::Wait(None) };
         bucket.in_preparation += 1;
         PoolAction::Prepare(Arc::clone(&bucket.key))
@@ -245,7 +245,7 @@ impl<B> PoolPolicy<B> {
     }
 
     /// A sandbox of the least recently used key, if that was used before the key at `index`.
-    fn least_used_but(&mut self, index: usize) -> Option<B> {
+    fn least_used_but(&mut self, index: usize) -> Option<S> {
         let used_at = self.buckets.get(index)?.used_at;
         let others = self.buckets.iter_mut().filter(|bucket| !bucket.ready.is_empty());
         let least = others.min_by_key(|bucket| bucket.used_at)?;
@@ -258,7 +258,7 @@ impl<B> PoolPolicy<B> {
 
     /// Removes the matching buckets and returns their sandboxes. A bucket with a live run stays,
     /// without its sandboxes.
-    fn take_buckets(&mut self, goes: impl Fn(&Bucket<B>) -> bool) -> Vec<B> {
+    fn take_buckets(&mut self, goes: impl Fn(&Bucket<S>) -> bool) -> Vec<S> {
         let mut sandboxes = Vec::new();
         self.buckets.retain_mut(|bucket| {
             let goes = goes(bucket);
@@ -293,6 +293,6 @@ impl<B> PoolPolicy<B> {
     }
 }
 
-fn is_idle<B>(bucket: &Bucket<B>, now: Instant) -> bool {
+fn is_idle<S>(bucket: &Bucket<S>, now: Instant) -> bool {
     bucket.live == 0 && now.duration_since(bucket.used_at) >= IDLE_MAX
 }

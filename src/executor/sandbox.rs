@@ -6,14 +6,16 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::factory::SandboxFactory;
+use super::host_ids::AcquiredId;
 use super::pool_key::PoolKey;
 use super::standby_pool::{LiveRun, StandbyPool};
 use cofferdam_core::executor::{
     COMMAND_PATH, Capabilities, Executor, FoundProgram, Room, RunInput, Unavailable, WorkspaceInput,
 };
+use cofferdam_core::sync::retained::Retained;
 use cofferdam_core::{
-    Limits, NotStarted, OutputSink, RunReport, RunSpec, SetupFailure, StandbyMetrics, Watch,
-    WorkspaceFill,
+    Limits, MountedWorkspace, NotStarted, OutputSink, RunReport, RunSpec, SetupFailure,
+    StandbyMetrics, Watch, WorkspaceFill,
 };
 use cofferdam_sandbox::engine::{BEFORE_PROGRAM, HostId, LocatedProgram, SandboxFs, SandboxHost};
 use cofferdam_tree::Owner;
@@ -54,9 +56,14 @@ impl SandboxExecutor {
         self.factory.sandbox()
     }
 
+    /// A host id that no other sandbox has until it is dropped.
+    pub fn acquire_host_id(&self) -> Result<AcquiredId, SetupFailure> {
+        self.factory.acquire_id()
+    }
+
     /// The counters of the standby pool; zeros without one.
-    pub fn standby_figures(&self) -> StandbyMetrics {
-        self.pool.as_ref().map(StandbyPool::figures).unwrap_or_default()
+    pub fn standby_metrics(&self) -> StandbyMetrics {
+        self.pool.as_ref().map(StandbyPool::metrics).unwrap_or_default()
     }
 
     /// Discards the prepared sandboxes and prepares no more.
@@ -80,7 +87,33 @@ impl SandboxExecutor {
         }
         let retained = input.retained.clone().and(Arc::new(host_id.clone()));
         let input = RunInput { retained, ..input };
-        self.run_in_new(input, host_id, Instant::now(), watch, &mut sink)
+        told(watch, self.run_in_new(input, host_id, Instant::now(), watch, &mut sink))
+    }
+
+    /// Executes the program of `spec` over a workspace that outlives the sandbox and belongs to
+    /// `host_id`, which all its sandboxes share. The caller holds the id as long as the workspace.
+    pub fn run_mounted(
+        &self,
+        mut spec: RunSpec,
+        mut workspace: MountedWorkspace,
+        host_id: &HostId,
+        retained: Retained,
+        watch: &Watch,
+        mut sink: Option<Box<dyn OutputSink>>,
+    ) -> Result<RunReport, NotStarted> {
+        let began = Instant::now();
+        let run = move || {
+            let sandbox = self.sandbox();
+            let copied = sandbox.copied_bytes(&spec.program)?;
+            let room = copied.next_multiple_of(PAGE_BYTES);
+            workspace.own_bytes_max = workspace.own_bytes_max.saturating_add(room);
+            let fs = sandbox.create_fs_around(&workspace, spec.terminal.is_some(), host_id)?;
+            spec.program = sandbox.keep_program(std::mem::take(&mut spec.program), copied, &fs)?;
+            spec.workspace = WorkspaceFill::Mounted(workspace);
+            let retained = retained.and(Arc::new(host_id.clone()));
+            sandbox.start(spec, fs, retained, began)?.supervise(watch, &mut sink)
+        };
+        told(watch, run())
     }
 
     /// Tells the standby pool that `input` begins, if the pool prepares sandboxes for such runs.
@@ -117,6 +150,25 @@ impl SandboxExecutor {
             }
             report => Ok(Some(RunReport { standby: true, ..report? })),
         }
+    }
+
+    fn execute_untold(
+        &self,
+        input: RunInput<'_>,
+        watch: &Watch,
+        sink: &mut Option<Box<dyn OutputSink>>,
+    ) -> Result<RunReport, NotStarted> {
+        let began = Instant::now();
+        let live = self.begin_live(&input)?;
+        if let Some(live) = &live
+            && let Some(report) = self.run_prepared(live, &input, began, watch, sink)?
+        {
+            return Ok(report);
+        }
+        let host_id = Arc::new(self.factory.acquire_id()?);
+        let retained = input.retained.clone().and(host_id.clone());
+        let input = RunInput { retained, ..input };
+        self.run_in_new(input, host_id.id(), began, watch, sink)
     }
 
     fn run_in_new(
@@ -195,18 +247,16 @@ impl Executor for SandboxExecutor {
         watch: &Watch,
         mut sink: Option<Box<dyn OutputSink>>,
     ) -> Result<RunReport, NotStarted> {
-        let began = Instant::now();
-        let live = self.begin_live(&input)?;
-        if let Some(live) = &live
-            && let Some(report) = self.run_prepared(live, &input, began, watch, &mut sink)?
-        {
-            return Ok(report);
-        }
-        let host_id = Arc::new(self.factory.acquire_id()?);
-        let retained = input.retained.clone().and(host_id.clone());
-        let input = RunInput { retained, ..input };
-        self.run_in_new(input, host_id.id(), began, watch, &mut sink)
+        told(watch, self.execute_untold(input, watch, &mut sink))
     }
+}
+
+/// Tells the controller of the run, if there is one, how it ended.
+fn told(watch: &Watch, result: Result<RunReport, NotStarted>) -> Result<RunReport, NotStarted> {
+    if let Some(control) = &watch.control {
+        control.note_ended(&result);
+    }
+    result
 }
 
 /// The paths at which a program called `name` may be.

@@ -96,10 +96,10 @@ impl StandbyPool {
     }
 
     /// The current counters.
-    pub fn figures(&self) -> StandbyMetrics {
+    pub fn metrics(&self) -> StandbyMetrics {
         let PoolShared { prepared_max, counts, .. } = &*self.shared;
         StandbyMetrics {
-            boxes_max: *prepared_max,
+            sandboxes_max: *prepared_max,
             ready: self.shared.lock().policy.ready(),
             made: counts.made.get(),
             used: counts.used.get(),

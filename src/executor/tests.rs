@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use crate::executor::fill::TemplateContents;
 use crate::executor::pool_key::PoolKey;
 use crate::executor::pool_policy::{PoolAction, PoolPolicy, PoolTake, PrepareResult};
-use cofferdam_core::{Limits, ProgramFile, RunSpec, StdinSource, WorkspaceFill};
+use cofferdam_core::{Limits, RunSpec, StdinSource};
 use cofferdam_tree::{Fingerprint, Template};
 
 /// Long enough after a run for its answer to be sent.
@@ -132,15 +132,11 @@ fn name(key: &PoolKey) -> String {
 fn with_contents(template: &str, contents: TemplateContents) -> Arc<PoolKey> {
     let spec = RunSpec {
         argv: vec![CString::new("true").unwrap()],
-        program: ProgramFile::Named,
-        without_shell: None,
         env: Vec::new(),
         workdir: "/workspace".into(),
         stdin: StdinSource::Null,
         limits: Limits::default(),
-        workspace: WorkspaceFill::Own,
-        binds: Vec::new(),
-        tmpfs: Vec::new(),
+        ..RunSpec::default()
     };
     Arc::new(PoolKey::of(PathBuf::from(template), contents, &spec).unwrap())
 }

@@ -3,12 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::checks::Checks;
+use super::engine::artifacts::state::ArtifactsState;
+use super::engine::helpers::HelpersState;
+use super::engine::state::EngineState;
 use super::jobs::state::JobsState;
 use super::metrics::registry::Metrics;
 use super::request::body::BodyReader;
 use super::run::threads::RunThreads;
 use super::server::shutdown::ShutdownHandle;
+use super::services::Checks;
 use crate::config::{OnDisconnect, Tokens};
 
 /// The state that all handlers share.
@@ -42,6 +45,12 @@ pub struct AppState {
     pub hosts_allow: Vec<String>,
     /// The tokens that clients present.
     pub tokens: Tokens,
+    /// The state of the engine's routes, if the engine is enabled.
+    pub engine: Option<Arc<EngineState>>,
+    /// The state of the routes of artifacts, if there are any.
+    pub artifacts: Option<Arc<ArtifactsState>>,
+    /// The state of the routes of helpers, if the engine is enabled.
+    pub helpers: Option<Arc<HelpersState>>,
     /// The state of the job routes, if jobs are enabled.
     pub jobs: Option<Arc<JobsState>>,
 }

@@ -4,10 +4,13 @@ use axum::http::header::{CONNECTION, CONTENT_RANGE, RETRY_AFTER, WWW_AUTHENTICAT
 use axum::http::{HeaderValue, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 
+use serde_json::{Value, json};
+
 use super::response;
 use super::server::head::HeadError;
 use crate::check::request::CheckRequestError;
 use crate::check::run::CheckError;
+use crate::workspace::{EngineCode, EngineError};
 use cofferdam_core::job::{ErrorCode, JobError};
 
 /// The API that an error belongs to, which decides the shape of its body.
@@ -15,7 +18,7 @@ use cofferdam_core::job::{ErrorCode, JobError};
 pub enum HttpApi {
     /// `/run` and all other routes outside `/v1/`: `{"error": …}`.
     Runs,
-    /// Everything below `/v1/`: a [`JobError`].
+    /// Everything below `/v1/`: a [`JobError`] or an [`EngineError`].
     Jobs,
 }
 
@@ -77,6 +80,9 @@ pub enum HttpError {
     /// The job service refused the request.
     #[error(transparent)]
     Job(#[from] JobError),
+    /// The engine refused the request.
+    #[error(transparent)]
+    Engine(#[from] EngineError),
     /// No byte of an artifact of this size is in the requested range.
     #[error("no such range")]
     Range(u64),
@@ -148,6 +154,22 @@ fn status_of(code: ErrorCode) -> (StatusCode, &'static str) {
     }
 }
 
+/// Returns the label of the metric for `code`, by its status.
+fn reason_of(code: EngineCode) -> &'static str {
+    match code.status() {
+        401 => "unauthorized",
+        404 => "not_found",
+        409 => "conflict",
+        413 => "too_large",
+        429 => "busy",
+        503 if code == EngineCode::EngineClosed => "draining",
+        503 => "unavailable",
+        507 => "no_room",
+        500 => "internal",
+        _ => "invalid",
+    }
+}
+
 impl HttpError {
     fn status(&self) -> StatusCode {
         match self {
@@ -168,6 +190,8 @@ impl HttpError {
             Self::AnotherFile => StatusCode::PRECONDITION_FAILED,
             Self::Internal => StatusCode::INTERNAL_SERVER_ERROR,
             Self::Job(error) => status_of(error.code).0,
+            Self::Engine(error) => StatusCode::from_u16(error.code.status())
+                .unwrap_or(StatusCode::INTERNAL_SERVER_ERROR),
             Self::Check(error) => match error {
                 CheckError::Invalid(_) => StatusCode::BAD_REQUEST,
                 CheckError::LanguageUnavailable(_) | CheckError::Draining => {
@@ -198,6 +222,7 @@ impl HttpError {
             | Self::Check(CheckError::Invalid(_)) => "invalid",
             Self::AnotherFile => "conflict",
             Self::Job(error) => status_of(error.code).1,
+            Self::Engine(error) => reason_of(error.code),
             Self::Check(CheckError::LanguageUnavailable(_)) => "unavailable",
             Self::Check(CheckError::Busy) => "busy",
             Self::Check(CheckError::Draining) => "draining",
@@ -214,10 +239,17 @@ impl HttpError {
                 format!("bad JSON: line {} column {}", fault.line(), fault.column())
             }
             Self::Job(error) => error.code.word().to_owned(),
+            Self::Engine(error) => error.code.word().to_owned(),
             _ => self.to_string(),
         };
-        let is_server_fault = self.status().is_server_error() && !self.is_temporary();
+        let is_server_fault =
+            self.status().is_server_error() && !self.is_temporary() && !self.is_full_workspace();
         ErrorContext { reason: self.reason(), message, is_server_fault }
+    }
+
+    /// Returns whether a client's own workspace has no room.
+    fn is_full_workspace(&self) -> bool {
+        matches!(self, Self::Engine(error) if error.code == EngineCode::WorkspaceDiskFull)
     }
 
     /// Returns whether the connection must close because a next request could not be trusted.
@@ -230,6 +262,7 @@ impl HttpError {
             | Self::NoRoomForBody
             | Self::BodyIncomplete => true,
             Self::Job(error) => error.code == ErrorCode::TooLarge,
+            Self::Engine(error) => error.code == EngineCode::TooLarge,
             _ => false,
         }
     }
@@ -242,6 +275,10 @@ impl HttpError {
             Self::Job(error) => {
                 matches!(error.code, ErrorCode::QueueFull | ErrorCode::QueueClosed)
             }
+            Self::Engine(error) => matches!(
+                error.code,
+                EngineCode::EngineBusy | EngineCode::EngineClosed | EngineCode::WorkspacesFull
+            ),
             _ => false,
         }
     }
@@ -271,9 +308,22 @@ impl HttpError {
             Self::NoRoomForBody | Self::Check(CheckError::Busy) => ErrorCode::QueueFull,
             Self::Check(CheckError::Draining) => ErrorCode::QueueClosed,
             Self::Check(CheckError::LanguageUnavailable(_)) => ErrorCode::BackendUnavailable,
-            Self::Check(CheckError::Sandbox(_)) | Self::Internal => ErrorCode::IoFailed,
+            Self::Check(CheckError::Sandbox(_)) | Self::Internal | Self::Engine(_) => {
+                ErrorCode::IoFailed
+            }
         };
         JobError::new(code, self.to_string())
+    }
+
+    /// Returns the error as JSON, in the shape of `api`.
+    pub fn into_json(self, api: HttpApi) -> Value {
+        let made = match (api, self) {
+            (_, Self::Engine(error)) => serde_json::to_value(error),
+            (HttpApi::Jobs, error) => serde_json::to_value(error.into_job_error()),
+            (HttpApi::Runs, error) => Ok(json!({ "error": error.to_string() })),
+        };
+        // All of our errors serialize.
+        made.unwrap_or_default()
     }
 
     /// Returns the response, in the shape of `api`.
@@ -282,6 +332,7 @@ impl HttpError {
         let (closes, is_temporary) = (self.closes_connection(), self.is_temporary());
         let range = if let Self::Range(bytes) = self { Some(bytes) } else { None };
         let mut response = match (api, &self) {
+            (_, Self::Engine(error)) => response::json(status, error),
             (HttpApi::Jobs, _) => response::json(status, &self.into_job_error()),
             // The reason is for the operator only.
             (HttpApi::Runs, Self::Check(CheckError::LanguageUnavailable(_))) => {

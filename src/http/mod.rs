@@ -1,21 +1,21 @@
 //! The HTTP server: parses requests, calls the services and writes responses.
 
 mod app_state;
-mod checks;
+mod engine;
 mod error;
 mod jobs;
 mod metrics;
 mod request;
-mod request_log;
 mod response;
 mod router;
 mod run;
 mod server;
+mod services;
 mod sse;
 mod status;
 
-pub use self::checks::{Checks, RunCheck};
 pub use self::server::limits::{DescriptorShortage, HttpLimits, SandboxCounts};
 pub use self::server::settings::HttpSettings;
 pub use self::server::shutdown::ShutdownHandle;
 pub use self::server::{BindError, Server};
+pub use self::services::{Checks, RunCheck, Services};

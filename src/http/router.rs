@@ -12,14 +12,14 @@ use axum::routing::{get, post};
 use super::app_state::AppState;
 use super::error::{HttpApi, HttpError};
 use super::request::access::{self, HostRule};
-use super::request_log::{self, LoggedRequest};
+use super::request::log::{self as request_log, LoggedRequest};
 use super::status::{health, shutdown, status};
-use super::{jobs, metrics, run};
+use super::{engine, jobs, metrics, run};
 
 /// Which routes a listener serves in addition to `/health`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Routes {
-    /// `/run`, `/status` and `/v1/jobs`. If tokens are configured, such a listener requires one for
+    /// `/run`, `/status` and everything below `/v1/`. If tokens are configured, such a listener requires one for
     /// every route except `/health`; a listener for metrics alone requires none.
     pub clients: bool,
     /// `/shutdown`, if the operator allows it.
@@ -36,6 +36,15 @@ pub fn router(state: Arc<AppState>, routes: Routes, log_headers: bool) -> Router
         routes = routes.route("/run", post(run::run)).route("/status", get(status));
         if let Some(jobs) = &state.jobs {
             routes = routes.merge(jobs::routes(Arc::clone(jobs)));
+        }
+        if let Some(engine) = &state.engine {
+            routes = routes.merge(engine::routes(Arc::clone(engine)));
+        }
+        if let Some(artifacts) = &state.artifacts {
+            routes = routes.merge(engine::artifacts::routes(Arc::clone(artifacts)));
+        }
+        if let Some(helpers) = &state.helpers {
+            routes = routes.merge(engine::helpers::routes(Arc::clone(helpers)));
         }
     }
     if may_shut_down {

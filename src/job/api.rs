@@ -7,8 +7,8 @@ use tokio::sync::watch;
 
 use crate::job::metrics::JobMetrics;
 use cofferdam_core::job::{
-    Artifact, Idempotency, JobError, JobId, JobLine, JobStatus, LiveJob, RunJobRequest,
-    RunJobResult, Sha256,
+    Artifact, Idempotency, JobError, JobId, JobLine, JobStatus, LiveJob, RunJobResult, Sha256,
+    ValidRequest,
 };
 use cofferdam_core::values::deadline::Deadline;
 
@@ -17,7 +17,7 @@ pub trait Jobs: Send + Sync {
     /// Accepts a job, or returns why not. A refused job leaves nothing behind.
     fn submit(
         &self,
-        request: RunJobRequest,
+        request: ValidRequest,
         idempotency: Option<Idempotency>,
     ) -> Result<Submitted, JobError>;
     /// The state of a job, and its result once it has ended.
@@ -33,7 +33,7 @@ pub trait Jobs: Send + Sync {
     /// Follows the output of a job.
     fn follow(&self, id: &JobId) -> Result<JobFeed, JobError>;
     /// The counters.
-    fn figures(&self) -> JobMetrics;
+    fn metrics(&self) -> JobMetrics;
     /// Refuses new jobs from now on.
     fn start_draining(&self);
     /// Ends every live job; waiting ones end as interrupted.

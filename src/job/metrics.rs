@@ -35,8 +35,8 @@ pub struct JobsStatus {
 }
 
 impl From<&JobMetrics> for JobsStatus {
-    fn from(figures: &JobMetrics) -> Self {
-        let JobMetrics { queued, running, workers, .. } = *figures;
+    fn from(metrics: &JobMetrics) -> Self {
+        let JobMetrics { queued, running, workers, .. } = *metrics;
         Self { queued, running, workers }
     }
 }

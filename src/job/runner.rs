@@ -17,7 +17,7 @@ use crate::store;
 use crate::store::{JobRecord, Recovered, RunStore, StoreError, StoreSettings};
 use cofferdam_core::job::{
     BackendKind, ControlName, ErrorCode, Idempotency, JobError, JobId, JobLimits, JobStatus,
-    RunJobRequest, RunJobResult,
+    RunJobResult, ValidRequest,
 };
 use cofferdam_core::sync::retained::Retained;
 use cofferdam_tree::WorkspaceError;
@@ -56,14 +56,14 @@ pub struct Runner {
     digests: Digests,
 }
 
-/// A request that has been validated, with every limit within the maxima.
+/// A valid request with every limit within the maxima of a runner.
 #[derive(Debug)]
-pub struct ValidJob(RunJobRequest);
+pub struct ValidJob(ValidRequest);
 
 /// A job that has a record and has not run.
 #[derive(Debug)]
 pub struct AcceptedJob {
-    request: RunJobRequest,
+    request: ValidRequest,
     record: JobRecord,
     queued_at: SystemTime,
 }
@@ -96,12 +96,11 @@ struct PolicyContext<'a> {
 }
 
 impl ValidJob {
-    /// Validates `request`.
+    /// Checks the limits of `request` against `maxima`.
     ///
     /// # Errors
-    /// The field that is invalid, or the limit above its maximum.
-    pub fn new(request: RunJobRequest, maxima: &JobLimits) -> Result<Self, JobError> {
-        request.check()?;
+    /// The first limit above its maximum.
+    pub fn new(request: ValidRequest, maxima: &JobLimits) -> Result<Self, JobError> {
         request.check_maxima(maxima)?;
         Ok(Self(request))
     }
@@ -154,8 +153,9 @@ impl Runner {
     /// its result: what a program does is never an error here.
     ///
     /// # Errors
-    /// The request is invalid, or a job with its id exists. Nothing is recorded then.
-    pub fn run(&self, request: RunJobRequest) -> Result<RunJobResult, JobError> {
+    /// A limit is above this runner's maximum, or a job with the request's id exists. Nothing is
+    /// recorded then.
+    pub fn run(&self, request: ValidRequest) -> Result<RunJobResult, JobError> {
         let control = JobControl::new().map_err(|error| cannot("eventfd", &error))?;
         self.run_with(request, &control)
     }
@@ -169,17 +169,29 @@ impl Runner {
     /// As [`Runner::run`].
     pub fn run_with(
         &self,
-        request: RunJobRequest,
+        request: ValidRequest,
         control: &JobControl,
     ) -> Result<RunJobResult, JobError> {
-        let job = self.validate(request)?;
+        self.run_job(ValidJob::new(request, self.maxima())?, control)
+    }
+
+    /// As [`Runner::run_with`], for a job whose limits have been checked against this runner's
+    /// maxima.
+    ///
+    /// # Errors
+    /// A job with its id exists. Nothing is recorded then.
+    pub(crate) fn run_job(
+        &self,
+        job: ValidJob,
+        control: &JobControl,
+    ) -> Result<RunJobResult, JobError> {
         let job = self.accept(job, None).map_err(StoreError::logged)?;
         Ok(stored(self.run_accepted(job, control, &Retained::default())))
     }
 
-    /// Validates a request against this runner's maxima.
-    pub fn validate(&self, request: RunJobRequest) -> Result<ValidJob, JobError> {
-        ValidJob::new(request, &self.settings.maxima)
+    /// The highest limits that a request may ask for.
+    pub fn maxima(&self) -> &JobLimits {
+        &self.settings.maxima
     }
 
     /// Creates the record of a job.
@@ -188,7 +200,7 @@ impl Runner {
         ValidJob(mut request): ValidJob,
         idempotency: Option<Idempotency>,
     ) -> Result<AcceptedJob, StoreError> {
-        let id = request.job_id.get_or_insert_with(JobId::random).clone();
+        let id = request.id_or_generate();
         let queued_at = SystemTime::now();
         let record = self.store.create_named(&id, &request, queued_at, idempotency)?;
         Ok(AcceptedJob { request, record, queued_at })

@@ -53,7 +53,7 @@ pub struct PolicyOutcome {
     pub command: Option<ApprovedCommand>,
 }
 
-/// Evaluates a request that has passed [`RunJobRequest::check`]. `workspace` describes the directory
+/// Evaluates a [valid](cofferdam_core::job::ValidRequest) request. `workspace` describes the directory
 /// at its `workspace.path`.
 pub fn evaluate(
     request: &RunJobRequest,

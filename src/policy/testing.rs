@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::program::{PATH_DIRECTORIES, ProgramFinder, ResolvedProgram};
 use super::shell::WRAPPERS;
 use super::{PolicyConfig, PolicyOutcome, WorkspaceFacts, WorkspaceRoots, evaluate};
-use cofferdam_core::job::{RunJobRequest, Sha256};
+use cofferdam_core::job::{RunJobRequest, Sha256, ValidRequest};
 use cofferdam_core::values::digest::sha256_of;
 
 /// A program found at `path`, whose file is `target`. Its contents are the path of the file.
@@ -92,7 +92,7 @@ pub fn request(argv: &[&str], commands: &Value) -> RunJobRequest {
         "policy": { "allowed_commands": commands },
     });
     let request: RunJobRequest = serde_json::from_value(request).unwrap();
-    request.check().unwrap();
+    ValidRequest::try_from(request.clone()).unwrap();
     request
 }
 

@@ -85,7 +85,7 @@ impl StoreError {
     }
 
     /// The message for clients, without paths of this host.
-    fn without_paths(&self) -> String {
+    pub(crate) fn without_paths(&self) -> String {
         match self {
             Self::System { operation, source, .. } => format!("the store: {operation}: {source}"),
             Self::Corrupt { reason, .. } => format!("a damaged record: {reason}"),
@@ -123,7 +123,7 @@ fn process(pid: Option<u32>) -> String {
 
 /// Why a file of a record could not be read.
 #[derive(Debug)]
-pub(super) enum ReadFault {
+pub(crate) enum ReadFault {
     /// The file is missing.
     Absent,
     /// The file does not hold what was written to it.
@@ -134,7 +134,7 @@ pub(super) enum ReadFault {
 
 impl ReadFault {
     /// Tells failures of the file from failures of this process, such as too many open files.
-    pub(super) fn of(operation: &'static str, path: PathBuf, errno: Errno) -> Self {
+    pub(crate) fn of(operation: &'static str, path: PathBuf, errno: Errno) -> Self {
         match errno {
             Errno::ENOENT => Self::Absent,
             Errno::EMFILE | Errno::ENFILE | Errno::ENOMEM => {
@@ -144,7 +144,7 @@ impl ReadFault {
         }
     }
 
-    pub(super) fn at(self, path: PathBuf) -> StoreError {
+    pub(crate) fn at(self, path: PathBuf) -> StoreError {
         match self {
             Self::Absent => StoreError::System { operation: "open", path, source: Errno::ENOENT },
             Self::Corrupt(reason) => StoreError::Corrupt { path, reason },
@@ -154,7 +154,7 @@ impl ReadFault {
 }
 
 /// The errno of an I/O error; `EIO` if it has none.
-pub(super) fn errno_of(error: &std::io::Error) -> Errno {
+pub(crate) fn errno_of(error: &std::io::Error) -> Errno {
     error.raw_os_error().map_or(Errno::EIO, Errno::from_raw)
 }
 

@@ -39,6 +39,9 @@ mod tests;
 mod truncate;
 
 pub use error::StoreError;
+pub(crate) use error::{ReadFault, errno_of};
+pub(crate) use files::directory::StoreDir;
+pub(crate) use files::service_lock::ServiceLock;
 pub use record::JobRecord;
 pub use recovery::Recovered;
 pub use recovery::quarantine::Quarantined;

@@ -1,14 +1,10 @@
 //! An open store: for a service, for running single jobs, or for reading only.
 
-use std::fs::DirBuilder;
-use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
-use nix::sys::stat::Mode;
-use nix::unistd::geteuid;
 
 use super::error::{StoreError, errno_of};
 use super::index::{Index, RunsState};
@@ -173,20 +169,7 @@ impl StoreDirs {
         lock: Option<Arc<ServiceLock>>,
     ) -> Result<Self, StoreError> {
         let unusable = |reason: String| StoreError::Unusable { path: directory.into(), reason };
-        DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(directory)
-            .map_err(|error| unusable(errno_of(&error).to_string()))?;
-        let root = open_root(directory)?;
-        let stat = root.stat()?;
-        if stat.st_uid != geteuid().as_raw() {
-            return Err(unusable(format!("it belongs to user {}", stat.st_uid)));
-        }
-        let mode = Mode::from_bits_truncate(stat.st_mode);
-        if mode.contains(Mode::S_IWOTH) && !mode.contains(Mode::S_ISVTX) {
-            return Err(unusable("everybody may write to it".to_owned()));
-        }
+        let root = StoreDir::open_root(directory)?;
         let part = |name| {
             root.own_child(name).map_err(|error| match error {
                 StoreError::System { operation, source, .. } => {

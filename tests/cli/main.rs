@@ -4,10 +4,12 @@
 #![cfg(test)]
 
 mod doctor;
+mod engine;
 mod exec;
 mod job;
 mod langs;
 mod run;
+mod running_server;
 mod schema;
 mod serve;
 mod signals;

@@ -213,3 +213,25 @@ pub fn has_keys_in_order(json: &str, keys: &[&str]) {
         from += at.unwrap_or_else(|| panic!("{key} is not after the keys before it in {json}"));
     }
 }
+
+/// A user without privileges.
+pub const NOBODY: u32 = 31_001;
+
+/// Runs a command as that user, who has no capabilities and cannot gain any.
+pub fn setpriv(groups: &str) -> Command {
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid", &NOBODY.to_string(), "--regid", &NOBODY.to_string()]);
+    command.args([groups, "--bounding-set=-all", "--inh-caps=-all"]);
+    command
+}
+
+/// Whether the host lets that user create user namespaces. Prints a message if not.
+pub fn has_user_namespaces() -> bool {
+    let tried = setpriv("--clear-groups").args(["unshare", "--user", "true"]).output().unwrap();
+    if !tried.status.success() {
+        let required = std::env::var_os("REQUIRE_PRIVILEGED").is_some_and(|value| value == "1");
+        assert!(!required, "no unprivileged user namespaces, and REQUIRE_PRIVILEGED=1");
+        eprintln!("SKIP: no unprivileged user namespaces");
+    }
+    tried.status.success()
+}

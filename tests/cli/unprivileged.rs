@@ -3,11 +3,11 @@
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::PathBuf;
-use std::process::{Command, Output};
+use std::process::Output;
 
 use tempfile::TempDir;
 
-const NOBODY: u32 = 31_001;
+use crate::support::{NOBODY, has_user_namespaces, setpriv};
 
 /// A directory with a copy of the binary that every user can execute.
 struct PublicBinary {
@@ -22,14 +22,7 @@ impl PublicBinary {
         fs::set_permissions(place.path(), fs::Permissions::from_mode(0o755)).unwrap();
         let binary = place.path().join("cofferdam");
         fs::copy(env!("CARGO_BIN_EXE_cofferdam"), &binary).unwrap();
-        let there = setpriv("--clear-groups").args(["unshare", "--user", "true"]).output().unwrap();
-        if !there.status.success() {
-            let required = std::env::var_os("REQUIRE_PRIVILEGED").is_some_and(|value| value == "1");
-            assert!(!required, "no unprivileged user namespaces, and REQUIRE_PRIVILEGED=1");
-            eprintln!("SKIP: no unprivileged user namespaces");
-            return None;
-        }
-        Some(Self { place, binary })
+        has_user_namespaces().then_some(Self { place, binary })
     }
 
     /// `cofferdam exec` with `options` split at spaces, and a script for the sandbox's shell.
@@ -38,14 +31,6 @@ impl PublicBinary {
         command.arg(&self.binary).arg("exec").args(options.split_whitespace());
         command.args(["--", "sh", "-c", script]).current_dir("/").output().unwrap()
     }
-}
-
-/// Runs a command as a user who has no capabilities and cannot gain any.
-fn setpriv(groups: &str) -> Command {
-    let mut command = Command::new("setpriv");
-    command.args(["--reuid", &NOBODY.to_string(), "--regid", &NOBODY.to_string()]);
-    command.args([groups, "--bounding-set=-all", "--inh-caps=-all"]);
-    command
 }
 
 #[track_caller]

@@ -6,8 +6,12 @@ use crate::support::cofferdam;
 
 #[test]
 fn every_level_has_help_with_examples() {
-    for level in ["", "serve", "run", "exec", "langs", "doctor"] {
-        let done = cofferdam(level).arg("--help").run().exits(0).quietly();
+    let verbs = "describe create list show rm fork save snapshot ps signal restart put get ls stat mv del \
+                 stage-dir stage collect run start attach poll log write kill close state result";
+    let verbs = verbs.split(' ').map(|verb| format!("workspace {verb}"));
+    let levels = ["", "serve", "run", "exec", "langs", "doctor", "workspace"].map(str::to_owned);
+    for level in levels.into_iter().chain(verbs) {
+        let done = cofferdam(&level).arg("--help").run().exits(0).quietly();
         let help = done.stdout();
         done.holds(help.contains("Usage: cofferdam") && help.contains("Examples:\n  "), "examples");
     }

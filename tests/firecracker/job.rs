@@ -11,7 +11,6 @@ use cofferdam::executor::{Executor, Room, RunInput, WorkspaceInput};
 use cofferdam_core::sync::cancel::CancelToken;
 use cofferdam_core::{
     Limits, NotStarted, OutputSink, ProgramFile, RunReport, RunSpec, StdinSource, Watch,
-    WorkspaceFill,
 };
 
 /// One job.
@@ -41,14 +40,11 @@ impl Job {
             spec: RunSpec {
                 argv,
                 program: program_file,
-                without_shell: None,
                 env: Vec::new(),
                 workdir: "/workspace".into(),
                 stdin: StdinSource::Null,
                 limits: Limits::default().with_wall(Duration::from_secs(60)),
-                workspace: WorkspaceFill::Own,
-                binds: Vec::new(),
-                tmpfs: Vec::new(),
+                ..RunSpec::default()
             },
             files: Vec::new(),
             cancel: CancelToken::new().unwrap(),
@@ -75,7 +71,7 @@ impl Job {
                 collect: &mut |workspace| collect(&path_of(workspace), "", &mut left),
             },
         };
-        let report = executor.execute(task, &Watch { cancel, client: None }, sink);
+        let report = executor.execute(task, &Watch::of(cancel), sink);
         Ran { report, left }
     }
 }

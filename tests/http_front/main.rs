@@ -3,20 +3,10 @@
 // The whole crate is a test; clippy must be told so.
 #![cfg(test)]
 
-mod deadlines;
-mod exhaustion;
-mod flood;
-mod footprint;
-mod framing;
-mod hosts;
+mod access;
 mod jobs;
-mod limits;
+mod messages;
 mod metrics;
-mod origins;
-mod process;
-mod routes;
-mod runs;
+mod overload;
 mod shutdown;
-mod streaming;
 mod support;
-mod tokens;

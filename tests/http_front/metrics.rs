@@ -189,7 +189,7 @@ fn metrics_are_served_only_where_configured() {
     assert_eq!(server.ask(METRICS).status, 404);
     let there = |request: &str| -> Answer {
         let socket = std::net::TcpStream::connect(server.metrics_address.unwrap()).unwrap();
-        let mut client = crate::support::client_of(socket);
+        let mut client = crate::support::Client::of(socket);
         client.send(request);
         client.answer()
     };
@@ -210,22 +210,29 @@ fn metrics_are_served_only_where_configured() {
 }
 
 #[test]
-fn the_metrics_show_the_figures_of_the_service() {
+fn the_metrics_show_the_counts_of_the_service() {
     let checks = ScriptedChecks::echo();
-    *checks.figures.lock().unwrap() = CheckMetrics {
+    *checks.metrics.lock().unwrap() = CheckMetrics {
         runs: vec![RunCount { language: "cpp".into(), outcome: "exited", count: 41 }],
         phases: Vec::new(),
         slots: 31,
         slots_in_use: 32,
         draining: false,
-        standby: StandbyMetrics { boxes_max: 1, ready: 2, made: 3, used: 4, dropped: 5, failed: 6 },
+        standby: StandbyMetrics {
+            sandboxes_max: 1,
+            ready: 2,
+            made: 3,
+            used: 4,
+            dropped: 5,
+            failed: 6,
+        },
         sandbox: SandboxMetrics {
             kill_failures: 7,
             undying: 3,
             undying_max: 64,
             cleanup_backlog: 8,
             cleanup_backlog_max: 9,
-            swept: SweepCounts { servers: 10, boxes: 11, processes: 12 },
+            swept: SweepCounts { servers: 10, sandboxes: 11, processes: 12 },
             controls: vec![("memory".into(), true), ("uid".into(), false)],
         },
     };
@@ -260,9 +267,9 @@ fn the_metrics_show_the_figures_of_the_service() {
 }
 
 #[test]
-fn the_metrics_and_the_status_show_the_figures_of_the_jobs() {
+fn the_metrics_and_the_status_show_the_counts_of_the_jobs() {
     let jobs = ScriptedJobs::new();
-    *jobs.figures.lock().unwrap() = JobMetrics {
+    *jobs.metrics.lock().unwrap() = JobMetrics {
         queued: 1,
         queue_max: 2,
         running: 3,

@@ -87,9 +87,9 @@ fn a_stream_cut_off_by_a_drain_ends_with_its_result() {
         let server = start(checks, HttpSettings { shutdown_grace: grace, ..settings() });
         let mut live = server.connect();
         live.send(post("accept: text/event-stream\r\n", &body("")));
-        live.wait_for("begun", 1);
+        live.wait_for("begun");
         server.shutdown.request();
-        let events = live.rest();
+        let events = live.rest_text();
         assert!(events.contains("event: result"), "{events}");
         assert!(events.ends_with("\r\n0\r\n\r\n"), "{events}");
         server.join();

@@ -1,11 +1,10 @@
-//! A server on a free port, a scripted check service behind it, and a raw client.
+//! A server on a free port, and a scripted check service behind it.
 
-use std::io::{ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use cofferdam::check::metrics::CheckMetrics;
 use cofferdam::check::request::CheckRequest;
@@ -13,7 +12,7 @@ use cofferdam::check::run::{CheckError, CheckReport};
 use cofferdam::check::status::{Examined, HostReport, ServiceStatus, SlotsStatus, StandbyStatus};
 use cofferdam::config::{MetricsPlace, OnDisconnect, Tokens};
 use cofferdam::http::{
-    Checks, HttpLimits, HttpSettings, RunCheck, SandboxCounts, Server, ShutdownHandle,
+    Checks, HttpLimits, HttpSettings, RunCheck, SandboxCounts, Server, Services, ShutdownHandle,
 };
 use cofferdam::job::Jobs;
 use cofferdam_core::sync::cancel::CancelToken;
@@ -22,6 +21,7 @@ use cofferdam_core::values::deadline::Deadline;
 use cofferdam_core::{
     CapturedStream, Enforced, Outcome, OutputSink, RunReport, Timings, Usage, Watch,
 };
+pub use cofferdam_test_server::client::{Answer, Client};
 
 /// The test's closure, which replaces a sandbox.
 pub type Script = dyn Fn(&CheckRequest, Watch, Option<Box<dyn OutputSink>>) -> Result<CheckReport, CheckError>
@@ -38,8 +38,8 @@ pub struct ScriptedChecks {
     host: HostReport,
     /// A test holds this to block every admission.
     pub admission: Mutex<()>,
-    /// The figures to report, except whether it drains.
-    pub figures: Mutex<CheckMetrics>,
+    /// The metrics to report, except whether it drains.
+    pub metrics: Mutex<CheckMetrics>,
     /// The number of admitted runs.
     pub runs: AtomicUsize,
 }
@@ -64,7 +64,7 @@ impl ScriptedChecks {
             live: Mutex::new(Vec::new()),
             host: HostReport::new(Enforced::default(), &[], Examined::default()),
             admission: Mutex::new(()),
-            figures: Mutex::default(),
+            metrics: Mutex::default(),
             runs: AtomicUsize::new(0),
         })
     }
@@ -108,8 +108,8 @@ impl Checks for ScriptedChecks {
         }))
     }
 
-    fn figures(&self) -> CheckMetrics {
-        CheckMetrics { draining: self.is_draining(), ..self.figures.lock().unwrap().clone() }
+    fn metrics(&self) -> CheckMetrics {
+        CheckMetrics { draining: self.is_draining(), ..self.metrics.lock().unwrap().clone() }
     }
 
     fn start_draining(&self) {
@@ -210,10 +210,20 @@ pub fn settings() -> HttpSettings {
             ping_every: far,
             event_streams_max: 64,
             downloads_max: 64,
+            artifact_transfers_max: 64,
         },
-        sandboxes: SandboxCounts { runs: 2, jobs: 1, standby: 0, followers: 64 },
+        sandboxes: SandboxCounts {
+            runs: 2,
+            jobs: 1,
+            engine: 0,
+            workspaces: 0,
+            standby: 0,
+            followers: 64,
+        },
         input_bytes_max: Some(1000),
         jobs_input_bytes_max: 1000,
+        engine_enabled: false,
+        engine_input_bytes_max: 1000,
         output_bytes_max: Some(1 << 20),
         timeout_default: Duration::from_secs(30),
         timeout_max: Duration::from_secs(300),
@@ -222,6 +232,7 @@ pub fn settings() -> HttpSettings {
         shutdown_grace: Duration::from_secs(30),
         metrics: MetricsPlace::SamePort,
         origins_allow: Vec::new(),
+        attach_origins: Vec::new(),
         hosts_allow: Vec::new(),
         log_headers: true,
         log_dropped: Arc::default(),
@@ -248,7 +259,8 @@ pub fn start_with(
     jobs: Option<Arc<dyn Jobs>>,
     settings: HttpSettings,
 ) -> Running {
-    let server = Server::bind("127.0.0.1:0".parse().unwrap(), checks, jobs, settings).unwrap();
+    let services = Services { checks, jobs, engine: None, artifacts: None };
+    let server = Server::bind("127.0.0.1:0".parse().unwrap(), services, settings).unwrap();
     let (address, shutdown) = (server.local_addr().unwrap(), server.shutdown_handle());
     let metrics_address = server.metrics_addr().unwrap();
     let thread = std::thread::spawn(move || server.run().unwrap());
@@ -262,7 +274,7 @@ pub fn start_echo() -> Running {
 
 impl Running {
     pub fn connect(&self) -> Client {
-        client_of(TcpStream::connect(self.address).unwrap())
+        Client::connect(self.address)
     }
 
     /// Sends `bytes` on a new connection and reads the one answer.
@@ -285,99 +297,6 @@ impl Drop for Running {
         if let Some(thread) = self.thread.take() {
             let ended = thread.join();
             assert!(ended.is_ok() || std::thread::panicking());
-        }
-    }
-}
-
-/// A client whose reads time out.
-pub fn client_of(socket: TcpStream) -> Client {
-    socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-    Client { socket, unread: Vec::new() }
-}
-
-/// A raw connection.
-pub struct Client {
-    pub socket: TcpStream,
-    unread: Vec<u8>,
-}
-
-/// One answer as received.
-#[derive(Debug)]
-pub struct Answer {
-    pub status: u16,
-    pub head: String,
-    pub body: String,
-}
-
-impl Answer {
-    pub fn header(&self, name: &str) -> Option<&str> {
-        let mut lines = self.head.lines().filter_map(|line| line.split_once(": "));
-        lines.find(|(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, value)| value)
-    }
-}
-
-impl Client {
-    pub fn send(&mut self, bytes: impl AsRef<[u8]>) {
-        self.socket.write_all(bytes.as_ref()).unwrap();
-    }
-
-    /// Reads the next answer, with a body of its stated length.
-    pub fn answer(&mut self) -> Answer {
-        let head = self.head();
-        let answer = Answer {
-            status: head.split(' ').nth(1).and_then(|code| code.parse().ok()).expect("a status"),
-            head,
-            body: String::new(),
-        };
-        let length = answer.header("content-length").map_or(0, |length| length.parse().unwrap());
-        while self.unread.len() < length {
-            assert!(self.fill() > 0, "the body was truncated: {answer:?}");
-        }
-        let body: Vec<u8> = self.unread.drain(..length).collect();
-        Answer { body: String::from_utf8(body).unwrap(), ..answer }
-    }
-
-    /// Reads the head of the next answer and leaves the rest unread.
-    pub fn head(&mut self) -> String {
-        loop {
-            if let Some(at) = self.unread.windows(4).position(|window| window == b"\r\n\r\n") {
-                let head = self.unread.drain(..at + 4).collect();
-                return String::from_utf8(head).unwrap();
-            }
-            let bytes = self.fill();
-            assert!(bytes > 0, "closed before an answer: {:?}", self.unread.escape_ascii());
-        }
-    }
-
-    /// Reads until the buffer contains `text` `times` times, and leaves the buffer unread.
-    pub fn wait_for(&mut self, text: &str, times: usize) {
-        while String::from_utf8_lossy(&self.unread).matches(text).count() < times {
-            assert!(self.fill() > 0, "closed before {text:?}");
-        }
-    }
-
-    /// Reads everything until the connection is closed.
-    pub fn rest(&mut self) -> String {
-        while self.fill() > 0 {}
-        String::from_utf8(std::mem::take(&mut self.unread)).unwrap()
-    }
-
-    /// Waits until the server closes; returns how long that took and the text it sent.
-    pub fn closed_after(&mut self) -> (Duration, String) {
-        let start = Instant::now();
-        let rest = self.rest();
-        (start.elapsed(), rest)
-    }
-
-    fn fill(&mut self) -> usize {
-        let mut piece = [0; 4096];
-        match self.socket.read(&mut piece) {
-            Ok(bytes) => {
-                self.unread.extend_from_slice(&piece[..bytes]);
-                bytes
-            }
-            Err(error) if error.kind() == ErrorKind::ConnectionReset => 0,
-            Err(error) => panic!("no answer: {error}; so far {:?}", self.unread.escape_ascii()),
         }
     }
 }

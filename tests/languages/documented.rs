@@ -6,7 +6,7 @@ use std::process::Command;
 
 use cofferdam_test_server::service::cofferdam;
 use cofferdam_test_server::shipped::{self, Language, read, table};
-use cofferdam_test_server::vector::Vector;
+use cofferdam_test_server::vector::{EXAMPLE, Vector};
 use cofferdam_test_server::workspace::Workspace;
 use serde_json::Value;
 
@@ -69,15 +69,22 @@ fn a_language_can_be_added_as_documented() {
     run_one_as_the_page_says(langs.path());
     let service = shipped::setup_with(langs.path(), shipped::rootfs().as_deref()).start();
     let table: BTreeMap<String, Language> = toml::from_str(text("languages.toml")).unwrap();
-    let vectors: Vec<_> =
-        files.iter().filter(|(path, _)| path.starts_with("tests/langs/awk/")).collect();
+    let mut vectors: BTreeMap<&str, &str> =
+        files.iter().filter_map(|(path, text)| Some((vector_name(path)?, text.as_str()))).collect();
     assert!(!vectors.is_empty(), "{PAGE} has no vector");
-    for (path, vector) in vectors {
-        let vector = Vector::parse(vector).unwrap_or_else(|error| panic!("{path}: {error}"));
+    // The default runs without a file.
+    vectors.entry(EXAMPLE).or_insert("");
+    for (name, file) in vectors {
+        let vector = Vector::parse(name, file).unwrap_or_else(|error| panic!("{name}: {error}"));
         let example = |file: &str| text(&format!("awk/example/{file}")).clone();
         let answer = service.post(&vector.request_with("awk", &table["awk"], example));
-        vector.holds(answer).unwrap_or_else(|why| panic!("{path}: {why}"));
+        vector.holds(answer).unwrap_or_else(|why| panic!("{name}: {why}"));
     }
+}
+
+/// The name of awk's vector that is at `path`.
+fn vector_name(path: &str) -> Option<&str> {
+    path.strip_prefix("tests/langs/awk/")?.strip_suffix(".toml")
 }
 
 /// Runs the page's command with the workspaces in `langs`.

@@ -4,10 +4,10 @@
 use std::path::Path;
 
 use cofferdam_test_server::shipped::{self, is_available, repository, table};
+use cofferdam_test_server::vector::names;
 
 use crate::overlaid::Overlaid;
 use crate::queue::{Case, run_all};
-use crate::vectors::names;
 
 /// The vectors whose solutions the dart stand-in knows.
 const KNOWN_TO_DART: [&str; 2] = ["good", "wrong"];

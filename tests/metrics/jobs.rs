@@ -14,9 +14,11 @@ use crate::scrape;
 /// How long a job may take to start or to end on a loaded machine.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Starts the server with jobs, and returns it with the temporary directory of their records.
+/// Starts the server with jobs and the engine, and returns it with the temporary directory of their
+/// stores.
 pub fn with_jobs(setup: Setup) -> (Service, TempDir) {
     let store = TempDir::new().unwrap();
+    let setup = setup.env("ENGINE_STORE_DIR", store.path().join("engine"));
     (setup.env("JOBS_STORE_DIR", store.path().join("store")).start(), store)
 }
 

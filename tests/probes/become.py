@@ -4,14 +4,6 @@ import os
 import signal
 
 
-def is_open(descriptor):
-    try:
-        os.fstat(descriptor)
-    except OSError:
-        return False
-    return True
-
-
 def probe(*arguments):
     os.dup2(next(filter(is_open, STDOUT_CANDIDATES)), 1)
     # Python ignores these two signals, and an exec keeps ignored signals.

@@ -41,14 +41,6 @@ def flood():
         os.write(output, b"x" * 65536)
 
 
-def is_open(descriptor):
-    try:
-        os.fstat(descriptor)
-    except OSError:
-        return False
-    return True
-
-
 def memory():
     blocks = []
     for _ in range(128):

@@ -6,14 +6,6 @@ import os
 NUMBERS_MAX = 1024
 
 
-def answer(attempt, *args):
-    try:
-        attempt(*args)
-        return "ok"
-    except OSError as error:
-        return errno.errorcode[error.errno]
-
-
 def held():
     """Descriptors by process, with their targets."""
     found = {}

@@ -1,6 +1,8 @@
 import base64 as _base64
+import errno as _errno
 import gzip as _gzip
 import json as _json
+import os as _os
 
 # The embedded program, if any.
 _NATIVE = "{native}"
@@ -12,8 +14,24 @@ def _unpack_native():
     if _NATIVE:
         with open("/tmp/probe", "wb") as file:
             file.write(_gzip.decompress(_base64.b64decode(_NATIVE)))
-            import os
-            os.fchmod(file.fileno(), 0o755)
+            _os.fchmod(file.fileno(), 0o755)
+
+
+def answer(attempt, *args):
+    """Returns "ok" or the name of the error with which the attempt fails."""
+    try:
+        attempt(*args)
+        return "ok"
+    except OSError as error:
+        return _errno.errorcode[error.errno]
+
+
+def is_open(descriptor):
+    try:
+        _os.fstat(descriptor)
+    except OSError:
+        return False
+    return True
 
 
 def solution():

@@ -17,14 +17,6 @@ WRITES = ("/sys/power/state", "/sys/kernel/uevent_helper", "/sys/kernel/mm/ksm/r
           "/sys/module/kernel/parameters/crash_kexec_post_notifiers")
 
 
-def answer(attempt, *args):
-    try:
-        attempt(*args)
-        return "ok"
-    except OSError as error:
-        return errno.errorcode[error.errno]
-
-
 def look(path):
     # An empty directory shows nothing either.
     if os.path.isdir(path) and not os.listdir(path):

@@ -4,23 +4,10 @@
 #![cfg(test)]
 
 mod crash;
-mod descriptors;
-mod endings;
-mod environment;
-mod files;
-mod identity;
-mod inherited;
-mod landlock;
+mod isolation;
 mod leaks;
-mod limits;
-mod masked;
-mod network;
-mod output;
+mod mounted;
 mod plan;
-mod processes;
-mod programs;
+mod runs;
 mod seccomp;
-mod tasks;
-mod tenants;
-mod wall;
-mod workspace;
+mod start;

@@ -60,6 +60,7 @@ fn plan_with(
         env: &[c"PATH=/usr/bin:/bin".to_owned()],
         workdir: c"/workspace",
         limits: &Limits::default(),
+        uid_processes_max: 64,
         fixed_limits: &[],
         host_id: 56_000,
         user_namespace,
@@ -71,6 +72,7 @@ fn plan_with(
         net_fd: (!unprivileged).then_some(9),
         root_fd: None,
         unowned_fd: None,
+        terminal_fd: None,
         null_stdin: true,
         short_slices: true,
         mountpoint: c"/tmp",
@@ -79,6 +81,7 @@ fn plan_with(
         layers: &[],
         tmpfs: &[PlannedTmpfs { target: c"/scratch".to_owned(), bytes_max: 1 << 20 }],
         overlay: !unprivileged,
+        workspace: None,
     })
     .unwrap()
 }

@@ -42,10 +42,10 @@ fn most_ready(service: &Service, over: &AtomicBool) -> usize {
     most
 }
 
-fn assert_no_more_than(boxes_max: usize) {
+fn assert_no_more_than(sandboxes_max: usize) {
     let langs = shells(&SLUGS);
     let setup = Setup::inside(langs.path()).arg("--langs").arg(langs.path());
-    let service = setup.env("STANDBY_MAX", boxes_max.to_string()).start();
+    let service = setup.env("STANDBY_MAX", sandboxes_max.to_string()).start();
     let over = AtomicBool::new(false);
     let most = thread::scope(|scope| {
         let looking = scope.spawn(|| most_ready(&service, &over));
@@ -56,7 +56,7 @@ fn assert_no_more_than(boxes_max: usize) {
                 // Gives the pool time to prepare some between two bursts.
                 thread::sleep(Duration::from_millis(60));
             }
-            wait_ready(&service, boxes_max);
+            wait_ready(&service, sandboxes_max);
             // The pool must not grow any more.
             thread::sleep(Duration::from_millis(300));
         }));
@@ -64,8 +64,8 @@ fn assert_no_more_than(boxes_max: usize) {
         let most = looking.join().unwrap();
         ended.map(|()| most).unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     });
-    assert_eq!(most, boxes_max);
-    assert_eq!(inits(service.pid()).len(), boxes_max, "sandboxes other than the ready ones");
+    assert_eq!(most, sandboxes_max);
+    assert_eq!(inits(service.pid()).len(), sandboxes_max, "sandboxes other than the ready ones");
 }
 
 #[test]

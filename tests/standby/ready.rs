@@ -16,9 +16,9 @@ pub const LINGER: &str = "sleep 0.3";
 /// More files than are copied, so the workspace becomes an overlay.
 pub const OVERLAID_FILES: usize = 30;
 
-/// A server that runs the shell and prepares at most `boxes_max` sandboxes.
-pub fn shell_with(boxes_max: usize) -> Setup {
-    Setup::shell().env("STANDBY_MAX", boxes_max.to_string())
+/// A server that runs the shell and prepares at most `sandboxes_max` sandboxes.
+pub fn shell_with(sandboxes_max: usize) -> Setup {
+    Setup::shell().env("STANDBY_MAX", sandboxes_max.to_string())
 }
 
 /// Languages that all run the shell, each with its own workspace. That of the last one is an

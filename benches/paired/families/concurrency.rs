@@ -22,17 +22,17 @@ const SLOTS: usize = 32;
 const LEAD_IN_RUNS: usize = SLOTS + 16;
 const RUNS_MIN: usize = 64;
 const RUNS_PER_CLIENT: usize = 8;
-const NAMES: [&str; 3] = ["Cofferdam", "Cofferdam, none ahead", "bare make test"];
+const NAMES: [&str; 3] = ["Cofferdam", "Cofferdam, none prepared", "bare make test"];
 
 /// A worker; each call does one run.
 type Worker<'a> = Box<dyn FnMut() + Send + 'a>;
 
 pub fn measure(report: &mut Report) {
-    let standing_by = service(|setup| setup);
-    let none_ahead = service(|setup| setup.env("STANDBY_MAX", "0"));
-    let path = standing_by.workspace().path();
+    let with_pool = service(|setup| setup);
+    let none_prepared = service(|setup| setup.env("STANDBY_MAX", "0"));
+    let path = with_pool.workspace().path();
     let arms: [&dyn Fn() -> Worker<'static>; 3] =
-        [&|| ours(&standing_by), &|| ours(&none_ahead), &|| bare_worker(path)];
+        [&|| ours(&with_pool), &|| ours(&none_prepared), &|| bare_worker(path)];
     let mut series = NAMES.map(|name| Series { name, points: Vec::new() });
     let mut rows = Vec::new();
     for clients in CLIENTS {
@@ -67,9 +67,9 @@ pub fn measure(report: &mut Report) {
             "ours, runs/s",
             "ours, median ms",
             "ours, p99 ms",
-            "none ahead, runs/s",
-            "none ahead, median ms",
-            "none ahead, p99 ms",
+            "none prepared, runs/s",
+            "none prepared, median ms",
+            "none prepared, p99 ms",
             "bare, runs/s",
             "bare, median ms",
             "bare, p99 ms",

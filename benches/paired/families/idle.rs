@@ -16,7 +16,7 @@ pub fn measure(report: &mut Report) {
     let setup = || Setup::of(bare::workspace(":", 10, 4096));
     compare(report, "idle", setup());
     // Without a standby pool, each sandbox is created when its run arrives.
-    compare(report, "idle_none_ahead", setup().env("STANDBY_MAX", "0"));
+    compare(report, "idle_none_prepared", setup().env("STANDBY_MAX", "0"));
 }
 
 fn compare(report: &mut Report, key: &str, setup: Setup) {

@@ -4,6 +4,7 @@
 //! - [`executor::Executor`] is the trait that each backend implements: a sandbox, a virtual machine.
 //! - [`job`] holds the request and the result of an agent's job, as JSON has them, and
 //!   [`job::parse_request`], which validates a request.
+//! - [`json`] reads requests strictly.
 //! - [`values`] are plain data with parsers: sizes, durations, relative paths, globs, digests.
 //! - [`sync`] holds what threads share: cancel tokens, permits, counters, request ids.
 //!
@@ -14,14 +15,18 @@
 
 pub mod executor;
 pub mod job;
+pub mod json;
 mod run;
 pub mod sync;
 pub mod values;
 
 pub use run::limits::{LimitKind, Limits};
 pub use run::metrics::{SandboxMetrics, StandbyMetrics, SweepCounts};
+pub use run::mounted::{MountedWorkspace, WorkspacePath, WorkspacePathError};
 pub use run::outcome::{NotStarted, Outcome, SetupFailure};
 pub use run::output::{CapturedStream, OutputSink, Stream};
 pub use run::report::{Enforced, RunReport, Timings, Usage};
-pub use run::run_spec::{Bind, ProgramFile, RunSpec, StdinSource, Tmpfs, WorkspaceFill};
+pub use run::run_spec::{
+    Bind, ExcessOutput, ProgramFile, RunSpec, StdinSource, Tmpfs, WorkspaceFill,
+};
 pub use sync::cancel::Watch;

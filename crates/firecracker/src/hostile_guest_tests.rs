@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::backend_tests::{Behaviour, capabilities, fixture, report, spec};
+use super::backend_tests::{Behaviour, capabilities, fixture, fixture_with, report, spec};
 use crate::session::frame::{Frame, FrameDecoder};
 use crate::session::messages::{HelloMessage, ReportMessage, VERSION};
 use cofferdam_core::sync::cancel::CancelToken;
@@ -96,8 +96,9 @@ fn a_guest_that_does_not_boot_or_is_incompatible_is_an_error() {
             let _ = connection.read(&mut [0; 1]);
         })
     };
+    let mute = fixture_with(first(Vec::new()), |it| it.boot_wait = Duration::from_millis(500));
+    assert_eq!(mute.failure(), "sandbox: guest: it sent nothing in time");
     for (want, guest) in [
-        ("sandbox: guest: it sent nothing in time", first(Vec::new())),
         ("sandbox: guest: it sent no hello", first(Frame::Cancel.encode().unwrap())),
         ("sandbox: guest: it sent no hello", Arc::new(|_: UnixStream, _: &Path| ()) as Behaviour),
         (
@@ -110,13 +111,22 @@ fn a_guest_that_does_not_boot_or_is_incompatible_is_an_error() {
     }
 }
 
+/// These guests report after this time as good ones do. Every deadline of the host is shorter, so it
+/// has hung up by then.
+const GIVES_UP: Duration = Duration::from_secs(30);
+
 #[test]
 fn a_guest_that_falls_silent_is_a_timed_out_run() {
-    let printed = Frame::Output(Stream::Stderr, b"so far".to_vec()).encode().unwrap();
-    let fixture = fixture(says(printed, false));
-    let began = Instant::now();
+    let guest: Behaviour = Arc::new(|mut connection, _| {
+        until_asked(&mut connection);
+        let printed = Frame::Output(Stream::Stderr, b"so far".to_vec()).encode().unwrap();
+        connection.write_all(&printed).unwrap();
+        connection.set_read_timeout(Some(GIVES_UP)).unwrap();
+        while matches!(connection.read(&mut [0; 100]), Ok(1..)) {}
+        let _ = connection.write_all(&report_frame(Outcome::Exited { code: 0 }, [0, 6]));
+    });
+    let fixture = fixture_with(guest, |it| it.answer_wait = Duration::from_secs(2));
     let report = fixture.run(spec("x"), &CancelToken::new().unwrap()).0.unwrap();
-    assert!(began.elapsed() < Duration::from_secs(3));
     assert_eq!(report.outcome, Outcome::LimitHit { kind: LimitKind::WallTime, code: None });
     assert_eq!((&*report.stderr.bytes, report.usage.stderr_bytes), (&b"so far"[..], 6));
     let said = "report: the guest did not answer; its machine was killed";
@@ -125,29 +135,36 @@ fn a_guest_that_falls_silent_is_a_timed_out_run() {
 
 #[test]
 fn a_guest_that_drips_gets_no_more_time() {
-    let fixture = fixture(Arc::new(|mut connection, _| {
+    let guest: Behaviour = Arc::new(|mut connection, _| {
         until_asked(&mut connection);
         let drip = Frame::Output(Stream::Stdout, vec![b'x']).encode().unwrap();
-        while connection.write_all(&drip).is_ok() {
+        let (began, mut drips) = (Instant::now(), 0);
+        while began.elapsed() < GIVES_UP {
+            if connection.write_all(&drip).is_err() {
+                return;
+            }
+            drips += 1;
             thread::sleep(Duration::from_millis(10));
         }
-    }));
-    let began = Instant::now();
+        let _ = connection.write_all(&report_frame(Outcome::Exited { code: 0 }, [drips, 0]));
+    });
+    let fixture = fixture_with(guest, |it| it.answer_wait = Duration::from_millis(500));
     let report = fixture.run(spec("x"), &CancelToken::new().unwrap()).0.unwrap();
-    assert!(began.elapsed() < Duration::from_secs(3));
     assert_eq!(report.outcome.word(), "timed_out");
 }
 
 #[test]
 fn a_guest_that_ignores_a_cancel_is_cancelled() {
-    let fixture = fixture(says(Vec::new(), false));
+    let fixture =
+        fixture_with(says(Vec::new(), false), |it| it.cancel_wait = Duration::from_millis(200));
     let cancel = CancelToken::new().unwrap();
     cancel.cancel();
     let mut spec = spec("x");
     spec.limits.wall = Duration::from_secs(60);
-    // Raised before: the run may still be sent, depending on when the guest connects.
+    // Raised before: the run may still be sent, depending on when the guest connects. A cancel that is
+    // ignored by the host too takes until the limit of the run.
     let began = Instant::now();
     let report = fixture.run(spec, &cancel).0.unwrap();
     assert_eq!(report.outcome, Outcome::Cancelled);
-    assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
+    assert!(began.elapsed() < Duration::from_secs(60), "{:?}", began.elapsed());
 }

@@ -16,8 +16,8 @@ use crate::session::{PartialRun, SessionOutcome, SessionRequest, run_session};
 use cofferdam_core::executor::{Capabilities, Executor, FoundProgram, RunInput, Unavailable};
 use cofferdam_core::values::deadline::Deadline;
 use cofferdam_core::{
-    CapturedStream, LimitKind, NotStarted, Outcome, OutputSink, ProgramFile, RunReport, RunSpec,
-    SetupFailure, StdinSource, Timings, Usage, Watch, WorkspaceFill,
+    CapturedStream, ExcessOutput, LimitKind, NotStarted, Outcome, OutputSink, ProgramFile,
+    RunReport, RunSpec, SetupFailure, StdinSource, Timings, Usage, Watch, WorkspaceFill,
 };
 
 const MIB: u64 = 1 << 20;
@@ -150,16 +150,21 @@ impl<H: Hypervisor> MicroVms<H> {
     fn orders(&self, task: &RunInput<'_>) -> Result<RunMessage, SetupFailure> {
         let unfit = |what: &str| Err(SetupFailure::from_words("microvm", what));
         let RunSpec { argv, program, without_shell, env, workdir, stdin, limits, .. } = &task.spec;
-        if !task.spec.binds.is_empty() || task.spec.workspace != WorkspaceFill::Own {
+        if !task.spec.binds.is_empty() || !matches!(task.spec.workspace, WorkspaceFill::Own) {
             return unfit("files of the host cannot be visible in a guest");
         }
         if without_shell.is_some() {
             return unfit("a command without its shell is not supported");
         }
+        if task.spec.terminal.is_some() || task.spec.excess_output != ExcessOutput::Kills {
+            return unfit("terminals and dropped output are not supported");
+        }
         let stdin_bytes = match stdin {
             StdinSource::Null => None,
             StdinSource::Bytes(bytes) => Some(u64::try_from(bytes.len()).unwrap_or(u64::MAX)),
-            StdinSource::Copied(_) => return unfit("a descriptor cannot be passed to a guest"),
+            StdinSource::Copied(_) | StdinSource::Queue(_) => {
+                return unfit("a descriptor cannot be passed to a guest");
+            }
         };
         if stdin_bytes.is_some_and(|bytes| bytes > STDIN_BYTES_MAX) {
             return unfit("too much standard input for a guest");
@@ -218,7 +223,7 @@ impl<H: Hypervisor> MicroVms<H> {
         let limits = &task.spec.limits;
         let stdin = match &task.spec.stdin {
             StdinSource::Bytes(bytes) => bytes.as_slice(),
-            StdinSource::Null | StdinSource::Copied(_) => &[],
+            StdinSource::Null | StdinSource::Copied(_) | StdinSource::Queue(_) => &[],
         };
         let prepare = began.elapsed();
         let asked = SessionRequest {

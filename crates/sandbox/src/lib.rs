@@ -1,7 +1,6 @@
 #![doc = include_str!("../README.md")]
 #![deny(unsafe_code)]
 
-mod builtin;
 mod cgroup;
 mod command;
 mod files;
@@ -12,6 +11,7 @@ mod init;
 #[doc(hidden)]
 pub mod landlock;
 mod launch;
+mod layers;
 #[doc(hidden)]
 pub mod locks;
 #[doc(hidden)]
@@ -36,7 +36,6 @@ pub use crate::launch::handshake_property;
 /// changes without notice.
 #[doc(hidden)]
 pub mod engine {
-    pub use crate::builtin::builtin_profile;
     pub use crate::files::programs::LocatedProgram;
     pub use crate::files::sandbox_fs::SandboxFs;
     pub use crate::host::heap::{bound_heaps, return_free_pages};
@@ -45,9 +44,18 @@ pub mod engine {
     pub use crate::launch::running::{PreparedSandbox, RunningSandbox};
     pub use crate::launch::sandbox_host::{SandboxConfig, SandboxHost};
     pub use crate::launch::unprivileged::enter_user_namespace;
+    pub use crate::layers::chain::FrozenChain;
+    pub use crate::layers::error::LayerError;
+    pub use crate::layers::features::LayerFeatures;
+    pub use crate::layers::frozen_view::FrozenView;
+    pub use crate::layers::host::LayerHost;
+    pub use crate::layers::space::{DiskSpace, DiskUsage, Storage};
+    pub use crate::layers::workspace_fs::{WorkspaceFs, WorkspaceMounts};
+    pub use crate::plan::builtin_profile::builtin_profile;
     pub use crate::plan::input::INSIDE_ID;
     pub use crate::plan::scheduler_slice::request_short_slices;
     pub use crate::pool::host_id::{HostId, SANDBOXES_MAX};
     pub use crate::supervise::report::BEFORE_PROGRAM;
-    pub use crate::sys::survive_file_size_limit;
+    pub use crate::sys::terminal::terminal_size;
+    pub use crate::sys::{detached_mount, survive_file_size_limit};
 }

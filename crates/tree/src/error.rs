@@ -66,6 +66,20 @@ impl WorkspaceFault {
     }
 }
 
+impl WorkspaceFault {
+    /// The fault of `error`, whose path the caller knows better.
+    pub(super) fn from_tree(error: &WorkspaceError) -> Self {
+        let system = |operation, errno| Self::System { operation, errno };
+        match error {
+            WorkspaceError::System { operation, source, .. } => system(operation, *source),
+            WorkspaceError::TooLarge { source, .. } => Self::Limit(*source),
+            WorkspaceError::Stopped => Self::Stopped,
+            WorkspaceError::DirectoryInTheWay { .. } => system("replace", Errno::EISDIR),
+            WorkspaceError::NotADirectory { .. } => system("enter", Errno::ENOTDIR),
+        }
+    }
+}
+
 impl From<TreeLimit> for WorkspaceFault {
     fn from(limit: TreeLimit) -> Self {
         Self::Limit(limit)

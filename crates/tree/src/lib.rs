@@ -6,6 +6,8 @@
 //!   digest; [`survey`] returns the size beforehand.
 //! - [`collect_artifacts`] copies the files that [`ArtifactRules`] select.
 //! - [`put`] and [`put_over_template`] write one file, [`remove_tree`] removes a tree.
+//! - [`apply_layer`] makes one layer of an overlay out of two, [`digest_tree`] digests what is seen.
+//! - [`files`] reads and changes the files of a workspace while its programs run, packs and unpacks archives.
 //! - [`Template`] counts what a directory holds and detects changes ([`Fingerprint`]).
 //!
 //! Every access is relative to a directory descriptor and resolves one name at a time without links,
@@ -17,14 +19,13 @@
 mod artifacts;
 mod copy;
 mod error;
-#[cfg(test)]
-mod generated_tests;
+pub mod files;
+mod layer;
 mod put;
 mod remove;
 mod snapshot;
 mod source;
 mod status;
-mod template;
 #[cfg(test)]
 mod testing;
 #[cfg(test)]
@@ -38,12 +39,15 @@ pub use artifacts::{
     ArtifactLimits, ArtifactRules, CollectedArtifacts, KeptFile, OMITTED_MAX, collect_artifacts,
 };
 pub use cofferdam_core::values::owner::Owner;
+pub use copy::template::{Fill, Owners, Template};
 pub use copy::{Copied, copy_tree};
 pub use error::WorkspaceError;
+pub use layer::apply::{ApplyOptions, LayerTarget, apply_layer};
+pub use layer::attributes::{ExtendedAttributes, LayerMarks};
+pub use layer::digest::{TreeDigest, digest_tree};
 pub use put::{put, put_over_template};
 pub use remove::{Removal, remove_tree};
 pub use snapshot::{
     SnapshotContents, SnapshotLimits, SnapshotRules, Survey, survey, take_snapshot,
 };
 pub use source::SourceDir;
-pub use template::{Fill, Owners, Template};

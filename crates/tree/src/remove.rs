@@ -9,6 +9,7 @@ use nix::unistd::{UnlinkatFlags, unlinkat};
 
 use super::error::{WorkspaceError, WorkspaceFault};
 use super::walk::{TreeWalk, WalkEvent};
+use cofferdam_core::values::owner::Owner;
 
 /// The result of a removal.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -28,6 +29,22 @@ pub struct Removal {
 /// # Errors
 /// `name` is not a single name (`EINVAL`), or the tree was moved meanwhile.
 pub fn remove_tree(parent: BorrowedFd<'_>, name: &OsStr) -> Result<Removal, WorkspaceError> {
+    remove_passes(name, |name| TreeWalk::to_remove(parent, name))
+}
+
+/// As [`remove_tree`], but leaves the read-only trees of a workspace of `owner`.
+pub(crate) fn remove_writable(
+    parent: BorrowedFd<'_>,
+    name: &OsStr,
+    owner: Owner,
+) -> Result<Removal, WorkspaceError> {
+    remove_passes(name, |name| TreeWalk::to_remove_writable(parent, name, owner))
+}
+
+fn remove_passes<'root>(
+    name: &OsStr,
+    walk: impl Fn(CString) -> TreeWalk<'root>,
+) -> Result<Removal, WorkspaceError> {
     let invalid = || WorkspaceFault::System { operation: "remove", errno: Errno::EINVAL }.at(name);
     if matches!(name.as_bytes(), b"" | b"." | b"..") || name.as_bytes().contains(&b'/') {
         return Err(invalid());
@@ -35,7 +52,7 @@ pub fn remove_tree(parent: BorrowedFd<'_>, name: &OsStr) -> Result<Removal, Work
     let name = CString::new(name.as_bytes()).map_err(|_| invalid())?;
     let mut removed = 0;
     loop {
-        let mut walk = TreeWalk::to_remove(parent, name.clone());
+        let mut walk = walk(name.clone());
         let pass = remove_visited(&mut walk)?;
         removed += pass.removed;
         // A directory with more names than a walk holds takes several passes. A pass without progress

@@ -43,7 +43,19 @@ impl SourceDir {
     /// # Errors
     /// `path` is not a directory or cannot be opened.
     pub fn open(path: &Path) -> Result<Self, WorkspaceError> {
-        let how = OpenHow::new().flags(PATH_ONLY).resolve(ResolveFlag::RESOLVE_NO_MAGICLINKS);
+        Self::open_with(path, ResolveFlag::RESOLVE_NO_MAGICLINKS)
+    }
+
+    /// As [`SourceDir::open`], but a link anywhere on `path` is refused with `ELOOP`.
+    ///
+    /// # Errors
+    /// As [`SourceDir::open`].
+    pub fn open_without_links(path: &Path) -> Result<Self, WorkspaceError> {
+        Self::open_with(path, ResolveFlag::RESOLVE_NO_SYMLINKS)
+    }
+
+    fn open_with(path: &Path, resolve: ResolveFlag) -> Result<Self, WorkspaceError> {
+        let how = OpenHow::new().flags(PATH_ONLY).resolve(resolve);
         let opened = openat2(AT_FDCWD, path, how).during("open");
         opened.and_then(|directory| Self::of(directory, path)).map_err(|fault| fault.at(path))
     }
@@ -209,6 +221,20 @@ mod tests {
         symlink("other", at("link")).unwrap();
         assert_eq!((source.asked(), source.resolved()), (&*at("link"), &*at("one")));
         assert_eq!(source.identity(), SourceDir::open(&at("one")).unwrap().identity());
+    }
+
+    #[test]
+    fn a_link_anywhere_is_refused_where_links_are_not_wanted() {
+        let place = tempdir().unwrap();
+        let at = |name: &str| place.path().canonicalize().unwrap().join(name);
+        fs::create_dir_all(at("real/inner")).unwrap();
+        symlink("real", at("link")).unwrap();
+        assert!(SourceDir::open_without_links(&at("real/inner")).is_ok());
+        for path in ["link", "link/inner"] {
+            let refused = SourceDir::open_without_links(&at(path)).unwrap_err();
+            assert!(matches!(refused, WorkspaceError::System { source: Errno::ELOOP, .. }));
+            assert!(SourceDir::open(&at(path)).is_ok());
+        }
     }
 
     #[test]

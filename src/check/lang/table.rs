@@ -114,7 +114,7 @@ impl LanguageTable {
         Self::parse(include_str!("../../../langs/languages.toml"))
     }
 
-    /// The table in `langs_dir`, or the embedded one without one.
+    /// The table in `langs_dir`, or the embedded one if the directory has none.
     pub fn load(langs_dir: &Path) -> Result<Self, TableError> {
         let path = langs_dir.join(TABLE_FILE);
         match read_bounded(&path) {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use clap::Args;
 
-use crate::cli::value_parsers;
+use crate::cli::options::value_parsers;
 use cofferdam_core::Limits;
 use cofferdam_core::values::cpus::parse_cpus_milli;
 

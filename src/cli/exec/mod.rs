@@ -20,12 +20,11 @@ use crate::check::languages::environment;
 use crate::cli::failure::{Failure, error_words};
 use crate::cli::foreground::Foreground;
 use crate::cli::foreground::report::RunReportJson;
-use crate::cli::sandbox_options::{PROFILE, ROOTFS_VARIABLE, root_source};
-use crate::cli::value_parsers;
+use crate::cli::options::sandbox_options::{PROFILE, ROOTFS_VARIABLE, root_source};
+use crate::cli::options::value_parsers;
 use crate::executor::{Executor, RunInput, SandboxExecutor, WorkspaceInput};
 use cofferdam_core::{
-    Bind, Limits, NotStarted, OutputSink, ProgramFile, RunReport, RunSpec, SetupFailure,
-    StdinSource, Tmpfs, WorkspaceFill,
+    Bind, Limits, NotStarted, OutputSink, RunReport, RunSpec, SetupFailure, StdinSource, Tmpfs,
 };
 use cofferdam_sandbox::engine::builtin_profile;
 use cofferdam_sandbox::engine::{RootSource, SandboxConfig, SandboxHost};
@@ -118,19 +117,17 @@ impl ExecCommand {
         let variables: BTreeMap<String, String> = self.env.into_iter().collect();
         Ok(RunSpec {
             argv,
-            program: ProgramFile::Named,
-            without_shell: None,
             env: environment(None, &variables),
             workdir: self.workdir,
             stdin: stdin().map_err(|error| SetupFailure::from_io("stdin", &error))?,
             limits: self.limits.over(Limits::default()),
-            workspace: WorkspaceFill::Own,
             binds: self
                 .bind
                 .into_iter()
                 .map(|bind| existing(bind, shared))
                 .collect::<Result<_, _>>()?,
             tmpfs: self.tmpfs,
+            ..RunSpec::default()
         })
     }
 }

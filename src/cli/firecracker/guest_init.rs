@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::Args;
 
 use crate::cli::failure::Failure;
-use crate::cli::sandbox_options::PROFILE;
+use crate::cli::options::sandbox_options::PROFILE;
 use crate::executor::{Executor, SandboxExecutor};
 use cofferdam_core::SetupFailure;
 use cofferdam_core::values::deadline::Deadline;

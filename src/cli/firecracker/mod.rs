@@ -47,3 +47,27 @@ impl FirecrackerOptions {
         Ok(Self { backend: Arc::new(missing), private: Vec::new() })
     }
 }
+
+#[cfg(all(test, not(feature = "firecracker")))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_build_without_the_backend_says_so_instead_of_running_jobs() {
+        let config = FirecrackerConfig {
+            firecracker: "/f".into(),
+            kernel: "/k".into(),
+            root_image: "/i".into(),
+            root_directory: "/".into(),
+            initrd: None,
+            work_directory: "/w".into(),
+            jailer: None,
+        };
+        let options = FirecrackerOptions::from_config(&config).unwrap();
+        let reason = options.backend.describe().unwrap_err().0;
+        assert_eq!(
+            reason,
+            "sandbox: firecracker: this build of cofferdam does not contain the backend"
+        );
+    }
+}

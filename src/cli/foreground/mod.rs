@@ -37,7 +37,7 @@ impl Foreground {
 
     /// The cancel token of the run.
     pub fn watch(&self) -> Watch {
-        Watch { cancel: self.cancel.clone(), client: None }
+        Watch::of(self.cancel.clone())
     }
 
     /// Runs `run` with a sink that writes to our own stdout and stderr, and waits until everything
@@ -56,6 +56,11 @@ impl Foreground {
     pub fn print(&self, text: &str) -> Result<Option<BrokenStream>, Failure> {
         let print = |mut sink: Box<dyn OutputSink>| sink.take(Stream::Stdout, text.as_bytes());
         Ok(self.pass_through(print)?.1)
+    }
+
+    /// The exit code of the signal that arrived, if one did.
+    pub fn signal_code(&self) -> Option<u8> {
+        self.signals.exit_code()
     }
 
     /// The exit code of the signal if one arrived, otherwise of the outcome.

@@ -4,9 +4,6 @@ use serde::Serialize;
 
 use cofferdam_core::{Enforced, LimitKind, Outcome, RunReport, Usage};
 
-/// The highest signal number.
-const SIGNAL_MAX: i32 = 64;
-
 /// The output of `--report`, keys in this order.
 #[derive(Debug, Serialize)]
 pub struct RunReportJson<'a> {
@@ -63,23 +60,12 @@ impl<'a> CheckReportJson<'a> {
 impl<'a> ReportFields<'a> {
     fn of(run: &'a RunReport) -> Self {
         Self {
-            signal: signal_of(run.outcome),
+            signal: run.outcome.signal(),
             limit: run.outcome.limit().map(LimitKind::word),
             usage: &run.usage,
             enforced: &run.enforced,
             not_enforced: &run.not_enforced,
         }
-    }
-}
-
-/// The signal that ended the program, including one sent because of a limit.
-fn signal_of(outcome: Outcome) -> Option<i32> {
-    match outcome {
-        Outcome::Signaled { signal } => Some(signal),
-        Outcome::LimitHit { code: Some(code), .. } => {
-            Some(i32::from(code) - 128).filter(|signal| (1..=SIGNAL_MAX).contains(signal))
-        }
-        Outcome::Exited { .. } | Outcome::LimitHit { code: None, .. } | Outcome::Cancelled => None,
     }
 }
 

@@ -1,30 +1,9 @@
-//! Reads a stream of server-sent events; keeps a limited part of each line.
-
-use std::io::{self, BufRead, BufReader, Read};
+//! What events of a job say.
 
 use serde::Deserialize;
 
+use crate::cli::remote::events::ServerSentEvent;
 use cofferdam_core::job::JobStatus;
-
-/// How much of a line is kept, bytes. Longer lines carry output or the result, which are requested
-/// separately.
-const LINE_BYTES_MAX: usize = 64 << 10;
-
-/// One event, with the fields that are used.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct ServerSentEvent {
-    /// The name of the event.
-    pub name: String,
-    /// The id, which a request for the events after it sends.
-    pub id: Option<String>,
-    /// The first lines of the data.
-    pub data: String,
-}
-
-/// Reads events from a response body.
-pub struct EventReader<R> {
-    source: BufReader<R>,
-}
 
 /// The data of a `status` event.
 #[derive(Debug, Deserialize)]
@@ -32,115 +11,41 @@ struct StatusEventData {
     status: JobStatus,
 }
 
-impl ServerSentEvent {
-    /// The status in a `status` event.
-    pub fn status(&self) -> Option<JobStatus> {
-        let data: StatusEventData = serde_json::from_str(&self.data).ok()?;
-        (self.name == "status").then_some(data.status)
-    }
-
-    /// The bytes of stdout and stderr up to this event, from an id such as `o12.e3`.
-    pub fn offsets(&self) -> Option<(u64, u64)> {
-        let (stdout, stderr) = self.id.as_deref()?.strip_prefix('o')?.split_once(".e")?;
-        Some((stdout.parse().ok()?, stderr.parse().ok()?))
-    }
+/// The status in a `status` event.
+pub fn status_of(event: &ServerSentEvent) -> Option<JobStatus> {
+    let data: StatusEventData = serde_json::from_str(&event.data).ok()?;
+    (event.name == "status").then_some(data.status)
 }
 
-impl<R: Read> EventReader<R> {
-    /// A reader of a fresh body.
-    pub fn new(source: R) -> Self {
-        Self { source: BufReader::new(source) }
-    }
-
-    /// The next event; `None` at the end of the stream. An incomplete event is dropped.
-    pub fn next(&mut self) -> io::Result<Option<ServerSentEvent>> {
-        let mut event = ServerSentEvent::default();
-        loop {
-            let Some(line) = self.line()? else { return Ok(None) };
-            if line.is_empty() {
-                if event != ServerSentEvent::default() {
-                    return Ok(Some(event));
-                }
-                continue;
-            }
-            let (field, value) = line.split_once(':').unwrap_or((line.as_str(), ""));
-            let value = value.strip_prefix(' ').unwrap_or(value);
-            match field {
-                "event" => value.clone_into(&mut event.name),
-                "id" if !value.contains('\0') => event.id = Some(value.to_owned()),
-                "data" if event.data.len() < LINE_BYTES_MAX => {
-                    if !event.data.is_empty() {
-                        event.data.push('\n');
-                    }
-                    event.data.push_str(value);
-                }
-                _ => {}
-            }
-        }
-    }
-
-    /// The next line without its end. Reads the whole line and keeps a limited part.
-    fn line(&mut self) -> io::Result<Option<String>> {
-        let mut line = Vec::new();
-        loop {
-            let buffer = match self.source.fill_buf() {
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                buffer => buffer?,
-            };
-            if buffer.is_empty() {
-                return Ok(None);
-            }
-            let end = buffer.iter().position(|byte| *byte == b'\n');
-            let taken = buffer.get(..end.unwrap_or(buffer.len())).unwrap_or_default();
-            let room = LINE_BYTES_MAX.saturating_sub(line.len());
-            line.extend_from_slice(taken.get(..room).unwrap_or(taken));
-            let count = taken.len() + usize::from(end.is_some());
-            self.source.consume(count);
-            if end.is_some() {
-                if line.last() == Some(&b'\r') {
-                    line.pop();
-                }
-                return Ok(Some(String::from_utf8_lossy(&line).into_owned()));
-            }
-        }
-    }
+/// The bytes of stdout and stderr up to this event, from an id such as `o12.e3`.
+pub fn offsets_of(event: &ServerSentEvent) -> Option<(u64, u64)> {
+    let (stdout, stderr) = event.id.as_deref()?.strip_prefix('o')?.split_once(".e")?;
+    Some((stdout.parse().ok()?, stderr.parse().ok()?))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn all(text: &str) -> Vec<ServerSentEvent> {
-        let mut events = EventReader::new(text.as_bytes());
-        std::iter::from_fn(|| events.next().unwrap()).collect()
-    }
-
     #[test]
-    fn events_are_separated_and_comments_are_ignored() {
-        let text = ": hello\n\nevent: status\ndata: {\"status\":\"running\"}\n\n\
-            event: stdout\r\nid: o12.e3\r\ndata: abc\r\n\r\n\n\ndata:x\ndata: y\nother: z\n\nevent: cut";
-        let events = all(text);
-        assert_eq!(events.len(), 3, "{events:?}");
-        assert_eq!(events[0].status(), Some(JobStatus::Running));
-        assert_eq!((events[1].status(), events[1].offsets()), (None, Some((12, 3))));
-        assert_eq!((events[2].name.as_str(), events[2].data.as_str()), ("", "x\ny"));
-    }
-
-    #[test]
-    fn an_endless_line_uses_limited_memory() {
-        let text = format!("data: {}\nevent: result\n\n", "x".repeat(3 * LINE_BYTES_MAX));
-        let [event] = all(&text).try_into().unwrap();
-        assert!(event.data.len() <= LINE_BYTES_MAX && event.name == "result");
-        let many = "data: 0123456789\n".repeat(LINE_BYTES_MAX) + "\n";
-        let [event] = all(&many).try_into().unwrap();
-        assert!(event.data.len() < 2 * LINE_BYTES_MAX);
+    fn only_a_status_event_has_a_status() {
+        let event = |name: &str| ServerSentEvent {
+            name: name.to_owned(),
+            data: r#"{"status":"running"}"#.to_owned(),
+            ..ServerSentEvent::default()
+        };
+        assert_eq!(status_of(&event("status")), Some(JobStatus::Running));
+        assert_eq!(status_of(&event("stdout")), None);
     }
 
     #[test]
     fn an_id_that_is_not_a_pair_of_offsets_is_ignored() {
+        let offsets = |id: &str| {
+            offsets_of(&ServerSentEvent { id: Some(id.to_owned()), ..ServerSentEvent::default() })
+        };
+        assert_eq!(offsets("o12.e3"), Some((12, 3)));
         for id in ["", "12", "o1", "o1.e", "o.e1", "o1.ex", "o-1.e1", "o99999999999999999999.e1"] {
-            let event = ServerSentEvent { id: Some(id.to_owned()), ..ServerSentEvent::default() };
-            assert_eq!(event.offsets(), None, "{id}");
+            assert_eq!(offsets(id), None, "{id}");
         }
     }
 }

@@ -3,6 +3,7 @@
 use std::io;
 
 use crate::cli::failure::{Failure, USAGE};
+use crate::cli::remote::fault::ServerFault;
 use crate::cli::stdio::say;
 use crate::config::Problems;
 use cofferdam_core::job::{ErrorCode, JobError};
@@ -34,6 +35,22 @@ impl From<JobError> for JobFailure {
 impl From<Problems> for JobFailure {
     fn from(problems: Problems) -> Self {
         Self::Other(problems.into())
+    }
+}
+
+impl From<ServerFault> for JobFailure {
+    fn from(fault: ServerFault) -> Self {
+        let (server, words) = match fault {
+            ServerFault::Unreachable(words) => return Self::Server(words),
+            ServerFault::Unexpected { words, server } => (server, words),
+            ServerFault::Refused { status, body, server } => {
+                match serde_json::from_slice::<JobError>(&body) {
+                    Ok(error) => return error.into(),
+                    Err(_) => (server, format!("answered {status}")),
+                }
+            }
+        };
+        Self::Server(format!("--server: {server}: {words}; want a cofferdam service with jobs"))
     }
 }
 

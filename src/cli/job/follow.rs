@@ -4,10 +4,11 @@ use std::sync::mpsc::Sender;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::events::EventReader;
+use super::events::{offsets_of, status_of};
 use super::failure::JobFailure;
 use super::records::Records;
 use super::remote::RemoteRecords;
+use crate::cli::remote::events::EventReader;
 use crate::job::{JobProgress, JobView};
 use cofferdam_core::job::{JobId, JobStatus, RunJobRequest, RunJobResult};
 
@@ -110,8 +111,8 @@ impl JobFollower<'_> {
             if event.id.is_some() {
                 self.last_id.clone_from(&event.id);
             }
-            status = event.status().unwrap_or(status);
-            let (stdout_bytes, stderr_bytes) = event.offsets().unwrap_or_default();
+            status = status_of(&event).unwrap_or(status);
+            let (stdout_bytes, stderr_bytes) = offsets_of(&event).unwrap_or_default();
             if event.id.is_some() {
                 self.tell(JobProgress { status, stdout_bytes, stderr_bytes });
             }

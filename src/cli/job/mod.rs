@@ -2,7 +2,6 @@
 //! server.
 
 mod artifacts;
-mod client;
 mod events;
 mod failure;
 mod follow;
@@ -12,6 +11,7 @@ mod records;
 mod remote;
 mod run;
 mod run_remote;
+pub mod schema;
 mod target;
 mod validate;
 

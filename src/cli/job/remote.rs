@@ -5,9 +5,9 @@ use std::io::Read;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::client::{ServerClient, escaped};
 use super::failure::JobFailure;
 use super::records::{ArtifactList, Records};
+use crate::cli::remote::client::{ServerClient, escaped};
 use crate::job::{JobPage, JobQuery, JobView, Submitted};
 use cofferdam_core::job::{
     Artifact, ErrorCode, JobError, JobId, JobLine, JobStatus, LiveJob, RunJobRequest, RunJobResult,
@@ -50,7 +50,7 @@ impl RemoteRecords {
         id: &JobId,
         last_id: Option<&str>,
     ) -> Result<Box<dyn Read + Send>, JobFailure> {
-        self.client.listen(&format!("{}/events", path_of(id)), last_id)
+        Ok(self.client.listen(&format!("{}/events", path_of(id)), last_id)?)
     }
 }
 
@@ -87,7 +87,7 @@ impl Records for RemoteRecords {
         if let Some(cursor) = cursor {
             path.push_str(&format!("&cursor={}", escaped(cursor, b"")));
         }
-        self.client.get(&path)
+        Ok(self.client.get(&path)?)
     }
 
     fn artifacts(&self, id: &JobId) -> Result<Vec<Artifact>, JobFailure> {

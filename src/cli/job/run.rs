@@ -18,12 +18,12 @@ use crate::cli::failure::Failure;
 use crate::cli::firecracker::FirecrackerOptions;
 use crate::cli::foreground::progress::ProgressLine;
 use crate::cli::foreground::signals::Signals;
-use crate::cli::sandbox_options::root_source;
+use crate::cli::options::sandbox_options::root_source;
 use crate::cli::stdio::say;
 use crate::config::{Config, Isolation};
-use crate::job::{BuildError, JobControl, Missing, Runner};
+use crate::job::{BuildError, JobControl, Missing, Runner, ValidJob};
 use crate::store::StoreSettings;
-use cofferdam_core::job::{ErrorCode, JobError, JobId, JobStatus, RunJobRequest, RunJobResult};
+use cofferdam_core::job::{ErrorCode, JobError, JobId, JobStatus, RunJobResult, ValidRequest};
 
 /// How often the progress line is redrawn and the store is checked for a cancellation.
 const TICK: Duration = Duration::from_millis(200);
@@ -71,18 +71,18 @@ impl JobRunCommand {
 fn run_here(
     config: &Config,
     store_dir: &Path,
-    mut request: RunJobRequest,
+    mut request: ValidRequest,
 ) -> Result<u8, JobFailure> {
-    let id = request.job_id.get_or_insert_with(JobId::random).clone();
+    let id = request.id_or_generate();
     let control = JobControl::new().map_err(|error| JobFailure::cannot("eventfd", &error))?;
     let control = Arc::new(control);
     let raised = Arc::clone(&control);
     let signals = Signals::on_each(move || raised.cancel())
         .map_err(|error| JobFailure::cannot("signals", &error))?;
     // Before a sandbox opens: a request above the maxima does not need one.
-    request.check_maxima(&config.jobs.maxima)?;
+    let job = ValidJob::new(request, &config.jobs.maxima)?;
     let runner = runner(config, store_dir)?;
-    let result = attend(&runner, request, &id, &control)?;
+    let result = attend(&runner, job, &id, &control)?;
     print_unless_signaled(&result, &signals)?;
     let by_signal = signals.exit_code().filter(|_| result.status == JobStatus::Canceled);
     Ok(by_signal.unwrap_or_else(|| exit_code(result.status)))
@@ -131,18 +131,19 @@ fn runner(config: &Config, store_dir: &Path) -> Result<Runner, JobFailure> {
 /// Runs the job on its own thread; this thread draws progress and checks for cancellation.
 fn attend(
     runner: &Runner,
-    request: RunJobRequest,
+    job: ValidJob,
     id: &JobId,
     control: &JobControl,
 ) -> Result<RunJobResult, JobFailure> {
     let (sender, ended) = channel();
     thread::scope(|scope| {
-        let job = thread::Builder::new().name("job".to_owned());
-        job.spawn_scoped(scope, move || {
-            // The receiver lives until this thread ends.
-            let _ = sender.send(runner.run_with(request, control));
-        })
-        .map_err(|error| JobFailure::cannot("thread", &error))?;
+        let thread = thread::Builder::new().name("job".to_owned());
+        thread
+            .spawn_scoped(scope, move || {
+                // The receiver lives until this thread ends.
+                let _ = sender.send(runner.run_job(job, control));
+            })
+            .map_err(|error| JobFailure::cannot("thread", &error))?;
         let mut line = ProgressLine::begin();
         loop {
             match ended.recv_timeout(TICK) {

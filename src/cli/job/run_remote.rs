@@ -6,7 +6,6 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::client::ServerClient;
 use super::failure::JobFailure;
 use super::follow::{FollowEvent, follow};
 use super::output::{CANCELED, exit_code, print_unless_signaled};
@@ -14,9 +13,10 @@ use super::records::Records;
 use super::remote::RemoteRecords;
 use crate::cli::foreground::progress::ProgressLine;
 use crate::cli::foreground::signals::Signals;
+use crate::cli::remote::client::ServerClient;
 use crate::cli::stdio::say;
 use crate::job::JobProgress;
-use cofferdam_core::job::{JobId, JobStatus, RunJobRequest, RunJobResult};
+use cofferdam_core::job::{JobId, JobStatus, RunJobResult, ValidRequest};
 
 /// How often the progress line is redrawn and signals are checked.
 const TICK: Duration = Duration::from_millis(100);
@@ -24,9 +24,9 @@ const TICK: Duration = Duration::from_millis(100);
 const END_MAX: Duration = Duration::from_secs(10);
 
 /// Submits `request`, waits for its end and prints the result; returns the exit code of the contract.
-pub fn run_remote(client: ServerClient, mut request: RunJobRequest) -> Result<u8, JobFailure> {
+pub fn run_remote(client: ServerClient, mut request: ValidRequest) -> Result<u8, JobFailure> {
     // The id is set here, so that the job can be canceled even if the response is lost.
-    let id = request.job_id.get_or_insert_with(JobId::random).clone();
+    let id = request.id_or_generate();
     let signaled = Arc::new(AtomicU32::new(0));
     let raised = Arc::clone(&signaled);
     let signals = Signals::on_each(move || {

@@ -10,7 +10,7 @@ use super::output::print_json;
 use super::target::config;
 use crate::cli::failure::{Failure, USAGE, error_words};
 use crate::cli::stdio::read_input;
-use cofferdam_core::job::{ErrorCode, JobError, JobRequestError, RunJobRequest, parse_request};
+use cofferdam_core::job::{ErrorCode, JobError, JobRequestError, ValidRequest, parse_request};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -49,7 +49,7 @@ impl ValidateCommand {
 }
 
 /// Reads the request in `path`, or stdin for `-`; at most `bytes_max` bytes.
-pub fn read_request(path: &Path, bytes_max: u64) -> Result<RunJobRequest, JobFailure> {
+pub fn read_request(path: &Path, bytes_max: u64) -> Result<ValidRequest, JobFailure> {
     let bytes = read_bytes(path, bytes_max)?;
     parse_request(&bytes).map_err(|fault: JobRequestError| fault.into_error().into())
 }

@@ -1,8 +1,10 @@
 //! `cofferdam serve`: the HTTP service.
 
+mod engine;
 pub mod file_size_limit;
 mod jobs;
 mod memory;
+mod store_path;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -12,12 +14,13 @@ use clap::Args;
 use crate::cli::doctor::examine;
 use crate::cli::failure::Failure;
 use crate::cli::foreground::signals::Signals;
-use crate::cli::sandbox_options::SandboxOptions;
+use crate::cli::options::sandbox_options::SandboxOptions;
 use crate::config::variables_help;
-use crate::http::{BindError, DescriptorShortage, HttpSettings, Server};
+use crate::http::{BindError, DescriptorShortage, HttpSettings, Server, Services};
 use crate::job::Jobs;
 use cofferdam_core::sync::counter::Counter;
 use cofferdam_sandbox::engine::{SandboxHost, request_short_slices};
+use engine::ServedEngine;
 use file_size_limit::check_file_size;
 use jobs::ServedJobs;
 use memory::return_after_bursts;
@@ -43,13 +46,16 @@ pub struct ServeCommand {
     /// The directory of job records; never visible to a run [JOBS_STORE_DIR]
     #[arg(long, value_name = "DIR")]
     store_dir: Option<PathBuf>,
+    /// The directory of the code executor engine; never visible to a run [ENGINE_STORE_DIR]
+    #[arg(long, value_name = "DIR")]
+    engine_dir: Option<PathBuf>,
 }
 
 impl ServeCommand {
     /// Serves until a signal or `POST /shutdown`, then drains. `log_dropped` counts dropped log lines.
     pub fn run(self, log_dropped: Arc<Counter>) -> Result<u8, Failure> {
         request_short_slices();
-        let Self { addr, options, store_dir } = self;
+        let Self { addr, options, store_dir, engine_dir } = self;
         let (config, resolved) = options.resolve(addr)?;
         config.warnings.iter().for_each(|warning| log::warn!("{warning}"));
         resolved.require_command()?;
@@ -61,23 +67,28 @@ impl ServeCommand {
         check_file_size(&config)?;
         shortage.iter().for_each(|shortage| log::warn!("{shortage}"));
         let jobs = ServedJobs::new(&config, store_dir, resolved.workspaces())?;
+        let engine = ServedEngine::new(&config.engine, engine_dir, resolved.workspaces())?;
         let tokens_file = config.tokens_file.iter().map(std::path::absolute);
         let tokens_file = tokens_file.collect::<Result<Vec<_>, _>>();
         let tokens_file =
             tokens_file.map_err(|error| Failure::option("AUTH_TOKENS_FILE", error))?;
-        let private = [jobs.private(), tokens_file].concat();
+        let of_engine = engine.private().into_iter().collect();
+        let private = [jobs.private(), of_engine, tokens_file].concat();
         // Before our own sandbox opens: each trial opens one.
         let mut examined = examine().map_err(Failure::Refused)?;
         let checking = resolved.open(config.isolation, private).map_err(Failure::Refused)?;
-        examined.add_whole_box(Ok(()));
+        examined.add_whole_sandbox(Ok(()));
         let controls = controls(checking.executor.sandbox()).map_err(Failure::Serve)?;
         let gaps = checking.executor.sandbox().not_enforced().to_vec();
-        let sandboxes_of_jobs = jobs.sandboxes(&config.jobs);
+        let others = jobs.sandboxes(&config.jobs) + engine.sandboxes(&config.engine);
         let (runner, executor) = checking
-            .service_runner(&config, (&examined).into(), sandboxes_of_jobs)
+            .service_runner(&config, (&examined).into(), others)
             .map_err(Failure::Refused)?;
+        let artifacts = engine.artifacts(&config.engine)?;
+        let engine = engine.start(&config, &executor)?;
         let jobs = jobs.start(&config, executor)?.map(|jobs| jobs as Arc<dyn Jobs>);
-        let server = Server::bind(config.address, runner, jobs, settings)
+        let services = Services { checks: runner, jobs, engine, artifacts };
+        let server = Server::bind(config.address, services, settings)
             .map_err(|BindError { address, source }| Failure::Listen { address, source })?;
         let shutdown = server.shutdown_handle();
         let _signals = Signals::on_each(move || shutdown.request()).map_err(Failure::Serve)?;

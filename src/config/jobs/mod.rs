@@ -68,9 +68,9 @@ pub fn roots_for(address: SocketAddr, config: &JobsConfig) -> Roots {
 
 impl JobsConfig {
     pub(super) fn read(reader: &mut VariableReader) -> Self {
-        let boxes_max = SANDBOXES_MAX as usize;
+        let sandboxes_max = SANDBOXES_MAX as usize;
         let workers = reader.optional(&table::JOBS_WORKERS, |text| {
-            parse_count(text).filter(|count| *count <= boxes_max)
+            parse_count(text).filter(|count| *count <= sandboxes_max)
         });
         Self {
             enabled: reader.value(&table::JOBS, |text| match text {
@@ -91,6 +91,11 @@ impl JobsConfig {
             store_bytes_max: reader.optional(&table::JOBS_STORE_MAX, parse_some_bytes),
             maxima: maxima(reader),
         }
+    }
+
+    /// How many sandboxes jobs may use at once.
+    pub fn sandboxes(&self) -> usize {
+        if self.enabled { self.workers } else { 0 }
     }
 
     /// Whether the operator chose where records are kept.

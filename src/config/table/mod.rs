@@ -1,16 +1,18 @@
 //! The one table of variables. The parser, `docs/configuration.md`, `deploy/systemd/cofferdam.env`
 //! and `cofferdam serve --help` come from it.
 
+mod engine;
 mod jobs;
 mod service;
 mod variable;
 
+pub use self::engine::*;
 pub use self::jobs::*;
 pub use self::service::*;
 pub use self::variable::{DefaultValue, Variable, VariableGroup};
 
 /// Every group, in the order of the documents.
-pub const GROUPS: [&VariableGroup; 9] = [
+pub const GROUPS: [&VariableGroup; 11] = [
     &LISTENING,
     &HTTP,
     &TOKENS,
@@ -19,6 +21,8 @@ pub const GROUPS: [&VariableGroup; 9] = [
     &JOBS_OF_AGENTS,
     &JOB_MAXIMA,
     &FIRECRACKER,
+    &ENGINE_OF_AGENTS,
+    &ENGINE_REQUESTS,
     &LOGS,
 ];
 

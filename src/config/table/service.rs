@@ -45,6 +45,12 @@ group! {
         meaning: "Origins, as `https://battle.example`, separated by commas, whose pages may post.",
         details: "A POST with any other `Origin` is a 403.",
     }
+    HTTP_ORIGINS {
+        example: "https://console.example",
+        wanted: "origins divided by commas, each as https://battle.example:8443 is written",
+        meaning: "Origins, as `https://console.example`, separated by commas, whose pages may attach to sessions by WebSocket.",
+        details: "Loopback names and the address of the service are always allowed. Any other `Origin` is a 403.",
+    }
     HTTP_HOSTS_ALLOW {
         example: "cofferdam.example",
         wanted: "names divided by commas, as cofferdam.example or *.example, without a port",
@@ -67,13 +73,13 @@ is a 401. A listener of `METRICS_ADDR` needs no token.";
     AUTH_TOKEN {
         example: "as-long-and-random-as-can-be",
         wanted: "1 to 1024 visible characters of ASCII",
-        meaning: "One token, as long and random as possible.",
+        meaning: "One token, as long and random as possible; its name is `default`.",
     }
     AUTH_TOKENS_FILE {
         example: "/etc/cofferdam.tokens",
         wanted: "a file that can be read",
         meaning: "A file of tokens, read at the start: a token per line, or a name and a token.",
-        details: "`#` begins a comment.",
+        details: "`#` begins a comment. Workspaces and artifacts belong to a token's name; a token without one is named by its digest.",
     }
 }
 

@@ -21,13 +21,13 @@ use serde_json::json;
 use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::time::{Duration, Instant, sleep, sleep_until, timeout};
 
-use super::file_pieces::{PIECE_BYTES_MAX, read_piece};
 use super::offsets::Offsets;
 use super::output_text::{OutputText, cut};
 use super::path::job_id;
 use super::state::{JobsState, acquire, respond};
 use crate::http::error::HttpError;
-use crate::http::request_log::output_unreadable;
+use crate::http::request::log::output_unreadable;
+use crate::http::response::file_pieces::{PIECE_BYTES_MAX, read_piece};
 use crate::http::server::connection::ClientSocket;
 use crate::http::sse::event;
 use crate::job::{JobFeed, JobProgress, JobView, Jobs};

@@ -3,10 +3,8 @@
 //! Calls that may block on a disk run on their own threads ([`JobsState::run_blocking`]), so that
 //! the two worker threads keep serving connections.
 
-mod byte_range;
 mod download;
 mod events;
-mod file_pieces;
 mod list_query;
 mod offsets;
 mod output_text;

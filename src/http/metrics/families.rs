@@ -12,17 +12,17 @@ use prometheus_client::metrics::MetricType;
 use super::counts::HttpCounts;
 use super::process::ProcessMetrics;
 use crate::check::metrics::CheckMetrics;
-use crate::http::checks::Checks;
-use crate::job::{JobMetrics, Jobs};
+use crate::http::services::Services;
+use crate::job::JobMetrics;
+use crate::workspace::EngineMetrics;
 use cofferdam_core::job::JobStatus;
 use cofferdam_core::sync::counter::{Counter, DurationCounts};
 use cofferdam_core::{SandboxMetrics, StandbyMetrics};
 
 /// Collects the metrics of the service on each scrape.
 pub struct ServiceCollector {
-    pub checks: Arc<dyn Checks>,
-    /// `None` if the server has no jobs: then the job metrics are absent, not zero.
-    pub jobs: Option<Arc<dyn Jobs>>,
+    /// The metrics of jobs and of the engine are absent, not zero, if there is no such service.
+    pub services: Services,
     pub counts: Arc<HttpCounts>,
     pub connections_max: usize,
     pub log_dropped: Arc<Counter>,
@@ -39,13 +39,16 @@ impl Collector for ServiceCollector {
     fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let mut families = FamilyEncoder(encoder);
         families.build()?;
-        let figures = self.checks.figures();
-        families.runs(&figures)?;
-        if let Some(jobs) = &self.jobs {
-            families.jobs(&jobs.figures())?;
+        let metrics = self.services.checks.metrics();
+        families.runs(&metrics)?;
+        if let Some(jobs) = &self.services.jobs {
+            families.jobs(&jobs.metrics())?;
         }
-        families.standby(&figures.standby)?;
-        families.sandbox(&figures.sandbox)?;
+        if let Some(engine) = &self.services.engine {
+            families.engine(&engine.metrics())?;
+        }
+        families.standby(&metrics.standby)?;
+        families.sandbox(&metrics.sandbox)?;
         families.http(&self.counts, self.connections_max)?;
         let help = "Log lines that were dropped because stderr was not read.";
         families.counter("cofferdam_log_lines_dropped", help, &self.log_dropped.get())?;
@@ -66,73 +69,96 @@ impl FamilyEncoder<'_> {
         self.gauges("cofferdam_build_info", help, [(labels, 1_u64)])
     }
 
-    fn runs(&mut self, figures: &CheckMetrics) -> fmt::Result {
-        let runs = figures.runs.iter().map(|run| {
+    fn runs(&mut self, metrics: &CheckMetrics) -> fmt::Result {
+        let runs = metrics.runs.iter().map(|run| {
             (vec![("language", run.language.as_str()), ("outcome", run.outcome)], run.count)
         });
         self.counters("cofferdam_runs", "Runs that have ended, by language and outcome.", runs)?;
-        let phases = figures.phases.iter().map(|(phase, took)| (vec![("phase", *phase)], took));
+        let phases = metrics.phases.iter().map(|(phase, took)| (vec![("phase", *phase)], took));
         let help = "How long each phase of a run took.";
         self.histograms("cofferdam_run_phase_seconds", help, phases)?;
-        self.gauge("cofferdam_slots", "Runs there may be at once.", figures.slots as u64)?;
+        self.gauge("cofferdam_slots", "Runs there may be at once.", metrics.slots as u64)?;
         let help = "Runs in progress.";
-        self.gauge("cofferdam_slots_in_use", help, figures.slots_in_use as u64)?;
+        self.gauge("cofferdam_slots_in_use", help, metrics.slots_in_use as u64)?;
         let help = "Whether new runs are refused because the service is shutting down.";
-        self.gauge("cofferdam_draining", help, u64::from(figures.draining))
+        self.gauge("cofferdam_draining", help, u64::from(metrics.draining))
     }
 
-    fn jobs(&mut self, figures: &JobMetrics) -> fmt::Result {
+    fn jobs(&mut self, metrics: &JobMetrics) -> fmt::Result {
         // States without any job yet are exposed as zero.
         let count = |status: JobStatus| {
-            let counted = figures.ended.iter().find(|(known, _)| *known == status);
+            let counted = metrics.ended.iter().find(|(known, _)| *known == status);
             counted.map_or(0, |(_, count)| *count)
         };
         let ended = JobStatus::ALL.into_iter().filter(|status| status.is_terminal());
         let ended = ended.map(|status| (vec![("status", status.word())], count(status)));
         self.counters("cofferdam_jobs", "Jobs that have ended, by their last state.", ended)?;
-        self.gauge("cofferdam_jobs_queued", "Jobs that wait.", figures.queued as u64)?;
+        self.gauge("cofferdam_jobs_queued", "Jobs that wait.", metrics.queued as u64)?;
         let help = "The maximum number of queued jobs.";
-        self.gauge("cofferdam_jobs_queue_max", help, figures.queue_max as u64)?;
-        self.gauge("cofferdam_jobs_running", "Jobs that run now.", figures.running as u64)?;
+        self.gauge("cofferdam_jobs_queue_max", help, metrics.queue_max as u64)?;
+        self.gauge("cofferdam_jobs_running", "Jobs that run now.", metrics.running as u64)?;
         let help = "The maximum number of concurrent jobs.";
-        self.gauge("cofferdam_jobs_workers", help, figures.workers as u64)
+        self.gauge("cofferdam_jobs_workers", help, metrics.workers as u64)
     }
 
-    fn standby(&mut self, figures: &StandbyMetrics) -> fmt::Result {
+    fn engine(&mut self, metrics: &EngineMetrics) -> fmt::Result {
+        let help = "Workspaces.";
+        self.gauge("cofferdam_workspaces", help, metrics.workspaces as u64)?;
+        let help = "The maximum number of workspaces.";
+        self.gauge("cofferdam_workspaces_max", help, metrics.workspaces_max as u64)?;
+        let help = "Workspaces created so far.";
+        self.counter("cofferdam_workspaces_created", help, &metrics.created)?;
+        let ended = metrics.ended.iter().map(|(why, count)| (vec![("reason", *why)], *count));
+        let help = "Workspaces that have ended, by the reason.";
+        self.counters("cofferdam_workspaces_ended", help, ended)?;
+        let help = "Bytes of workspaces in memory, with what their programs may still write.";
+        self.gauge("cofferdam_workspaces_disk_bytes", help, metrics.disk_bytes)?;
+        let help = "The maximum of such bytes.";
+        self.gauge("cofferdam_workspaces_disk_bytes_max", help, metrics.disk_bytes_max)?;
+        let help = "Programs that run in workspaces.";
+        self.gauge("cofferdam_engine_runs", help, metrics.runs as u64)?;
+        let help = "The maximum number of concurrent programs.";
+        self.gauge("cofferdam_engine_runs_max", help, metrics.runs_max as u64)?;
+        let refused = metrics.refused.iter().map(|(code, count)| (vec![("code", *code)], *count));
+        let help = "Requests to the engine that a limit refused, by error code.";
+        self.counters("cofferdam_engine_refusals", help, refused)
+    }
+
+    fn standby(&mut self, metrics: &StandbyMetrics) -> fmt::Result {
         let help = "The maximum number of prepared sandboxes.";
-        self.gauge("cofferdam_standby_boxes_max", help, figures.boxes_max as u64)?;
+        self.gauge("cofferdam_standby_boxes_max", help, metrics.sandboxes_max as u64)?;
         let help = "Prepared sandboxes that are ready.";
-        self.gauge("cofferdam_standby_boxes_ready", help, figures.ready as u64)?;
+        self.gauge("cofferdam_standby_boxes_ready", help, metrics.ready as u64)?;
         let help = "Sandboxes prepared so far.";
-        self.counter("cofferdam_standby_boxes_made", help, &figures.made)?;
+        self.counter("cofferdam_standby_boxes_made", help, &metrics.made)?;
         let help = "Prepared sandboxes that a run used.";
-        self.counter("cofferdam_standby_boxes_used", help, &figures.used)?;
+        self.counter("cofferdam_standby_boxes_used", help, &metrics.used)?;
         let help = "Prepared sandboxes that were discarded without a run.";
-        self.counter("cofferdam_standby_boxes_dropped", help, &figures.dropped)?;
+        self.counter("cofferdam_standby_boxes_dropped", help, &metrics.dropped)?;
         let help = "Sandboxes that could not be prepared.";
-        self.counter("cofferdam_standby_boxes_failed", help, &figures.failed)
+        self.counter("cofferdam_standby_boxes_failed", help, &metrics.failed)
     }
 
-    fn sandbox(&mut self, figures: &SandboxMetrics) -> fmt::Result {
+    fn sandbox(&mut self, metrics: &SandboxMetrics) -> fmt::Result {
         let help = "Sandboxes that did not die in time after SIGKILL.";
-        self.counter("cofferdam_kill_failures", help, &figures.kill_failures)?;
+        self.counter("cofferdam_kill_failures", help, &metrics.kill_failures)?;
         let help = "Killed sandboxes that are not dead and keep their resources.";
-        self.gauge("cofferdam_undying_boxes", help, figures.undying as u64)?;
+        self.gauge("cofferdam_undying_boxes", help, metrics.undying as u64)?;
         let help =
             "The number of killed sandboxes that are not dead at which no new sandbox is made.";
-        self.gauge("cofferdam_undying_boxes_max", help, figures.undying_max as u64)?;
+        self.gauge("cofferdam_undying_boxes_max", help, metrics.undying_max as u64)?;
         let help = "Dead sandboxes that wait for cleanup.";
-        self.gauge("cofferdam_cleanup_backlog", help, figures.cleanup_backlog as u64)?;
+        self.gauge("cofferdam_cleanup_backlog", help, metrics.cleanup_backlog as u64)?;
         let help = "The number of dead sandboxes waiting for cleanup beyond which a response waits for its own.";
-        self.gauge("cofferdam_cleanup_backlog_max", help, figures.cleanup_backlog_max as u64)?;
-        let swept = &figures.swept;
+        self.gauge("cofferdam_cleanup_backlog_max", help, metrics.cleanup_backlog_max as u64)?;
+        let swept = &metrics.swept;
         let help = "Crashed servers whose remains this start cleaned up.";
         self.gauge("cofferdam_swept_servers", help, swept.servers as u64)?;
         let help = "Sandboxes of crashed servers that this start cleaned up.";
-        self.gauge("cofferdam_swept_boxes", help, swept.boxes as u64)?;
+        self.gauge("cofferdam_swept_boxes", help, swept.sandboxes as u64)?;
         let help = "Processes that were alive in such sandboxes.";
         self.gauge("cofferdam_swept_processes", help, swept.processes as u64)?;
-        let controls = figures.controls.iter();
+        let controls = metrics.controls.iter();
         let controls = controls
             .map(|(control, enforced)| (vec![("control", control.as_str())], u64::from(*enforced)));
         let help = "Whether this host enforces a control.";
@@ -197,10 +223,10 @@ impl FamilyEncoder<'_> {
         &mut self,
         name: &'static str,
         help: &'static str,
-        figures: impl IntoIterator<Item = (Labels<'b>, u64)>,
+        samples: impl IntoIterator<Item = (Labels<'b>, u64)>,
     ) -> fmt::Result {
         let mut family = self.family(name, help, MetricType::Counter)?;
-        for (labels, value) in figures {
+        for (labels, value) in samples {
             let mut one = family.encode_family(&labels)?;
             one.encode_counter::<NoLabelSet, _, f64>(&value, None)?;
         }
@@ -215,10 +241,10 @@ impl FamilyEncoder<'_> {
         &mut self,
         name: &'static str,
         help: &'static str,
-        figures: impl IntoIterator<Item = (Labels<'b>, u64)>,
+        samples: impl IntoIterator<Item = (Labels<'b>, u64)>,
     ) -> fmt::Result {
         let mut family = self.family(name, help, MetricType::Gauge)?;
-        for (labels, value) in figures {
+        for (labels, value) in samples {
             family.encode_family(&labels)?.encode_gauge(&value)?;
         }
         Ok(())
@@ -228,10 +254,10 @@ impl FamilyEncoder<'_> {
         &mut self,
         name: &'static str,
         help: &'static str,
-        figures: impl IntoIterator<Item = (Labels<'b>, &'b DurationCounts)>,
+        samples: impl IntoIterator<Item = (Labels<'b>, &'b DurationCounts)>,
     ) -> fmt::Result {
         let mut family = self.family(name, help, MetricType::Histogram)?;
-        for (labels, took) in figures {
+        for (labels, took) in samples {
             let mut one = family.encode_family(&labels)?;
             let (sum, count) = (took.sum_seconds, took.count());
             one.encode_histogram::<NoLabelSet>(sum, count, &took.buckets, None)?;

@@ -10,8 +10,8 @@ use prometheus_client::registry::Registry;
 use super::counts::HttpCounts;
 use super::families::ServiceCollector;
 use super::process::ProcessMetrics;
-use crate::http::checks::Checks;
 use crate::http::request::accepts;
+use crate::http::services::Services;
 use crate::job::{JobMetrics, Jobs};
 use cofferdam_core::sync::counter::Counter;
 
@@ -33,26 +33,18 @@ impl fmt::Debug for Metrics {
 }
 
 impl Metrics {
-    /// Registers the metrics of `checks`, of `jobs` if there are any, and of a server that counts
+    /// Registers the metrics of `services`, and of a server that counts
     /// in `counts` and serves at most `connections_max` connections. `log_dropped` counts dropped
     /// log lines.
     pub fn new(
-        checks: Arc<dyn Checks>,
-        jobs: Option<Arc<dyn Jobs>>,
+        services: Services,
         counts: Arc<HttpCounts>,
         connections_max: usize,
         log_dropped: Arc<Counter>,
     ) -> Self {
         let process = ProcessMetrics::new();
-        let jobs_exposed = jobs.clone();
-        let exposed = ServiceCollector {
-            checks,
-            jobs: jobs_exposed,
-            counts,
-            connections_max,
-            log_dropped,
-            process,
-        };
+        let jobs = services.jobs.clone();
+        let exposed = ServiceCollector { services, counts, connections_max, log_dropped, process };
         let mut registry = Registry::default();
         registry.register_collector(Box::new(exposed));
         Self { registry, jobs }
@@ -60,7 +52,7 @@ impl Metrics {
 
     /// Returns the metrics of the jobs, if there are any.
     pub fn jobs(&self) -> Option<JobMetrics> {
-        self.jobs.as_ref().map(|jobs| jobs.figures())
+        self.jobs.as_ref().map(|jobs| jobs.metrics())
     }
 
     /// Returns all metrics as text, in the format that `headers` ask for, and its media type.

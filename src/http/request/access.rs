@@ -1,32 +1,48 @@
 //! Decides which requests are allowed, by their token, `Host` and `Origin`.
 
 use axum::extract::Request;
-use axum::http::header::{AUTHORIZATION, HOST, ORIGIN};
-use axum::http::{HeaderMap, Method, Version};
+use axum::http::header::{AUTHORIZATION, HOST, ORIGIN, SEC_WEBSOCKET_PROTOCOL};
+use axum::http::{Extensions, HeaderMap, Method, Uri, Version};
 use axum::middleware::Next;
 use axum::response::Response;
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
-use crate::config::Tokens;
+use crate::config::{TokenName, Tokens};
 use crate::http::error::{HostError, HttpApi, HttpError};
-use crate::http::request_log;
+use crate::http::request::log::authorized;
 use cofferdam_core::values::host_name::Host;
 
 /// The path that is open to everyone.
 pub const OPEN_PATH: &str = "/health";
 
 /// Refuses a request without one of `tokens` before reading its body, even if the path does not
-/// exist. Allows every request if there are no tokens.
-pub async fn check_token(tokens: &Tokens, request: Request, next: Next) -> Response {
+/// exist. Allows every request if there are no tokens. Handlers find the [`TokenName`] in the
+/// extensions of the request.
+pub async fn check_token(tokens: &Tokens, mut request: Request, next: Next) -> Response {
     if tokens.is_empty() || request.uri().path() == OPEN_PATH {
         return next.run(request).await;
     }
-    match bearer_token(request.headers()).and_then(|token| tokens.holder(token)) {
+    let headers = request.headers();
+    let named = match bearer_token(headers) {
+        None if is_attach(request.uri()) && !headers.contains_key(AUTHORIZATION) => {
+            offered_token(headers).and_then(|token| tokens.holder(&token))
+        }
+        token => token.and_then(|token| tokens.holder(token)),
+    };
+    match named {
         Some(client) => {
-            request_log::authorized(client);
+            authorized(client.as_str());
+            request.extensions_mut().insert(client.clone());
             next.run(request).await
         }
         None => HttpError::Unauthorized.answer(HttpApi::of(request.uri())),
     }
+}
+
+/// Returns the name of the token that the request was sent with; the empty one without tokens.
+pub fn token_name(extensions: &Extensions) -> TokenName {
+    extensions.get().cloned().unwrap_or_default()
 }
 
 /// Returns the token in the `Authorization` header. With two headers, it is unclear which one
@@ -36,6 +52,23 @@ fn bearer_token(headers: &HeaderMap) -> Option<&[u8]> {
     let value = values.next().filter(|_| values.next().is_none())?.as_bytes();
     let (scheme, token) = value.split_at_checked("Bearer ".len())?;
     scheme.eq_ignore_ascii_case(b"Bearer ").then(|| token.trim_ascii_start())
+}
+
+/// Returns the token that a page offers beside its subprotocol, since it can set no header of a
+/// WebSocket: `bearer.` and the token in base64url.
+fn offered_token(headers: &HeaderMap) -> Option<Vec<u8>> {
+    let offered = headers.get_all(SEC_WEBSOCKET_PROTOCOL).iter();
+    let mut offered = offered.filter_map(|value| value.to_str().ok()).flat_map(|v| v.split(','));
+    let token = offered.nth(1)?.trim().strip_prefix("bearer.")?;
+    URL_SAFE_NO_PAD.decode(token).ok()
+}
+
+/// Returns whether the path is that of a WebSocket, whose handler looks at the origin itself.
+fn is_attach(uri: &Uri) -> bool {
+    let mut parts = uri.path().split('/').skip(1);
+    let mut next = || parts.next().unwrap_or_default();
+    let shape = [next(), next(), next(), next(), next(), next()];
+    matches!(shape, ["v1", "workspaces", _, "sessions", _, "attach"]) && parts.next().is_none()
 }
 
 /// Which host names a listener accepts.
@@ -95,7 +128,7 @@ pub async fn check_origin(allowed: &[String], request: Request, next: Next) -> R
     let api = HttpApi::of(request.uri());
     let harmless = matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS)
         && api == HttpApi::Runs;
-    if harmless || is_origin_allowed(request.headers(), allowed) {
+    if harmless || is_attach(request.uri()) || is_origin_allowed(request.headers(), allowed) {
         next.run(request).await
     } else {
         HttpError::CrossOrigin.answer(api)
@@ -113,6 +146,31 @@ mod tests {
     use axum::http::HeaderValue;
 
     use super::*;
+
+    #[test]
+    fn a_page_offers_its_token_as_the_second_subprotocol_of_an_attach() {
+        for (offered, token) in [
+            ("cofferdam.session.v1, bearer.YWJj", Some("abc")),
+            ("cofferdam.session.v1,bearer.YS8_", Some("a/?")),
+            ("bearer.YWJj, cofferdam.session.v1", None),
+            ("cofferdam.session.v1, bearer.YWJj=", None),
+            ("cofferdam.session.v1, YWJj", None),
+            ("cofferdam.session.v1", None),
+        ] {
+            let mut headers = HeaderMap::new();
+            headers.insert(SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static(offered));
+            assert_eq!(offered_token(&headers).as_deref(), token.map(str::as_bytes), "{offered}");
+        }
+        for (path, attaches) in [
+            ("/v1/workspaces/a/sessions/b/attach", true),
+            ("/v1/workspaces/a/sessions/b/attach?offset=end", true),
+            ("/v1/workspaces/a/sessions/b/attach/", false),
+            ("/v1/workspaces/a/sessions/b/log", false),
+            ("/v1/workspaces/a/attach", false),
+        ] {
+            assert_eq!(is_attach(&path.parse().unwrap()), attaches, "{path}");
+        }
+    }
 
     #[test]
     fn a_token_is_read_from_one_bearer_header() {

@@ -17,9 +17,9 @@ use tokio::time::{Instant, Interval, Sleep, interval_at, sleep_until, timeout};
 
 use super::output_queue::OutputQueue;
 use super::reply::RunBody;
-use super::running::RunningCheck;
+use super::running::RunningTask;
 use crate::check::run::CheckReport;
-use crate::http::error::HttpError;
+use crate::http::error::{HttpApi, HttpError};
 use crate::http::server::rate_limit::RateLimit;
 use crate::http::sse::{TextCutter, event};
 use cofferdam_core::Stream;
@@ -31,7 +31,7 @@ const START_WITHIN: Duration = Duration::from_secs(1);
 /// The events of one run, made as the client reads them.
 struct EventStream {
     queue: OutputQueue,
-    running: RunningCheck<String>,
+    running: RunningTask<String>,
     /// Set if no limit bounds the output.
     pace: Option<RateLimit>,
     /// Until when no more output is taken.
@@ -44,15 +44,18 @@ struct EventStream {
     over: bool,
     /// Whether other connections get a turn before the next piece of output.
     yields: bool,
+    /// Decides the shape of an error.
+    api: HttpApi,
 }
 
 /// Responds with the events of `running`, whose output arrives through `queue`. `pace` limits the
 /// rate of output that has no size limit. Returns an error if the run failed before its start.
 pub async fn respond(
-    running: RunningCheck<String>,
+    running: RunningTask<String>,
     queue: OutputQueue,
     pace: Option<RateLimit>,
     ping_every: Duration,
+    api: HttpApi,
 ) -> Result<Response, HttpError> {
     let mut stream = EventStream {
         queue,
@@ -65,6 +68,7 @@ pub async fn respond(
         ready: VecDeque::new(),
         over: false,
         yields: false,
+        api,
     };
     if let Ok(started) = timeout(START_WITHIN, poll_fn(|cx| stream.poll_step(cx))).await {
         started?;
@@ -106,7 +110,7 @@ impl EventStream {
             self.ready.extend(text.map(|(offset, text)| event(name, Some(&offset), &text)));
             return Poll::Ready(Ok(()));
         }
-        let result = ready!(self.running.poll_report(cx))?;
+        let result = ready!(self.running.poll_result(cx))?;
         self.end(result);
         Poll::Ready(Ok(()))
     }
@@ -145,8 +149,7 @@ impl HttpBody for EventStream {
             match stream.poll_step(cx) {
                 Poll::Ready(Ok(())) => stream.yields = true,
                 Poll::Ready(Err(refusal)) => {
-                    let body = json!({ "error": refusal.to_string() });
-                    stream.ready.push_back(event("error", None, &body));
+                    stream.ready.push_back(event("error", None, &refusal.into_json(stream.api)));
                     stream.over = true;
                 }
                 Poll::Pending => {

@@ -1,7 +1,7 @@
 //! `POST /run`.
 
-mod event_stream;
-mod output_queue;
+pub(crate) mod event_stream;
+pub(crate) mod output_queue;
 mod reply;
 pub(crate) mod running;
 pub(crate) mod threads;
@@ -14,17 +14,18 @@ use axum::response::{IntoResponse, Response};
 use tokio::time::Instant;
 
 use self::output_queue::{QUEUED_BYTES_MAX, output_queue};
-use self::running::RunningCheck;
+use self::running::RunningTask;
 use super::app_state::AppState;
-use super::error::HttpError;
+use super::error::{HttpApi, HttpError};
 use super::request::accepts;
 use super::request::body::check_encoding;
-use super::request_log;
+use super::request::log::with_log_context;
 use super::server::connection::ClientSocket;
 use super::server::rate_limit::RateLimit;
+use super::services::RunCheck;
 use crate::check::request::CheckRequest;
 use crate::check::run::{CheckError, CheckReport};
-use cofferdam_core::{OutputSink, SetupFailure};
+use cofferdam_core::{OutputSink, SetupFailure, Watch};
 
 /// Handles one run request.
 pub async fn run(
@@ -47,12 +48,12 @@ async fn try_run(
     let check = CheckRequest::from_json(&body, state.timeout_default, state.timeout_max)?;
     drop(body);
     let (checks, slug) = (Arc::clone(&state.checks), check.lang_slug.clone());
-    let admit = request_log::with_log_context(slug, move || checks.admit(check));
+    let admit = with_log_context(slug, move || checks.admit(check));
     let (threads, on_disconnect) = (&state.run_threads, state.on_disconnect);
     if !accepts(&head.headers, "text/event-stream") {
-        let make = |report: CheckReport| reply::from_report(&report);
-        let running = RunningCheck::start(threads, admit, client, on_disconnect, None, make)?;
-        return running.report().await;
+        let run = move |watch| Ok(reply::from_report(&run_check(admit, watch, None)?));
+        let running = RunningTask::start(threads, client, on_disconnect, failed, run)?;
+        return running.result().await;
     }
     // An output limit already bounds the queue, so the program need not wait for its reader.
     let (queued_bytes_max, pace) = match state.output_bounded {
@@ -61,8 +62,21 @@ async fn try_run(
     };
     let (sink, queue) = output_queue(queued_bytes_max)
         .map_err(|error| CheckError::Sandbox(SetupFailure::from_io("eventfd", &error)))?;
-    let make = |report: CheckReport| event_stream::result(&report);
-    let sink: Option<Box<dyn OutputSink>> = Some(Box::new(sink));
-    let running = RunningCheck::start(threads, admit, client, on_disconnect, sink, make)?;
-    event_stream::respond(running, queue, pace, state.ping_every).await
+    let run =
+        move |watch| Ok(event_stream::result(&run_check(admit, watch, Some(Box::new(sink)))?));
+    let running = RunningTask::start(threads, client, on_disconnect, failed, run)?;
+    event_stream::respond(running, queue, pace, state.ping_every, HttpApi::Runs).await
+}
+
+fn failed(failure: &SetupFailure) -> HttpError {
+    CheckError::Sandbox(failure.clone()).into()
+}
+
+/// Admits a check and runs it.
+fn run_check(
+    admit: impl FnOnce() -> Result<RunCheck, CheckError>,
+    watch: Watch,
+    sink: Option<Box<dyn OutputSink>>,
+) -> Result<CheckReport, HttpError> {
+    admit().and_then(|check| check(watch, sink)).map_err(HttpError::Check)
 }

@@ -16,7 +16,7 @@ use super::in_flight::InFlight;
 use super::limits::HttpLimits;
 use super::response_budget::ResponseBudget;
 use crate::http::metrics::counts::HttpCounts;
-use crate::http::request_log::ErrorLog;
+use crate::http::request::log::ErrorLog;
 
 /// The kernel's queue of connections that are not accepted yet.
 const BACKLOG_CONNECTIONS: i32 = 1024;

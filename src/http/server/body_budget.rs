@@ -41,7 +41,7 @@ struct BodyTable {
 
 struct OpenBody {
     bytes: u64,
-    /// When it last grew_at.
+    /// When it last grew.
     grew_at: Instant,
     /// Whether the body is complete. It keeps its memory until it is parsed and is not evicted.
     is_complete: bool,

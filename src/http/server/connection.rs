@@ -4,7 +4,7 @@ use std::convert::Infallible;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::pin::{Pin, pin};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
@@ -28,7 +28,7 @@ use super::limits::HttpLimits;
 use super::response_budget::ResponseBudget;
 use crate::http::error::{HttpApi, HttpError};
 use crate::http::metrics::counts::HttpCounts;
-use crate::http::request_log::{ErrorLog, LoggedRequest};
+use crate::http::request::log::{ErrorLog, LoggedRequest};
 use cofferdam_core::sync::request_id::RequestId;
 
 /// The maximum number of header lines in a head.
@@ -75,6 +75,31 @@ impl ClientSocket {
 #[derive(Debug, Clone)]
 pub struct LazyBody;
 
+type Continuation =
+    Box<dyn FnOnce(Arc<TcpStream>) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send>;
+
+/// Continues a connection in another protocol once its response, a 101, is sent. Travels in the
+/// response's extensions. The connection counts among the open ones until the protocol ends.
+#[derive(Clone)]
+pub struct Takeover(Arc<Mutex<Option<Continuation>>>);
+
+impl Takeover {
+    /// Continues with `protocol`, which gets the socket and must end by itself.
+    pub fn new<F: Future<Output = ()> + Send + 'static>(
+        protocol: impl FnOnce(Arc<TcpStream>) -> F + Send + 'static,
+    ) -> Self {
+        let continuation: Continuation = Box::new(move |socket| Box::pin(protocol(socket)));
+        Self(Arc::new(Mutex::new(Some(continuation))))
+    }
+
+    async fn continue_on(self, socket: Arc<TcpStream>) {
+        let continuation = self.0.lock().ok().and_then(|mut held| held.take());
+        if let Some(continuation) = continuation {
+            continuation(socket).await;
+        }
+    }
+}
+
 /// Serves `socket` until the client leaves, a deadline passes or a request is refused.
 pub async fn serve(
     socket: TcpStream,
@@ -90,6 +115,7 @@ pub async fn serve(
     let socket = Arc::new(socket);
     let state = ConnectionState::new(Instant::now());
     let gate = FramedSocket::new(Arc::clone(&socket), state.clone());
+    let taken_over = Arc::new(Mutex::new(None));
     let service = service_fn({
         let serving = ConnectionService {
             routes: TowerToHyperService::new(router),
@@ -99,6 +125,7 @@ pub async fn serve(
             responses,
             counts,
             error_log: Arc::clone(&error_log),
+            taken_over: Arc::clone(&taken_over),
         };
         move |request| serving.clone().answer(request)
     });
@@ -112,7 +139,10 @@ pub async fn serve(
         TimedConnection { connection, sleep: None, state, limits: &limits, error_log: &error_log }
             .await
     };
-    if ended == ConnectionEnd::ByHttp {
+    let takeover: Option<Takeover> = taken_over.lock().ok().and_then(|mut taken| taken.take());
+    if let Some(takeover) = takeover.filter(|_| ended == ConnectionEnd::ByHttp) {
+        takeover.continue_on(socket).await;
+    } else if ended == ConnectionEnd::ByHttp {
         // Closing with unread bytes would reset the connection before the client has read the
         // response.
         let _ = timeout(limits.linger_max, linger(&socket)).await;
@@ -129,6 +159,8 @@ struct ConnectionService {
     responses: ResponseBudget,
     counts: Arc<HttpCounts>,
     error_log: Arc<ErrorLog>,
+    /// Set by the response after which the connection speaks another protocol.
+    taken_over: Arc<Mutex<Option<Takeover>>>,
 }
 
 impl ConnectionService {
@@ -144,7 +176,7 @@ impl ConnectionService {
         id: &RequestId,
         mut request: Request<Incoming>,
     ) -> Result<Response<Body>, Infallible> {
-        let Self { routes, client, state, flight, responses, counts, error_log } = self;
+        let Self { routes, client, state, flight, responses, counts, error_log, taken_over } = self;
         let logged = LoggedRequest::of(request.method(), request.uri());
         let mut response = match state.request_began(flight.enter()) {
             Err(fault) => HttpError::Framing(fault).answer(HttpApi::of(request.uri())),
@@ -157,6 +189,11 @@ impl ConnectionService {
         error_log.record(&logged, &mut response);
         if let Ok(id) = HeaderValue::from_str(id.as_str()) {
             response.headers_mut().insert(REQUEST_ID, id);
+        }
+        if let (Some(takeover), Ok(mut taken)) =
+            (response.extensions_mut().remove::<Takeover>(), taken_over.lock())
+        {
+            *taken = Some(takeover);
         }
         let in_pieces = response.extensions_mut().remove::<LazyBody>().is_some();
         let bytes = response.body().size_hint().exact().filter(|_| !in_pieces);
@@ -270,5 +307,72 @@ async fn linger(socket: &TcpStream) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
             Err(_) => return,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+
+    use axum::http::StatusCode;
+    use axum::http::header::{CONNECTION, UPGRADE};
+    use axum::routing::get;
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    /// Answers with a 101 and sends back what arrives.
+    async fn echo() -> Response {
+        let mut response = Response::new(Body::empty());
+        *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
+        response.headers_mut().insert(CONNECTION, HeaderValue::from_static("upgrade"));
+        response.headers_mut().insert(UPGRADE, HeaderValue::from_static("echo"));
+        response.extensions_mut().insert(Takeover::new(async |socket: Arc<TcpStream>| {
+            let mut bytes = [0; 64];
+            while socket.readable().await.is_ok() {
+                match socket.try_read(&mut bytes) {
+                    Ok(0) => return,
+                    Ok(count) => assert_eq!(socket.try_write(&bytes[..count]).unwrap(), count),
+                    Err(error) => assert_eq!(error.kind(), io::ErrorKind::WouldBlock),
+                }
+            }
+        }));
+        response
+    }
+
+    #[test]
+    fn a_connection_continues_in_the_protocol_of_its_101() {
+        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+        let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
+        let address = listener.local_addr().unwrap();
+        let serving = runtime.spawn(async move {
+            let (socket, _) = listener.accept().await.unwrap();
+            let router = Router::new().route("/echo", get(echo));
+            let (limits, responses) = (Arc::default(), ResponseBudget::new(1 << 20));
+            let (counts, log) = (Arc::default(), Arc::default());
+            serve(socket, router, limits, InFlight::default(), responses, counts, log).await;
+        });
+        let mut client = std::net::TcpStream::connect(address).unwrap();
+        client.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+        let head = "GET /echo HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: echo\r\n\r\n";
+        client.write_all(head.as_bytes()).unwrap();
+        let mut answer = Vec::new();
+        while !answer.ends_with(b"\r\n\r\n") {
+            let mut byte = [0];
+            client.read_exact(&mut byte).unwrap();
+            answer.push(byte[0]);
+        }
+        assert!(answer.starts_with(b"HTTP/1.1 101 "), "{}", String::from_utf8_lossy(&answer));
+        for text in [&b"not HTTP\x00"[..], b"GET / HTTP/1.1\r\n\r\n"] {
+            client.write_all(text).unwrap();
+            let mut back = vec![0; text.len()];
+            client.read_exact(&mut back).unwrap();
+            assert_eq!(back, text);
+        }
+        drop(client);
+        runtime
+            .block_on(async { timeout(Duration::from_secs(30), serving).await })
+            .unwrap()
+            .unwrap();
     }
 }

@@ -23,7 +23,7 @@ enum ConnectionPhase {
 /// The fields. Each change is a named method.
 #[derive(Debug)]
 struct StateFields {
-    turn: ConnectionPhase,
+    phase: ConnectionPhase,
     /// The verdict on a head that hyper has received but not yet reported.
     shown: Option<Result<(), HeadError>>,
     /// Whether bytes were written since the last flush.
@@ -77,7 +77,7 @@ impl ConnectionState {
     /// Creates the state of a connection accepted at `now`.
     pub fn new(now: Instant) -> Self {
         Self(Arc::new(SharedConnection(Mutex::new(StateFields {
-            turn: ConnectionPhase::Idle(now),
+            phase: ConnectionPhase::Idle(now),
             shown: None,
             written: false,
             blocked_since: None,
@@ -98,8 +98,8 @@ impl ConnectionState {
     /// Records that the first byte of a head has arrived.
     pub fn head_began(&self, now: Instant) {
         let mut state = self.lock();
-        if !matches!(state.turn, ConnectionPhase::Head(_)) {
-            state.turn = ConnectionPhase::Head(now);
+        if !matches!(state.phase, ConnectionPhase::Head(_)) {
+            state.phase = ConnectionPhase::Head(now);
         }
     }
 
@@ -111,7 +111,7 @@ impl ConnectionState {
     /// Records that hyper has reported a request, and returns whether it may be served.
     pub fn request_began(&self, guard: InFlightGuard) -> Result<(), HeadError> {
         let mut state = self.lock();
-        state.turn = ConnectionPhase::Serving;
+        state.phase = ConnectionPhase::Serving;
         state.unanswered = Some(guard);
         state.shown.take().unwrap_or(Err(HeadError::Ambiguous))
     }
@@ -120,8 +120,8 @@ impl ConnectionState {
     pub fn answered(&self, now: Instant, streaming: bool) {
         let mut state = self.lock();
         state.streaming = streaming;
-        if state.turn == ConnectionPhase::Serving {
-            state.turn = ConnectionPhase::Idle(now);
+        if state.phase == ConnectionPhase::Serving {
+            state.phase = ConnectionPhase::Idle(now);
         }
     }
 
@@ -177,21 +177,21 @@ impl ConnectionState {
             return;
         }
         state.blocked_since = None;
-        if let ConnectionPhase::Idle(since) = &mut state.turn {
+        if let ConnectionPhase::Idle(since) = &mut state.phase {
             *since = now;
         }
-        if state.turn != ConnectionPhase::Serving && !state.streaming {
+        if state.phase != ConnectionPhase::Serving && !state.streaming {
             state.unanswered = None;
-            let read = state.unread.take();
+            let reservation = state.unread.take();
             drop(state);
-            drop(read);
+            drop(reservation);
         }
     }
 
     /// Returns when the connection must close unless its state changes.
     pub fn due(&self, limits: &HttpLimits) -> Option<Instant> {
         let state = self.lock();
-        let turn_due = match state.turn {
+        let phase_due = match state.phase {
             // A response that is being written has its own deadline.
             ConnectionPhase::Idle(_) if state.blocked_since.is_some() => None,
             ConnectionPhase::Idle(since) => since.checked_add(limits.idle_max),
@@ -200,7 +200,7 @@ impl ConnectionState {
         };
         let answer_due =
             state.blocked_since.and_then(|since| since.checked_add(limits.answer_within));
-        turn_due.into_iter().chain(answer_due).min()
+        phase_due.into_iter().chain(answer_due).min()
     }
 
     fn lock(&self) -> MutexGuard<'_, StateFields> {
@@ -274,6 +274,7 @@ mod tests {
         state.flushed(Instant::now());
         assert_eq!(in_flight.count(), 0);
     }
+
     #[test]
     fn a_stream_is_in_flight_until_its_end_is_flushed() {
         let (state, in_flight) = (ConnectionState::new(Instant::now()), InFlight::default());

@@ -14,6 +14,10 @@ const DESCRIPTORS_PER_STANDBY: u64 = 24;
 
 /// Descriptors for downloads from jobs and for their store.
 const DESCRIPTORS_OF_JOBS: u64 = 128;
+/// Descriptors for artifacts of the engine that are received and sent, and for their store.
+const DESCRIPTORS_OF_ARTIFACTS: u64 = 96;
+/// Descriptors of one workspace.
+const DESCRIPTORS_PER_WORKSPACE: u64 = 2;
 /// Descriptors for each client that follows a job: both of its output files.
 const DESCRIPTORS_PER_FOLLOWER: u64 = 2;
 
@@ -45,6 +49,9 @@ pub struct HttpLimits {
     pub event_streams_max: usize,
     /// Artifact downloads at once; more are refused. They use at most half of the connections.
     pub downloads_max: usize,
+    /// Versions of artifacts that are received at once, and that are sent; more wait or are refused.
+    /// They use at most half of the connections.
+    pub artifact_transfers_max: usize,
 }
 
 impl Default for HttpLimits {
@@ -61,6 +68,7 @@ impl Default for HttpLimits {
             ping_every: Duration::from_secs(10),
             event_streams_max: 64,
             downloads_max: 64,
+            artifact_transfers_max: 32,
         }
     }
 }
@@ -72,6 +80,10 @@ pub struct SandboxCounts {
     pub runs: usize,
     /// For jobs; 0 if jobs are disabled.
     pub jobs: usize,
+    /// For programs of workspaces; 0 without the engine.
+    pub engine: usize,
+    /// Workspaces, which need descriptors while nothing runs in them too.
+    pub workspaces: usize,
     /// Prepared.
     pub standby: usize,
     /// Clients that may follow jobs.
@@ -92,23 +104,26 @@ fn affordable(wanted: usize, sandboxes: SandboxCounts, descriptors_max: u64) -> 
 
 /// Returns how many descriptors are not for connections.
 fn other_descriptors(sandboxes: SandboxCounts) -> u64 {
-    let live = (sandboxes.runs as u64).saturating_add(sandboxes.jobs as u64);
+    let SandboxCounts { runs, jobs, engine, .. } = sandboxes;
+    let live = [runs, jobs, engine].iter().fold(0, |sum: u64, one| sum.saturating_add(*one as u64));
     let for_runs = DESCRIPTORS_PER_RUN.saturating_mul(live);
     let for_followers = DESCRIPTORS_PER_FOLLOWER.saturating_mul(sandboxes.followers as u64);
     let of_jobs = DESCRIPTORS_OF_JOBS.saturating_add(for_followers);
     let for_jobs = if sandboxes.jobs > 0 { of_jobs } else { 0 };
     let for_standby = DESCRIPTORS_PER_STANDBY.saturating_mul(sandboxes.standby as u64);
+    let for_artifacts = if engine > 0 { DESCRIPTORS_OF_ARTIFACTS } else { 0 };
     DESCRIPTORS_RESERVED
         .saturating_add(for_runs)
         .saturating_add(for_standby)
         .saturating_add(for_jobs)
+        .saturating_add(for_artifacts)
 }
 
 /// The process needs more descriptors than its hard limit.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "open files: {needed} are needed for {wanted} connections besides the sandboxes, and the hard limit \
-     is {hard}: {served} connections are served at once"
+    "open files: {needed} are needed for {wanted} connections besides the sandboxes and workspaces, and the \
+     hard limit is {hard}: {served} connections are served at once"
 )]
 pub struct DescriptorShortage {
     needed: u64,
@@ -121,14 +136,16 @@ pub struct DescriptorShortage {
 impl DescriptorShortage {
     /// Returns why the service cannot start, if no descriptor is left for even one connection.
     pub fn fatal(&self) -> Option<String> {
-        let Self { hard, sandboxes: SandboxCounts { runs, jobs, standby, followers }, .. } = *self;
-        let least = other_descriptors(self.sandboxes).saturating_add(1);
+        let Self { hard, sandboxes, .. } = *self;
+        let SandboxCounts { runs, jobs, engine, standby, followers, .. } = sandboxes;
+        let least = other_descriptors(sandboxes).saturating_add(1);
         (hard < least).then(|| {
             format!(
                 "open files: the hard limit (ulimit -Hn, LimitNOFILE=) is {hard}, and at least \
-                 {least} are needed for {runs} runs, {jobs} jobs, {standby} prepared sandboxes, \
-                 {followers} clients that follow jobs and one connection; raise it, or lower \
-                 RUN_CONCURRENCY, JOBS_WORKERS, STANDBY_MAX and JOBS_FOLLOWERS_MAX"
+                 {least} are needed for {runs} runs, {jobs} jobs, {engine} programs of workspaces, \
+                 {standby} prepared sandboxes, {followers} clients that follow jobs and one \
+                 connection; raise it, or lower RUN_CONCURRENCY, JOBS_WORKERS, ENGINE_RUNS_MAX, \
+                 STANDBY_MAX and JOBS_FOLLOWERS_MAX"
             )
         })
     }
@@ -142,7 +159,10 @@ pub fn raise_descriptors(
     sandboxes: SandboxCounts,
 ) -> io::Result<Option<DescriptorShortage>> {
     let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE)?;
-    let needed = other_descriptors(sandboxes).saturating_add(wanted as u64);
+    // Workspaces take no connection its descriptor: there are seldom as many as there may be.
+    let of_workspaces = DESCRIPTORS_PER_WORKSPACE.saturating_mul(sandboxes.workspaces as u64);
+    let needed =
+        other_descriptors(sandboxes).saturating_add(of_workspaces).saturating_add(wanted as u64);
     if needed > soft {
         setrlimit(Resource::RLIMIT_NOFILE, needed.min(hard), hard)?;
     }
@@ -166,7 +186,8 @@ mod tests {
             (1024, usize::MAX, usize::MAX, usize::MAX, u64::MAX, 1),
             (7, 1, 0, 1, 1024, 7),
         ] {
-            let sandboxes = SandboxCounts { runs, jobs, standby, followers: 64 };
+            let (engine, workspaces, followers) = (0, 1000, 64);
+            let sandboxes = SandboxCounts { runs, jobs, engine, workspaces, standby, followers };
             assert_eq!(affordable(wanted, sandboxes, descriptors_max), expected);
         }
     }

@@ -31,15 +31,17 @@ use self::limits::connections_affordable;
 use self::settings::HttpSettings;
 use self::shutdown::ShutdownHandle;
 use super::app_state::AppState;
-use super::checks::Checks;
+use super::engine::artifacts::state::ArtifactsState;
+use super::engine::helpers::HelpersState;
+use super::engine::state::{EngineHttpLimits, EngineState};
 use super::jobs::state::{BLOCKING_THREADS_MAX, JobsLimits, JobsState};
 use super::metrics::counts::HttpCounts;
 use super::metrics::registry::Metrics;
 use super::request::body::BodyReader;
 use super::router::{Routes, router};
 use super::run::threads::RunThreads;
+use super::services::Services;
 use crate::config::MetricsPlace;
-use crate::job::Jobs;
 use cofferdam_core::values::deadline::Deadline;
 
 /// Threads that serve all connections. Runs have their own threads.
@@ -59,8 +61,7 @@ const LAST_ANSWERS_WITHIN: Duration = Duration::from_secs(1);
 pub struct Server {
     listener: TcpListener,
     metrics_listener: Option<TcpListener>,
-    checks: Arc<dyn Checks>,
-    jobs: Option<Arc<dyn Jobs>>,
+    services: Services,
     settings: HttpSettings,
     shutdown: ShutdownHandle,
 }
@@ -74,11 +75,10 @@ impl fmt::Debug for Server {
 
 impl Server {
     /// Listens on `address`, and on the metrics address if there is a separate one. Clients can
-    /// connect from now on; [`Server::run`] serves them. Without `jobs`, `/v1/jobs` does not exist.
+    /// connect from now on; [`Server::run`] serves them.
     pub fn bind(
         address: SocketAddr,
-        checks: Arc<dyn Checks>,
-        jobs: Option<Arc<dyn Jobs>>,
+        services: Services,
         settings: HttpSettings,
     ) -> Result<Self, BindError> {
         let listener = bind(address)?;
@@ -86,8 +86,8 @@ impl Server {
             MetricsPlace::Own(address) => Some(bind(address)?),
             MetricsPlace::SamePort | MetricsPlace::Off => None,
         };
-        let shutdown = ShutdownHandle::new(Arc::clone(&checks), jobs.clone());
-        Ok(Self { listener, metrics_listener, checks, jobs, settings, shutdown })
+        let shutdown = ShutdownHandle::new(services.clone());
+        Ok(Self { listener, metrics_listener, services, settings, shutdown })
     }
 
     /// Returns the listening address, with the port that the kernel chose if it was 0.
@@ -158,13 +158,12 @@ impl Server {
         let bodies = BodyReader { within: limits.body_within, budget };
         AppState {
             metrics: Metrics::new(
-                Arc::clone(&self.checks),
-                self.jobs.clone(),
+                self.services.clone(),
                 counts,
                 connections_max,
                 Arc::clone(&settings.log_dropped),
             ),
-            checks: Arc::clone(&self.checks),
+            checks: Arc::clone(&self.services.checks),
             run_threads: RunThreads::new(settings.sandboxes.runs + ADMISSION_THREADS),
             shutdown: self.shutdown.clone(),
             input_bytes_max: settings.input_bytes_max,
@@ -177,11 +176,40 @@ impl Server {
             origins_allow: settings.origins_allow.clone(),
             hosts_allow: settings.hosts_allow.clone(),
             tokens: settings.tokens.clone(),
-            jobs: self.jobs.as_ref().map(|jobs| {
+            engine: self.services.engine.as_ref().map(|engine| {
+                let limits = EngineHttpLimits {
+                    origins: self.attach_origins(),
+                    input_bytes_max: settings.engine_input_bytes_max,
+                    bodies: bodies.clone(),
+                    ping_every: limits.ping_every,
+                    transfers_max: limits.downloads_max.min(connections_max / 2),
+                    on_disconnect: settings.on_disconnect,
+                };
+                Arc::new(EngineState::new(Arc::clone(engine), limits))
+            }),
+            artifacts: self.services.artifacts.as_ref().map(|artifacts| {
+                let transfers_max = limits.artifact_transfers_max.min(connections_max / 2);
+                let artifacts = Arc::clone(artifacts);
+                Arc::new(ArtifactsState::new(artifacts, limits.body_within, transfers_max))
+            }),
+            helpers: settings.engine_enabled.then(|| {
+                let input_bytes_max = settings.engine_input_bytes_max;
+                Arc::new(HelpersState { input_bytes_max, bodies: bodies.clone() })
+            }),
+            jobs: self.services.jobs.as_ref().map(|jobs| {
                 let limits = self.jobs_limits(connections_max, bodies);
                 Arc::new(JobsState::new(Arc::clone(jobs), limits))
             }),
         }
+    }
+
+    /// Returns the origins whose pages may attach: those of the settings, and our own.
+    fn attach_origins(&self) -> Vec<String> {
+        let address = self.listener.local_addr();
+        let own = address
+            .into_iter()
+            .flat_map(|address| ["http", "https"].map(|scheme| format!("{scheme}://{address}")));
+        self.settings.attach_origins.iter().cloned().chain(own).collect()
     }
 
     /// Returns the limits of the job routes. Event streams and downloads each use at most half of
@@ -202,24 +230,16 @@ impl Server {
     /// and waits for the last responses.
     fn drain(&self, in_flight: &InFlight) {
         log::info!("draining: no new runs");
-        if !self.wait_idle(Deadline::after(self.settings.shutdown_grace)) {
+        if !self.services.wait_idle(Deadline::after(self.settings.shutdown_grace)) {
             log::warn!("draining: the grace is over, killing what still runs");
-            self.checks.cancel_all();
+            self.services.checks.cancel_all();
         }
-        if let Some(jobs) = &self.jobs {
-            jobs.cancel_all();
-        }
-        if !self.wait_idle(Deadline::after(KILLED_WITHIN)) {
+        self.services.cancel_agents();
+        if !self.services.wait_idle(Deadline::after(KILLED_WITHIN)) {
             log::error!("draining: a killed run has not ended, leaving it");
         }
         if !in_flight.wait_none(Deadline::after(LAST_ANSWERS_WITHIN)) {
             log::warn!("draining: leaving {} requests unanswered", in_flight.count());
         }
-    }
-
-    /// Waits until no run and no job is live. Returns false if the deadline passes first.
-    fn wait_idle(&self, deadline: Deadline) -> bool {
-        self.checks.wait_idle(deadline)
-            && self.jobs.as_ref().is_none_or(|jobs| jobs.wait_idle(deadline))
     }
 }

@@ -19,6 +19,10 @@ pub struct HttpSettings {
     pub input_bytes_max: Option<u64>,
     /// The maximum size of a job request in bytes.
     pub jobs_input_bytes_max: u64,
+    /// Whether the engine is enabled.
+    pub engine_enabled: bool,
+    /// The maximum size of a request to the engine in bytes.
+    pub engine_input_bytes_max: u64,
     /// The maximum size of the output in bytes; `None` for no limit.
     pub output_bytes_max: Option<u64>,
     /// The timeout of a request that names none.
@@ -35,6 +39,8 @@ pub struct HttpSettings {
     pub metrics: MetricsPlace,
     /// The origins whose pages may post.
     pub origins_allow: Vec<String>,
+    /// The origins whose pages may attach to sessions, besides those of this host.
+    pub attach_origins: Vec<String>,
     /// The host names that are accepted without a token, in addition to those that are always
     /// trusted.
     pub hosts_allow: Vec<String>,
@@ -49,7 +55,6 @@ pub struct HttpSettings {
 
 impl From<&Config> for HttpSettings {
     fn from(config: &Config) -> Self {
-        let jobs = if config.jobs.enabled { config.jobs.workers } else { 0 };
         Self {
             limits: HttpLimits {
                 connections_max: config.connections_max,
@@ -59,12 +64,16 @@ impl From<&Config> for HttpSettings {
             },
             sandboxes: SandboxCounts {
                 runs: config.concurrency,
-                jobs,
+                jobs: config.jobs.sandboxes(),
+                engine: config.engine.sandboxes(),
+                workspaces: config.engine.workspaces(),
                 standby: config.standby_max,
                 followers: config.jobs.followers_max,
             },
             input_bytes_max: config.input_bytes_max,
             jobs_input_bytes_max: config.jobs.input_bytes_max,
+            engine_enabled: config.engine.enabled,
+            engine_input_bytes_max: config.engine.maxima.input_bytes,
             output_bytes_max: config.limits.output_bytes_max,
             timeout_default: config.limits.wall,
             timeout_max: config.timeout_max,
@@ -73,6 +82,7 @@ impl From<&Config> for HttpSettings {
             shutdown_grace: config.shutdown_grace,
             metrics: config.metrics,
             origins_allow: config.origins_allow.clone(),
+            attach_origins: config.front.attach_origins.clone(),
             hosts_allow: config.front.hosts_allow.clone(),
             log_headers: config.debug,
             log_dropped: Arc::default(),

@@ -3,16 +3,14 @@
 use std::fmt;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-use crate::http::checks::Checks;
-use crate::job::Jobs;
+use crate::http::services::Services;
 
 /// Stops a server. Can be cloned, and used from a signal thread or a request.
 #[derive(Clone)]
 pub struct ShutdownHandle(Arc<ShutdownState>);
 
 struct ShutdownState {
-    checks: Arc<dyn Checks>,
-    jobs: Option<Arc<dyn Jobs>>,
+    services: Services,
     draining: Mutex<bool>,
     began: Condvar,
 }
@@ -24,10 +22,9 @@ impl fmt::Debug for ShutdownHandle {
 }
 
 impl ShutdownHandle {
-    pub(crate) fn new(checks: Arc<dyn Checks>, jobs: Option<Arc<dyn Jobs>>) -> Self {
+    pub(crate) fn new(services: Services) -> Self {
         Self(Arc::new(ShutdownState {
-            checks,
-            jobs,
+            services,
             draining: Mutex::new(false),
             began: Condvar::new(),
         }))
@@ -36,20 +33,15 @@ impl ShutdownHandle {
     /// Begins the drain at the first call; kills live runs and jobs at every later one.
     pub fn request(&self) {
         if !self.drain() {
-            self.0.checks.cancel_all();
-            if let Some(jobs) = &self.0.jobs {
-                jobs.cancel_all();
-            }
+            self.0.services.checks.cancel_all();
+            self.0.services.cancel_agents();
         }
     }
 
     /// Begins the drain, and returns whether this call began it. Once it returns, no run and no job
     /// is admitted.
     pub fn drain(&self) -> bool {
-        self.0.checks.start_draining();
-        if let Some(jobs) = &self.0.jobs {
-            jobs.start_draining();
-        }
+        self.0.services.start_draining();
         let already = std::mem::replace(&mut *self.lock(), true);
         self.0.began.notify_all();
         !already

@@ -34,7 +34,6 @@ use cofferdam_core::values::deadline::Deadline;
 use cofferdam_core::values::rel_path::RelPath;
 use cofferdam_core::{
     Limits, NotStarted, ProgramFile, RunReport, RunSpec, SetupFailure, StdinSource, Stream, Watch,
-    WorkspaceFill,
 };
 use cofferdam_tree::{
     ArtifactLimits, ArtifactRules, Owner, SnapshotLimits, SnapshotRules, SourceDir, StopCheck,
@@ -49,7 +48,7 @@ const WORKSPACE: &str = "/workspace";
 /// Why a sandbox that was killed and did not die has no artifacts.
 const NOT_DEAD: &str = "processes of the job are not dead";
 
-/// One job to run, with everything that needs.
+/// A job to run, and what it is run with.
 #[derive(Debug, Clone, Copy)]
 pub struct JobRun<'a> {
     /// Where it runs.
@@ -124,13 +123,13 @@ impl JobRun<'_> {
     ) -> JobOutcome {
         let deadline = Deadline::after(SNAPSHOT_WITHIN);
         let is_over = || control.is_asked() || deadline.passed();
-        let until = StopCheck(&is_over);
-        let prepared = match self.prepare(command, builder, control, until) {
+        let stop = StopCheck(&is_over);
+        let prepared = match self.prepare(command, builder, control, stop) {
             Ok(prepared) => prepared,
             Err(outcome) => return outcome,
         };
         let output = prepared.output.clone();
-        let (report, trace) = self.execute(prepared, command, control, until);
+        let (report, trace) = self.execute(prepared, command, control, stop);
         self.finish(report, trace, &output, builder, control)
     }
 
@@ -140,14 +139,14 @@ impl JobRun<'_> {
         command: &ApprovedCommand,
         builder: &mut ResultBuilder,
         control: &JobControl,
-        until: StopCheck<'_>,
+        stop: StopCheck<'_>,
     ) -> Result<PreparedJob<'_>, JobOutcome> {
         let program = self.program_file(command, builder)?;
         let workspace = self.workspace.map_err(snapshot_failed)?;
         self.check_cwd(workspace)?;
         let rules = self.snapshot_rules(workspace)?;
         let limits = snapshot_limits(&self.request.limits);
-        let surveyed = survey(workspace.source(), &rules, &limits, until);
+        let surveyed = survey(workspace.source(), &rules, &limits, stop);
         let room =
             surveyed.map_err(|error| control.asked().unwrap_or_else(|| snapshot_failed(&error)))?;
         let room = Room { bytes: room.room_bytes, inodes: room.room_inodes };
@@ -162,13 +161,13 @@ impl JobRun<'_> {
         prepared: PreparedJob<'_>,
         command: &ApprovedCommand,
         control: &JobControl,
-        until: StopCheck<'_>,
+        stop: StopCheck<'_>,
     ) -> (Result<RunReport, NotStarted>, RunTrace) {
         let PreparedJob { workspace, spec, room, rules, limits, output } = prepared;
         let RunTrace { mut snapshot, mut snapshot_failure, mut collected } = RunTrace::default();
         let mut fill = |target: BorrowedFd<'_>, owner: Owner| {
             let source = (workspace.source(), &rules, &limits);
-            match self.snapshot((target, owner), source, until, command) {
+            match self.snapshot((target, owner), source, stop, command) {
                 Ok(taken) => snapshot = Some(taken),
                 Err(outcome) => {
                     snapshot_failure = Some(outcome);
@@ -180,7 +179,7 @@ impl JobRun<'_> {
         let mut collect = |workspace: BorrowedFd<'_>| collected = Some(self.collect(workspace));
         let workspace = WorkspaceInput::Filled { room, fill: &mut fill, collect: &mut collect };
         let input = RunInput { spec, workspace, retained: self.retained.clone() };
-        let watch = Watch { cancel: control.token(), client: None };
+        let watch = Watch::of(control.token());
         let report = self.executor.execute(input, &watch, Some(output.sink()));
         (report, RunTrace { snapshot, snapshot_failure, collected })
     }
@@ -305,10 +304,10 @@ impl JobRun<'_> {
         &self,
         (target, owner): (BorrowedFd<'_>, Owner),
         (source, rules, limits): (&SourceDir, &SnapshotRules, &SnapshotLimits),
-        until: StopCheck<'_>,
+        stop: StopCheck<'_>,
         command: &ApprovedCommand,
     ) -> Result<Snapshot, JobOutcome> {
-        let taken = take_snapshot(source, rules, limits, until, (target, owner))
+        let taken = take_snapshot(source, rules, limits, stop, (target, owner))
             .map_err(|error| snapshot_failed(&error))?;
         let summary =
             SnapshotSummary { files: taken.files, bytes: taken.bytes, excluded: taken.excluded };
@@ -358,7 +357,6 @@ impl JobRun<'_> {
         Ok(RunSpec {
             argv: argv.collect::<Result<_, _>>()?,
             program,
-            without_shell: None,
             env: env.collect::<Result<_, _>>()?,
             workdir,
             stdin: match command.stdin.as_bytes() {
@@ -366,9 +364,7 @@ impl JobRun<'_> {
                 bytes => StdinSource::Bytes(bytes.to_vec()),
             },
             limits: run_limits(&self.request.limits),
-            workspace: WorkspaceFill::Own,
-            binds: Vec::new(),
-            tmpfs: Vec::new(),
+            ..RunSpec::default()
         })
     }
 

@@ -13,7 +13,7 @@ use crate::job::api::{JobFeed, JobPage, JobQuery, JobView, Jobs, OpenArtifact, S
 use crate::job::metrics::JobMetrics;
 use crate::job::runner::{Runner, RunnerSettings, ValidJob};
 use crate::store::StoreError;
-use cofferdam_core::job::{Artifact, ErrorCode, Idempotency, JobError, JobId, RunJobRequest};
+use cofferdam_core::job::{Artifact, ErrorCode, Idempotency, JobError, JobId, ValidRequest};
 use cofferdam_core::values::deadline::Deadline;
 
 /// How long to wait for a service that is about to end and still owns the store.
@@ -149,10 +149,10 @@ impl LazyJobs {
 impl Jobs for LazyJobs {
     fn submit(
         &self,
-        request: RunJobRequest,
+        request: ValidRequest,
         idempotency: Option<Idempotency>,
     ) -> Result<Submitted, JobError> {
-        // First: an invalid request must not create the store.
+        // First: a request above the maxima must not create the store.
         let job = ValidJob::new(request, &self.settings.maxima)?;
         self.started()?.submit_valid(job, idempotency)
     }
@@ -181,13 +181,13 @@ impl Jobs for LazyJobs {
         self.known()?.follow(id)
     }
 
-    fn figures(&self) -> JobMetrics {
+    fn metrics(&self) -> JobMetrics {
         let none = || JobMetrics {
             queue_max: self.queue_max,
             workers: self.workers,
             ..JobMetrics::default()
         };
-        self.service().map_or_else(none, Jobs::figures)
+        self.service().map_or_else(none, Jobs::metrics)
     }
 
     fn start_draining(&self) {

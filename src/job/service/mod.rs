@@ -19,7 +19,7 @@ use crate::job::outcome::JobOutcome;
 use crate::store::StoreError;
 use cofferdam_core::Stream;
 use cofferdam_core::job::{
-    Artifact, ErrorCode, Idempotency, JobError, JobId, JobStatus, LiveJob, RunJobRequest,
+    Artifact, ErrorCode, Idempotency, JobError, JobId, JobStatus, LiveJob, ValidRequest,
 };
 use cofferdam_core::values::deadline::Deadline;
 use cofferdam_core::values::rel_path::RelPath;
@@ -64,7 +64,7 @@ impl JobService {
         Ok(service)
     }
 
-    /// Accepts a validated job, or repeats the answer to the same `Idempotency-Key`.
+    /// Accepts a job, or repeats the answer to the same `Idempotency-Key`.
     pub(super) fn submit_valid(
         &self,
         job: ValidJob,
@@ -105,10 +105,11 @@ impl Drop for JobService {
 impl Jobs for JobService {
     fn submit(
         &self,
-        request: RunJobRequest,
+        request: ValidRequest,
         idempotency: Option<Idempotency>,
     ) -> Result<Submitted, JobError> {
-        self.submit_valid(self.shared.runner.validate(request)?, idempotency)
+        let job = ValidJob::new(request, self.shared.runner.maxima())?;
+        self.submit_valid(job, idempotency)
     }
 
     fn view(&self, id: &JobId) -> Result<JobView, JobError> {
@@ -184,8 +185,8 @@ impl Jobs for JobService {
         Ok(JobFeed { stdout, stderr, progress })
     }
 
-    fn figures(&self) -> JobMetrics {
-        self.shared.figures()
+    fn metrics(&self) -> JobMetrics {
+        self.shared.metrics()
     }
 
     fn start_draining(&self) {

@@ -50,6 +50,7 @@ pub(super) struct ServiceState {
     counts: JobCounts,
 }
 
+/// A job that waits for a worker.
 #[derive(Debug)]
 pub(super) struct QueuedJob {
     job: AcceptedJob,
@@ -275,7 +276,7 @@ impl ServiceState {
     }
 
     /// The counters.
-    pub(super) fn figures(&self) -> JobMetrics {
+    pub(super) fn metrics(&self) -> JobMetrics {
         let jobs = self.jobs();
         JobMetrics {
             queued: jobs.queued(),

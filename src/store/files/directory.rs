@@ -2,10 +2,11 @@
 //! followed.
 
 use std::ffi::{CStr, OsStr, OsString};
-use std::fs::File;
+use std::fs::{DirBuilder, File};
 use std::io::{Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -35,6 +36,25 @@ impl StoreDir {
         let flags = OPEN_DIRECTORY.difference(OFlag::O_NOFOLLOW);
         let fd = nix::fcntl::open(path, flags, Mode::empty())?;
         Ok(Self { fd, path: path.to_owned() })
+    }
+
+    /// Opens the directory `path` by its canonical path, and creates it if missing. It must belong to
+    /// this user, and no other user may be able to rename what is in it.
+    pub(crate) fn open_root(path: &Path) -> Result<Self, StoreError> {
+        let unusable = |reason: String| StoreError::Unusable { path: path.into(), reason };
+        let failed = |error: std::io::Error| unusable(errno_of(&error).to_string());
+        DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(failed)?;
+        let whole = path.canonicalize().map_err(failed)?;
+        let root = Self::open(&whole).map_err(|errno| unusable(errno.to_string()))?;
+        let stat = root.stat()?;
+        if stat.st_uid != geteuid().as_raw() {
+            return Err(unusable(format!("it belongs to user {}", stat.st_uid)));
+        }
+        let mode = Mode::from_bits_truncate(stat.st_mode);
+        if mode.contains(Mode::S_IWOTH) && !mode.contains(Mode::S_ISVTX) {
+            return Err(unusable("everybody may write to it".to_owned()));
+        }
+        Ok(root)
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -192,6 +212,21 @@ impl StoreDir {
         }
     }
 
+    /// Removes the directory `name`, which must be empty.
+    pub(crate) fn remove_empty(&self, name: impl AsRef<OsStr>) -> Result<(), StoreError> {
+        let name = name.as_ref();
+        unlinkat(&self.fd, name, UnlinkatFlags::RemoveDir)
+            .map_err(|errno| self.error("rmdir", name, errno))
+    }
+
+    /// Cuts the regular file `name` to nothing.
+    pub(crate) fn empty(&self, name: &str) -> Result<(), StoreError> {
+        let flags = OFlag::O_WRONLY | OFlag::O_TRUNC | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+        openat(&self.fd, name, flags | OFlag::O_NONBLOCK, Mode::empty())
+            .map(drop)
+            .map_err(|errno| self.error("truncate", name, errno))
+    }
+
     /// Moves the entry `name` to `other` as `new_name`, unless that exists.
     pub(crate) fn move_to(
         &self,
@@ -219,18 +254,30 @@ impl StoreDir {
 
     /// The names of the entries, in no order.
     pub(crate) fn names(&self) -> Result<Vec<OsString>, StoreError> {
+        let mut names = Vec::new();
+        self.for_each_name(|name| {
+            names.push(name.to_owned());
+            Ok(())
+        })?;
+        Ok(names)
+    }
+
+    /// Calls `visit` with the name of each entry, in no order, until it fails.
+    pub(crate) fn for_each_name<E: From<StoreError>>(
+        &self,
+        mut visit: impl FnMut(&OsStr) -> Result<(), E>,
+    ) -> Result<(), E> {
         let failed = |errno| self.error("read", "", errno);
         let flags = OPEN_DIRECTORY;
         let mut directory = Dir::openat(&self.fd, c".", flags, Mode::empty()).map_err(failed)?;
-        let mut names = Vec::new();
         for entry in directory.iter() {
             let entry = entry.map_err(failed)?;
             let name: &CStr = entry.file_name();
             if !matches!(name.to_bytes(), b"." | b"..") {
-                names.push(OsStr::from_bytes(name.to_bytes()).to_owned());
+                visit(OsStr::from_bytes(name.to_bytes()))?;
             }
         }
-        Ok(names)
+        Ok(())
     }
 }
 

@@ -45,6 +45,9 @@ enum RecoveryOutcome {
     Indexed,
     /// The same, after its result was written as interrupted.
     Interrupted,
+    /// It is a job of this opening that has not ended. Its record alone writes to it, and has added
+    /// it to the index or is about to.
+    Live,
     /// It is not a job.
     Corrupt(String),
     /// It no longer exists.
@@ -97,7 +100,7 @@ impl RunStore {
                 RecoveryOutcome::Corrupt(reason) => {
                     recovered.quarantined.extend(self.quarantine(&name, reason));
                 }
-                RecoveryOutcome::Indexed | RecoveryOutcome::Gone => {}
+                RecoveryOutcome::Indexed | RecoveryOutcome::Live | RecoveryOutcome::Gone => {}
             }
         }
         pass.claims.sweep()?;
@@ -123,7 +126,8 @@ impl RunStore {
                 continue;
             }
             match pass.settle(&opened.runs, id)? {
-                RecoveryOutcome::Indexed | RecoveryOutcome::Interrupted => {}
+                RecoveryOutcome::Indexed | RecoveryOutcome::Interrupted | RecoveryOutcome::Live => {
+                }
                 RecoveryOutcome::Gone => writer.index().remove_unless_ours(id),
                 // A process may be creating the record right now: the next opening decides.
                 RecoveryOutcome::Corrupt(_) if hold.is_none() => {}
@@ -198,7 +202,7 @@ impl<'a> RecoveryPass<'a> {
                 };
             }
         };
-        match self.enter_user_namespace(&directory, id) {
+        match self.settle_record(&directory, id) {
             Ok(outcome) => Ok(outcome),
             Err(ReadFault::Absent) => Ok(RecoveryOutcome::Gone),
             Err(ReadFault::Corrupt(reason)) => Ok(RecoveryOutcome::Corrupt(reason)),
@@ -206,23 +210,25 @@ impl<'a> RecoveryPass<'a> {
         }
     }
 
-    fn enter_user_namespace(
+    fn settle_record(
         &mut self,
         directory: &StoreDir,
         id: &JobId,
     ) -> Result<RecoveryOutcome, ReadFault> {
         let mut found = inspect(directory, id, &mut self.budget_bytes)?;
         if let RecordState::Live(status, _) | RecordState::StaleStatus(status) = &found {
-            let is_ours = status.owner == self.kept.owner.name();
-            if is_ours && self.writer.index().get(id).is_none() {
-                // It is being created right now, and its record is about to add it.
-                return Ok(RecoveryOutcome::Gone);
-            }
-            if !is_ours && !self.claims.claim(&status.owner).map_err(ReadFault::System)? {
+            if status.owner == self.kept.owner.name() {
+                // Looked up after the file was read: a job that was created after the caller looked is
+                // not in the index yet, or has just been added.
+                let hold = self.writer.index().get(id).map(|entry| entry.hold);
+                if matches!(hold, None | Some(Hold::Ours)) {
+                    return Ok(RecoveryOutcome::Live);
+                }
+            } else if !self.claims.claim(&status.owner).map_err(ReadFault::System)? {
                 self.update_index(status, Hold::Unowned);
                 return Ok(RecoveryOutcome::Indexed);
             }
-            // Its owner may have finished it before it died.
+            // Its owner may have finished it before it died or dropped the record.
             found = inspect(directory, id, &mut self.budget_bytes)?;
         }
         match found {
@@ -284,5 +290,36 @@ impl<'a> RecoveryPass<'a> {
         let (line, idempotency) = (status.line.clone(), status.idempotency.clone());
         let entry = IndexEntry { line, order: status.order(), bytes, hold, idempotency };
         self.writer.index().put(entry);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::tests::fixtures::{at, id, request, result, store};
+    use cofferdam_core::job::JobStatus;
+
+    #[test]
+    fn a_job_that_is_created_while_others_are_checked_stays_with_its_record() {
+        let (_place, store) = store();
+        let mut record = store.create(&id("a"), &request(), at(0)).unwrap();
+        let (writer, opened) = (store.writer().unwrap(), store.opened());
+        let kept = store.writer_dirs().unwrap();
+        let settle = || RecoveryPass::new(writer, &kept).settle(&opened.runs, &id("a")).unwrap();
+        // A list finds the job on the disk and not in the index. Until it checks the job, the record
+        // adds it.
+        assert!(matches!(settle(), RecoveryOutcome::Live));
+        record.started(at(0)).unwrap();
+        assert!(matches!(settle(), RecoveryOutcome::Live));
+        assert_eq!(store.result(&id("a")), Ok(None));
+        assert_eq!(store.line(&id("a")).unwrap().unwrap().status, JobStatus::Running);
+        // Or it has yet to add it.
+        let entry = writer.index().remove(&id("a")).unwrap();
+        assert!(matches!(settle(), RecoveryOutcome::Live));
+        assert!(writer.index().get(&id("a")).is_none());
+        writer.index().put(entry);
+        record.finish(&result("a", 0)).unwrap();
+        assert!(matches!(settle(), RecoveryOutcome::Indexed));
+        assert_eq!(store.result(&id("a")), Ok(Some(result("a", 0))));
     }
 }

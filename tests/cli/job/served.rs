@@ -1,21 +1,19 @@
 //! `cofferdam job --server` with a real `cofferdam serve`.
 
 use std::fs;
-use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
-use std::process::Child;
 use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
 use serde_json::{Value, json};
 
 use super::support::JobDirectory;
+use crate::running_server::RunningServer;
 use crate::support::{Call, cofferdam, ends_within, is_running, langs, pid_of, until_running};
 
 /// A service with jobs in the store of `place`, which requires a token.
 struct Served {
-    child: Child,
-    url: String,
+    server: RunningServer,
     token: std::path::PathBuf,
 }
 
@@ -31,31 +29,13 @@ impl Served {
         fs::set_permissions(&token, fs::Permissions::from_mode(0o600)).unwrap();
         let call = cofferdam("serve --addr 127.0.0.1:0 --langs").arg(langs());
         let call = call.arg("--store-dir").arg(place.store());
-        let mut child = more(call).env("AUTH_TOKEN", "secret-token-of-the-test").spawn();
-        let mut log = BufReader::new(child.stderr.take().unwrap());
-        let mut line = String::new();
-        let address = loop {
-            line.clear();
-            assert_ne!(log.read_line(&mut line).unwrap(), 0, "the server ended");
-            if let Some((_, rest)) = line.split_once("listening on ") {
-                break rest.split(';').next().unwrap().to_owned();
-            }
-        };
-        // Drain the log, so that the service does not block.
-        std::thread::spawn(move || std::io::copy(&mut log, &mut std::io::sink()));
-        Self { child, url: format!("http://{address}"), token }
+        let call = more(call).env("AUTH_TOKEN", "secret-token-of-the-test");
+        Self { server: RunningServer::start(call), token }
     }
 
     fn job(&self, words: &str) -> Call {
-        let call = cofferdam("job").words(words).arg("--server").arg(&self.url);
+        let call = cofferdam("job").words(words).arg("--server").arg(&self.server.url);
         call.arg("--token-file").arg(&self.token)
-    }
-}
-
-impl Drop for Served {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 
@@ -106,7 +86,7 @@ fn a_job_of_a_service_is_reported_like_a_local_job() {
     let again = served.job("run -").fed(request.to_string()).run().exits(1).prints("");
     assert_eq!(again.error()["code"], "job.conflict");
     let denied = place.request(&["true"]);
-    let call = cofferdam("job run - --server").arg(&served.url).fed(denied.to_string());
+    let call = cofferdam("job run - --server").arg(&served.server.url).fed(denied.to_string());
     assert_eq!(call.run().exits(1).prints("").error()["code"], "auth.required");
 }
 

@@ -2,40 +2,27 @@
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown};
-use std::process::{Command, Output};
+use std::process::Output;
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-const NOBODY: &str = "31001";
-
-/// Runs a command as a user who has no capabilities and cannot gain any.
-fn setpriv(groups: &str) -> Command {
-    let mut command = Command::new("setpriv");
-    command.args(["--reuid", NOBODY, "--regid", NOBODY, groups]);
-    command.args(["--bounding-set=-all", "--inh-caps=-all"]);
-    command
-}
+use crate::support::{NOBODY, has_user_namespaces, setpriv};
 
 /// A directory of that user with the binary, a workspace and a request for a job on it. `None`, with
 /// a message, if the host has no unprivileged user namespaces.
 fn place() -> Option<TempDir> {
-    let there = setpriv("--clear-groups").args(["unshare", "--user", "true"]).output().unwrap();
-    if !there.status.success() {
-        let required = std::env::var_os("REQUIRE_PRIVILEGED").is_some_and(|value| value == "1");
-        assert!(!required, "no unprivileged user namespaces, and REQUIRE_PRIVILEGED=1");
-        eprintln!("SKIP: no unprivileged user namespaces");
+    if !has_user_namespaces() {
         return None;
     }
     let place = tempfile::tempdir().unwrap();
-    let uid: u32 = NOBODY.parse().unwrap();
     let workspace = place.path().join("workspace");
     fs::copy(env!("CARGO_BIN_EXE_cofferdam"), place.path().join("cofferdam")).unwrap();
     fs::create_dir(&workspace).unwrap();
     fs::write(workspace.join("main.py"), "import os\nprint(os.getuid())\nopen('out', 'w')\n")
         .unwrap();
     for path in [place.path(), &workspace, &workspace.join("main.py")] {
-        chown(path, Some(uid), Some(uid)).unwrap();
+        chown(path, Some(NOBODY), Some(NOBODY)).unwrap();
     }
     fs::set_permissions(place.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let request = json!({

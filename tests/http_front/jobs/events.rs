@@ -22,7 +22,7 @@ fn follow(id: &str, headers: &str) -> String {
 fn follower(server: &Running, id: &str, headers: &str) -> Client {
     let mut client = server.connect();
     client.send(follow(id, headers));
-    let head = client.head().to_lowercase();
+    let head = client.head().head.to_lowercase();
     assert!(head.starts_with("http/1.0 200 "), "{head}");
     assert!(head.contains("content-type: text/event-stream\r\n"), "{head}");
     client
@@ -68,18 +68,18 @@ fn a_stream_covers_a_job_from_the_queue_to_its_result() {
     jobs.add("j");
     let server = serve_plainly(&jobs);
     let mut client = follower(&server, "j", "");
-    client.wait_for("\"status\":\"queued\"}\n\n", 1);
+    client.wait_for("\"status\":\"queued\"}\n\n");
     jobs.set_status("j", JobStatus::Running);
-    client.wait_for("\"status\":\"running\"}\n\n", 1);
+    client.wait_for("\"status\":\"running\"}\n\n");
     jobs.write("j", Stream::Stdout, b"one\n");
-    client.wait_for("event: stdout", 1);
+    client.wait_for("event: stdout");
     jobs.write("j", Stream::Stderr, b"bad \xFF");
-    client.wait_for("event: stderr", 1);
+    client.wait_for("event: stderr");
     jobs.write("j", Stream::Stdout, b"two");
-    client.wait_for("event: stdout", 2);
+    client.wait_for_times("event: stdout", 2);
     jobs.end("j", JobStatus::Completed);
     let result = result_json("j", JobStatus::Completed);
-    let text = client.rest();
+    let text = client.rest_text();
     let expected = "event: status\nid: o0.e0\ndata: {\"job_id\":\"j\",\"status\":\"queued\"}\n\n\
                     event: status\nid: o0.e0\ndata: {\"job_id\":\"j\",\"status\":\"running\"}\n\n\
                     event: stdout\nid: o4.e0\ndata: {\"text\":\"one\\n\"}\n\n\
@@ -102,7 +102,7 @@ fn a_stream_resumes_at_any_byte() {
     for from_stdout in 0..=stdout.len() {
         for from_stderr in 0..=stderr.len() {
             let left_off = format!("Last-Event-ID: o{from_stdout}.e{from_stderr}\r\n");
-            let events = events_of(&follower(&server, "j", &left_off).rest());
+            let events = events_of(&follower(&server, "j", &left_off).rest_text());
             assert_eq!(bytes_of(&events, "stdout"), &stdout[from_stdout..], "{left_off}");
             assert_eq!(bytes_of(&events, "stderr"), &stderr[from_stderr..], "{left_off}");
             let [.., status, result] = &events[..] else { panic!("{events:?}") };
@@ -121,11 +121,11 @@ fn a_stream_resumes_after_any_event_id() {
     let jobs = ScriptedJobs::new();
     jobs.add_ended("j", &stdout, b"err");
     let server = serve_plainly(&jobs);
-    let all = events_of(&follower(&server, "j", "").rest());
+    let all = events_of(&follower(&server, "j", "").rest_text());
     assert!(all.len() > 5, "{}", all.len());
     for (index, event) in all.iter().enumerate() {
         let left_off = format!("last-event-id: {}\r\n", event.id);
-        let rest = events_of(&follower(&server, "j", &left_off).rest());
+        let rest = events_of(&follower(&server, "j", &left_off).rest_text());
         for stream in ["stdout", "stderr"] {
             let expected = bytes_of(&all[index + 1..], stream);
             assert!(bytes_of(&rest, stream) == expected, "after event {index}");
@@ -150,7 +150,7 @@ fn an_invalid_event_id_resumes_at_the_start_or_the_end() {
         ("Last-Event-ID: o1.e1\r\nLast-Event-ID: o1.e1\r\n", "out", "err"),
         ("", "out", "err"),
     ] {
-        let events = events_of(&follower(&server, "j", left_off).rest());
+        let events = events_of(&follower(&server, "j", left_off).rest_text());
         let told = ["stdout", "stderr"].map(|stream| bytes_of(&events, stream));
         assert_eq!(told, [stdout.as_bytes(), stderr.as_bytes()], "{left_off}");
         assert_eq!(events.last().unwrap().name, "result", "{left_off}");
@@ -163,17 +163,17 @@ fn no_event_of_a_live_job_splits_a_character() {
     jobs.add("j");
     let server = serve_plainly(&jobs);
     let mut client = follower(&server, "j", "");
-    client.wait_for("queued", 1);
+    client.wait_for("queued");
     for (number, character) in "é€𝄞".chars().enumerate() {
         for byte in character.to_string().bytes() {
             jobs.write("j", Stream::Stdout, &[byte]);
             std::thread::sleep(Duration::from_millis(20));
         }
-        client.wait_for("event: stdout", number + 1);
+        client.wait_for_times("event: stdout", number + 1);
     }
     jobs.write("j", Stream::Stdout, b"\xE2\x82");
     jobs.end("j", JobStatus::Failed);
-    let events = events_of(&client.rest());
+    let events = events_of(&client.rest_text());
     let texts: Vec<_> = events.iter().filter_map(|event| event.data["text"].as_str()).collect();
     assert_eq!(texts, ["é", "€", "𝄞"]);
     // The start of a character that is never completed is sent as bytes.
@@ -194,9 +194,9 @@ fn a_quiet_job_sends_pings_and_its_stream_is_not_idle() {
     };
     let server = serve(&jobs, HttpSettings { limits, ..settings() });
     let mut client = follower(&server, "j", "");
-    client.wait_for("event: ping\ndata: {}\n\n", 20);
+    client.wait_for_times("event: ping\ndata: {}\n\n", 20);
     jobs.end("j", JobStatus::Canceled);
-    let events = events_of(&client.rest());
+    let events = events_of(&client.rest_text());
     assert_eq!(events.last().unwrap().name, "result");
     assert!(events.iter().filter(|event| event.name == "ping").all(|event| event.id.is_empty()));
 }
@@ -221,7 +221,7 @@ fn a_slow_reader_gets_the_whole_stream_and_a_stalled_one_is_dropped() {
     for _ in 0..10 {
         assert_eq!(server.ask(HEALTH).status, 200);
     }
-    let events = events_of(&slow.rest());
+    let events = events_of(&slow.rest_text());
     assert!(bytes_of(&events, "stdout") == bytes);
     assert_eq!(events.last().unwrap().name, "result");
     // Both places are free again: that of the finished reader and that of the stalled one.
@@ -230,7 +230,7 @@ fn a_slow_reader_gets_the_whole_stream_and_a_stalled_one_is_dropped() {
     while followers.len() < 2 {
         let mut client = server.connect();
         client.send(follow("live", ""));
-        if client.head().contains(" 200 ") {
+        if client.head().head.contains(" 200 ") {
             followers.push(client);
         }
         assert!(began.elapsed() < Duration::from_secs(20), "no place is free");
@@ -259,13 +259,13 @@ fn followers_are_limited_and_leaving_frees_a_place() {
     let mut next = loop {
         let mut client = server.connect();
         client.send(follow("j", ""));
-        if client.head().contains(" 200 ") {
+        if client.head().head.contains(" 200 ") {
             break client;
         }
         assert!(began.elapsed() < Duration::from_secs(10), "the place is not free");
     };
     jobs.end("j", JobStatus::Completed);
-    assert!(next.rest().contains("event: result\n"));
+    assert!(next.rest_text().contains("event: result\n"));
 }
 
 #[test]
@@ -298,7 +298,7 @@ fn a_client_that_shuts_down_its_sending_side_reads_an_ended_stream() {
     let mut client = server.connect();
     client.send(follow("j", ""));
     client.socket.shutdown(std::net::Shutdown::Write).unwrap();
-    assert!(client.rest().contains("event: result\n"));
+    assert!(client.rest_text().contains("event: result\n"));
 }
 
 #[test]
@@ -307,9 +307,9 @@ fn a_lost_job_ends_its_stream_with_an_error() {
     jobs.add("j");
     let server = serve_plainly(&jobs);
     let mut client = follower(&server, "j", "");
-    client.wait_for("queued", 1);
+    client.wait_for("queued");
     jobs.lose("j");
-    let events = events_of(&client.rest());
+    let events = events_of(&client.rest_text());
     let last = events.last().unwrap();
     assert_eq!((last.name.as_str(), &last.data["code"]), ("error", &"run.io_failed".into()));
 }
@@ -322,7 +322,7 @@ fn every_follower_of_a_job_gets_all_events() {
     let threads: Vec<_> = (0..30)
         .map(|_| {
             let server = Arc::clone(&server);
-            std::thread::spawn(move || events_of(&follower(&server, "j", "").rest()))
+            std::thread::spawn(move || events_of(&follower(&server, "j", "").rest_text()))
         })
         .collect();
     let mut expected = Vec::new();

@@ -205,7 +205,7 @@ fn an_unknown_job_is_not_found_on_any_route() {
             if method == "HEAD" {
                 let mut client = server.connect();
                 client.send(asked);
-                assert!(client.head().starts_with("HTTP/1.1 404 "));
+                assert!(client.head().head.starts_with("HTTP/1.1 404 "));
             } else {
                 assert_error(&server.ask(asked), 404, "job.not_found");
             }

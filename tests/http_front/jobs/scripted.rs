@@ -10,8 +10,8 @@ use cofferdam::job::{
 };
 use cofferdam_core::Stream;
 use cofferdam_core::job::{
-    Artifact, ErrorCode, Idempotency, JobError, JobId, JobLine, JobStatus, LiveJob, RunJobRequest,
-    RunJobResult, Sha256,
+    Artifact, ErrorCode, Idempotency, JobError, JobId, JobLine, JobStatus, LiveJob, RunJobResult,
+    Sha256, ValidRequest,
 };
 use cofferdam_core::values::deadline::Deadline;
 use cofferdam_core::values::digest::sha256_of;
@@ -36,13 +36,13 @@ pub struct ScriptedJobs {
     /// The error for every submission, if any.
     pub refusal: Mutex<Option<JobError>>,
     /// The submissions.
-    pub submitted: Mutex<Vec<(RunJobRequest, Option<Idempotency>)>>,
+    pub submitted: Mutex<Vec<(ValidRequest, Option<Idempotency>)>>,
     /// The list requests.
     pub listed: Mutex<Vec<JobQuery>>,
     /// A test holds this to block every call.
     pub asking: Mutex<()>,
-    /// The figures to report.
-    pub figures: Mutex<JobMetrics>,
+    /// The metrics to report.
+    pub metrics: Mutex<JobMetrics>,
     /// The calls that concern all jobs.
     pub told: Mutex<Vec<&'static str>>,
     /// The bytes by which every artifact overstates its size.
@@ -151,13 +151,13 @@ pub fn result_json(id: &str, status: JobStatus) -> Value {
 const QUEUED_AT: &str = "2026-01-02T03:04:05.006Z";
 
 impl Jobs for ScriptedJobs {
-    fn figures(&self) -> JobMetrics {
-        self.figures.lock().unwrap().clone()
+    fn metrics(&self) -> JobMetrics {
+        self.metrics.lock().unwrap().clone()
     }
 
     fn submit(
         &self,
-        request: RunJobRequest,
+        request: ValidRequest,
         idempotency: Option<Idempotency>,
     ) -> Result<Submitted, JobError> {
         drop(self.asking.lock().unwrap());

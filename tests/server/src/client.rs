@@ -2,7 +2,7 @@
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use nix::sys::socket::{setsockopt, sockopt};
 use serde_json::{Value, json};
@@ -84,7 +84,7 @@ pub struct Finished {
 /// A connection whose reads have a timeout.
 #[derive(Debug)]
 pub struct Client {
-    socket: TcpStream,
+    pub socket: TcpStream,
     unread: Vec<u8>,
 }
 
@@ -102,7 +102,8 @@ impl Client {
         }
     }
 
-    fn of(socket: TcpStream) -> Self {
+    /// A client on a connection.
+    pub fn of(socket: TcpStream) -> Self {
         socket.set_read_timeout(Some(READ_TIMEOUT)).unwrap();
         socket.set_nodelay(true).unwrap();
         Self { socket, unread: Vec::new() }
@@ -184,7 +185,12 @@ impl Client {
 
     /// Reads until the unread bytes contain `text`, and keeps them unread.
     pub fn wait_for(&mut self, text: &str) {
-        while !String::from_utf8_lossy(&self.unread).contains(text) {
+        self.wait_for_times(text, 1);
+    }
+
+    /// As [`Client::wait_for`], until they contain `text` `times` times.
+    pub fn wait_for_times(&mut self, text: &str, times: usize) {
+        while String::from_utf8_lossy(&self.unread).matches(text).count() < times {
             assert!(self.fill() > 0, "closed before {text:?}: {}", self.unread.escape_ascii());
         }
     }
@@ -193,6 +199,18 @@ impl Client {
     pub fn rest(&mut self) -> Vec<u8> {
         while self.fill() > 0 {}
         std::mem::take(&mut self.unread)
+    }
+
+    /// As [`Client::rest`], as text.
+    pub fn rest_text(&mut self) -> String {
+        String::from_utf8(self.rest()).unwrap()
+    }
+
+    /// Waits until the server closes; returns how long that took and the text it sent.
+    pub fn closed_after(&mut self) -> (Duration, String) {
+        let start = Instant::now();
+        let rest = self.rest_text();
+        (start.elapsed(), rest)
     }
 
     fn fill(&mut self) -> usize {

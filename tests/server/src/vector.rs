@@ -1,11 +1,20 @@
-//! One file of `tests/langs`, whose README documents the keys.
+//! One case of `tests/langs`, whose README documents the files and their keys.
+
+use std::collections::BTreeSet;
+use std::fs;
 
 use serde::Deserialize;
 use serde_json::{Value, json};
+use toml::Table;
 
 use crate::client::{Answer, Finished};
 use crate::service::Service;
-use crate::shipped::{Language, read};
+use crate::shipped::{Language, read, repository};
+
+/// The cases of every language, without what differs between languages.
+const DEFAULTS: &str = "tests/langs/default";
+/// The case that posts the example: its default needs no file of a language.
+pub const EXAMPLE: &str = "good";
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -43,21 +52,35 @@ struct Item {
 }
 
 impl Vector {
-    /// The vector `tests/langs/<slug>/<name>.toml`.
+    /// The vector `name` of the language: its file over the default of that name. [`EXAMPLE`] needs
+    /// no file.
     #[track_caller]
     pub fn read(slug: &str, name: &str) -> Self {
         let path = format!("tests/langs/{slug}/{name}.toml");
-        Self::parse(&read(&path)).unwrap_or_else(|error| panic!("{path}: {error}"))
+        let needs_file = name != EXAMPLE || repository().join(&path).exists();
+        let text = if needs_file { read(&path) } else { String::new() };
+        Self::parse(name, &text).unwrap_or_else(|error| panic!("{path}: {error}"))
     }
 
-    /// A vector's text.
-    pub fn parse(text: &str) -> Result<Self, toml::de::Error> {
-        toml::from_str(text)
+    /// The text of a language's vector over the default of its name, if there is one.
+    pub fn parse(name: &str, text: &str) -> Result<Self, toml::de::Error> {
+        let path = format!("{DEFAULTS}/{name}.toml");
+        let mut keys = match repository().join(&path).exists() {
+            true => toml::from_str(&read(&path)).unwrap_or_else(|error| panic!("{path}: {error}")),
+            false => Table::new(),
+        };
+        overlay(&mut keys, toml::from_str(text)?);
+        keys.try_into()
     }
 
     /// Replaces the timeout.
     pub fn within(self, timeout: &str) -> Self {
         Self { timeout: Some(timeout.to_owned()), ..self }
+    }
+
+    /// Whether it posts a solution of its own instead of the example.
+    pub fn has_solution(&self) -> bool {
+        self.solution.is_some()
     }
 
     /// Whether it needs the root file system of the toolchains.
@@ -116,6 +139,39 @@ impl Vector {
         }
         self.expect.holds(&answer.finished())?;
         Ok(answer)
+    }
+}
+
+/// The names of the vectors that every language has.
+pub fn defaults() -> BTreeSet<String> {
+    names_in(DEFAULTS)
+}
+
+/// The names of a language's vectors.
+pub fn names(slug: &str) -> BTreeSet<String> {
+    let mut names = names_in(&format!("tests/langs/{slug}"));
+    names.insert(EXAMPLE.to_owned());
+    names
+}
+
+/// The names of the vectors in a directory of the repository.
+#[track_caller]
+fn names_in(directory: &str) -> BTreeSet<String> {
+    let entries = fs::read_dir(repository().join(directory));
+    let entries = entries.unwrap_or_else(|error| panic!("{directory}: {error}"));
+    let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    names.filter_map(|name| Some(name.strip_suffix(".toml")?.to_owned())).collect()
+}
+
+/// Writes `own` over `base`. Tables are merged; any other value, also an array, is replaced.
+fn overlay(base: &mut Table, own: Table) {
+    for (key, value) in own {
+        match (base.get_mut(&key), value) {
+            (Some(toml::Value::Table(below)), toml::Value::Table(own)) => overlay(below, own),
+            (_, value) => {
+                base.insert(key, value);
+            }
+        }
     }
 }
 

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGua
 use std::time::Instant;
 
 use cofferdam::executor::{Executor, SandboxExecutor};
-use cofferdam_core::{NotStarted, OutputSink, RunReport};
+use cofferdam_core::{MountedWorkspace, NotStarted, OutputSink, RunReport};
 use cofferdam_sandbox::engine::builtin_profile;
 use cofferdam_sandbox::engine::{HostId, RootSource, SandboxConfig, SandboxHost};
 
@@ -13,6 +13,7 @@ use nix::sched::{CloneFlags, unshare};
 
 use crate::live::Live;
 use crate::program::Program;
+use crate::workspace::MountedFiles;
 
 /// Tests that measure time run alone, all others concurrently.
 static TURNS: RwLock<()> = RwLock::new(());
@@ -166,6 +167,31 @@ impl Host {
         program.run_on(&self.backend, host_id, None)
     }
 
+    /// Runs `program` to its end over `files`.
+    pub fn try_run_over(
+        &self,
+        files: &MountedFiles,
+        program: Program,
+    ) -> Result<RunReport, NotStarted> {
+        program.run_over(&self.backend, files.host_id(), files.mounts(), None)
+    }
+
+    /// Runs `program` to its end over these mounts.
+    pub fn try_run_mounts(
+        &self,
+        host_id: &HostId,
+        mounts: MountedWorkspace,
+        program: Program,
+    ) -> Result<RunReport, NotStarted> {
+        program.run_over(&self.backend, host_id, mounts, None)
+    }
+
+    /// Runs `program` to its end over `files`. It must start.
+    #[track_caller]
+    pub fn run_over(&self, files: &MountedFiles, program: Program) -> RunReport {
+        self.try_run_over(files, program).unwrap()
+    }
+
     /// Runs `program` and measures the time after `prepare`: from the exec of the program to the
     /// answer.
     pub fn timed(&self, program: Program) -> (RunReport, std::time::Duration) {
@@ -184,6 +210,16 @@ impl Host {
     /// Starts `program` on a new thread.
     pub fn start(&self, program: Program) -> Live {
         Live::start(Arc::clone(&self.backend), program)
+    }
+
+    /// As [`Host::start`], with the standard input that the program has.
+    pub fn start_with_own_stdin(&self, program: Program) -> Live {
+        Live::start_with_own_stdin(Arc::clone(&self.backend), program)
+    }
+
+    /// As [`Host::start_with_own_stdin`], over `files`.
+    pub fn start_over(&self, files: &MountedFiles, program: Program) -> Live {
+        Live::start_over(Arc::clone(&self.backend), files, program)
     }
 
     /// Whether sandboxes have a memory limit.

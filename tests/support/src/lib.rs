@@ -15,6 +15,7 @@ pub mod processes;
 pub mod program;
 pub mod root;
 pub mod task;
+pub mod workspace;
 
 use cofferdam_core::{Outcome, RunReport};
 
@@ -22,6 +23,7 @@ pub use host::{Host, has, host, host_with, host_without_filter, quiet_host};
 pub use program::Program;
 pub use root::Root;
 pub use task::{Ran, TaskBuilder};
+pub use workspace::MountedFiles;
 
 pub const MIB: u64 = 1 << 20;
 

@@ -12,6 +12,7 @@ use cofferdam_core::{NotStarted, OutputSink, RunReport, StdinSource, Stream};
 use nix::fcntl::OFlag;
 
 use crate::program::Program;
+use crate::workspace::MountedFiles;
 
 /// How long a run may take to print the expected text.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -31,16 +32,35 @@ pub struct Live {
 impl Live {
     pub(crate) fn start(backend: Arc<SandboxExecutor>, program: Program) -> Self {
         let (read, write) = nix::unistd::pipe2(OFlag::O_CLOEXEC).unwrap();
-        let (sender, output) = channel();
-        let host_id = backend.sandbox().host_id().unwrap();
-        let host_uid = host_id.id();
-        let cancel = program.cancel_token();
         let program = program.stdin(StdinSource::Copied(read));
-        let thread = std::thread::spawn(move || {
-            program.run_on(&backend, &host_id, Some(Box::new(Teller(sender))))
-        });
-        let stdin = Some(File::from(write));
-        Self { host_uid, cancel, output, seen: String::new(), stdin, thread }
+        Self { stdin: Some(File::from(write)), ..Self::start_with_own_stdin(backend, program) }
+    }
+
+    pub(crate) fn start_with_own_stdin(backend: Arc<SandboxExecutor>, program: Program) -> Self {
+        let host_id = backend.sandbox().host_id().unwrap();
+        let (host_uid, cancel) = (host_id.id(), program.cancel_token());
+        Self::start_by(host_uid, cancel, move |sink| program.run_on(&backend, &host_id, sink))
+    }
+
+    pub(crate) fn start_over(
+        backend: Arc<SandboxExecutor>,
+        files: &MountedFiles,
+        program: Program,
+    ) -> Self {
+        let (host_id, mounts) = (files.host_id().clone(), files.mounts());
+        let (host_uid, cancel) = (host_id.id(), program.cancel_token());
+        let run = move |sink| program.run_over(&backend, &host_id, mounts, sink);
+        Self::start_by(host_uid, cancel, run)
+    }
+
+    fn start_by(
+        host_uid: u32,
+        cancel: CancelToken,
+        run: impl FnOnce(Option<Box<dyn OutputSink>>) -> Result<RunReport, NotStarted> + Send + 'static,
+    ) -> Self {
+        let (sender, output) = channel();
+        let thread = std::thread::spawn(move || run(Some(Box::new(Teller(sender)))));
+        Self { host_uid, cancel, output, seen: String::new(), stdin: None, thread }
     }
 
     /// Waits until the run has printed `text`.
@@ -56,6 +76,11 @@ impl Live {
         }
     }
 
+    /// What the run has printed up to the last text that was waited for.
+    pub fn seen(&self) -> &str {
+        &self.seen
+    }
+
     /// Cancels the run and waits for its end.
     #[track_caller]
     pub fn cancel(self) -> RunReport {
@@ -68,6 +93,11 @@ impl Live {
     pub fn finish(mut self) -> RunReport {
         self.stdin = None;
         self.join()
+    }
+
+    /// Waits for its end, or for the reason why it did not start.
+    pub fn result(self) -> Result<RunReport, NotStarted> {
+        self.thread.join().unwrap()
     }
 
     /// Waits for the run to end by itself.

@@ -6,10 +6,12 @@ use std::path::{Path, PathBuf};
 
 use cofferdam::executor::{RunInput, SandboxExecutor, WorkspaceInput};
 use cofferdam_core::sync::cancel::CancelToken;
+use cofferdam_core::sync::retained::Retained;
+use cofferdam_core::sync::run_control::{RunControl, TerminalSize};
 use cofferdam_core::values::rel_path::RelPath;
 use cofferdam_core::{
-    Bind, Limits, NotStarted, OutputSink, ProgramFile, RunReport, RunSpec, StdinSource, Tmpfs,
-    Watch, WorkspaceFill,
+    Bind, ExcessOutput, Limits, MountedWorkspace, NotStarted, OutputSink, RunReport, RunSpec,
+    StdinSource, Tmpfs, Watch,
 };
 use cofferdam_sandbox::engine::HostId;
 
@@ -29,6 +31,9 @@ pub struct Program {
     binds: Vec<Bind>,
     tmpfs: Vec<Tmpfs>,
     client: Option<OwnedFd>,
+    control: Option<RunControl>,
+    excess_output: ExcessOutput,
+    terminal: Option<TerminalSize>,
     cancel: CancelToken,
 }
 
@@ -46,6 +51,9 @@ impl Program {
             binds: Vec::new(),
             tmpfs: Vec::new(),
             client: None,
+            control: None,
+            excess_output: ExcessOutput::Kills,
+            terminal: None,
             cancel: CancelToken::new().unwrap(),
         }
     }
@@ -114,6 +122,24 @@ impl Program {
         self
     }
 
+    /// What controls the run.
+    pub fn control(mut self, control: &RunControl) -> Self {
+        self.control = Some(control.clone());
+        self
+    }
+
+    /// Keeps this much of each output stream, and drops the rest.
+    pub fn dropping(mut self, stdout_bytes_max: u64, stderr_bytes_max: u64) -> Self {
+        self.excess_output = ExcessOutput::Dropped { stdout_bytes_max, stderr_bytes_max };
+        self
+    }
+
+    /// A controlling terminal.
+    pub fn terminal(mut self, columns: u16, rows: u16) -> Self {
+        self.terminal = Some(TerminalSize { columns, rows });
+        self
+    }
+
     /// The token that cancels the run.
     pub fn cancel_token(&self) -> CancelToken {
         self.cancel.clone()
@@ -125,25 +151,48 @@ impl Program {
         host_id: &HostId,
         sink: Option<Box<dyn OutputSink>>,
     ) -> Result<RunReport, NotStarted> {
+        let (mut program, watch) = self.watched();
+        let (template, files) = (program.template.take(), std::mem::take(&mut program.files));
+        let files: Vec<(&RelPath, &[u8])> =
+            files.iter().map(|(path, contents)| (path, contents.as_slice())).collect();
+        let workspace = WorkspaceInput::Template { dir: template.as_deref(), files: &files };
+        let input = RunInput { spec: program.spec(), workspace, retained: Default::default() };
+        backend.run_as(input, host_id, &watch, sink)
+    }
+
+    pub(crate) fn run_over(
+        self,
+        backend: &SandboxExecutor,
+        host_id: &HostId,
+        workspace: MountedWorkspace,
+        sink: Option<Box<dyn OutputSink>>,
+    ) -> Result<RunReport, NotStarted> {
+        let (program, watch) = self.watched();
+        let retained = Retained::default();
+        backend.run_mounted(program.spec(), workspace, host_id, retained, &watch, sink)
+    }
+
+    fn watched(mut self) -> (Self, Watch) {
+        let (client, control) = (self.client.take(), self.control.take());
+        let watch = Watch { client, control, ..Watch::of(self.cancel.clone()) };
+        (self, watch)
+    }
+
+    fn spec(self) -> RunSpec {
         let c_strings = |texts: Vec<String>| {
             texts.into_iter().map(|text| CString::new(text).unwrap()).collect::<Vec<_>>()
         };
-        let files: Vec<(&RelPath, &[u8])> =
-            self.files.iter().map(|(path, contents)| (path, contents.as_slice())).collect();
-        let spec = RunSpec {
+        RunSpec {
             argv: c_strings(self.argv),
-            program: ProgramFile::Named,
-            without_shell: None,
             env: c_strings(self.env),
             workdir: self.workdir,
             stdin: self.stdin,
             limits: self.limits,
-            workspace: WorkspaceFill::Own,
+            excess_output: self.excess_output,
+            terminal: self.terminal,
             binds: self.binds,
             tmpfs: self.tmpfs,
-        };
-        let workspace = WorkspaceInput::Template { dir: self.template.as_deref(), files: &files };
-        let input = RunInput { spec, workspace, retained: Default::default() };
-        backend.run_as(input, host_id, &Watch { cancel: self.cancel, client: self.client }, sink)
+            ..RunSpec::default()
+        }
     }
 }

@@ -11,7 +11,7 @@ use cofferdam::executor::{Executor, FoundProgram, Room, RunInput, WorkspaceInput
 use cofferdam_core::sync::cancel::CancelToken;
 use cofferdam_core::{
     Limits, NotStarted, OutputSink, ProgramFile, RunReport, RunSpec, SetupFailure, StdinSource,
-    Watch, WorkspaceFill,
+    Watch,
 };
 use nix::fcntl::{OFlag, openat};
 use nix::sys::stat::Mode;
@@ -97,14 +97,11 @@ impl TaskBuilder {
         let spec = RunSpec {
             argv: self.argv,
             program: self.program,
-            without_shell: None,
             env: self.env,
             workdir: "/workspace".into(),
             stdin: StdinSource::Null,
             limits: self.limits,
-            workspace: WorkspaceFill::Own,
-            binds: Vec::new(),
-            tmpfs: Vec::new(),
+            ..RunSpec::default()
         };
         let uid = std::cell::Cell::new(0);
         let mut fill = |workspace: BorrowedFd<'_>, owner: cofferdam_tree::Owner| {
@@ -121,7 +118,7 @@ impl TaskBuilder {
             workspace: WorkspaceInput::Filled { room, fill: &mut fill, collect: &mut collect },
             retained: Default::default(),
         };
-        executor.execute(task, &Watch { cancel: self.cancel, client: None }, sink)
+        executor.execute(task, &Watch::of(self.cancel), sink)
     }
 
     /// Executes the task and lists the files of its workspace.

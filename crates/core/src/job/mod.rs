@@ -33,4 +33,4 @@ pub use result::{
 pub use status::JobStatus;
 pub use stream_record::{StreamRecord, TextEncoding};
 pub use summary::{Idempotency, JobLine, LiveJob};
-pub use validate::{JobRequestError, parse_request};
+pub use validate::{JobRequestError, ValidRequest, parse_request};

@@ -1,9 +1,13 @@
 //! Parses and validates requests, and checks their limits.
 
 use std::collections::BTreeMap;
+use std::ops::Deref;
+
+use serde::Serialize;
 
 use super::document::{self, ShapeError};
 use super::error::{ErrorCode, JobError};
+use super::id::JobId;
 use super::limits::JobLimits;
 use super::request::RunJobRequest;
 use crate::values::glob::Globs;
@@ -34,7 +38,7 @@ impl JobRequestError {
 ///
 /// # Errors
 /// `details.path` of the error is the path of the first invalid value.
-pub fn parse_request(bytes: &[u8]) -> Result<RunJobRequest, JobRequestError> {
+pub fn parse_request(bytes: &[u8]) -> Result<ValidRequest, JobRequestError> {
     let document = document::read(bytes).map_err(|fault| not_json(&fault))?;
     let document = document.map_err(|fault| JobRequestError::Invalid(shape_error(&fault)))?;
     let parsed: Result<RunJobRequest, _> = serde_path_to_error::deserialize(document);
@@ -42,8 +46,7 @@ pub fn parse_request(bytes: &[u8]) -> Result<RunJobRequest, JobRequestError> {
         let path = fault.path().to_string();
         JobRequestError::Invalid(untyped(&path, &fault.into_inner().to_string()))
     })?;
-    request.check().map_err(JobRequestError::Invalid)?;
-    Ok(request)
+    ValidRequest::try_from(request).map_err(JobRequestError::Invalid)
 }
 
 fn shape_error(fault: &ShapeError) -> JobError {
@@ -78,13 +81,56 @@ fn invalid(path: &str, fault: &str) -> JobError {
     JobError::new(ErrorCode::InvalidRequest, format!("{path}: {fault}")).with("path", path)
 }
 
-impl RunJobRequest {
-    /// Validates what the types cannot express. Requests built in Rust need it as much as parsed
-    /// ones.
+/// A valid request. It is validated once: by [`parse_request`], or by `ValidRequest::try_from`
+/// if it is built in Rust.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(transparent)]
+pub struct ValidRequest(RunJobRequest);
+
+impl ValidRequest {
+    /// The job's id, which is generated now if the request has none.
+    pub fn id_or_generate(&mut self) -> JobId {
+        self.0.job_id.get_or_insert_with(JobId::random).clone()
+    }
+
+    /// Checks every limit against the runner's maximum.
     ///
     /// # Errors
-    /// `details.path` of the error is the path of the first invalid value.
-    pub fn check(&self) -> Result<(), JobError> {
+    /// The first limit above its maximum, in `details.path`, and the maximum in `details.max`.
+    pub fn check_maxima(&self, maxima: &JobLimits) -> Result<(), JobError> {
+        let maxima: BTreeMap<_, _> = maxima.named().into();
+        for (name, value) in self.limits.named() {
+            let max = maxima.get(name).copied().unwrap_or(u64::MAX);
+            if value > max {
+                let fault = format!("more than the maximum here, {max}");
+                return Err(invalid(&format!("limits.{name}"), &fault).with("max", max));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl TryFrom<RunJobRequest> for ValidRequest {
+    /// Its `details.path` is the path of the first invalid value.
+    type Error = JobError;
+
+    fn try_from(request: RunJobRequest) -> Result<Self, JobError> {
+        request.check()?;
+        Ok(Self(request))
+    }
+}
+
+impl Deref for ValidRequest {
+    type Target = RunJobRequest;
+
+    fn deref(&self) -> &RunJobRequest {
+        &self.0
+    }
+}
+
+impl RunJobRequest {
+    /// Validates what the types cannot express.
+    fn check(&self) -> Result<(), JobError> {
         let Self { workspace, command, policy, limits, .. } = self;
         if !workspace.path.is_absolute() {
             return Err(invalid("workspace.path", "want an absolute path"));
@@ -134,22 +180,6 @@ impl RunJobRequest {
         }
         Ok(())
     }
-
-    /// Checks every limit against the runner's maximum.
-    ///
-    /// # Errors
-    /// The first limit above its maximum, in `details.path`, and the maximum in `details.max`.
-    pub fn check_maxima(&self, maxima: &JobLimits) -> Result<(), JobError> {
-        let maxima: BTreeMap<_, _> = maxima.named().into();
-        for (name, value) in self.limits.named() {
-            let max = maxima.get(name).copied().unwrap_or(u64::MAX);
-            if value > max {
-                let fault = format!("more than the maximum here, {max}");
-                return Err(invalid(&format!("limits.{name}"), &fault).with("max", max));
-            }
-        }
-        Ok(())
-    }
 }
 
 fn check_names<'a>(
@@ -176,7 +206,7 @@ mod tests {
         })
     }
 
-    fn parse(value: &Value) -> Result<RunJobRequest, JobRequestError> {
+    fn parse(value: &Value) -> Result<ValidRequest, JobRequestError> {
         parse_request(value.to_string().as_bytes())
     }
 
@@ -341,12 +371,23 @@ mod tests {
 
     #[test]
     fn a_limit_above_the_maximum_is_refused_with_it() {
-        let mut request = parse(&minimal()).unwrap();
-        let maxima = JobLimits::default();
+        let request = parse(&minimal()).unwrap();
+        let mut maxima = JobLimits::default();
         assert_eq!(request.check_maxima(&maxima), Ok(()));
-        request.limits.memory_bytes += 1;
+        maxima.memory_bytes -= 1;
         let error = request.check_maxima(&maxima).unwrap_err();
         assert_eq!(error.details["path"], "limits.memory_bytes");
         assert_eq!(error.details["max"], maxima.memory_bytes);
+    }
+
+    #[test]
+    fn a_request_built_in_rust_is_validated_as_a_parsed_one() {
+        let mut request: RunJobRequest = serde_json::from_value(minimal()).unwrap();
+        assert_eq!(ValidRequest::try_from(request.clone()), Ok(parse(&minimal()).unwrap()));
+        request.command.argv.clear();
+        let mut document = minimal();
+        document["command"]["argv"] = json!([]);
+        let error = parse(&document).unwrap_err().into_error();
+        assert_eq!(ValidRequest::try_from(request), Err(error));
     }
 }

@@ -4,7 +4,7 @@
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct StandbyMetrics {
     /// The most prepared sandboxes there may be.
-    pub boxes_max: usize,
+    pub sandboxes_max: usize,
     /// Prepared sandboxes that are ready now.
     pub ready: usize,
     /// Sandboxes prepared since the start.
@@ -42,7 +42,7 @@ pub struct SweepCounts {
     /// Servers that did not shut down cleanly.
     pub servers: usize,
     /// Sandboxes that still existed.
-    pub boxes: usize,
+    pub sandboxes: usize,
     /// Processes that were alive in them.
     pub processes: usize,
 }

@@ -2,6 +2,7 @@
 
 pub(crate) mod limits;
 pub(crate) mod metrics;
+pub(crate) mod mounted;
 pub(crate) mod outcome;
 pub(crate) mod output;
 pub(crate) mod report;

@@ -2,6 +2,9 @@
 
 use super::limits::LimitKind;
 
+/// The highest signal number.
+const SIGNAL_MAX: i32 = 64;
+
 /// How a run ended. A limit that explains the end carries the program's own exit code, if it has
 /// one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,6 +56,17 @@ impl Outcome {
             Self::Signaled { signal } => Some(u8::try_from(128 + signal).unwrap_or(u8::MAX)),
             Self::LimitHit { code, .. } => code,
             Self::Cancelled => None,
+        }
+    }
+
+    /// The signal that ended the program, also one that was sent because of a limit.
+    pub fn signal(self) -> Option<i32> {
+        match self {
+            Self::Signaled { signal } => Some(signal),
+            Self::LimitHit { code: Some(code), .. } => {
+                Some(i32::from(code) - 128).filter(|signal| (1..=SIGNAL_MAX).contains(signal))
+            }
+            Self::Exited { .. } | Self::LimitHit { code: None, .. } | Self::Cancelled => None,
         }
     }
 

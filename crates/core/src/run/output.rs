@@ -16,8 +16,15 @@ pub enum Stream {
 /// The supervising thread calls it, so no method may block. A sink that is full returns false from
 /// [`has_room`](Self::has_room) and is asked again when [`room_fd`](Self::room_fd) becomes readable.
 pub trait OutputSink: Send {
-    /// Takes the next bytes of `stream`. The output limit is already applied.
+    /// Takes the next bytes of `stream`. The output limit is already applied, unless the sink takes
+    /// excess output.
     fn take(&mut self, stream: Stream, bytes: &[u8]);
+
+    /// Whether the sink also takes the output that the report drops (see
+    /// [`ExcessOutput::Dropped`](crate::ExcessOutput)).
+    fn takes_excess(&self) -> bool {
+        false
+    }
 
     /// Whether the sink is the only reader. The report then counts the bytes but does not keep them.
     fn is_only_reader(&self) -> bool {

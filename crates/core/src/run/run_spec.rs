@@ -3,8 +3,12 @@
 use std::ffi::CString;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use super::limits::Limits;
+use super::mounted::MountedWorkspace;
+use crate::sync::input_queue::InputQueue;
+use crate::sync::run_control::TerminalSize;
 
 /// Where the program's standard input comes from.
 #[derive(Debug, Default)]
@@ -17,6 +21,8 @@ pub enum StdinSource {
     /// The data read from this descriptor, copied as it arrives. The program never gets the
     /// descriptor itself.
     Copied(OwnedFd),
+    /// What other threads write into this queue while the program runs.
+    Queue(Arc<InputQueue>),
 }
 
 /// A file or directory of the host that is visible in the sandbox.
@@ -40,7 +46,7 @@ pub struct Tmpfs {
 }
 
 /// How `/workspace` is filled.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Default)]
 pub enum WorkspaceFill {
     /// With the files written into the sandbox's own file system before the start.
     #[default]
@@ -49,6 +55,23 @@ pub enum WorkspaceFill {
     Overlay {
         /// The template on the host.
         template: PathBuf,
+    },
+    /// Not at all: it is a file system of its own, which the sandbox shows.
+    Mounted(MountedWorkspace),
+}
+
+/// What becomes of output beyond its limit.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum ExcessOutput {
+    /// It ends the run, at the `output_bytes_max` of the limits.
+    #[default]
+    Kills,
+    /// It is counted and dropped. These limits apply instead of that of the limits.
+    Dropped {
+        /// Bytes of stdout that are kept.
+        stdout_bytes_max: u64,
+        /// Bytes of stderr that are kept.
+        stderr_bytes_max: u64,
     },
 }
 
@@ -72,7 +95,7 @@ pub enum ProgramFile {
 }
 
 /// One program to run in a sandbox.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct RunSpec {
     /// The program and its arguments.
     pub argv: Vec<CString>,
@@ -89,6 +112,11 @@ pub struct RunSpec {
     pub stdin: StdinSource,
     /// The limits.
     pub limits: Limits,
+    /// What becomes of output beyond its limit.
+    pub excess_output: ExcessOutput,
+    /// The size of the controlling terminal, if the program gets one: it is then standard input,
+    /// output and error, and all output comes as stdout.
+    pub terminal: Option<TerminalSize>,
     /// How `/workspace` is filled.
     pub workspace: WorkspaceFill,
     /// Host paths that are visible in the sandbox.

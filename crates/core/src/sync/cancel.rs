@@ -7,6 +7,8 @@ use std::sync::Arc;
 
 use nix::sys::eventfd::{EfdFlags, EventFd};
 
+use super::run_control::RunControl;
+
 /// A cancel flag with a descriptor that becomes readable when the flag is raised.
 ///
 /// Clones share the flag. It is raised at most once and never lowered.
@@ -61,11 +63,20 @@ impl AsFd for CancelToken {
     }
 }
 
-/// What can end a run besides its limits.
+/// What can change or end a run besides its limits.
 #[derive(Debug)]
 pub struct Watch {
     /// Ends the run when it is raised.
     pub cancel: CancelToken,
     /// The client's socket, if a disconnect of the client ends the run.
     pub client: Option<OwnedFd>,
+    /// Orders to the run, if it takes any.
+    pub control: Option<RunControl>,
+}
+
+impl Watch {
+    /// Watches only `cancel`.
+    pub fn of(cancel: CancelToken) -> Self {
+        Self { cancel, client: None, control: None }
+    }
 }

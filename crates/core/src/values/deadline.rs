@@ -19,6 +19,11 @@ impl Deadline {
         Self(start.checked_add(after).unwrap_or(start + YEAR))
     }
 
+    /// The point on the clock.
+    pub fn instant(self) -> Instant {
+        self.0
+    }
+
     /// The remaining time; zero once the deadline has passed.
     pub fn remaining(self) -> Duration {
         self.0.saturating_duration_since(Instant::now())

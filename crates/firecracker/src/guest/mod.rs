@@ -25,7 +25,7 @@ use cofferdam_core::executor::{Executor, Room, RunInput, WorkspaceInput};
 use cofferdam_core::sync::cancel::CancelToken;
 use cofferdam_core::values::deadline::Deadline;
 use cofferdam_core::{
-    NotStarted, ProgramFile, RunReport, RunSpec, SetupFailure, StdinSource, Watch, WorkspaceFill,
+    NotStarted, ProgramFile, RunReport, RunSpec, SetupFailure, StdinSource, Watch,
 };
 use cofferdam_tree::Owner;
 pub use init::{SCRATCH_DRIVE, call_host, end, settle};
@@ -142,7 +142,7 @@ impl HostSession {
                 },
                 retained: Default::default(),
             },
-            &Watch { cancel, client: None },
+            &Watch::of(cancel),
             Some(Box::new(outlet.sink())),
         );
         outlet.finish(Deadline::after(LAST_WAIT));
@@ -203,7 +203,6 @@ fn spec_of(
     Ok(RunSpec {
         argv: all_from_base64(&run.argv).map_err(lie)?,
         program,
-        without_shell: None,
         env: all_from_base64(&run.env).map_err(lie)?,
         workdir: run.workdir.clone(),
         stdin: match run.stdin_bytes {
@@ -211,9 +210,8 @@ fn spec_of(
             None => StdinSource::Null,
         },
         limits: (&run.limits).into(),
-        workspace: WorkspaceFill::Own,
-        binds: Vec::new(),
         tmpfs: run.tmpfs(),
+        ..RunSpec::default()
     })
 }
 

@@ -128,20 +128,23 @@ impl Session<'_> {
     /// Waits for the answer. Returns `None` at the deadline.
     fn listen(&mut self) -> Result<Option<SessionOutcome>, SetupFailure> {
         loop {
-            // Frames that are already read come first.
-            while self.has_room() {
-                let Some(frame) = self.connection.next()? else { break };
+            // Frames that are already read come first. While one waits for room, nothing is read.
+            let has_room = loop {
+                if !self.has_room() {
+                    break false;
+                }
+                let Some(frame) = self.connection.next()? else { break true };
                 if let Some(heard) = self.take(frame)? {
                     return Ok(Some(heard));
                 }
-            }
+            };
             if self.connection.is_over() {
                 return Err(broken("it disconnected before its report"));
             }
             if self.over.passed() {
                 return Ok(None);
             }
-            self.wait()?;
+            self.wait(has_room)?;
         }
     }
 
@@ -149,9 +152,8 @@ impl Session<'_> {
         self.sink.as_ref().is_none_or(|sink| sink.has_room())
     }
 
-    /// Waits for the next event, then reads or cancels.
-    fn wait(&mut self) -> Result<(), SetupFailure> {
-        let has_room = self.has_room();
+    /// Waits for bytes if the sink has room, else for room. Then reads or cancels.
+    fn wait(&mut self, has_room: bool) -> Result<(), SetupFailure> {
         let room = self.sink.as_ref().and_then(|sink| sink.room_fd()).filter(|_| !has_room);
         let mut most = self.over.remaining();
         let mut waited = Vec::with_capacity(3);
@@ -184,21 +186,24 @@ impl Session<'_> {
             self.cancel()?;
         }
         if readable {
-            self.connection.read(self.over)?;
+            let read = self.connection.read(self.over);
+            self.unless_over(read)?;
         }
         Ok(())
+    }
+
+    /// A failure of the connection, unless the deadline has passed: then the session ends, and the
+    /// failure may only say that no time was left.
+    fn unless_over(&self, done: Result<(), SetupFailure>) -> Result<(), SetupFailure> {
+        if self.over.passed() { Ok(()) } else { done }
     }
 
     fn cancel(&mut self) -> Result<(), SetupFailure> {
         self.cancelled = true;
         self.over = self.over.min(Deadline::after(self.cancel_wait));
         // A guest that does not react is killed at that deadline.
-        if let Err(failure) = self.connection.send(&Frame::Cancel, self.over)
-            && !self.over.passed()
-        {
-            return Err(failure);
-        }
-        Ok(())
+        let sent = self.connection.send(&Frame::Cancel, self.over);
+        self.unless_over(sent)
     }
 
     fn take(&mut self, frame: Frame) -> Result<Option<SessionOutcome>, SetupFailure> {
@@ -224,7 +229,7 @@ impl Session<'_> {
             Ok(()) | Err(SetupFailure { errno: Some(libc::EPIPE | libc::ECONNRESET), .. }) => {
                 Ok(None)
             }
-            Err(_) => Err(broken("it does not read")),
+            Err(_) => self.unless_over(Err(broken("it does not read"))).map(|()| None),
         }
     }
 
@@ -261,4 +266,97 @@ impl Session<'_> {
 
 fn broken(reason: &str) -> SetupFailure {
     SetupFailure::from_words(STEP, reason)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::os::unix::net::UnixStream;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use super::*;
+    use crate::backend_tests::report;
+    use cofferdam_core::Outcome;
+    use cofferdam_core::sync::cancel::CancelToken;
+
+    /// Listens to the guest at the other end of the returned connection.
+    fn listening<T>(
+        over: Deadline,
+        mut sink: Option<Box<dyn OutputSink>>,
+        test: impl FnOnce(Session<'_>, UnixStream) -> T,
+    ) -> T {
+        let (host, guest) = UnixStream::pair().unwrap();
+        let session = Session {
+            connection: &mut GuestConnection::new(host),
+            watch: &Watch::of(CancelToken::new().unwrap()),
+            sink: &mut sink,
+            over,
+            cancel_wait: Duration::ZERO,
+            cancelled: false,
+            kept: [Vec::new(), Vec::new()],
+            received: [0; 2],
+            output_bytes_max: None,
+        };
+        test(session, guest)
+    }
+
+    fn output() -> Frame {
+        Frame::Output(Stream::Stdout, b"x".to_vec())
+    }
+
+    #[test]
+    fn a_guest_that_sends_at_the_deadline_is_silent_and_no_failure() {
+        listening(Deadline::after(Duration::ZERO), None, |mut session, mut guest| {
+            guest.write_all(&output().encode().unwrap()).unwrap();
+            // The deadline passes between the wait for output and its reading.
+            session.wait(true).unwrap();
+            // Or between its reading and its acknowledgement.
+            assert!(session.take(output()).unwrap().is_none());
+            assert!(session.listen().unwrap().is_none());
+        });
+    }
+
+    #[test]
+    fn a_guest_that_hangs_up_before_the_deadline_is_a_failure() {
+        listening(Deadline::after(Duration::from_secs(60)), None, |mut session, mut guest| {
+            guest.write_all(&[0; 3]).unwrap();
+            drop(guest);
+            assert!(session.listen().is_err());
+        });
+    }
+
+    /// Has no room when it is asked for the first time.
+    #[derive(Debug, Default)]
+    struct FullOnce(AtomicBool);
+
+    impl OutputSink for FullOnce {
+        fn take(&mut self, _: Stream, _: &[u8]) {}
+
+        fn is_only_reader(&self) -> bool {
+            true
+        }
+
+        fn has_room(&self) -> bool {
+            self.0.swap(true, Ordering::Relaxed)
+        }
+    }
+
+    #[test]
+    fn a_report_that_waits_for_room_in_the_sink_is_taken_once_there_is_room() {
+        let sink = Box::new(FullOnce::default());
+        listening(
+            Deadline::after(Duration::from_secs(60)),
+            Some(sink),
+            |mut session, mut guest| {
+                let message = ReportMessage::of(&report(Outcome::Exited { code: 0 }, [1, 0]), None);
+                for frame in [output(), Frame::Report(Box::new(message))] {
+                    guest.write_all(&frame.encode().unwrap()).unwrap();
+                }
+                // Both are read. No more bytes follow, and the guest does not hang up.
+                session.wait(true).unwrap();
+                let heard = session.listen().unwrap();
+                assert!(matches!(heard, Some(SessionOutcome::Report(_))), "{heard:?}");
+            },
+        );
+    }
 }

@@ -42,6 +42,11 @@ pub enum BootOutcome {
 }
 
 impl GuestConnection {
+    /// The connection over `stream`.
+    pub fn new(stream: UnixStream) -> Self {
+        Self { stream, decoder: FrameDecoder::default(), over: false }
+    }
+
     /// Waits for the connection of the machine's guest, and for its hello.
     ///
     /// # Errors
@@ -68,7 +73,7 @@ impl GuestConnection {
         }
         let (stream, _) =
             machine.calls().accept().map_err(|error| SetupFailure::from_io(STEP, &error))?;
-        let mut connection = Self { stream, decoder: FrameDecoder::default(), over: false };
+        let mut connection = Self::new(stream);
         while !connection.over {
             if let Some(frame) = connection.next()? {
                 let Frame::Hello(hello) = frame else { break };

@@ -28,7 +28,7 @@ mod tests;
 mod tree;
 mod usage;
 
-pub use control::{CgroupVersion, ControlSupport};
+pub use control::{CgroupSupport, CgroupVersion, ControlSupport};
 pub use limit_files::CpuClass;
 pub use sandbox_group::SandboxGroup;
 pub use sweep::sweep;

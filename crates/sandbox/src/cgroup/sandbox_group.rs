@@ -13,7 +13,7 @@ use super::directory::{CgroupDirectory, CgroupError, RETRY_INTERVAL};
 use super::hierarchy::Hierarchy;
 use super::limit_files::{CpuClass, INIT_PROCESSES, LimitFile, all_cpus, cpu_weight, limit_files};
 use super::reclaim;
-use super::termination::kill_all;
+use super::termination::{self, kill_all};
 use super::usage::{self, GroupUsage, UsageFiles};
 use cofferdam_core::values::deadline::Deadline;
 use cofferdam_core::{Limits, SetupFailure};
@@ -156,6 +156,21 @@ impl SandboxGroup {
         self.set_cpu_class(CpuClass::Dying);
         let Some(directory) = self.directory_for(CgroupControl::Kill) else { return Ok(false) };
         kill_all(directory)
+    }
+
+    /// Begins to stop every process. False if the groups of this host cannot.
+    pub fn freeze(&self) -> Result<bool, CgroupError> {
+        self.directory_for(CgroupControl::Kill).map_or(Ok(false), termination::freeze)
+    }
+
+    /// Whether every process is stopped.
+    pub fn is_frozen(&self) -> bool {
+        self.directory_for(CgroupControl::Kill).is_some_and(termination::is_frozen)
+    }
+
+    /// Lets the processes go on.
+    pub fn thaw(&self) -> Result<(), CgroupError> {
+        self.directory_for(CgroupControl::Kill).map_or(Ok(()), termination::thaw)
     }
 
     /// Sets the weight on busy CPUs: a run of milliseconds does not wait for a run of minutes.

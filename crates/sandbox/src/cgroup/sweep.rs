@@ -21,7 +21,7 @@ const DIRECTORIES_MAX: usize = 65_536;
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct SweepReport {
     /// The number of sandboxes, by their names.
-    pub boxes: usize,
+    pub sandboxes: usize,
     /// The number of processes killed.
     pub processes_killed: usize,
     /// The number of directories removed, the top one included.
@@ -48,7 +48,7 @@ pub(super) fn sweep_with(
     if !name.is_some_and(|name| name.starts_with(NAME_PREFIX)) {
         return Err(fail(Errno::EINVAL));
     }
-    let (mut boxes, mut killed) = (BTreeSet::new(), BTreeSet::new());
+    let (mut sandboxes, mut killed) = (BTreeSet::new(), BTreeSet::new());
     let mut directories_removed = 0;
     loop {
         let tree = match tree_below(calls, directory) {
@@ -56,7 +56,7 @@ pub(super) fn sweep_with(
             tree => tree?,
         };
         let names = tree.iter().map(CgroupDirectory::name);
-        boxes.extend(names.filter(|name| is_sandbox(name)).map(ToOwned::to_owned));
+        sandboxes.extend(names.filter(|name| is_sandbox(name)).map(ToOwned::to_owned));
         let processes = processes_of(&tree)?;
         if processes.contains(&nix::unistd::getpid().as_raw()) {
             return Err(fail(Errno::EDEADLK));
@@ -73,7 +73,11 @@ pub(super) fn sweep_with(
             Ok(()) => break,
         }
     }
-    Ok(SweepReport { boxes: boxes.len(), processes_killed: killed.len(), directories_removed })
+    Ok(SweepReport {
+        sandboxes: sandboxes.len(),
+        processes_killed: killed.len(),
+        directories_removed,
+    })
 }
 
 /// The directory and all directories below it, parents before children.

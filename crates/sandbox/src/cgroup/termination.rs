@@ -36,7 +36,7 @@ const V1_FREEZER: Freezer = Freezer {
     frozen_line: "FROZEN",
 };
 
-/// For kernels before 5.14, which have no `cgroup.kill`.
+/// Also kills on kernels before 5.14, which have no `cgroup.kill`.
 const V2_FREEZER: Freezer = Freezer {
     file: "cgroup.freeze",
     freeze: "1",
@@ -45,25 +45,54 @@ const V2_FREEZER: Freezer = Freezer {
     frozen_line: "frozen 1",
 };
 
+/// Begins to freeze the group. False if it has no freezer.
+pub(super) fn freeze(directory: &CgroupDirectory) -> Result<bool, CgroupError> {
+    let freezer = freezer_of(directory);
+    match directory.write(freezer.file, freezer.freeze) {
+        Ok(()) => Ok(true),
+        Err(error) if error.errno == Errno::ENOENT => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// Whether every process of the group is frozen.
+pub(super) fn is_frozen(directory: &CgroupDirectory) -> bool {
+    let freezer = freezer_of(directory);
+    let state = directory.read(freezer.state_file);
+    state.is_ok_and(|text| text.lines().any(|line| line == freezer.frozen_line))
+}
+
+/// Lets the processes of a frozen group go on.
+pub(super) fn thaw(directory: &CgroupDirectory) -> Result<(), CgroupError> {
+    let freezer = freezer_of(directory);
+    directory.write(freezer.file, freezer.thaw)
+}
+
+fn freezer_of(directory: &CgroupDirectory) -> &'static Freezer {
+    match directory.version() {
+        CgroupVersion::V1 => &V1_FREEZER,
+        CgroupVersion::V2 => &V2_FREEZER,
+    }
+}
+
 /// Sends SIGKILL to every process of the group. False if the group cannot do so at once. The
 /// processes die soon after, not before this returns.
 pub(super) fn kill_all(directory: &CgroupDirectory) -> Result<bool, CgroupError> {
     match directory.version() {
-        CgroupVersion::V1 => kill_frozen(directory, &V1_FREEZER),
+        CgroupVersion::V1 => kill_frozen(directory),
         CgroupVersion::V2 => match directory.write("cgroup.kill", "1") {
             Ok(()) => Ok(true),
-            Err(error) if error.errno == Errno::ENOENT => kill_frozen(directory, &V2_FREEZER),
+            Err(error) if error.errno == Errno::ENOENT => kill_frozen(directory),
             Err(error) => Err(error),
         },
     }
 }
 
 /// No process of a frozen group can fork, so the list of its processes is complete.
-fn kill_frozen(directory: &CgroupDirectory, freezer: &Freezer) -> Result<bool, CgroupError> {
-    match directory.write(freezer.file, freezer.freeze) {
-        Ok(()) => {}
-        Err(error) if error.errno == Errno::ENOENT => return Ok(false),
-        Err(error) => return Err(error),
+fn kill_frozen(directory: &CgroupDirectory) -> Result<bool, CgroupError> {
+    let freezer = freezer_of(directory);
+    if !freeze(directory)? {
+        return Ok(false);
     }
     let deadline = Deadline::after(FREEZE_WAIT_MAX);
     let frozen = directory.wait_for_line(freezer.state_file, freezer.frozen_line, deadline);
@@ -72,7 +101,7 @@ fn kill_frozen(directory: &CgroupDirectory, freezer: &Freezer) -> Result<bool, C
         hasten_frozen(directory);
     }
     // Version 1 delivers the signal only after the thaw.
-    directory.write(freezer.file, freezer.thaw)?;
+    thaw(directory)?;
     killed.map(|()| true)
 }
 

@@ -61,7 +61,7 @@ impl Child {
         } else {
             (None, None, None)
         };
-        let watch = Watch { cancel: cancel.clone(), client: None };
+        let watch = Watch::of(cancel.clone());
         let supervisor = thread::Builder::new()
             .name("sandbox".to_owned())
             .spawn(move || supervise(command, &watch, sink))
@@ -115,7 +115,7 @@ pub(super) fn run(
     sink: Option<Box<dyn OutputSink>>,
 ) -> Result<RunReport, NotStarted> {
     let cancel = CancelToken::new().map_err(|error| SetupFailure::from_io("eventfd", &error))?;
-    supervise(command, &Watch { cancel, client: None }, sink)
+    supervise(command, &Watch::of(cancel), sink)
 }
 
 fn supervise(

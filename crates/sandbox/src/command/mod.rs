@@ -9,15 +9,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cofferdam_core::{
-    Bind, Limits, NotStarted, Outcome, ProgramFile, RunReport, RunSpec, SetupFailure, StdinSource,
-    Tmpfs, WorkspaceFill,
+    Bind, Limits, NotStarted, Outcome, RunReport, RunSpec, SetupFailure, StdinSource, Tmpfs,
 };
 
 pub use self::child::{Child, ChildOutput};
-use crate::builtin::builtin_profile;
 use crate::host::root_source::RootSource;
 use crate::launch::sandbox_host::{SandboxConfig, SandboxHost};
 use crate::plan::PATH_DEFAULT;
+use crate::plan::builtin_profile::builtin_profile;
 
 /// What a program finds in its environment unless the command says otherwise.
 const ENVIRONMENT: [(&str, &str); 4] =
@@ -26,7 +25,7 @@ const ENVIRONMENT: [(&str, &str); 4] =
 /// Runs commands in sandboxes on this host. Each command gets a new sandbox of its own, which is
 /// gone when the command's output or [`Child`] is.
 ///
-/// Opening one looks at the host, removes what crashed processes left behind, and tries a whole
+/// Opening one examines the host, removes what crashed processes left behind, and tries a whole
 /// sandbox. Open it once and share it: it is cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Sandbox {
@@ -108,7 +107,7 @@ impl Command {
         self
     }
 
-    /// Removes every variable, those that each sandbox has included.
+    /// Removes every variable, including those that each sandbox has by default.
     pub fn env_clear(mut self) -> Self {
         self.env.clear();
         self
@@ -196,7 +195,7 @@ impl Command {
     /// Runs the command to its end and returns what it wrote.
     ///
     /// # Errors
-    /// [`NotStarted`] where the sandbox could not be made or the program could not be executed.
+    /// [`NotStarted`] if the sandbox could not be created or the program could not be executed.
     /// What the program does is never an error: see [`Output::outcome`].
     pub fn output(self) -> Result<Output, NotStarted> {
         child::run(self, None).map(Output::from)
@@ -205,8 +204,8 @@ impl Command {
     /// Starts the command on a thread of its own. [`Child::wait`] returns what it wrote.
     ///
     /// # Errors
-    /// [`SetupFailure`] where the thread or its descriptors cannot be had; whatever fails later
-    /// is an error of [`Child::wait`].
+    /// [`SetupFailure`] if the thread or its descriptors cannot be created. A later failure is an
+    /// error of [`Child::wait`].
     pub fn spawn(self) -> Result<Child, SetupFailure> {
         Child::spawn(self, false)
     }
@@ -220,7 +219,7 @@ impl Command {
         Child::spawn(self, true)
     }
 
-    /// The specification that the supervisor takes.
+    /// The host to run on, and the command as a run.
     fn into_spec(self) -> Result<(Arc<SandboxHost>, RunSpec), SetupFailure> {
         let word = |what: &'static str, word: &OsStr| {
             CString::new(word.as_bytes())
@@ -236,15 +235,13 @@ impl Command {
         let env = self.env.iter().map(variable).collect::<Result<_, _>>()?;
         let spec = RunSpec {
             argv,
-            program: ProgramFile::Named,
-            without_shell: None,
             env,
             workdir: self.workdir,
             stdin: self.stdin,
             limits: self.limits,
-            workspace: WorkspaceFill::Own,
             binds: self.binds,
             tmpfs: self.tmpfs,
+            ..RunSpec::default()
         };
         Ok((self.host, spec))
     }

@@ -43,13 +43,14 @@ pub struct MaskedPaths {
 
 #[derive(Debug)]
 struct RootMounts {
+    /// The mount points of the host that `masked` was made from.
     of: Arc<[PathBuf]>,
     masked: Arc<[MaskedPath]>,
 }
 
 impl MaskedPaths {
-    /// For sandboxes whose root is `layout`. `hidden` are the profile's paths, none if the root is not
-    /// the host's; `private` are the service's own.
+    /// The masked paths of sandboxes whose root is `layout`. `hidden` are the profile's paths, none if
+    /// the root is not the host's; `private` are the service's own.
     pub fn new(layout: &RootLayout, hidden: &[PathBuf], private: &[PathBuf]) -> io::Result<Self> {
         let path = |text: &std::ffi::CString| PathBuf::from(OsStr::from_bytes(text.as_bytes()));
         let tree = |shown: &crate::plan::rootfs::ShownPath| {

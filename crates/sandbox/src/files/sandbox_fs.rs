@@ -95,14 +95,6 @@ impl SandboxFs {
         Ok(c"/.program".to_owned())
     }
 
-    /// Whether the sandbox has used up its bytes or its inodes.
-    pub fn is_full(&self) -> io::Result<bool> {
-        /// Less than a page or a handful of inodes counts as full.
-        const NEARLY_NOTHING: (u64, u64) = (4096, 4);
-        let (bytes, inodes) = sys::free_space(&self.root)?;
-        Ok(bytes < NEARLY_NOTHING.0 || inodes < NEARLY_NOTHING.1)
-    }
-
     /// Bytes and inodes in use.
     pub fn used(&self) -> io::Result<(u64, u64)> {
         sys::used_space(&self.root)
@@ -197,6 +189,14 @@ impl AsFd for SandboxFs {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.root.as_fd()
     }
+}
+
+/// Whether the bytes or the inodes of the file system at `mount` are used up.
+pub fn is_full(mount: BorrowedFd<'_>) -> io::Result<bool> {
+    /// Less than a page or a handful of inodes counts as full.
+    const NEARLY_NOTHING: (u64, u64) = (4096, 4);
+    let (bytes, inodes) = sys::free_space(mount)?;
+    Ok(bytes < NEARLY_NOTHING.0 || inodes < NEARLY_NOTHING.1)
 }
 
 /// Splits a relative path into its directory and name; `None` if the directory is the root.

@@ -14,10 +14,12 @@ pub const SWEEP_WAIT: Duration = Duration::from_secs(10);
 pub fn sweep_abandoned(state: &StateDirectory) -> std::io::Result<SweepCounts> {
     let mut all = SweepCounts::default();
     for dead in state.abandoned()? {
-        let Some(SweepCounts { boxes, processes, .. }) = sweep_instance(&dead) else { continue };
+        let Some(SweepCounts { sandboxes, processes, .. }) = sweep_instance(&dead) else {
+            continue;
+        };
         dead.unregister()?;
         all.servers += 1;
-        all.boxes += boxes;
+        all.sandboxes += sandboxes;
         all.processes += processes;
     }
     Ok(all)
@@ -27,12 +29,12 @@ pub fn sweep_abandoned(state: &StateDirectory) -> std::io::Result<SweepCounts> {
 fn sweep_instance(dead: &Instance) -> Option<SweepCounts> {
     // A sandbox has a directory in every hierarchy: the hierarchy with the most directories has all
     // sandboxes.
-    let (mut boxes, mut processes, mut directories) = (0, 0, 0);
+    let (mut sandboxes, mut processes, mut directories) = (0, 0, 0);
     let mut is_clear = true;
     for directory in dead.recorded_cgroups() {
         match cgroup::sweep(&directory, Deadline::after(SWEEP_WAIT)) {
             Ok(swept) => {
-                boxes = boxes.max(swept.boxes);
+                sandboxes = sandboxes.max(swept.sandboxes);
                 processes += swept.processes_killed;
                 directories += swept.directories_removed;
             }
@@ -45,12 +47,12 @@ fn sweep_instance(dead: &Instance) -> Option<SweepCounts> {
     }
     if directories > 0 {
         log::info!(
-            "cleared what instance {} left: {boxes} sandboxes, {processes} processes killed, \
+            "cleared what instance {} left: {sandboxes} sandboxes, {processes} processes killed, \
              {directories} cgroup directories removed",
             dead.id()
         );
     }
-    is_clear.then_some(SweepCounts { servers: 1, boxes, processes })
+    is_clear.then_some(SweepCounts { servers: 1, sandboxes, processes })
 }
 
 #[cfg(test)]

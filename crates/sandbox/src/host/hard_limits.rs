@@ -51,6 +51,11 @@ impl HardLimits {
         &self.fixed
     }
 
+    /// The most processes that any limit can allow.
+    pub fn processes(&self) -> u64 {
+        self.processes
+    }
+
     /// Lowers `limits` to what can be set, and notes each change.
     pub fn clamp(self, limits: &mut Limits, notes: &mut Vec<String>) {
         for (name, wanted, hard) in [

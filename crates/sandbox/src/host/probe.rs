@@ -15,7 +15,7 @@ use cofferdam_core::values::deadline::Deadline;
 use cofferdam_seccomp::profile::Profile;
 
 /// The control of a complete sandbox.
-const WHOLE_BOX: &str = "whole box";
+const WHOLE_SANDBOX: &str = "whole box";
 
 /// One control and the result of its trial.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -66,14 +66,14 @@ impl ProbeReport {
     }
 
     /// Adds the result of creating a complete sandbox with all controls.
-    pub fn add_whole_box(&mut self, made: Result<(), SetupFailure>) {
-        let whole_box = tried(WHOLE_BOX, Enforcement::Missing, made);
-        self.controls.push(ProbedControl::new(whole_box, &HostInfo::read()));
+    pub fn add_whole_sandbox(&mut self, made: Result<(), SetupFailure>) {
+        let whole_sandbox = tried(WHOLE_SANDBOX, Enforcement::Missing, made);
+        self.controls.push(ProbedControl::new(whole_sandbox, &HostInfo::read()));
     }
 
     /// Whether a sandbox can be created here. Otherwise no service starts.
     pub fn makes_boxes(&self) -> bool {
-        let whole = self.controls.iter().find(|control| control.name == WHOLE_BOX);
+        let whole = self.controls.iter().find(|control| control.name == WHOLE_SANDBOX);
         whole.is_some_and(|control| control.status == Enforcement::Enforced)
     }
 }

@@ -1,12 +1,15 @@
 //! The root of sandboxes, and what is read from the host once, before the first sandbox.
 
 use std::ffi::CString;
+use std::io;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
-use crate::builtin::builtin_profile;
+use crate::files::layers::RootLayers;
 use crate::files::masked_paths::MaskedPaths;
 use crate::files::root_directory::RootDirectory;
 use crate::locks::LockFilter;
+use crate::plan::builtin_profile::builtin_profile;
 use crate::plan::rootfs;
 use crate::plan::rootfs::{RootLayout, c_string};
 use cofferdam_core::SetupFailure;
@@ -46,27 +49,56 @@ pub fn user_namespaces_are_doubtful() -> bool {
         || reads("/proc/sys/kernel/apparmor_restrict_unprivileged_userns", "1")
 }
 
-/// The layout of sandboxes with this root, and the masked paths in it.
-pub fn layout_of(
-    root: &RootSource,
-    directory: &RootDirectory,
-    profile: &Profile,
-    private: &[PathBuf],
-) -> std::io::Result<(RootLayout, MaskedPaths)> {
-    // The real path too: shown trees are compared with it.
-    let real = private.iter().filter_map(|path| path.canonicalize().ok());
-    let private: Vec<PathBuf> = private.iter().cloned().chain(real).collect();
-    let (base, entries) = (directory.path(), directory.entries()?);
-    let kind_of = |path: &Path| rootfs::kind_at(&base.join(rootfs::strip_root(path)));
-    let mut layout = rootfs::layout(base, &entries, &profile.root, &private, &kind_of);
-    // A root directory that the operator chose hides nothing.
-    let hide = if *root == RootSource::Host { &profile.root.hide[..] } else { &[] };
-    let hidden: Vec<PathBuf> = hide.iter().map(PathBuf::from).collect();
-    let masked = MaskedPaths::new(&layout, &hidden, &private)?;
-    if masked.is_masked_mount(&base.join("etc/hosts"))? {
-        layout.keep_own_hosts();
+/// The root that sandboxes see: its tree, its layout, and what is masked and layered in it.
+#[derive(Debug)]
+pub struct SandboxRoot {
+    /// Its directory on the host.
+    pub directory: RootDirectory,
+    /// How sandboxes see it.
+    pub layout: RootLayout,
+    /// What sandboxes do not see of it.
+    pub masked: MaskedPaths,
+    /// The directories of it that sandboxes may write to.
+    pub layers: RootLayers,
+    /// Whether it is not the host's own.
+    is_given: bool,
+}
+
+impl SandboxRoot {
+    /// Reads the root of `source`. Sandboxes do not see the `private` paths.
+    pub fn open(source: &RootSource, profile: &Profile, private: &[PathBuf]) -> io::Result<Self> {
+        let directory = RootDirectory::open(source.path())?;
+        let is_given = *source != RootSource::Host;
+        // The real path too: shown trees are compared with it.
+        let real = private.iter().filter_map(|path| path.canonicalize().ok());
+        let private: Vec<PathBuf> = private.iter().cloned().chain(real).collect();
+        let (base, entries) = (directory.path(), directory.entries()?);
+        let kind_of = |path: &Path| rootfs::kind_at(&base.join(rootfs::strip_root(path)));
+        let mut layout = rootfs::layout(base, &entries, &profile.root, &private, &kind_of);
+        // A root directory that the operator chose hides nothing.
+        let hide = if is_given { &[] } else { &profile.root.hide[..] };
+        let hidden: Vec<PathBuf> = hide.iter().map(PathBuf::from).collect();
+        let masked = MaskedPaths::new(&layout, &hidden, &private)?;
+        if masked.is_masked_mount(&base.join("etc/hosts"))? {
+            layout.keep_own_hosts();
+        }
+        Ok(Self { directory, layout, masked, layers: RootLayers::default(), is_given })
     }
-    Ok((layout, masked))
+
+    /// Notes which of the shown trees are mounted without owners.
+    pub fn show_unowned(&mut self, trees: &[bool]) {
+        self.layout.show_unowned(trees);
+        self.masked.trust_unowned(trees);
+    }
+
+    /// A copy of the mounts of a root other than the host's, for one sandbox to attach.
+    pub fn detached_mount(&self) -> Result<Option<OwnedFd>, SetupFailure> {
+        if !self.is_given {
+            return Ok(None);
+        }
+        let mount = self.directory.detached();
+        mount.map(Some).map_err(|error| SetupFailure::from_io("open root", &error))
+    }
 }
 
 /// The filter of the init, part of this program.
@@ -88,13 +120,13 @@ pub fn has_message_queues() -> bool {
 }
 
 /// A directory to mount the root of a sandbox on.
-pub fn mountpoint() -> std::io::Result<CString> {
+pub fn mountpoint() -> io::Result<CString> {
     let found = MOUNTPOINTS.into_iter().find(|path| Path::new(path).is_dir());
-    found.map(|path| c_string(path.as_ref())).ok_or_else(|| std::io::ErrorKind::NotFound.into())
+    found.map(|path| c_string(path.as_ref())).ok_or_else(|| io::ErrorKind::NotFound.into())
 }
 
 /// The highest capability that this kernel knows.
-pub fn last_capability() -> std::io::Result<u32> {
+pub fn last_capability() -> io::Result<u32> {
     let text = std::fs::read_to_string("/proc/sys/kernel/cap_last_cap")?;
-    text.trim().parse().map_err(|_| std::io::ErrorKind::InvalidData.into())
+    text.trim().parse().map_err(|_| io::ErrorKind::InvalidData.into())
 }

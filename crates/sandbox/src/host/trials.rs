@@ -1,7 +1,5 @@
 //! The trial of each control, in a child process.
 
-use std::time::Instant;
-
 use crate::cgroup::{CgroupTree, ControlSupport};
 use crate::files::sandbox_fs::SandboxFs;
 use crate::host::hard_limits::HardLimits;
@@ -23,10 +21,8 @@ use crate::plan::steps::process::ProcessStep;
 use crate::plan::steps::restrict::RestrictStep;
 use crate::plan::steps::start::StartStep;
 use crate::pool::host_id::HostId;
-use crate::supervise::cleanup;
 use crate::sys;
-use cofferdam_core::sync::retained::Retained;
-use cofferdam_core::{Limits, SetupFailure, StdinSource};
+use cofferdam_core::{Limits, SetupFailure};
 use cofferdam_seccomp::profile::Profile;
 
 /// How well this host enforces a control.
@@ -134,12 +130,12 @@ impl Trial {
     }
 
     pub(super) fn root(&self) -> Vec<ProbeResult> {
-        let root = self
-            .box_fs()
-            .and_then(|fs| launch(launch::namespaces(false), enter_box()?, Vec::new(), Some(fs)));
+        let root = self.sandbox_fs().and_then(|fs| {
+            launch(launch::namespaces(false), enter_sandbox()?, Vec::new(), Some(fs))
+        });
         let proc = attempt(libc::CLONE_NEWPID | libc::CLONE_NEWNS, own_proc(), Vec::new());
         vec![
-            tried("disk quota", Enforcement::Missing, self.box_fs().map(drop)),
+            tried("disk quota", Enforcement::Missing, self.sandbox_fs().map(drop)),
             tried("private root", Enforcement::Missing, root),
             tried("private /proc", Enforcement::Missing, proc),
         ]
@@ -203,8 +199,8 @@ impl Trial {
             Ok(landlock) => landlock,
             Err(reason) => return ProbeResult { name, status: Enforcement::Missing, reason },
         };
-        let result = self.box_fs().and_then(|fs| {
-            let mut setup = enter_box()?;
+        let result = self.sandbox_fs().and_then(|fs| {
+            let mut setup = enter_sandbox()?;
             let (handled, scoped) = (landlock.handled(), landlock.scoped());
             setup.push(Step::Restrict(RestrictStep::CreateRules { handled, scoped }));
             let (path, allowed) = (c"/".to_owned(), landlock.readable());
@@ -219,7 +215,7 @@ impl Trial {
         ProbeResult { reason, ..found }
     }
 
-    fn box_fs(&self) -> Result<SandboxFs, SetupFailure> {
+    fn sandbox_fs(&self) -> Result<SandboxFs, SetupFailure> {
         SandboxFs::create(&RootLayout::default(), &Limits::default(), self.host_id.id())
     }
 }
@@ -276,7 +272,7 @@ pub(super) fn cgroup_controls(tree: &CgroupTree) -> Vec<ProbeResult> {
 }
 
 /// The steps that make the sandbox's file system the root.
-fn enter_box() -> Result<Vec<Step>, SetupFailure> {
+fn enter_sandbox() -> Result<Vec<Step>, SetupFailure> {
     let mountpoint = mountpoint().map_err(|error| SetupFailure::from_io("mount point", &error))?;
     Ok(vec![
         Step::Mount(MountStep::MakeMountsPrivate),
@@ -306,20 +302,8 @@ fn launch(
     fs: Option<SandboxFs>,
 ) -> Result<(), SetupFailure> {
     program.push(Step::Start(StartStep::ReportReady));
-    let trial = Launch {
-        plan: ChildPlan { setup, program, guard: Vec::new() },
-        namespaces,
-        fs,
-        group: None,
-        net: None,
-        extra: Vec::new(),
-        stdin: StdinSource::Null,
-        limits: &Limits::default(),
-        prepare_began: Instant::now(),
-        retained: Retained::default(),
-        cleanup: cleanup::CleanupHandle::default(),
-    };
-    trial.spawn_init()?.run_trial()
+    let plan = ChildPlan { setup, program, guard: Vec::new() };
+    Launch { fs, ..Launch::of(plan, namespaces) }.spawn_init()?.run_trial()
 }
 
 #[cfg(test)]
@@ -345,29 +329,18 @@ mod tests {
         for _ in 0..20 {
             let elsewhere =
                 Step::Process(ProcessStep::EnterDirectory { path: c"/absent".to_owned() });
-            let trial = Launch {
-                plan: ChildPlan {
-                    setup: vec![Step::Start(StartStep::HoldProgram)],
-                    program: vec![
-                        Step::Start(StartStep::AwaitGuard),
-                        elsewhere,
-                        Step::Start(StartStep::ReportReady),
-                    ],
-                    // Fails: the init dies with the lock, and the program dies with it.
-                    guard: vec![Step::Process(ProcessStep::JoinCgroup { fd: 99 })],
-                },
-                namespaces: libc::CLONE_NEWPID,
-                fs: None,
-                group: None,
-                net: None,
-                extra: Vec::new(),
-                stdin: StdinSource::Null,
-                limits: &Limits::default(),
-                prepare_began: Instant::now(),
-                retained: Retained::default(),
-                cleanup: cleanup::CleanupHandle::default(),
+            let plan = ChildPlan {
+                setup: vec![Step::Start(StartStep::HoldProgram)],
+                program: vec![
+                    Step::Start(StartStep::AwaitGuard),
+                    elsewhere,
+                    Step::Start(StartStep::ReportReady),
+                ],
+                // Fails: the init dies with the lock, and the program dies with it.
+                guard: vec![Step::Process(ProcessStep::JoinCgroup { fd: 99 })],
             };
-            let failure = trial.spawn_init().unwrap().run_trial().unwrap_err();
+            let failure =
+                Launch::of(plan, libc::CLONE_NEWPID).spawn_init().unwrap().run_trial().unwrap_err();
             assert_eq!(failure.to_string(), "sandbox: join cgroup: EBADF");
         }
     }
@@ -378,7 +351,7 @@ mod tests {
         let fs = SandboxFs::create(&RootLayout::default(), &Limits::default(), 0).unwrap();
         let proof = Step::Restrict(RestrictStep::ProveRules { path: c"/.refused".to_owned() });
         let failure =
-            launch(launch::namespaces(false), enter_box().unwrap(), vec![proof], Some(fs))
+            launch(launch::namespaces(false), enter_sandbox().unwrap(), vec![proof], Some(fs))
                 .unwrap_err();
         assert_eq!(failure.to_string(), "sandbox: landlock proof: ENOTRECOVERABLE");
     }

@@ -88,11 +88,11 @@ pub fn clone_vfork(
 /// # Safety
 /// `number` must be clone or clone3 with CLONE_VM | CLONE_VFORK and no stack, and `a`, `b` and `c`
 /// its first arguments.
-#[cfg(target_arch = "x86_64")]
 unsafe fn vfork_call(number: i64, a: u64, b: u64, c: u64, start: &ChildStart<'_>) -> i64 {
     let result: i64;
     // SAFETY: for the parent this is a plain system call. The child runs on the same stack, below
     // the current frame (no red zone: `nostack` is not given), and never returns into it.
+    #[cfg(target_arch = "x86_64")]
     unsafe {
         std::arch::asm!(
             "syscall",
@@ -109,17 +109,8 @@ unsafe fn vfork_call(number: i64, a: u64, b: u64, c: u64, start: &ChildStart<'_>
             lateout("rcx") _, lateout("r11") _,
         );
     }
-    result
-}
-
-/// As on x86-64.
-///
-/// # Safety
-/// As on x86-64.
-#[cfg(target_arch = "aarch64")]
-unsafe fn vfork_call(number: i64, a: u64, b: u64, c: u64, start: &ChildStart<'_>) -> i64 {
-    let result: i64;
     // SAFETY: as on x86-64.
+    #[cfg(target_arch = "aarch64")]
     unsafe {
         std::arch::asm!(
             "svc 0",

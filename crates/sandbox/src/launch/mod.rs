@@ -5,13 +5,14 @@ pub(crate) mod child;
 #[allow(unsafe_code, reason = "system calls")]
 pub(crate) mod clone;
 pub(crate) mod controls;
-pub(crate) mod create;
 pub(crate) mod handshake;
 #[cfg(any(test, fuzzing))]
 pub mod handshake_property;
+pub(crate) mod plan_context;
 pub(crate) mod process;
 pub(crate) mod running;
 pub(crate) mod sandbox_host;
+pub(crate) mod stdio;
 pub(crate) mod unprivileged;
 
 use std::fs::File;
@@ -22,7 +23,6 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, socketpair};
-use nix::unistd::{Gid, Uid, fchown};
 
 use super::cgroup::SandboxGroup;
 use super::plan::ChildPlan;
@@ -34,17 +34,16 @@ use crate::launch::child::{ChildStart, DESCRIPTORS_MAX};
 use crate::launch::clone::clone_vfork;
 use crate::launch::handshake::StatusPipe;
 use crate::launch::running::RunningSandbox;
+use crate::launch::stdio::{SandboxStdio, Terminal};
 use crate::plan::encode::EncodedPlan;
 use crate::pool::net_namespaces::NetNamespace;
 use crate::supervise::cleanup;
 use crate::supervise::cleanup::live_sandbox::LiveSandbox;
 use crate::supervise::cleanup::queue::SandboxResources;
-use crate::supervise::io::StdioPipes;
-use crate::supervise::io::output_capture::OutputCapture;
-use crate::supervise::io::pipe::{pipe_from_sandbox, pipe_into_sandbox};
-use crate::supervise::io::stdin_feed::StdinFeed;
+use crate::supervise::io::output_capture::OutputBound;
+use crate::supervise::io::pipe::pipe_from_sandbox;
 use cofferdam_core::sync::retained::Retained;
-use cofferdam_core::{Enforced, Limits, SetupFailure, StdinSource, Stream};
+use cofferdam_core::{Enforced, ExcessOutput, Limits, SetupFailure, StdinSource};
 
 /// The namespaces that the init is cloned into. With privileges its network namespace is created
 /// ahead, since the creating thread can return to its own. The program adds the cgroup and the user
@@ -57,7 +56,7 @@ pub fn namespaces(unprivileged: bool) -> i32 {
 
 /// Everything that a clone needs.
 #[derive(Debug)]
-pub struct Launch<'a> {
+pub struct Launch {
     /// The steps.
     pub plan: ChildPlan,
     /// The clone flags.
@@ -72,8 +71,12 @@ pub struct Launch<'a> {
     pub extra: Vec<RawFd>,
     /// Standard input.
     pub stdin: StdinSource,
+    /// The controlling terminal, if the program has one.
+    pub terminal: Option<Terminal>,
     /// The bounds.
-    pub limits: &'a Limits,
+    pub limits: Limits,
+    /// What becomes of output beyond its limit.
+    pub excess_output: ExcessOutput,
     /// When preparation began.
     pub prepare_began: Instant,
     /// What the sandbox keeps until it is dead.
@@ -82,28 +85,47 @@ pub struct Launch<'a> {
     pub cleanup: cleanup::CleanupHandle,
 }
 
-impl Launch<'_> {
+impl Launch {
+    /// A clone for `plan` without a file system, a cgroup, descriptors or input of its own, which
+    /// begins now.
+    pub fn of(plan: ChildPlan, namespaces: i32) -> Self {
+        Self {
+            plan,
+            namespaces,
+            fs: None,
+            group: None,
+            net: None,
+            extra: Vec::new(),
+            stdin: StdinSource::Null,
+            terminal: None,
+            limits: Limits::default(),
+            excess_output: ExcessOutput::default(),
+            prepare_began: Instant::now(),
+            retained: Retained::default(),
+            cleanup: cleanup::CleanupHandle::default(),
+        }
+    }
+
     /// Clones the init and gives it its plan. It dies with the calling thread, and the program waits
     /// for [`RunningSandbox::resume`].
     pub fn spawn_init(self) -> Result<RunningSandbox, SetupFailure> {
         let failed =
             |step: &'static str| move |error: io::Error| SetupFailure::from_io(step, &error);
         let (status, status_end) = pipe_from_sandbox().map_err(failed("status pipe"))?;
-        let (stdout, stdout_end) = pipe_from_sandbox().map_err(failed("stdout pipe"))?;
-        let (stderr, stderr_end) = pipe_from_sandbox().map_err(failed("stderr pipe"))?;
         let (release_end, release) = release_socket().map_err(failed("release socket"))?;
-        let (feed, stdin_end) = open_stdin(self.stdin).map_err(failed("stdin"))?;
-        if let Some(tenant) = self.fs.as_ref().map(SandboxFs::tenant) {
-            // Not the null device, which is the host's.
-            let stdin_pipe = feed.is_some().then_some(&stdin_end);
-            for pipe in [&stdout_end, &stderr_end].into_iter().chain(stdin_pipe) {
-                give_to_tenant(pipe, tenant).map_err(failed("pipe owner"))?;
+        let bounds = OutputBound::of(&self.limits, self.excess_output);
+        let master = self.terminal.as_ref().map(|terminal| Arc::clone(&terminal.master));
+        let stdio = match self.terminal {
+            Some(terminal) => SandboxStdio::terminal(terminal, self.stdin, bounds)?,
+            None => {
+                let tenant = self.fs.as_ref().map(SandboxFs::tenant);
+                SandboxStdio::pipes(self.stdin, bounds, tenant)?
             }
-        }
+        };
         let plan_file = write_plan(&self.plan)?;
         // In the order of the init's descriptors: 0 to 5 are fixed, then those the plan refers to.
-        let fixed = [&stdin_end, &stdout_end, &stderr_end, &status_end, &plan_file, &release_end];
-        let mut descriptors: Vec<RawFd> = fixed.into_iter().map(AsRawFd::as_raw_fd).collect();
+        let mut descriptors = stdio.descriptors().to_vec();
+        descriptors.extend([&status_end, &plan_file, &release_end].map(AsRawFd::as_raw_fd));
         descriptors.extend(self.fs.as_ref().map(|fs| fs.as_fd().as_raw_fd()));
         descriptors
             .extend(self.group.iter().flat_map(SandboxGroup::task_files).map(AsRawFd::as_raw_fd));
@@ -123,22 +145,24 @@ impl Launch<'_> {
         let mounts = self.fs.as_ref().and_then(|_| mount_namespace(process.pid));
         let live = LiveSandbox {
             process: Arc::new(process),
-            resources: SandboxResources { fs: self.fs, group, net: self.net, mounts },
+            resources: SandboxResources {
+                fs: self.fs,
+                group,
+                net: self.net,
+                workspace: None,
+                mounts,
+            },
             retained: self.retained,
             cleanup: self.cleanup,
         };
-        let output_max = self.limits.output_bytes_max;
         Ok(RunningSandbox {
             live,
             plan: self.plan,
             status: StatusPipe::new(status),
             release,
-            streams: StdioPipes {
-                stdout: OutputCapture::new(Stream::Stdout, stdout, stdout_end, output_max),
-                stderr: OutputCapture::new(Stream::Stderr, stderr, stderr_end, output_max),
-                feed,
-            },
-            limits: self.limits.clone(),
+            streams: stdio.streams,
+            terminal: master,
+            limits: self.limits,
             prepare_began: self.prepare_began,
             enforced: Enforced::default(),
             not_enforced: Vec::new(),
@@ -156,21 +180,6 @@ fn mount_namespace(pid: i32) -> Option<OwnedFd> {
 fn release_socket() -> io::Result<(OwnedFd, OwnedFd)> {
     let kind = SockType::Stream;
     Ok(socketpair(AddressFamily::Unix, kind, None, SockFlag::SOCK_CLOEXEC)?)
-}
-
-/// The program's stdin, and the feed of its pipe unless it is the null device.
-fn open_stdin(source: StdinSource) -> io::Result<(Option<StdinFeed>, OwnedFd)> {
-    if let StdinSource::Null = source {
-        return Ok((None, File::open("/dev/null")?.into()));
-    }
-    let (ours, theirs) = pipe_into_sandbox()?;
-    Ok((Some(StdinFeed::new(source, ours)), theirs))
-}
-
-/// Makes the tenant the owner of `pipe`, so that it can open `/dev/stdin`, `/dev/stdout` and
-/// `/dev/stderr`, which lead to the same pipes.
-fn give_to_tenant(pipe: &OwnedFd, tenant: u32) -> io::Result<()> {
-    Ok(fchown(pipe, Some(Uid::from_raw(tenant)), Some(Gid::from_raw(tenant)))?)
 }
 
 /// The plan as a memory file, which the init maps.
@@ -223,23 +232,12 @@ mod tests {
         let mut tree = CgroupTree::open(&format!("clone-{}", std::process::id())).unwrap();
         let group = tree.create("box", &Limits::default()).unwrap();
         assert!(group.clone_into().is_some(), "this host has no version 2 at all");
-        let launch = Launch {
-            plan: ChildPlan {
-                setup: vec![Step::Start(StartStep::WaitForKill)],
-                program: Vec::new(),
-                guard: Vec::new(),
-            },
-            namespaces: libc::CLONE_NEWPID,
-            fs: None,
-            group: Some(group),
-            net: None,
-            extra: Vec::new(),
-            stdin: StdinSource::Null,
-            limits: &Limits::default(),
-            prepare_began: Instant::now(),
-            retained: Retained::default(),
-            cleanup: cleanup::CleanupHandle::default(),
+        let plan = ChildPlan {
+            setup: vec![Step::Start(StartStep::WaitForKill)],
+            program: Vec::new(),
+            guard: Vec::new(),
         };
+        let launch = Launch { group: Some(group), ..Launch::of(plan, libc::CLONE_NEWPID) };
         // The clone returns when the child executes the init, which then waits.
         let running = launch.spawn_init().unwrap();
         let inside = running.live.resources.group.as_ref().unwrap().processes().unwrap();

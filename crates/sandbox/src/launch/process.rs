@@ -1,9 +1,12 @@
 //! The init of a sandbox as a process of this host.
 
+use std::fs;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
+
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use crate::supervise::kill_count::KillCount;
 use crate::sys;
@@ -39,6 +42,23 @@ impl InitProcess {
         let child = std::process::Command::new("sleep").arg("600").spawn().unwrap();
         let pid = i32::try_from(child.id()).unwrap();
         Self::new(pid, sys::pidfd_of(pid).unwrap())
+    }
+
+    /// Opens its first child: the program's process, until that is reaped. Children that the init
+    /// inherits come later in the list.
+    pub fn first_child(&self) -> io::Result<OwnedFd> {
+        let gone = || io::Error::from_raw_os_error(libc::ESRCH);
+        let listed = fs::read_to_string(format!("/proc/{0}/task/{0}/children", self.pid))?;
+        let first = listed.split(' ').next().and_then(|id| id.parse::<i32>().ok());
+        let first = first.ok_or_else(gone)?;
+        let child = sys::pidfd_of(first)?;
+        let status = fs::read_to_string(format!("/proc/{first}/status"))?;
+        let parent = status.lines().find_map(|line| line.strip_prefix("PPid:"));
+        // It was alive after it was looked up, so the number was its own all the time.
+        let is_child = parent.is_some_and(|id| id.trim().parse() == Ok(self.pid));
+        let mut alive = [PollFd::new(child.as_fd(), PollFlags::POLLIN)];
+        let is_alive = poll(&mut alive, PollTimeout::ZERO)? == 0;
+        if is_child && is_alive { Ok(child) } else { Err(gone()) }
     }
 
     /// Reaps it once it is dead; returns what it used.

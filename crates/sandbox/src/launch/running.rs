@@ -1,6 +1,7 @@
 //! A sandbox from the clone of its init to its report.
 
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
@@ -8,7 +9,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::unistd::write;
 
 use super::handshake::{Message, StatusPipe};
-use crate::files::sandbox_fs::SandboxFs;
+use crate::files::sandbox_fs::{SandboxFs, is_full};
 use crate::init::wire::RELEASE_WORDS;
 use crate::locks::LockWatch;
 use crate::plan::ChildPlan;
@@ -31,6 +32,8 @@ pub struct RunningSandbox {
     pub(crate) status: StatusPipe,
     pub(crate) release: OwnedFd,
     pub(crate) streams: StdioPipes,
+    /// Our end of the terminal, if the program has one.
+    pub(crate) terminal: Option<Arc<OwnedFd>>,
     pub(crate) limits: Limits,
     pub(crate) prepare_began: Instant,
     pub(crate) enforced: Enforced,
@@ -82,7 +85,7 @@ impl RunningSandbox {
     pub(crate) fn run_trial(self) -> Result<(), SetupFailure> {
         let cancel =
             CancelToken::new().map_err(|error| SetupFailure::from_io("eventfd", &error))?;
-        let tried = self.supervise(&Watch { cancel, client: None }, &mut None);
+        let tried = self.supervise(&Watch::of(cancel), &mut None);
         tried.map(drop).map_err(|why| why.into_failure("exec"))
     }
 
@@ -105,13 +108,16 @@ impl RunningSandbox {
         look: impl FnOnce(),
     ) -> Result<RunReport, NotStarted> {
         let Self { mut live, plan, limits, mut streams, prepare_began, .. } = self;
-        let (process, SandboxResources { fs, group, .. }) = (&live.process, &live.resources);
+        let (process, SandboxResources { fs, group, workspace, .. }) =
+            (&live.process, &live.resources);
         let listener_from = plan.watches_locks().then(|| self.release.as_fd());
         let mut parts = Supervised {
             process,
             group: group.as_ref(),
             status: self.status,
             locks: LockWatch::new(listener_from, fs.as_ref().map(SandboxFs::tenant)),
+            release: self.release.as_fd(),
+            terminal: self.terminal.as_ref(),
             limits: &limits,
         };
         let observed = supervise(&mut parts, &mut streams, watch, sink);
@@ -119,7 +125,9 @@ impl RunningSandbox {
         let (stdout, stderr) = (streams.stdout.finish(), streams.stderr.finish());
         let dead_at = Instant::now();
         let rusage = process.reap().unwrap_or_default();
-        let disk_full = fs.as_ref().is_some_and(|fs| fs.is_full().unwrap_or(false));
+        let own = fs.as_ref().map(AsFd::as_fd);
+        let mut disks = own.into_iter().chain(workspace.as_ref().map(AsFd::as_fd));
+        let disk_full = disks.any(|disk| is_full(disk).unwrap_or(false));
         let observed = observed.map_err(|error| SetupFailure::from_io("supervise", &error))?;
         // A program that ended well met no limit, so the counters of its limits are not read.
         let met_limits = !observed.ended_well();

@@ -1,38 +1,34 @@
-//! Opens a host for sandboxes, and holds what every sandbox on it shares.
+//! Creates sandboxes on a host, and holds what they share.
 
-use std::ffi::CString;
-use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use super::controls::controls;
+use super::controls::{controls, enforced, missing_controls};
+use super::plan_context::{PlanContext, PlannedSandbox};
+use super::running::{PreparedSandbox, RunningSandbox};
 use super::unprivileged;
 use crate::cgroup;
-use crate::cgroup::CgroupTree;
-use crate::files::layers::{RootLayers, mappable_or_copy};
-use crate::files::masked_paths::MaskedPaths;
+use crate::cgroup::{CgroupTree, SandboxGroup};
+use crate::files::layers::mappable_or_copy;
 use crate::files::programs;
 use crate::files::programs::LocatedProgram;
-use crate::files::root_directory::RootDirectory;
 use crate::files::sandbox_fs::SandboxFs;
 use crate::files::unowned::UnownedProbe;
 use crate::host::abandoned::{SWEEP_WAIT, sweep_abandoned};
-use crate::host::hard_limits::HardLimits;
-use crate::host::root_source::{
-    RootSource, has_message_queues, init_filter, last_capability, layout_of, lock_filter,
-    mountpoint, user_namespaces_are_doubtful,
-};
+use crate::host::root_source::{RootSource, SandboxRoot, user_namespaces_are_doubtful};
 use crate::host::state::{Instance, StateDirectory};
 use crate::host::weakened;
 use crate::host::weakened::Wall;
 use crate::landlock::Landlock;
-use crate::locks::LockFilter;
-use crate::plan::rootfs::{MaskedPath, RootLayout};
+use crate::launch;
+use crate::launch::Launch;
+use crate::plan::mounted::mounted_layout;
+use crate::plan::rootfs::MaskedPath;
 use crate::pool::host_id::HostId;
-use crate::pool::idmap::IdMaps;
 use crate::pool::net_namespaces::NetNamespaces;
+use crate::supervise::SETUP_WAIT;
 use crate::supervise::cleanup::Cleanup;
 use crate::supervise::cleanup::queue::BACKLOG_MAX;
 use crate::supervise::cleanup::undying::UNDYING_MAX;
@@ -41,11 +37,12 @@ use crate::sys;
 use cofferdam_core::sync::retained::Retained;
 use cofferdam_core::values::deadline::Deadline;
 use cofferdam_core::{
-    Enforced, Limits, ProgramFile, RunSpec, SandboxMetrics, SetupFailure, StdinSource, SweepCounts,
-    WorkspaceFill,
+    Enforced, Limits, MountedWorkspace, ProgramFile, RunSpec, SandboxMetrics, SetupFailure,
+    SweepCounts, WorkspaceFill,
 };
-use cofferdam_seccomp::filter::Filter;
 use cofferdam_seccomp::profile::Profile;
+
+const CROWDED: &str = "too many killed sandboxes are still alive";
 
 /// How sandboxes are created on this host.
 #[derive(Debug)]
@@ -71,34 +68,17 @@ enum Prefetch {
 /// it is opened.
 #[derive(Debug)]
 pub struct SandboxHost {
-    pub(crate) cleanup: Cleanup,
-    pub(crate) kill_failures: KillFailures,
-    pub(crate) swept: SweepCounts,
-    pub(crate) net_namespaces: Arc<NetNamespaces>,
-    pub(crate) profile: Profile,
-    pub(crate) locks: LockFilter,
-    pub(crate) init_filter: Filter,
-    pub(crate) layout: RootLayout,
-    pub(crate) masked: MaskedPaths,
-    /// The user namespace that shown trees are mounted with, if the host has ID-mapped mounts.
-    pub(crate) unowned: Option<Arc<OwnedFd>>,
-    pub(crate) root: RootDirectory,
-    pub(crate) root_is_given: bool,
-    pub(crate) layers: RootLayers,
-    pub(crate) state: StateDirectory,
-    pub(crate) instance: Instance,
-    pub(crate) cgroups: CgroupTree,
-    pub(crate) mountpoint: CString,
-    pub(crate) last_capability: u32,
-    pub(crate) user_namespace: bool,
-    pub(crate) unprivileged: bool,
-    pub(crate) landlock: Option<Landlock>,
-    pub(crate) message_queues: bool,
-    pub(crate) hard_limits: HardLimits,
-    pub(crate) idmaps: IdMaps,
-    pub(crate) started: AtomicU64,
-    pub(crate) not_enforced: Vec<String>,
-    pub(crate) strict: bool,
+    plans: PlanContext,
+    cleanup: Cleanup,
+    kill_failures: KillFailures,
+    swept: SweepCounts,
+    net_namespaces: Arc<NetNamespaces>,
+    state: StateDirectory,
+    instance: Instance,
+    cgroups: CgroupTree,
+    started: AtomicU64,
+    not_enforced: Vec<String>,
+    strict: bool,
 }
 
 impl SandboxHost {
@@ -108,11 +88,11 @@ impl SandboxHost {
     pub fn open(config: SandboxConfig) -> Result<Self, SetupFailure> {
         let mut sandbox = Self::open_untried(config, Prefetch::Nothing)?;
         if let Err(with) = sandbox.try_workspace(WorkspaceFill::Own) {
-            if sandbox.unprivileged {
+            if sandbox.plans.unprivileged {
                 // Without it, a program would be root in the user namespace that owns its mounts.
                 return Err(with);
             }
-            sandbox.user_namespace = false;
+            sandbox.plans.user_namespace = false;
             // If this fails too, the user namespace was not the reason: report the first failure.
             sandbox.try_workspace(WorkspaceFill::Own).map_err(|_| with.clone())?;
             sandbox
@@ -142,11 +122,10 @@ impl SandboxHost {
         let instance = state.register().map_err(failed("state directory"))?;
         let mut private = config.private;
         private.push(state.path().to_owned());
-        let root = RootDirectory::open(config.root.path()).map_err(failed("read root"))?;
-        let (mut layout, mut masked) = layout_of(&config.root, &root, &config.profile, &private)
+        let root = SandboxRoot::open(&config.root, &config.profile, &private)
             .map_err(failed("read root"))?;
         let net_namespaces = Arc::new(NetNamespaces::open().map_err(failed("net namespace"))?);
-        let (trees, mount_points) = masked.trees().map_err(failed("read mounts"))?;
+        let (trees, mount_points) = root.masked.trees().map_err(failed("read mounts"))?;
         let probe = if unprivileged {
             UnownedProbe::impossible(trees.len())
         } else {
@@ -156,34 +135,17 @@ impl SandboxHost {
         };
         let cgroups = CgroupTree::open(instance.id())?;
         instance.record_cgroups(&cgroups.directories()).map_err(failed("state directory"))?;
-        let unowned = probe.finish();
-        layout.show_unowned(&unowned.trees);
-        masked.trust_unowned(&unowned.trees);
+        let mut plans = PlanContext::new(config.profile, root, probe.finish(), unprivileged)?;
+        plans.groups_bound_processes = cgroups.support().processes.by.is_some();
         let mut sandbox = Self {
+            plans,
             cleanup: Cleanup::default(),
             kill_failures: KillFailures::default(),
             swept,
             net_namespaces,
-            layout,
-            masked,
-            unowned: unowned.namespace,
-            root,
-            root_is_given: config.root != RootSource::Host,
-            layers: RootLayers::default(),
-            profile: config.profile,
-            locks: lock_filter()?,
-            init_filter: init_filter()?,
             state,
             instance,
             cgroups,
-            mountpoint: mountpoint().map_err(failed("mount point"))?,
-            last_capability: last_capability().map_err(failed("read cap_last_cap"))?,
-            user_namespace: unprivileged || !weakened::lacks(Wall::User),
-            unprivileged,
-            landlock: None,
-            message_queues: has_message_queues(),
-            hard_limits: HardLimits::read().map_err(failed("read limits"))?,
-            idmaps: IdMaps::default(),
             started: AtomicU64::new(0),
             not_enforced: Vec::new(),
             strict: config.strict,
@@ -194,20 +156,12 @@ impl SandboxHost {
     }
 
     fn note_missing_controls(&mut self) {
-        if self.unprivileged {
+        if self.plans.unprivileged {
             self.not_enforced.push(unprivileged::NOT_ENFORCED.to_owned());
         }
-        let support = self.cgroups.support();
-        for (name, control) in
-            [("memory", &support.memory), ("processes", &support.processes), ("cpu", &support.cpu)]
-        {
-            if control.by.is_none() {
-                let reason = control.reason.as_deref().unwrap_or("no cgroup controller");
-                self.not_enforced.push(format!("{name}: {reason}"));
-            }
-        }
+        self.not_enforced.extend(missing_controls(self.cgroups.support()));
         match Landlock::from_answer(sys::landlock_abi()) {
-            Ok(landlock) => self.landlock = Some(landlock),
+            Ok(landlock) => self.plans.landlock = Some(landlock),
             Err(reason) => self.not_enforced.push(format!("landlock: {reason}")),
         }
     }
@@ -225,18 +179,8 @@ impl SandboxHost {
         let limits = Limits::default();
         let host_id = Arc::new(self.host_id()?);
         let fs = self.create_fs(&limits, &host_id)?;
-        let spec = RunSpec {
-            argv: Vec::new(),
-            program: ProgramFile::Named,
-            without_shell: None,
-            env: Vec::new(),
-            workdir: "/workspace".into(),
-            stdin: StdinSource::Null,
-            limits,
-            workspace,
-            binds: Vec::new(),
-            tmpfs: Vec::new(),
-        };
+        let spec =
+            RunSpec { workdir: "/workspace".into(), limits, workspace, ..RunSpec::default() };
         let (mut running, _) = self.launch(spec, fs, Retained::of(host_id), Instant::now())?;
         running.resume()?;
         running.run_trial()
@@ -249,44 +193,158 @@ impl SandboxHost {
 
     /// Keeps network namespaces ready for this many sandboxes from now on.
     pub fn keep_net_namespaces(&self, count: usize) -> Result<(), SetupFailure> {
-        if self.unprivileged { Ok(()) } else { self.net_namespaces.keep(count) }
+        if self.plans.unprivileged { Ok(()) } else { self.net_namespaces.keep(count) }
     }
 
     /// A host uid, for one sandbox at a time.
     pub fn host_id(&self) -> Result<HostId, SetupFailure> {
-        if self.unprivileged {
+        if self.plans.unprivileged {
             return Ok(HostId::shared());
         }
-        HostId::acquire(&self.state).map_err(|error| SetupFailure::from_io("host uid", &error))
+        acquire_host_id(&self.state)
     }
 
     /// Creates the file system of one sandbox, to be filled before [`SandboxHost::start`].
     pub fn create_fs(&self, limits: &Limits, host_id: &HostId) -> Result<SandboxFs, SetupFailure> {
-        SandboxFs::create(&self.layout, limits, host_id.id())
+        SandboxFs::create(&self.plans.root.layout, limits, host_id.id())
+    }
+
+    /// Whether so many killed sandboxes are still alive that no new one is created.
+    pub fn is_crowded(&self) -> bool {
+        self.cleanup.undying().is_full()
+    }
+
+    /// Creates the sandbox around `fs` and starts its program, as the host id that `fs` was created
+    /// for. The sandbox dies with the calling thread, and keeps `retained`, which holds the host id,
+    /// until it is dead.
+    pub fn start(
+        &self,
+        spec: RunSpec,
+        fs: SandboxFs,
+        retained: Retained,
+        began: Instant,
+    ) -> Result<RunningSandbox, SetupFailure> {
+        if spec.argv.is_empty() {
+            return Err(SetupFailure::from_words("exec", "no program given"));
+        }
+        let (mut running, _) = self.launch(spec, fs, retained, began)?;
+        running.resume()?;
+        Ok(running)
+    }
+
+    /// Creates the sandbox around `fs` up to the point where its program would begin. Of the limits,
+    /// the wall-clock time and the CPU seconds may still change. The sandbox dies with the calling
+    /// thread, and keeps `retained` until it is dead.
+    pub fn prepare(
+        &self,
+        spec: RunSpec,
+        fs: SandboxFs,
+        retained: Retained,
+    ) -> Result<PreparedSandbox, SetupFailure> {
+        let (mut running, masked) = self.launch(spec, fs, retained, Instant::now())?;
+        running.await_prepared(Deadline::after(SETUP_WAIT))?;
+        Ok(PreparedSandbox { running, masked })
+    }
+
+    /// Resumes the program of `prepared`, with the times of `limits`; its report counts the
+    /// preparation from `began`. The sandbox keeps `retained` too.
+    pub fn resume(
+        &self,
+        prepared: PreparedSandbox,
+        mut limits: Limits,
+        retained: Retained,
+        began: Instant,
+    ) -> Result<RunningSandbox, SetupFailure> {
+        let not_enforced = self.clamp(&mut limits);
+        let PreparedSandbox { mut running, .. } = prepared;
+        running.live.retained.extend(retained);
+        running.limits = limits;
+        running.prepare_began = began;
+        running.resume()?;
+        Ok(running.enforcing(self.enforced(), not_enforced))
+    }
+
+    /// Whether `prepared` is alive, and masks what a sandbox created now would mask.
+    pub fn is_usable(&self, prepared: &PreparedSandbox) -> Result<bool, SetupFailure> {
+        let alive = !prepared.running.is_dead();
+        Ok(alive && self.plans.masked_without_binds()? == prepared.masked)
+    }
+
+    /// Creates a sandbox whose program waits to be resumed, and returns its masked paths. Without a
+    /// program it ends where the program would begin.
+    fn launch(
+        &self,
+        mut spec: RunSpec,
+        fs: SandboxFs,
+        retained: Retained,
+        began: Instant,
+    ) -> Result<(RunningSandbox, Vec<MaskedPath>), SetupFailure> {
+        if self.is_crowded() {
+            return Err(SetupFailure::from_words("start", CROWDED));
+        }
+        let not_enforced = self.clamp(&mut spec.limits);
+        let group = self.create_group(&spec.limits)?;
+        let net = match weakened::lacks(Wall::Net) || self.plans.unprivileged {
+            true => None,
+            false => Some(self.net_namespaces.take()?),
+        };
+        let PlannedSandbox { plan, masked, extra, terminal } =
+            self.plans.plan(&spec, &fs, &group, net.as_ref())?;
+        let mut running = Launch {
+            plan,
+            namespaces: launch::namespaces(self.plans.unprivileged),
+            fs: Some(fs),
+            group: Some(group),
+            net,
+            extra: extra.raw(),
+            stdin: spec.stdin,
+            terminal,
+            limits: spec.limits,
+            excess_output: spec.excess_output,
+            prepare_began: began,
+            retained,
+            cleanup: self.cleanup.handle(),
+        }
+        .spawn_init()?;
+        if let WorkspaceFill::Mounted(MountedWorkspace { workspace, .. }) = spec.workspace {
+            running.live.resources.workspace = Some(workspace);
+        }
+        let running = running.counting_kills(&self.kill_failures);
+        Ok((running.enforcing(self.enforced(), not_enforced), masked))
+    }
+
+    /// Creates a cgroup under a name never used before: one that could not be removed must not
+    /// block the next.
+    fn create_group(&self, limits: &Limits) -> Result<SandboxGroup, SetupFailure> {
+        let number = self.started.fetch_add(1, Ordering::Relaxed);
+        self.cgroups.create(&format!("{}{number}", cgroup::SANDBOX_PREFIX), limits)
+    }
+
+    /// Creates the file system of one sandbox around a mounted workspace: for what is neither in the
+    /// workspace nor in `/tmp`, within bounds of its own. A terminal needs mount points there.
+    pub fn create_fs_around(
+        &self,
+        workspace: &MountedWorkspace,
+        has_terminal: bool,
+        host_id: &HostId,
+    ) -> Result<SandboxFs, SetupFailure> {
+        let limits = Limits {
+            disk_bytes_max: workspace.own_bytes_max,
+            disk_inodes_max: workspace.own_inodes_max,
+            ..Limits::default()
+        };
+        let layout = mounted_layout(&self.plans.root.layout, &workspace.path, has_terminal);
+        SandboxFs::create(&layout, &limits, host_id.id())
     }
 
     /// The controls of every sandbox on this host.
     pub fn enforced(&self) -> Enforced {
-        let support = self.cgroups.support();
-        let version =
-            |control: &cgroup::ControlSupport| control.by.map(cgroup::CgroupVersion::word);
-        Enforced {
-            namespaces: vec!["pid", "mount", "ipc", "uts", "net", "cgroup"],
-            seccomp: Some(self.profile.name.clone()),
-            memory: version(&support.memory),
-            processes: Some(match version(&support.processes) {
-                Some("cgroup2") => "cgroup2+rlimit",
-                Some(_) => "cgroup1+rlimit",
-                None => "rlimit",
-            }),
-            disk: Some("tmpfs"),
-            cpu: version(&support.cpu),
-        }
+        enforced(&self.plans.profile, self.cgroups.support())
     }
 
     /// Whether a user namespace gives programs uid 10001. Otherwise they see their host uid.
     pub fn maps_users(&self) -> bool {
-        self.user_namespace
+        self.plans.user_namespace
     }
 
     /// What this host does not enforce, with the reasons.
@@ -307,19 +365,21 @@ impl SandboxHost {
     }
 
     fn add_layer(&mut self, path: &Path) -> Result<(), String> {
-        if self.unprivileged {
+        if self.plans.unprivileged {
             return Err("an overlay takes privileges".to_owned());
         }
-        let directory = self.layers.open(&self.root, &self.layout, path)?;
-        let tenant = self.host_id().map_err(|failure| failure.to_string())?;
-        let copy = self.instance.directory().join(format!("layer{}", self.layers.len()));
-        let directory = mappable_or_copy(directory, &self.idmaps, tenant.id(), &copy)
+        let PlanContext { root, idmaps, .. } = &mut self.plans;
+        let directory = root.layers.open(&root.directory, &root.layout, path)?;
+        let tenant = acquire_host_id(&self.state).map_err(|failure| failure.to_string())?;
+        let copy = self.instance.directory().join(format!("layer{}", root.layers.len()));
+        let directory = mappable_or_copy(directory, idmaps, tenant.id(), &copy)
             .map_err(|error| error.to_string())?;
-        let layout = self.layout.clone();
-        self.layers.push(directory, path, &mut self.layout);
+        let layout = root.layout.clone();
+        root.layers.push(directory, path, &mut root.layout);
         self.try_workspace(WorkspaceFill::Own).map_err(|failure| {
-            self.layers.pop();
-            self.layout = layout;
+            let root = &mut self.plans.root;
+            root.layers.pop();
+            root.layout = layout;
             failure.to_string()
         })
     }
@@ -327,7 +387,7 @@ impl SandboxHost {
     /// Locates the file that `path`, absolute, leads to in a sandbox without binds: a regular file
     /// with an execute bit. Returns `None` if sandboxes do not show it.
     pub fn locate_program(&self, path: &Path) -> Result<Option<LocatedProgram>, SetupFailure> {
-        programs::locate_program(&self.root, &self.masked, path)
+        programs::locate_program(&self.plans.root.directory, &self.plans.root.masked, path)
     }
 
     /// The bytes that `program` takes of its sandbox's file system: more than 0 if it has lost its
@@ -346,8 +406,8 @@ impl SandboxHost {
         programs::keep_program(program, bytes_max, fs)
     }
 
-    /// The current figures.
-    pub fn figures(&self) -> SandboxMetrics {
+    /// The current metrics.
+    pub fn metrics(&self) -> SandboxMetrics {
         SandboxMetrics {
             kill_failures: self.kill_failures.count(),
             undying: self.cleanup.undying().count(),
@@ -360,15 +420,10 @@ impl SandboxHost {
     }
 
     /// Lowers `limits` to what can be set; returns the controls that are missing.
-    pub(crate) fn clamp(&self, limits: &mut Limits) -> Vec<String> {
+    fn clamp(&self, limits: &mut Limits) -> Vec<String> {
         let mut not_enforced = self.not_enforced.clone();
-        self.hard_limits.clamp(limits, &mut not_enforced);
+        self.plans.hard_limits.clamp(limits, &mut not_enforced);
         not_enforced
-    }
-
-    /// The masked paths of a sandbox without binds, as of now.
-    pub(crate) fn masked_without_binds(&self) -> Result<Vec<MaskedPath>, SetupFailure> {
-        self.masked.for_run(&[])
     }
 }
 
@@ -385,4 +440,8 @@ impl Drop for SandboxHost {
             log::error!("close sandbox {}: {error}", self.instance.id());
         }
     }
+}
+
+fn acquire_host_id(state: &StateDirectory) -> Result<HostId, SetupFailure> {
+    HostId::acquire(state).map_err(|error| SetupFailure::from_io("host uid", &error))
 }

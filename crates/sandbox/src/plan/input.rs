@@ -5,6 +5,7 @@ use std::ffi::{CStr, CString};
 use crate::init::wire::FIRST_FREE_FD;
 use crate::landlock::Landlock;
 use crate::locks::LockFilter;
+use crate::plan::mounted::PlannedWorkspace;
 use crate::plan::rootfs::{MaskedPath, RootLayout};
 use crate::plan::steps::mount::{Access, PlannedLayer};
 use crate::plan::steps::process::Rlimit;
@@ -46,6 +47,8 @@ pub struct PlanInput<'a> {
     pub workdir: &'a CStr,
     /// The limits of the run.
     pub limits: &'a Limits,
+    /// The limit of processes that the kernel counts by uid, over all sandboxes with the same one.
+    pub uid_processes_max: u64,
     /// The process limits that are the same for every run.
     pub fixed_limits: &'a [(Rlimit, u64)],
     /// The host uid and gid of the tenant.
@@ -68,6 +71,8 @@ pub struct PlanInput<'a> {
     pub root_fd: Option<i32>,
     /// The descriptor of the user namespace that unowned trees are mounted with.
     pub unowned_fd: Option<i32>,
+    /// The descriptor of the file system of terminals, if standard input, output and error are one.
+    pub terminal_fd: Option<i32>,
     /// Whether standard input is the null device.
     pub null_stdin: bool,
     /// Where the sandbox's root is mounted before it becomes the root.
@@ -84,6 +89,8 @@ pub struct PlanInput<'a> {
     pub layers: &'a [PlannedLayer],
     /// Whether `/workspace` is an overlay; the template is then the first tree.
     pub overlay: bool,
+    /// The mounts of a workspace that has a file system of its own.
+    pub workspace: Option<&'a PlannedWorkspace>,
 }
 
 /// The file that a sandbox executes.

@@ -1,7 +1,9 @@
 //! What to run and where, turned into the ordered steps that create the sandbox.
 
+pub(crate) mod builtin_profile;
 pub(crate) mod encode;
 pub(crate) mod input;
+pub(crate) mod mounted;
 pub(crate) mod program;
 pub(crate) mod restrictions;
 pub mod rootfs;
@@ -23,6 +25,7 @@ use cofferdam_core::SetupFailure;
 use cofferdam_seccomp::filter::Filter;
 
 pub use crate::plan::input::{PATH_DEFAULT, PlanInput, PlannedTmpfs, PlannedTree, ProgramSource};
+pub use crate::plan::mounted::PlannedWorkspace;
 pub use crate::plan::steps::mount::PlannedLayer;
 
 /// The steps of one sandbox, in order, in three stages.

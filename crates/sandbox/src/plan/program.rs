@@ -29,7 +29,7 @@ pub fn program_steps(input: &PlanInput<'_>) -> Vec<Step> {
     steps.push(ProcessStep::EnterDirectory { path: input.workdir.to_owned() }.into());
     steps.push(IdentityStep::NoNewPrivileges.into());
     if let Some(landlock) = input.landlock {
-        steps.extend(restrict_self_steps(landlock, c"/tmp/.refused"));
+        steps.extend(restrict_self_steps(landlock, c"/run/.refused"));
     }
     steps.push(StartStep::AwaitGuard.into());
     // Before the program waits to be resumed: some of these descriptors are mounts, and the kernel
@@ -62,7 +62,9 @@ fn session_steps(input: &PlanInput<'_>) -> Vec<Step> {
     let groups = first..first + input.program_task_files;
     let mut steps: Vec<ProcessStep> = groups.map(|fd| ProcessStep::JoinCgroup { fd }).collect();
     // After joining, so that the sandbox's own groups are the roots that the program sees.
-    steps.extend([ProcessStep::UnshareCgroup, ProcessStep::NewSession, ProcessStep::ResetSignals]);
+    steps.extend([ProcessStep::UnshareCgroup, ProcessStep::NewSession]);
+    steps.extend(input.terminal_fd.map(|_| ProcessStep::TakeTerminal));
+    steps.push(ProcessStep::ResetSignals);
     // The supervisor opened the host's node, through a writable mount: a tenant could set its times.
     let has_null = input.root.devices.iter().any(|node| node.target.as_c_str() == c"dev/null");
     steps.extend((has_null && input.null_stdin).then_some(ProcessStep::OpenNullStdin));
@@ -138,7 +140,7 @@ fn exec_command(source: ProgramSource<'_>, argv: &[CString], input: &PlanInput<'
 
 fn limit_steps(input: &PlanInput<'_>) -> impl Iterator<Item = Step> {
     let of_the_run = [
-        (Rlimit::Processes, input.limits.processes_max),
+        (Rlimit::Processes, input.uid_processes_max),
         (Rlimit::Core, 0),
         (Rlimit::FileSize, input.limits.file_bytes_max),
     ];

@@ -7,7 +7,7 @@ use crate::host::weakened::Wall;
 use crate::landlock::Landlock;
 use crate::locks::{LockCalls, LockFilter};
 use crate::plan::input::{PlanInput, ROOT_FD};
-use crate::plan::rootfs::QUEUES;
+use crate::plan::rootfs::{QUEUES, TERMINALS};
 use crate::plan::steps::Step;
 use crate::plan::steps::mount::{Access, MountStep};
 use crate::plan::steps::restrict::RestrictStep;
@@ -71,6 +71,9 @@ pub fn rule_steps(landlock: Landlock, input: &PlanInput<'_>) -> Vec<Step> {
     ];
     steps.extend(input.root.devices.iter().map(|node| allow(&node.target, landlock.device())));
     steps.extend(input.root.writable.iter().map(|path| allow(path, everything)));
+    steps.extend(input.terminal_fd.map(|_| allow(TERMINALS, landlock.device())));
+    let mounted = input.workspace.iter().flat_map(|workspace| workspace.mounts());
+    steps.extend(mounted.map(|(_, path)| allow(path, everything)));
     for tree in input.trees.iter().filter(|tree| tree.access == Access::ReadWrite) {
         let rights = if tree.directory { everything } else { landlock.writable_file() };
         steps.push(allow(&tree.target, rights));

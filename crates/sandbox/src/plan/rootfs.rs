@@ -128,6 +128,9 @@ const HOSTS_TARGET: &CStr = c"etc/hosts";
 /// Where a sandbox's message queues are mounted; the tenant cannot enter it.
 pub const QUEUES: &CStr = c".overlay/queues";
 
+/// Where the terminals of a sandbox are mounted.
+pub const TERMINALS: &CStr = c"dev/pts";
+
 /// The directory that covers masked directories.
 const EMPTY: &str = ".empty";
 /// Holds the overlay's layers and the message queues.

@@ -59,6 +59,11 @@ fn root_steps(input: &PlanInput<'_>) -> Result<Vec<MountStep>, SetupFailure> {
     // a visible one does.
     steps.push(MountStep::MountProc);
     steps.push(MountStep::PivotRoot);
+    // Before the binds, which may be in there.
+    for (fd, target) in input.workspace.iter().flat_map(|workspace| workspace.mounts()) {
+        steps.push(MountStep::AttachWorkspace { fd, target: target.to_owned() });
+    }
+    steps.extend(input.terminal_fd.map(|fd| MountStep::AttachTerminals { fd }));
     steps.extend(attach);
     if input.overlay {
         steps.push(MountStep::MountOverlay);

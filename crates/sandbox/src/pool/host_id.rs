@@ -18,7 +18,7 @@ use crate::sys;
 /// The first host uid and gid of sandboxes: below 65536, so that it exists in the usual map of a
 /// container, and between the ids of people (from 1000) and those that systemd allocates (from
 /// 61184).
-const HOST_ID_FIRST: u32 = 56_000;
+pub(crate) const HOST_ID_FIRST: u32 = 56_000;
 /// How many sandboxes can be alive at once on this host: the number of host ids.
 pub const SANDBOXES_MAX: u32 = 4_096;
 /// The distance between the first ids that two processes with successive pids try.

@@ -46,11 +46,11 @@ impl NamespaceHolder {
 ///
 /// # Safety
 /// `flags` must hold CLONE_VM and CLONE_VFORK.
-#[cfg(target_arch = "x86_64")]
 unsafe fn clone_and_exit(flags: u64) -> i64 {
     let result: i64;
     // SAFETY: for the parent this is a plain system call. The child, which has the parent's stack
     // while the parent waits, touches no memory between its two system calls.
+    #[cfg(target_arch = "x86_64")]
     unsafe {
         std::arch::asm!(
             "syscall",
@@ -69,17 +69,8 @@ unsafe fn clone_and_exit(flags: u64) -> i64 {
             options(nostack),
         );
     }
-    result
-}
-
-/// As on x86-64.
-///
-/// # Safety
-/// As on x86-64.
-#[cfg(target_arch = "aarch64")]
-unsafe fn clone_and_exit(flags: u64) -> i64 {
-    let result: i64;
     // SAFETY: as on x86-64.
+    #[cfg(target_arch = "aarch64")]
     unsafe {
         std::arch::asm!(
             "svc 0",

@@ -2,6 +2,7 @@
 
 pub(crate) mod classify;
 pub(crate) mod cleanup;
+pub(crate) mod control;
 pub(crate) mod cpu_watch;
 pub(crate) mod io;
 pub(crate) mod kill;
@@ -9,7 +10,8 @@ pub(crate) mod kill_count;
 pub(crate) mod observation;
 pub(crate) mod report;
 
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
@@ -22,6 +24,7 @@ use super::locks::LockWatch;
 use crate::launch::handshake::StatusPipe;
 use crate::launch::process::InitProcess;
 use crate::supervise::classify::KillReason;
+use crate::supervise::control::Controls;
 use crate::supervise::cpu_watch::CpuWatch;
 use crate::supervise::io::{IoThread, IoTokens, StdioPipes};
 use crate::supervise::observation::Observation;
@@ -48,6 +51,10 @@ pub struct Supervised<'a> {
     pub status: StatusPipe,
     /// The listener for file lock calls.
     pub locks: LockWatch<'a>,
+    /// The socket that resumed the program.
+    pub release: BorrowedFd<'a>,
+    /// Our end of the terminal, if the program has one.
+    pub terminal: Option<&'a Arc<OwnedFd>>,
     /// The limits of the run.
     pub limits: &'a Limits,
 }
@@ -65,6 +72,7 @@ pub fn supervise(
         setup: Deadline::after(SETUP_WAIT),
         client: ClientState::of(watch),
         cpu: CpuWatch::new(parts.limits.cpu_total_max),
+        controls: Controls::new(watch.control.as_ref(), parts.release, parts.terminal),
     };
     let overflowed = thread::scope(|scope| {
         let mut io_thread = IoThread::new(scope, &tokens, streams, sink);
@@ -76,6 +84,7 @@ pub fn supervise(
             // The remaining processes are dying, but on a busy host as slowly as they ran.
             kill::end(parts.process, parts.group);
         }
+        state.controls.release(parts.group);
         // A sandbox that does not die is counted in `wait_dead` and keeps its resources (see
         // `cleanup`).
         state.observed.dead = kill::wait_dead(parts.process, kill::KILL_WAIT);
@@ -120,16 +129,21 @@ enum SuperviseEvent {
     LocksEnded,
     /// Output on stdout or stderr, before the io thread is started.
     Output,
+    /// An order to the run.
+    Order,
+    /// The program's process has closed its socket: with exec, or with its end.
+    Exec,
 }
 
-struct SuperviseLoop {
+struct SuperviseLoop<'watch> {
     observed: Observation,
     setup: Deadline,
     client: ClientState,
     cpu: CpuWatch,
+    controls: Controls<'watch>,
 }
 
-impl SuperviseLoop {
+impl SuperviseLoop<'_> {
     /// Runs until the init is dead or must be killed.
     fn run(
         &mut self,
@@ -149,6 +163,7 @@ impl SuperviseLoop {
                     io_thread.start()?;
                 }
                 self.cpu.program_began(parts.group);
+                self.controls.program_began(parts.process);
                 parts.locks.program_began()?;
                 if ready.contains(&SuperviseEvent::LocksEnded) {
                     parts.locks.end();
@@ -162,6 +177,14 @@ impl SuperviseLoop {
             }
             if ready.contains(&SuperviseEvent::Cancel) {
                 self.observed.note_kill(KillReason::Cancelled);
+            }
+            if ready.contains(&SuperviseEvent::Exec) {
+                // What was reported before the hang-up is in the pipe by now.
+                self.listen(parts)?;
+                self.controls.exec_is_over(&self.observed);
+            }
+            if ready.contains(&SuperviseEvent::Order) {
+                self.controls.obey(parts.group, &mut self.observed);
             }
             if let Some(flags) = hangup {
                 self.client_moved(flags);
@@ -210,7 +233,7 @@ impl SuperviseLoop {
     }
 
     fn interests<'fds>(
-        &self,
+        &'fds self,
         parts: &'fds Supervised<'_>,
         watch: &'fds Watch,
         overflow: &'fds CancelToken,
@@ -234,6 +257,10 @@ impl SuperviseLoop {
             }
         }
         add(SuperviseEvent::Locks, parts.locks.listener(), PollFlags::POLLIN);
+        add(SuperviseEvent::Order, self.controls.orders(), PollFlags::POLLIN);
+        if let Some((socket, flags)) = self.controls.until_exec() {
+            add(SuperviseEvent::Exec, Some(socket), flags);
+        }
         let client = watch.client.as_ref().map(AsFd::as_fd);
         match self.client {
             ClientState::Unwatched => {}
@@ -273,6 +300,7 @@ impl SuperviseLoop {
         if self.observed.ended.is_some() {
             return;
         }
+        self.controls.look(parts.group, &mut self.observed);
         let Some(started) = self.observed.started else {
             self.observed.setup_timed_out = self.setup.passed();
             return;
@@ -303,6 +331,6 @@ impl SuperviseLoop {
         if let Some(look) = self.cpu.next_check() {
             wake = wake.min(look.remaining());
         }
-        wake
+        self.controls.next_wake().map_or(wake, |due| wake.min(due))
     }
 }

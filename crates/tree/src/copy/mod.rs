@@ -3,6 +3,8 @@
 pub(crate) mod attributes;
 pub(crate) mod copy_file;
 pub(crate) mod fingerprint;
+pub(crate) mod link_text;
+pub(crate) mod template;
 
 use std::ffi::CStr;
 use std::fs::File;

@@ -3,6 +3,7 @@
 pub(crate) mod budget;
 pub(crate) mod dir_stack;
 pub(crate) mod open_beneath;
+pub(crate) mod ordered;
 pub(crate) mod path_stack;
 pub(crate) mod prefix_filter;
 pub(crate) mod stop_check;
@@ -20,6 +21,7 @@ use nix::sys::stat::{FchmodatFlags, FileStat, Mode, SFlag, fchmod, fchmodat, fst
 use super::error::{WorkspaceError, WorkspaceFault};
 use super::status;
 use crate::walk::dir_stack::DirStack;
+use cofferdam_core::values::owner::Owner;
 
 /// The most bytes of a path in an error: deep trees have paths of megabytes.
 const PATH_SHOWN_BYTES_MAX: usize = 1024;
@@ -93,6 +95,8 @@ pub(super) struct TreeWalk<'root> {
     names_max: usize,
     truncated: bool,
     purpose: Purpose,
+    /// A removing walk does not enter the read-only trees of a workspace of this owner.
+    spares: Option<Owner>,
 }
 
 impl<'root> TreeWalk<'root> {
@@ -122,9 +126,18 @@ impl<'root> TreeWalk<'root> {
         walk
     }
 
+    /// As [`TreeWalk::to_remove`], but a directory of a read-only tree is [`WalkEvent::Unopened`] with `EROFS`.
+    pub(super) fn to_remove_writable(
+        parent: BorrowedFd<'root>,
+        name: CString,
+        owner: Owner,
+    ) -> Self {
+        Self { spares: Some(owner), ..Self::to_remove(parent, name) }
+    }
+
     fn new(root: BorrowedFd<'root>, names_max: usize, purpose: Purpose) -> Self {
         let dirs = DirStack::new(root);
-        Self { dirs, pending: Vec::new(), names_max, truncated: false, purpose }
+        Self { dirs, pending: Vec::new(), names_max, truncated: false, purpose, spares: None }
     }
 
     /// The directory of the last event.
@@ -234,6 +247,9 @@ impl<'root> TreeWalk<'root> {
         };
         let directory = opened?;
         let stat = fstat(&directory)?;
+        if self.spares.is_some_and(|owner| status::is_read_only(&stat, owner)) {
+            return Err(Errno::EROFS);
+        }
         if remove && !status::file_mode(&stat).contains(Mode::S_IRWXU) {
             fchmod(&directory, Mode::S_IRWXU)?;
         }
@@ -251,18 +267,11 @@ impl<'root> TreeWalk<'root> {
 
     /// Opens `directory` again for listing: the caller's descriptor may be `O_PATH` or already read.
     fn listing(&self, directory: BorrowedFd<'_>) -> Result<Dir, Errno> {
-        let open = |quietly| {
-            let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC | quietly;
-            Dir::openat(directory, c".", flags, Mode::empty())
-        };
-        if self.purpose != Purpose::Choose {
-            return open(OFlag::empty());
+        if self.purpose == Purpose::Choose {
+            return open_beneath::open_listing(directory);
         }
-        match open(OFlag::O_NOATIME) {
-            // Only the owner may use O_NOATIME.
-            Err(Errno::EPERM) => open(OFlag::empty()),
-            opened => opened,
-        }
+        let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+        Dir::openat(directory, c".", flags, Mode::empty())
     }
 
     /// Pushes the names of `listing` to the stack, the first in order on top.

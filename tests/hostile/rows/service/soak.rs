@@ -55,7 +55,7 @@ const RUDE: [fn(&Service, &str); 4] = [leave_at_once, leave_running, leave_strea
 
 /// Counts that must not grow.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct CheckMetrics {
+struct ResourceCounts {
     threads: usize,
     descriptors: usize,
     uids_locked: usize,
@@ -68,7 +68,7 @@ struct CheckMetrics {
     tenants_files: usize,
 }
 
-impl CheckMetrics {
+impl ResourceCounts {
     fn of(service: &Service, footprint: &Footprint, temporary: &Path) -> Self {
         let (threads, descriptors) = threads_and_descriptors(service.pid());
         let below = descendants(service.pid());
@@ -119,22 +119,22 @@ pub fn of_hostile_runs(target: &Target) -> Result<(), Unexercised> {
     let temporary = tempfile::tempdir().unwrap();
     let service = service(own, temporary.path());
     let footprint = Footprint::of(service.pid());
-    let figures = || CheckMetrics::of(&service, &footprint, temporary.path());
-    let idle_threads = figures().threads;
+    let counted = || ResourceCounts::of(&service, &footprint, temporary.path());
+    let idle_threads = counted().threads;
     // One run of each kind first, so that resources created only once exist.
     (0..KINDS.len() + RUDE.len()).for_each(|number| run_some_kind(&service, target.slug(), number));
     fill_standby(&service, target.slug());
-    let before = settled(|| CheckMetrics { threads: idle_threads, ..figures() });
+    let before = settled(|| ResourceCounts { threads: idle_threads, ..counted() });
     let namespaces_before = net_namespaces();
     println!("before: {before:?}, net namespaces {namespaces_before:?}");
 
     let resident = run_all(&service, target.slug(), runs);
     let threads_kept = if runs > RUNS { 0 } else { THREADS_KEPT_MAX };
-    let bounds = CheckMetrics { threads: idle_threads + threads_kept, ..before.clone() };
-    let (mut after, deadline) = (figures(), Instant::now() + SETTLED_WITHIN);
+    let bounds = ResourceCounts { threads: idle_threads + threads_kept, ..before.clone() };
+    let (mut after, deadline) = (counted(), Instant::now() + SETTLED_WITHIN);
     while !after.is_within(&bounds) && Instant::now() < deadline {
         thread::sleep(Duration::from_millis(50));
-        after = figures();
+        after = counted();
     }
     let namespaces = net_namespaces();
     println!("after:  {after:?}, net namespaces {namespaces:?}");
@@ -193,7 +193,7 @@ fn run_all(service: &Service, slug: &str, runs: usize) -> Vec<u64> {
 }
 
 /// The value of `count` once it has not changed for a fifth of a second.
-fn settled(count: impl Fn() -> CheckMetrics) -> CheckMetrics {
+fn settled(count: impl Fn() -> ResourceCounts) -> ResourceCounts {
     let deadline = Instant::now() + SETTLED_WITHIN;
     let (mut last, mut since) = (count(), Instant::now());
     while since.elapsed() < Duration::from_millis(200) && Instant::now() < deadline {

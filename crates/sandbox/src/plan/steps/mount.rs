@@ -6,7 +6,7 @@ use crate::init::wire;
 use crate::plan::encode::{
     AT_FDCWD, Arg, EMPTY_PATH, Encoder, PROC_REGISTER, Register, SCRATCH_REGISTER,
 };
-use crate::plan::rootfs::{QUEUES, c_string, layer_directory, lossy, lossy_inside};
+use crate::plan::rootfs::{QUEUES, TERMINALS, c_string, layer_directory, lossy, lossy_inside};
 
 const NO_FOLLOW: i64 = libc::AT_SYMLINK_NOFOLLOW as i64;
 const RECURSIVE: i64 = libc::AT_RECURSIVE as i64;
@@ -72,6 +72,10 @@ pub enum MountStep {
     AttachTree { register: Register, target: CString },
     /// Attach the program's file, whose mount is at `fd`, over `target`, read-only.
     AttachProgram { fd: i32, target: CString },
+    /// Attach the mounts at `fd`, which outlive the sandbox, writable.
+    AttachWorkspace { fd: i32, target: CString },
+    /// Attach the file system of terminals at `fd`.
+    AttachTerminals { fd: i32 },
     /// Mount a tmpfs at `target`.
     MountTmpfs { target: CString, bytes_max: u64, inodes_max: u64, uid: u32, gid: u32 },
     /// Mount `/workspace`: the template below, the sandbox's file system above.
@@ -103,6 +107,10 @@ impl MountStep {
             Self::AttachProgram { target, .. } => {
                 format!("attach program {}", lossy_inside(target))
             }
+            Self::AttachWorkspace { target, .. } => {
+                format!("attach workspace {}", lossy_inside(target))
+            }
+            Self::AttachTerminals { .. } => "attach terminals".into(),
             Self::MountTmpfs { target, .. } => format!("mount tmpfs {}", lossy_inside(target)),
             Self::MountOverlay => "mount overlay /workspace".into(),
             Self::MountLayer { layer, .. } => {
@@ -148,6 +156,11 @@ impl MountStep {
                 set_attributes(out, fd.into(), SHOWN_READ_ONLY, None, 0);
                 attach(out, fd.into(), target);
             }
+            Self::AttachWorkspace { fd, target } => {
+                set_attributes(out, fd.into(), attributes_of(Access::ReadWrite), None, RECURSIVE);
+                attach(out, fd.into(), target);
+            }
+            Self::AttachTerminals { fd } => attach(out, fd.into(), &TERMINALS.to_owned()),
             Self::MountTmpfs { target, bytes_max, inodes_max, uid, gid } => {
                 let options = format!(
                     "mode=0755,size={bytes_max},nr_inodes={inodes_max},uid={uid},gid={gid}\0"

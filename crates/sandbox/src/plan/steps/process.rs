@@ -77,6 +77,8 @@ pub enum ProcessStep {
     SetHostname { name: CString },
     /// Create a session without a controlling terminal.
     NewSession,
+    /// Make standard input the controlling terminal of the session.
+    TakeTerminal,
     /// Open the sandbox's own null device as standard input.
     OpenNullStdin,
     /// Set the default disposition and an empty mask for every signal.
@@ -106,6 +108,7 @@ impl ProcessStep {
             Self::RaiseLoopback => "raise lo".into(),
             Self::SetHostname { .. } => "set hostname".into(),
             Self::NewSession => "setsid".into(),
+            Self::TakeTerminal => "controlling terminal".into(),
             Self::OpenNullStdin => "stdin".into(),
             Self::ResetSignals => "reset signals".into(),
             Self::SetUmask { .. } => "umask".into(),
@@ -142,6 +145,9 @@ impl ProcessStep {
                 out.call(libc::SYS_sethostname, &[name, length.into()]);
             }
             Self::NewSession => out.call(libc::SYS_setsid, &[]),
+            Self::TakeTerminal => {
+                out.call(libc::SYS_ioctl, &[0.into(), libc::TIOCSCTTY.into(), 0.into()]);
+            }
             Self::OpenNullStdin => open_null_stdin(out),
             Self::ResetSignals => reset_signals(out),
             Self::SetUmask { mask } => out.call(libc::SYS_umask, &[mask.into()]),

@@ -44,6 +44,8 @@ pub struct SandboxResources {
     pub group: Option<SandboxGroup>,
     /// Its network namespace.
     pub net: Option<NetNamespace>,
+    /// The mount of a workspace that outlives it, for a look at the space left.
+    pub workspace: Option<OwnedFd>,
     /// Its mount namespace. This descriptor delays the unmounting to the cleanup; without it the
     /// kernel unmounts everything while the init dies, and the response waits for that.
     pub mounts: Option<OwnedFd>,
@@ -90,10 +92,11 @@ impl CleanupQueue {
     }
 
     fn clean_up(&self, resources: SandboxResources) {
-        let SandboxResources { fs, group, net, mounts } = resources;
+        let SandboxResources { fs, group, net, workspace, mounts } = resources;
         collect_files_in_sockets();
         // Before the file system, which is mounted in there.
         drop(mounts);
+        drop(workspace);
         if let Some(fs) = fs {
             free(fs);
         }

@@ -182,8 +182,10 @@ impl IoLoop<'_> {
                     (IoEvent::Stderr, stderr.pipe(), PollFlags::POLLIN),
                 ]),
             }
+            let writes = feed.as_ref().is_some_and(StdinFeed::has_pending);
+            let room = if writes { PollFlags::POLLOUT } else { PollFlags::empty() };
             wanted.extend([
-                (IoEvent::Stdin, feed.as_ref().and_then(StdinFeed::pipe), PollFlags::POLLOUT),
+                (IoEvent::Stdin, feed.as_ref().and_then(StdinFeed::pipe), room),
                 (IoEvent::Input, feed.as_ref().and_then(StdinFeed::source), PollFlags::POLLIN),
             ]);
         }
@@ -218,6 +220,8 @@ impl IoLoop<'_> {
 
     /// Reads what the pipes still held when the last writer died.
     fn last_words(&mut self) -> io::Result<()> {
+        // It holds an end of the terminal.
+        self.streams.feed = None;
         for capture in [&mut self.streams.stdout, &mut self.streams.stderr] {
             self.overflowed |= capture.drain(self.sink)? == CaptureState::Overflowed;
         }

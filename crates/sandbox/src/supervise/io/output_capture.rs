@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use nix::fcntl::{FcntlArg, fcntl};
 
 use super::pipe::{CHUNK_BYTES, PipeEnd};
-use cofferdam_core::{CapturedStream, OutputSink, Stream};
+use cofferdam_core::{CapturedStream, ExcessOutput, Limits, OutputSink, Stream};
 
 /// The size of the pipes of a program that prints: the most that the kernel gives an unprivileged
 /// process.
@@ -25,6 +25,28 @@ pub enum CaptureState {
     Overflowed,
 }
 
+/// How much of a stream is kept, and what becomes of more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OutputBound {
+    /// The bytes that are kept.
+    pub bytes_max: Option<u64>,
+    /// Whether more are counted and dropped, and do not end the run.
+    pub drops: bool,
+}
+
+impl OutputBound {
+    /// The bounds of stdout and stderr.
+    pub fn of(limits: &Limits, excess: ExcessOutput) -> [Self; 2] {
+        match excess {
+            ExcessOutput::Kills => [Self { bytes_max: limits.output_bytes_max, drops: false }; 2],
+            ExcessOutput::Dropped { stdout_bytes_max, stderr_bytes_max } => {
+                [stdout_bytes_max, stderr_bytes_max]
+                    .map(|bytes_max| Self { bytes_max: Some(bytes_max), drops: true })
+            }
+        }
+    }
+}
+
 /// Captures one output stream.
 #[derive(Debug)]
 pub struct OutputCapture {
@@ -34,24 +56,25 @@ pub struct OutputCapture {
     /// when the last writer closes, which would wake the thread for nothing.
     kept_open: Option<OwnedFd>,
     captured: CapturedStream,
-    bytes_max: Option<u64>,
+    bound: OutputBound,
 }
 
 impl OutputCapture {
-    /// Captures at most `bytes_max` from `pipe`, whose other end is `sandbox_end`.
-    pub fn new(
-        stream: Stream,
-        pipe: PipeEnd,
-        sandbox_end: OwnedFd,
-        bytes_max: Option<u64>,
-    ) -> Self {
+    /// Captures within `bound` from `pipe`, whose other end is `sandbox_end`.
+    pub fn new(stream: Stream, pipe: PipeEnd, sandbox_end: OwnedFd, bound: OutputBound) -> Self {
         Self {
             stream,
             pipe: Some(pipe),
             kept_open: Some(sandbox_end),
             captured: CapturedStream::default(),
-            bytes_max,
+            bound,
         }
+    }
+
+    /// A stream that nothing is written to.
+    pub fn closed(stream: Stream, bound: OutputBound) -> Self {
+        let captured = CapturedStream::default();
+        Self { stream, pipe: None, kept_open: None, captured, bound }
     }
 
     /// The pipe, while it is open.
@@ -85,19 +108,28 @@ impl OutputCapture {
                 }
                 Ok(count) => {
                     let bytes = chunk.get(..count).unwrap_or_default();
-                    let within = tally(&mut self.captured, bytes, self.bytes_max);
+                    let within = tally(&mut self.captured, bytes, self.bound.bytes_max);
                     if !sink.as_ref().is_some_and(|sink| sink.is_only_reader()) {
                         self.captured.bytes.extend_from_slice(within);
                     }
-                    if let (Some(sink), false) = (sink.as_mut(), within.is_empty()) {
-                        sink.take(self.stream, within);
+                    if let Some(sink) = sink {
+                        let all = self.bound.drops && sink.takes_excess();
+                        let taken = if all { bytes } else { within };
+                        if !taken.is_empty() {
+                            sink.take(self.stream, taken);
+                        }
                     }
-                    if self.captured.truncated {
+                    if self.captured.truncated && !self.bound.drops {
                         return Ok(CaptureState::Overflowed);
                     }
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                // The last process has closed the terminal.
+                Err(error) if error.raw_os_error() == Some(libc::EIO) => {
+                    self.pipe = None;
+                    return Ok(CaptureState::Closed);
+                }
                 Err(error) => return Err(error),
             }
         }
@@ -108,15 +140,15 @@ impl OutputCapture {
     /// gets it even without room.
     pub fn drain(&mut self, sink: &mut Option<Box<dyn OutputSink>>) -> io::Result<CaptureState> {
         self.kept_open = None;
-        let mut tireless =
+        let mut unthrottled =
             sink.take().map(|inner| Box::new(UnthrottledSink(inner)) as Box<dyn OutputSink>);
         let progress = loop {
-            match self.read_available(&mut tireless)? {
+            match self.read_available(&mut unthrottled)? {
                 CaptureState::Open if !self.is_drained()? => {}
                 progress => break progress,
             }
         };
-        *sink = tireless;
+        *sink = unthrottled;
         Ok(progress)
     }
 
@@ -139,6 +171,10 @@ struct UnthrottledSink(Box<dyn OutputSink>);
 impl OutputSink for UnthrottledSink {
     fn take(&mut self, stream: Stream, bytes: &[u8]) {
         self.0.take(stream, bytes);
+    }
+
+    fn takes_excess(&self) -> bool {
+        self.0.takes_excess()
     }
 
     fn is_only_reader(&self) -> bool {
@@ -183,6 +219,10 @@ mod tests {
         }
     }
 
+    fn killing(bytes_max: Option<u64>) -> OutputBound {
+        OutputBound { bytes_max, drops: false }
+    }
+
     fn kept(chunks: &[&[u8]], bytes_max: Option<u64>) -> CapturedStream {
         let mut captured = CapturedStream::default();
         for chunk in chunks {
@@ -212,7 +252,7 @@ mod tests {
     fn a_capture_reads_to_the_end_of_the_pipe() {
         let (ours, theirs) = pipe_from_sandbox().unwrap();
         let mut writer = File::from(theirs.try_clone().unwrap());
-        let mut capture = OutputCapture::new(Stream::Stdout, ours, theirs, Some(100));
+        let mut capture = OutputCapture::new(Stream::Stdout, ours, theirs, killing(Some(100)));
         assert_eq!(capture.read_available(&mut None).unwrap(), CaptureState::Open);
         writer.write_all(b"hello").unwrap();
         drop(writer);
@@ -241,7 +281,7 @@ mod tests {
             let taken = Arc::new(Mutex::new(Vec::new()));
             let kept = Kept { bytes: Arc::clone(&taken), only_reader };
             let mut sink: Option<Box<dyn OutputSink>> = Some(Box::new(kept));
-            let mut capture = OutputCapture::new(Stream::Stdout, ours, theirs, bytes_max);
+            let mut capture = OutputCapture::new(Stream::Stdout, ours, theirs, killing(bytes_max));
             let mut overflowed = false;
             for (chunk, read_now) in &chunks {
                 writer.write_all(chunk).unwrap();

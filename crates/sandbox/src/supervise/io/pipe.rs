@@ -10,12 +10,13 @@ use nix::unistd::pipe2;
 /// The size of one read or write.
 pub(super) const CHUNK_BYTES: usize = 64 << 10;
 
-/// The supervisor's end of a pipe. Reading and writing never block.
+/// The supervisor's end of a pipe, or of a terminal. Reading and writing never block.
 #[derive(Debug)]
 pub struct PipeEnd(File);
 
 impl PipeEnd {
-    fn new(end: OwnedFd) -> io::Result<Self> {
+    /// Of a pipe or a terminal.
+    pub fn new(end: OwnedFd) -> io::Result<Self> {
         fcntl(&end, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
         Ok(Self(File::from(end)))
     }

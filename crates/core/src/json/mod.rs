@@ -1,0 +1,7 @@
+//! Requests in JSON, read strictly.
+
+mod document;
+mod strict;
+
+pub use document::JsonDocument;
+pub use strict::{JsonFault, parse_object};

@@ -1,0 +1,10 @@
+//! On the real kernel, as root.
+
+mod generated;
+mod hostile;
+mod images;
+mod lifetime;
+mod limits;
+mod owners;
+mod sharing;
+mod support;

@@ -1,0 +1,183 @@
+//! Unpacks an archive that was judged.
+
+use std::ffi::OsStr;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::ffi::OsStrExt;
+
+use nix::errno::Errno;
+use nix::sys::stat::{Mode, SFlag, fstat};
+
+use super::judge::{ArchiveContents, LinkReach, judge, path_in_archive};
+use super::reader::{ArchiveLimits, ArchivedEntry, ArchivedKind, TarReader};
+use super::spool::Spool;
+use crate::files::digest::DirectoryDigest;
+use crate::files::error::{FilesError, OnPath};
+use crate::files::location::{FileArea, FileLocation, PathRule};
+use crate::files::read::open_regular;
+use crate::files::resolve::{MissingParents, WorkspaceRoot};
+use crate::files::stage::copy::service_owner;
+use crate::files::stage::private_dir::Occupied;
+use crate::files::stage::{StagedAccess, put_link, remove_write_permissions, stage_tree};
+use crate::files::write::{TempFile, check_replaceable};
+use crate::status;
+use crate::walk::budget::TreeLimits;
+use cofferdam_core::values::owner::Owner;
+
+/// Unpacks `spool` into the directory `to`, which is made if it is missing. It merges: directories that exist stay as
+/// they are, files and links are replaced. Set-id bits are dropped, a hard link becomes a copy.
+///
+/// # Errors
+/// [`FilesError::ArchiveUnsafe`] and [`FilesError::TooLarge`] for the archive, [`FilesError::ThroughLink`],
+/// [`FilesError::NotRegular`] and [`FilesError::ReadOnly`] for its place: nothing is written then.
+/// [`FilesError::DiskFull`] can leave whole files.
+pub fn unpack(
+    root: &WorkspaceRoot<'_>,
+    to: &FileLocation,
+    spool: &Spool,
+    limits: ArchiveLimits,
+) -> Result<ArchiveContents, FilesError> {
+    let contents = judge(root, to, spool, LinkReach::Workspace, limits)?;
+    write(root, to, spool, limits)?;
+    Ok(contents)
+}
+
+/// Unpacks `spool` into the empty directory `target`, which no program can reach. All links must stay in it.
+/// Everything belongs to `owner`.
+///
+/// # Errors
+/// As [`unpack`].
+pub fn unpack_tree(
+    target: BorrowedFd<'_>,
+    spool: &Spool,
+    owner: Owner,
+    limits: ArchiveLimits,
+) -> Result<ArchiveContents, FilesError> {
+    let rule = PathRule::default();
+    let root = WorkspaceRoot { directory: target, rule: &rule, owner };
+    let top = FileLocation::top(FileArea::Whole);
+    let contents = judge(&root, &top, spool, LinkReach::Tree, limits)?;
+    write(&root, &top, spool, limits)?;
+    Ok(contents)
+}
+
+/// Unpacks `spool` to `to`, replacing what is there. All links must stay in the tree.
+///
+/// # Errors
+/// As [`unpack`]. What was there is unchanged then, also on a full disk.
+pub fn stage_archive(
+    root: &WorkspaceRoot<'_>,
+    spool: &Spool,
+    to: &FileLocation,
+    access: StagedAccess,
+    limits: ArchiveLimits,
+) -> Result<DirectoryDigest, FilesError> {
+    let tree_limits = TreeLimits {
+        entries_max: limits.entries_max,
+        bytes_max: limits.bytes_max,
+        depth_max: limits.depth_max as u64,
+    };
+    stage_tree(root, to, None, access, &tree_limits, &mut |target| {
+        let owner = match access {
+            StagedAccess::Writable => root.owner,
+            StagedAccess::ReadOnly => service_owner(),
+        };
+        unpack_tree(target, spool, owner, limits)?;
+        match access {
+            StagedAccess::Writable => Ok(()),
+            StagedAccess::ReadOnly => remove_write_permissions(target, &to.shown()),
+        }
+    })
+}
+
+fn write(
+    root: &WorkspaceRoot<'_>,
+    to: &FileLocation,
+    spool: &Spool,
+    limits: ArchiveLimits,
+) -> Result<(), FilesError> {
+    let mut reader = TarReader::new(spool, limits);
+    if to.name().is_some() {
+        write_directory(root, to, 0o755)?;
+    }
+    while let Some(entry) = reader.advance()? {
+        let place = |path: &[u8]| {
+            let path = path_in_archive(path, limits.depth_max)
+                .map_err(|reason| FilesError::archive(reason, entry.shown()))?;
+            Ok::<_, FilesError>(to.join(&path))
+        };
+        let location = place(&entry.path)?;
+        match &entry.kind {
+            _ if &location == to => {}
+            ArchivedKind::Directory => write_directory(root, &location, entry.mode)?,
+            ArchivedKind::File => write_file(root, &location, &entry, &mut reader)?,
+            ArchivedKind::Symlink(text) => {
+                let parent = root.parent(&location, MissingParents::Make(&mut Vec::new()))?;
+                check_replaceable(&parent)?;
+                put_link(root, &parent, OsStr::from_bytes(text), Occupied::Rename)?;
+            }
+            ArchivedKind::HardLink(target) => copy_linked(root, &place(target)?, &location)?,
+        }
+    }
+    Ok(())
+}
+
+fn write_directory(
+    root: &WorkspaceRoot<'_>,
+    location: &FileLocation,
+    mode: u32,
+) -> Result<(), FilesError> {
+    let parent = root.parent(location, MissingParents::Make(&mut Vec::new()))?;
+    if parent.entry()?.is_none() {
+        parent.check_writable()?;
+    }
+    let mode = Mode::from_bits_truncate(mode & 0o777) | Mode::S_IRWXU;
+    let made = root.make_directory(parent.directory.as_fd(), &parent.name, mode);
+    let (opened, _) = made.on("mkdir", &parent.path)?;
+    match status::file_type(&fstat(opened).on("stat", &parent.path)?) {
+        SFlag::S_IFDIR => Ok(()),
+        SFlag::S_IFLNK => Err(FilesError::of(Errno::ELOOP, "mkdir", &parent.path)),
+        _ => Err(FilesError::not_regular(&parent.path)),
+    }
+}
+
+fn write_file(
+    root: &WorkspaceRoot<'_>,
+    location: &FileLocation,
+    entry: &ArchivedEntry,
+    reader: &mut TarReader<'_>,
+) -> Result<(), FilesError> {
+    let parent = root.parent(location, MissingParents::Make(&mut Vec::new()))?;
+    check_replaceable(&parent)?;
+    let mut temp = TempFile::create(&parent)?;
+    temp.fill(reader).map_err(of_contents)?;
+    temp.set_modified(entry.modified)?;
+    temp.settle(Mode::from_bits_truncate(entry.mode & 0o777), root.owner)?;
+    temp.install().map(|_| ())
+}
+
+/// An error of the archive, which came as one of its contents.
+fn of_contents(error: FilesError) -> FilesError {
+    match error {
+        FilesError::Input(error) => match error.downcast::<FilesError>() {
+            Ok(error) => error,
+            Err(error) => FilesError::Input(error),
+        },
+        error => error,
+    }
+}
+
+/// Copies the file that a hard link names.
+fn copy_linked(
+    root: &WorkspaceRoot<'_>,
+    target: &FileLocation,
+    location: &FileLocation,
+) -> Result<(), FilesError> {
+    let ((mut file, stat), _) = open_regular(root.find(target, false)?)?;
+    let parent = root.parent(location, MissingParents::Make(&mut Vec::new()))?;
+    check_replaceable(&parent)?;
+    let mut temp = TempFile::create(&parent)?;
+    temp.fill(&mut file)?;
+    temp.set_modified(u64::try_from(stat.st_mtime).unwrap_or(0))?;
+    temp.settle(status::file_mode(&stat), root.owner)?;
+    temp.install().map(|_| ())
+}

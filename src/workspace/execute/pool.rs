@@ -1,0 +1,90 @@
+//! The live kernels of a service: there may only be so many.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use super::kernel::RunningKernel;
+use crate::workspace::error::{EngineCode, EngineError};
+use cofferdam_core::values::deadline::Deadline;
+
+/// How long a dropped kernel may take to die.
+const DEATH_WAIT: Duration = Duration::from_secs(10);
+
+/// The live kernels.
+#[derive(Debug)]
+pub struct KernelPool {
+    kernels_max: usize,
+    state: Mutex<PooledKernels>,
+}
+
+#[derive(Debug, Default)]
+struct PooledKernels {
+    live: Vec<Arc<RunningKernel>>,
+    /// Kernels that are being started.
+    starting: usize,
+}
+
+/// Room for a kernel that is being started.
+#[derive(Debug)]
+pub struct KernelSlot<'a>(&'a KernelPool);
+
+impl KernelPool {
+    /// A pool of at most `kernels_max`.
+    pub fn new(kernels_max: usize) -> Self {
+        Self { kernels_max, state: Mutex::default() }
+    }
+
+    /// Makes room for one more: the one that has been idle for longest is dropped.
+    ///
+    /// # Errors
+    /// All of them have calls.
+    pub fn reserve(&self) -> Result<KernelSlot<'_>, EngineError> {
+        loop {
+            let mut state = self.lock();
+            state.live.retain(|kernel| kernel.wait_end(Deadline::after(Duration::ZERO)).is_none());
+            if state.live.len() + state.starting < self.kernels_max {
+                state.starting += 1;
+                return Ok(KernelSlot(self));
+            }
+            let idle = state.live.iter().filter(|kernel| kernel.idle_since().is_some());
+            let longest = idle.min_by_key(|kernel| kernel.idle_since()).cloned();
+            drop(state);
+            let Some(longest) = longest else { return Err(full(self.kernels_max)) };
+            if longest.drop_if_idle() && longest.wait_end(Deadline::after(DEATH_WAIT)).is_none() {
+                log::error!("a dropped kernel has not ended");
+                return Err(full(self.kernels_max));
+            }
+        }
+    }
+
+    /// Waits until none is alive. Returns false if the deadline passes first.
+    pub fn wait_none(&self, deadline: Deadline) -> bool {
+        let live = self.lock().live.clone();
+        live.iter().all(|kernel| kernel.wait_end(deadline).is_some())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, PooledKernels> {
+        // Each change leaves the pool consistent.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl KernelSlot<'_> {
+    /// Adds the kernel.
+    pub fn fill(self, kernel: Arc<RunningKernel>) {
+        self.0.lock().live.push(kernel);
+    }
+}
+
+impl Drop for KernelSlot<'_> {
+    fn drop(&mut self) {
+        self.0.lock().starting -= 1;
+    }
+}
+
+fn full(kernels_max: usize) -> EngineError {
+    let words = "as many kernels as there may be execute code";
+    EngineError::new(EngineCode::EngineBusy, words)
+        .with("limit", "kernels")
+        .with("max", kernels_max)
+}

@@ -1,0 +1,19 @@
+//! The files of workspaces: by path, with the errors and the accounting of the engine.
+
+mod archive;
+mod change;
+mod collect;
+mod error;
+mod read;
+mod request;
+mod view;
+
+pub use archive::{receive_archive, send_archive};
+pub use change::{make_directory, move_file, put_file, put_files, remove_file};
+pub use collect::{collect_files, collect_within};
+pub use error::{engine_error, locate};
+pub use read::{file_status, list_files, load_metadata, open_file, tree_digest};
+pub use request::{
+    CollectRequest, ListFilesQuery, MkdirRequest, MoveRequest, NewFileRequest, PutFilesRequest,
+};
+pub use view::{CollectView, DigestView, FilePage, FileView, WrittenView};

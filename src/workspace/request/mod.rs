@@ -1,0 +1,12 @@
+//! Requests of the engine: their bodies, and what they mean with the defaults filled in.
+
+mod create;
+mod encoding;
+mod limits;
+
+pub use create::{
+    ArtifactSession, CreateRequest, PatchRequest, SandboxScope, SnapshotRequest, StorageKind,
+    WorkspacePolicy, WorkspaceSettings, check_env, check_room,
+};
+pub use encoding::{decode, encode};
+pub use limits::{LimitsRequest, ProgramLimits, pick};

@@ -1,0 +1,409 @@
+//! Workspaces: created, found, listed, prolonged and ended.
+
+mod bell;
+mod counts;
+mod executing;
+mod ledger;
+pub(super) mod live;
+pub(super) mod merge_queue;
+mod reaper;
+pub(super) mod registry;
+pub(super) mod settings;
+mod snapshots;
+pub(super) mod span;
+pub(super) mod tally;
+#[cfg(test)]
+mod tests;
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+pub use self::counts::EngineMetrics;
+pub use self::executing::ExecutionCall;
+use self::ledger::DiskLedger;
+use self::live::{LiveProgram, LiveWorkspace, WorkspaceEnd, WorkspaceProgram, WorkspaceUse};
+use self::reaper::Reaping;
+pub use self::settings::EngineSettings;
+use self::snapshots::FirstFiles;
+use self::tally::{Tally, TallyFull};
+use super::error::{EngineCode, EngineError};
+use super::execute::KernelPool;
+use super::request::{CreateRequest, PatchRequest, pick};
+use super::run::{PreparedRun, ProgramSettings, RunRequest, RunTerms};
+use super::sessions::{self, Session, SessionState, StartRequest};
+use super::trees::TreeMaker;
+use super::trees::snapshots::{Merger, SnapshotTable};
+use super::view::{CleanupView, EngineView, WorkspacePage, WorkspaceStatus, WorkspaceView};
+use crate::config::{RequestRange, TokenName};
+use cofferdam_core::Watch;
+use cofferdam_core::sync::cancel::CancelToken;
+use cofferdam_core::sync::retained::Retained;
+use cofferdam_core::values::deadline::Deadline;
+
+/// How long killed kernels may take to die.
+const KERNELS_KILLED_WITHIN: Duration = Duration::from_secs(5);
+
+/// The workspaces of one service.
+#[derive(Debug)]
+pub struct WorkspaceService {
+    settings: EngineSettings,
+    trees: Box<dyn TreeMaker>,
+    workspaces: Arc<Tally>,
+    runs: Arc<Tally>,
+    kernels: KernelPool,
+    ledger: Arc<DiskLedger>,
+    snapshots: SnapshotTable,
+    snapshot_count: Arc<Tally>,
+    merger: Merger,
+    reaping: Reaping,
+    reaper: Option<JoinHandle<()>>,
+    draining: AtomicBool,
+}
+
+/// Counts a call in its workspace and in the service.
+#[derive(Debug)]
+struct CallPermit {
+    _program: WorkspaceProgram,
+    _permit: Retained,
+}
+
+/// Which workspaces to list.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct WorkspaceQuery {
+    /// Only those with this label.
+    pub exec_id: Option<String>,
+    /// Only those with this status.
+    pub status: Option<WorkspaceStatus>,
+    /// How many at most.
+    pub limit: usize,
+    /// The end of the page before.
+    pub before: Option<u64>,
+}
+
+impl WorkspaceService {
+    /// Starts a service without workspaces, whose file systems `trees` makes.
+    ///
+    /// # Errors
+    /// A thread cannot be started.
+    pub fn start(settings: EngineSettings, trees: Box<dyn TreeMaker>) -> io::Result<Self> {
+        let reaping = Reaping::default();
+        let reaper = Some(reaping.start()?);
+        let (maxima, per_token) = (&settings.maxima, &settings.per_token);
+        Ok(Self {
+            workspaces: Tally::new(maxima.workspaces, per_token.workspaces),
+            runs: Tally::new(maxima.runs, per_token.runs),
+            kernels: KernelPool::new(maxima.kernels),
+            ledger: DiskLedger::new(settings.disk_total_bytes, per_token.disk_bytes),
+            snapshots: SnapshotTable::default(),
+            snapshot_count: Tally::new(maxima.snapshots, None),
+            merger: Merger::start(Arc::clone(&reaping.registry))?,
+            settings,
+            trees,
+            reaping,
+            reaper,
+            draining: AtomicBool::new(false),
+        })
+    }
+
+    /// The engine, for clients that choose one.
+    pub fn describe(&self) -> EngineView {
+        EngineView::of(&self.settings, self.trees.fork_kind())
+    }
+
+    /// Creates a workspace of `owner`, or acquires one. The second value is whether it is new.
+    ///
+    /// # Errors
+    /// The request is invalid, or a limit is reached. Nothing has changed then.
+    pub fn create(
+        &self,
+        owner: &TokenName,
+        request: CreateRequest,
+    ) -> Result<(WorkspaceView, bool), EngineError> {
+        let Some(id) = &request.snapshot else {
+            return self.acquire_or_make(owner, request, None, &FirstFiles::None);
+        };
+        let snapshot = self.snapshots.find(owner, id)?;
+        let files = FirstFiles::Snapshot(&*snapshot.frozen);
+        self.acquire_or_make(owner, request, Some(&snapshot.source), &files)
+    }
+
+    /// The workspace `id` of `owner`.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn view(&self, owner: &TokenName, id: &str) -> Result<WorkspaceView, EngineError> {
+        WorkspaceView::of(&*self.reaping.registry.find(owner, id)?)
+    }
+
+    /// A page of the workspaces of `owner`.
+    ///
+    /// # Errors
+    /// A file system cannot be measured.
+    pub fn list(
+        &self,
+        owner: &TokenName,
+        query: &WorkspaceQuery,
+    ) -> Result<WorkspacePage, EngineError> {
+        let is_asked_for = |workspace: &LiveWorkspace| {
+            (query.exec_id.is_none() || query.exec_id == workspace.settings.exec_id)
+                && query.status.is_none_or(|status| status == WorkspaceStatus::Active)
+        };
+        let registry = &self.reaping.registry;
+        let (found, has_more) = registry.page(owner, query.before, query.limit, is_asked_for);
+        let last = found.last().filter(|_| has_more).map(|workspace| workspace.number.to_string());
+        let views = found.iter().map(|workspace| WorkspaceView::of(workspace));
+        Ok(WorkspacePage { workspaces: views.collect::<Result<_, _>>()?, next_cursor: last })
+    }
+
+    /// Changes how long a workspace lives.
+    ///
+    /// # Errors
+    /// The request is invalid, or there is no such workspace.
+    pub fn patch(
+        &self,
+        owner: &TokenName,
+        id: &str,
+        request: &PatchRequest,
+    ) -> Result<WorkspaceView, EngineError> {
+        let ranges = &self.settings.requests;
+        let time = |range, path, value: Option<u64>| {
+            let picked = value.map(|value| pick(range, path, Some(value))).transpose();
+            picked.map(|picked| picked.map(Duration::from_millis))
+        };
+        let ttl = time(ranges.ttl_ms, "ttl_ms", request.ttl_ms)?;
+        let idle = time(ranges.idle_ms, "idle_ms", request.idle_ms)?;
+        let workspace = self.reaping.registry.find(owner, id)?;
+        workspace.prolong(ttl, idle)?;
+        WorkspaceView::of(&workspace)
+    }
+
+    /// Kills everything in a workspace, and removes it.
+    ///
+    /// # Errors
+    /// There is no such workspace.
+    pub fn cleanup(&self, owner: &TokenName, id: &str) -> Result<CleanupView, EngineError> {
+        let workspace = self.reaping.registry.find(owner, id)?;
+        if !workspace.begin_end() {
+            return Err(live::not_found());
+        }
+        self.reaping.finish(&workspace, WorkspaceEnd::Cleanup);
+        Ok(CleanupView { workspace_id: id.to_owned(), persisted: false })
+    }
+
+    /// Begins a request that uses a workspace.
+    ///
+    /// # Errors
+    /// There is no such workspace.
+    pub fn enter(&self, owner: &TokenName, id: &str) -> Result<WorkspaceUse, EngineError> {
+        self.reaping.registry.find(owner, id)?.enter()
+    }
+
+    /// Takes the permits of a program in a workspace, and makes its sandbox. `watch` is for its run.
+    ///
+    /// # Errors
+    /// The request is invalid, a limit is reached, or the sandbox cannot be made.
+    pub fn prepare_run(
+        &self,
+        owner: &TokenName,
+        id: &str,
+        request: RunRequest,
+        watch: &mut Watch,
+    ) -> Result<PreparedRun, EngineError> {
+        let workspace = self.enter(owner, id)?;
+        let program = LiveProgram::of(watch)?;
+        self.prepare(owner, workspace, request, self.settings.requests.run_timeout_ms, program)
+    }
+
+    /// Starts a session in a workspace.
+    ///
+    /// # Errors
+    /// As [`WorkspaceService::prepare_run`], or the program does not start.
+    pub fn start_session(
+        &self,
+        owner: &TokenName,
+        id: &str,
+        request: StartRequest,
+    ) -> Result<SessionState, EngineError> {
+        let workspace = self.enter(owner, id)?;
+        let live = Arc::clone(workspace.workspace());
+        let (request, terminal) = request.split()?;
+        live.sessions.forget_ended(self.settings.session_keep);
+        let cancel = CancelToken::new().map_err(|error| {
+            EngineError::new(EngineCode::SandboxFailed, format!("eventfd: {error}"))
+        })?;
+        let mut watch = Watch::of(cancel);
+        let program = LiveProgram::of(&mut watch)?;
+        let slot = live.sessions.reserve(self.settings.maxima.sessions)?;
+        let timeouts = self.settings.requests.session_timeout_ms;
+        let prepared = self.prepare(owner, workspace, request, timeouts, program)?;
+        let session = sessions::start(prepared, watch, terminal)?;
+        slot.fill(Arc::clone(&session));
+        Ok(session.state())
+    }
+
+    /// A session of a workspace. To look for it is no use of the workspace.
+    ///
+    /// # Errors
+    /// There is no such workspace or session.
+    pub fn session(
+        &self,
+        owner: &TokenName,
+        id: &str,
+        name: &str,
+    ) -> Result<Arc<Session>, EngineError> {
+        let sessions = &self.reaping.registry.find(owner, id)?.sessions;
+        sessions.forget_ended(self.settings.session_keep);
+        sessions.find(name)
+    }
+
+    /// At most `limit` sessions of a workspace after number `after`, and the last number if there are
+    /// more.
+    ///
+    /// # Errors
+    /// There is no such workspace.
+    pub fn sessions(
+        &self,
+        owner: &TokenName,
+        id: &str,
+        limit: usize,
+        after: Option<u64>,
+    ) -> Result<(Vec<SessionState>, Option<u64>), EngineError> {
+        let sessions = &self.reaping.registry.find(owner, id)?.sessions;
+        sessions.forget_ended(self.settings.session_keep);
+        Ok(sessions.page(after, limit))
+    }
+
+    /// Forgets an ended session.
+    ///
+    /// # Errors
+    /// There is no such workspace.
+    pub fn forget_session(
+        &self,
+        owner: &TokenName,
+        id: &str,
+        name: &str,
+    ) -> Result<(), EngineError> {
+        self.reaping.registry.find(owner, id)?.sessions.forget(name);
+        Ok(())
+    }
+
+    fn prepare(
+        &self,
+        owner: &TokenName,
+        workspace: WorkspaceUse,
+        request: RunRequest,
+        timeouts: RequestRange,
+        program: LiveProgram,
+    ) -> Result<PreparedRun, EngineError> {
+        let live = Arc::clone(workspace.workspace());
+        let ranges = &self.settings.requests;
+        let settings = request.resolve(live.settings.limits, ranges, timeouts)?;
+        self.check_open()?;
+        let permit = self.enter_run(owner)?;
+        self.prepare_program(settings, live, Some(workspace), program, permit)
+    }
+
+    /// Counts a program in the service, until the value is dropped.
+    fn enter_run(&self, owner: &TokenName) -> Result<Retained, EngineError> {
+        let permit = self.runs.enter(owner).map_err(|full| refusal(full, "programs"))?;
+        Ok(Retained::of(Arc::new(permit)))
+    }
+
+    /// Counts a call in its workspace and in the service, until the value is dropped.
+    fn begin_call(
+        &self,
+        owner: &TokenName,
+        live: &Arc<LiveWorkspace>,
+        cancel: CancelToken,
+    ) -> Result<Arc<CallPermit>, EngineError> {
+        let permit = self.enter_run(owner)?;
+        let program = live.begin_program(&live.doors().share(), LiveProgram::call(cancel))?;
+        Ok(Arc::new(CallPermit { _program: program, _permit: permit }))
+    }
+
+    fn prepare_program(
+        &self,
+        settings: ProgramSettings,
+        live: Arc<LiveWorkspace>,
+        used: Option<WorkspaceUse>,
+        program: LiveProgram,
+        retained: Retained,
+    ) -> Result<PreparedRun, EngineError> {
+        let (base_env, controls) = (&self.settings.base_env, self.trees.controls());
+        PreparedRun::new(settings, RunTerms { live, used, program, retained, base_env, controls })
+    }
+
+    /// The counters.
+    pub fn metrics(&self) -> EngineMetrics {
+        self.reaping.counts.read(&EngineMetrics {
+            workspaces: self.workspaces.count(),
+            workspaces_max: self.workspaces.max(),
+            runs: self.runs.count(),
+            runs_max: self.runs.max(),
+            disk_bytes: self.ledger.total(),
+            disk_bytes_max: self.ledger.max(),
+            ..EngineMetrics::default()
+        })
+    }
+
+    /// Counts a refusal, if it is for a limit.
+    pub fn count_refusal(&self, code: EngineCode) {
+        self.reaping.counts.count_refusal(code);
+    }
+
+    /// Refuses new workspaces and programs from now on.
+    pub fn start_draining(&self) {
+        self.draining.store(true, Ordering::Release);
+    }
+
+    /// Kills all programs. Returns when no kernel is alive; for the others there is
+    /// [`WorkspaceService::wait_idle`].
+    pub fn cancel_all(&self) {
+        for workspace in self.reaping.registry.all() {
+            workspace.cancel_programs();
+        }
+        if !self.kernels.wait_none(Deadline::after(KERNELS_KILLED_WITHIN)) {
+            log::error!("a killed kernel has not ended");
+        }
+    }
+
+    /// Waits until no program lives. A kernel that executes nothing is none. Returns false if the deadline passes first.
+    pub fn wait_idle(&self, deadline: Deadline) -> bool {
+        self.runs.wait_none(deadline)
+    }
+
+    fn check_open(&self) -> Result<(), EngineError> {
+        if self.draining.load(Ordering::Acquire) {
+            let words = "the service is shutting down";
+            return Err(EngineError::new(EngineCode::EngineClosed, words));
+        }
+        Ok(())
+    }
+}
+
+impl Drop for WorkspaceService {
+    fn drop(&mut self) {
+        self.reaping.bell.close();
+        if let Some(reaper) = self.reaper.take() {
+            // A panic of the reaper has been logged.
+            let _ = reaper.join();
+        }
+    }
+}
+
+/// The refusal of one more of `what`.
+fn refusal(full: TallyFull, what: &str) -> EngineError {
+    let words = match full {
+        TallyFull::Token => format!("the token has as many {what} as it may have"),
+        TallyFull::Total => format!("as many {what} as there may be at once"),
+    };
+    let code = match (full, what) {
+        (TallyFull::Token, _) => EngineCode::TokenLimit,
+        (TallyFull::Total, "workspaces") => EngineCode::WorkspacesFull,
+        (TallyFull::Total, _) => EngineCode::EngineBusy,
+    };
+    EngineError::new(code, words).with("limit", what)
+}

@@ -1,0 +1,40 @@
+//! What a workspace service is started with.
+
+mod host_memory;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use self::host_memory::memory_bytes;
+use crate::config::{EngineConfig, EngineMaxima, RequestRanges, TokenMaxima};
+
+/// What a workspace service is started with.
+#[derive(Debug, Clone)]
+pub struct EngineSettings {
+    /// How much of everything there may be.
+    pub maxima: EngineMaxima,
+    /// What one token may have.
+    pub per_token: TokenMaxima,
+    /// The defaults and maxima of requests.
+    pub requests: RequestRanges,
+    /// The most bytes of all workspaces in memory.
+    pub disk_total_bytes: u64,
+    /// How long the record of an ended session is kept.
+    pub session_keep: Duration,
+    /// Variables of every program.
+    pub base_env: BTreeMap<String, String>,
+}
+
+impl From<&EngineConfig> for EngineSettings {
+    fn from(config: &EngineConfig) -> Self {
+        let EngineConfig { maxima, per_token, requests, times, .. } = config;
+        Self {
+            maxima: maxima.clone(),
+            per_token: *per_token,
+            requests: *requests,
+            session_keep: times.session_keep,
+            base_env: BTreeMap::new(),
+            disk_total_bytes: maxima.disk_total_bytes.unwrap_or_else(|| memory_bytes() / 2),
+        }
+    }
+}

@@ -1,0 +1,214 @@
+//! New workspaces, with the files of others or without; and snapshots.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use uuid::Uuid;
+
+use super::live::{LiveWorkspace, WorkspaceUse};
+use super::merge_queue::LayerRelease;
+use super::registry::Acquired;
+use super::span::Span;
+use super::{WorkspaceService, refusal};
+use crate::config::TokenName;
+use crate::workspace::error::{EngineCode, EngineError};
+use crate::workspace::request::{
+    CreateRequest, SnapshotRequest, StorageKind, WorkspaceSettings, check_room,
+};
+use crate::workspace::trees::snapshots::{
+    Snapshot, SnapshotPage, SnapshotView, freeze_files, merge_layers,
+};
+use crate::workspace::trees::{FrozenTree, TreeDoors, TreeSettings, WorkspaceTree};
+use crate::workspace::view::WorkspaceView;
+use cofferdam_core::values::deadline::Deadline;
+use cofferdam_tree::StopCheck;
+
+/// How long an acquire waits for another one with the same label.
+const ACQUIRE_WAIT: Duration = Duration::from_secs(20);
+/// What a new workspace takes at once, bytes: its directories and records.
+const FIRST_BYTES: u64 = 16 << 10;
+/// How long a digest may take.
+const DIGEST_MAX: Duration = Duration::from_secs(50);
+/// How long the deletion of a snapshot merges layers that it shared. The merger does the rest.
+const MERGE_MAX: Duration = Duration::from_secs(1);
+
+/// What a new workspace has at first.
+#[derive(Debug, Clone, Copy)]
+pub enum FirstFiles<'a> {
+    /// The directories of every workspace.
+    None,
+    /// The files of a snapshot.
+    Snapshot(&'a dyn FrozenTree),
+    /// Those that a workspace has then.
+    Fork(&'a WorkspaceUse),
+}
+
+impl WorkspaceService {
+    /// Creates a workspace of `owner` with the files of another, or acquires one. The second value is
+    /// whether it is new.
+    ///
+    /// # Errors
+    /// The request is invalid, there is no such workspace, its files cannot be had in time, or a limit
+    /// is reached.
+    pub fn fork(
+        &self,
+        owner: &TokenName,
+        id: &str,
+        request: CreateRequest,
+    ) -> Result<(WorkspaceView, bool), EngineError> {
+        if request.snapshot.is_some() {
+            let words = "a fork has the files of its workspace";
+            return Err(EngineError::invalid("snapshot", words));
+        }
+        let used = self.enter(owner, id)?;
+        let source = &used.workspace().settings;
+        self.acquire_or_make(owner, request, Some(source), &FirstFiles::Fork(&used))
+    }
+
+    /// Keeps the files of a workspace as they are now.
+    ///
+    /// # Errors
+    /// As [`WorkspaceService::fork`].
+    pub fn take_snapshot(
+        &self,
+        owner: &TokenName,
+        id: &str,
+        request: SnapshotRequest,
+    ) -> Result<SnapshotView, EngineError> {
+        request.check()?;
+        let used = self.enter(owner, id)?;
+        self.check_open()?;
+        let entry = self.snapshot_count.enter(owner).map_err(|_| {
+            let words = "as many snapshots as there may be";
+            EngineError::new(EngineCode::WorkspaceLimit, words)
+                .with("limit", "snapshots")
+                .with("max", self.snapshot_count.max())
+        })?;
+        let release = LayerRelease(Arc::clone(self.merger.queue()));
+        let frozen = freeze_files(&used)?;
+        let created_at = SystemTime::now();
+        let (late, live) = (Deadline::after(DIGEST_MAX), used.workspace());
+        let digest = frozen.digest(StopCheck(&|| late.passed() || live.is_over()))?;
+        let snapshot = Arc::new(Snapshot {
+            id: format!("snap_{}", Uuid::new_v4().simple()),
+            owner: owner.clone(),
+            created_at,
+            digest: digest.hex(),
+            files: digest.files,
+            bytes: digest.bytes,
+            source: live.settings.clone(),
+            frozen,
+            _entry: entry,
+            _release: release,
+        });
+        let view = SnapshotView::of(&snapshot);
+        self.snapshots.insert(snapshot);
+        Ok(view)
+    }
+
+    /// The snapshot `id` of `owner`.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn snapshot(&self, owner: &TokenName, id: &str) -> Result<SnapshotView, EngineError> {
+        Ok(SnapshotView::of(&*self.snapshots.find(owner, id)?))
+    }
+
+    /// Up to `limit` snapshots of `owner` after the end `before` of a page.
+    pub fn snapshots(&self, owner: &TokenName, before: Option<u64>, limit: usize) -> SnapshotPage {
+        let (found, last) = self.snapshots.page(owner, before, limit);
+        SnapshotPage {
+            snapshots: found.iter().map(|snapshot| SnapshotView::of(snapshot)).collect(),
+            next_cursor: last.map(|number| number.to_string()),
+        }
+    }
+
+    /// Removes a snapshot. Workspaces that were made of it keep their files.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn delete_snapshot(&self, owner: &TokenName, id: &str) -> Result<(), EngineError> {
+        drop(self.snapshots.remove(owner, id)?);
+        let deadline = Deadline::after(MERGE_MAX);
+        for live in self.reaping.registry.all().iter().filter(|live| live.owner == *owner) {
+            merge_layers(live, Some(deadline));
+        }
+        Ok(())
+    }
+
+    /// Makes the workspace that `request` means after `source`, or acquires one.
+    pub(super) fn acquire_or_make(
+        &self,
+        owner: &TokenName,
+        request: CreateRequest,
+        source: Option<&WorkspaceSettings>,
+        files: &FirstFiles<'_>,
+    ) -> Result<(WorkspaceView, bool), EngineError> {
+        let settings = request.resolve(&self.settings.requests, source)?;
+        self.check_open()?;
+        let label = settings.exec_id.clone().filter(|_| settings.acquire);
+        let Some(label) = label else { return Ok((self.make(owner, settings, files)?, true)) };
+        match self.reaping.registry.acquire(owner, &label, Deadline::after(ACQUIRE_WAIT)) {
+            Acquired::Live(workspace) => {
+                drop(workspace.enter()?);
+                Ok((WorkspaceView::of(&workspace)?, false))
+            }
+            // The guard lives until the workspace is in the registry, or has failed.
+            Acquired::Leader(_guard) => Ok((self.make(owner, settings, files)?, true)),
+            Acquired::TimedOut => {
+                let words = "the workspace is still being created";
+                Err(EngineError::new(EngineCode::EngineBusy, words))
+            }
+        }
+    }
+
+    /// Makes a workspace and adds it to the registry.
+    fn make(
+        &self,
+        owner: &TokenName,
+        settings: WorkspaceSettings,
+        files: &FirstFiles<'_>,
+    ) -> Result<WorkspaceView, EngineError> {
+        let span = Span::begin("workspace.create");
+        let entry = self.workspaces.enter(owner).map_err(|full| refusal(full, "workspaces"))?;
+        let mut charge = self.ledger.open(owner, settings.storage == StorageKind::Memory);
+        charge.set(FIRST_BYTES)?;
+        let doors = TreeDoors::new(self.make_tree(&settings, files)?)?;
+        let usage = doors.usage()?;
+        check_room(
+            usage.disk.limit_bytes.saturating_sub(usage.disk.used_bytes),
+            usage.disk.limit_inodes.saturating_sub(usage.disk.used_inodes),
+        )?;
+        charge.set(usage.own_bytes())?;
+        let registry = &self.reaping.registry;
+        let name = (format!("ws_{}", Uuid::new_v4().simple()), registry.next_number());
+        let wakes = (Arc::clone(&self.reaping.bell), Arc::clone(self.merger.queue()));
+        let account = (charge, entry);
+        let workspace = LiveWorkspace::new(name, owner.clone(), settings, doors, account, wakes);
+        let workspace = Arc::new(workspace);
+        let view = WorkspaceView::of(&workspace)?;
+        self.reaping.counts.created.increment();
+        let LiveWorkspace { id, settings, .. } = &*workspace;
+        span.end_create(id, settings);
+        registry.insert(Arc::clone(&workspace));
+        self.reaping.bell.expect(workspace.ends_at());
+        Ok(view)
+    }
+
+    fn make_tree(
+        &self,
+        settings: &WorkspaceSettings,
+        files: &FirstFiles<'_>,
+    ) -> Result<Box<dyn WorkspaceTree>, EngineError> {
+        let settings = TreeSettings {
+            storage: settings.storage,
+            bytes: settings.disk_bytes,
+            inodes: settings.inodes,
+        };
+        match files {
+            FirstFiles::None => self.trees.make(settings),
+            FirstFiles::Snapshot(frozen) => frozen.fork(settings),
+            FirstFiles::Fork(used) => freeze_files(used)?.fork(settings),
+        }
+    }
+}

@@ -1,0 +1,15 @@
+//! Programs that talk: their output, their input, their viewers.
+
+mod byte_window;
+mod line_window;
+mod log;
+mod session;
+mod signal;
+mod start;
+pub(super) mod table;
+
+pub use byte_window::OutputChunk;
+pub use line_window::LinePage;
+pub use log::{SessionLog, Window};
+pub use session::{Session, SessionEnd, SessionPage, SessionState, Viewer};
+pub use start::{StartRequest, start};

@@ -1,0 +1,58 @@
+//! The names of signals, and who gets them.
+
+use std::str::FromStr;
+
+use nix::sys::signal::Signal;
+
+use crate::workspace::error::EngineError;
+
+/// Who gets a signal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Target {
+    /// The main process.
+    Main(i32),
+    /// The foreground process group of the terminal, as for a key.
+    Foreground(i32),
+}
+
+/// Finds the signal `name`, with or without `SIG`, or its number.
+pub fn target_of(name: &str, is_tty: bool) -> Result<Target, EngineError> {
+    let upper = name.to_ascii_uppercase();
+    let full = if upper.starts_with("SIG") { upper } else { format!("SIG{upper}") };
+    let by_number = || Signal::try_from(name.parse::<i32>().ok()?).ok();
+    let signal = Signal::from_str(&full).ok().or_else(by_number);
+    let signal = signal.ok_or_else(|| {
+        EngineError::invalid("signal", "want the name of a signal, such as INT or TERM")
+    })?;
+    let of_a_key = matches!(signal, Signal::SIGINT | Signal::SIGQUIT | Signal::SIGTSTP);
+    Ok(if is_tty && of_a_key {
+        Target::Foreground(signal as i32)
+    } else {
+        Target::Main(signal as i32)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_signal_the_foreground_of_a_terminal_and_everything_else_the_main_process() {
+        for (name, tty, target) in [
+            ("INT", true, Some(Target::Foreground(libc::SIGINT))),
+            ("SIGQUIT", true, Some(Target::Foreground(libc::SIGQUIT))),
+            ("tstp", true, Some(Target::Foreground(libc::SIGTSTP))),
+            ("INT", false, Some(Target::Main(libc::SIGINT))),
+            ("SIGTERM", true, Some(Target::Main(libc::SIGTERM))),
+            ("9", true, Some(Target::Main(libc::SIGKILL))),
+            ("USR1", false, Some(Target::Main(libc::SIGUSR1))),
+            ("", false, None),
+            ("SIG", false, None),
+            ("0", false, None),
+            ("65", false, None),
+            ("NOPE", true, None),
+        ] {
+            assert_eq!(target_of(name, tty).ok(), target, "{name}");
+        }
+    }
+}

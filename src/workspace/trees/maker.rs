@@ -1,0 +1,172 @@
+//! The file systems of workspaces, as the registry uses them.
+
+use std::fmt::Debug;
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+
+use crate::executor::Capabilities;
+use crate::workspace::error::EngineError;
+use crate::workspace::request::StorageKind;
+use cofferdam_core::sync::retained::Retained;
+use cofferdam_core::{NotStarted, OutputSink, RunReport, RunSpec, Watch, WorkspacePath};
+use cofferdam_sandbox::engine::DiskUsage;
+use cofferdam_tree::{Owner, StopCheck, TreeDigest};
+use serde::Serialize;
+
+/// What a file system is made with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TreeSettings {
+    /// Where the files are.
+    pub storage: StorageKind,
+    /// The most bytes.
+    pub bytes: u64,
+    /// The most files and directories.
+    pub inodes: u64,
+}
+
+/// How full a file system is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct TreeUsage {
+    /// All layers together.
+    pub disk: DiskUsage,
+    /// Bytes of frozen layers, which are charged by themselves.
+    pub frozen_bytes: u64,
+}
+
+impl TreeUsage {
+    /// The bytes that only this file system holds.
+    pub fn own_bytes(&self) -> u64 {
+        self.disk.used_bytes.saturating_sub(self.frozen_bytes)
+    }
+
+    /// The bytes that only this file system may come to hold.
+    pub fn own_bytes_max(&self) -> u64 {
+        self.disk.limit_bytes.saturating_sub(self.frozen_bytes)
+    }
+}
+
+/// How forks get their files.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ForkKind {
+    /// They share them, as overlays.
+    #[default]
+    Overlay,
+    /// They have a copy of them.
+    Copy,
+}
+
+/// Makes file systems. Tests of the registry make some that are only counted.
+pub trait TreeMaker: Debug + Send + Sync {
+    /// Makes one, with the layout of a workspace.
+    ///
+    /// # Errors
+    /// The host has no such storage, or a step of making it failed.
+    fn make(&self, settings: TreeSettings) -> Result<Box<dyn WorkspaceTree>, EngineError>;
+
+    /// How forks get their files, as the host was tried.
+    fn fork_kind(&self) -> ForkKind;
+
+    /// What the host enforces in sandboxes.
+    fn controls(&self) -> Capabilities;
+}
+
+/// The file system of one workspace. Dropping it frees it.
+pub trait WorkspaceTree: Debug + Send + Sync {
+    /// Its root, with the directories `workspace` and `tmp`.
+    fn root(&self) -> BorrowedFd<'_>;
+
+    /// The owner of its files, as this host sees them.
+    fn owner(&self) -> Owner;
+
+    /// How full it is.
+    ///
+    /// # Errors
+    /// The kernel does not tell.
+    fn usage(&self) -> Result<TreeUsage, EngineError>;
+
+    /// Whether others have its host id, since their files come from the same ancestor.
+    fn shares_host_id(&self) -> bool;
+
+    /// Freezes the files as they are, while nothing runs. What is written later goes into a new layer.
+    ///
+    /// # Errors
+    /// A file is open for writing, or a step failed. The files are as before.
+    fn freeze(&mut self, stop: StopCheck<'_>) -> Result<Arc<dyn FrozenTree>, EngineError>;
+
+    /// Copies what was written since the files were last frozen, while nothing writes.
+    ///
+    /// # Errors
+    /// It was stopped, or a step failed.
+    fn copy(&self, stop: StopCheck<'_>) -> Result<Arc<dyn FrozenTree>, EngineError>;
+
+    /// The layers that are frozen already.
+    fn frozen(&self) -> Arc<dyn FrozenTree>;
+
+    /// Whether it has frozen layers at all.
+    fn is_layered(&self) -> bool;
+
+    /// Whether it has frozen layers that nothing else needs.
+    fn can_merge(&self) -> bool;
+
+    /// Merges those layers, while nothing runs.
+    ///
+    /// # Errors
+    /// It was stopped, or a step failed. The files are as before.
+    fn merge(&mut self, stop: StopCheck<'_>) -> Result<(), EngineError>;
+
+    /// A sandbox over it, which shows it at `path`. The sandbox has `own_bytes_max` bytes for what
+    /// does not lie in the workspace.
+    ///
+    /// # Errors
+    /// The kernel refused a step.
+    fn sandbox(
+        &self,
+        path: WorkspacePath,
+        own_bytes_max: u64,
+    ) -> Result<Box<dyn TreeSandbox>, EngineError>;
+}
+
+/// Files that no longer change.
+pub trait FrozenTree: Debug + Send + Sync {
+    /// A digest over all of them, which reads them all.
+    ///
+    /// # Errors
+    /// It was stopped, or a step failed.
+    fn digest(&self, stop: StopCheck<'_>) -> Result<TreeDigest, EngineError>;
+
+    /// A file system with these files.
+    ///
+    /// # Errors
+    /// It would have no room, or a step failed.
+    fn fork(&self, settings: TreeSettings) -> Result<Box<dyn WorkspaceTree>, EngineError>;
+
+    /// Lets each layer that is not charged yet hold what `charge` returns for its bytes, until it is
+    /// freed. The second argument is whether it is in memory.
+    ///
+    /// # Errors
+    /// The first one of `charge`.
+    fn charge_layers(
+        &self,
+        charge: &mut dyn FnMut(u64, bool) -> Result<Retained, EngineError>,
+    ) -> Result<(), EngineError>;
+
+    /// What the layers hold, by [`FrozenTree::charge_layers`].
+    fn charges(&self) -> Retained;
+}
+
+/// A sandbox over the file system of a workspace, which runs one program.
+pub trait TreeSandbox: Debug + Send {
+    /// Runs the program of `spec` on this thread. `retained` is held until everything that it
+    /// started is dead.
+    ///
+    /// # Errors
+    /// The program did not start.
+    fn run(
+        self: Box<Self>,
+        spec: RunSpec,
+        retained: Retained,
+        watch: &Watch,
+        sink: Option<Box<dyn OutputSink>>,
+    ) -> Result<RunReport, NotStarted>;
+}

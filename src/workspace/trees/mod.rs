@@ -1,0 +1,12 @@
+//! The file systems of workspaces: what the registry needs of them, and those of this host.
+
+mod doors;
+mod host;
+mod maker;
+pub(super) mod snapshots;
+
+pub use doors::{LoneTree, SharedTree, TreeDoors};
+pub use host::HostTrees;
+pub use maker::{
+    ForkKind, FrozenTree, TreeMaker, TreeSandbox, TreeSettings, TreeUsage, WorkspaceTree,
+};

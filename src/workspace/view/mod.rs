@@ -1,0 +1,7 @@
+//! Answers of the engine, as every interface gives them.
+
+mod engine;
+mod workspace;
+
+pub use engine::EngineView;
+pub use workspace::{CleanupView, WorkspacePage, WorkspaceStatus, WorkspaceView};

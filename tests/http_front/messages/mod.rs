@@ -1,0 +1,6 @@
+//! Requests and answers on the wire.
+
+pub mod framing;
+mod routes;
+mod runs;
+mod streaming;

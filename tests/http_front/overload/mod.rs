@@ -1,0 +1,8 @@
+//! Clients that are many, slow or large.
+
+mod deadlines;
+mod exhaustion;
+mod flood;
+mod footprint;
+mod limits;
+mod process;
