@@ -262,6 +262,9 @@ impl<'call> LinkWalk<'call> {
             if self.steps > STEPS_MAX {
                 return Err(self.leaves());
             }
+            if part == b"." {
+                continue;
+            }
             if part == b".." {
                 self.reached.pop();
                 self.here = None;
@@ -317,6 +320,10 @@ impl<'call> LinkWalk<'call> {
         if text.first() == Some(&b'/') {
             self.reached.clear();
             self.here = None;
+        }
+        // With a slash or a dot at its end, the text names a directory: what comes before must be one.
+        if text.ends_with(b"/") || text.ends_with(b"/.") {
+            self.pending.push(b".".to_vec());
         }
         self.pending.extend(parts(&text).rev().map(<[u8]>::to_vec));
         Ok(())
