@@ -19,9 +19,13 @@ mod stage;
 mod tests;
 mod write;
 
-pub use self::archive::{ArchiveContents, ArchiveLimits, Spool, pack, unpack, unpack_tree};
+pub use self::archive::{
+    ArchiveContents, ArchiveLimits, Spool, judge_tree, pack, unpack, unpack_tree,
+};
 pub use self::change::{delete, make_directory, move_entry};
-pub use self::collect::{CollectLimits, CollectOmission, CollectedFile, CollectedFiles, collect};
+pub use self::collect::{
+    CollectLimits, CollectOmission, CollectedFile, CollectedFiles, check_patterns, collect,
+};
 pub use self::digest::{DirectoryDigest, digest, digest_directory};
 pub use self::error::FilesError;
 pub use self::layout::{

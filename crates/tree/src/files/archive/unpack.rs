@@ -14,6 +14,7 @@ use crate::files::error::{FilesError, OnPath};
 use crate::files::location::{FileArea, FileLocation, PathRule};
 use crate::files::read::open_regular;
 use crate::files::resolve::{MissingParents, WorkspaceRoot};
+use crate::files::stage::copy::service_owner;
 use crate::files::stage::link::put_link;
 use crate::files::stage::private_dir::Occupied;
 use crate::files::write::{TempFile, check_replaceable};
@@ -36,6 +37,20 @@ pub fn unpack(
     let contents = judge(root, to, spool, LinkReach::Workspace, limits)?;
     write(root, to, spool, limits)?;
     Ok(contents)
+}
+
+/// What `spool` contains, as [`unpack_tree`] judges it. Nothing is written.
+///
+/// # Errors
+/// [`FilesError::ArchiveUnsafe`] and [`FilesError::TooLarge`].
+pub fn judge_tree(
+    target: BorrowedFd<'_>,
+    spool: &Spool,
+    limits: ArchiveLimits,
+) -> Result<ArchiveContents, FilesError> {
+    let rule = PathRule::default();
+    let root = WorkspaceRoot { directory: target, rule: &rule, owner: service_owner() };
+    judge(&root, &FileLocation::top(FileArea::Whole), spool, LinkReach::Tree, limits)
 }
 
 /// Unpacks `spool` into the empty directory `target`, which no program can reach. All links must stay in it.

@@ -55,11 +55,11 @@ struct StagedEntry {
     temp: String,
     /// Whether a directory that has the name is replaced too.
     replaces_directory: bool,
-    standing: Standing,
+    state: EntryState,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Standing {
+enum EntryState {
     /// It has its temporary name.
     Aside,
     /// It has its place, which was free.
@@ -182,10 +182,15 @@ impl<'root> StageBatch<'root> {
     /// are in one area.
     ///
     /// # Errors
-    /// Those of writing, and [`FilesError::IntoItself`] if `target` is `to` or lies in it.
+    /// Those of writing, [`FilesError::IntoItself`] if `target` is `to` or lies in it, and those of finding the file
+    /// or directory that it is to lead to.
     pub fn link(&mut self, to: &FileLocation, target: &FileLocation) -> Result<(), FilesError> {
         if target.lies_in(to) {
             return Err(FilesError::IntoItself { path: to.shown() });
+        }
+        match self.root.find(target, true)?.file_type() {
+            SFlag::S_IFREG | SFlag::S_IFDIR => {}
+            _ => return Err(FilesError::not_regular(&target.shown())),
         }
         let parent = self.parent(to)?;
         let temp = make_link(&self.root, &parent, &link_text_to(&self.root, to, target))?;
@@ -213,7 +218,7 @@ impl<'root> StageBatch<'root> {
         }
         self.made.clear();
         for entry in std::mem::take(&mut self.entries) {
-            if entry.standing == Standing::Exchanged {
+            if entry.state == EntryState::Exchanged {
                 // What cannot be removed counts against the workspace's limit.
                 let _ = remove_entry(&entry.parent, OsStr::new(&entry.temp));
             }
@@ -229,8 +234,8 @@ impl<'root> StageBatch<'root> {
 
     fn push(&mut self, parent: ParentDir, temp: Option<String>, replaces_directory: bool) {
         let temp = temp.unwrap_or_default();
-        let standing = Standing::Aside;
-        self.entries.push(StagedEntry { parent, temp, replaces_directory, standing });
+        let state = EntryState::Aside;
+        self.entries.push(StagedEntry { parent, temp, replaces_directory, state });
     }
 
     /// Adds a directory that `fill` fills where no program can reach it. It gets the permissions and the time of
@@ -274,9 +279,9 @@ impl StagedEntry {
             check_replaceable(&self.parent)?;
         }
         match self.rename(RenameFlags::RENAME_NOREPLACE) {
-            Ok(()) => self.standing = Standing::Placed,
+            Ok(()) => self.state = EntryState::Placed,
             Err(Errno::EEXIST) => match self.rename(RenameFlags::RENAME_EXCHANGE) {
-                Ok(()) => self.standing = Standing::Exchanged,
+                Ok(()) => self.state = EntryState::Exchanged,
                 Err(Errno::EXDEV | Errno::EINVAL) => return Ok(false),
                 Err(errno) => return Err(errno).on("exchange", &self.parent.path),
             },
@@ -289,7 +294,7 @@ impl StagedEntry {
     fn place_over(&mut self) -> Result<(), FilesError> {
         remove_entry(&self.parent, &self.parent.name)?;
         self.rename(RenameFlags::RENAME_NOREPLACE).on("rename", &self.parent.path)?;
-        self.standing = Standing::Placed;
+        self.state = EntryState::Placed;
         Ok(())
     }
 
@@ -297,12 +302,12 @@ impl StagedEntry {
     fn undo(&self) {
         let (directory, name) = (&self.parent.directory, self.parent.name.as_os_str());
         let temp = self.temp.as_str();
-        let moved = match self.standing {
-            Standing::Aside => Ok(()),
-            Standing::Placed => {
+        let moved = match self.state {
+            EntryState::Aside => Ok(()),
+            EntryState::Placed => {
                 renameat2(directory, name, directory, temp, RenameFlags::RENAME_NOREPLACE)
             }
-            Standing::Exchanged => self.rename(RenameFlags::RENAME_EXCHANGE),
+            EntryState::Exchanged => self.rename(RenameFlags::RENAME_EXCHANGE),
         };
         if moved.is_ok() {
             let _ = remove_entry(&self.parent, OsStr::new(temp));
