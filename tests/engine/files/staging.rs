@@ -141,7 +141,10 @@ fn all_inputs_are_staged_or_none() {
     let read_only = json!({"src": host.input("tree"), "to": "skills/ro", "read_only": true});
     assert_eq!(scene.post(&format!("{workspace}/stage-directory"), &read_only).status, 200);
     let state = || {
-        scene.sh(&workspace, "find . /tmp -type f -exec sha256sum {} + | sort; find . /tmp | grep -v /run_ | sort")
+        scene.sh(
+            &workspace,
+            "find . /tmp -type f -exec sha256sum {} + | sort; find . /tmp | grep -v /run_ | sort",
+        )
     };
     let before = state();
     let secret = format!("host://{}", host.path.parent().unwrap().join("secret").display());
