@@ -56,7 +56,7 @@ fn outputs_are_collected_with_either_spelling_of_the_keys_and_recorded() {
             .clone();
         assert_eq!(
             (&record["globs"], &record["limits_hit"]),
-            (&json!(["$OUTPUT_DIR/**", " work/* "]), &json!(true))
+            (&json!(["$OUTPUT_DIR/**", "work/*"]), &json!(true))
         );
     }
     let bare = collect(&scene, &workspace, &json!({"globs": ["work/w"]})).json();
