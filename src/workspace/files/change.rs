@@ -47,7 +47,7 @@ pub fn put_files(
         });
         files::put_files(root, &new.collect::<Vec<_>>()).map_err(engine_error)
     })?;
-    span.end_stage_files(&live.id, contents.len());
+    span.end_counted(&live.id, contents.len());
     Ok(WrittenView { written: contents.len() })
 }
 
