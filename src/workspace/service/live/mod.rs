@@ -115,7 +115,7 @@ impl LiveWorkspace {
         call(&self.root(&tree))
     }
 
-    /// The root of its files, for one who is in.
+    /// The root of its files, for a caller that shares `tree`.
     pub fn root<'a>(&'a self, tree: &'a SharedTree<'_>) -> WorkspaceRoot<'a> {
         WorkspaceRoot { directory: tree.root(), rule: &self.rule, owner: tree.owner() }
     }
