@@ -44,7 +44,7 @@ WEAKENED = $(TARGET_DIR)/weakened/$(TRIPLE)/debug/cofferdam
 .DEFAULT_GOAL = help
 # Cargo uses every core by itself.
 .NOTPARALLEL:
-.PHONY: help deps build install fmt lint deny deny-tool semver check test test-one test-minimal test-builds test-langs test-toolchains \
+.PHONY: help deps build install fmt lint deny deny-tool semver check test test-one test-minimal test-builds bench-builds test-langs test-toolchains \
 	hostile hostile-soak weakened weakened-build demo test-metrics bench bench-docs config-docs bench-langs soak \
 	soak-jobs fuzz fuzz-tool fuzz-build toolchains print-serve-env image test-image test-deploy test-v2 test-firecracker test-containers clean
 
@@ -117,6 +117,9 @@ test-one: ## Run the tests whose names contain T, or the row T of tests/hostile 
 test: deps lint build ## Lint and run every test against the release binary (as root)
 	COFFERDAM_BIN=$(BINARY) REQUIRE_PRIVILEGED=1 $(CARGO) test --locked --no-fail-fast
 	$(MAKE) test-v2
+
+bench-builds:
+	$(CARGO) bench --locked --no-run --bench paired --bench languages
 
 test-minimal: ## Run the unit tests of a build without the feature firecracker (as root)
 	REQUIRE_PRIVILEGED=1 $(CARGO) test --locked --package cofferdam --no-default-features --lib --bins
