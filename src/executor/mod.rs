@@ -6,6 +6,7 @@ mod host_ids;
 mod pool_key;
 mod pool_policy;
 mod sandbox;
+mod shared;
 mod standby_pool;
 #[cfg(test)]
 mod tests;

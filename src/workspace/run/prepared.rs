@@ -8,6 +8,7 @@ use std::time::{Duration, SystemTime};
 use super::report::ProgramReport;
 use super::request::ProgramSettings;
 use super::run_dir;
+use super::shared::sandbox_of;
 use crate::executor::Capabilities;
 use crate::workspace::error::{EngineCode, EngineError};
 use crate::workspace::files::{engine_error, locate};
@@ -19,6 +20,7 @@ use cofferdam_core::sync::retained::Retained;
 use cofferdam_core::{
     ExcessOutput, Limits, NotStarted, OutputSink, RunSpec, SetupFailure, StdinSource, Watch,
 };
+use cofferdam_sandbox::engine::PROGRAMS_STEP;
 use cofferdam_sandbox::plan::PATH_DEFAULT;
 use cofferdam_tree::files::{
     EntryType, FileLocation, FilesError, WorkspaceRoot, make_directory, stat,
@@ -83,8 +85,10 @@ impl PreparedRun {
         let root = live.root(&tree);
         let cwd = locate(&root, "cwd", cwd)?;
         ensure_directory(&root, &cwd)?;
-        let sandbox = tree.sandbox(live.settings.path.clone(), OWN_BYTES_MAX)?;
         let run_dir = run_dir::make(&root, SystemTime::now(), || live.next_run());
+        let label = run_dir.as_ref().map(shown);
+        let all = sandbox_limits(live.settings.limits, Duration::ZERO);
+        let sandbox = sandbox_of(&live, &tree, OWN_BYTES_MAX, all, label)?;
         let not_own = tree.shares_host_id().then(|| SHARED_ID.to_owned());
         drop(tree);
         let mut controls = controls;
@@ -116,7 +120,7 @@ impl PreparedRun {
         if let Some(location) = &run_dir {
             live.with_root(|root| run_dir::remove_if_empty(root, location));
         }
-        let run_dir = run_dir.map(|location| location.shown().display().to_string());
+        let run_dir = run_dir.as_ref().map(shown);
         let report = match ended {
             Ok(mut report) => {
                 report.not_enforced.extend(not_own);
@@ -131,6 +135,10 @@ impl PreparedRun {
         span.end_run(&live.id, &cmd, &cwd, (report.exit_code(), report.timed_out()));
         Ok(report)
     }
+}
+
+fn shown(location: &FileLocation) -> String {
+    location.shown().display().to_string()
 }
 
 /// Makes the directory, unless it is there.
@@ -226,6 +234,10 @@ fn c_strings(
 
 /// The error of a program whose sandbox could not be made.
 pub fn no_sandbox(failure: &SetupFailure) -> EngineError {
+    if failure.step == PROGRAMS_STEP {
+        return EngineError::new(EngineCode::WorkspaceLimit, failure.reason.as_str())
+            .with("limit", "programs");
+    }
     if failure.step.starts_with(WORKDIR_STEP) {
         let words = format!("cwd: {}", failure.reason);
         return EngineError::new(EngineCode::FileNotRegular, words).with("path", "cwd");

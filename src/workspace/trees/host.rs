@@ -6,8 +6,10 @@ use std::os::unix::fs::DirBuilderExt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
+use super::lasting::HostLastingSandbox;
 use super::maker::{
-    ForkKind, FrozenTree, TreeMaker, TreeSandbox, TreeSettings, TreeUsage, WorkspaceTree,
+    ForkKind, FrozenTree, LastingSandbox, TreeMaker, TreeSandbox, TreeSettings, TreeUsage,
+    WorkspaceTree,
 };
 use crate::executor::{AcquiredId, Capabilities, SandboxExecutor};
 use crate::workspace::disk::LazyEngineDir;
@@ -16,7 +18,7 @@ use crate::workspace::helpers::WorkspaceMetadata;
 use crate::workspace::request::StorageKind;
 use cofferdam_core::sync::retained::Retained;
 use cofferdam_core::{
-    MountedWorkspace, NotStarted, OutputSink, RunReport, RunSpec, SetupFailure, Watch,
+    Limits, MountedWorkspace, NotStarted, OutputSink, RunReport, RunSpec, SetupFailure, Watch,
     WorkspacePath,
 };
 use cofferdam_sandbox::engine::{
@@ -154,6 +156,11 @@ impl TreeMaker for HostTrees {
         let not_enforced = sandbox.not_enforced().to_vec();
         Capabilities { enforced: sandbox.enforced(), not_enforced }
     }
+
+    fn check_shared(&self) -> Result<(), EngineError> {
+        let checked = self.0.executor.sandbox().check_shared();
+        checked.map_err(|reason| EngineError::new(EngineCode::SandboxUnavailable, reason))
+    }
 }
 
 impl WorkspaceTree for HostTree {
@@ -206,15 +213,38 @@ impl WorkspaceTree for HostTree {
         path: WorkspacePath,
         own_bytes_max: u64,
     ) -> Result<Box<dyn TreeSandbox>, EngineError> {
-        let WorkspaceMounts { workspace, tmp } = self.fs.mounts().map_err(refused)?;
-        let own_inodes_max = OWN_INODES_MAX;
-        let mounts = MountedWorkspace { workspace, tmp, path, own_bytes_max, own_inodes_max };
+        let mounts = self.mounts(path, own_bytes_max)?;
         let (executor, host_id) = (Arc::clone(&self.host.executor), self.fs.host_id().clone());
         Ok(Box::new(HostSandbox { executor, mounts, host_id }))
+    }
+
+    fn lasting_sandbox(
+        &self,
+        path: WorkspacePath,
+        own_bytes_max: u64,
+        limits: Limits,
+        retained: Retained,
+        watch: Watch,
+    ) -> Result<Arc<dyn LastingSandbox>, EngineError> {
+        let mounts = self.mounts(path, own_bytes_max)?;
+        let (executor, host_id) = (Arc::clone(&self.host.executor), self.fs.host_id().clone());
+        let sandbox = executor.open_shared(mounts, limits, host_id, retained, watch);
+        let sandbox = sandbox.map_err(|failure| failed(&failure))?;
+        Ok(Arc::new(HostLastingSandbox { executor, sandbox }))
     }
 }
 
 impl HostTree {
+    fn mounts(
+        &self,
+        path: WorkspacePath,
+        own_bytes_max: u64,
+    ) -> Result<MountedWorkspace, EngineError> {
+        let WorkspaceMounts { workspace, tmp } = self.fs.mounts().map_err(refused)?;
+        let own_inodes_max = OWN_INODES_MAX;
+        Ok(MountedWorkspace { workspace, tmp, path, own_bytes_max, own_inodes_max })
+    }
+
     fn of_chain(&self, chain: FrozenChain) -> Arc<dyn FrozenTree> {
         let (host_id, host) = (Arc::clone(&self.host_id), Arc::clone(&self.host));
         Arc::new(HostFrozenTree { chain, host_id, host })

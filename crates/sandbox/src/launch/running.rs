@@ -52,6 +52,21 @@ pub struct PreparedSandbox {
     pub(crate) masked: Vec<MaskedPath>,
 }
 
+/// Lets the program that waits at the other end of `release` begin.
+pub(crate) fn release_program(release: &OwnedFd, limits: &Limits) -> Result<(), SetupFailure> {
+    let soft = limits.cpu_seconds_max;
+    // If both were the same, the kernel would send SIGKILL and never SIGXCPU, and the report
+    // could not tell the reason.
+    let words: [u64; RELEASE_WORDS] = [soft, soft.saturating_add(1)];
+    let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
+    // A few bytes into an empty socket: the write never waits and is never cut short.
+    match write(release, &bytes) {
+        // The sandbox failed before: its own record says why.
+        Ok(_) | Err(Errno::EPIPE) => Ok(()),
+        Err(errno) => Err(SetupFailure::from_errno("release", errno as i32)),
+    }
+}
+
 impl RunningSandbox {
     /// Counts the sandbox among `failures` if it cannot be killed.
     pub(crate) fn counting_kills(self, failures: &KillFailures) -> Self {
@@ -68,17 +83,7 @@ impl RunningSandbox {
 
     /// Lets the program begin as soon as its sandbox is prepared, with the limits' CPU seconds.
     pub(crate) fn resume(&mut self) -> Result<(), SetupFailure> {
-        let soft = self.limits.cpu_seconds_max;
-        // If both were the same, the kernel would send SIGKILL and never SIGXCPU, and the report
-        // could not tell the reason.
-        let words: [u64; RELEASE_WORDS] = [soft, soft.saturating_add(1)];
-        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
-        // A few bytes into an empty socket: the write never waits and is never cut short.
-        match write(&self.release, &bytes) {
-            // The sandbox failed before: its own record says why.
-            Ok(_) | Err(Errno::EPIPE) => Ok(()),
-            Err(errno) => Err(SetupFailure::from_errno("release", errno as i32)),
-        }
+        release_program(&self.release, &self.limits)
     }
 
     /// Supervises a sandbox that ends where its program would begin; fails if it does not get there.
@@ -113,6 +118,7 @@ impl RunningSandbox {
         let listener_from = plan.watches_locks().then(|| self.release.as_fd());
         let mut parts = Supervised {
             process,
+            program: None,
             group: group.as_ref(),
             status: self.status,
             locks: LockWatch::new(listener_from, fs.as_ref().map(SandboxFs::tenant)),

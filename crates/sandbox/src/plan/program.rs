@@ -24,7 +24,7 @@ const INOTIFY_WATCHES_MAX: u32 = 8192;
 /// The steps of the program's process.
 pub fn program_steps(input: &PlanInput<'_>) -> Vec<Step> {
     let mut steps = session_steps(input);
-    steps.extend(identity_steps(input));
+    steps.extend(identity_steps(input, IdentityStep::SetUid { uid: input.host_id }));
     steps.extend([IdentityStep::ClearAmbientSet, IdentityStep::ClearCapabilities].map(Step::from));
     steps.push(ProcessStep::EnterDirectory { path: input.workdir.to_owned() }.into());
     steps.push(IdentityStep::NoNewPrivileges.into());
@@ -56,6 +56,12 @@ pub fn program_steps(input: &PlanInput<'_>) -> Vec<Step> {
     steps
 }
 
+/// What to execute for a named program.
+pub fn named_command(argv: &[CString], env: &[CString]) -> ExecTarget {
+    let paths = executable_paths(argv, env);
+    ExecTarget { fd: None, paths, argv: argv.to_vec(), env: env.to_vec() }
+}
+
 /// Groups, session, signals and standard input.
 fn session_steps(input: &PlanInput<'_>) -> Vec<Step> {
     let first = TASKS_FD + input.task_files;
@@ -71,8 +77,8 @@ fn session_steps(input: &PlanInput<'_>) -> Vec<Step> {
     steps.into_iter().map(Step::from).collect()
 }
 
-/// The limits, the change to the tenant's ids, and the user namespace.
-fn identity_steps(input: &PlanInput<'_>) -> Vec<Step> {
+/// The limits, the change to the tenant's ids with the step `set_uid`, and the user namespace.
+pub fn identity_steps(input: &PlanInput<'_>, set_uid: IdentityStep) -> Vec<Step> {
     let mut steps = Vec::new();
     if !input.unprivileged {
         steps.extend(limit_steps(input));
@@ -88,9 +94,8 @@ fn identity_steps(input: &PlanInput<'_>) -> Vec<Step> {
         steps.push(drop_bounding_set.clone());
     }
     if !input.unprivileged {
-        let (uid, gid) = (input.host_id, input.host_id);
-        let ids =
-            [IdentityStep::DropGroups, IdentityStep::SetGid { gid }, IdentityStep::SetUid { uid }];
+        let gid = input.host_id;
+        let ids = [IdentityStep::DropGroups, IdentityStep::SetGid { gid }, set_uid];
         steps.extend(ids.map(Step::from));
     }
     if input.user_namespace {
@@ -107,7 +112,7 @@ fn identity_steps(input: &PlanInput<'_>) -> Vec<Step> {
 
 /// Closes the sandbox's descriptors, except the one that the program is executed from, which exec
 /// closes.
-fn close_steps(program: ProgramSource<'_>) -> impl Iterator<Item = ProcessStep> {
+pub fn close_steps(program: ProgramSource<'_>) -> impl Iterator<Item = ProcessStep> {
     let first = RELEASE_FD.unsigned_abs() + 1;
     let mut steps = Vec::new();
     if let ProgramSource::Mounted { fd, .. } = program {
@@ -126,7 +131,7 @@ fn close_steps(program: ProgramSource<'_>) -> impl Iterator<Item = ProcessStep> 
 
 fn exec_command(source: ProgramSource<'_>, argv: &[CString], input: &PlanInput<'_>) -> ExecTarget {
     let (fd, paths) = match source {
-        ProgramSource::Named => (None, executable_paths(argv, input.env)),
+        ProgramSource::Named => return named_command(argv, input.env),
         ProgramSource::At(path) => (None, vec![path.to_owned()]),
         // By its descriptor if the filter allows it: then no process can exchange a directory on the
         // way to the path.

@@ -18,6 +18,7 @@ use crate::config::TokenName;
 use crate::workspace::error::{EngineCode, EngineError};
 use crate::workspace::execute::table::ContextTable;
 use crate::workspace::request::{StorageKind, WorkspaceSettings};
+use crate::workspace::run::shared::SharedSlot;
 use crate::workspace::sessions::table::SessionTable;
 use crate::workspace::trees::{SharedTree, TreeDoors, WorkspaceTree};
 use cofferdam_core::sync::retained::Retained;
@@ -50,6 +51,8 @@ pub struct LiveWorkspace {
     pub sessions: SessionTable,
     /// Its contexts.
     pub contexts: ContextTable,
+    /// Its one sandbox, if its programs share one.
+    pub shared: SharedSlot,
     _entry: TallyEntry,
     // Dropped after the files.
     _release: LayerRelease,
@@ -100,6 +103,7 @@ impl LiveWorkspace {
             is_layered: AtomicBool::new(is_layered),
             sessions: SessionTable::default(),
             contexts: ContextTable::default(),
+            shared: SharedSlot::default(),
             _entry: entry,
         }
     }
