@@ -46,14 +46,14 @@ fn processes(scene: &EngineScene, workspace: &str) -> Vec<Value> {
     reply.json()["processes"].as_array().unwrap().clone()
 }
 
-/// The processes that execute `command`, which is the end of their arguments.
+/// The processes whose arguments are `command`.
 fn running(scene: &EngineScene, workspace: &str, command: &str) -> Vec<Value> {
     let shown = |process: &Value| -> String {
         let args = process["args"].as_array().unwrap().iter();
         args.map(|arg| arg.as_str().unwrap()).collect::<Vec<_>>().join(" ")
     };
     let all = processes(scene, workspace).into_iter();
-    all.filter(|process| shown(process).ends_with(command)).collect()
+    all.filter(|process| shown(process) == command).collect()
 }
 
 /// Starts `script` in a session; returns its path.

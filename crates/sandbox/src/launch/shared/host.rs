@@ -11,7 +11,7 @@ use super::keeper::KeptSandbox;
 use super::requests::RequestSocket;
 use super::{SharedSandbox, SharedState};
 use crate::cgroup;
-use crate::cgroup::SandboxGroup;
+use crate::cgroup::{CpuClass, SandboxGroup};
 use crate::files::sandbox_fs::SandboxFs;
 use crate::host::weakened;
 use crate::host::weakened::Wall;
@@ -102,6 +102,9 @@ impl SandboxHost {
         group.delegate()?;
         let all = group.nested(PROGRAMS_GROUP, Some(&limits))?;
         all.delegate()?;
+        // PID 1 does little, and programs wait for it.
+        init_group.set_cpu_class(CpuClass::Setup);
+        all.set_cpu_class(CpuClass::Short);
         let own =
             live.resources.fs.as_ref().map(|fs| std::os::fd::AsFd::as_fd(fs).try_clone_to_owned());
         let own = own.transpose().map_err(failed("file system"))?;

@@ -26,10 +26,10 @@ use cofferdam_core::values::deadline::Deadline;
 const PROGRAMS_WAIT: Duration = Duration::from_secs(5);
 /// How long the kernel may take to remove an empty group.
 const GROUP_WAIT: Duration = Duration::from_secs(2);
-/// How long the kernel may take to kill a process once memory has run out.
-const SHORTAGE_WAIT: Duration = Duration::from_millis(500);
-/// The pause between two looks for such a process.
-const SHORTAGE_LOOK: Duration = Duration::from_millis(2);
+/// The first pause before a look for a process that the kernel killed once memory had run out.
+const SHORTAGE_LOOK: Duration = Duration::from_millis(1);
+/// The last such pause: each is twice the one before. The end of a group counts as a shortage too.
+const SHORTAGE_LOOK_MAX: Duration = Duration::from_millis(200);
 
 /// A sandbox that lasts, with all that it holds. Dropped, it is killed.
 #[derive(Debug)]
@@ -64,8 +64,9 @@ struct KeeperLoop<'a> {
     controls: Controls<'a>,
     observed: Observation,
     left: Vec<LeftProgram>,
-    /// Until when programs are looked at that the kernel may have killed a process of.
-    shortage: Option<Deadline>,
+    /// When programs are looked at next that the kernel may have killed a process of, and the pause
+    /// after that.
+    shortage: Option<(Deadline, Duration)>,
 }
 
 impl KeptSandbox {
@@ -145,7 +146,7 @@ impl KeeperLoop<'_> {
             }
             if ready.contains(&KeeperEvent::Shortage) {
                 let _ = self.shared.shortage.read();
-                self.shortage = Some(Deadline::after(SHORTAGE_WAIT));
+                self.shortage = Some((Deadline::after(Duration::ZERO), SHORTAGE_LOOK));
             }
             self.controls.look(Some(&self.all), &mut self.observed);
             self.kill_short_of_memory();
@@ -182,13 +183,15 @@ impl KeeperLoop<'_> {
     /// How long nothing is due.
     fn next_wake(&self) -> Option<Duration> {
         let left = self.left.iter().filter_map(LeftProgram::next_wake);
-        let shortage = self.shortage.map(|_| SHORTAGE_LOOK);
+        let shortage = self.shortage.map(|(at, _)| at.remaining());
         left.chain(shortage).chain(self.controls.next_wake()).min()
     }
 
     /// Kills the programs as a whole of which the kernel has killed a process.
     fn kill_short_of_memory(&mut self) {
-        let Some(until) = self.shortage else { return };
+        let Some((_, pause)) = self.shortage.filter(|(at, _)| at.passed()) else { return };
+        let next = (Deadline::after(pause), pause.saturating_mul(2));
+        self.shortage = (pause <= SHORTAGE_LOOK_MAX).then_some(next);
         let programs: Vec<_> = self.shared.programs().values().cloned().collect();
         for entry in programs.iter().filter(|entry| entry.is_watched) {
             if entry.group.oom_kills() > 0
@@ -197,9 +200,6 @@ impl KeeperLoop<'_> {
             {
                 log::warn!("cgroup kill: {error}");
             }
-        }
-        if until.passed() {
-            self.shortage = None;
         }
     }
 

@@ -151,6 +151,11 @@ impl SharedState {
             entry.has_ended = true;
         }
         self.ended.notify_all();
+        if self.is_over.load(Ordering::Acquire) {
+            // Nobody keeps the sandbox any more. The keeper may remove the group too.
+            let _ = left.group.remove_empty(Deadline::after(kill::KILL_WAIT));
+            return;
+        }
         self.arrived.lock().unwrap_or_else(PoisonError::into_inner).push(left);
         // It fails only if the counter is at its maximum, which reads as woken.
         let _ = self.wake.write(1);
