@@ -99,18 +99,7 @@ impl SandboxGroup {
     }
 
     fn limit_last(&self, limits: &Limits) -> Result<(), SetupFailure> {
-        let Some(group) = self.groups.last() else { return Ok(()) };
-        for control in &group.controls {
-            for limit in limit_files(group.directory.version(), *control, limits) {
-                match group.directory.write(limit.file, &limit.text) {
-                    Err(error) if !(limit.optional && error.errno == Errno::ENOENT) => {
-                        return Err(failure(control.step(), &error));
-                    }
-                    _ => {}
-                }
-            }
-        }
-        Ok(())
+        self.groups.last().map_or(Ok(()), |group| group.limit(limits))
     }
 
     /// The version 2 directory for `CLONE_INTO_CGROUP` of `clone3`; `None` on a host with version 1
@@ -282,6 +271,22 @@ impl SandboxGroup {
 
     fn group_for(&self, control: CgroupControl) -> Option<&Group> {
         self.groups.iter().find(|group| group.controls.contains(&control))
+    }
+}
+
+impl Group {
+    fn limit(&self, limits: &Limits) -> Result<(), SetupFailure> {
+        for control in &self.controls {
+            for limit in limit_files(self.directory.version(), *control, limits) {
+                match self.directory.write(limit.file, &limit.text) {
+                    Err(error) if !(limit.optional && error.errno == Errno::ENOENT) => {
+                        return Err(failure(control.step(), &error));
+                    }
+                    _ => {}
+                }
+            }
+        }
+        Ok(())
     }
 }
 

@@ -20,30 +20,35 @@ const V2_OOM_GROUP: &str = "memory.oom.group";
 const V1_OOM_FILE: &str = "memory.oom_control";
 
 impl SandboxGroup {
-    /// Creates the group `name` below this one in every hierarchy, with these limits or none. The
-    /// init is in none of them that has limits. A failure leaves no directory.
+    /// Creates the group `name` below this one in every hierarchy, without limits. The init is in none
+    /// that gets some. A failure leaves no directory.
     ///
     /// # Errors
     /// The kernel refused a step.
-    pub fn nested(&self, name: &str, limits: Option<&Limits>) -> Result<Self, SetupFailure> {
+    pub fn nested(&self, name: &str) -> Result<Self, SetupFailure> {
         let mut made = Self::default();
         made.is_nested = true;
-        let limits = limits.map(|limits| Limits {
-            // One is added for an init.
-            processes_max: limits.processes_max.saturating_sub(INIT_PROCESSES),
-            ..limits.clone()
-        });
-        made.has_quota = limits.as_ref().is_some_and(|limits| limits.cpus_milli_max.is_some());
         for group in &self.groups {
             let Some(first) = group.controls.first() else { continue };
             let step = first.step();
             let added = made.add(&group.directory, name, group.controls.clone());
             added.map_err(|error| failure(step, &error))?;
-            if let Some(limits) = &limits {
-                made.limit_last(limits)?;
-            }
         }
         Ok(made)
+    }
+
+    /// Sets the limits of a group without an init.
+    ///
+    /// # Errors
+    /// The kernel refused one.
+    pub fn set_limits(&mut self, limits: &Limits) -> Result<(), SetupFailure> {
+        self.has_quota = limits.cpus_milli_max.is_some();
+        let limits = Limits {
+            // One is added for an init.
+            processes_max: limits.processes_max.saturating_sub(INIT_PROCESSES),
+            ..limits.clone()
+        };
+        self.groups.iter().try_for_each(|group| group.limit(&limits))
     }
 
     /// Lets version 2 limit the groups below. No process may be in this one.

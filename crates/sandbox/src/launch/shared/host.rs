@@ -1,8 +1,8 @@
 //! Creates a sandbox that lasts.
 
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
-use std::sync::Arc;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Condvar, Mutex};
 use std::time::Instant;
 
 use nix::sys::eventfd::{EfdFlags, EventFd};
@@ -87,26 +87,26 @@ impl SandboxHost {
         let number = self.started.fetch_add(1, Ordering::Relaxed);
         let name = format!("{}{number}", cgroup::SANDBOX_PREFIX);
         let group = self.cgroups.create_unlimited(&name)?;
-        let init_group = group.nested(INIT_GROUP, None)?;
+        let init_group = group.nested(INIT_GROUP)?;
         group.give_entry(tenant)?;
         let disk = workspace.workspace.try_clone().map_err(failed("workspace"))?;
         let running =
             self.launch_server(workspace, &limits, (fs, group), &init_group, &terminals, retained)?;
         let RunningSandbox { live, release: socket, .. } = running;
         let listens = running.plan.watches_locks();
-        let listener = listens.then(|| receive_listener(std::os::fd::AsFd::as_fd(&socket)));
+        let listener = listens.then(|| receive_listener(socket.as_fd()));
         let listener = listener.transpose().map_err(failed("file locks"))?;
         // PID 1 is in its own group now, and nothing is in the one above.
         let group = live.resources.group.as_ref();
         let group = group.ok_or_else(|| SetupFailure::from_words("cgroup", "no group"))?;
         group.delegate()?;
-        let all = group.nested(PROGRAMS_GROUP, Some(&limits))?;
+        let mut all = group.nested(PROGRAMS_GROUP)?;
+        all.set_limits(&limits)?;
         all.delegate()?;
         // PID 1 does little, and programs wait for it.
         init_group.set_cpu_class(CpuClass::Setup);
         all.set_cpu_class(CpuClass::Short);
-        let own =
-            live.resources.fs.as_ref().map(|fs| std::os::fd::AsFd::as_fd(fs).try_clone_to_owned());
+        let own = live.resources.fs.as_ref().map(|fs| fs.as_fd().try_clone_to_owned());
         let own = own.transpose().map_err(failed("file system"))?;
         let event = || {
             let flags = EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK;
@@ -120,13 +120,14 @@ impl SandboxHost {
             terminals,
             disks: own.into_iter().chain([disk]).collect(),
             tenant,
-            programs: std::sync::Mutex::default(),
-            ended: std::sync::Condvar::new(),
+            programs: Mutex::default(),
+            ended: Condvar::new(),
             begun: 0.into(),
-            arrived: std::sync::Mutex::default(),
+            spare: Mutex::default(),
+            arrived: Mutex::default(),
             wake: event()?,
             shortage: event()?,
-            joins_itself: false.into(),
+            joins_itself: std::env::var_os("A_JOINS").is_some().into(),
             is_over: false.into(),
         };
         let dead = CancelToken::new().map_err(failed("eventfd"))?;

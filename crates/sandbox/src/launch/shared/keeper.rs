@@ -107,6 +107,7 @@ impl KeptSandbox {
             }
         }
         state.wait_ended(PROGRAMS_WAIT);
+        drop(state.spare.lock().unwrap_or_else(PoisonError::into_inner).take());
         // Those of the programs that have just ended, then those above them.
         state.arrived.lock().unwrap_or_else(PoisonError::into_inner).clear();
         for (_, entry) in std::mem::take(&mut *state.programs()) {
@@ -151,6 +152,7 @@ impl KeeperLoop<'_> {
             self.controls.look(Some(&self.all), &mut self.observed);
             self.kill_short_of_memory();
             self.serve_left();
+            self.shared.make_spare(&self.all);
             if self.observed.must_die() {
                 return Ok(());
             }

@@ -65,6 +65,8 @@ struct SharedState {
     /// Notified when the main process of a program has ended.
     ended: Condvar,
     begun: AtomicU64,
+    /// The group of the next program, made while nobody waits.
+    spare: Mutex<Option<ReadyGroup>>,
     /// Programs that have just ended, for the keeper.
     arrived: Mutex<Vec<LeftProgram>>,
     /// Wakes the keeper.
@@ -74,6 +76,15 @@ struct SharedState {
     /// Whether version 2 refused to clone into a group.
     joins_itself: AtomicBool,
     is_over: AtomicBool,
+}
+
+/// A group for a program, without limits.
+#[derive(Debug)]
+struct ReadyGroup {
+    number: u64,
+    group: SandboxGroup,
+    /// Whether the supervisor has to kill it as a whole when memory runs out.
+    is_watched: bool,
 }
 
 /// A program that runs or has left processes.
@@ -131,6 +142,34 @@ impl SharedState {
         is_running && !self.is_over.load(Ordering::Acquire)
     }
 
+    /// Makes a group for a program in `all`.
+    fn make_group(&self, all: &SandboxGroup) -> Result<ReadyGroup, SetupFailure> {
+        let number = self.begun.fetch_add(1, Ordering::Relaxed);
+        let group = all.nested(&format!("p{number}"))?;
+        group.give_entry(self.tenant)?;
+        let is_watched = !group.die_together();
+        if is_watched && let Err(error) = group.report_shortage(self.shortage.as_fd()) {
+            log::warn!("memory of a program: {error}");
+        }
+        Ok(ReadyGroup { number, group, is_watched })
+    }
+
+    /// Takes the spare group, or makes one. The keeper makes another.
+    fn take_group(&self, all: &SandboxGroup) -> Result<ReadyGroup, SetupFailure> {
+        let spare = self.spare.lock().unwrap_or_else(PoisonError::into_inner).take();
+        self.wake_keeper();
+        spare.map_or_else(|| self.make_group(all), Ok)
+    }
+
+    /// Makes the spare group, unless there is one.
+    fn make_spare(&self, all: &SandboxGroup) {
+        let mut spare = self.spare.lock().unwrap_or_else(PoisonError::into_inner);
+        if spare.is_none() {
+            // The next program reports what is wrong.
+            *spare = self.make_group(all).ok();
+        }
+    }
+
     /// Adds a program, which gets its number.
     ///
     /// # Errors
@@ -157,6 +196,10 @@ impl SharedState {
             return;
         }
         self.arrived.lock().unwrap_or_else(PoisonError::into_inner).push(left);
+        self.wake_keeper();
+    }
+
+    fn wake_keeper(&self) {
         // It fails only if the counter is at its maximum, which reads as woken.
         let _ = self.wake.write(1);
     }

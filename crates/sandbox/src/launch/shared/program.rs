@@ -9,7 +9,7 @@ use nix::sys::socket::SockType;
 
 use super::left::LeftProgram;
 use super::requests::RequestFailure;
-use super::{ProgramEntry, ProgramLabel, SharedSandbox, SharedState};
+use super::{ProgramEntry, ProgramLabel, ReadyGroup, SharedSandbox, SharedState};
 use crate::cgroup::SandboxGroup;
 use crate::files::sandbox_fs::is_full;
 use crate::launch::handshake::StatusPipe;
@@ -117,13 +117,8 @@ impl SandboxHost {
             let words = "a sandbox that lasts executes named programs alone";
             return Err(SetupFailure::from_words("exec", words));
         }
-        let number = shared.begun.fetch_add(1, Ordering::Relaxed);
-        let mut group = all.nested(&format!("p{number}"), Some(&spec.limits))?;
-        group.give_entry(shared.tenant)?;
-        let is_watched = !group.die_together();
-        if is_watched && let Err(error) = group.report_shortage(shared.shortage.as_fd()) {
-            log::warn!("memory of a program: {error}");
-        }
+        let ReadyGroup { number, mut group, is_watched } = shared.take_group(&all)?;
+        group.set_limits(&spec.limits)?;
         let terminal = self.terminal(shared, &spec)?;
         let master = terminal.as_ref().map(|terminal| Arc::clone(&terminal.master));
         let joins = shared.joins_itself.load(Ordering::Relaxed);
