@@ -30,6 +30,9 @@ fn a_time_out_kills_all_that_a_program_started_and_no_neighbour() {
     let Some((scene, workspace)) = shared() else { return };
     scene.sh(&workspace, "sleep 600 &");
     let neighbour = start(&scene, &workspace, "echo up; sleep 601", &json!({}));
+    wait_until("both have begun", SOON, || {
+        [600, 601].iter().all(|n| running(&scene, &workspace, &format!("sleep {n}")).len() == 1)
+    });
     let script = format!("{}\nsleep 616", SCATTER.replace("-ge 5", "-ge 7"));
     let result = run(&scene, &workspace, &script, &json!({"timeout_ms": 3000}));
     assert_eq!((&result["timed_out"], &result["limit"]), (&json!(true), &json!("wall_time")));
@@ -54,7 +57,7 @@ fn what_an_ended_session_left_dies_with_a_kill_and_not_with_a_close() {
         session
     });
     let count = |number: i32| running(&scene, &workspace, &format!("sleep 62{number}")).len();
-    assert_eq!((count(1), count(2)), (2, 2));
+    wait_until("both are executed", SOON, || (count(1), count(2)) == (2, 2));
     let state = scene.post(&format!("{killed}/kill"), &json!({}));
     assert_eq!((state.status, &state.json()["exit_code"]), (200, &json!(3)));
     assert_eq!((count(1), count(2)), (0, 2));

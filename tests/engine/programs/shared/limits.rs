@@ -44,7 +44,7 @@ fn what_a_program_left_dies_as_a_whole_too() {
     let script =
         format!("setsid sleep 651 & (until [ -e go ]; do sleep 0.01; done; {}) &", take(200));
     assert_eq!(run(&scene, &workspace, &script, &json!({}))["exit_code"], 0);
-    assert_eq!(running(&scene, &workspace, "sleep 651").len(), 1);
+    wait_until("it is executed", SOON, || running(&scene, &workspace, "sleep 651").len() == 1);
     scene.sh(&workspace, "sleep 600 & touch go");
     wait_until("it is dead", SOON, || running(&scene, &workspace, "sleep 651").is_empty());
     assert_eq!(running(&scene, &workspace, "sleep 600").len(), 1);

@@ -132,6 +132,7 @@ fn a_signal_reaches_one_process_and_no_other_workspace_and_never_the_init() {
     assert_eq!(ask(0, "POST", &format!("{mine}/run"), &body).status, 200);
     let listed =
         || ask(0, "GET", &format!("{mine}/processes"), &Value::Null).json()["processes"].clone();
+    wait_until("both are executed", SOON, || listed().as_array().unwrap().len() == 2);
     let pids: Vec<Value> = listed().as_array().unwrap().iter().map(|p| p["pid"].clone()).collect();
     assert_eq!(pids.len(), 2, "{:?}", listed());
     let kill = |client, workspace: &str, pid: &Value| {

@@ -2,6 +2,7 @@
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
+use nix::errno::Errno;
 use nix::fcntl::{AtFlags, OFlag};
 use nix::unistd::{Gid, Uid, fchownat};
 
@@ -134,9 +135,12 @@ impl SandboxGroup {
         limited.map_or(0, crate::cgroup::usage::processes_refused)
     }
 
-    /// Whether no process is in it.
+    /// Whether no process is in it, or it was removed.
     pub fn is_empty(&self) -> bool {
-        self.processes().is_ok_and(|processes| processes.is_empty())
+        match self.processes() {
+            Ok(processes) => processes.is_empty(),
+            Err(error) => [Errno::ENOENT, Errno::ENODEV].contains(&error.errno),
+        }
     }
 
     /// Waits until no process is in it. False if the deadline passes first.

@@ -78,14 +78,13 @@ impl LeftProgram {
             return false;
         }
         (self.process, self.look_at) = (None, None);
-        match self.group.processes() {
-            Ok(listed) => {
-                let Some(first) = listed.first() else { return true };
-                // It may be dead by now: then the group is looked at again.
-                self.process = sys::pidfd_of(*first).ok().filter(is_alive);
-            }
-            Err(error) => log::warn!("what a program left: {error}"),
+        if self.group.is_empty() {
+            return true;
         }
+        let listed = self.group.processes().unwrap_or_default();
+        let first = listed.first().and_then(|pid| sys::pidfd_of(*pid).ok());
+        // It may be dead by now: then the group is looked at again.
+        self.process = first.filter(is_alive);
         if self.process.is_none() {
             self.look_at = Some(Deadline::after(LOOK_AGAIN));
         }
