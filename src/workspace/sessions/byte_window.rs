@@ -47,6 +47,12 @@ impl ByteWindow {
                     if last.stream == stream
                         && last.bytes.len() + piece.len() <= CHUNK_BYTES_MAX =>
                 {
+                    // A vector that grows by itself may have room that no chunk uses.
+                    let wanted = last.bytes.len() + piece.len();
+                    if wanted > last.bytes.capacity() {
+                        let room = (2 * last.bytes.capacity()).clamp(wanted, CHUNK_BYTES_MAX);
+                        last.bytes.reserve_exact(room - last.bytes.len());
+                    }
                     last.bytes.extend_from_slice(piece);
                 }
                 _ => {

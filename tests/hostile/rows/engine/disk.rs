@@ -26,7 +26,7 @@ const WAYS: [(&str, &str); 8] = [
     (
         "deleted files that are open",
         "for n in 3 4 5 6 7 8; do eval \"exec $n>work/open\"; rm work/open; head -c 4M /dev/zero >&$n || break
-         got=$((n * 4)); done 2>/dev/null; echo $(((${got:-0} - 8) * 1048576))",
+         got=$((n * 4 - 8)); done 2>/dev/null; echo $((${got:-0} * 1048576))",
     ),
     (
         "allocated blocks",

@@ -46,11 +46,10 @@ pub enum Door {
     SessionIn,
     ContextIn,
     Collect,
-    CollectOutputs,
 }
 
 impl Door {
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 16] = [
         Self::Get,
         Self::Put,
         Self::Delete,
@@ -67,7 +66,6 @@ impl Door {
         Self::SessionIn,
         Self::ContextIn,
         Self::Collect,
-        Self::CollectOutputs,
     ];
 
     /// Sends the request with this path.
@@ -96,15 +94,12 @@ impl Door {
             Self::SessionIn => post("/sessions", json!({"cmd": "true", "cwd": path})),
             Self::ContextIn => post("/contexts", json!({"language": "python", "cwd": path})),
             Self::Collect => post("/collect", json!({"patterns": [path]})),
-            Self::CollectOutputs => {
-                post("/collect-outputs", json!({"globs": [path], "inline": true}))
-            }
         }
     }
 
     /// Whether the request takes a pattern, which may also match nothing.
     pub fn takes_pattern(self) -> bool {
-        matches!(self, Self::Collect | Self::CollectOutputs)
+        self == Self::Collect
     }
 
     /// Whether the request changes what is at the path itself.
