@@ -84,7 +84,8 @@ impl TreeDoors {
         if state.is_alone { None } else { Some(self.let_in(state)) }
     }
 
-    /// Waits until nobody else is in; none if that takes longer than `deadline`.
+    /// Waits until nobody else is in, and discards prepared sandboxes; none if that takes longer than
+    /// `deadline`.
     pub fn enter_alone(&self, deadline: Deadline) -> Option<LoneTree<'_>> {
         let mut state = self.lock();
         state.waiting_alone += 1;
@@ -102,7 +103,9 @@ impl TreeDoors {
         state.is_alone = true;
         drop(state);
         let tree = self.tree.write().unwrap_or_else(PoisonError::into_inner);
-        Some(LoneTree { tree, _leave: LeaveAlone(self) })
+        let alone = LoneTree { tree, _leave: LeaveAlone(self) };
+        // Nobody gets mounts meanwhile, so no other is prepared.
+        alone.discard_prepared().then_some(alone)
     }
 
     /// Whether somebody waits to get in.
