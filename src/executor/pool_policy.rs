@@ -131,6 +131,12 @@ impl<S> PoolPolicy<S> {
         self.find(key).map(|bucket| bucket.ready.drain(..).collect()).unwrap_or_default()
     }
 
+    /// As [`PoolPolicy::clear`], for these keys.
+    pub fn clear_all(&mut self, goes: impl Fn(&PoolKey) -> bool) -> Vec<S> {
+        let cleared = self.buckets.iter_mut().filter(|bucket| goes(&bucket.key));
+        cleared.flat_map(|bucket| bucket.ready.drain(..)).collect()
+    }
+
     /// Takes every sandbox of these keys. No other is prepared before the next run.
     pub fn forget(&mut self, goes: impl Fn(&PoolKey) -> bool) -> Vec<S> {
         self.take_buckets(|bucket| goes(&bucket.key))

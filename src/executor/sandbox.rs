@@ -101,19 +101,18 @@ impl SandboxExecutor {
         MountedRun::begin(identity, spec, |key| pool.begin(PoolKey::Mounted(key)))
     }
 
-    /// Discards the prepared sandboxes of the workspace with that number.
+    /// Discards the prepared sandboxes of the workspace with that number, which is gone.
     pub fn forget_mounted(&self, number: u64) {
         if let Some(pool) = &self.pool {
             pool.forget(number);
         }
     }
 
-    /// As [`SandboxExecutor::forget_mounted`], and waits for what is being prepared. Returns false if
-    /// that takes long.
+    /// Discards the prepared sandboxes of the workspace with that number, which gives no mounts now.
+    /// Returns false if that takes long.
     pub fn discard_mounted(&self, number: u64) -> bool {
-        self.forget_mounted(number);
         let pool = self.pool.as_ref();
-        pool.is_none_or(|pool| pool.wait_preparer(Deadline::after(UNUSED_WAIT)))
+        pool.is_none_or(|pool| pool.discard(number, Deadline::after(UNUSED_WAIT)))
     }
 
     /// Executes the program of `spec` over a workspace that outlives the sandbox and belongs to

@@ -115,16 +115,26 @@ impl StandbyPool {
         }
     }
 
-    /// Discards the sandboxes of a mounted workspace. One that is in preparation is discarded by the
-    /// preparer.
+    /// Discards the sandboxes of a mounted workspace that is gone. One that is in preparation is
+    /// discarded by the preparer.
     pub fn forget(&self, workspace: u64) {
         let unused = self.shared.lock().policy.forget(|key| key.is_of_workspace(workspace));
         self.shared.discard(unused);
     }
 
+    /// Discards the sandboxes of a mounted workspace that gives no mounts now, so that the preparer
+    /// prepares no other. Returns false if that takes longer than `deadline`.
+    pub fn discard(&self, workspace: u64, deadline: Deadline) -> bool {
+        // The preparer may be about to have one, or kill one.
+        let is_prepared = self.wait_preparer(deadline);
+        let unused = self.shared.lock().policy.clear_all(|key| key.is_of_workspace(workspace));
+        self.shared.discard(unused);
+        is_prepared && self.wait_preparer(deadline)
+    }
+
     /// Waits for the sandboxes that the preparer prepares or discards now. Returns false if that takes
     /// longer than `deadline`.
-    pub fn wait_preparer(&self, deadline: Deadline) -> bool {
+    fn wait_preparer(&self, deadline: Deadline) -> bool {
         let mut state = self.shared.lock();
         let [begun, _] = state.actions;
         while state.actions[1] < begun {

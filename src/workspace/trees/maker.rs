@@ -133,7 +133,8 @@ pub trait WorkspaceTree: Debug + Send + Sync {
         plain: Option<PlainProgram<'_>>,
     ) -> Result<Box<dyn TreeSandbox>, EngineError>;
 
-    /// Discards prepared sandboxes over it. Returns false if that takes long.
+    /// Discards prepared sandboxes over it, while its source gives no mounts. Returns false if that takes
+    /// long.
     fn discard_prepared(&self) -> bool;
 }
 

@@ -265,7 +265,8 @@ impl LiveWorkspace {
         true
     }
 
-    /// Discards prepared sandboxes over its files. Returns false if that takes long.
+    /// Discards prepared sandboxes over its files, once its end has begun. Returns false if that takes
+    /// long.
     pub fn discard_prepared(&self) -> bool {
         // One who is in alone has done so.
         self.doors.try_share().is_none_or(|tree| tree.discard_prepared())
