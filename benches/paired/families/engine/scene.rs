@@ -57,10 +57,12 @@ impl Engine {
         self.json("DELETE", workspace, &json!({}));
     }
 
-    /// Runs a shell script, which must succeed.
+    /// Runs a shell script, which must succeed. What it writes counts as its memory.
     #[track_caller]
     pub fn sh(&mut self, workspace: &str, script: &str) {
-        let body = json!({"cmd": "sh", "args": ["-ec", script], "timeout_ms": 120_000});
+        let body = json!({
+            "cmd": "sh", "args": ["-ec", script], "timeout_ms": 120_000, "limits": {"memory_mb": 2048},
+        });
         let result = self.json("POST", &format!("{workspace}/run"), &body);
         assert_eq!(result["exit_code"], 0, "{result}");
     }
