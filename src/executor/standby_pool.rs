@@ -129,6 +129,8 @@ impl StandbyPool {
         let is_prepared = self.wait_preparer(deadline);
         let unused = self.shared.lock().policy.clear_all(|key| key.is_of_workspace(workspace));
         self.shared.discard(unused);
+        // It prepares others when there are mounts again.
+        self.shared.work.notify_one();
         is_prepared && self.wait_preparer(deadline)
     }
 
