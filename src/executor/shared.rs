@@ -4,32 +4,32 @@ use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
 use std::thread::Builder;
 
+use super::mounted::WorkspaceView;
 use super::sandbox::{SandboxExecutor, told};
 use cofferdam_core::sync::retained::Retained;
-use cofferdam_core::{
-    Limits, MountedWorkspace, NotStarted, OutputSink, RunReport, RunSpec, SetupFailure, Watch,
-};
-use cofferdam_sandbox::engine::{HostId, ProgramLabel, SharedSandbox};
+use cofferdam_core::{Limits, NotStarted, OutputSink, RunReport, RunSpec, SetupFailure, Watch};
+use cofferdam_sandbox::engine::{ProgramLabel, SharedSandbox};
 
 impl SandboxExecutor {
-    /// Creates a sandbox over a workspace of `host_id` that lasts until `watch` is cancelled, and holds
+    /// Creates a sandbox with the mounts of `view` that lasts until `watch` is cancelled, and holds
     /// `retained` until it is dead. `limits` bound all its programs together.
     ///
     /// # Errors
     /// The step that failed.
     pub fn open_shared(
         self: &Arc<Self>,
-        workspace: MountedWorkspace,
+        view: WorkspaceView,
         limits: Limits,
-        host_id: HostId,
         retained: Retained,
         watch: Watch,
     ) -> Result<SharedSandbox, SetupFailure> {
         let (answer, answered) = sync_channel(1);
         let executor = Arc::clone(self);
         let keep = move || {
-            let retained = retained.and(Arc::new(host_id.clone()));
-            let created = executor.sandbox().create_shared(workspace, &limits, &host_id, retained);
+            let WorkspaceView { mounts, host_id, lender } = view;
+            let mut retained = retained.and(Arc::new(host_id.clone()));
+            retained.extend(lender);
+            let created = executor.sandbox().create_shared(mounts, &limits, &host_id, retained);
             // The sandbox outlives no executor that it does not need.
             drop(executor);
             let kept = match created {

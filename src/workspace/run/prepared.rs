@@ -2,20 +2,20 @@
 
 use std::collections::BTreeMap;
 use std::ffi::CString;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, SystemTime};
 
 use super::report::ProgramReport;
 use super::request::ProgramSettings;
 use super::run_dir;
 use super::shared::sandbox_of;
-use crate::executor::Capabilities;
+use crate::executor::{Capabilities, MountSource, WorkspaceView};
 use crate::workspace::error::{EngineCode, EngineError};
 use crate::workspace::files::{engine_error, locate};
 use crate::workspace::request::ProgramLimits;
 use crate::workspace::service::live::{LiveProgram, LiveWorkspace, WorkspaceUse};
 use crate::workspace::service::span::Span;
-use crate::workspace::trees::TreeSandbox;
+use crate::workspace::trees::{PlainProgram, TreeSandbox};
 use cofferdam_core::sync::retained::Retained;
 use cofferdam_core::{
     ExcessOutput, Limits, NotStarted, OutputSink, RunSpec, SetupFailure, StdinSource, Watch,
@@ -86,15 +86,21 @@ impl PreparedRun {
         let cwd = locate(&root, "cwd", cwd)?;
         ensure_directory(&root, &cwd)?;
         let run_dir = run_dir::make(&root, SystemTime::now(), || live.next_run());
+        let cmd = settings.argv.first().cloned().unwrap_or_default();
+        let is_interactive = settings.is_interactive;
+        let spec = spec(settings, &live, &cwd, run_dir.as_ref(), base_env)?;
+        let source = || Arc::downgrade(&live) as Weak<dyn MountSource>;
+        let plain = (!is_interactive).then(|| PlainProgram { spec: &spec, source: source() });
         let label = run_dir.as_ref().map(shown);
         let all = sandbox_limits(live.settings.limits, Duration::ZERO);
-        let sandbox = sandbox_of(&live, &tree, OWN_BYTES_MAX, all, label)?;
+        let sandbox = sandbox_of(&live, &tree, (OWN_BYTES_MAX, plain), all, label);
+        let sandbox = sandbox.inspect_err(|_| {
+            run_dir.iter().for_each(|location| run_dir::remove_if_empty(&root, location));
+        })?;
         let not_own = tree.shares_host_id().then(|| SHARED_ID.to_owned());
         drop(tree);
         let mut controls = controls;
         controls.not_enforced.extend(not_own.clone());
-        let cmd = settings.argv.first().cloned().unwrap_or_default();
-        let spec = spec(settings, &live, &cwd, run_dir.as_ref(), base_env)?;
         let retained = retained.and(Arc::new(program));
         Ok(Self { spec, sandbox, retained, live, _used: used, run_dir, cmd, controls, not_own })
     }
@@ -139,6 +145,16 @@ impl PreparedRun {
 
 fn shown(location: &FileLocation) -> String {
     location.shown().display().to_string()
+}
+
+impl MountSource for LiveWorkspace {
+    fn view(&self) -> Result<Option<WorkspaceView>, SetupFailure> {
+        let Some(tree) = self.doors().try_share().filter(|_| !self.is_over()) else {
+            return Ok(None);
+        };
+        let view = tree.view(self.settings.path.clone(), OWN_BYTES_MAX);
+        view.map(Some).map_err(|error| SetupFailure::from_words("mounts", error.to_string()))
+    }
 }
 
 /// Makes the directory, unless it is there.

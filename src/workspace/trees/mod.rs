@@ -9,6 +9,6 @@ pub(super) mod snapshots;
 pub use doors::{LoneTree, SharedTree, TreeDoors};
 pub use host::HostTrees;
 pub use maker::{
-    ForkKind, FrozenTree, LastingSandbox, TreeMaker, TreeSandbox, TreeSettings, TreeUsage,
-    WorkspaceTree,
+    ForkKind, FrozenTree, LastingSandbox, PlainProgram, TreeMaker, TreeSandbox, TreeSettings,
+    TreeUsage, WorkspaceTree,
 };

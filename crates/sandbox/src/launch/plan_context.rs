@@ -13,8 +13,6 @@ use crate::host::hard_limits::HardLimits;
 use crate::host::root_source::{
     SandboxRoot, has_message_queues, init_filter, last_capability, lock_filter, mountpoint,
 };
-use crate::host::weakened;
-use crate::host::weakened::Wall;
 use crate::landlock::Landlock;
 use crate::launch::stdio::Terminal;
 use crate::locks::LockFilter;
@@ -29,8 +27,10 @@ use crate::pool::idmap::{ExtraDescriptors, IdMaps};
 use crate::pool::net_namespaces::NetNamespace;
 use crate::sys;
 use cofferdam_core::sync::run_control::TerminalSize;
+use cofferdam_core::weakened::{self, Wall};
 use cofferdam_core::{
     Bind, MountedWorkspace, ProgramFile, RunSpec, SetupFailure, StdinSource, Tmpfs, WorkspaceFill,
+    WorkspacePath,
 };
 use cofferdam_seccomp::filter::Filter;
 use cofferdam_seccomp::profile::Profile;
@@ -80,6 +80,15 @@ pub(super) type PlanParts = (ChildPlan, Vec<MaskedPath>, ExtraDescriptors);
 /// Plans the steps for an input.
 pub(super) type BuildPlan = fn(&PlanInput<'_>) -> Result<ChildPlan, SetupFailure>;
 
+/// When the program of a new sandbox is known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ProgramTime {
+    /// It is part of the plan.
+    Now,
+    /// It is sent when the sandbox is resumed.
+    AtResume,
+}
+
 /// Descriptors in the sandbox that the steps before exec may refer to.
 #[derive(Debug, Clone, Copy)]
 struct HostDescriptors {
@@ -121,7 +130,7 @@ impl PlanContext {
     /// The plan of a sandbox for `spec` around `fs`, in `group` and `net`.
     pub(super) fn plan(
         &self,
-        spec: &RunSpec,
+        (spec, time): (&RunSpec, ProgramTime),
         fs: &SandboxFs,
         group: &SandboxGroup,
         net: Option<&NetNamespace>,
@@ -132,7 +141,8 @@ impl PlanContext {
         };
         let terminal = spec.terminal.map(|size| new_terminal(spec, size, fs)).transpose()?;
         let terminals = terminal.as_ref().map(|terminal| Arc::clone(&terminal.mount));
-        let (plan, masked, extra) = self.plan_as(plan::build, spec, fs, tasks, net, terminals)?;
+        let (plan, masked, extra) =
+            self.plan_as((plan::build, time), spec, fs, tasks, net, terminals)?;
         Ok(PlannedSandbox { plan, masked, extra, terminal })
     }
 
@@ -140,7 +150,7 @@ impl PlanContext {
     /// `terminals` if it has terminals.
     pub(super) fn plan_as(
         &self,
-        build: BuildPlan,
+        (build, time): (BuildPlan, ProgramTime),
         spec: &RunSpec,
         fs: &SandboxFs,
         tasks: TaskFiles,
@@ -162,7 +172,10 @@ impl PlanContext {
         if let WorkspaceFill::Mounted(mounted) = &spec.workspace {
             masked = masked_outside(masked, &mounted.path);
         }
-        let program = program_source(&spec.program, &mut extra)?;
+        let program = match time {
+            ProgramTime::Now => program_source(&spec.program, &mut extra)?,
+            ProgramTime::AtResume => ProgramSource::Sent,
+        };
         let workspace = planned_workspace(&spec.workspace, &mut extra);
         let plan = build(&PlanInput {
             filter: self.profile.filter_for(spec.binds.iter().any(|bind| !bind.read_only)),
@@ -224,9 +237,17 @@ impl PlanContext {
         }
     }
 
-    /// The masked paths of a sandbox without binds, as of now.
-    pub(super) fn masked_without_binds(&self) -> Result<Vec<MaskedPath>, SetupFailure> {
-        self.root.masked.for_run(&[])
+    /// The masked paths of a sandbox without binds that shows a mounted workspace at `place`, if any,
+    /// as of now.
+    pub(super) fn masked_without_binds(
+        &self,
+        place: Option<&WorkspacePath>,
+    ) -> Result<Vec<MaskedPath>, SetupFailure> {
+        let masked = self.root.masked.for_run(&[])?;
+        Ok(match place {
+            Some(place) => masked_outside(masked, place),
+            None => masked,
+        })
     }
 
     /// The template's tree, if there is one, then the binds. Creates their mount points.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::workspace::error::{EngineCode, EngineError};
 use crate::workspace::request::SandboxScope;
 use crate::workspace::service::live::{LiveProgram, LiveWorkspace, ProgramKind};
-use crate::workspace::trees::{LastingSandbox, SharedTree, TreeSandbox};
+use crate::workspace::trees::{LastingSandbox, PlainProgram, SharedTree, TreeSandbox};
 use cofferdam_core::sync::cancel::CancelToken;
 use cofferdam_core::sync::retained::Retained;
 use cofferdam_core::sync::run_control::RunControl;
@@ -27,12 +27,12 @@ struct ProgramOfShared {
 pub fn sandbox_of(
     live: &Arc<LiveWorkspace>,
     tree: &SharedTree<'_>,
-    own_bytes_max: u64,
+    (own_bytes_max, plain): (u64, Option<PlainProgram<'_>>),
     limits: Limits,
     run_dir: Option<String>,
 ) -> Result<Box<dyn TreeSandbox>, EngineError> {
     match live.settings.sandbox {
-        SandboxScope::Program => tree.sandbox(live.settings.path.clone(), own_bytes_max),
+        SandboxScope::Program => tree.sandbox(live.settings.path.clone(), own_bytes_max, plain),
         SandboxScope::Workspace => {
             let start = || start(live, tree, own_bytes_max, limits);
             let sandbox = live.shared.current_or(start)?;

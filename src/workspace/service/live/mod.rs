@@ -17,6 +17,7 @@ use super::tally::TallyEntry;
 use crate::config::TokenName;
 use crate::workspace::error::{EngineCode, EngineError};
 use crate::workspace::execute::table::ContextTable;
+use crate::workspace::files::staging::versions::StagedVersions;
 use crate::workspace::request::{StorageKind, WorkspaceSettings};
 use crate::workspace::run::shared::SharedSlot;
 use crate::workspace::sessions::table::SessionTable;
@@ -53,6 +54,8 @@ pub struct LiveWorkspace {
     pub contexts: ContextTable,
     /// Its one sandbox, if its programs share one.
     pub shared: SharedSlot,
+    /// Which versions of artifacts were staged into it.
+    pub staged: StagedVersions,
     _entry: TallyEntry,
     // Dropped after the files.
     _release: LayerRelease,
@@ -104,6 +107,7 @@ impl LiveWorkspace {
             sessions: SessionTable::default(),
             contexts: ContextTable::default(),
             shared: SharedSlot::default(),
+            staged: StagedVersions::default(),
             _entry: entry,
         }
     }
@@ -267,6 +271,13 @@ impl LiveWorkspace {
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
         true
+    }
+
+    /// Discards prepared sandboxes over its files, once its end has begun. Returns false if that takes
+    /// long.
+    pub fn discard_prepared(&self) -> bool {
+        // One who is in alone has done so.
+        self.doors.try_share().is_none_or(|tree| tree.discard_prepared())
     }
 
     /// How full its file system is.

@@ -13,9 +13,7 @@ use super::{SharedSandbox, SharedState};
 use crate::cgroup;
 use crate::cgroup::{CpuClass, SandboxGroup};
 use crate::files::sandbox_fs::SandboxFs;
-use crate::host::weakened;
-use crate::host::weakened::Wall;
-use crate::launch::plan_context::{TaskFiles, count};
+use crate::launch::plan_context::{ProgramTime, TaskFiles, count};
 use crate::launch::running::RunningSandbox;
 use crate::launch::sandbox_host::{CROWDED, SandboxHost};
 use crate::launch::stdio::Terminal;
@@ -27,6 +25,7 @@ use crate::supervise::SETUP_WAIT;
 use cofferdam_core::sync::cancel::CancelToken;
 use cofferdam_core::sync::retained::Retained;
 use cofferdam_core::values::deadline::Deadline;
+use cofferdam_core::weakened::{self, Wall};
 use cofferdam_core::{
     ExcessOutput, Limits, MountedWorkspace, RunSpec, SetupFailure, StdinSource, WorkspaceFill,
 };
@@ -158,7 +157,7 @@ impl SandboxHost {
             of_program: count(entries.len()),
         };
         let (plan, _masked, extra) = self.plans.plan_as(
-            build_server,
+            (build_server, ProgramTime::Now),
             &spec,
             &fs,
             tasks,
