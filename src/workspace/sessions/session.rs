@@ -1,7 +1,7 @@
 //! A program that goes on while its client does other things.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, SystemTime};
 
 use serde::Serialize;
@@ -17,6 +17,7 @@ use cofferdam_core::sync::cancel::CancelToken;
 use cofferdam_core::sync::input_queue::{InputError, InputQueue};
 use cofferdam_core::sync::run_control::{ControlError, RunControl, TerminalSize};
 use cofferdam_core::values::utc::rfc3339;
+use cofferdam_core::weakened::{self, Wall};
 use cofferdam_core::{OutputSink, Stream};
 
 /// Viewers of one session at once.
@@ -134,7 +135,12 @@ impl Session {
         Box::new(SessionSink(Arc::clone(self)))
     }
 
-    /// Records the end of the program. No output follows.
+    /// What controls its program.
+    pub fn control(&self) -> &RunControl {
+        &self.handles.control
+    }
+
+    /// Records the end of the program. Output of what it left may follow.
     pub fn finish(&self, end: SessionEnd) {
         let mut state = self.lock();
         state.log.finish();
@@ -300,7 +306,7 @@ impl Session {
     /// There are as many as there may be.
     pub fn attach(self: &Arc<Self>) -> Result<Viewer, EngineError> {
         let mut state = self.lock();
-        if state.viewers >= VIEWERS_MAX {
+        if state.viewers >= VIEWERS_MAX && !weakened::lacks(Wall::Viewers) {
             let words = format!("the session has {VIEWERS_MAX} viewers");
             return Err(EngineError::new(EngineCode::WorkspaceLimit, words));
         }
@@ -356,6 +362,23 @@ impl OutputSink for SessionSink {
 
     fn takes_excess(&self) -> bool {
         true
+    }
+
+    fn after_program(self: Box<Self>) -> Option<Box<dyn OutputSink>> {
+        Some(Box::new(LeftSink(Arc::downgrade(&self.0))))
+    }
+}
+
+/// Writes what processes print that a program left into its session's log, while that is kept.
+struct LeftSink(Weak<Session>);
+
+impl OutputSink for LeftSink {
+    fn take(&mut self, stream: Stream, bytes: &[u8]) {
+        if let Some(session) = self.0.upgrade() {
+            let mut state = session.lock();
+            state.log.push(stream, bytes);
+            session.tell(state);
+        }
     }
 }
 

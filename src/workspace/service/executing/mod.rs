@@ -1,6 +1,7 @@
 //! Executes code in workspaces, and keeps their contexts.
 
 mod contexts;
+mod processes;
 
 use std::sync::Arc;
 
@@ -266,6 +267,7 @@ impl WorkspaceService {
             stdin: Vec::new(),
             timeout: call.plan.timeout,
             limits,
+            is_interactive: false,
         };
         let live = Arc::clone(call.used.workspace());
         let retained = Retained::of(Arc::clone(permit) as _);

@@ -19,6 +19,7 @@ use crate::workspace::error::{EngineCode, EngineError};
 use crate::workspace::execute::table::ContextTable;
 use crate::workspace::files::staging::versions::StagedVersions;
 use crate::workspace::request::{StorageKind, WorkspaceSettings};
+use crate::workspace::run::shared::SharedSlot;
 use crate::workspace::sessions::table::SessionTable;
 use crate::workspace::trees::{SharedTree, TreeDoors, WorkspaceTree};
 use cofferdam_core::sync::retained::Retained;
@@ -51,6 +52,8 @@ pub struct LiveWorkspace {
     pub sessions: SessionTable,
     /// Its contexts.
     pub contexts: ContextTable,
+    /// Its one sandbox, if its programs share one.
+    pub shared: SharedSlot,
     /// Which versions of artifacts were staged into it.
     pub staged: StagedVersions,
     _entry: TallyEntry,
@@ -103,6 +106,7 @@ impl LiveWorkspace {
             is_layered: AtomicBool::new(is_layered),
             sessions: SessionTable::default(),
             contexts: ContextTable::default(),
+            shared: SharedSlot::default(),
             staged: StagedVersions::default(),
             _entry: entry,
         }
@@ -267,6 +271,13 @@ impl LiveWorkspace {
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
         true
+    }
+
+    /// Discards prepared sandboxes over its files, once its end has begun. Returns false if that takes
+    /// long.
+    pub fn discard_prepared(&self) -> bool {
+        // One who is in alone has done so.
+        self.doors.try_share().is_none_or(|tree| tree.discard_prepared())
     }
 
     /// How full its file system is.
