@@ -8,6 +8,7 @@ mod mounted_key;
 mod pool_key;
 mod pool_policy;
 mod sandbox;
+mod shared;
 mod standby_pool;
 #[cfg(test)]
 mod tests;
