@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use super::host_ids::{AcquiredId, HostIds};
 use crate::executor::fill::{FillChoices, FilledWorkspace, TemplateContents};
-use crate::executor::mounted::{MountedKey, WorkspaceView};
+use crate::executor::mounted_key::{MountedKey, WorkspaceView};
 use crate::executor::pool_key::{PoolKey, TemplateKey};
 use cofferdam_core::sync::retained::Retained;
 use cofferdam_core::values::rel_path::RelPath;

@@ -4,6 +4,7 @@ mod factory;
 mod fill;
 mod host_ids;
 mod mounted;
+mod mounted_key;
 mod pool_key;
 mod pool_policy;
 mod sandbox;
@@ -16,5 +17,6 @@ pub use cofferdam_core::executor::{
     COMMAND_PATH, Capabilities, Executor, FoundProgram, Room, RunInput, Unavailable, WorkspaceInput,
 };
 pub use host_ids::AcquiredId;
-pub use mounted::{MountSource, MountedIdentity, MountedRun, WorkspaceView};
+pub use mounted::MountedRun;
+pub use mounted_key::{MountSource, MountedIdentity, WorkspaceView};
 pub use sandbox::SandboxExecutor;

@@ -1,105 +1,15 @@
-//! Sandboxes over a workspace that outlives them, some of them prepared.
+//! Programs over a workspace that outlives their sandboxes, some of which are prepared.
 //!
 //! A prepared one has everything but the program's arguments, variables, working directory and times.
 
-use std::fmt::Debug;
-use std::sync::Weak;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use crate::executor::factory::{ReadySandbox, SandboxFactory};
+use crate::executor::mounted_key::{MountedIdentity, MountedKey, WorkspaceView};
 use crate::executor::standby_pool::LiveRun;
 use cofferdam_core::sync::retained::Retained;
-use cofferdam_core::{
-    ExcessOutput, Limits, MountedWorkspace, ProgramFile, RunSpec, SetupFailure, StdinSource,
-    WorkspaceFill,
-};
-use cofferdam_sandbox::engine::{HostId, RunningSandbox, SentProgram, program_to_send};
-
-/// The mounts of a workspace for one sandbox, and the host id that all its sandboxes share.
-#[derive(Debug)]
-pub struct WorkspaceView {
-    /// The mounts.
-    pub mounts: MountedWorkspace,
-    /// The host id.
-    pub host_id: HostId,
-    /// What lends the host id, until the sandbox is dead.
-    pub lender: Retained,
-}
-
-/// Where sandboxes of a workspace get their mounts from.
-pub trait MountSource: Debug + Send + Sync {
-    /// Mounts for one more sandbox, without waiting. None while the mounts are exchanged.
-    ///
-    /// # Errors
-    /// The kernel refused a step.
-    fn view(&self) -> Result<Option<WorkspaceView>, SetupFailure>;
-}
-
-/// A workspace, as the standby pool knows it.
-#[derive(Debug, Clone)]
-pub struct MountedIdentity {
-    /// The number of its file system: no other has it.
-    pub number: u64,
-    /// Gives the mounts while the workspace lives.
-    pub source: Weak<dyn MountSource>,
-}
-
-/// The key of programs over a mounted workspace.
-#[derive(Debug, Clone)]
-pub struct MountedKey {
-    identity: MountedIdentity,
-    limits: Limits,
-    excess_output: ExcessOutput,
-}
-
-/// No two file systems have the same number, so their sources need not be compared.
-impl PartialEq for MountedKey {
-    fn eq(&self, other: &Self) -> bool {
-        let key = |key: &Self| (key.identity.number, key.excess_output);
-        key(self) == key(other) && self.limits == other.limits
-    }
-}
-
-impl Eq for MountedKey {}
-
-impl MountedKey {
-    /// The key of a program in that workspace. Returns nothing for one with its own mounts, input,
-    /// terminal or program file.
-    fn of(identity: MountedIdentity, spec: &RunSpec) -> Option<Self> {
-        let (StdinSource::Null, ProgramFile::Named) = (&spec.stdin, &spec.program) else {
-            return None;
-        };
-        if !spec.binds.is_empty() || !spec.tmpfs.is_empty() || spec.terminal.is_some() {
-            return None;
-        }
-        Some(Self {
-            identity,
-            limits: Limits { cpu_total_max: None, ..spec.limits.clone().with_wall(Duration::ZERO) },
-            excess_output: spec.excess_output,
-        })
-    }
-
-    /// The number of the workspace's file system.
-    pub fn number(&self) -> u64 {
-        self.identity.number
-    }
-
-    /// Mounts for a sandbox. None if the workspace is gone, or its mounts are exchanged.
-    pub fn view(&self) -> Result<Option<WorkspaceView>, SetupFailure> {
-        self.identity.source.upgrade().map_or(Ok(None), |source| source.view())
-    }
-
-    /// What sandboxes of this key are created with.
-    pub fn spec(&self, mounts: MountedWorkspace) -> RunSpec {
-        RunSpec {
-            workdir: "/".into(),
-            limits: self.limits.clone(),
-            excess_output: self.excess_output,
-            workspace: WorkspaceFill::Mounted(mounts),
-            ..RunSpec::default()
-        }
-    }
-}
+use cofferdam_core::{RunSpec, SetupFailure};
+use cofferdam_sandbox::engine::{RunningSandbox, SentProgram, program_to_send};
 
 /// A program over a mounted workspace that the standby pool knows of, with a prepared sandbox if there
 /// is one.
@@ -139,8 +49,7 @@ impl MountedRun {
         began: Instant,
     ) -> Option<Result<RunningSandbox, SetupFailure>> {
         let (ready, program) = self.prepared.take()?;
-        let fits = MountedKey::of(self.key.identity.clone(), spec).as_ref() == Some(&self.key)
-            && program_to_send(spec).as_ref() == Some(&program);
+        let fits = self.key.fits(spec) && program_to_send(spec).as_ref() == Some(&program);
         fits.then(|| factory.resume_with(ready, program, spec.limits.clone(), retained, began))
     }
 
@@ -153,11 +62,14 @@ impl MountedRun {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
+    use std::sync::{Arc, Weak};
+    use std::time::Duration;
 
     use super::*;
+    use crate::executor::mounted_key::MountSource;
     use crate::executor::pool_key::PoolKey;
     use crate::executor::pool_policy::{PoolAction, PoolPolicy, PoolTake, PrepareResult};
+    use cofferdam_core::{ExcessOutput, Limits, ProgramFile, StdinSource};
 
     const NONE: [u32; 0] = [];
 

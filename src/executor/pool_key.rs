@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::executor::fill::TemplateContents;
-use crate::executor::mounted::MountedKey;
+use crate::executor::mounted_key::MountedKey;
 use cofferdam_core::{ExcessOutput, Limits, ProgramFile, RunSpec, StdinSource, WorkspaceFill};
 
 /// Sandboxes of a template that no run used for this long are discarded.

@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 
 use super::factory::SandboxFactory;
 use super::host_ids::AcquiredId;
-use super::mounted::{MountedIdentity, MountedRun, WorkspaceView};
+use super::mounted::MountedRun;
+use super::mounted_key::{MountedIdentity, WorkspaceView};
 use super::pool_key::{PoolKey, TemplateKey};
 use super::standby_pool::{LiveRun, StandbyPool};
 use cofferdam_core::executor::{

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
 use std::thread::Builder;
 
-use super::mounted::WorkspaceView;
+use super::mounted_key::WorkspaceView;
 use super::sandbox::{SandboxExecutor, told};
 use cofferdam_core::sync::retained::Retained;
 use cofferdam_core::{Limits, NotStarted, OutputSink, RunReport, RunSpec, SetupFailure, Watch};
