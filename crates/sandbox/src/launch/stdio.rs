@@ -70,7 +70,7 @@ impl Terminal {
     pub fn in_mount(mount: &Arc<OwnedFd>, size: TerminalSize) -> Result<Self, SetupFailure> {
         let create = || -> io::Result<Self> {
             let flags = OFlag::O_RDWR | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
-            let master = openat(&mount, c"ptmx", flags, Mode::empty())?;
+            let master = openat(mount, c"ptmx", flags, Mode::empty())?;
             let slave = streams::open_terminal(master.as_fd())?;
             streams::resize_terminal(master.as_fd(), size)?;
             Ok(Self { mount: Arc::clone(mount), master: Arc::new(master), slave })
