@@ -47,7 +47,7 @@ pub struct Terminal {
 impl Terminal {
     /// Creates a terminal of this size, which belongs to the host id `tenant`.
     pub fn new(tenant: u32, size: TerminalSize) -> Result<Self, SetupFailure> {
-        Self::in_mount(Arc::new(Self::mount(tenant)?), size)
+        Self::in_mount(&Arc::new(Self::mount(tenant)?), size)
     }
 
     /// Creates a file system of terminals that belong to the host id `tenant`.
@@ -67,13 +67,13 @@ impl Terminal {
     }
 
     /// Creates a terminal of this size in the file system `mount`.
-    pub fn in_mount(mount: Arc<OwnedFd>, size: TerminalSize) -> Result<Self, SetupFailure> {
+    pub fn in_mount(mount: &Arc<OwnedFd>, size: TerminalSize) -> Result<Self, SetupFailure> {
         let create = || -> io::Result<Self> {
             let flags = OFlag::O_RDWR | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
-            let master = openat(&mount, c"ptmx", flags, Mode::empty())?;
+            let master = openat(mount, c"ptmx", flags, Mode::empty())?;
             let slave = streams::open_terminal(master.as_fd())?;
             streams::resize_terminal(master.as_fd(), size)?;
-            Ok(Self { mount: Arc::clone(&mount), master: Arc::new(master), slave })
+            Ok(Self { mount: Arc::clone(mount), master: Arc::new(master), slave })
         };
         create().map_err(|error| SetupFailure::from_io("terminal", &error))
     }

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use cofferdam_test_server::host::tenants;
+use cofferdam_test_server::host::{Process, tenants};
 use cofferdam_test_server::service::wait_until;
 use serde_json::json;
 
@@ -174,7 +174,7 @@ fn a_killed_service_leaves_no_process_of_a_shared_sandbox() {
     assert!(ours.len() >= 3, "{ours:?}");
     scene.service.kill();
     let began = Instant::now();
-    while ours.iter().any(|process| process.is_alive()) {
+    while ours.iter().any(Process::is_alive) {
         assert!(began.elapsed() < SOON, "alive");
         std::thread::sleep(Duration::from_millis(10));
     }

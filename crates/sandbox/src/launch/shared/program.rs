@@ -156,7 +156,7 @@ impl SandboxHost {
         shared: &SharedState,
         spec: &RunSpec,
     ) -> Result<Option<Terminal>, SetupFailure> {
-        let make = |size| Terminal::in_mount(Arc::clone(&shared.terminals), size);
+        let make = |size| Terminal::in_mount(&shared.terminals, size);
         spec.terminal.map(make).transpose()
     }
 }
