@@ -27,4 +27,6 @@ pub use trees::snapshots::{SnapshotPage, SnapshotView};
 pub use trees::{
     ForkKind, FrozenTree, HostTrees, TreeMaker, TreeSandbox, TreeSettings, TreeUsage, WorkspaceTree,
 };
-pub use view::{CleanupView, EngineView, WorkspacePage, WorkspaceStatus, WorkspaceView};
+pub use view::{
+    CleanupView, EngineCapabilities, EngineView, WorkspacePage, WorkspaceStatus, WorkspaceView,
+};

@@ -3,5 +3,5 @@
 mod engine;
 mod workspace;
 
-pub use engine::EngineView;
+pub use engine::{EngineCapabilities, EngineView};
 pub use workspace::{CleanupView, WorkspacePage, WorkspaceStatus, WorkspaceView};

@@ -1,0 +1,252 @@
+//! The engine of this host: every program in a sandbox.
+
+mod builder;
+mod code;
+mod session;
+mod turn;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+pub use self::builder::{EngineBuildError, SandboxEngineBuilder};
+pub use self::code::SandboxCodeExecutor;
+pub use self::session::SandboxSession;
+use super::composed::Engine;
+use super::files::{PutFile, WorkspaceFs};
+use super::programs::{
+    InteractiveProgramRunner, InteractiveProgramSpec, ProgramRunner, RunProgramSpec,
+};
+use super::sessions::ProgramSession;
+use super::workspace::{Workspace, WorkspaceManager};
+use crate::config::TokenName;
+use crate::workspace::execute::{ExecuteRequest, ExecutionAnswer};
+use crate::workspace::files::{
+    CollectRequest, CollectView, NewFileRequest, PutFilesRequest, collect_files, put_files,
+};
+use crate::workspace::sessions::StartRequest;
+use crate::workspace::{
+    CreateRequest, EngineCapabilities, EngineCode, EngineError, ProgramReport, RunRequest,
+    WorkspacePolicy, WorkspaceService, encode,
+};
+use cofferdam_core::Watch;
+use cofferdam_core::sync::cancel::CancelToken;
+use cofferdam_core::values::deadline::Deadline;
+
+/// How long killed programs may take to die when their engine is dropped.
+const DEATH_WAIT: Duration = Duration::from_secs(10);
+
+/// Workspaces and sandboxes of this process. Dropping it kills all of them.
+#[derive(Debug)]
+pub struct SandboxEngine {
+    service: Arc<WorkspaceService>,
+    owner: TokenName,
+}
+
+impl SandboxEngine {
+    /// Everything else that the service behind it does, as `/v1/workspaces` does it: snapshots, forks,
+    /// contexts. Its workspaces belong to [`SandboxEngine::owner`].
+    pub fn service(&self) -> &WorkspaceService {
+        &self.service
+    }
+
+    /// Whom its workspaces belong to.
+    pub fn owner(&self) -> &TokenName {
+        &self.owner
+    }
+
+    /// Creates a workspace with more than a policy, or acquires one.
+    ///
+    /// # Errors
+    /// The request is invalid, or a limit is reached.
+    pub fn create(&self, request: CreateRequest) -> Result<Workspace, EngineError> {
+        let (view, _) = self.service.create(&self.owner, request)?;
+        Ok(Workspace { id: view.workspace_id().to_owned(), path: view.path().into() })
+    }
+
+    /// Starts a program to talk with.
+    ///
+    /// # Errors
+    /// As [`InteractiveProgramRunner::start_program`].
+    pub fn start_session(
+        &self,
+        workspace: &Workspace,
+        spec: InteractiveProgramSpec,
+    ) -> Result<SandboxSession, EngineError> {
+        let InteractiveProgramSpec { program, tty, cols, rows } = spec;
+        let size = |length: u16| (length > 0).then_some(length);
+        let request = StartRequest::of(run_request(program), tty, size(cols), size(rows));
+        let state = self.service.start_session(&self.owner, &workspace.id, request)?;
+        let session = self.service.session(&self.owner, &workspace.id, &state.session_id)?;
+        let service = Arc::downgrade(&self.service);
+        Ok(SandboxSession::new(service, self.owner.clone(), workspace.id.clone(), session))
+    }
+
+    /// Executes code blocks on this thread, in contexts that keep their state if `stateful`. Waits for its
+    /// turn in each context.
+    ///
+    /// # Errors
+    /// The request is invalid, there is no such workspace or context, or a limit is reached.
+    pub fn execute(&self, request: ExecuteRequest) -> Result<ExecutionAnswer, EngineError> {
+        let watch = Watch::of(cancel_token()?);
+        let call = self.service.begin_execution(&self.owner, request)?;
+        let turns = turn::wait(call.wait_turns())?;
+        Ok(self.service.execute(call, turns, &watch)?.0)
+    }
+}
+
+impl Drop for SandboxEngine {
+    fn drop(&mut self) {
+        self.service.start_draining();
+        self.service.cancel_all();
+        if !self.service.wait_idle(Deadline::after(DEATH_WAIT)) {
+            log::error!("a killed program of a dropped engine has not ended");
+        }
+    }
+}
+
+impl Engine for SandboxEngine {
+    fn manager(&self) -> &dyn WorkspaceManager {
+        self
+    }
+
+    fn fs(&self) -> &dyn WorkspaceFs {
+        self
+    }
+
+    fn runner(&self) -> &dyn ProgramRunner {
+        self
+    }
+
+    fn describe(&self) -> EngineCapabilities {
+        self.service.describe().capabilities
+    }
+}
+
+impl WorkspaceManager for SandboxEngine {
+    fn create_workspace(
+        &self,
+        exec_id: &str,
+        policy: WorkspacePolicy,
+    ) -> Result<Workspace, EngineError> {
+        let exec_id = (!exec_id.is_empty()).then(|| exec_id.to_owned());
+        self.create(CreateRequest { exec_id, policy: Some(policy), ..CreateRequest::default() })
+    }
+
+    fn acquire_workspace(
+        &self,
+        exec_id: &str,
+        policy: WorkspacePolicy,
+    ) -> Result<Workspace, EngineError> {
+        self.create(CreateRequest {
+            exec_id: Some(exec_id.to_owned()),
+            acquire: Some(true),
+            policy: Some(policy),
+            ..CreateRequest::default()
+        })
+    }
+
+    fn cleanup(&self, workspace: &Workspace) -> Result<(), EngineError> {
+        self.service.cleanup(&self.owner, &workspace.id).map(drop)
+    }
+}
+
+impl WorkspaceFs for SandboxEngine {
+    fn put_files(&self, workspace: &Workspace, files: Vec<PutFile>) -> Result<(), EngineError> {
+        let new = files.into_iter().map(|file| {
+            let PutFile { path, content, mode } = file;
+            let (encoding, content) = encode(content);
+            NewFileRequest { path, content, encoding: Some(encoding), mode: Some(mode) }
+        });
+        let request = PutFilesRequest { files: new.collect() };
+        let mut used = self.service.enter(&self.owner, &workspace.id)?;
+        put_files(&mut used, request).map(drop)
+    }
+
+    fn collect(
+        &self,
+        workspace: &Workspace,
+        patterns: &[String],
+    ) -> Result<CollectView, EngineError> {
+        let used = self.service.enter(&self.owner, &workspace.id)?;
+        collect_files(&used, &CollectRequest { patterns: patterns.to_vec() })
+    }
+}
+
+impl ProgramRunner for SandboxEngine {
+    fn run_program(
+        &self,
+        workspace: &Workspace,
+        spec: RunProgramSpec,
+    ) -> Result<ProgramReport, EngineError> {
+        let mut watch = Watch::of(cancel_token()?);
+        let request = run_request(spec);
+        let prepared = self.service.prepare_run(&self.owner, &workspace.id, request, &mut watch)?;
+        prepared.execute(&watch, None)
+    }
+
+    fn interactive(&self) -> Option<&dyn InteractiveProgramRunner> {
+        Some(self)
+    }
+}
+
+impl InteractiveProgramRunner for SandboxEngine {
+    fn start_program(
+        &self,
+        workspace: &Workspace,
+        spec: InteractiveProgramSpec,
+    ) -> Result<Arc<dyn ProgramSession>, EngineError> {
+        Ok(Arc::new(self.start_session(workspace, spec)?))
+    }
+}
+
+fn run_request(spec: RunProgramSpec) -> RunRequest {
+    let RunProgramSpec { cmd, args, env, cwd, stdin, skill, timeout, limits } = spec;
+    let given = |text: String| (!text.is_empty()).then_some(text);
+    let (encoding, stdin) = encode(stdin);
+    RunRequest {
+        cmd,
+        args: Some(args),
+        env: Some(env),
+        cwd: given(cwd),
+        stdin: Some(stdin),
+        encoding: Some(encoding),
+        skill: given(skill),
+        timeout_ms: Some(whole_millis(timeout)),
+        limits: Some(limits),
+    }
+}
+
+/// The milliseconds of `time`, rounded up: 0 means the default.
+fn whole_millis(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
+}
+
+fn cancel_token() -> Result<CancelToken, EngineError> {
+    CancelToken::new()
+        .map_err(|error| EngineError::new(EngineCode::SandboxFailed, format!("eventfd: {error}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_is_rounded_up_so_that_only_zero_is_the_default() {
+        for (time, millis) in [
+            (Duration::ZERO, 0),
+            (Duration::from_nanos(1), 1),
+            (Duration::from_millis(7), 7),
+            (Duration::from_micros(7_001), 8),
+            (Duration::MAX, u64::MAX),
+        ] {
+            assert_eq!(whole_millis(time), millis, "{time:?}");
+        }
+    }
+
+    #[test]
+    fn bytes_reach_the_program_as_they_are() {
+        let request = run_request(RunProgramSpec::new("cat").stdin(*b"\xFF\xE0"));
+        assert_eq!(request.stdin.as_deref(), Some("/+A="));
+        assert_eq!((request.cwd, request.skill, request.timeout_ms), (None, None, Some(0)));
+    }
+}
