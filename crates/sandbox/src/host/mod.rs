@@ -10,3 +10,4 @@ pub(crate) mod root_source;
 pub(crate) mod state;
 mod trials;
 pub(crate) mod weakened;
+mod workspaces;
