@@ -15,7 +15,7 @@ fn every_control_has_a_status_and_a_fix_unless_it_is_enforced() {
     let report: Value = serde_json::from_str(&text).unwrap();
     let controls = report["controls"].as_array().unwrap();
     assert!(controls.iter().any(|control| control["name"] == "seccomp"), "{text}");
-    let rows = [controls, report["workspaces"].as_array().unwrap()].concat();
+    let rows = [&controls[..], &report["workspaces"].as_array().unwrap()[..]].concat();
     for control in &rows {
         let status = control["status"].as_str().unwrap();
         assert!(["enforced", "degraded", "missing"].contains(&status), "{control}");
