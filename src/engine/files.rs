@@ -4,7 +4,8 @@ use std::fmt::Debug;
 
 use super::workspace::Workspace;
 use crate::workspace::EngineError;
-use crate::workspace::files::CollectView;
+use crate::workspace::files::{CollectView, InputSpec, StagedDirectoryView};
+use crate::workspace::helpers::{InputRecord, OutputManifest, OutputSpec};
 
 /// A file to put into a workspace.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -15,6 +16,15 @@ pub struct PutFile {
     pub content: Vec<u8>,
     /// Its permission bits; 0 is 0644.
     pub mode: u32,
+}
+
+/// How a directory is staged.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct StageOptions {
+    /// Whether no program can change it.
+    pub read_only: bool,
+    /// Whether one mount may stand for all copies.
+    pub allow_mount: bool,
 }
 
 /// Puts files into workspaces and collects those that programs have made.
@@ -37,4 +47,40 @@ pub trait WorkspaceFs: Debug + Send + Sync {
         workspace: &Workspace,
         patterns: &[String],
     ) -> Result<CollectView, EngineError>;
+
+    /// Puts a copy of the host's directory `src`, an absolute path below one of the engine's host roots, in
+    /// the place of what is at `to`.
+    ///
+    /// # Errors
+    /// `src` is not below a root, is not there or has a link on its way, or the workspace has no room.
+    /// Nothing has changed then.
+    fn stage_directory(
+        &self,
+        workspace: &Workspace,
+        src: &str,
+        to: &str,
+        options: StageOptions,
+    ) -> Result<StagedDirectoryView, EngineError>;
+
+    /// Stages inputs, all or none, and records them in the workspace's metadata.
+    ///
+    /// # Errors
+    /// The scheme of an input is not known, it is not there or not allowed, or the workspace has no room.
+    fn stage_inputs(
+        &self,
+        workspace: &Workspace,
+        specs: Vec<InputSpec>,
+    ) -> Result<Vec<InputRecord>, EngineError>;
+
+    /// Collects the files that `spec` asks for, by default 100 of 4 MiB and 64 MiB in all, and saves them as
+    /// artifacts of the workspace's session if it says so. What was not read is in `omitted`.
+    ///
+    /// # Errors
+    /// A pattern or the template is malformed, a file to save was cut, or the store has no room. Nothing is
+    /// saved then.
+    fn collect_outputs(
+        &self,
+        workspace: &Workspace,
+        spec: &OutputSpec,
+    ) -> Result<OutputManifest, EngineError>;
 }

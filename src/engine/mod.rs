@@ -100,7 +100,7 @@ mod workspace;
 pub use self::code::CodeExecutor;
 pub use self::composed::{Engine, EngineProvider, new_engine};
 pub use self::env::{RunEnvProvider, new_env_injecting_code_executor, new_env_injecting_engine};
-pub use self::files::{PutFile, WorkspaceFs};
+pub use self::files::{PutFile, StageOptions, WorkspaceFs};
 pub use self::programs::{
     InteractiveProgramRunner, InteractiveProgramSpec, ProgramRunner, RunProgramSpec,
 };
@@ -117,14 +117,14 @@ pub use crate::workspace::artifacts::*;
 pub use crate::workspace::execute::{
     BlockAnswer, BlockStatus, ExecuteRequest, ExecutionAnswer, ResultView,
 };
-pub use crate::workspace::files::CollectView;
+pub use crate::workspace::files::{CollectView, InputSpec, StagedDirectoryView};
 pub use crate::workspace::helpers::constants::*;
 pub use crate::workspace::helpers::*;
 pub use crate::workspace::sessions::{Session, SessionState as ProgramState};
 pub use crate::workspace::{
-    CreateRequest, EngineCapabilities as Capabilities, EngineCode, EngineDir, EngineError,
-    LazyEngineDir, LimitsRequest as ResourceLimits, ProgramReport as RunResult, SandboxScope,
-    StorageKind, StoreQuota, StoreReservation, WorkspacePolicy, WorkspaceService,
+    ArtifactSession, CreateRequest, EngineCapabilities as Capabilities, EngineCode, EngineDir,
+    EngineError, LazyEngineDir, LimitsRequest as ResourceLimits, ProgramReport as RunResult,
+    SandboxScope, StorageKind, StoreQuota, StoreReservation, WorkspacePolicy, WorkspaceService,
 };
 pub use cofferdam_core::job::TextEncoding;
 pub use cofferdam_sandbox::enter_user_namespace;

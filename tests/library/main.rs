@@ -9,5 +9,6 @@ mod dropped;
 mod injected;
 mod programs;
 mod sessions;
+mod staging;
 mod symbols;
 mod workspaces;

@@ -21,6 +21,7 @@ fn every_type_of_the_seed_is_there() {
         of::File,
         of::FileRef,
         of::InputRecord,
+        of::InputSpec,
         dyn of::InteractiveProgramRunner,
         of::InteractiveProgramSpec,
         of::OutputManifest,
@@ -39,6 +40,7 @@ fn every_type_of_the_seed_is_there() {
         of::RunProgramSpec,
         of::RunResult,
         of::SkillMeta,
+        of::StageOptions,
         of::Workspace,
         dyn of::WorkspaceFs,
         dyn of::WorkspaceManager,
@@ -63,7 +65,8 @@ fn every_function_of_the_seed_is_there() {
     let _ = (<dyn of::Engine>::describe, <dyn of::EngineProvider>::engine);
     let _ = (<dyn of::WorkspaceManager>::create_workspace, <dyn of::WorkspaceManager>::cleanup);
     let _ = (<dyn of::WorkspaceFs>::put_files, <dyn of::WorkspaceFs>::collect);
-    let _ = <dyn of::ProgramRunner>::run_program;
+    let _ = (<dyn of::WorkspaceFs>::stage_directory, <dyn of::WorkspaceFs>::stage_inputs);
+    let _ = (<dyn of::WorkspaceFs>::collect_outputs, <dyn of::ProgramRunner>::run_program);
     let _ = <dyn of::InteractiveProgramRunner>::start_program;
     let _ = (<dyn of::ProgramSession>::id, <dyn of::ProgramSession>::poll);
     let _ = (<dyn of::ProgramSession>::log, <dyn of::ProgramSession>::write);

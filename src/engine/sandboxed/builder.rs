@@ -9,9 +9,12 @@ use std::time::Duration;
 use super::SandboxEngine;
 use crate::config::{Config, EngineConfig, Overrides, TokenName};
 use crate::executor::SandboxExecutor;
-use crate::workspace::{EngineSettings, HostTrees, LazyEngineDir, WorkspaceService};
+use crate::workspace::artifacts::LazyArtifacts;
+use crate::workspace::files::EngineStores;
+use crate::workspace::{EngineSettings, HostTrees, LazyEngineDir, SkillStore, WorkspaceService};
 use cofferdam_core::SetupFailure;
 use cofferdam_sandbox::engine::{RootSource, SandboxConfig, SandboxHost, builtin_profile};
+use cofferdam_tree::files::HostRoots;
 
 /// The profile of every sandbox.
 const PROFILE: &str = "default";
@@ -46,6 +49,9 @@ pub enum EngineBuildError {
     /// A thread cannot be started.
     #[error("start the engine's threads: {0}")]
     Threads(io::Error),
+    /// A directory that inputs may be in cannot be opened.
+    #[error("host root: {0}")]
+    HostRoots(String),
     /// Sandboxes or file systems of workspaces cannot be created here.
     #[error(transparent)]
     Sandbox(#[from] SetupFailure),
@@ -87,6 +93,12 @@ impl SandboxEngineBuilder {
         self
     }
 
+    /// Lets inputs be staged from these directories of the host, and from below them. By default from none.
+    pub fn host_roots<T: Into<PathBuf>>(mut self, roots: impl IntoIterator<Item = T>) -> Self {
+        self.config.host_roots.extend(roots.into_iter().map(Into::into));
+        self
+    }
+
     /// Whether to refuse a host that lacks a control. Otherwise every result lists the missing controls.
     pub fn strict(mut self, strict: bool) -> Self {
         self.strict = strict;
@@ -116,8 +128,9 @@ impl SandboxEngineBuilder {
         let store_dir = std::path::absolute(&config.store_dir)
             .map_err(|source| EngineBuildError::Root { path: config.store_dir.clone(), source })?;
         let private = [private, vec![store_dir.clone()]].concat();
-        let executor = Arc::new(sandboxes(root, private, strict, config.sandboxes())?);
         let directory = Arc::new(LazyEngineDir::new(store_dir, config.maxima.store_bytes));
+        let stores = stores(&config, &private, &directory)?;
+        let executor = Arc::new(sandboxes(root, private, strict, config.sandboxes())?);
         let trees = HostTrees::open(executor, directory)?;
         let defaults = EngineSettings::from(&config);
         let settings = EngineSettings {
@@ -126,9 +139,30 @@ impl SandboxEngineBuilder {
             ..defaults
         };
         let service = WorkspaceService::start(settings, Box::new(trees));
-        let service = Arc::new(service.map_err(EngineBuildError::Threads)?);
+        let service = service.map_err(EngineBuildError::Threads)?.with_stores(stores);
+        let service = Arc::new(service);
         Ok(SandboxEngine { service, owner: TokenName::default() })
     }
+}
+
+/// Where inputs come from and outputs go to. No root of the host holds any of `private`, or lies in it.
+fn stores(
+    config: &EngineConfig,
+    private: &[PathBuf],
+    directory: &Arc<LazyEngineDir>,
+) -> Result<EngineStores, EngineBuildError> {
+    for root in &config.host_roots {
+        let overlaps = |path: &PathBuf| path.starts_with(root) || root.starts_with(path);
+        if private.iter().any(overlaps) {
+            let words = format!("{}: holds what sandboxes may not see", root.display());
+            return Err(EngineBuildError::HostRoots(words));
+        }
+    }
+    let host_roots = HostRoots::open(&config.host_roots)
+        .map_err(|error| EngineBuildError::HostRoots(error.to_string()))?;
+    let artifacts = LazyArtifacts::new(Arc::clone(directory), config.maxima.artifact_bytes);
+    let skills = Some(SkillStore::new(Arc::clone(directory)));
+    Ok(EngineStores { artifacts: Some(Arc::new(artifacts)), skills, host_roots })
 }
 
 /// The sandboxes of this host, up to `count` at once.

@@ -8,7 +8,9 @@ use crate::engine::code::CodeExecutor;
 use crate::engine::composed::{Engine, EngineProvider};
 use crate::workspace::EngineError;
 use crate::workspace::execute::ExecuteRequest;
-use crate::workspace::helpers::{CodeExecutionInput, CodeExecutionResult, OutputSpec};
+use crate::workspace::helpers::{
+    CodeExecutionInput, CodeExecutionResult, File, FileRef, OutputSpec,
+};
 
 /// Executes code blocks in sandboxes. By default each call has a workspace of its own, which ends with it.
 #[derive(Debug, Clone)]
@@ -59,7 +61,8 @@ impl CodeExecutor for SandboxCodeExecutor {
             outputs: self.outputs.clone(),
             ..ExecuteRequest::default()
         })?;
-        Ok(CodeExecutionResult { output: answer.output, output_files: answer.output_files })
+        let output_files = answer.output_files.into_iter().map(collected).collect();
+        Ok(CodeExecutionResult { output: answer.output, output_files })
     }
 
     fn engine_provider(&self) -> Option<&dyn EngineProvider> {
@@ -71,4 +74,10 @@ impl EngineProvider for SandboxCodeExecutor {
     fn engine(&self) -> Arc<dyn Engine> {
         Arc::clone(&self.engine) as Arc<dyn Engine>
     }
+}
+
+/// A collected file, without what it was saved as.
+fn collected(file: FileRef) -> File {
+    let FileRef { name, mime_type, content, encoding, size_bytes, truncated, .. } = file;
+    File { name, content, encoding, mime_type, size_bytes, truncated }
 }

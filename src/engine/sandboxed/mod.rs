@@ -12,21 +12,27 @@ pub use self::builder::{EngineBuildError, SandboxEngineBuilder};
 pub use self::code::SandboxCodeExecutor;
 pub use self::session::SandboxSession;
 use super::composed::Engine;
-use super::files::{PutFile, WorkspaceFs};
+use super::files::{PutFile, StageOptions, WorkspaceFs};
 use super::programs::{
     InteractiveProgramRunner, InteractiveProgramSpec, ProgramRunner, RunProgramSpec,
 };
 use super::sessions::ProgramSession;
 use super::workspace::{Workspace, WorkspaceManager};
 use crate::config::TokenName;
+use crate::workspace::artifacts::{
+    ArtifactContext, ArtifactScope, with_artifact_service, with_artifact_session,
+};
 use crate::workspace::execute::{ExecuteRequest, ExecutionAnswer};
 use crate::workspace::files::{
-    CollectRequest, CollectView, NewFileRequest, PutFilesRequest, collect_files, put_files,
+    CollectRequest, CollectView, InputSpec, NewFileRequest, PutFilesRequest, StageDirectoryRequest,
+    StageInputsRequest, StagedDirectoryView, collect_files, collect_outputs, put_files,
+    stage_directory, stage_inputs,
 };
+use crate::workspace::helpers::{InputRecord, OutputManifest, OutputSpec};
 use crate::workspace::sessions::StartRequest;
 use crate::workspace::{
-    CreateRequest, EngineCapabilities, EngineCode, EngineError, ProgramReport, RunRequest,
-    WorkspacePolicy, WorkspaceService, encode,
+    ArtifactSession, CreateRequest, EngineCapabilities, EngineCode, EngineError, ProgramReport,
+    RunRequest, WorkspacePolicy, WorkspaceService, encode,
 };
 use cofferdam_core::Watch;
 use cofferdam_core::sync::cancel::CancelToken;
@@ -34,6 +40,8 @@ use cofferdam_core::values::deadline::Deadline;
 
 /// How long killed programs may take to die when their engine is dropped.
 const DEATH_WAIT: Duration = Duration::from_secs(10);
+/// What paths of the host begin with in requests.
+const HOST_SCHEME: &str = "host://";
 
 /// Workspaces and sandboxes of this process. Dropping it kills all of them.
 #[derive(Debug)]
@@ -61,6 +69,21 @@ impl SandboxEngine {
     pub fn create(&self, request: CreateRequest) -> Result<Workspace, EngineError> {
         let (view, _) = self.service.create(&self.owner, request)?;
         Ok(Workspace { id: view.workspace_id().to_owned(), path: view.path().into() })
+    }
+
+    /// The artifacts of `session`, which its workspaces stage from and save to.
+    ///
+    /// # Errors
+    /// A part of `session` is longer than 256 bytes, or the store cannot be opened.
+    pub fn artifact_context(
+        &self,
+        session: &ArtifactSession,
+    ) -> Result<ArtifactContext, EngineError> {
+        let ArtifactSession { app, user, session } = session;
+        let scope = ArtifactScope::new(self.owner.as_str(), app, user, session)?;
+        let store = self.service.stores().artifacts()?.store()?;
+        let context = with_artifact_service(ArtifactContext::default(), store);
+        Ok(with_artifact_session(context, scope))
     }
 
     /// Starts a program to talk with.
@@ -169,6 +192,44 @@ impl WorkspaceFs for SandboxEngine {
     ) -> Result<CollectView, EngineError> {
         let used = self.service.enter(&self.owner, &workspace.id)?;
         collect_files(&used, &CollectRequest { patterns: patterns.to_vec() })
+    }
+
+    fn stage_directory(
+        &self,
+        workspace: &Workspace,
+        src: &str,
+        to: &str,
+        options: StageOptions,
+    ) -> Result<StagedDirectoryView, EngineError> {
+        let StageOptions { read_only, allow_mount } = options;
+        let request = StageDirectoryRequest {
+            src: Some(format!("{HOST_SCHEME}{src}")),
+            digest: None,
+            to: to.to_owned(),
+            read_only: Some(read_only),
+            allow_mount: Some(allow_mount),
+        };
+        let mut used = self.service.enter(&self.owner, &workspace.id)?;
+        stage_directory(&mut used, self.service.stores(), &request)
+    }
+
+    fn stage_inputs(
+        &self,
+        workspace: &Workspace,
+        specs: Vec<InputSpec>,
+    ) -> Result<Vec<InputRecord>, EngineError> {
+        let request = StageInputsRequest { inputs: specs };
+        let mut used = self.service.enter(&self.owner, &workspace.id)?;
+        Ok(stage_inputs(&mut used, self.service.stores(), &request)?.inputs)
+    }
+
+    fn collect_outputs(
+        &self,
+        workspace: &Workspace,
+        spec: &OutputSpec,
+    ) -> Result<OutputManifest, EngineError> {
+        let mut used = self.service.enter(&self.owner, &workspace.id)?;
+        collect_outputs(&mut used, self.service.stores(), spec)
     }
 }
 

@@ -29,8 +29,10 @@ use self::reaper::Reaping;
 pub use self::settings::EngineSettings;
 use self::snapshots::FirstFiles;
 use self::tally::{Tally, TallyFull};
+use super::disk::StoredSkill;
 use super::error::{EngineCode, EngineError};
 use super::execute::KernelPool;
+use super::files::staging::stores::EngineStores;
 use super::request::{CreateRequest, PatchRequest, pick};
 use super::run::{PreparedRun, ProgramSettings, RunRequest, RunTerms};
 use super::sessions::{self, Session, SessionState, StartRequest};
@@ -58,6 +60,7 @@ pub struct WorkspaceService {
     snapshots: SnapshotTable,
     snapshot_count: Arc<Tally>,
     merger: Merger,
+    stores: Arc<EngineStores>,
     reaping: Reaping,
     reaper: Option<JoinHandle<()>>,
     draining: AtomicBool,
@@ -100,12 +103,38 @@ impl WorkspaceService {
             snapshots: SnapshotTable::default(),
             snapshot_count: Tally::new(maxima.snapshots, None),
             merger: Merger::start(Arc::clone(&reaping.registry))?,
+            stores: Arc::default(),
             settings,
             trees,
             reaping,
             reaper,
             draining: AtomicBool::new(false),
         })
+    }
+
+    /// The service with these stores of inputs and outputs.
+    #[must_use]
+    pub fn with_stores(mut self, stores: EngineStores) -> Self {
+        self.stores = Arc::new(stores);
+        self
+    }
+
+    /// Where inputs come from and outputs go to, besides workspaces.
+    pub fn stores(&self) -> &Arc<EngineStores> {
+        &self.stores
+    }
+
+    /// Stores the archive that `source` gives as a skill, if its files have this digest.
+    ///
+    /// # Errors
+    /// The digest is another one, the archive is not safe or too long, or the store has no room.
+    pub fn save_skill(
+        &self,
+        digest: &str,
+        source: &mut dyn io::Read,
+    ) -> Result<StoredSkill, EngineError> {
+        self.check_open()?;
+        self.stores.save_skill(digest, source, self.settings.requests.disk_bytes.max)
     }
 
     /// The engine, for clients that choose one.
@@ -126,7 +155,7 @@ impl WorkspaceService {
             return self.acquire_or_make(owner, request, None, &FirstFiles::None);
         };
         let snapshot = self.snapshots.find(owner, id)?;
-        let files = FirstFiles::Snapshot(&*snapshot.frozen);
+        let files = FirstFiles::Snapshot(&snapshot);
         self.acquire_or_make(owner, request, Some(&snapshot.source), &files)
     }
 

@@ -18,7 +18,7 @@ use crate::workspace::request::{
 use crate::workspace::trees::snapshots::{
     Snapshot, SnapshotPage, SnapshotView, freeze_files, merge_layers,
 };
-use crate::workspace::trees::{FrozenTree, TreeDoors, TreeSettings, WorkspaceTree};
+use crate::workspace::trees::{TreeDoors, TreeSettings, WorkspaceTree};
 use crate::workspace::view::WorkspaceView;
 use cofferdam_core::values::deadline::Deadline;
 use cofferdam_tree::StopCheck;
@@ -38,7 +38,7 @@ pub enum FirstFiles<'a> {
     /// The directories of every workspace.
     None,
     /// The files of a snapshot.
-    Snapshot(&'a dyn FrozenTree),
+    Snapshot(&'a Snapshot),
     /// Those that a workspace has then.
     Fork(&'a WorkspaceUse),
 }
@@ -97,6 +97,7 @@ impl WorkspaceService {
             files: digest.files,
             bytes: digest.bytes,
             source: live.settings.clone(),
+            staged: live.staged.all(),
             frozen,
             _entry: entry,
             _release: release,
@@ -185,6 +186,11 @@ impl WorkspaceService {
         let wakes = (Arc::clone(&self.reaping.bell), Arc::clone(self.merger.queue()));
         let account = (charge, entry);
         let workspace = LiveWorkspace::new(name, owner.clone(), settings, doors, account, wakes);
+        match files {
+            FirstFiles::None => {}
+            FirstFiles::Snapshot(snapshot) => workspace.staged.replace_all(&snapshot.staged),
+            FirstFiles::Fork(used) => workspace.staged.replace_all(&used.workspace().staged.all()),
+        }
         let workspace = Arc::new(workspace);
         let view = WorkspaceView::of(&workspace)?;
         self.reaping.counts.created.increment();
@@ -210,7 +216,7 @@ impl WorkspaceService {
         };
         match files {
             FirstFiles::None => self.trees.make(settings),
-            FirstFiles::Snapshot(frozen) => frozen.fork(settings),
+            FirstFiles::Snapshot(snapshot) => snapshot.frozen.fork(settings),
             FirstFiles::Fork(used) => freeze_files(used)?.fork(settings),
         }
     }

@@ -72,6 +72,19 @@ impl Span {
         );
     }
 
+    /// Ends `workspace.stage.dir`. The path on the host is empty if the directory came from elsewhere.
+    pub fn end_stage_directory(self, id: &str, host_path: &str, to: &str, mount_used: bool) {
+        log::info!(
+            target: TARGET,
+            workspace_id = id,
+            host_path = cut(host_path),
+            to = cut(to),
+            mount_used = mount_used,
+            took_ms = self.took_ms();
+            "{}", self.name
+        );
+    }
+
     /// Ends `workspace.collect`.
     pub fn end_collect(self, id: &str, patterns: usize, count: usize) {
         log::info!(

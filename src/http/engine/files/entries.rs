@@ -49,7 +49,7 @@ pub async fn collect(State(state): State<Arc<EngineState>>, request: Request) ->
 }
 
 /// Handles a request with a body in JSON.
-async fn post<B: DeserializeOwned, T: Serialize>(
+pub async fn post<B: DeserializeOwned, T: Serialize>(
     state: &EngineState,
     request: Request,
     status: StatusCode,

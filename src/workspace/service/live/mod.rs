@@ -17,6 +17,7 @@ use super::tally::TallyEntry;
 use crate::config::TokenName;
 use crate::workspace::error::{EngineCode, EngineError};
 use crate::workspace::execute::table::ContextTable;
+use crate::workspace::files::staging::versions::StagedVersions;
 use crate::workspace::request::{StorageKind, WorkspaceSettings};
 use crate::workspace::sessions::table::SessionTable;
 use crate::workspace::trees::{SharedTree, TreeDoors, WorkspaceTree};
@@ -50,6 +51,8 @@ pub struct LiveWorkspace {
     pub sessions: SessionTable,
     /// Its contexts.
     pub contexts: ContextTable,
+    /// Which versions of artifacts were staged into it.
+    pub staged: StagedVersions,
     _entry: TallyEntry,
     // Dropped after the files.
     _release: LayerRelease,
@@ -100,6 +103,7 @@ impl LiveWorkspace {
             is_layered: AtomicBool::new(is_layered),
             sessions: SessionTable::default(),
             contexts: ContextTable::default(),
+            staged: StagedVersions::default(),
             _entry: entry,
         }
     }

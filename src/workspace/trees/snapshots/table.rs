@@ -28,6 +28,8 @@ pub struct Snapshot {
     pub bytes: u64,
     /// What its workspace was created with.
     pub source: WorkspaceSettings,
+    /// Which versions of artifacts were staged into its workspace.
+    pub staged: Vec<(String, u64)>,
     /// The files.
     pub frozen: Arc<dyn FrozenTree>,
     /// Counts it.

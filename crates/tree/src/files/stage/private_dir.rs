@@ -50,6 +50,12 @@ impl<'dir> PrivateDir<'dir> {
         self.directory.as_fd()
     }
 
+    /// Leaves the directory under its temporary name, which is returned.
+    pub(in crate::files) fn keep(mut self) -> String {
+        self.is_installed = true;
+        std::mem::take(&mut self.name)
+    }
+
     /// Gives the directory its name.
     pub(in crate::files) fn install(mut self, occupied: Occupied) -> Result<(), FilesError> {
         replace(self.parent, &self.name, occupied)?;
@@ -108,7 +114,7 @@ pub(in crate::files) fn replace(
 }
 
 /// Removes the entry `name` of `parent`, read-only trees too.
-fn remove_entry(parent: &ParentDir, name: &OsStr) -> Result<(), FilesError> {
+pub(in crate::files) fn remove_entry(parent: &ParentDir, name: &OsStr) -> Result<(), FilesError> {
     match unlinkat(&parent.directory, name, UnlinkatFlags::NoRemoveDir) {
         Err(Errno::EISDIR) => {}
         Err(Errno::ENOENT) => return Ok(()),
