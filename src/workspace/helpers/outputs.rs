@@ -112,7 +112,7 @@ impl SpecValues {
         }
     }
 
-    /// These values, and those of `legacy` where there is none.
+    /// These values, and those of `legacy` for the keys that are missing.
     fn or(self, legacy: Self) -> OutputSpec {
         OutputSpec {
             globs: self.globs.or(legacy.globs).unwrap_or_default(),

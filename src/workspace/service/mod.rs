@@ -162,7 +162,7 @@ impl WorkspaceService {
     /// The workspace `id` of `owner`.
     ///
     /// # Errors
-    /// There is none.
+    /// No such workspace belongs to the token.
     pub fn view(&self, owner: &TokenName, id: &str) -> Result<WorkspaceView, EngineError> {
         WorkspaceView::of(&*self.reaping.registry.find(owner, id)?)
     }
@@ -404,7 +404,7 @@ impl WorkspaceService {
         }
     }
 
-    /// Waits until no program lives. A kernel that executes nothing is none. Returns false if the deadline passes first.
+    /// Waits until no program lives. A kernel that executes nothing does not count. Returns false if the deadline passes first.
     pub fn wait_idle(&self, deadline: Deadline) -> bool {
         self.runs.wait_none(deadline)
     }

@@ -110,7 +110,7 @@ impl WorkspaceService {
     /// The snapshot `id` of `owner`.
     ///
     /// # Errors
-    /// There is none.
+    /// The snapshot does not exist, or belongs to another token.
     pub fn snapshot(&self, owner: &TokenName, id: &str) -> Result<SnapshotView, EngineError> {
         Ok(SnapshotView::of(&*self.snapshots.find(owner, id)?))
     }
@@ -127,7 +127,7 @@ impl WorkspaceService {
     /// Removes a snapshot. Workspaces that were made of it keep their files.
     ///
     /// # Errors
-    /// There is none.
+    /// The snapshot does not exist, or belongs to another token.
     pub fn delete_snapshot(&self, owner: &TokenName, id: &str) -> Result<(), EngineError> {
         drop(self.snapshots.remove(owner, id)?);
         let deadline = Deadline::after(MERGE_MAX);

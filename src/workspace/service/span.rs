@@ -61,8 +61,8 @@ impl Span {
         );
     }
 
-    /// Ends `workspace.stage.files`.
-    pub fn end_stage_files(self, id: &str, count: usize) {
+    /// Ends a span that handled `count` files or code blocks.
+    pub fn end_counted(self, id: &str, count: usize) {
         log::info!(
             target: TARGET,
             workspace_id = id,
@@ -91,17 +91,6 @@ impl Span {
             target: TARGET,
             workspace_id = id,
             patterns = patterns,
-            count = count,
-            took_ms = self.took_ms();
-            "{}", self.name
-        );
-    }
-
-    /// Ends `workspace.inline`.
-    pub fn end_execute(self, id: &str, count: usize) {
-        log::info!(
-            target: TARGET,
-            workspace_id = id,
             count = count,
             took_ms = self.took_ms();
             "{}", self.name

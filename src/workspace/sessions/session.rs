@@ -10,7 +10,7 @@ use tokio::sync::watch;
 use super::byte_window::OutputChunk;
 use super::line_window::LinePage;
 use super::log::{SessionLog, Window};
-use super::signal::{Target, target_of};
+use super::signal::{SignalTarget, target_of};
 use crate::workspace::error::{EngineCode, EngineError};
 use crate::workspace::run::report::ProgramReport;
 use cofferdam_core::sync::cancel::CancelToken;
@@ -259,7 +259,7 @@ impl Session {
     /// Sets the size of the terminal.
     ///
     /// # Errors
-    /// There is no terminal, the size is none, or the program has ended.
+    /// The session has no terminal, the size is invalid, or the program has ended.
     pub fn resize(&self, columns: u16, rows: u16) -> Result<SessionState, EngineError> {
         if !self.is_tty {
             return Err(EngineError::new(EngineCode::SessionNoTty, "the session has no terminal"));
@@ -285,8 +285,8 @@ impl Session {
         self.check_running()?;
         let control = &self.handles.control;
         let sent = match target {
-            Target::Main(signal) => control.signal(signal),
-            Target::Foreground(signal) => control.signal_foreground(signal),
+            SignalTarget::Main(signal) => control.signal(signal),
+            SignalTarget::Foreground(signal) => control.signal_foreground(signal),
         };
         sent.map_err(refused)?;
         Ok(self.state())

@@ -183,7 +183,7 @@ impl WorkspaceService {
             answer.output_files = collect_output_files(&mut call.used, &self.stores, outputs)?;
         }
         answer.workspace_id = call.workspace_id.take();
-        span.end_execute(&live.id, answer.block_count());
+        span.end_counted(&live.id, answer.block_count());
         Ok((answer, is_over))
     }
 

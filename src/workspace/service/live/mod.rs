@@ -119,7 +119,7 @@ impl LiveWorkspace {
         call(&self.root(&tree))
     }
 
-    /// The root of its files, for one who is in.
+    /// The root of its files, for a caller that shares `tree`.
     pub fn root<'a>(&'a self, tree: &'a SharedTree<'_>) -> WorkspaceRoot<'a> {
         WorkspaceRoot { directory: tree.root(), rule: &self.rule, owner: tree.owner() }
     }
@@ -173,8 +173,8 @@ impl LiveWorkspace {
     }
 
     /// Begins a program. From now on the workspace is charged for all that it may hold. The caller is
-    /// in with `_tree` until the sandbox has its mounts, so that whoever freezes the files finds a
-    /// program that has them, or none.
+    /// in with `_tree` until the sandbox has its mounts, so that a freeze of the files finds a
+    /// program that has its mounts, or no program.
     ///
     /// # Errors
     /// Its end has begun, or so much cannot be charged.

@@ -27,7 +27,7 @@ pub fn freeze_files(used: &WorkspaceUse) -> Result<Arc<dyn FrozenTree>, EngineEr
     let (live, deadline) = (used.workspace(), Deadline::after(DOORS_WAIT));
     let tree = live.doors().enter_alone(deadline);
     let mut tree = tree.ok_or_else(|| unavailable("files are still being transferred"))?;
-    // Nobody else is in, so none of these is about to get its mounts, and no other begins.
+    // No other is in, so no program is about to get its mounts, and no other begins.
     let programs = live.programs();
     if programs.is_empty() {
         let late = Deadline::after(SQUASH_MAX);
@@ -102,7 +102,7 @@ fn copy_frozen(
     Ok(copied)
 }
 
-/// The programs that are processes. A call is none.
+/// The programs that are processes, unlike calls.
 fn controlled(programs: &[(u64, LiveProgram)]) -> impl Iterator<Item = (u64, &RunControl)> {
     programs.iter().filter_map(|(number, program)| Some((*number, program.control.as_ref()?)))
 }
