@@ -15,9 +15,12 @@ use super::workspace::{Workspace, WorkspaceManager};
 use crate::workspace::helpers::{CodeBlockDelimiter, CodeExecutionInput, CodeExecutionResult};
 use crate::workspace::{EngineCapabilities, EngineError, ProgramReport};
 
+/// What a provider calls.
+type ProvideEnv = dyn Fn(&Workspace) -> BTreeMap<String, String> + Send + Sync;
+
 /// Tells the variables of a program that is about to run in a workspace. The program's own variables win.
 #[derive(Clone)]
-pub struct RunEnvProvider(Arc<dyn Fn(&Workspace) -> BTreeMap<String, String> + Send + Sync>);
+pub struct RunEnvProvider(Arc<ProvideEnv>);
 
 impl RunEnvProvider {
     /// Calls `provide` for each program.
