@@ -122,3 +122,47 @@ impl ServedEngine {
         Ok(Some(Arc::new(service.map_err(Failure::Serve)?.with_stores(stores))))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+    use crate::config::Overrides;
+
+    #[test]
+    fn a_root_of_inputs_is_a_directory_without_links_that_holds_nothing_private() {
+        let place = tempfile::tempdir().unwrap();
+        let place = place.path().canonicalize().unwrap();
+        let at = |name: &str| place.join(name);
+        for name in ["inputs/inner", "store", "storehouse"] {
+            std::fs::create_dir_all(at(name)).unwrap();
+        }
+        symlink("inputs", at("link")).unwrap();
+        let engine = |root: &Path| {
+            let environment = [
+                ("ENGINE_HOST_ROOTS".into(), root.into()),
+                ("ENGINE_STORE_DIR".into(), at("store").into()),
+            ];
+            let (config, problems) = Config::read(environment, &Overrides::default());
+            assert!(problems.0.is_empty(), "{problems:?}");
+            let engine = ServedEngine::new(&config.engine, None, &at("languages")).unwrap();
+            let private: Vec<PathBuf> = engine.private().into_iter().collect();
+            engine.stores(&config.engine, None, &private).map_err(|failure| failure.to_string())
+        };
+        for root in ["inputs", "inputs/inner", "storehouse"] {
+            assert!(engine(&at(root)).is_ok(), "{root}");
+        }
+        for (root, reason) in [
+            ("store", "only the service may read"),
+            ("store/inner", "only the service may read"),
+            ("", "only the service may read"),
+            ("link", "ELOOP"),
+            ("none", "ENOENT"),
+        ] {
+            let refused = engine(&at(root)).unwrap_err();
+            assert!(refused.contains("ENGINE_HOST_ROOTS"), "{refused}");
+            assert!(refused.contains(reason), "{root}: {refused}");
+        }
+    }
+}

@@ -1,8 +1,9 @@
 //! `POST W/collect-outputs`, and `outputs` of `/v1/execute`.
 
 use serde_json::{Value, json};
+use tempfile::tempdir;
 
-use crate::exchange::{Reply, ask};
+use crate::exchange::{Reply, ask, command_line, engine_server};
 use crate::scene::{EngineScene, bearer, scene, scene_with_tokens};
 
 fn collect(scene: &EngineScene, workspace: &str, spec: &Value) -> Reply {
@@ -55,7 +56,7 @@ fn outputs_are_collected_with_either_spelling_of_the_keys_and_recorded() {
             .clone();
         assert_eq!(
             (&record["globs"], &record["limits_hit"]),
-            (&json!(["$OUTPUT_DIR/**", " work/* "]), &json!(true))
+            (&json!(["$OUTPUT_DIR/**", "work/*"]), &json!(true))
         );
     }
     let bare = collect(&scene, &workspace, &json!({"globs": ["work/w"]})).json();
@@ -237,4 +238,20 @@ fn executing_code_collects_and_saves_what_it_made() {
         let refused = execute(outputs, &block).assert_error(422, "validation.invalid_request");
         assert_eq!(refused["details"]["path"], path);
     }
+}
+
+#[test]
+fn outputs_that_are_saved_without_a_server_are_in_its_store() {
+    let Some(_) = scene(&[]) else { return };
+    let directory = tempdir().unwrap();
+    let store = directory.path().join("engine");
+    let block = json!({"code": "mkdir -p ../out; printf one >../out/a.txt", "language": "sh"});
+    let body = json!({"code_blocks": [block], "outputs": {"globs": ["out/*"], "save": true}});
+    let variables = [("ENGINE_STORE_DIR", store.to_str().unwrap())];
+    let output = command_line(&["execute", "-"], body.to_string().as_bytes(), &variables);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(answer["output_files"][0]["saved_as"], "out/a.txt");
+    let service = engine_server(&store).env("JOBS", "off").start();
+    assert_eq!(ask(&service, "GET", "/v1/artifacts/out/a.txt", "", b"").body, b"one");
 }

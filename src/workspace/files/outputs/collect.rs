@@ -90,7 +90,14 @@ fn collect(
         false => Vec::new(),
     };
     let record = OutputRecord {
-        globs: spec.globs.clone(),
+        // As they were asked for: variables stay.
+        globs: spec
+            .globs
+            .iter()
+            .map(|glob| glob.trim())
+            .filter(|glob| !glob.is_empty())
+            .map(str::to_owned)
+            .collect(),
         saved_as: saved.iter().map(|saved| saved.name.clone()).collect(),
         versions: saved.iter().map(|saved| saved.version).collect(),
         limits_hit,

@@ -4,6 +4,7 @@ use super::request::InputSpec;
 use super::stores::EngineStores;
 use crate::workspace::error::{EngineCode, EngineError};
 use crate::workspace::files::error::engine_error;
+use crate::workspace::helpers::constants::DIR_SKILLS;
 use crate::workspace::helpers::parse_artifact_ref;
 use cofferdam_tree::files::{FileLocation, FilesError, HostEntry, WorkspaceRoot};
 
@@ -11,8 +12,8 @@ const ARTIFACT: &str = "artifact://";
 const HOST: &str = "host://";
 const WORKSPACE: &str = "workspace://";
 const SKILL: &str = "skill://";
-/// The directory of the skills.
-const SKILLS: &str = "skills";
+/// The longest name of an input, bytes: a scheme and a path.
+const FROM_BYTES_MAX: usize = 4096 + 16;
 
 /// What an input names.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,6 +39,10 @@ impl NamedInput {
     /// # Errors
     /// It has no known scheme, or is malformed.
     pub fn parse(from: &str) -> Result<Self, EngineError> {
+        if from.len() > FROM_BYTES_MAX {
+            let words = format!("more than {FROM_BYTES_MAX} bytes");
+            return Err(EngineError::new(EngineCode::InvalidRequest, words));
+        }
         if let Some(reference) = from.strip_prefix(ARTIFACT) {
             let (name, version) = parse_artifact_ref(reference)?;
             return Ok(Self::Artifact { name, version });
@@ -87,8 +92,8 @@ impl NamedInput {
                 Ok(Some((location.shown().display().to_string(), location)))
             }
             Self::Skill(name, below) => {
-                let skill = root.locate(format!("{SKILLS}/{name}")).map_err(engine_error)?;
-                let location = root.locate(format!("{SKILLS}/{name}/{below}"));
+                let skill = root.locate(format!("{DIR_SKILLS}/{name}")).map_err(engine_error)?;
+                let location = root.locate(format!("{DIR_SKILLS}/{name}/{below}"));
                 let location = location.map_err(engine_error)?;
                 if !location.lies_in(&skill) {
                     let words = "the path leaves the skill";
@@ -185,6 +190,7 @@ mod tests {
             ("ARTIFACT://a", EngineCode::InputUnsupported),
             ("artifact://", EngineCode::InvalidRequest),
             ("artifact://a@9223372036854775808", EngineCode::InvalidRequest),
+            (&format!("host:///{}", "/".repeat(4200)), EngineCode::InvalidRequest),
             ("skill://", EngineCode::PathEscape),
             ("skill:///x", EngineCode::PathEscape),
             ("skill://../x", EngineCode::PathEscape),

@@ -50,7 +50,7 @@ impl StagedVersions {
         *self.lock() = all.iter().skip(skipped).cloned().collect();
     }
 
-    /// Waits until nobody else changes `metadata.json` for the service.
+    /// Waits until no other thread changes `metadata.json`.
     pub fn metadata_turn(&self) -> MutexGuard<'_, ()> {
         self.writing_metadata.lock().unwrap_or_else(PoisonError::into_inner)
     }
