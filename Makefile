@@ -38,7 +38,8 @@ FUZZ_SECONDS = 600
 HOSTILE_RUNS = 10000
 
 # A weakened build can remove each of these. The hostile rows that need the removed one must then break.
-WALLS = seccomp user cgroup pid net unowned
+WALLS = seccomp user cgroup pid net unowned \
+	paths beneath regular archive input window viewers results quota freeze owner
 WEAKENED = $(TARGET_DIR)/weakened/$(TRIPLE)/debug/cofferdam
 
 .DEFAULT_GOAL = help

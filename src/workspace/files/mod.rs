@@ -3,7 +3,7 @@
 mod archive;
 mod change;
 mod collect;
-mod error;
+pub(super) mod error;
 pub(crate) mod outputs;
 mod read;
 mod request;

@@ -13,8 +13,9 @@ use crate::workspace::disk::store_quota::{
     DIRECTORY_CHARGE, StoreQuota, StoreReservation, file_charge,
 };
 use crate::workspace::error::{EngineCode, EngineError};
+use crate::workspace::files::error::engine_error;
 use cofferdam_tree::files::{
-    ArchiveLimits, DirectoryDigest, FilesError, Spool, digest_directory, judge_tree, unpack_tree,
+    ArchiveLimits, DirectoryDigest, Spool, digest_directory, judge_tree, unpack_tree,
 };
 use cofferdam_tree::{Owner, StopCheck, TreeLimits, remove_tree};
 
@@ -91,21 +92,21 @@ impl<'store> IncomingSkill<'store> {
         &self,
         quota: &StoreQuota,
         limits: ArchiveLimits,
-        refused: fn(FilesError) -> EngineError,
     ) -> Result<DirectoryDigest, EngineError> {
         let opened = self.directory.open_file(&self.name);
         let (file, _) = opened.map_err(|fault| fault.at(self.directory.path_of(&self.name)))?;
-        let spool = Spool::of(file).map_err(refused)?;
+        let spool = Spool::of(file).map_err(engine_error)?;
         let unpacked = UnpackedSkill::make(self.directory, format!("{}{TREE}", self.name))?;
-        let contents = judge_tree(unpacked.fd(), &spool, limits).map_err(refused)?;
+        let contents = judge_tree(unpacked.fd(), &spool, limits).map_err(engine_error)?;
         let mut room = quota.reservation();
         // The files, and for each the rest of its last block. The limits bound the directories.
         let blocks = contents.files.saturating_add(1).saturating_mul(DIRECTORY_CHARGE);
         room.raise_to(contents.bytes.saturating_add(blocks))?;
         let owner = Owner { uid: geteuid().as_raw(), gid: getegid().as_raw() };
-        unpack_tree(unpacked.fd(), &spool, owner, limits).map_err(refused)?;
+        unpack_tree(unpacked.fd(), &spool, owner, limits).map_err(engine_error)?;
         let limits = TreeLimits { bytes_max: u64::MAX, ..TreeLimits::default() };
-        digest_directory(unpacked.fd(), ".".as_ref(), &limits, StopCheck::never()).map_err(refused)
+        digest_directory(unpacked.fd(), ".".as_ref(), &limits, StopCheck::never())
+            .map_err(engine_error)
     }
 }
 

@@ -11,7 +11,8 @@ use super::sweep::{INCOMING, SKILLS};
 use crate::store::ReadFault;
 use crate::workspace::disk::engine_dir::LazyEngineDir;
 use crate::workspace::error::{EngineCode, EngineError};
-use cofferdam_tree::files::{ArchiveLimits, FilesError, Spool};
+use crate::workspace::files::error::engine_error;
+use cofferdam_tree::files::{ArchiveLimits, Spool};
 
 /// The digits of a digest.
 const DIGEST_DIGITS: usize = 64;
@@ -43,7 +44,7 @@ impl SkillStore {
     }
 
     /// Stores the archive that `source` gives, if its files have this digest. It is received and judged as a whole
-    /// first. Errors of the archive are those of `refused`.
+    /// first.
     ///
     /// # Errors
     /// The digest is another one, the archive is not safe or too long, or the store has no room.
@@ -52,7 +53,6 @@ impl SkillStore {
         digest: &str,
         source: &mut dyn Read,
         limits: ArchiveLimits,
-        refused: fn(FilesError) -> EngineError,
     ) -> Result<StoredSkill, EngineError> {
         check_digest(digest)?;
         let directory = self.directory.get()?;
@@ -60,7 +60,7 @@ impl SkillStore {
         let quota = directory.quota();
         let bytes_max = limits.bytes_max.saturating_add(HEADERS_BYTES_MAX);
         let mut incoming = IncomingSkill::receive(&received, quota, source, bytes_max)?;
-        let found = incoming.digest(quota, limits, refused)?;
+        let found = incoming.digest(quota, limits)?;
         if found.digest != digest {
             let words = "the files of the archive have another digest";
             let error = EngineError::new(EngineCode::SkillDigestMismatch, words);
@@ -89,7 +89,7 @@ impl SkillStore {
             }
             fault => fault.at(skills.path_of(digest)).into(),
         })?;
-        Spool::of(file).map_err(|error| EngineError::new(EngineCode::IoFailed, error.to_string()))
+        Spool::of(file).map_err(engine_error)
     }
 }
 
@@ -114,10 +114,6 @@ mod tests {
     const EMPTY: (&[u8], &str) =
         (&[0; 1024], "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
 
-    fn refused(error: FilesError) -> EngineError {
-        EngineError::new(EngineCode::ArchiveUnsafe, error.to_string())
-    }
-
     #[test]
     fn a_skill_is_stored_once_counts_and_is_there_after_a_restart() {
         let parent = tempdir().unwrap();
@@ -127,7 +123,7 @@ mod tests {
         let store = SkillStore::new(Arc::clone(&directory));
         let (archive, digest) = EMPTY;
         let save = |store: &SkillStore, digest: &str, mut archive: &[u8]| {
-            store.save(digest, &mut archive, ArchiveLimits::default(), refused)
+            store.save(digest, &mut archive, ArchiveLimits::default())
         };
         assert_eq!(store.open(digest).unwrap_err().code, EngineCode::SkillNotFound);
         assert!(save(&store, digest, archive).unwrap().is_new);
@@ -161,7 +157,7 @@ mod tests {
         let directory = Arc::new(LazyEngineDir::new(parent.path().join("engine"), 4095));
         let store = SkillStore::new(Arc::clone(&directory));
         let (mut archive, digest) = EMPTY;
-        let full = store.save(digest, &mut archive, ArchiveLimits::default(), refused);
+        let full = store.save(digest, &mut archive, ArchiveLimits::default());
         assert_eq!(full.unwrap_err().code, EngineCode::StoreFull);
         assert_eq!(directory.get().unwrap().quota().used(), 0);
         assert_eq!(store.open(digest).unwrap_err().code, EngineCode::SkillNotFound);

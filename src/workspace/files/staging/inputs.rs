@@ -12,7 +12,7 @@ use super::request::{InputSpec, StageInputsRequest};
 use super::scope::artifact_scope;
 use super::source::{NamedInput, missing, open_host, tree_error, wants_link};
 use super::stores::EngineStores;
-use crate::workspace::artifacts::ArtifactKey;
+use crate::workspace::artifacts::{ArtifactKey, LazyArtifacts};
 use crate::workspace::error::{EngineCode, EngineError};
 use crate::workspace::files::error::{engine_error, locate};
 use crate::workspace::helpers::InputRecord;
@@ -164,7 +164,7 @@ fn find(
             let key = ArtifactKey::new(artifact_scope(live)?, name)?;
             let is_pinned = spec.pin == Some(true);
             let pinned = || live.staged.newest(&key, &record.to).filter(|_| is_pinned);
-            let store = stores.artifacts().and_then(|artifacts| artifacts.store());
+            let store = stores.artifacts().and_then(LazyArtifacts::store);
             let opened = store.and_then(|store| store.open_version(&key, version.or_else(pinned)));
             let opened = opened.map_err(|error| match error.code {
                 EngineCode::ArtifactNotFound | EngineCode::ArtifactVersionNotFound => missing(),

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use crate::workspace::artifacts::LazyArtifacts;
 use crate::workspace::disk::{SkillStore, StoredSkill};
 use crate::workspace::error::{EngineCode, EngineError};
-use crate::workspace::files::error::engine_error;
 use cofferdam_tree::files::{ArchiveLimits, HostRoots, Spool};
 
 /// The most files and directories of a stored skill.
@@ -54,7 +53,7 @@ impl EngineStores {
     ) -> Result<StoredSkill, EngineError> {
         let entries_max = SKILL_ENTRIES_MAX;
         let limits = ArchiveLimits { entries_max, bytes_max, ..ArchiveLimits::default() };
-        self.skills()?.save(digest, source, limits, engine_error)
+        self.skills()?.save(digest, source, limits)
     }
 
     fn skills(&self) -> Result<&SkillStore, EngineError> {

@@ -10,6 +10,7 @@ use crate::workspace::trees::{FrozenTree, LoneTree};
 use cofferdam_core::sync::retained::Retained;
 use cofferdam_core::sync::run_control::{ControlError, RunControl};
 use cofferdam_core::values::deadline::Deadline;
+use cofferdam_core::weakened::{self, Wall};
 use cofferdam_tree::StopCheck;
 
 /// How long requests that use the files, and programs that start or end, are waited for.
@@ -76,6 +77,9 @@ fn copy_frozen(
     let late = Deadline::after(FROZEN_MAX);
     let mut frozen_programs = FrozenPrograms::default();
     for (number, control) in controlled(programs) {
+        if weakened::lacks(Wall::Freeze) {
+            break;
+        }
         let left = late.remaining();
         match control.freeze(left, left) {
             Ok(()) => frozen_programs.0.push(control),
