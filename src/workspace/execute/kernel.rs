@@ -148,11 +148,6 @@ impl RunningKernel {
         state.end.is_none() && !state.is_dropped
     }
 
-    /// Whether everything of it is dead.
-    pub fn has_ended(&self) -> bool {
-        self.lock().end.is_some()
-    }
-
     /// Sends it `code`, which keeps as much output as `printed` has room for. Returns its number.
     pub fn begin(&self, id: &str, code: &str, printed: PrintedOutput) -> u64 {
         let mut state = self.lock();

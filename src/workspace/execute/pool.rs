@@ -62,7 +62,7 @@ impl KernelPool {
     /// How many are alive or being started.
     pub fn count(&self) -> usize {
         let state = self.lock();
-        state.live.iter().filter(|kernel| !kernel.has_ended()).count() + state.starting
+        state.live().len() + state.starting
     }
 
     /// How many may be alive.
