@@ -34,6 +34,8 @@ fn dropping_the_engine_kills_programs_sessions_and_kernels() {
     drop(engine);
     assert_eq!(processes_with(&word), 0);
     for session in [session, other] {
+        // Its end is recorded a moment after the death of all that it was.
+        assert!(session.wait_end(Duration::from_secs(60)));
         assert_eq!(session.state().exit_code, Some(-1));
         assert_eq!(session.poll(None).output, "begun");
         session.close().unwrap();
