@@ -7,6 +7,7 @@ mod mounted;
 mod pool_key;
 mod pool_policy;
 mod sandbox;
+mod shared;
 mod standby_pool;
 #[cfg(test)]
 mod tests;

@@ -339,7 +339,10 @@ fn repeatable(
 }
 
 /// Tells the controller of the run, if there is one, how it ended.
-fn told(watch: &Watch, result: Result<RunReport, NotStarted>) -> Result<RunReport, NotStarted> {
+pub(super) fn told(
+    watch: &Watch,
+    result: Result<RunReport, NotStarted>,
+) -> Result<RunReport, NotStarted> {
     if let Some(control) = &watch.control {
         control.note_ended(&result);
     }

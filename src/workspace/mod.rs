@@ -25,8 +25,10 @@ pub use service::live::{LiveWorkspace, WorkspaceUse};
 pub use service::{EngineMetrics, EngineSettings, ExecutionCall, WorkspaceQuery, WorkspaceService};
 pub use trees::snapshots::{SnapshotPage, SnapshotView};
 pub use trees::{
-    ForkKind, FrozenTree, HostTrees, TreeMaker, TreeSandbox, TreeSettings, TreeUsage, WorkspaceTree,
+    ForkKind, FrozenTree, HostTrees, LastingSandbox, TreeMaker, TreeSandbox, TreeSettings,
+    TreeUsage, WorkspaceTree,
 };
 pub use view::{
-    CleanupView, EngineCapabilities, EngineView, WorkspacePage, WorkspaceStatus, WorkspaceView,
+    CleanupView, EngineCapabilities, EngineView, ProcessView, WorkspacePage, WorkspaceStatus,
+    WorkspaceView,
 };

@@ -43,6 +43,9 @@ pub mod engine {
     pub use crate::host::state::StateDirectory;
     pub use crate::launch::running::{PreparedSandbox, RunningSandbox};
     pub use crate::launch::sandbox_host::{SandboxConfig, SandboxHost};
+    pub use crate::launch::shared::{
+        KeptSandbox, PROGRAMS_STEP, ProgramLabel, SharedProcess, SharedSandbox,
+    };
     pub use crate::launch::unprivileged::enter_user_namespace;
     pub use crate::layers::chain::FrozenChain;
     pub use crate::layers::error::LayerError;

@@ -8,6 +8,7 @@ use std::time::{Duration, SystemTime};
 use super::report::ProgramReport;
 use super::request::ProgramSettings;
 use super::run_dir;
+use super::shared::sandbox_of;
 use crate::executor::{Capabilities, MountSource, WorkspaceView};
 use crate::workspace::error::{EngineCode, EngineError};
 use crate::workspace::files::{engine_error, locate};
@@ -19,6 +20,7 @@ use cofferdam_core::sync::retained::Retained;
 use cofferdam_core::{
     ExcessOutput, Limits, NotStarted, OutputSink, RunSpec, SetupFailure, StdinSource, Watch,
 };
+use cofferdam_sandbox::engine::PROGRAMS_STEP;
 use cofferdam_sandbox::plan::PATH_DEFAULT;
 use cofferdam_tree::files::{
     EntryType, FileLocation, FilesError, WorkspaceRoot, make_directory, stat,
@@ -89,7 +91,9 @@ impl PreparedRun {
         let spec = spec(settings, &live, &cwd, run_dir.as_ref(), base_env)?;
         let source = || Arc::downgrade(&live) as Weak<dyn MountSource>;
         let plain = (!is_interactive).then(|| PlainProgram { spec: &spec, source: source() });
-        let sandbox = tree.sandbox(live.settings.path.clone(), OWN_BYTES_MAX, plain);
+        let label = run_dir.as_ref().map(shown);
+        let all = sandbox_limits(live.settings.limits, Duration::ZERO);
+        let sandbox = sandbox_of(&live, &tree, (OWN_BYTES_MAX, plain), all, label);
         let sandbox = sandbox.inspect_err(|_| {
             run_dir.iter().for_each(|location| run_dir::remove_if_empty(&root, location));
         })?;
@@ -122,7 +126,7 @@ impl PreparedRun {
         if let Some(location) = &run_dir {
             live.with_root(|root| run_dir::remove_if_empty(root, location));
         }
-        let run_dir = run_dir.map(|location| location.shown().display().to_string());
+        let run_dir = run_dir.as_ref().map(shown);
         let report = match ended {
             Ok(mut report) => {
                 report.not_enforced.extend(not_own);
@@ -137,6 +141,10 @@ impl PreparedRun {
         span.end_run(&live.id, &cmd, &cwd, (report.exit_code(), report.timed_out()));
         Ok(report)
     }
+}
+
+fn shown(location: &FileLocation) -> String {
+    location.shown().display().to_string()
 }
 
 impl MountSource for LiveWorkspace {
@@ -242,6 +250,10 @@ fn c_strings(
 
 /// The error of a program whose sandbox could not be made.
 pub fn no_sandbox(failure: &SetupFailure) -> EngineError {
+    if failure.step == PROGRAMS_STEP {
+        return EngineError::new(EngineCode::WorkspaceLimit, failure.reason.as_str())
+            .with("limit", "programs");
+    }
     if failure.step.starts_with(WORKDIR_STEP) {
         let words = format!("cwd: {}", failure.reason);
         return EngineError::new(EngineCode::FileNotRegular, words).with("path", "cwd");

@@ -13,7 +13,7 @@ use super::{WorkspaceService, refusal};
 use crate::config::TokenName;
 use crate::workspace::error::{EngineCode, EngineError};
 use crate::workspace::request::{
-    CreateRequest, SnapshotRequest, StorageKind, WorkspaceSettings, check_room,
+    CreateRequest, SandboxScope, SnapshotRequest, StorageKind, WorkspaceSettings, check_room,
 };
 use crate::workspace::trees::snapshots::{
     Snapshot, SnapshotPage, SnapshotView, freeze_files, merge_layers,
@@ -170,6 +170,9 @@ impl WorkspaceService {
         settings: WorkspaceSettings,
         files: &FirstFiles<'_>,
     ) -> Result<WorkspaceView, EngineError> {
+        if settings.sandbox == SandboxScope::Workspace {
+            self.trees.check_shared()?;
+        }
         let span = Span::begin("workspace.create");
         let entry = self.workspaces.enter(owner).map_err(|full| refusal(full, "workspaces"))?;
         let mut charge = self.ledger.open(owner, settings.storage == StorageKind::Memory);

@@ -1,7 +1,7 @@
 //! A program that goes on while its client does other things.
 
 use std::fmt;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, SystemTime};
 
 use serde::Serialize;
@@ -139,7 +139,12 @@ impl Session {
         Box::new(SessionSink(Arc::clone(self)))
     }
 
-    /// Records the end of the program. No output follows.
+    /// What controls its program.
+    pub fn control(&self) -> &RunControl {
+        &self.handles.control
+    }
+
+    /// Records the end of the program. Output of what it left may follow.
     pub fn finish(&self, end: SessionEnd) {
         let mut state = self.lock();
         state.log.finish();
@@ -385,6 +390,23 @@ impl OutputSink for SessionSink {
 
     fn takes_excess(&self) -> bool {
         true
+    }
+
+    fn after_program(self: Box<Self>) -> Option<Box<dyn OutputSink>> {
+        Some(Box::new(LeftSink(Arc::downgrade(&self.0))))
+    }
+}
+
+/// Writes what processes print that a program left into its session's log, while that is kept.
+struct LeftSink(Weak<Session>);
+
+impl OutputSink for LeftSink {
+    fn take(&mut self, stream: Stream, bytes: &[u8]) {
+        if let Some(session) = self.0.upgrade() {
+            let mut state = session.lock();
+            state.log.push(stream, bytes);
+            session.tell(state);
+        }
     }
 }
 

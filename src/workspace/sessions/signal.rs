@@ -15,20 +15,28 @@ pub enum SignalTarget {
     Foreground(i32),
 }
 
-/// Finds the signal `name`, with or without `SIG`, or its number.
+/// Finds the signal `name` for a session, with or without `SIG`, or its number.
 pub fn target_of(name: &str, is_tty: bool) -> Result<SignalTarget, EngineError> {
-    let upper = name.to_ascii_uppercase();
-    let full = if upper.starts_with("SIG") { upper } else { format!("SIG{upper}") };
-    let by_number = || Signal::try_from(name.parse::<i32>().ok()?).ok();
-    let signal = Signal::from_str(&full).ok().or_else(by_number);
-    let signal = signal.ok_or_else(|| {
-        EngineError::invalid("signal", "want the name of a signal, such as INT or TERM")
-    })?;
+    let signal = named_signal(name)?;
     let of_a_key = matches!(signal, Signal::SIGINT | Signal::SIGQUIT | Signal::SIGTSTP);
     Ok(if is_tty && of_a_key {
         SignalTarget::Foreground(signal as i32)
     } else {
         SignalTarget::Main(signal as i32)
+    })
+}
+
+/// The signal `name`.
+///
+/// # Errors
+/// There is none of that name.
+pub fn named_signal(name: &str) -> Result<Signal, EngineError> {
+    let upper = name.to_ascii_uppercase();
+    let full = if upper.starts_with("SIG") { upper } else { format!("SIG{upper}") };
+    let by_number = || Signal::try_from(name.parse::<i32>().ok()?).ok();
+    let signal = Signal::from_str(&full).ok().or_else(by_number);
+    signal.ok_or_else(|| {
+        EngineError::invalid("signal", "want the name of a signal, such as INT or TERM")
     })
 }
 

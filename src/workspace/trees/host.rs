@@ -7,9 +7,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
+use super::lasting::HostLastingSandbox;
 use super::maker::{
-    ForkKind, FrozenTree, PlainProgram, TreeMaker, TreeSandbox, TreeSettings, TreeUsage,
-    WorkspaceTree,
+    ForkKind, FrozenTree, LastingSandbox, PlainProgram, TreeMaker, TreeSandbox, TreeSettings,
+    TreeUsage, WorkspaceTree,
 };
 use crate::executor::{
     AcquiredId, Capabilities, MountedIdentity, MountedRun, SandboxExecutor, WorkspaceView,
@@ -20,7 +21,7 @@ use crate::workspace::helpers::WorkspaceMetadata;
 use crate::workspace::request::StorageKind;
 use cofferdam_core::sync::retained::Retained;
 use cofferdam_core::{
-    MountedWorkspace, NotStarted, OutputSink, RunReport, RunSpec, SetupFailure, Watch,
+    Limits, MountedWorkspace, NotStarted, OutputSink, RunReport, RunSpec, SetupFailure, Watch,
     WorkspacePath,
 };
 use cofferdam_sandbox::engine::{
@@ -169,6 +170,11 @@ impl TreeMaker for HostTrees {
         let not_enforced = sandbox.not_enforced().to_vec();
         Capabilities { enforced: sandbox.enforced(), not_enforced }
     }
+
+    fn check_shared(&self) -> Result<(), EngineError> {
+        let checked = self.0.executor.sandbox().check_shared();
+        checked.map_err(|reason| EngineError::new(EngineCode::SandboxUnavailable, reason))
+    }
 }
 
 impl WorkspaceTree for HostTree {
@@ -244,6 +250,21 @@ impl WorkspaceTree for HostTree {
 
     fn discard_prepared(&self) -> bool {
         self.host.executor.discard_mounted(self.number)
+    }
+
+    fn lasting_sandbox(
+        &self,
+        path: WorkspacePath,
+        own_bytes_max: u64,
+        limits: Limits,
+        retained: Retained,
+        watch: Watch,
+    ) -> Result<Arc<dyn LastingSandbox>, EngineError> {
+        let executor = Arc::clone(&self.host.executor);
+        let view = self.view(path, own_bytes_max)?;
+        let sandbox = executor.open_shared(view, limits, retained, watch);
+        let sandbox = sandbox.map_err(|failure| failed(&failure))?;
+        Ok(Arc::new(HostLastingSandbox { executor, sandbox }))
     }
 }
 

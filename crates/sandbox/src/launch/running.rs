@@ -57,6 +57,31 @@ pub struct PreparedSandbox {
     pub(crate) place: Option<WorkspacePath>,
 }
 
+/// Lets the program that waits at the other end of `release` begin.
+pub(crate) fn release_program(release: &OwnedFd, limits: &Limits) -> Result<(), SetupFailure> {
+    let bytes: Vec<u8> = release_words(limits).iter().flat_map(|word| word.to_ne_bytes()).collect();
+    send_release(release, &bytes)
+}
+
+fn release_words(limits: &Limits) -> [u64; RELEASE_WORDS] {
+    let soft = limits.cpu_seconds_max;
+    // If both were the same, the kernel would send SIGKILL and never SIGXCPU, and the report
+    // could not tell the reason.
+    [soft, soft.saturating_add(1)]
+}
+
+/// Sends a message into the empty socket. The program's process does not accept a part of it.
+fn send_release(release: &OwnedFd, bytes: &[u8]) -> Result<(), SetupFailure> {
+    match send(release.as_raw_fd(), bytes, MsgFlags::MSG_DONTWAIT) {
+        Ok(sent) if sent < bytes.len() => {
+            Err(SetupFailure::from_errno(BEFORE_PROGRAM, libc::EMSGSIZE))
+        }
+        // The sandbox failed before: its own record says why.
+        Ok(_) | Err(Errno::EPIPE) => Ok(()),
+        Err(errno) => Err(SetupFailure::from_errno(BEFORE_PROGRAM, errno as i32)),
+    }
+}
+
 impl RunningSandbox {
     /// Counts the sandbox among `failures` if it cannot be killed.
     pub(crate) fn counting_kills(self, failures: &KillFailures) -> Self {
@@ -73,33 +98,12 @@ impl RunningSandbox {
 
     /// Lets the program begin as soon as its sandbox is prepared, with the limits' CPU seconds.
     pub(crate) fn resume(&mut self) -> Result<(), SetupFailure> {
-        let bytes: Vec<u8> =
-            self.release_words().iter().flat_map(|word| word.to_ne_bytes()).collect();
-        self.release(&bytes)
+        release_program(&self.release, &self.limits)
     }
 
     /// As [`RunningSandbox::resume`], for a sandbox that was prepared without a program.
     pub(crate) fn resume_with(&mut self, program: SentProgram) -> Result<(), SetupFailure> {
-        self.release(&program.with_limits(self.release_words()))
-    }
-
-    fn release_words(&self) -> [u64; RELEASE_WORDS] {
-        let soft = self.limits.cpu_seconds_max;
-        // If both were the same, the kernel would send SIGKILL and never SIGXCPU, and the report
-        // could not tell the reason.
-        [soft, soft.saturating_add(1)]
-    }
-
-    /// Sends a message into the empty socket. The program's process does not accept a part of it.
-    fn release(&self, bytes: &[u8]) -> Result<(), SetupFailure> {
-        match send(self.release.as_raw_fd(), bytes, MsgFlags::MSG_DONTWAIT) {
-            Ok(sent) if sent < bytes.len() => {
-                Err(SetupFailure::from_errno(BEFORE_PROGRAM, libc::EMSGSIZE))
-            }
-            // The sandbox failed before: its own record says why.
-            Ok(_) | Err(Errno::EPIPE) => Ok(()),
-            Err(errno) => Err(SetupFailure::from_errno(BEFORE_PROGRAM, errno as i32)),
-        }
+        send_release(&self.release, &program.with_limits(release_words(&self.limits)))
     }
 
     /// Supervises a sandbox that ends where its program would begin; fails if it does not get there.
@@ -134,6 +138,7 @@ impl RunningSandbox {
         let listener_from = plan.watches_locks().then(|| self.release.as_fd());
         let mut parts = Supervised {
             process,
+            program: None,
             group: group.as_ref(),
             status: self.status,
             locks: LockWatch::new(listener_from, fs.as_ref().map(SandboxFs::tenant)),

@@ -42,7 +42,7 @@ use cofferdam_core::{
 };
 use cofferdam_seccomp::profile::Profile;
 
-const CROWDED: &str = "too many killed sandboxes are still alive";
+pub(super) const CROWDED: &str = "too many killed sandboxes are still alive";
 
 /// How sandboxes are created on this host.
 #[derive(Debug)]
@@ -68,15 +68,15 @@ enum Prefetch {
 /// it is opened.
 #[derive(Debug)]
 pub struct SandboxHost {
-    plans: PlanContext,
-    cleanup: Cleanup,
-    kill_failures: KillFailures,
+    pub(super) plans: PlanContext,
+    pub(super) cleanup: Cleanup,
+    pub(super) kill_failures: KillFailures,
     swept: SweepCounts,
-    net_namespaces: Arc<NetNamespaces>,
+    pub(super) net_namespaces: Arc<NetNamespaces>,
     state: StateDirectory,
     instance: Instance,
-    cgroups: CgroupTree,
-    started: AtomicU64,
+    pub(super) cgroups: CgroupTree,
+    pub(super) started: AtomicU64,
     not_enforced: Vec<String>,
     strict: bool,
 }
@@ -451,7 +451,7 @@ impl SandboxHost {
     }
 
     /// Lowers `limits` to what can be set; returns the controls that are missing.
-    fn clamp(&self, limits: &mut Limits) -> Vec<String> {
+    pub(super) fn clamp(&self, limits: &mut Limits) -> Vec<String> {
         let mut not_enforced = self.not_enforced.clone();
         self.plans.hard_limits.clamp(limits, &mut not_enforced);
         not_enforced

@@ -9,6 +9,7 @@ pub(crate) mod restrictions;
 pub mod rootfs;
 pub(crate) mod scheduler_slice;
 pub(crate) mod sent_program;
+pub(crate) mod served;
 pub(crate) mod setup;
 pub(crate) mod steps;
 
@@ -53,10 +54,16 @@ impl ChildPlan {
         self.step(index).map_or_else(|| "start init".to_owned(), Step::name)
     }
 
+    /// Whether PID 1 serves requests for programs.
+    pub fn serves(&self) -> bool {
+        self.program.is_empty() && !self.guard.is_empty()
+    }
+
     /// Whether the supervisor decides on every file lock.
     pub fn watches_locks(&self) -> bool {
         self.program
             .iter()
+            .chain(&self.guard)
             .any(|step| matches!(step, Step::Restrict(RestrictStep::WatchLocks { .. })))
     }
 

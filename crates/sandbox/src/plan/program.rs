@@ -35,7 +35,7 @@ pub fn program_to_send(spec: &RunSpec) -> Option<SentProgram> {
 /// The steps of the program's process.
 pub fn program_steps(input: &PlanInput<'_>) -> Vec<Step> {
     let mut steps = session_steps(input);
-    steps.extend(identity_steps(input));
+    steps.extend(identity_steps(input, IdentityStep::SetUid { uid: input.host_id }));
     steps.extend([IdentityStep::ClearAmbientSet, IdentityStep::ClearCapabilities].map(Step::from));
     let is_sent = input.program == ProgramSource::Sent;
     if !is_sent {
@@ -78,6 +78,12 @@ pub fn program_steps(input: &PlanInput<'_>) -> Vec<Step> {
     steps
 }
 
+/// What to execute for a named program.
+pub fn named_command(argv: &[CString], env: &[CString]) -> ExecTarget {
+    let paths = executable_paths(argv, env);
+    ExecTarget { fd: None, paths, argv: argv.to_vec(), env: env.to_vec() }
+}
+
 /// Groups, session, signals and standard input.
 fn session_steps(input: &PlanInput<'_>) -> Vec<Step> {
     let first = TASKS_FD + input.task_files;
@@ -93,8 +99,8 @@ fn session_steps(input: &PlanInput<'_>) -> Vec<Step> {
     steps.into_iter().map(Step::from).collect()
 }
 
-/// The limits, the change to the tenant's ids, and the user namespace.
-fn identity_steps(input: &PlanInput<'_>) -> Vec<Step> {
+/// The limits, the change to the tenant's ids with the step `set_uid`, and the user namespace.
+pub fn identity_steps(input: &PlanInput<'_>, set_uid: IdentityStep) -> Vec<Step> {
     let mut steps = Vec::new();
     if !input.unprivileged {
         steps.extend(limit_steps(input));
@@ -110,9 +116,8 @@ fn identity_steps(input: &PlanInput<'_>) -> Vec<Step> {
         steps.push(drop_bounding_set.clone());
     }
     if !input.unprivileged {
-        let (uid, gid) = (input.host_id, input.host_id);
-        let ids =
-            [IdentityStep::DropGroups, IdentityStep::SetGid { gid }, IdentityStep::SetUid { uid }];
+        let gid = input.host_id;
+        let ids = [IdentityStep::DropGroups, IdentityStep::SetGid { gid }, set_uid];
         steps.extend(ids.map(Step::from));
     }
     if input.user_namespace {
@@ -129,7 +134,7 @@ fn identity_steps(input: &PlanInput<'_>) -> Vec<Step> {
 
 /// Closes the sandbox's descriptors, except the one that the program is executed from, which exec
 /// closes.
-fn close_steps(program: ProgramSource<'_>) -> impl Iterator<Item = ProcessStep> {
+pub fn close_steps(program: ProgramSource<'_>) -> impl Iterator<Item = ProcessStep> {
     let first = RELEASE_FD.unsigned_abs() + 1;
     let mut steps = Vec::new();
     if let ProgramSource::Mounted { fd, .. } = program {
@@ -148,7 +153,8 @@ fn close_steps(program: ProgramSource<'_>) -> impl Iterator<Item = ProcessStep> 
 
 fn exec_command(source: ProgramSource<'_>, argv: &[CString], input: &PlanInput<'_>) -> ExecTarget {
     let (fd, paths) = match source {
-        ProgramSource::Named | ProgramSource::Sent => (None, executable_paths(argv, input.env)),
+        ProgramSource::Named => return named_command(argv, input.env),
+        ProgramSource::Sent => (None, executable_paths(argv, input.env)),
         ProgramSource::At(path) => (None, vec![path.to_owned()]),
         // By its descriptor if the filter allows it: then no process can exchange a directory on the
         // way to the path.

@@ -52,6 +52,32 @@ pub fn filter_steps(profile: &Filter, locks: &LockFilter, is_sent: bool) -> (Vec
     (both.map_or_else(apart, |both| vec![watch(&both)]), Vec::new())
 }
 
+/// The steps that install a program's filter where the sandbox has that for file locks already:
+/// those before the program waits to be resumed, and those after.
+pub fn profile_steps(profile: &Filter) -> (Vec<Step>, Vec<Step>) {
+    if weakened::lacks(Wall::Seccomp) {
+        return (Vec::new(), Vec::new());
+    }
+    match lets_through(profile, &AFTER_FILTER) {
+        true => (vec![install(profile)], Vec::new()),
+        false => (Vec::new(), vec![install(profile)]),
+    }
+}
+
+/// The step that installs the filter for file locks.
+pub fn lock_step(locks: &LockFilter) -> Option<Step> {
+    if weakened::lacks(Wall::Seccomp) {
+        return None;
+    }
+    let filter = &locks.filter;
+    Some(match locks.calls {
+        LockCalls::Watched => {
+            RestrictStep::WatchLocks { name: filter.name.clone(), program: filter.bytes() }.into()
+        }
+        LockCalls::Refused => install(filter),
+    })
+}
+
 /// The step that installs `filter`.
 pub fn install(filter: &Filter) -> Step {
     RestrictStep::InstallFilter { name: filter.name.clone(), program: filter.bytes() }.into()

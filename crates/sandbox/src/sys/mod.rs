@@ -1,18 +1,17 @@
 //! The supervisor's system calls that have no safe wrapper, one function each.
 
 use std::ffi::{CStr, CString};
-use std::io::{self, IoSliceMut};
+use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::Duration;
 
-use nix::cmsg_space;
 use nix::errno::Errno;
-use nix::sys::socket::{ControlMessageOwned, MsgFlags, recvmsg};
 
 use super::landlock;
 
+pub mod messages;
 pub mod streams;
 pub mod terminal;
 
@@ -197,6 +196,13 @@ pub fn signal_process(pidfd: BorrowedFd<'_>, signal: i32) -> io::Result<()> {
     })
 }
 
+/// Ticks of a second, and bytes of a page, as `/proc` counts with them.
+pub fn proc_units() -> (u64, u64) {
+    // SAFETY: integers only.
+    let ask = |name| u64::try_from(unsafe { libc::sysconf(name) }).ok().filter(|unit| *unit > 0);
+    (ask(libc::_SC_CLK_TCK).unwrap_or(100), ask(libc::_SC_PAGESIZE).unwrap_or(4096))
+}
+
 /// Whether a process visible here has the real uid `uid`. Zombies count.
 pub fn has_processes(uid: u32) -> io::Result<bool> {
     Errno::clear();
@@ -349,25 +355,6 @@ pub fn listen_in_this_thread(program: &[u8]) -> io::Result<()> {
     }?;
     drop(listener);
     Ok(())
-}
-
-/// Receives a descriptor that has arrived on `socket`; does not wait for one.
-pub fn receive_descriptor(socket: BorrowedFd<'_>) -> io::Result<OwnedFd> {
-    let mut byte = [0_u8];
-    let mut data = [IoSliceMut::new(&mut byte)];
-    let mut space = cmsg_space!(RawFd);
-    let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_CMSG_CLOEXEC;
-    let message = recvmsg::<()>(socket.as_raw_fd(), &mut data, Some(&mut space), flags)?;
-    for content in message.cmsgs()? {
-        if let ControlMessageOwned::ScmRights(descriptors) = content
-            && let Some(fd) = descriptors.first()
-        {
-            // SAFETY: the kernel created the descriptor for this message, so nothing else owns it,
-            // and there is no room for a second one.
-            return Ok(unsafe { OwnedFd::from_raw_fd(*fd) });
-        }
-    }
-    Err(io::ErrorKind::UnexpectedEof.into())
 }
 
 /// Makes the supervisor, which waits on `listener`, and the callers, which wait for its answers, wake

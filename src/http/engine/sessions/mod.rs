@@ -229,6 +229,7 @@ async fn signal(State(state): State<Arc<EngineState>>, request: Request) -> Resp
 }
 
 async fn kill(State(state): State<Arc<EngineState>>, request: Request) -> Response {
+    let (owner, id) = (token_name(request.extensions()), workspace_id(request.uri()));
     #[derive(Debug, Default, Deserialize)]
     #[serde(deny_unknown_fields)]
     struct KillRequest {
@@ -252,6 +253,8 @@ async fn kill(State(state): State<Arc<EngineState>>, request: Request) -> Respon
         };
         state.run_blocking(order).await?;
         wait_end(&session, grace).await?;
+        let (id, ended) = (id?, Arc::clone(&session));
+        state.run_blocking(move |service| Ok(service.kill_left(&owner, &id, &ended)?)).await?;
         Ok(shown(&session))
     };
     state.respond(killed.await)

@@ -1,6 +1,7 @@
 //! Executes code in workspaces, and keeps their contexts.
 
 mod contexts;
+mod processes;
 
 use std::sync::Arc;
 

@@ -19,6 +19,7 @@ use crate::workspace::error::{EngineCode, EngineError};
 use crate::workspace::execute::table::ContextTable;
 use crate::workspace::files::staging::versions::StagedVersions;
 use crate::workspace::request::{StorageKind, WorkspaceSettings};
+use crate::workspace::run::shared::SharedSlot;
 use crate::workspace::sessions::table::SessionTable;
 use crate::workspace::trees::{SharedTree, TreeDoors, WorkspaceTree};
 use cofferdam_core::sync::retained::Retained;
@@ -51,6 +52,8 @@ pub struct LiveWorkspace {
     pub sessions: SessionTable,
     /// Its contexts.
     pub contexts: ContextTable,
+    /// Its one sandbox, if its programs share one.
+    pub shared: SharedSlot,
     /// Which versions of artifacts were staged into it.
     pub staged: StagedVersions,
     _entry: TallyEntry,
@@ -103,6 +106,7 @@ impl LiveWorkspace {
             is_layered: AtomicBool::new(is_layered),
             sessions: SessionTable::default(),
             contexts: ContextTable::default(),
+            shared: SharedSlot::default(),
             staged: StagedVersions::default(),
             _entry: entry,
         }
