@@ -13,7 +13,7 @@ use tempfile::{TempDir, tempdir};
 #[derive(Debug)]
 pub struct Bench {
     pub engine: SandboxEngine,
-    directory: TempDir,
+    pub directory: TempDir,
 }
 
 /// An engine of this process; none where workspaces are impossible, which `REQUIRE_PRIVILEGED=1` forbids.

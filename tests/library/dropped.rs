@@ -3,7 +3,9 @@
 use std::fs;
 use std::time::Duration;
 
-use cofferdam::engine::{EngineCode, ProgramRunner, ProgramSession, ProgramStateProvider};
+use cofferdam::engine::{
+    CreateRequest, EngineCode, ProgramRunner, ProgramSession, ProgramStateProvider, SandboxScope,
+};
 
 use crate::bench::{Bench, bench, sh};
 
@@ -50,4 +52,18 @@ fn an_engine_can_be_dropped_while_another_goes_on() {
     assert_eq!(error.code, EngineCode::WorkspaceNotFound, "each has its own workspaces");
     drop(first);
     assert_eq!(second.sh(&in_second, "echo on"), "on\n");
+}
+
+#[test]
+fn dropping_the_engine_kills_what_programs_left_in_the_sandbox_of_a_workspace() {
+    let Some(Bench { engine, directory: _directory }) = bench() else { return };
+    let sandbox = Some(SandboxScope::Workspace);
+    let workspace = engine.create(CreateRequest { sandbox, ..CreateRequest::default() }).unwrap();
+    let word = format!("2000.{}", std::process::id());
+    let left = format!("setsid sleep {word} >/dev/null 2>&1 & echo left");
+    assert_eq!(engine.run_program(&workspace, sh(&left)).unwrap().stdout, "left\n");
+    let seen = engine.run_program(&workspace, sh("pgrep -f 'sleep 2000' | wc -l")).unwrap();
+    assert!(seen.exit_code == 0 && processes_with(&word) == 1, "{seen:?}");
+    drop(engine);
+    assert_eq!(processes_with(&word), 0);
 }

@@ -32,7 +32,7 @@ use crate::workspace::helpers::{InputRecord, OutputManifest, OutputSpec};
 use crate::workspace::sessions::StartRequest;
 use crate::workspace::{
     ArtifactSession, CreateRequest, EngineCapabilities, EngineCode, EngineError, ProgramReport,
-    RunRequest, WorkspacePolicy, WorkspaceService, encode,
+    RunRequest, WorkspacePolicy, WorkspaceQuery, WorkspaceService, WorkspaceStatus, encode,
 };
 use cofferdam_core::Watch;
 use cofferdam_core::sync::cancel::CancelToken;
@@ -123,6 +123,17 @@ impl Drop for SandboxEngine {
         self.service.cancel_all();
         if !self.service.wait_idle(Deadline::after(DEATH_WAIT)) {
             log::error!("a killed program of a dropped engine has not ended");
+        }
+        // Also what programs left in the sandboxes of workspaces.
+        let live = Some(WorkspaceStatus::Active);
+        let all = WorkspaceQuery { status: live, limit: usize::MAX, ..WorkspaceQuery::default() };
+        let found = self.service.list(&self.owner, &all).map(|page| page.workspaces);
+        for workspace in found.iter().flatten() {
+            // One that ends meanwhile is not found.
+            let _ = self.service.cleanup(&self.owner, workspace.workspace_id());
+        }
+        if let Err(error) = found {
+            log::error!("the workspaces of a dropped engine cannot be listed: {error}");
         }
     }
 }
