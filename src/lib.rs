@@ -1,15 +1,17 @@
 //! Cofferdam: a Linux sandbox supervisor and code-execution service.
 //!
-//! Most use it as a program, `cofferdam`. As a library it runs agents' jobs: see [`jobs`].
+//! Most use it as a program, `cofferdam`. As a library it runs agents' jobs, see [`jobs`], and has workspaces
+//! for their programs and code, see [`engine`].
 //!
 //! `config`, `policy` and `store` < `executor` < `check`, `job` and `workspace` < `telemetry` < `http` and `cli`:
-//! a folder imports from those before it only (`tests/layers.rs`).
+//! a folder imports from those before it only (`tests/layers.rs`). `engine` is the library over `workspace`.
 
 #![forbid(unsafe_code)]
 
 pub mod check;
 pub mod cli;
 pub mod config;
+pub mod engine;
 pub mod executor;
 pub mod http;
 pub mod job;
@@ -83,45 +85,4 @@ pub mod jobs {
     pub use cofferdam_core::job::ControlName;
     pub use cofferdam_core::job::*;
     pub use cofferdam_sandbox::enter_user_namespace;
-}
-
-pub mod engine {
-    //! The code executor engine: helpers, and artifacts with versions.
-    //!
-    //! The helpers are small functions that agents' tools share. They take and return the documents of
-    //! `POST /v1/helpers/{name}` and `cofferdam helper`, under the same names. [`ArtifactStore`] keeps
-    //! named files with versions on disk; it is the store behind `/v1/artifacts`.
-    //!
-    //! ```
-    //! use std::sync::Arc;
-    //!
-    //! use cofferdam::engine::{
-    //!     ArtifactContext, ArtifactStore, EngineDir, extract_code_blocks, load_artifact_helper,
-    //!     save_artifact_helper, with_artifact_service,
-    //! };
-    //!
-    //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
-    //! let answer = "Try this:\n```python\nprint(1 + 1)\n```\n";
-    //! let blocks = extract_code_blocks(answer, &Default::default());
-    //! assert_eq!((blocks[0].language.as_str(), blocks[0].code.as_str()), ("python", "print(1 + 1)\n"));
-    //!
-    //! # let parent = tempfile::tempdir()?;
-    //! # let path = parent.path().join("engine");
-    //! let directory = EngineDir::open(&path, 1 << 30)?;
-    //! let store = ArtifactStore::open(Arc::new(directory), 256 << 20)?;
-    //! let context = with_artifact_service(ArtifactContext::default(), store);
-    //! let version = save_artifact_helper(&context, "report.txt", b"done", "text/plain")?;
-    //! assert_eq!(version, 0);
-    //! assert_eq!(load_artifact_helper(&context, "report.txt", None)?.data, b"done");
-    //! # Ok(())
-    //! # }
-    //! ```
-
-    pub use crate::workspace::artifacts::*;
-    pub use crate::workspace::helpers::constants::*;
-    pub use crate::workspace::helpers::*;
-    pub use crate::workspace::{
-        EngineCode, EngineDir, EngineError, LazyEngineDir, StoreQuota, StoreReservation,
-    };
-    pub use cofferdam_core::job::TextEncoding;
 }

@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// What each folder of `src/` may import from.
-const MAY_IMPORT: [(&str, &[&str]); 10] = [
+const MAY_IMPORT: [(&str, &[&str]); 11] = [
     ("config", &[]),
     ("policy", &[]),
     ("store", &[]),
@@ -17,6 +17,7 @@ const MAY_IMPORT: [(&str, &[&str]); 10] = [
     ("check", &["config", "executor"]),
     ("job", &["config", "policy", "store", "executor"]),
     ("workspace", &["config", "policy", "store", "executor"]),
+    ("engine", &["config", "executor", "workspace"]),
     ("http", &["config", "check", "job", "workspace"]),
     (
         "cli",

@@ -90,15 +90,20 @@ impl HostReport {
 
 impl From<&probe::ProbeReport> for Examined {
     fn from(report: &probe::ProbeReport) -> Self {
-        let told = |control: &probe::ProbedControl| ControlStatus {
+        Self {
+            environment: report.host_kind.word(),
+            controls: report.controls.iter().map(Into::into).collect(),
+        }
+    }
+}
+
+impl From<&probe::ProbedControl> for ControlStatus {
+    fn from(control: &probe::ProbedControl) -> Self {
+        Self {
             name: control.name,
             status: control.status.word(),
             reason: control.reason.clone(),
             fix: control.fix.clone(),
-        };
-        Self {
-            environment: report.host_kind.word(),
-            controls: report.controls.iter().map(told).collect(),
         }
     }
 }

@@ -1,6 +1,7 @@
 //! `cofferdam doctor`: what this host can enforce.
 
 use std::fmt::Write as _;
+use std::path::PathBuf;
 
 use clap::Args;
 use serde::Serialize;
@@ -9,6 +10,7 @@ use super::failure::{Failure, SANDBOX};
 use super::stdio::print;
 use crate::check::status::{ControlStatus, Examined};
 use crate::cli::options::sandbox_options::PROFILE;
+use crate::config::{Config, Overrides};
 use cofferdam_core::SetupFailure;
 use cofferdam_sandbox::engine::builtin_profile;
 use cofferdam_sandbox::engine::{RootSource, SandboxConfig, SandboxHost};
@@ -22,6 +24,8 @@ Examples:
   cofferdam doctor --json
   cofferdam doctor --strict && ISOLATION=strict cofferdam serve
 
+What workspaces can have is listed after the controls. It is no isolation: --strict does not ask for it, and
+images are tried where ENGINE_STORE_DIR is.
 Exit codes: 0; 1 with --strict unless every control is enforced; 125 if no sandbox can be created
 and a service would not start";
 
@@ -46,6 +50,7 @@ pub struct DoctorCommand {
 #[derive(Debug, Serialize)]
 struct DoctorJson {
     controls: Vec<ControlStatus>,
+    workspaces: Vec<ControlStatus>,
     environment: &'static str,
 }
 
@@ -54,9 +59,11 @@ impl DoctorCommand {
     pub fn run(self) -> Result<u8, Failure> {
         let mut report = examine()?;
         report.add_whole_sandbox(open_sandbox());
+        report.add_workspaces(&engine_dir());
         let text = if self.json {
             let Examined { controls, environment } = (&report).into();
-            let json = serde_json::to_string(&DoctorJson { controls, environment });
+            let workspaces = report.workspaces.iter().map(Into::into).collect();
+            let json = serde_json::to_string(&DoctorJson { controls, workspaces, environment });
             json.map_err(|error| Failure::Write { what: "the report", source: error.into() })?
                 + "\n"
         } else {
@@ -84,6 +91,13 @@ fn open_sandbox() -> Result<(), SetupFailure> {
     SandboxHost::open(config).map(drop)
 }
 
+/// Where a service's engine would keep images.
+fn engine_dir() -> PathBuf {
+    // A problem of the configuration is for the service to tell.
+    let (config, _) = Config::read(std::env::vars_os(), &Overrides::default());
+    std::path::absolute(&config.engine.store_dir).unwrap_or(config.engine.store_dir)
+}
+
 fn profile() -> Result<Profile, SetupFailure> {
     builtin_profile(PROFILE).map_err(|error| SetupFailure::from_words("profile", error.to_string()))
 }
@@ -101,14 +115,17 @@ fn exit_code(report: &ProbeReport, strict: bool) -> u8 {
 /// The report as text: one line for each control, then the fixes for controls that are not
 /// enforced, each fix once.
 fn lines(report: &ProbeReport) -> String {
-    let width = report.controls.iter().map(|control| control.name.len()).max().unwrap_or(0);
+    let all = || report.controls.iter().chain(&report.workspaces);
+    let width = all().map(|control| control.name.len()).max().unwrap_or(0);
     let mut text = String::new();
-    for ProbedControl { name, status, reason, .. } in &report.controls {
+    let mut add_line = |ProbedControl { name, status, reason, .. }: &ProbedControl| {
         let start = format!("{name:width$}  {:8}  ", status.word());
         wrap(&mut text, &start, width + 12, reason);
-    }
+    };
+    report.controls.iter().for_each(&mut add_line);
+    report.workspaces.iter().for_each(&mut add_line);
     let environment = report.host_kind.word();
-    let fixes = fixes(&report.controls);
+    let fixes = fixes(all());
     if !fixes.is_empty() {
         text.push_str("\nto fix:\n");
     }
@@ -127,10 +144,9 @@ fn lines(report: &ProbeReport) -> String {
 }
 
 /// Each fix with the controls that it fixes, in the order of the controls.
-fn fixes(controls: &[ProbedControl]) -> Vec<(&str, Vec<&str>)> {
+fn fixes<'a>(controls: impl Iterator<Item = &'a ProbedControl>) -> Vec<(&'a str, Vec<&'a str>)> {
     let mut fixes: Vec<(&str, Vec<&str>)> = Vec::new();
-    for ProbedControl { name, fix, .. } in controls.iter().filter(|control| !control.fix.is_empty())
-    {
+    for ProbedControl { name, fix, .. } in controls.filter(|control| !control.fix.is_empty()) {
         match fixes.iter_mut().find(|(known, _)| *known == fix) {
             Some((_, names)) => names.push(name),
             None => fixes.push((fix, vec![name])),
@@ -181,6 +197,7 @@ mod tests {
                 control("cpu", Enforcement::Missing, "no controller", "mount one"),
                 control("whole box", whole_sandbox, "tried", ""),
             ],
+            workspaces: vec![control("disk", Enforcement::Missing, "no device", "add one")],
             host_kind: HostKind::Docker,
         }
     }
@@ -190,9 +207,10 @@ mod tests {
         let Examined { mut controls, environment } = (&report(Enforcement::Enforced)).into();
         controls.remove(1);
         controls.pop();
+        let workspaces = vec![(&report(Enforcement::Enforced).workspaces[0]).into()];
         assert_eq!(
-            serde_json::to_string(&DoctorJson { controls, environment }).unwrap(),
-            r#"{"controls":[{"name":"seccomp","status":"enforced","reason":"tried","fix":""},{"name":"cpu","status":"missing","reason":"no controller","fix":"mount one"}],"environment":"docker"}"#
+            serde_json::to_string(&DoctorJson { controls, workspaces, environment }).unwrap(),
+            r#"{"controls":[{"name":"seccomp","status":"enforced","reason":"tried","fix":""},{"name":"cpu","status":"missing","reason":"no controller","fix":"mount one"}],"workspaces":[{"name":"disk","status":"missing","reason":"no device","fix":"add one"}],"environment":"docker"}"#
         );
     }
 
@@ -204,10 +222,13 @@ memory     missing   no controller no controller no controller no controller no 
                      controller no controller no controller no controller
 cpu        missing   no controller
 whole box  enforced  tried
+disk       missing   no device
 
 to fix:
   memory, cpu
     -> mount one
+  disk
+    -> add one
 
 environment: docker; sandboxes can be created, without the controls missing above
 ";

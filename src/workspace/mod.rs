@@ -29,5 +29,6 @@ pub use trees::{
     TreeUsage, WorkspaceTree,
 };
 pub use view::{
-    CleanupView, EngineView, ProcessView, WorkspacePage, WorkspaceStatus, WorkspaceView,
+    CleanupView, EngineCapabilities, EngineView, ProcessView, WorkspacePage, WorkspaceStatus,
+    WorkspaceView,
 };

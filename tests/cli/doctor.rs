@@ -1,6 +1,8 @@
 //! `cofferdam doctor`: what this host enforces.
 
-use serde_json::Value;
+use cofferdam_test_server::client::request;
+use cofferdam_test_server::service::{Service, Setup};
+use serde_json::{Value, json};
 
 use crate::support::{cofferdam, has_keys_in_order};
 
@@ -8,11 +10,13 @@ use crate::support::{cofferdam, has_keys_in_order};
 fn every_control_has_a_status_and_a_fix_unless_it_is_enforced() {
     let done = cofferdam("doctor --json").run().exits(0).quietly();
     let text = done.stdout();
-    has_keys_in_order(&text, &["controls", "name", "status", "reason", "fix", "environment"]);
+    let keys = ["controls", "name", "status", "reason", "fix", "workspaces", "environment"];
+    has_keys_in_order(&text, &keys);
     let report: Value = serde_json::from_str(&text).unwrap();
     let controls = report["controls"].as_array().unwrap();
     assert!(controls.iter().any(|control| control["name"] == "seccomp"), "{text}");
-    for control in controls {
+    let rows = [&controls[..], &report["workspaces"].as_array().unwrap()[..]].concat();
+    for control in &rows {
         let status = control["status"].as_str().unwrap();
         assert!(["enforced", "degraded", "missing"].contains(&status), "{control}");
         assert_ne!(control["reason"], "", "{control}");
@@ -20,7 +24,7 @@ fn every_control_has_a_status_and_a_fix_unless_it_is_enforced() {
     }
     let lines = cofferdam("doctor").run().exits(0).quietly();
     let text = lines.stdout();
-    for control in controls {
+    for control in &rows {
         let shows_control = |line: &str| {
             let words: Vec<&str> = line.split("  ").map(str::trim).collect();
             words.first().is_some_and(|name| control["name"] == *name)
@@ -70,4 +74,45 @@ fn strict_fails_unless_everything_is_enforced() {
     let controls = report["controls"].as_array().unwrap();
     let whole = controls.iter().all(|control| control["status"] == "enforced");
     cofferdam("doctor --strict").run().exits(if whole { 0 } else { 1 });
+}
+
+/// What doctor tried is what a service does.
+#[test]
+fn what_doctor_tells_about_workspaces_is_what_a_service_has() {
+    let store = tempfile::tempdir().unwrap();
+    let place = store.path().join("engine");
+    let report = cofferdam("doctor --json")
+        .env("ENGINE_STORE_DIR", place.to_str().unwrap())
+        .run()
+        .exits(0)
+        .stdout();
+    assert!(!place.exists(), "doctor leaves nothing");
+    let report: Value = serde_json::from_str(&report).unwrap();
+    let rows = report["workspaces"].as_array().unwrap();
+    let status = |name| &rows.iter().find(|row| row["name"] == name).unwrap()["status"];
+    let service = Setup::shell().env("ENGINE_STORE_DIR", &place).start();
+    if status("workspaces") == "missing" {
+        assert_eq!((rows.len(), service.get("/v1/engine").status), (1, 404));
+        return;
+    }
+    let engine: Value = serde_json::from_str(&service.get("/v1/engine").body).unwrap();
+    assert_eq!(status("workspace forks") == "enforced", engine["fork"] == "overlay");
+    let on_disk = json!({"policy": {"storage": "disk"}});
+    let created = post(&service, "/v1/workspaces", &on_disk).0;
+    let expected = if status("workspace on disk") == "enforced" { 201 } else { 503 };
+    assert_eq!(created, expected, "{report}");
+    let workspace = post(&service, "/v1/workspaces", &json!({})).1;
+    let path = format!("/v1/workspaces/{}", workspace["workspace_id"].as_str().unwrap());
+    let fork = post(&service, &format!("{path}/fork"), &json!({})).1;
+    let path = format!("/v1/workspaces/{}/run", fork["workspace_id"].as_str().unwrap());
+    let result = post(&service, &path, &json!({"cmd": "true"})).1;
+    let shares = result["not_enforced"].to_string().contains("shares it with its forks");
+    assert_eq!(shares, status("workspace ids") != "enforced", "{result}");
+}
+
+fn post(service: &Service, target: &str, body: &Value) -> (u16, Value) {
+    let body = body.to_string();
+    let head = request("POST", target, &format!("content-length: {}\r\n", body.len()));
+    let answer = service.ask([head, body].concat());
+    (answer.status, serde_json::from_str(&answer.body).unwrap())
 }

@@ -23,7 +23,7 @@ pub fn with_jobs(setup: Setup) -> (Service, TempDir) {
 }
 
 /// Whether jobs can run here; `REQUIRE_PRIVILEGED=1` requires it.
-fn is_privileged() -> bool {
+pub fn is_privileged() -> bool {
     let is_root = geteuid().is_root();
     if !is_root {
         let required = std::env::var_os("REQUIRE_PRIVILEGED").is_some_and(|value| value == "1");
@@ -49,7 +49,7 @@ fn job(workspace: &TempDir, argv: &[&str]) -> Value {
     })
 }
 
-fn post_to(service: &Service, target: &str, body: &str) -> Answer {
+pub fn post_to(service: &Service, target: &str, body: &str) -> Answer {
     let length = format!("content-length: {}\r\n", body.len());
     service.ask([request("POST", target, &length), body.to_owned()].concat())
 }

@@ -8,6 +8,7 @@
 
 mod boxes;
 mod documented;
+mod engine;
 mod jobs;
 mod loaded;
 mod runs;

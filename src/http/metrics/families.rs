@@ -108,6 +108,8 @@ impl FamilyEncoder<'_> {
         self.gauge("cofferdam_workspaces_max", help, metrics.workspaces_max as u64)?;
         let help = "Workspaces created so far.";
         self.counter("cofferdam_workspaces_created", help, &metrics.created)?;
+        let help = "Workspaces that began with the files of another or of a snapshot.";
+        self.counter("cofferdam_workspaces_forked", help, &metrics.forked)?;
         let ended = metrics.ended.iter().map(|(why, count)| (vec![("reason", *why)], *count));
         let help = "Workspaces that have ended, by the reason.";
         self.counters("cofferdam_workspaces_ended", help, ended)?;
@@ -119,6 +121,16 @@ impl FamilyEncoder<'_> {
         self.gauge("cofferdam_engine_runs", help, metrics.runs as u64)?;
         let help = "The maximum number of concurrent programs.";
         self.gauge("cofferdam_engine_runs_max", help, metrics.runs_max as u64)?;
+        let help = "Sessions whose program runs.";
+        self.gauge("cofferdam_sessions", help, metrics.sessions as u64)?;
+        let help = "Live kernels of contexts.";
+        self.gauge("cofferdam_kernels", help, metrics.kernels as u64)?;
+        let help = "The maximum number of live kernels.";
+        self.gauge("cofferdam_kernels_max", help, metrics.kernels_max as u64)?;
+        let help = "Snapshots of workspaces.";
+        self.gauge("cofferdam_snapshots", help, metrics.snapshots as u64)?;
+        let help = "The maximum number of snapshots.";
+        self.gauge("cofferdam_snapshots_max", help, metrics.snapshots_max as u64)?;
         let refused = metrics.refused.iter().map(|(code, count)| (vec![("code", *code)], *count));
         let help = "Requests to the engine that a limit refused, by error code.";
         self.counters("cofferdam_engine_refusals", help, refused)

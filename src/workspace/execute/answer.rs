@@ -13,12 +13,14 @@ use cofferdam_core::job::TextEncoding;
 /// The answer of `POST /v1/execute`, keys in the order of the contract.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct ExecutionAnswer {
-    output: String,
+    /// The output of all blocks, with what failed.
+    pub output: String,
     /// The collected files.
     pub output_files: Vec<FileRef>,
     /// None if the workspace lived for the call.
     pub workspace_id: Option<String>,
-    blocks: Vec<BlockAnswer>,
+    /// The blocks, in their order.
+    pub blocks: Vec<BlockAnswer>,
 }
 
 /// How a block ended.
@@ -39,21 +41,35 @@ pub enum BlockStatus {
 
 /// One block in the answer.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-struct BlockAnswer {
-    index: usize,
-    language: String,
-    status: BlockStatus,
-    stdout: String,
-    stderr: String,
-    encoding: TextEncoding,
-    exit_code: Option<i32>,
-    duration_ms: u64,
-    limit: Option<&'static str>,
-    results: Vec<ResultView>,
-    error: Option<CodeFault>,
-    context_id: Option<String>,
-    execution_count: Option<u64>,
-    state_lost: bool,
+pub struct BlockAnswer {
+    /// Its place, from 0.
+    pub index: usize,
+    /// Its language, as it was given.
+    pub language: String,
+    /// How it ended.
+    pub status: BlockStatus,
+    /// Its output, as `encoding` says.
+    pub stdout: String,
+    /// Its errors, as `encoding` says.
+    pub stderr: String,
+    /// How both are written.
+    pub encoding: TextEncoding,
+    /// The exit code of a program or of a kernel that ended.
+    pub exit_code: Option<i32>,
+    /// How long it took, milliseconds.
+    pub duration_ms: u64,
+    /// The limit that it met.
+    pub limit: Option<&'static str>,
+    /// The value of its last expression, in one or more forms.
+    pub results: Vec<ResultView>,
+    /// What it raised.
+    pub error: Option<CodeFault>,
+    /// The context that it ran in.
+    pub context_id: Option<String>,
+    /// The number of the block in that context.
+    pub execution_count: Option<u64>,
+    /// Whether the context has lost its state.
+    pub state_lost: bool,
 }
 
 /// One form of the value of a block.

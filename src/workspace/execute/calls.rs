@@ -12,8 +12,6 @@ use crate::workspace::kernels::KernelAnswer;
 use cofferdam_core::Watch;
 use cofferdam_core::values::deadline::Deadline;
 
-/// How long interrupted code may go on before its kernel is killed.
-const INTERRUPT_WAIT: Duration = Duration::from_secs(1);
 /// When an interrupt is repeated: one that comes before the code begins is not heard.
 const INTERRUPT_EVERY: Duration = Duration::from_millis(250);
 /// How long a client may have closed its sending side before it counts as gone.
@@ -44,8 +42,8 @@ pub struct CallEnd {
 /// What happens to a call whose time is over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WhenOver {
-    /// It is interrupted, and its kernel stays if it listens.
-    Interrupt,
+    /// It is interrupted. Its kernel stays if the code ends within that time.
+    Interrupt(Duration),
     /// Its kernel is killed.
     Kill,
 }
@@ -93,11 +91,8 @@ pub fn wait(kernel: &RunningKernel, watch: &Watch, timeout: Duration, over: When
             (None, false) => deadline.passed().then_some(Interruption::Time),
         };
         if let Some(why) = over_now {
-            if over == WhenOver::Kill {
-                return killed(kernel, Some(why));
-            }
-            let (killed_at, now) =
-                (Deadline::after(INTERRUPT_WAIT), Deadline::after(Duration::ZERO));
+            let WhenOver::Interrupt(wait) = over else { return killed(kernel, Some(why)) };
+            let (killed_at, now) = (Deadline::after(wait), Deadline::after(Duration::ZERO));
             interrupted = Some(Interrupted { why, killed_at, repeated_at: now });
         }
     }

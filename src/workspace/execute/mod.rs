@@ -15,7 +15,7 @@ pub(super) mod table;
 mod turns;
 
 pub(super) use answer::BlockEnd;
-pub use answer::{BlockStatus, ExecutionAnswer, ResultView};
+pub use answer::{BlockAnswer, BlockStatus, ExecutionAnswer, ResultView};
 pub(super) use blocks::ExecutedBlock;
 pub(super) use calls::{CallEnd, Interruption, WhenOver, wait};
 pub(super) use context::ContextSettings;

@@ -59,6 +59,17 @@ impl KernelPool {
         }
     }
 
+    /// How many are alive or being started.
+    pub fn count(&self) -> usize {
+        let state = self.lock();
+        state.live().len() + state.starting
+    }
+
+    /// How many may be alive.
+    pub fn max(&self) -> usize {
+        self.kernels_max
+    }
+
     /// Waits until none is alive. Returns false if the deadline passes first.
     pub fn wait_none(&self, deadline: Deadline) -> bool {
         let live = self.lock().live();

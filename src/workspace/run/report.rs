@@ -14,25 +14,42 @@ const NOT_STARTED: &str = "not_started";
 /// The result of a program, keys in the order of the contract.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ProgramReport {
-    stdout: String,
-    stderr: String,
-    encoding: TextEncoding,
+    /// The kept output, as `encoding` says.
+    pub stdout: String,
+    /// The kept errors, as `encoding` says.
+    pub stderr: String,
+    /// How both are written: as text, or in base64 if one is not UTF-8.
+    pub encoding: TextEncoding,
     /// The program's own, or -1.
-    exit_code: i32,
-    duration_ms: u64,
-    timed_out: bool,
-    stdout_bytes: u64,
-    stderr_bytes: u64,
-    stdout_truncated: bool,
-    stderr_truncated: bool,
-    run_dir: Option<String>,
-    error: Option<EngineError>,
-    outcome: &'static str,
-    signal: Option<i32>,
-    limit: Option<&'static str>,
-    usage: Usage,
-    enforced: Enforced,
-    not_enforced: Vec<String>,
+    pub exit_code: i32,
+    /// How long it ran, milliseconds.
+    pub duration_ms: u64,
+    /// Whether its time was over.
+    pub timed_out: bool,
+    /// Bytes that it wrote to stdout.
+    pub stdout_bytes: u64,
+    /// Bytes that it wrote to stderr.
+    pub stderr_bytes: u64,
+    /// Whether `stdout` is only the beginning.
+    pub stdout_truncated: bool,
+    /// Whether `stderr` is only the beginning.
+    pub stderr_truncated: bool,
+    /// The directory of its own, relative to the workspace.
+    pub run_dir: Option<String>,
+    /// Why it did not start.
+    pub error: Option<EngineError>,
+    /// How it ended, in one word.
+    pub outcome: &'static str,
+    /// The signal that ended it.
+    pub signal: Option<i32>,
+    /// The limit that it met.
+    pub limit: Option<&'static str>,
+    /// What it used.
+    pub usage: Usage,
+    /// The controls that it ran under.
+    pub enforced: Enforced,
+    /// The controls that this host lacks, with the reasons.
+    pub not_enforced: Vec<String>,
 }
 
 impl ProgramReport {

@@ -24,6 +24,8 @@ const REFUSALS: [EngineCode; 7] = [
 pub struct EngineCounts {
     /// Workspaces that were made.
     pub created: Counter,
+    /// Those of them that began with the files of another or of a snapshot.
+    pub forked: Counter,
     ended: [Counter; ENDS.len()],
     refused: [Counter; REFUSALS.len()],
 }
@@ -37,12 +39,24 @@ pub struct EngineMetrics {
     pub workspaces_max: usize,
     /// Workspaces that were made since the start.
     pub created: u64,
+    /// Those of them that began with the files of another or of a snapshot.
+    pub forked: u64,
     /// Workspaces that ended since the start, by the reason.
     pub ended: Vec<(&'static str, u64)>,
     /// Programs that run.
     pub runs: usize,
     /// The most programs at once.
     pub runs_max: usize,
+    /// Sessions whose program runs.
+    pub sessions: usize,
+    /// Live kernels.
+    pub kernels: usize,
+    /// The most live kernels.
+    pub kernels_max: usize,
+    /// Snapshots.
+    pub snapshots: usize,
+    /// The most snapshots.
+    pub snapshots_max: usize,
     /// Bytes of the workspaces in memory, with what programs may still write.
     pub disk_bytes: u64,
     /// The most such bytes.
@@ -75,14 +89,10 @@ impl EngineCounts {
             REFUSALS.iter().zip(&self.refused).map(|(code, count)| (code.word(), count.get()));
         EngineMetrics {
             created: self.created.get(),
+            forked: self.forked.get(),
             ended: ended.collect(),
             refused: refused.collect(),
-            workspaces: now.workspaces,
-            workspaces_max: now.workspaces_max,
-            runs: now.runs,
-            runs_max: now.runs_max,
-            disk_bytes: now.disk_bytes,
-            disk_bytes_max: now.disk_bytes_max,
+            ..now.clone()
         }
     }
 }

@@ -374,6 +374,11 @@ impl WorkspaceService {
             workspaces_max: self.workspaces.max(),
             runs: self.runs.count(),
             runs_max: self.runs.max(),
+            sessions: self.reaping.registry.all().iter().map(|live| live.sessions.running()).sum(),
+            kernels: self.kernels.count(),
+            kernels_max: self.kernels.max(),
+            snapshots: self.snapshot_count.count(),
+            snapshots_max: self.snapshot_count.max(),
             disk_bytes: self.ledger.total(),
             disk_bytes_max: self.ledger.max(),
             ..EngineMetrics::default()

@@ -197,6 +197,9 @@ impl WorkspaceService {
         let workspace = Arc::new(workspace);
         let view = WorkspaceView::of(&workspace)?;
         self.reaping.counts.created.increment();
+        if !matches!(files, FirstFiles::None) {
+            self.reaping.counts.forked.increment();
+        }
         let LiveWorkspace { id, settings, .. } = &*workspace;
         span.end_create(id, settings);
         registry.insert(Arc::clone(&workspace));

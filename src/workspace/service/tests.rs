@@ -189,6 +189,7 @@ fn settings() -> EngineSettings {
         },
         disk_total_bytes: 4 * MIB,
         session_keep: Duration::from_secs(60),
+        interrupt_wait: Duration::from_secs(1),
         base_env: std::collections::BTreeMap::new(),
     }
 }

@@ -1,7 +1,7 @@
 //! A program that goes on while its client does other things.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, SystemTime};
 
 use serde::Serialize;
@@ -16,6 +16,7 @@ use crate::workspace::run::report::ProgramReport;
 use cofferdam_core::sync::cancel::CancelToken;
 use cofferdam_core::sync::input_queue::{InputError, InputQueue};
 use cofferdam_core::sync::run_control::{ControlError, RunControl, TerminalSize};
+use cofferdam_core::values::deadline::Deadline;
 use cofferdam_core::values::utc::rfc3339;
 use cofferdam_core::weakened::{self, Wall};
 use cofferdam_core::{OutputSink, Stream};
@@ -43,8 +44,10 @@ pub struct Session {
     is_tty: bool,
     started_at: SystemTime,
     state: Mutex<SessionFields>,
-    /// Wakes those who wait for output or the end.
+    /// Wakes tasks that wait for output or the end.
     progress: watch::Sender<u64>,
+    /// Wakes threads that wait for them.
+    progressed: Condvar,
 }
 
 #[derive(Debug, Default)]
@@ -122,6 +125,7 @@ impl Session {
             started_at: SystemTime::now(),
             state: Mutex::new(fields),
             progress: watch::Sender::new(0),
+            progressed: Condvar::new(),
         }
     }
 
@@ -185,8 +189,25 @@ impl Session {
 
     /// Whether a poll would show anything new.
     pub fn has_news(&self) -> bool {
-        let state = self.lock();
-        state.end.is_some() || state.log.has_news()
+        self.lock().has_news()
+    }
+
+    /// Waits on this thread until a poll would show anything new. Returns false if the deadline passes
+    /// first.
+    pub fn wait_news(&self, deadline: Deadline) -> bool {
+        self.wait_until(deadline, SessionFields::has_news)
+    }
+
+    /// Waits on this thread until everything of the program is dead. Returns false if the deadline passes
+    /// first.
+    pub fn wait_end(&self, deadline: Deadline) -> bool {
+        self.wait_until(deadline, |state| state.end.is_some())
+    }
+
+    fn wait_until(&self, deadline: Deadline, is_so: impl Fn(&SessionFields) -> bool) -> bool {
+        let waits = |state: &mut SessionFields| !is_so(state);
+        let waited = self.progressed.wait_timeout_while(self.lock(), deadline.remaining(), waits);
+        !waited.unwrap_or_else(PoisonError::into_inner).1.timed_out()
     }
 
     /// Changes with every output and at the end.
@@ -324,12 +345,19 @@ impl Session {
     /// Wakes all who wait for a change of `state`.
     fn tell(&self, state: MutexGuard<'_, SessionFields>) {
         drop(state);
+        self.progressed.notify_all();
         self.progress.send_modify(|version| *version = version.wrapping_add(1));
     }
 
     fn lock(&self) -> MutexGuard<'_, SessionFields> {
         // Each change leaves the state consistent.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl SessionFields {
+    fn has_news(&self) -> bool {
+        self.end.is_some() || self.log.has_news()
     }
 }
 

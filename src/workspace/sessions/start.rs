@@ -46,6 +46,14 @@ pub struct StartRequest {
 }
 
 impl StartRequest {
+    /// Starts `program`, with a terminal of `cols` and `rows` if `tty`.
+    pub fn of(program: RunRequest, tty: bool, cols: Option<u16>, rows: Option<u16>) -> Self {
+        let RunRequest { cmd, args, env, cwd, stdin, encoding, skill, timeout_ms, limits } =
+            program;
+        let tty = Some(tty);
+        Self { cmd, args, env, cwd, stdin, encoding, skill, timeout_ms, limits, tty, cols, rows }
+    }
+
     /// The program, and the terminal that it gets.
     ///
     /// # Errors

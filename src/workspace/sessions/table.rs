@@ -80,6 +80,11 @@ impl SessionTable {
         self.lock().sessions.len()
     }
 
+    /// How many of them run.
+    pub fn running(&self) -> usize {
+        self.lock().sessions.values().filter(|session| session.end().is_none()).count()
+    }
+
     /// Forgets the session called `name`.
     pub fn forget(&self, name: &str) {
         self.lock().sessions.retain(|_, session| session.id() != name);

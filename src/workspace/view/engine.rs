@@ -13,16 +13,29 @@ const BLOCK_DELIMITER: &str = "```";
 /// What the engine can do, keys in the order of the contract.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct EngineView {
-    isolation: &'static str,
-    network_allowed: bool,
-    read_only_mount: bool,
-    streaming: bool,
-    max_disk_bytes: u64,
+    /// What engines of any kind tell.
+    #[serde(flatten)]
+    pub capabilities: EngineCapabilities,
     interactive: bool,
     contexts: Vec<&'static str>,
     maxima: MaximaView,
     fork: ForkKind,
     code_block_delimiter: DelimiterView,
+}
+
+/// What an engine can do, for clients that choose one.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct EngineCapabilities {
+    /// How programs are isolated: `sandbox`; empty if the engine does not tell.
+    pub isolation: &'static str,
+    /// Whether programs can have a network.
+    pub network_allowed: bool,
+    /// Whether directories can be mounted read-only.
+    pub read_only_mount: bool,
+    /// Whether output arrives while a program runs.
+    pub streaming: bool,
+    /// The most bytes of a workspace.
+    pub max_disk_bytes: u64,
 }
 
 /// The largest value of everything that a request may name, and how much there may be.
@@ -65,11 +78,13 @@ impl EngineView {
         let TokenMaxima { workspaces: token_workspaces, runs: token_runs, disk_bytes } = *per_token;
         let max = |range: RequestRange| range.max;
         Self {
-            isolation: "sandbox",
-            network_allowed: false,
-            read_only_mount: false,
-            streaming: true,
-            max_disk_bytes: requests.disk_bytes.max,
+            capabilities: EngineCapabilities {
+                isolation: "sandbox",
+                network_allowed: false,
+                read_only_mount: false,
+                streaming: true,
+                max_disk_bytes: requests.disk_bytes.max,
+            },
             interactive: true,
             contexts: KernelLanguage::ALL.map(KernelLanguage::word).into(),
             maxima: MaximaView {

@@ -4,6 +4,6 @@ mod engine;
 mod process;
 mod workspace;
 
-pub use engine::EngineView;
+pub use engine::{EngineCapabilities, EngineView};
 pub use process::ProcessView;
 pub use workspace::{CleanupView, WorkspacePage, WorkspaceStatus, WorkspaceView};

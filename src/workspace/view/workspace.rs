@@ -100,6 +100,11 @@ impl WorkspaceView {
         &self.workspace_id
     }
 
+    /// Where sandboxes show it.
+    pub fn path(&self) -> &str {
+        &self.path
+    }
+
     /// The workspace as it is now.
     ///
     /// # Errors

@@ -84,6 +84,8 @@ fn verbs_for_workspaces_send_the_requests_of_the_contract() {
             "/v1/workspaces/w/snapshot",
             Some(json!({"persist": true})),
         ),
+        row("snapshots --limit 2 --cursor c", "GET", "/v1/snapshots?limit=2&cursor=c", None),
+        row("snapshot-rm snap_1", "DELETE", "/v1/snapshots/snap_1", None),
         row("ps w", "GET", "/v1/workspaces/w/processes", None),
         row(
             "signal w 42 TERM",

@@ -84,6 +84,19 @@ fn a_workspace_is_created_shown_listed_and_removed() {
 }
 
 #[test]
+fn snapshots_are_listed_and_deleted() {
+    let Some(served) = ServedWorkspace::create("") else { return };
+    let snapshot = served.verb("snapshot", "").run().exits(0).quietly().json();
+    let id = snapshot["snapshot_id"].as_str().unwrap();
+    let listed = || served.call("snapshots").run().exits(0).quietly().json()["snapshots"].clone();
+    assert_eq!(listed(), serde_json::json!([snapshot]));
+    served.call(&format!("snapshot-rm {id}")).run().exits(0).quietly().prints("{}\n");
+    assert_eq!(listed(), serde_json::json!([]));
+    let error = served.call(&format!("snapshot-rm {id}")).run().exits(1).prints("").error();
+    assert_eq!(error["code"], "snapshot.not_found");
+}
+
+#[test]
 fn files_are_put_got_listed_moved_collected_and_deleted() {
     let Some(served) = ServedWorkspace::create("") else { return };
     let bytes: Vec<u8> = (0..=255).cycle().take(300_000).collect();

@@ -9,3 +9,4 @@ pub mod remedy;
 pub(crate) mod root_source;
 pub(crate) mod state;
 mod trials;
+mod workspaces;

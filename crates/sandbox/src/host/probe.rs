@@ -1,9 +1,12 @@
 //! Probes what this host can enforce. Every control is tried in a child, never inferred.
 
+use std::path::Path;
+
 use super::remedy::{Remedy, remedy};
 use super::state::StateDirectory;
 pub use super::trials::Enforcement;
 use super::trials::{ProbeResult, Trial, cgroup_controls, core_dumps, process_limits, tried};
+use super::workspaces::features;
 use crate::cgroup::CgroupTree;
 use crate::host::abandoned::SWEEP_WAIT;
 use crate::host::host_kind::{HostInfo, HostKind};
@@ -35,6 +38,9 @@ pub struct ProbedControl {
 pub struct ProbeReport {
     /// Every control, in the order in which a sandbox gets them.
     pub controls: Vec<ProbedControl>,
+    /// What workspaces can have here, besides the controls of their sandboxes. A host without it is as
+    /// good as any for runs and jobs.
+    pub workspaces: Vec<ProbedControl>,
     /// What kind of host this is.
     pub host_kind: HostKind,
 }
@@ -62,7 +68,19 @@ impl ProbeReport {
     pub fn untried(failure: &SetupFailure) -> Self {
         let host = HostInfo::read();
         let found = tried("trials", Enforcement::Missing, Err(failure.clone()));
-        Self { controls: vec![ProbedControl::new(found, &host)], host_kind: host.kind }
+        let controls = vec![ProbedControl::new(found, &host)];
+        Self { controls, workspaces: Vec::new(), host_kind: host.kind }
+    }
+
+    /// Adds what this host can do for workspaces, whose images would be in `images` or the nearest directory
+    /// above it.
+    pub fn add_workspaces(&mut self, images: &Path) {
+        let host = HostInfo::read();
+        let found = match trial_id() {
+            Ok((host_id, _state)) => features(&host_id, images),
+            Err(failure) => vec![tried("workspaces", Enforcement::Missing, Err(failure))],
+        };
+        self.workspaces = found.into_iter().map(|found| ProbedControl::new(found, &host)).collect();
     }
 
     /// Adds the result of creating a complete sandbox with all controls.
@@ -78,19 +96,27 @@ impl ProbeReport {
     }
 }
 
-/// Tries every control of a sandbox with `profile`'s filter.
-pub fn examine(profile: &Profile) -> Result<ProbeReport, SetupFailure> {
-    let host = HostInfo::read();
+/// A host id that no sandbox has, while the directory is held.
+fn trial_id() -> Result<(HostId, StateDirectory), SetupFailure> {
     let failed =
         |step: &'static str| move |error: std::io::Error| SetupFailure::from_io(step, &error);
     let state = StateDirectory::open().map_err(failed("state directory"))?;
     // If the process could not enter a user namespace, the trials run as it is and report what
     // fails.
-    let unprivileged = unprivileged::is_active().unwrap_or(false);
-    let host_id = match unprivileged {
+    let host_id = match unprivileged::is_active().unwrap_or(false) {
         true => HostId::shared(),
         false => HostId::acquire(&state).map_err(failed("host uid"))?,
     };
+    Ok((host_id, state))
+}
+
+/// Tries every control of a sandbox with `profile`'s filter.
+pub fn examine(profile: &Profile) -> Result<ProbeReport, SetupFailure> {
+    let host = HostInfo::read();
+    let failed =
+        |step: &'static str| move |error: std::io::Error| SetupFailure::from_io(step, &error);
+    let (host_id, state) = trial_id()?;
+    let unprivileged = unprivileged::is_active().unwrap_or(false);
     let last_capability = last_capability().map_err(failed("read cap_last_cap"))?;
     let trial = Trial { host_id, unprivileged, last_capability };
     let mut found = trial.namespaces();
@@ -107,5 +133,5 @@ pub fn examine(profile: &Profile) -> Result<ProbeReport, SetupFailure> {
     closed.map_err(|error| SetupFailure::from_words("cgroup", error.to_string()))?;
     instance.unregister().map_err(failed("state directory"))?;
     let controls = found.into_iter().map(|found| ProbedControl::new(found, &host)).collect();
-    Ok(ProbeReport { controls, host_kind: host.kind })
+    Ok(ProbeReport { controls, workspaces: Vec::new(), host_kind: host.kind })
 }

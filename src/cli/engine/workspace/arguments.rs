@@ -61,6 +61,7 @@ fn value_name(key: &VerbKey) -> &'static str {
         (KeyForm::Word | KeyForm::WordOr(_), _) => match key.name {
             "id" => "ID",
             "session" => "SESSION",
+            "snapshot" => "SNAPSHOT",
             "pid" => "PID",
             "signal" => "SIGNAL",
             "file" => "FILE",

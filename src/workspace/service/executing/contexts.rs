@@ -175,7 +175,8 @@ impl WorkspaceService {
             PrintedOutput::within(limits.stdout_bytes.min(room), limits.stderr_bytes.min(room));
         let began = Instant::now();
         let number = kernel.begin(&Uuid::new_v4().simple().to_string(), code, printed);
-        let end = wait(&kernel, watch, call.plan.context_timeout, WhenOver::Interrupt);
+        let over = WhenOver::Interrupt(self.settings.interrupt_wait);
+        let end = wait(&kernel, watch, call.plan.context_timeout, over);
         match &end.result {
             Ok(_) => kernel.release(),
             Err(_) => context.forget(&kernel),

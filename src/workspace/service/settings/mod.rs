@@ -8,6 +8,9 @@ use std::time::Duration;
 use self::host_memory::memory_bytes;
 use crate::config::{EngineConfig, EngineMaxima, RequestRanges, TokenMaxima};
 
+/// How long a service lets interrupted code go on.
+const INTERRUPT_WAIT: Duration = Duration::from_secs(1);
+
 /// What a workspace service is started with.
 #[derive(Debug, Clone)]
 pub struct EngineSettings {
@@ -21,6 +24,8 @@ pub struct EngineSettings {
     pub disk_total_bytes: u64,
     /// How long the record of an ended session is kept.
     pub session_keep: Duration,
+    /// How long interrupted code may go on before its kernel is killed.
+    pub interrupt_wait: Duration,
     /// Variables of every program.
     pub base_env: BTreeMap<String, String>,
 }
@@ -33,6 +38,7 @@ impl From<&EngineConfig> for EngineSettings {
             per_token: *per_token,
             requests: *requests,
             session_keep: times.session_keep,
+            interrupt_wait: INTERRUPT_WAIT,
             base_env: BTreeMap::new(),
             disk_total_bytes: maxima.disk_total_bytes.unwrap_or_else(|| memory_bytes() / 2),
         }

@@ -19,6 +19,12 @@ pub(super) enum ControlKind {
     Landlock,
     /// Filters of system calls.
     Filter,
+    /// Forks of workspaces as overlays.
+    Overlay,
+    /// Workspaces with host uids of their own.
+    IdMaps,
+    /// Workspaces on disk.
+    LoopDevice,
 }
 
 impl ControlKind {
@@ -30,6 +36,9 @@ impl ControlKind {
             "core dumps" => Self::CoreDumps,
             "landlock" => Self::Landlock,
             "seccomp" | "no_new_privs" => Self::Filter,
+            "workspace forks" => Self::Overlay,
+            "workspace ids" => Self::IdMaps,
+            "workspace on disk" => Self::LoopDevice,
             _ => Self::Box,
         }
     }
@@ -50,6 +59,9 @@ pub(super) fn default_fix(control: ControlKind, host: HostKind) -> &'static str 
         ControlKind::CoreDumps => for_core_dumps(host),
         ControlKind::Landlock => for_landlock(host),
         ControlKind::Filter => for_filters(host),
+        ControlKind::Overlay => for_overlays(host),
+        ControlKind::IdMaps => for_id_maps(host),
+        ControlKind::LoopDevice => for_loop_devices(host),
     }
 }
 
@@ -176,6 +188,55 @@ fn for_filters(host: HostKind) -> &'static str {
         HostKind::Kubernetes => "a node whose kernel has CONFIG_SECCOMP_FILTER",
         HostKind::Lxc | HostKind::Docker | HostKind::Podman | HostKind::Container => {
             "a host whose kernel has CONFIG_SECCOMP_FILTER"
+        }
+    }
+}
+
+fn for_overlays(host: HostKind) -> &'static str {
+    match host {
+        HostKind::Host | HostKind::Systemd => "a kernel with CONFIG_OVERLAY_FS (modprobe overlay)",
+        HostKind::Wsl2 => "a kernel with CONFIG_OVERLAY_FS (wsl --update)",
+        HostKind::Kubernetes => "a node whose kernel has CONFIG_OVERLAY_FS",
+        HostKind::Lxc | HostKind::Docker | HostKind::Podman | HostKind::Container => {
+            "a host whose kernel has CONFIG_OVERLAY_FS"
+        }
+    }
+}
+
+fn for_id_maps(host: HostKind) -> &'static str {
+    match host {
+        HostKind::Host | HostKind::Systemd => "Linux 6.3 or newer",
+        HostKind::Wsl2 => "wsl --update, for Linux 6.3 or newer",
+        HostKind::Kubernetes => "a node with Linux 6.3 or newer",
+        HostKind::Lxc | HostKind::Docker | HostKind::Podman | HostKind::Container => {
+            "a host with Linux 6.3 or newer"
+        }
+    }
+}
+
+fn for_loop_devices(host: HostKind) -> &'static str {
+    match host {
+        HostKind::Host => {
+            "install e2fsprogs, modprobe loop, and ENGINE_STORE_DIR where files can be made"
+        }
+        HostKind::Systemd => {
+            "install e2fsprogs, modprobe loop, and in the unit PrivateDevices=no and no DevicePolicy= that refuses /dev/loop*"
+        }
+        HostKind::Wsl2 => "wsl --update, and install e2fsprogs",
+        HostKind::Lxc => {
+            "/dev/loop-control and /dev/loop* as devices of the container, and e2fsprogs in it"
+        }
+        HostKind::Docker => {
+            "docker run --privileged -v /dev:/dev, e2fsprogs in the image, and modprobe loop on the host"
+        }
+        HostKind::Podman => {
+            "sudo podman run --privileged -v /dev:/dev, e2fsprogs in the image, and modprobe loop on the host"
+        }
+        HostKind::Kubernetes => {
+            "securityContext: privileged: true and a hostPath volume of /dev, e2fsprogs in the image, and on the node: modprobe loop"
+        }
+        HostKind::Container => {
+            "a container that is privileged and has the host's /dev, and e2fsprogs in the container"
         }
     }
 }

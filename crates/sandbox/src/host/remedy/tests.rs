@@ -12,7 +12,7 @@ const HOST_KINDS: [HostKind; 8] = [
     HostKind::Kubernetes,
     HostKind::Container,
 ];
-const CONTROLS: [&str; 8] = [
+const CONTROLS: [&str; 12] = [
     "pid namespace",
     "user namespace",
     "memory",
@@ -21,6 +21,10 @@ const CONTROLS: [&str; 8] = [
     "landlock",
     "seccomp",
     "whole box",
+    "workspaces",
+    "workspace forks",
+    "workspace ids",
+    "workspace on disk",
 ];
 /// Words about one kind of host, which no fix for another kind may contain.
 const WORDS_OF_ONE: [(&str, &[HostKind]); 8] = [
