@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use serde_json::json;
 
 use crate::Unexercised;
-use crate::engine::{PeakMemory, Workspace, at_once};
+use crate::engine::{PeakMemory, Workspace, promptly};
 use crate::target::Target;
 
 const MIB: usize = 1 << 20;
@@ -55,7 +55,7 @@ fn extended(key: &str, value: &str) -> Vec<u8> {
 }
 
 fn put(workspace: &Workspace<'_>, archive: &[u8]) -> (u16, String) {
-    let reply = at_once("an archive", || workspace.ask("PUT", "/tar?path=work/to", archive));
+    let reply = promptly("an archive", || workspace.ask("PUT", "/tar?path=work/to", archive));
     (reply.status, reply.json()["code"].as_str().unwrap_or_default().to_owned())
 }
 
@@ -132,7 +132,7 @@ fn packed(bytes: &[u8]) -> Vec<u8> {
 pub fn bombs(target: &Target) -> Result<(), Unexercised> {
     let client = target.engine()?;
     let workspace =
-        client.create(&json!({"policy": {"max_disk_bytes": 64 * MIB}, "max_inodes": 20_000}));
+        client.create(&json!({"policy": {"max_disk_bytes": 16 * MIB}, "max_inodes": 20_000}));
     let before = workspace.names();
     let zeros = vec![0; MIB];
     let mebibyte = packed(&zeros);
@@ -166,7 +166,7 @@ pub fn bombs(target: &Target) -> Result<(), Unexercised> {
         ("extensions of 1 GiB", packed(&long.repeat(16)).repeat(1024)),
         ("the same entries for 1 GiB", packed(&entries).repeat(512)),
         ("entries without number", (0..512).flat_map(|first| packed(&numbered(first))).collect()),
-        ("deep paths", packed(&deep).repeat(512)),
+        ("deep paths", packed(&deep).repeat(64)),
     ];
     for (what, bomb) in bombs {
         let peak = target.own().ok().map(PeakMemory::begin);

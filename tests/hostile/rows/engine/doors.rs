@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::archives;
 use crate::Unexercised;
-use crate::engine::{Workspace, at_once};
+use crate::engine::{Workspace, promptly};
 use crate::target::Target;
 
 /// Paths that lead out of a workspace, or nowhere.
@@ -130,7 +130,7 @@ pub fn paths_that_leave(target: &Target) -> Result<(), Unexercised> {
     let long: Vec<&str> = long.iter().map(String::as_str).collect();
     for door in Door::ALL {
         for path in LEAVING.iter().chain(&long) {
-            let reply = at_once("a refusal", || door.knock(&workspace, path));
+            let reply = promptly("a refusal", || door.knock(&workspace, path));
             assert_refused(door, path, &reply);
             if LEAVING.contains(path) && reply.status == 422 && !door.takes_pattern() {
                 reply.assert_error(422, "validation.path_escape");
