@@ -138,7 +138,7 @@ pub fn bombs(target: &Target) -> Result<(), Unexercised> {
     let mebibyte = packed(&zeros);
     let file = packed(&entry("f", b'0', "", &zeros));
     let entries: Vec<u8> = (0..4096).flat_map(|n| header(&format!("{n}"), b'0', "", 0)).collect();
-    let deep: Vec<u8> = (0..64)
+    let deep: Vec<u8> = (0..128)
         .flat_map(|n| {
             [extended("path", &format!("{n}/{}x", "d/".repeat(250))), header("x", b'0', "", 0)]
         })
@@ -165,8 +165,8 @@ pub fn bombs(target: &Target) -> Result<(), Unexercised> {
         ),
         ("extensions of 1 GiB", packed(&long.repeat(16)).repeat(1024)),
         ("the same entries for 1 GiB", packed(&entries).repeat(512)),
-        ("entries without number", (0..512).flat_map(|first| packed(&numbered(first))).collect()),
-        ("deep paths", packed(&deep).repeat(64)),
+        ("entries without number", (0..32).flat_map(|first| packed(&numbered(first))).collect()),
+        ("deep paths", packed(&deep).repeat(16)),
     ];
     for (what, bomb) in bombs {
         let peak = target.own().ok().map(PeakMemory::begin);

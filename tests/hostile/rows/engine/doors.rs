@@ -87,7 +87,8 @@ impl Door {
             Self::Mkdir => post("/mkdir", json!({"path": path})),
             Self::MoveFrom => post("/move", json!({"from": path, "to": "work/moved"})),
             Self::MoveTo => {
-                workspace.put("work/moving", b"x");
+                // The move before may have taken it.
+                workspace.ask("PUT", "/files?path=work/moving", b"x");
                 post("/move", json!({"from": "work/moving", "to": path, "overwrite": true}))
             }
             Self::RunIn => post("/run", json!({"cmd": "ls", "args": ["-a"], "cwd": path})),

@@ -97,16 +97,9 @@ fn attach(client: &EngineClient, path: &str) -> TcpStream {
     socket
 }
 
-/// The code with which the service ends the connection.
-fn close_code(socket: TcpStream) -> u16 {
-    let mut socket = WebSocket::from_raw_socket(socket, Role::Client, None);
-    loop {
-        match socket.read() {
-            Ok(Message::Close(Some(CloseFrame { code, .. }))) => return code.into(),
-            Ok(_) => {}
-            Err(error) => panic!("no closing message: {error}"),
-        }
-    }
+/// The first message on a connection.
+fn first_message(socket: TcpStream) -> Message {
+    WebSocket::from_raw_socket(socket, Role::Client, None).read().unwrap()
 }
 
 fn viewers(workspace: &Workspace<'_>, session: &str) -> Value {
@@ -121,7 +114,9 @@ pub fn deaf_viewers(target: &Target) -> Result<(), Unexercised> {
     let path = format!("{}{session}", workspace.path);
     let deaf: Vec<TcpStream> = (0..VIEWERS_MAX).map(|_| attach(&client, &path)).collect();
     wait_until("all viewers", SOON, || viewers(&workspace, &session) == VIEWERS_MAX);
-    assert_eq!(close_code(attach(&client, &path)), 1013, "one viewer more");
+    let one_more = first_message(attach(&client, &path));
+    let Message::Close(Some(CloseFrame { code, .. })) = one_more else { panic!("{one_more:?}") };
+    assert_eq!(u16::from(code), 1013, "one viewer more");
     assert_eq!(viewers(&workspace, &session), VIEWERS_MAX);
     let peak = target.own().ok().map(PeakMemory::begin);
     let written = workspace.post(&format!("{session}/write"), &json!({"data": "\n"}));
