@@ -146,7 +146,7 @@ pub fn bombs(target: &Target) -> Result<(), Unexercised> {
         .collect();
     let long = [extended("comment", &"x".repeat(60_000)), header("x", b'0', "", 0)].concat();
     let numbered = |first: usize| -> Vec<u8> {
-        (0..256).flat_map(|n| header(&format!("{}", first * 256 + n), b'0', "", 0)).collect()
+        (0..1024).flat_map(|n| header(&format!("{}", first * 1024 + n), b'0', "", 0)).collect()
     };
     let bombs: Vec<(&str, Vec<u8>)> = vec![
         (
