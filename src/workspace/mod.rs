@@ -14,7 +14,7 @@ pub mod sessions;
 mod trees;
 mod view;
 
-pub use disk::{EngineDir, LazyEngineDir, StoreQuota, StoreReservation};
+pub use disk::{EngineDir, LazyEngineDir, SkillStore, StoreQuota, StoreReservation, StoredSkill};
 pub use error::{EngineCode, EngineError};
 pub use request::{
     ArtifactSession, CreateRequest, LimitsRequest, PatchRequest, ProgramLimits, SandboxScope,
@@ -25,6 +25,9 @@ pub use service::live::{LiveWorkspace, WorkspaceUse};
 pub use service::{EngineMetrics, EngineSettings, ExecutionCall, WorkspaceQuery, WorkspaceService};
 pub use trees::snapshots::{SnapshotPage, SnapshotView};
 pub use trees::{
-    ForkKind, FrozenTree, HostTrees, TreeMaker, TreeSandbox, TreeSettings, TreeUsage, WorkspaceTree,
+    ForkKind, FrozenTree, HostTrees, LastingSandbox, TreeMaker, TreeSandbox, TreeSettings,
+    TreeUsage, WorkspaceTree,
 };
-pub use view::{CleanupView, EngineView, WorkspacePage, WorkspaceStatus, WorkspaceView};
+pub use view::{
+    CleanupView, EngineView, ProcessView, WorkspacePage, WorkspaceStatus, WorkspaceView,
+};

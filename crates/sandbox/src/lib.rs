@@ -43,6 +43,9 @@ pub mod engine {
     pub use crate::host::state::StateDirectory;
     pub use crate::launch::running::{PreparedSandbox, RunningSandbox};
     pub use crate::launch::sandbox_host::{SandboxConfig, SandboxHost};
+    pub use crate::launch::shared::{
+        KeptSandbox, PROGRAMS_STEP, ProgramLabel, SharedProcess, SharedSandbox,
+    };
     pub use crate::launch::unprivileged::enter_user_namespace;
     pub use crate::layers::chain::FrozenChain;
     pub use crate::layers::error::LayerError;
@@ -53,7 +56,9 @@ pub mod engine {
     pub use crate::layers::workspace_fs::{WorkspaceFs, WorkspaceMounts};
     pub use crate::plan::builtin_profile::builtin_profile;
     pub use crate::plan::input::INSIDE_ID;
+    pub use crate::plan::program::program_to_send;
     pub use crate::plan::scheduler_slice::request_short_slices;
+    pub use crate::plan::sent_program::SentProgram;
     pub use crate::pool::host_id::{HostId, SANDBOXES_MAX};
     pub use crate::supervise::report::BEFORE_PROGRAM;
     pub use crate::sys::terminal::terminal_size;

@@ -10,8 +10,8 @@ pub(crate) mod helpers;
 mod idempotency;
 mod kept_answers;
 mod page;
+mod programs;
 mod query;
-mod runs;
 mod sessions;
 mod snapshots;
 pub(crate) mod state;
@@ -23,7 +23,7 @@ use axum::Router;
 use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use axum::response::Response;
-use axum::routing::{get, post};
+use axum::routing::get;
 
 use self::query::QueryParams;
 use self::state::EngineState;
@@ -38,7 +38,7 @@ pub fn routes<S>(state: Arc<EngineState>) -> Router<S> {
             "/v1/workspaces/{id}",
             get(workspaces::view).patch(workspaces::patch).delete(workspaces::cleanup),
         )
-        .route("/v1/workspaces/{id}/run", post(runs::run))
+        .merge(programs::routes())
         .merge(sessions::routes())
         .merge(execute::routes())
         .merge(snapshots::routes())

@@ -55,6 +55,8 @@ pub enum SandboxScope {
     /// Each program.
     #[default]
     Program,
+    /// The workspace: its programs share it.
+    Workspace,
 }
 
 /// `policy` of a request.

@@ -4,6 +4,7 @@ mod prepared;
 pub(super) mod report;
 mod request;
 mod run_dir;
+pub(super) mod shared;
 
 pub use prepared::PreparedRun;
 pub(super) use prepared::no_sandbox;

@@ -2,23 +2,25 @@
 
 use std::collections::BTreeMap;
 use std::ffi::CString;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, SystemTime};
 
 use super::report::ProgramReport;
 use super::request::ProgramSettings;
 use super::run_dir;
-use crate::executor::Capabilities;
+use super::shared::sandbox_of;
+use crate::executor::{Capabilities, MountSource, WorkspaceView};
 use crate::workspace::error::{EngineCode, EngineError};
 use crate::workspace::files::{engine_error, locate};
 use crate::workspace::request::ProgramLimits;
 use crate::workspace::service::live::{LiveProgram, LiveWorkspace, WorkspaceUse};
 use crate::workspace::service::span::Span;
-use crate::workspace::trees::TreeSandbox;
+use crate::workspace::trees::{PlainProgram, TreeSandbox};
 use cofferdam_core::sync::retained::Retained;
 use cofferdam_core::{
     ExcessOutput, Limits, NotStarted, OutputSink, RunSpec, SetupFailure, StdinSource, Watch,
 };
+use cofferdam_sandbox::engine::PROGRAMS_STEP;
 use cofferdam_sandbox::plan::PATH_DEFAULT;
 use cofferdam_tree::files::{
     EntryType, FileLocation, FilesError, WorkspaceRoot, make_directory, stat,
@@ -83,14 +85,22 @@ impl PreparedRun {
         let root = live.root(&tree);
         let cwd = locate(&root, "cwd", cwd)?;
         ensure_directory(&root, &cwd)?;
-        let sandbox = tree.sandbox(live.settings.path.clone(), OWN_BYTES_MAX)?;
         let run_dir = run_dir::make(&root, SystemTime::now(), || live.next_run());
+        let cmd = settings.argv.first().cloned().unwrap_or_default();
+        let is_interactive = settings.is_interactive;
+        let spec = spec(settings, &live, &cwd, run_dir.as_ref(), base_env)?;
+        let source = || Arc::downgrade(&live) as Weak<dyn MountSource>;
+        let plain = (!is_interactive).then(|| PlainProgram { spec: &spec, source: source() });
+        let label = run_dir.as_ref().map(shown);
+        let all = sandbox_limits(live.settings.limits, Duration::ZERO);
+        let sandbox = sandbox_of(&live, &tree, (OWN_BYTES_MAX, plain), all, label);
+        let sandbox = sandbox.inspect_err(|_| {
+            run_dir.iter().for_each(|location| run_dir::remove_if_empty(&root, location));
+        })?;
         let not_own = tree.shares_host_id().then(|| SHARED_ID.to_owned());
         drop(tree);
         let mut controls = controls;
         controls.not_enforced.extend(not_own.clone());
-        let cmd = settings.argv.first().cloned().unwrap_or_default();
-        let spec = spec(settings, &live, &cwd, run_dir.as_ref(), base_env)?;
         let retained = retained.and(Arc::new(program));
         Ok(Self { spec, sandbox, retained, live, _used: used, run_dir, cmd, controls, not_own })
     }
@@ -116,7 +126,7 @@ impl PreparedRun {
         if let Some(location) = &run_dir {
             live.with_root(|root| run_dir::remove_if_empty(root, location));
         }
-        let run_dir = run_dir.map(|location| location.shown().display().to_string());
+        let run_dir = run_dir.as_ref().map(shown);
         let report = match ended {
             Ok(mut report) => {
                 report.not_enforced.extend(not_own);
@@ -130,6 +140,20 @@ impl PreparedRun {
         };
         span.end_run(&live.id, &cmd, &cwd, (report.exit_code(), report.timed_out()));
         Ok(report)
+    }
+}
+
+fn shown(location: &FileLocation) -> String {
+    location.shown().display().to_string()
+}
+
+impl MountSource for LiveWorkspace {
+    fn view(&self) -> Result<Option<WorkspaceView>, SetupFailure> {
+        let Some(tree) = self.doors().try_share().filter(|_| !self.is_over()) else {
+            return Ok(None);
+        };
+        let view = tree.view(self.settings.path.clone(), OWN_BYTES_MAX);
+        view.map(Some).map_err(|error| SetupFailure::from_words("mounts", error.to_string()))
     }
 }
 
@@ -226,6 +250,10 @@ fn c_strings(
 
 /// The error of a program whose sandbox could not be made.
 pub fn no_sandbox(failure: &SetupFailure) -> EngineError {
+    if failure.step == PROGRAMS_STEP {
+        return EngineError::new(EngineCode::WorkspaceLimit, failure.reason.as_str())
+            .with("limit", "programs");
+    }
     if failure.step.starts_with(WORKDIR_STEP) {
         let words = format!("cwd: {}", failure.reason);
         return EngineError::new(EngineCode::FileNotRegular, words).with("path", "cwd");

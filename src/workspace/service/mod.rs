@@ -29,8 +29,10 @@ use self::reaper::Reaping;
 pub use self::settings::EngineSettings;
 use self::snapshots::FirstFiles;
 use self::tally::{Tally, TallyFull};
+use super::disk::StoredSkill;
 use super::error::{EngineCode, EngineError};
 use super::execute::KernelPool;
+use super::files::staging::stores::EngineStores;
 use super::request::{CreateRequest, PatchRequest, pick};
 use super::run::{PreparedRun, ProgramSettings, RunRequest, RunTerms};
 use super::sessions::{self, Session, SessionState, StartRequest};
@@ -58,6 +60,7 @@ pub struct WorkspaceService {
     snapshots: SnapshotTable,
     snapshot_count: Arc<Tally>,
     merger: Merger,
+    stores: Arc<EngineStores>,
     reaping: Reaping,
     reaper: Option<JoinHandle<()>>,
     draining: AtomicBool,
@@ -100,12 +103,38 @@ impl WorkspaceService {
             snapshots: SnapshotTable::default(),
             snapshot_count: Tally::new(maxima.snapshots, None),
             merger: Merger::start(Arc::clone(&reaping.registry))?,
+            stores: Arc::default(),
             settings,
             trees,
             reaping,
             reaper,
             draining: AtomicBool::new(false),
         })
+    }
+
+    /// The service with these stores of inputs and outputs.
+    #[must_use]
+    pub fn with_stores(mut self, stores: EngineStores) -> Self {
+        self.stores = Arc::new(stores);
+        self
+    }
+
+    /// Where inputs come from and outputs go to, besides workspaces.
+    pub fn stores(&self) -> &Arc<EngineStores> {
+        &self.stores
+    }
+
+    /// Stores the archive that `source` gives as a skill, if its files have this digest.
+    ///
+    /// # Errors
+    /// The digest is another one, the archive is not safe or too long, or the store has no room.
+    pub fn save_skill(
+        &self,
+        digest: &str,
+        source: &mut dyn io::Read,
+    ) -> Result<StoredSkill, EngineError> {
+        self.check_open()?;
+        self.stores.save_skill(digest, source, self.settings.requests.disk_bytes.max)
     }
 
     /// The engine, for clients that choose one.
@@ -126,14 +155,14 @@ impl WorkspaceService {
             return self.acquire_or_make(owner, request, None, &FirstFiles::None);
         };
         let snapshot = self.snapshots.find(owner, id)?;
-        let files = FirstFiles::Snapshot(&*snapshot.frozen);
+        let files = FirstFiles::Snapshot(&snapshot);
         self.acquire_or_make(owner, request, Some(&snapshot.source), &files)
     }
 
     /// The workspace `id` of `owner`.
     ///
     /// # Errors
-    /// There is none.
+    /// No such workspace belongs to the token.
     pub fn view(&self, owner: &TokenName, id: &str) -> Result<WorkspaceView, EngineError> {
         WorkspaceView::of(&*self.reaping.registry.find(owner, id)?)
     }
@@ -214,7 +243,8 @@ impl WorkspaceService {
     ) -> Result<PreparedRun, EngineError> {
         let workspace = self.enter(owner, id)?;
         let program = LiveProgram::of(watch)?;
-        self.prepare(owner, workspace, request, self.settings.requests.run_timeout_ms, program)
+        let timeouts = self.settings.requests.run_timeout_ms;
+        self.prepare(owner, workspace, (request, false), timeouts, program)
     }
 
     /// Starts a session in a workspace.
@@ -238,7 +268,7 @@ impl WorkspaceService {
         let program = LiveProgram::of(&mut watch)?;
         let slot = live.sessions.reserve(self.settings.maxima.sessions)?;
         let timeouts = self.settings.requests.session_timeout_ms;
-        let prepared = self.prepare(owner, workspace, request, timeouts, program)?;
+        let prepared = self.prepare(owner, workspace, (request, true), timeouts, program)?;
         let session = sessions::start(prepared, watch, terminal)?;
         slot.fill(Arc::clone(&session));
         Ok(session.state())
@@ -294,13 +324,14 @@ impl WorkspaceService {
         &self,
         owner: &TokenName,
         workspace: WorkspaceUse,
-        request: RunRequest,
+        (request, is_interactive): (RunRequest, bool),
         timeouts: RequestRange,
         program: LiveProgram,
     ) -> Result<PreparedRun, EngineError> {
         let live = Arc::clone(workspace.workspace());
         let ranges = &self.settings.requests;
         let settings = request.resolve(live.settings.limits, ranges, timeouts)?;
+        let settings = ProgramSettings { is_interactive, ..settings };
         self.check_open()?;
         let permit = self.enter_run(owner)?;
         self.prepare_program(settings, live, Some(workspace), program, permit)
@@ -370,7 +401,7 @@ impl WorkspaceService {
         }
     }
 
-    /// Waits until no program lives. A kernel that executes nothing is none. Returns false if the deadline passes first.
+    /// Waits until no program lives. A kernel that executes nothing does not count. Returns false if the deadline passes first.
     pub fn wait_idle(&self, deadline: Deadline) -> bool {
         self.runs.wait_none(deadline)
     }

@@ -92,7 +92,7 @@ impl Registry {
     /// The workspace `id` of `owner`.
     ///
     /// # Errors
-    /// There is none, or it belongs to another.
+    /// The workspace does not exist, or belongs to another token.
     pub fn find(&self, owner: &TokenName, id: &str) -> Result<Arc<LiveWorkspace>, EngineError> {
         let state = self.lock();
         let found = state.numbers.get(id).and_then(|number| state.live.get(number));

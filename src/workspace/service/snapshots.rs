@@ -13,12 +13,12 @@ use super::{WorkspaceService, refusal};
 use crate::config::TokenName;
 use crate::workspace::error::{EngineCode, EngineError};
 use crate::workspace::request::{
-    CreateRequest, SnapshotRequest, StorageKind, WorkspaceSettings, check_room,
+    CreateRequest, SandboxScope, SnapshotRequest, StorageKind, WorkspaceSettings, check_room,
 };
 use crate::workspace::trees::snapshots::{
     Snapshot, SnapshotPage, SnapshotView, freeze_files, merge_layers,
 };
-use crate::workspace::trees::{FrozenTree, TreeDoors, TreeSettings, WorkspaceTree};
+use crate::workspace::trees::{TreeDoors, TreeSettings, WorkspaceTree};
 use crate::workspace::view::WorkspaceView;
 use cofferdam_core::values::deadline::Deadline;
 use cofferdam_tree::StopCheck;
@@ -38,7 +38,7 @@ pub enum FirstFiles<'a> {
     /// The directories of every workspace.
     None,
     /// The files of a snapshot.
-    Snapshot(&'a dyn FrozenTree),
+    Snapshot(&'a Snapshot),
     /// Those that a workspace has then.
     Fork(&'a WorkspaceUse),
 }
@@ -97,6 +97,7 @@ impl WorkspaceService {
             files: digest.files,
             bytes: digest.bytes,
             source: live.settings.clone(),
+            staged: live.staged.all(),
             frozen,
             _entry: entry,
             _release: release,
@@ -109,7 +110,7 @@ impl WorkspaceService {
     /// The snapshot `id` of `owner`.
     ///
     /// # Errors
-    /// There is none.
+    /// The snapshot does not exist, or belongs to another token.
     pub fn snapshot(&self, owner: &TokenName, id: &str) -> Result<SnapshotView, EngineError> {
         Ok(SnapshotView::of(&*self.snapshots.find(owner, id)?))
     }
@@ -126,7 +127,7 @@ impl WorkspaceService {
     /// Removes a snapshot. Workspaces that were made of it keep their files.
     ///
     /// # Errors
-    /// There is none.
+    /// The snapshot does not exist, or belongs to another token.
     pub fn delete_snapshot(&self, owner: &TokenName, id: &str) -> Result<(), EngineError> {
         drop(self.snapshots.remove(owner, id)?);
         let deadline = Deadline::after(MERGE_MAX);
@@ -169,6 +170,9 @@ impl WorkspaceService {
         settings: WorkspaceSettings,
         files: &FirstFiles<'_>,
     ) -> Result<WorkspaceView, EngineError> {
+        if settings.sandbox == SandboxScope::Workspace {
+            self.trees.check_shared()?;
+        }
         let span = Span::begin("workspace.create");
         let entry = self.workspaces.enter(owner).map_err(|full| refusal(full, "workspaces"))?;
         let mut charge = self.ledger.open(owner, settings.storage == StorageKind::Memory);
@@ -185,6 +189,11 @@ impl WorkspaceService {
         let wakes = (Arc::clone(&self.reaping.bell), Arc::clone(self.merger.queue()));
         let account = (charge, entry);
         let workspace = LiveWorkspace::new(name, owner.clone(), settings, doors, account, wakes);
+        match files {
+            FirstFiles::None => {}
+            FirstFiles::Snapshot(snapshot) => workspace.staged.replace_all(&snapshot.staged),
+            FirstFiles::Fork(used) => workspace.staged.replace_all(&used.workspace().staged.all()),
+        }
         let workspace = Arc::new(workspace);
         let view = WorkspaceView::of(&workspace)?;
         self.reaping.counts.created.increment();
@@ -207,7 +216,7 @@ impl WorkspaceService {
         };
         match files {
             FirstFiles::None => self.trees.make(settings),
-            FirstFiles::Snapshot(frozen) => frozen.fork(settings),
+            FirstFiles::Snapshot(snapshot) => snapshot.frozen.fork(settings),
             FirstFiles::Fork(used) => freeze_files(used)?.fork(settings),
         }
     }

@@ -4,7 +4,7 @@ mod byte_window;
 mod line_window;
 mod log;
 mod session;
-mod signal;
+pub(super) mod signal;
 mod start;
 pub(super) mod table;
 

@@ -1,7 +1,7 @@
 //! A program that goes on while its client does other things.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, SystemTime};
 
 use serde::Serialize;
@@ -10,7 +10,7 @@ use tokio::sync::watch;
 use super::byte_window::OutputChunk;
 use super::line_window::LinePage;
 use super::log::{SessionLog, Window};
-use super::signal::{Target, target_of};
+use super::signal::{SignalTarget, target_of};
 use crate::workspace::error::{EngineCode, EngineError};
 use crate::workspace::run::report::ProgramReport;
 use cofferdam_core::sync::cancel::CancelToken;
@@ -135,7 +135,12 @@ impl Session {
         Box::new(SessionSink(Arc::clone(self)))
     }
 
-    /// Records the end of the program. No output follows.
+    /// What controls its program.
+    pub fn control(&self) -> &RunControl {
+        &self.handles.control
+    }
+
+    /// Records the end of the program. Output of what it left may follow.
     pub fn finish(&self, end: SessionEnd) {
         let mut state = self.lock();
         state.log.finish();
@@ -239,7 +244,7 @@ impl Session {
     /// Sets the size of the terminal.
     ///
     /// # Errors
-    /// There is no terminal, the size is none, or the program has ended.
+    /// The session has no terminal, the size is invalid, or the program has ended.
     pub fn resize(&self, columns: u16, rows: u16) -> Result<SessionState, EngineError> {
         if !self.is_tty {
             return Err(EngineError::new(EngineCode::SessionNoTty, "the session has no terminal"));
@@ -265,8 +270,8 @@ impl Session {
         self.check_running()?;
         let control = &self.handles.control;
         let sent = match target {
-            Target::Main(signal) => control.signal(signal),
-            Target::Foreground(signal) => control.signal_foreground(signal),
+            SignalTarget::Main(signal) => control.signal(signal),
+            SignalTarget::Foreground(signal) => control.signal_foreground(signal),
         };
         sent.map_err(refused)?;
         Ok(self.state())
@@ -357,6 +362,23 @@ impl OutputSink for SessionSink {
 
     fn takes_excess(&self) -> bool {
         true
+    }
+
+    fn after_program(self: Box<Self>) -> Option<Box<dyn OutputSink>> {
+        Some(Box::new(LeftSink(Arc::downgrade(&self.0))))
+    }
+}
+
+/// Writes what processes print that a program left into its session's log, while that is kept.
+struct LeftSink(Weak<Session>);
+
+impl OutputSink for LeftSink {
+    fn take(&mut self, stream: Stream, bytes: &[u8]) {
+        if let Some(session) = self.0.upgrade() {
+            let mut state = session.lock();
+            state.log.push(stream, bytes);
+            session.tell(state);
+        }
     }
 }
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::session::{Session, SessionState};
 use crate::workspace::error::{EngineCode, EngineError};
+use cofferdam_core::sync::run_control::RunControl;
 
 /// The sessions of one workspace, by their place in the order of creation.
 #[derive(Debug, Default)]
@@ -49,7 +50,7 @@ impl SessionTable {
     /// The session called `name`.
     ///
     /// # Errors
-    /// There is none.
+    /// No session has this id.
     pub fn find(&self, name: &str) -> Result<Arc<Session>, EngineError> {
         let table = self.lock();
         let found = table.sessions.values().find(|session| session.id() == name);
@@ -65,6 +66,13 @@ impl SessionTable {
         let last = page.last().map(|(number, _)| **number);
         let states = page.iter().map(|(_, session)| session.state()).collect();
         (states, last.filter(|_| rest.next().is_some()))
+    }
+
+    /// The session whose program has that control.
+    pub fn name_of(&self, control: &RunControl) -> Option<String> {
+        let table = self.lock();
+        let found = table.sessions.values().find(|session| session.control().is_same(control));
+        found.map(|session| session.id().to_owned())
     }
 
     /// How many sessions there are, ended ones too.

@@ -2,14 +2,15 @@
 
 use std::fmt::Debug;
 use std::os::fd::BorrowedFd;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
-use crate::executor::Capabilities;
-use crate::workspace::error::EngineError;
+use crate::executor::{Capabilities, MountSource, WorkspaceView};
+use crate::workspace::error::{EngineCode, EngineError};
 use crate::workspace::request::StorageKind;
 use cofferdam_core::sync::retained::Retained;
-use cofferdam_core::{NotStarted, OutputSink, RunReport, RunSpec, Watch, WorkspacePath};
-use cofferdam_sandbox::engine::DiskUsage;
+use cofferdam_core::sync::run_control::RunControl;
+use cofferdam_core::{Limits, NotStarted, OutputSink, RunReport, RunSpec, Watch, WorkspacePath};
+use cofferdam_sandbox::engine::{DiskUsage, ProgramLabel, SharedProcess};
 use cofferdam_tree::{Owner, StopCheck, TreeDigest};
 use serde::Serialize;
 
@@ -69,6 +70,14 @@ pub trait TreeMaker: Debug + Send + Sync {
 
     /// What the host enforces in sandboxes.
     fn controls(&self) -> Capabilities;
+
+    /// Checks that a workspace can have one sandbox for all its programs.
+    ///
+    /// # Errors
+    /// The host cannot.
+    fn check_shared(&self) -> Result<(), EngineError> {
+        Err(no_shared())
+    }
 }
 
 /// The file system of one workspace. Dropping it frees it.
@@ -115,8 +124,14 @@ pub trait WorkspaceTree: Debug + Send + Sync {
     /// It was stopped, or a step failed. The files are as before.
     fn merge(&mut self, stop: StopCheck<'_>) -> Result<(), EngineError>;
 
-    /// A sandbox over it, which shows it at `path`. The sandbox has `own_bytes_max` bytes for what
-    /// does not lie in the workspace.
+    /// The mounts for one sandbox, which shows the files at `path`. The sandbox has `own_bytes_max`
+    /// bytes for what does not lie in the workspace.
+    ///
+    /// # Errors
+    /// The kernel refused a step.
+    fn view(&self, path: WorkspacePath, own_bytes_max: u64) -> Result<WorkspaceView, EngineError>;
+
+    /// As [`WorkspaceTree::view`], with the sandbox: a prepared one if there is one for `plain`.
     ///
     /// # Errors
     /// The kernel refused a step.
@@ -124,7 +139,38 @@ pub trait WorkspaceTree: Debug + Send + Sync {
         &self,
         path: WorkspacePath,
         own_bytes_max: u64,
+        plain: Option<PlainProgram<'_>>,
     ) -> Result<Box<dyn TreeSandbox>, EngineError>;
+
+    /// Starts a sandbox over it that lasts until `watch` is cancelled, as
+    /// [`WorkspaceTree::sandbox`] makes one. `limits` bound all its programs together. It holds
+    /// `retained` until it is dead.
+    ///
+    /// # Errors
+    /// A step of creating it failed.
+    fn lasting_sandbox(
+        &self,
+        _path: WorkspacePath,
+        _own_bytes_max: u64,
+        _limits: Limits,
+        _retained: Retained,
+        _watch: Watch,
+    ) -> Result<Arc<dyn LastingSandbox>, EngineError> {
+        Err(no_shared())
+    }
+
+    /// Discards prepared sandboxes over it, while its source gives no mounts. Returns false if that takes
+    /// long.
+    fn discard_prepared(&self) -> bool;
+}
+
+/// A program without a terminal and without input, for which a sandbox may have been prepared.
+#[derive(Debug)]
+pub struct PlainProgram<'a> {
+    /// The program.
+    pub spec: &'a RunSpec,
+    /// Where further sandboxes get their mounts from.
+    pub source: Weak<dyn MountSource>,
 }
 
 /// Files that no longer change.
@@ -169,4 +215,42 @@ pub trait TreeSandbox: Debug + Send {
         watch: &Watch,
         sink: Option<Box<dyn OutputSink>>,
     ) -> Result<RunReport, NotStarted>;
+}
+
+/// A sandbox over the file system of a workspace that many programs share.
+pub trait LastingSandbox: Debug + Send + Sync {
+    /// Whether it lives.
+    fn is_alive(&self) -> bool;
+
+    /// Runs the program of `spec` in it on this thread. What the program leaves goes on.
+    ///
+    /// # Errors
+    /// The program did not start.
+    fn run(
+        &self,
+        spec: RunSpec,
+        label: ProgramLabel,
+        watch: &Watch,
+        sink: Option<Box<dyn OutputSink>>,
+    ) -> Result<RunReport, NotStarted>;
+
+    /// Kills what the ended program with that `control` left, and waits until it is dead.
+    ///
+    /// # Errors
+    /// It is not dead in time.
+    fn kill_left(&self, control: &RunControl) -> Result<(), EngineError>;
+
+    /// The processes of its programs.
+    fn processes(&self) -> Vec<SharedProcess>;
+
+    /// Sends `signal` to the process `pid`, as it is numbered inside. False if there is none.
+    ///
+    /// # Errors
+    /// The kernel refused it.
+    fn signal(&self, pid: i32, signal: i32) -> Result<bool, EngineError>;
+}
+
+fn no_shared() -> EngineError {
+    let words = "this host cannot give a workspace one sandbox";
+    EngineError::new(EngineCode::SandboxUnavailable, words)
 }

@@ -2,11 +2,13 @@
 
 mod doors;
 mod host;
+mod lasting;
 mod maker;
 pub(super) mod snapshots;
 
 pub use doors::{LoneTree, SharedTree, TreeDoors};
 pub use host::HostTrees;
 pub use maker::{
-    ForkKind, FrozenTree, TreeMaker, TreeSandbox, TreeSettings, TreeUsage, WorkspaceTree,
+    ForkKind, FrozenTree, LastingSandbox, PlainProgram, TreeMaker, TreeSandbox, TreeSettings,
+    TreeUsage, WorkspaceTree,
 };

@@ -1,7 +1,9 @@
 //! Answers of the engine, as every interface gives them.
 
 mod engine;
+mod process;
 mod workspace;
 
 pub use engine::EngineView;
+pub use process::ProcessView;
 pub use workspace::{CleanupView, WorkspacePage, WorkspaceStatus, WorkspaceView};

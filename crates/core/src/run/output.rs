@@ -37,6 +37,12 @@ pub trait OutputSink: Send {
         true
     }
 
+    /// The sink for what processes write that the program left, if that is wanted. It has no end, and
+    /// may write for as long as they live.
+    fn after_program(self: Box<Self>) -> Option<Box<dyn OutputSink>> {
+        None
+    }
+
     /// A descriptor that becomes readable when there may be room again. Only a sink whose
     /// `has_room` can return false needs one.
     fn room_fd(&self) -> Option<BorrowedFd<'_>> {

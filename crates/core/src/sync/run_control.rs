@@ -113,6 +113,11 @@ impl RunControl {
         Ok(Self(Arc::new(ControlShared { wake, state, changed })))
     }
 
+    /// Whether both control the same run.
+    pub fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
     /// Sends `signal` to the main process.
     ///
     /// # Errors

@@ -123,7 +123,13 @@ impl CgroupTree {
     /// them. `name` is 1 to 64 letters, digits, `-` and `_`, not `supervisor`, and not in use.
     pub fn create(&self, name: &str, limits: &Limits) -> Result<SandboxGroup, SetupFailure> {
         check_name("cgroup sandbox", name)?;
-        SandboxGroup::create(&self.hierarchies, name, limits)
+        SandboxGroup::create(&self.hierarchies, name, Some(limits))
+    }
+
+    /// As [`CgroupTree::create`], for a sandbox whose limits are those of groups in it.
+    pub fn create_unlimited(&self, name: &str) -> Result<SandboxGroup, SetupFailure> {
+        check_name("cgroup sandbox", name)?;
+        SandboxGroup::create(&self.hierarchies, name, None)
     }
 
     /// The top directories, in the order in which to sweep them. Recorded, they let a later process

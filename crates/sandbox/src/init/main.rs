@@ -9,6 +9,7 @@
 #![no_std]
 #![no_main]
 
+mod serve;
 mod sys;
 mod wire;
 
@@ -23,6 +24,8 @@ core::arch::global_asm!(".globl _start", "_start:", "mov x29, #0", "mov x30, #0"
 const EXIT_NO_PLAN: u64 = 120;
 /// Exit code of a process whose set-up failed; a record says why.
 const EXIT_SETUP_FAILED: u64 = 121;
+/// Exit code of a server after a call failed that never does.
+const EXIT_SERVE_FAILED: u64 = 122;
 
 const ENOENT: i32 = 2;
 const EACCES: i32 = 13;
@@ -31,17 +34,16 @@ const ECANCELED: i32 = 125;
 const ENOTRECOVERABLE: i32 = 131;
 
 extern "C" fn run() -> ! {
-    if sys::map_plan(wire::PLAN_FD, wire::PLAN_ADDRESS, wire::PLAN_BYTES_MAX).is_err() {
-        sys::exit(EXIT_NO_PLAN);
-    }
-    // SAFETY: the supervisor wrote a Header at the start of every plan, and the
-    // mapping just made is readable and never unmapped.
-    let header: Header = unsafe { *(wire::PLAN_ADDRESS as *const Header) };
-    if header.magic != wire::PLAN_MAGIC {
-        sys::exit(EXIT_NO_PLAN);
-    }
+    let header = read_plan();
     let mut registers = [0_u64; wire::REGISTERS];
     walk(header.setup, &mut registers);
+    if header.program.calls == 0 {
+        walk(header.guard, &mut registers);
+        match serve::serve(run_program) {
+            serve::ServeEnd::Closed => sys::exit(0),
+            serve::ServeEnd::Failed => sys::exit(EXIT_SERVE_FAILED),
+        }
+    }
     match sys::fork() {
         Ok(0) => {
             walk(header.program, &mut registers);
@@ -54,6 +56,28 @@ extern "C" fn run() -> ! {
         }
         Err(errno) => fail(u32::MAX, errno),
     }
+}
+
+/// Maps the plan, and returns its start.
+fn read_plan() -> Header {
+    if serve::map_own_plan().is_err() {
+        sys::exit(EXIT_NO_PLAN);
+    }
+    // SAFETY: the supervisor wrote a Header at the start of every plan, and the mapping just made is
+    // readable, and is unmapped only by a server, which has walked its lists then.
+    let header: Header = unsafe { *(wire::PLAN_ADDRESS as *const Header) };
+    if header.magic != wire::PLAN_MAGIC {
+        sys::exit(EXIT_NO_PLAN);
+    }
+    header
+}
+
+/// The process of a program that a server has cloned.
+fn run_program() -> ! {
+    let header = read_plan();
+    let mut registers = [0_u64; wire::REGISTERS];
+    walk(header.program, &mut registers);
+    sys::exit(EXIT_SETUP_FAILED)
 }
 
 /// Makes every call of `list` in order, and ends the process on a failure that the plan does not

@@ -22,6 +22,10 @@ pub const RELEASE_FD: i32 = 5;
 /// The first descriptor after the fixed ones.
 pub const FIRST_FREE_FD: i32 = 6;
 
+/// Descriptors below this number belong to a program that a server starts: each arrives with the
+/// number that it has in this list, and the server's own are above.
+pub const PROGRAM_FDS_MAX: i32 = 64;
+
 /// The words that resume the program: the soft and the hard limit of its CPU seconds.
 pub const RELEASE_WORDS: usize = 2;
 
@@ -33,7 +37,8 @@ pub struct Header {
     pub magic: u64,
     /// The calls of PID 1 before the program's process exists.
     pub setup: CallList,
-    /// The calls of the program's process, ending in exec.
+    /// The calls of the program's process, ending in exec. Without any, PID 1 makes those of `guard`
+    /// and then serves requests for programs on [`RELEASE_FD`].
     pub program: CallList,
     /// The calls of PID 1 once the program's process exists.
     pub guard: CallList,
@@ -118,3 +123,29 @@ pub const ENDED: u32 = 3;
 pub const PREPARED: u32 = 4;
 /// Bytes of a record on the pipe: below `PIPE_BUF`, so never split or interleaved.
 pub const RECORD_BYTES: usize = size_of::<StatusRecord>();
+
+/// A request to a server, sent in one message with the program's descriptors: those of every
+/// sandbox from 0 to [`RELEASE_FD`], then those that its plan refers to.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StartRequest {
+    /// How many descriptors come with it.
+    pub descriptors: u32,
+    /// 1 if the last one is the directory of a group to clone the process into, else 0.
+    pub into_group: u32,
+}
+
+/// The answer of a server, with a descriptor of the process if it was cloned.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StartReply {
+    /// Why there is no process; 0 if there is one.
+    pub errno: i32,
+    /// The process, by its number in the sandbox.
+    pub pid: i32,
+}
+
+/// Bytes of a request.
+pub const START_REQUEST_BYTES: usize = size_of::<StartRequest>();
+/// Bytes of an answer.
+pub const START_REPLY_BYTES: usize = size_of::<StartReply>();

@@ -12,6 +12,7 @@ pub(crate) mod plan_context;
 pub(crate) mod process;
 pub(crate) mod running;
 pub(crate) mod sandbox_host;
+pub(crate) mod shared;
 pub(crate) mod stdio;
 pub(crate) mod unprivileged;
 
@@ -111,7 +112,8 @@ impl Launch {
         let failed =
             |step: &'static str| move |error: io::Error| SetupFailure::from_io(step, &error);
         let (status, status_end) = pipe_from_sandbox().map_err(failed("status pipe"))?;
-        let (release_end, release) = release_socket().map_err(failed("release socket"))?;
+        let kind = if self.plan.serves() { SockType::SeqPacket } else { SockType::Stream };
+        let (release_end, release) = socket_pair(kind).map_err(failed("release socket"))?;
         let bounds = OutputBound::of(&self.limits, self.excess_output);
         let master = self.terminal.as_ref().map(|terminal| Arc::clone(&terminal.master));
         let stdio = match self.terminal {
@@ -175,14 +177,14 @@ fn mount_namespace(pid: i32) -> Option<OwnedFd> {
     File::open(format!("/proc/{pid}/ns/mnt")).ok().map(OwnedFd::from)
 }
 
-/// The socket that resumes the program. The listener for its locks comes back on it.
-fn release_socket() -> io::Result<(OwnedFd, OwnedFd)> {
-    let kind = SockType::Stream;
+/// The socket that resumes the program, or that carries the requests for programs. The listener for
+/// file locks comes back on it.
+pub(crate) fn socket_pair(kind: SockType) -> io::Result<(OwnedFd, OwnedFd)> {
     Ok(socketpair(AddressFamily::Unix, kind, None, SockFlag::SOCK_CLOEXEC)?)
 }
 
 /// The plan as a memory file, which the init maps.
-fn write_plan(plan: &ChildPlan) -> Result<OwnedFd, SetupFailure> {
+pub(crate) fn write_plan(plan: &ChildPlan) -> Result<OwnedFd, SetupFailure> {
     let encoded =
         plan.encode().map_err(|error| SetupFailure::from_words("plan", error.to_string()))?;
     let write = || -> io::Result<OwnedFd> {

@@ -30,6 +30,7 @@ use cofferdam_core::sync::run_control::TerminalSize;
 use cofferdam_core::weakened::{self, Wall};
 use cofferdam_core::{
     Bind, MountedWorkspace, ProgramFile, RunSpec, SetupFailure, StdinSource, Tmpfs, WorkspaceFill,
+    WorkspacePath,
 };
 use cofferdam_seccomp::filter::Filter;
 use cofferdam_seccomp::profile::Profile;
@@ -69,9 +70,23 @@ pub(super) struct PlannedSandbox {
 
 /// How many `tasks` files each process of a new sandbox joins.
 #[derive(Debug, Clone, Copy)]
-struct TaskFiles {
-    of_init: i32,
-    of_program: i32,
+pub(super) struct TaskFiles {
+    pub(super) of_init: i32,
+    pub(super) of_program: i32,
+}
+
+/// The plan of a sandbox, what it masks of the host, and the descriptors that it refers to.
+pub(super) type PlanParts = (ChildPlan, Vec<MaskedPath>, ExtraDescriptors);
+/// Plans the steps for an input.
+pub(super) type BuildPlan = fn(&PlanInput<'_>) -> Result<ChildPlan, SetupFailure>;
+
+/// When the program of a new sandbox is known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ProgramTime {
+    /// It is part of the plan.
+    Now,
+    /// It is sent when the sandbox is resumed.
+    AtResume,
 }
 
 /// Descriptors in the sandbox that the steps before exec may refer to.
@@ -115,7 +130,7 @@ impl PlanContext {
     /// The plan of a sandbox for `spec` around `fs`, in `group` and `net`.
     pub(super) fn plan(
         &self,
-        spec: &RunSpec,
+        (spec, time): (&RunSpec, ProgramTime),
         fs: &SandboxFs,
         group: &SandboxGroup,
         net: Option<&NetNamespace>,
@@ -124,13 +139,31 @@ impl PlanContext {
             of_init: count(group.task_files().len()),
             of_program: count(group.program_task_files().len()),
         };
-        let mut extra = ExtraDescriptors::starting_at(TASKS_FD + tasks.of_init + tasks.of_program);
         let terminal = spec.terminal.map(|size| new_terminal(spec, size, fs)).transpose()?;
+        let terminals = terminal.as_ref().map(|terminal| Arc::clone(&terminal.mount));
+        let (plan, masked, extra) =
+            self.plan_as((plan::build, time), spec, fs, tasks, net, terminals)?;
+        Ok(PlannedSandbox { plan, masked, extra, terminal })
+    }
+
+    /// The plan that `build` makes of a sandbox for `spec` around `fs`, in `net`, with the file system
+    /// `terminals` if it has terminals.
+    pub(super) fn plan_as(
+        &self,
+        (build, time): (BuildPlan, ProgramTime),
+        spec: &RunSpec,
+        fs: &SandboxFs,
+        tasks: TaskFiles,
+        net: Option<&NetNamespace>,
+        terminals: Option<Arc<OwnedFd>>,
+    ) -> Result<PlanParts, SetupFailure> {
+        let mut extra = ExtraDescriptors::starting_at(TASKS_FD + tasks.of_init + tasks.of_program);
+        let has_terminals = terminals.is_some();
         let of_host = HostDescriptors {
             net: net.map(|net| extra.add_held(net.as_raw_fd())),
             root: self.root.detached_mount()?.map(|root| extra.add(Arc::new(root))),
             unowned: self.unowned.as_ref().map(|namespace| extra.add_held(namespace.as_raw_fd())),
-            terminal: terminal.as_ref().map(|terminal| extra.add(terminal.mount.clone())),
+            terminal: terminals.map(|mount| extra.add(mount)),
         };
         let trees = self.trees(spec, fs, &mut extra)?;
         // Not the template: an overlay does not show what is mounted in its lower directory.
@@ -139,13 +172,16 @@ impl PlanContext {
         if let WorkspaceFill::Mounted(mounted) = &spec.workspace {
             masked = masked_outside(masked, &mounted.path);
         }
-        let program = program_source(&spec.program, &mut extra)?;
+        let program = match time {
+            ProgramTime::Now => program_source(&spec.program, &mut extra)?,
+            ProgramTime::AtResume => ProgramSource::Sent,
+        };
         let workspace = planned_workspace(&spec.workspace, &mut extra);
-        let plan = plan::build(&PlanInput {
+        let plan = build(&PlanInput {
             filter: self.profile.filter_for(spec.binds.iter().any(|bind| !bind.read_only)),
             locks: &self.locks,
             init_filter: &self.init_filter,
-            root: &self.layout_for(spec),
+            root: &self.layout_for(spec, has_terminals),
             masked: &masked,
             argv: &spec.argv,
             program,
@@ -176,15 +212,15 @@ impl PlanContext {
             overlay: matches!(spec.workspace, WorkspaceFill::Overlay { .. }),
             workspace: workspace.as_ref(),
         })?;
-        Ok(PlannedSandbox { plan, masked, extra, terminal })
+        Ok((plan, masked, extra))
     }
 
     /// The layout of the root of a sandbox for `spec`.
-    fn layout_for(&self, spec: &RunSpec) -> Cow<'_, RootLayout> {
+    fn layout_for(&self, spec: &RunSpec, has_terminals: bool) -> Cow<'_, RootLayout> {
         let layout = &self.root.layout;
         match &spec.workspace {
             WorkspaceFill::Mounted(mounted) => {
-                Cow::Owned(mounted_layout(layout, &mounted.path, spec.terminal.is_some()))
+                Cow::Owned(mounted_layout(layout, &mounted.path, has_terminals))
             }
             WorkspaceFill::Own | WorkspaceFill::Overlay { .. } => Cow::Borrowed(layout),
         }
@@ -192,7 +228,7 @@ impl PlanContext {
 
     /// Sandboxes of one mounted workspace share a host uid. The kernel would count their processes
     /// together, so each is bounded by its cgroup, if the host has that control.
-    fn uid_processes_max(&self, spec: &RunSpec) -> u64 {
+    pub(super) fn uid_processes_max(&self, spec: &RunSpec) -> u64 {
         let shares = matches!(spec.workspace, WorkspaceFill::Mounted(_));
         if shares && self.groups_bound_processes {
             self.hard_limits.processes()
@@ -201,9 +237,17 @@ impl PlanContext {
         }
     }
 
-    /// The masked paths of a sandbox without binds, as of now.
-    pub(super) fn masked_without_binds(&self) -> Result<Vec<MaskedPath>, SetupFailure> {
-        self.root.masked.for_run(&[])
+    /// The masked paths of a sandbox without binds that shows a mounted workspace at `place`, if any,
+    /// as of now.
+    pub(super) fn masked_without_binds(
+        &self,
+        place: Option<&WorkspacePath>,
+    ) -> Result<Vec<MaskedPath>, SetupFailure> {
+        let masked = self.root.masked.for_run(&[])?;
+        Ok(match place {
+            Some(place) => masked_outside(masked, place),
+            None => masked,
+        })
     }
 
     /// The template's tree, if there is one, then the binds. Creates their mount points.
@@ -311,6 +355,6 @@ fn planned_tmpfs(spec: &RunSpec, fs: &SandboxFs) -> Result<Vec<PlannedTmpfs>, Se
     spec.tmpfs.iter().map(plan).collect()
 }
 
-fn count(files: usize) -> i32 {
+pub(super) fn count(files: usize) -> i32 {
     i32::try_from(files).unwrap_or(i32::MAX)
 }

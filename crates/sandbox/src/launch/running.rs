@@ -1,12 +1,12 @@
 //! A sandbox from the clone of its init to its report.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::unistd::write;
+use nix::sys::socket::{MsgFlags, send};
 
 use super::handshake::{Message, StatusPipe};
 use crate::files::sandbox_fs::{SandboxFs, is_full};
@@ -14,15 +14,18 @@ use crate::init::wire::RELEASE_WORDS;
 use crate::locks::LockWatch;
 use crate::plan::ChildPlan;
 use crate::plan::rootfs::MaskedPath;
+use crate::plan::sent_program::SentProgram;
 use crate::supervise::cleanup::live_sandbox::LiveSandbox;
 use crate::supervise::cleanup::queue::SandboxResources;
 use crate::supervise::io::StdioPipes;
 use crate::supervise::kill_count::KillFailures;
-use crate::supervise::report::FinishedRun;
+use crate::supervise::report::{BEFORE_PROGRAM, FinishedRun};
 use crate::supervise::{Supervised, supervise};
 use cofferdam_core::sync::cancel::CancelToken;
 use cofferdam_core::values::deadline::Deadline;
-use cofferdam_core::{Enforced, Limits, NotStarted, OutputSink, RunReport, SetupFailure, Watch};
+use cofferdam_core::{
+    Enforced, Limits, NotStarted, OutputSink, RunReport, SetupFailure, Watch, WorkspacePath,
+};
 
 /// A sandbox whose init is running. Dropped unsupervised, it is killed.
 #[derive(Debug)]
@@ -50,6 +53,33 @@ pub struct PreparedSandbox {
     pub(crate) running: RunningSandbox,
     /// What it masks of the host.
     pub(crate) masked: Vec<MaskedPath>,
+    /// Where it shows a mounted workspace, if it does.
+    pub(crate) place: Option<WorkspacePath>,
+}
+
+/// Lets the program that waits at the other end of `release` begin.
+pub(crate) fn release_program(release: &OwnedFd, limits: &Limits) -> Result<(), SetupFailure> {
+    let bytes: Vec<u8> = release_words(limits).iter().flat_map(|word| word.to_ne_bytes()).collect();
+    send_release(release, &bytes)
+}
+
+fn release_words(limits: &Limits) -> [u64; RELEASE_WORDS] {
+    let soft = limits.cpu_seconds_max;
+    // If both were the same, the kernel would send SIGKILL and never SIGXCPU, and the report
+    // could not tell the reason.
+    [soft, soft.saturating_add(1)]
+}
+
+/// Sends a message into the empty socket. The program's process does not accept a part of it.
+fn send_release(release: &OwnedFd, bytes: &[u8]) -> Result<(), SetupFailure> {
+    match send(release.as_raw_fd(), bytes, MsgFlags::MSG_DONTWAIT) {
+        Ok(sent) if sent < bytes.len() => {
+            Err(SetupFailure::from_errno(BEFORE_PROGRAM, libc::EMSGSIZE))
+        }
+        // The sandbox failed before: its own record says why.
+        Ok(_) | Err(Errno::EPIPE) => Ok(()),
+        Err(errno) => Err(SetupFailure::from_errno(BEFORE_PROGRAM, errno as i32)),
+    }
 }
 
 impl RunningSandbox {
@@ -68,17 +98,12 @@ impl RunningSandbox {
 
     /// Lets the program begin as soon as its sandbox is prepared, with the limits' CPU seconds.
     pub(crate) fn resume(&mut self) -> Result<(), SetupFailure> {
-        let soft = self.limits.cpu_seconds_max;
-        // If both were the same, the kernel would send SIGKILL and never SIGXCPU, and the report
-        // could not tell the reason.
-        let words: [u64; RELEASE_WORDS] = [soft, soft.saturating_add(1)];
-        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
-        // A few bytes into an empty socket: the write never waits and is never cut short.
-        match write(&self.release, &bytes) {
-            // The sandbox failed before: its own record says why.
-            Ok(_) | Err(Errno::EPIPE) => Ok(()),
-            Err(errno) => Err(SetupFailure::from_errno("release", errno as i32)),
-        }
+        release_program(&self.release, &self.limits)
+    }
+
+    /// As [`RunningSandbox::resume`], for a sandbox that was prepared without a program.
+    pub(crate) fn resume_with(&mut self, program: SentProgram) -> Result<(), SetupFailure> {
+        send_release(&self.release, &program.with_limits(release_words(&self.limits)))
     }
 
     /// Supervises a sandbox that ends where its program would begin; fails if it does not get there.
@@ -113,6 +138,7 @@ impl RunningSandbox {
         let listener_from = plan.watches_locks().then(|| self.release.as_fd());
         let mut parts = Supervised {
             process,
+            program: None,
             group: group.as_ref(),
             status: self.status,
             locks: LockWatch::new(listener_from, fs.as_ref().map(SandboxFs::tenant)),

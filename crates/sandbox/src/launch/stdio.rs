@@ -47,7 +47,12 @@ pub struct Terminal {
 impl Terminal {
     /// Creates a terminal of this size, which belongs to the host id `tenant`.
     pub fn new(tenant: u32, size: TerminalSize) -> Result<Self, SetupFailure> {
-        let create = || -> io::Result<Self> {
+        Self::in_mount(Arc::new(Self::mount(tenant)?), size)
+    }
+
+    /// Creates a file system of terminals that belong to the host id `tenant`.
+    pub fn mount(tenant: u32) -> Result<OwnedFd, SetupFailure> {
+        let create = || -> io::Result<OwnedFd> {
             let id = CString::new(tenant.to_string())?;
             let options: [(&CStr, &CStr); 5] = [
                 (c"uid", &id),
@@ -56,12 +61,19 @@ impl Terminal {
                 (c"ptmxmode", c"666"),
                 (c"max", TERMINALS_MAX),
             ];
-            let mount = sys::detached_devpts(&options)?;
+            sys::detached_devpts(&options)
+        };
+        create().map_err(|error| SetupFailure::from_io("terminal", &error))
+    }
+
+    /// Creates a terminal of this size in the file system `mount`.
+    pub fn in_mount(mount: Arc<OwnedFd>, size: TerminalSize) -> Result<Self, SetupFailure> {
+        let create = || -> io::Result<Self> {
             let flags = OFlag::O_RDWR | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
             let master = openat(&mount, c"ptmx", flags, Mode::empty())?;
             let slave = streams::open_terminal(master.as_fd())?;
             streams::resize_terminal(master.as_fd(), size)?;
-            Ok(Self { mount: Arc::new(mount), master: Arc::new(master), slave })
+            Ok(Self { mount: Arc::clone(&mount), master: Arc::new(master), slave })
         };
         create().map_err(|error| SetupFailure::from_io("terminal", &error))
     }

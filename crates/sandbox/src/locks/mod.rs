@@ -20,7 +20,7 @@ use cofferdam_seccomp::compile::CompileError;
 use cofferdam_seccomp::filter::Filter;
 use cofferdam_seccomp::locks;
 pub use cofferdam_seccomp::locks::LockCalls;
-pub use watch::LockWatch;
+pub use watch::{LockWatch, receive_listener};
 
 /// The lock filter of the sandboxes on this host.
 #[derive(Debug, Clone)]

@@ -36,10 +36,15 @@ impl<'socket> LockWatch<'socket> {
         Self { socket, listener: None, unused: false, tenant }
     }
 
+    /// For a listener that was received already.
+    pub fn of(listener: Option<OwnedFd>, tenant: u32) -> Self {
+        Self { socket: None, listener, unused: false, tenant: Some(tenant) }
+    }
+
     /// Receives the listener once the program has begun; the init sends it before.
     pub fn program_began(&mut self) -> io::Result<()> {
         if let Some(socket) = self.socket.take() {
-            self.listener = Some(sys::receive_descriptor(socket)?);
+            self.listener = Some(receive_listener(socket)?);
             self.unused = true;
         }
         Ok(())
@@ -87,6 +92,12 @@ impl<'socket> LockWatch<'socket> {
         })?;
         Ok(())
     }
+}
+
+/// Receives the listener, which has arrived on `socket`.
+pub fn receive_listener(socket: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+    let (_, listener) = sys::messages::receive(socket, &mut [0_u8])?;
+    listener.ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
 }
 
 struct LockThread<'env> {

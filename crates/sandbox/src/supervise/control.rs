@@ -69,12 +69,14 @@ impl<'a> Controls<'a> {
         self.until_exec.map(|socket| (socket, PollFlags::empty()))
     }
 
-    /// Opens the program's process, which is about to be executed.
-    pub fn program_began(&mut self, init: &InitProcess) {
+    /// Opens the program's process, which is about to be executed: `program`, or else the first child
+    /// of `init`.
+    pub fn program_began(&mut self, init: &InitProcess, program: Option<BorrowedFd<'_>>) {
         if self.control.is_none() || self.program.is_some() {
             return;
         }
-        match init.first_child() {
+        let known = program.map(|process| process.try_clone_to_owned());
+        match known.unwrap_or_else(|| init.first_child()) {
             Ok(program) => self.program = Some(program),
             // It has ended already, or `/proc` does not tell: a signal then has no target.
             Err(error) => log::debug!("main process of sandbox {}: {error}", init.pid),
@@ -127,6 +129,11 @@ impl<'a> Controls<'a> {
             }
             waiting => self.freeze = waiting,
         }
+    }
+
+    /// Whether the program was asked to end, so that all of it ends with it.
+    pub fn has_asked_to_end(&self) -> bool {
+        self.kill_at.is_some()
     }
 
     /// How long nothing of this is due.

@@ -13,6 +13,8 @@ use cofferdam_core::values::deadline::Deadline;
 
 /// How long the kernel may take to end a killed sandbox.
 pub const KILL_WAIT: Duration = Duration::from_secs(5);
+/// How long a killed group may take to become empty before it is killed again.
+const KILL_AGAIN_AFTER: Duration = Duration::from_millis(200);
 
 /// Kills every process of the sandbox in two ways: all at once through its cgroup, and through its
 /// init. The death of the init ends its PID namespace, with processes that left the process group,
@@ -25,6 +27,29 @@ pub fn end(process: &InitProcess, group: Option<&SandboxGroup>) {
         // ESRCH: it has just ended by itself.
         if error.raw_os_error() != Some(libc::ESRCH) {
             log::error!("kill sandbox {}: {error}", process.pid);
+        }
+    }
+}
+
+/// Kills every process of `group`, whose sandbox goes on, and waits until they are dead. False if the
+/// deadline passes first.
+pub fn end_group(group: &SandboxGroup, deadline: Deadline) -> bool {
+    loop {
+        // Who looks after what programs left removes an empty group.
+        if group.is_empty() {
+            return true;
+        }
+        match group.kill() {
+            Ok(true) => {}
+            Ok(false) => log::error!("cgroup kill: not possible on this host"),
+            Err(error) => log::warn!("cgroup kill: {error}"),
+        }
+        // A process that was being moved into the group may have come after the kill.
+        if group.wait_empty(deadline.min(Deadline::after(KILL_AGAIN_AFTER))) {
+            return true;
+        }
+        if deadline.passed() {
+            return false;
         }
     }
 }

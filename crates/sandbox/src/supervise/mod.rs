@@ -45,7 +45,9 @@ const HANGUP_GRACE: Duration = Duration::from_millis(100);
 pub struct Supervised<'a> {
     /// The init.
     pub process: &'a InitProcess,
-    /// The cgroup, where there is one.
+    /// The program's own process, if the sandbox goes on after it.
+    pub program: Option<BorrowedFd<'a>>,
+    /// The cgroup, where there is one: the program's own, if the sandbox goes on after it.
     pub group: Option<&'a SandboxGroup>,
     /// The status pipe of the init.
     pub status: StatusPipe,
@@ -59,7 +61,8 @@ pub struct Supervised<'a> {
     pub limits: &'a Limits,
 }
 
-/// Supervises the sandbox until no process in it is alive.
+/// Supervises the sandbox until no process in it is alive; a program in a sandbox that goes on, until
+/// its main process has ended, and where it is killed until all that it started is dead.
 pub fn supervise(
     parts: &mut Supervised<'_>,
     streams: &mut StdioPipes,
@@ -77,17 +80,10 @@ pub fn supervise(
     let overflowed = thread::scope(|scope| {
         let mut io_thread = IoThread::new(scope, &tokens, streams, sink);
         let result = state.run(parts, watch, &tokens.overflowed, &mut io_thread);
-        // With a CPU quota the sandbox dies slowly when only its init ends. A kill lifts the quota.
-        if result.is_err() || state.observed.must_die() || parts.limits.cpus_milli_max.is_some() {
-            kill::end(parts.process, parts.group);
-        } else if !kill::dies_within(parts.process, LINGERING_MAX) {
-            // The remaining processes are dying, but on a busy host as slowly as they ran.
-            kill::end(parts.process, parts.group);
-        }
-        state.controls.release(parts.group);
-        // A sandbox that does not die is counted in `wait_dead` and keeps its resources (see
-        // `cleanup`).
-        state.observed.dead = kill::wait_dead(parts.process, kill::KILL_WAIT);
+        state.observed.dead = match parts.program {
+            None => state.end_sandbox(parts, result.is_err()),
+            Some(_) => state.end_program(parts, result.is_err()),
+        };
         let overflowed = io_thread.finish();
         result.and(overflowed)
     })?;
@@ -144,6 +140,36 @@ struct SuperviseLoop<'watch> {
 }
 
 impl SuperviseLoop<'_> {
+    /// Kills the sandbox, if it does not die by itself. Returns whether it is dead.
+    fn end_sandbox(&mut self, parts: &Supervised<'_>, has_failed: bool) -> bool {
+        // With a CPU quota the sandbox dies slowly when only its init ends. A kill lifts the quota.
+        if has_failed || self.observed.must_die() || parts.limits.cpus_milli_max.is_some() {
+            kill::end(parts.process, parts.group);
+        } else if !kill::dies_within(parts.process, LINGERING_MAX) {
+            // The remaining processes are dying, but on a busy host as slowly as they ran.
+            kill::end(parts.process, parts.group);
+        }
+        self.controls.release(parts.group);
+        // A sandbox that does not die is counted in `wait_dead` and keeps its resources (see
+        // `cleanup`).
+        kill::wait_dead(parts.process, kill::KILL_WAIT)
+    }
+
+    /// Kills all that the program started, if it must die; what it left goes on otherwise. Returns
+    /// whether all is as it should be.
+    fn end_program(&mut self, parts: &Supervised<'_>, has_failed: bool) -> bool {
+        let Some(group) = parts.group else { return false };
+        self.controls.release(parts.group);
+        let has_ended = self.observed.ended.is_some();
+        let must_die = has_failed
+            || !has_ended
+            || self.observed.must_die()
+            || self.controls.has_asked_to_end()
+            // A program that memory ran out for dies as a whole.
+            || group.oom_kills() > 0;
+        !must_die || kill::end_group(group, Deadline::after(kill::KILL_WAIT))
+    }
+
     /// Runs until the init is dead or must be killed.
     fn run(
         &mut self,
@@ -163,7 +189,7 @@ impl SuperviseLoop<'_> {
                     io_thread.start()?;
                 }
                 self.cpu.program_began(parts.group);
-                self.controls.program_began(parts.process);
+                self.controls.program_began(parts.process, parts.program);
                 parts.locks.program_began()?;
                 if ready.contains(&SuperviseEvent::LocksEnded) {
                     parts.locks.end();

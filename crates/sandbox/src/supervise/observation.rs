@@ -60,7 +60,8 @@ impl Observation {
         self.started.is_some() && self.failed.is_none() && self.dead
     }
 
-    pub(super) fn must_die(&self) -> bool {
+    /// Whether the supervisor has to kill it.
+    pub fn must_die(&self) -> bool {
         self.killed.is_some() || self.failed.is_some() || self.setup_timed_out
     }
 

@@ -1,18 +1,17 @@
 //! The supervisor's system calls that have no safe wrapper, one function each.
 
 use std::ffi::{CStr, CString};
-use std::io::{self, IoSliceMut};
+use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::Duration;
 
-use nix::cmsg_space;
 use nix::errno::Errno;
-use nix::sys::socket::{ControlMessageOwned, MsgFlags, recvmsg};
 
 use super::landlock;
 
+pub mod messages;
 pub mod streams;
 pub mod terminal;
 
@@ -197,6 +196,13 @@ pub fn signal_process(pidfd: BorrowedFd<'_>, signal: i32) -> io::Result<()> {
     })
 }
 
+/// Ticks of a second, and bytes of a page, as `/proc` counts with them.
+pub fn proc_units() -> (u64, u64) {
+    // SAFETY: integers only.
+    let ask = |name| u64::try_from(unsafe { libc::sysconf(name) }).ok().filter(|unit| *unit > 0);
+    (ask(libc::_SC_CLK_TCK).unwrap_or(100), ask(libc::_SC_PAGESIZE).unwrap_or(4096))
+}
+
 /// Whether a process visible here has the real uid `uid`. Zombies count.
 pub fn has_processes(uid: u32) -> io::Result<bool> {
     Errno::clear();
@@ -351,25 +357,6 @@ pub fn listen_in_this_thread(program: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// Receives a descriptor that has arrived on `socket`; does not wait for one.
-pub fn receive_descriptor(socket: BorrowedFd<'_>) -> io::Result<OwnedFd> {
-    let mut byte = [0_u8];
-    let mut data = [IoSliceMut::new(&mut byte)];
-    let mut space = cmsg_space!(RawFd);
-    let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_CMSG_CLOEXEC;
-    let message = recvmsg::<()>(socket.as_raw_fd(), &mut data, Some(&mut space), flags)?;
-    for content in message.cmsgs()? {
-        if let ControlMessageOwned::ScmRights(descriptors) = content
-            && let Some(fd) = descriptors.first()
-        {
-            // SAFETY: the kernel created the descriptor for this message, so nothing else owns it,
-            // and there is no room for a second one.
-            return Ok(unsafe { OwnedFd::from_raw_fd(*fd) });
-        }
-    }
-    Err(io::ErrorKind::UnexpectedEof.into())
-}
-
 /// Makes the supervisor, which waits on `listener`, and the callers, which wait for its answers, wake
 /// up on the CPU of the thread that wakes them: only one of the two runs at a time. Kernels before 6.6
 /// do not support it, and calls take longer.
@@ -475,13 +462,16 @@ pub fn survive_file_size_limit() {
     unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
 }
 
-fn done(result: libc::c_long) -> io::Result<()> {
+/// Fails with `errno` if the system call did.
+pub(crate) fn done(result: libc::c_long) -> io::Result<()> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
+/// The descriptor that a system call returned, or its `errno`.
+///
 /// # Safety
 /// `result` must be the result of a call that returns a new descriptor.
-unsafe fn owned(result: libc::c_long) -> io::Result<OwnedFd> {
+pub(crate) unsafe fn owned(result: libc::c_long) -> io::Result<OwnedFd> {
     done(result)?;
     let fd = i32::try_from(result).map_err(|_| io::Error::from_raw_os_error(libc::EBADF))?;
     // SAFETY: the caller vouches that the descriptor is new, so nothing else owns it.

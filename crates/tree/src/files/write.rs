@@ -216,7 +216,7 @@ impl<'dir> TempFile<'dir> {
     }
 
     /// As [`TempFile::create`], always with a temporary name: it needs no descriptor while it waits.
-    fn create_named(parent: &'dir ParentDir) -> Result<Self, FilesError> {
+    pub(super) fn create_named(parent: &'dir ParentDir) -> Result<Self, FilesError> {
         parent.check_writable()?;
         let create = |name: &str| open_beneath::create_file(&parent.directory, name);
         let (file, name) = with_temp_name(create).on("create", &parent.path)?;
@@ -287,7 +287,7 @@ impl<'dir> TempFile<'dir> {
     }
 
     /// Leaves the file under its temporary name, which is returned.
-    fn keep(mut self) -> Option<String> {
+    pub(super) fn keep(mut self) -> Option<String> {
         self.name.take()
     }
 }

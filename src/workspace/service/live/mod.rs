@@ -17,7 +17,9 @@ use super::tally::TallyEntry;
 use crate::config::TokenName;
 use crate::workspace::error::{EngineCode, EngineError};
 use crate::workspace::execute::table::ContextTable;
+use crate::workspace::files::staging::versions::StagedVersions;
 use crate::workspace::request::{StorageKind, WorkspaceSettings};
+use crate::workspace::run::shared::SharedSlot;
 use crate::workspace::sessions::table::SessionTable;
 use crate::workspace::trees::{SharedTree, TreeDoors, WorkspaceTree};
 use cofferdam_core::sync::retained::Retained;
@@ -50,6 +52,10 @@ pub struct LiveWorkspace {
     pub sessions: SessionTable,
     /// Its contexts.
     pub contexts: ContextTable,
+    /// Its one sandbox, if its programs share one.
+    pub shared: SharedSlot,
+    /// Which versions of artifacts were staged into it.
+    pub staged: StagedVersions,
     _entry: TallyEntry,
     // Dropped after the files.
     _release: LayerRelease,
@@ -100,6 +106,8 @@ impl LiveWorkspace {
             is_layered: AtomicBool::new(is_layered),
             sessions: SessionTable::default(),
             contexts: ContextTable::default(),
+            shared: SharedSlot::default(),
+            staged: StagedVersions::default(),
             _entry: entry,
         }
     }
@@ -115,7 +123,7 @@ impl LiveWorkspace {
         call(&self.root(&tree))
     }
 
-    /// The root of its files, for one who is in.
+    /// The root of its files, for a caller that shares `tree`.
     pub fn root<'a>(&'a self, tree: &'a SharedTree<'_>) -> WorkspaceRoot<'a> {
         WorkspaceRoot { directory: tree.root(), rule: &self.rule, owner: tree.owner() }
     }
@@ -169,8 +177,8 @@ impl LiveWorkspace {
     }
 
     /// Begins a program. From now on the workspace is charged for all that it may hold. The caller is
-    /// in with `_tree` until the sandbox has its mounts, so that whoever freezes the files finds a
-    /// program that has them, or none.
+    /// in with `_tree` until the sandbox has its mounts, so that a freeze of the files finds a
+    /// program that has its mounts, or no program.
     ///
     /// # Errors
     /// Its end has begun, or so much cannot be charged.
@@ -263,6 +271,13 @@ impl LiveWorkspace {
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
         true
+    }
+
+    /// Discards prepared sandboxes over its files, once its end has begun. Returns false if that takes
+    /// long.
+    pub fn discard_prepared(&self) -> bool {
+        // One who is in alone has done so.
+        self.doors.try_share().is_none_or(|tree| tree.discard_prepared())
     }
 
     /// How full its file system is.

@@ -59,6 +59,8 @@ pub enum ProgramKind {
     Run,
     /// It waits for code: only the calls that it executes are a use of the workspace.
     Kernel,
+    /// The one sandbox of the workspace, in which its programs run, with what they left.
+    Sandbox,
 }
 
 impl LiveProgram {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::workspace::error::{EngineCode, EngineError};
-use crate::workspace::service::live::{LiveProgram, LiveWorkspace, WorkspaceUse};
+use crate::workspace::service::live::{LiveProgram, LiveWorkspace, ProgramKind, WorkspaceUse};
 use crate::workspace::trees::{FrozenTree, LoneTree};
 use cofferdam_core::sync::retained::Retained;
 use cofferdam_core::sync::run_control::{ControlError, RunControl};
@@ -28,7 +28,7 @@ pub fn freeze_files(used: &WorkspaceUse) -> Result<Arc<dyn FrozenTree>, EngineEr
     let (live, deadline) = (used.workspace(), Deadline::after(DOORS_WAIT));
     let tree = live.doors().enter_alone(deadline);
     let mut tree = tree.ok_or_else(|| unavailable("files are still being transferred"))?;
-    // Nobody else is in, so none of these is about to get its mounts, and no other begins.
+    // No other is in, so no program is about to get its mounts, and no other begins.
     let programs = live.programs();
     if programs.is_empty() {
         let late = Deadline::after(SQUASH_MAX);
@@ -106,9 +106,13 @@ fn copy_frozen(
     Ok(copied)
 }
 
-/// The programs that are processes. A call is none.
+/// The programs that are processes, unlike calls. The one sandbox of a workspace stands for all that
+/// is in it.
 fn controlled(programs: &[(u64, LiveProgram)]) -> impl Iterator<Item = (u64, &RunControl)> {
-    programs.iter().filter_map(|(number, program)| Some((*number, program.control.as_ref()?)))
+    let is_sandbox = |program: &LiveProgram| program.kind == ProgramKind::Sandbox;
+    let has_sandbox = programs.iter().any(|(_, program)| is_sandbox(program));
+    let meant = programs.iter().filter(move |(_, program)| !has_sandbox || is_sandbox(program));
+    meant.filter_map(|(number, program)| Some((*number, program.control.as_ref()?)))
 }
 
 /// Programs that are frozen until this is dropped.

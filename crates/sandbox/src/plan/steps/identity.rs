@@ -16,6 +16,10 @@ pub enum IdentityStep {
     SetGid { gid: u32 },
     /// Set the real, effective and saved uid.
     SetUid { uid: u32 },
+    /// Set the real and the effective uid, and keep the saved one: processes of this uid may then
+    /// neither inspect this one nor change its limits. With exec the saved one becomes the effective
+    /// one.
+    SetUidButSaved { uid: u32 },
     /// Allow this process to write its own id maps after the uid change.
     MakeDumpable,
     /// Keep other processes of this uid from inspecting this one.
@@ -40,7 +44,7 @@ impl IdentityStep {
         match self {
             Self::DropGroups => "setgroups".into(),
             Self::SetGid { .. } => "setresgid".into(),
-            Self::SetUid { .. } => "setresuid".into(),
+            Self::SetUid { .. } | Self::SetUidButSaved { .. } => "setresuid".into(),
             Self::MakeDumpable | Self::MakeUndumpable => "set dumpable".into(),
             Self::UnshareUser => "user namespace".into(),
             Self::WriteProc { file, .. } => format!("write /proc/{}", lossy(file)),
@@ -60,6 +64,9 @@ impl IdentityStep {
             }
             Self::SetUid { uid } => {
                 out.call(libc::SYS_setresuid, &[uid.into(), uid.into(), uid.into()]);
+            }
+            Self::SetUidButSaved { uid } => {
+                out.call(libc::SYS_setresuid, &[uid.into(), uid.into(), (-1_i32).into()]);
             }
             Self::MakeDumpable => prctl(out, libc::PR_SET_DUMPABLE, 1, 0),
             Self::MakeUndumpable => prctl(out, libc::PR_SET_DUMPABLE, 0, 0),

@@ -75,6 +75,8 @@ pub enum ProcessStep {
     RaiseLoopback,
     /// Set the host name.
     SetHostname { name: CString },
+    /// Die with the thread that cloned this process. A change of ids ends that.
+    DieWithParent,
     /// Create a session without a controlling terminal.
     NewSession,
     /// Make standard input the controlling terminal of the session.
@@ -107,6 +109,7 @@ impl ProcessStep {
             Self::JoinNetwork { .. } => "net namespace".into(),
             Self::RaiseLoopback => "raise lo".into(),
             Self::SetHostname { .. } => "set hostname".into(),
+            Self::DieWithParent => "die with the service".into(),
             Self::NewSession => "setsid".into(),
             Self::TakeTerminal => "controlling terminal".into(),
             Self::OpenNullStdin => "stdin".into(),
@@ -143,6 +146,10 @@ impl ProcessStep {
                 let length = name.as_bytes().len();
                 let name = out.text(name);
                 out.call(libc::SYS_sethostname, &[name, length.into()]);
+            }
+            Self::DieWithParent => {
+                let (option, signal) = (libc::PR_SET_PDEATHSIG.into(), libc::SIGKILL.into());
+                out.call(libc::SYS_prctl, &[option, signal, 0.into(), 0.into(), 0.into()]);
             }
             Self::NewSession => out.call(libc::SYS_setsid, &[]),
             Self::TakeTerminal => {

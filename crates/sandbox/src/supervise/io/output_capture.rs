@@ -136,15 +136,16 @@ impl OutputCapture {
         Ok(CaptureState::Open)
     }
 
-    /// Reads the rest of the pipe after the last writer died: at most what a pipe holds. The sink
-    /// gets it even without room.
+    /// Reads the rest of the pipe after the program died: at most what a pipe holds, since what it left
+    /// may go on writing. The sink gets it even without room.
     pub fn drain(&mut self, sink: &mut Option<Box<dyn OutputSink>>) -> io::Result<CaptureState> {
         self.kept_open = None;
         let mut unthrottled =
             sink.take().map(|inner| Box::new(UnthrottledSink(inner)) as Box<dyn OutputSink>);
+        let most = self.captured.bytes_total.saturating_add(PIPE_BYTES.unsigned_abs().into());
         let progress = loop {
             match self.read_available(&mut unthrottled)? {
-                CaptureState::Open if !self.is_drained()? => {}
+                CaptureState::Open if self.captured.bytes_total < most && !self.is_drained()? => {}
                 progress => break progress,
             }
         };
@@ -161,6 +162,11 @@ impl OutputCapture {
     /// Returns the captured bytes.
     pub fn finish(self) -> CapturedStream {
         self.captured
+    }
+
+    /// Returns the captured bytes, and the pipe if somebody can write to it still.
+    pub fn finish_open(self) -> (CapturedStream, Option<PipeEnd>) {
+        (self.captured, self.pipe)
     }
 }
 
@@ -179,6 +185,10 @@ impl OutputSink for UnthrottledSink {
 
     fn is_only_reader(&self) -> bool {
         self.0.is_only_reader()
+    }
+
+    fn after_program(self: Box<Self>) -> Option<Box<dyn OutputSink>> {
+        self.0.after_program()
     }
 }
 

@@ -1,5 +1,7 @@
 //! The cgroups of one sandbox: sets limits, reads usage, kills all processes, removes the groups.
 
+mod nested;
+
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::thread::sleep;
@@ -8,13 +10,15 @@ use std::time::Duration;
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
 
-use super::control::{CgroupControl, CgroupVersion};
-use super::directory::{CgroupDirectory, CgroupError, RETRY_INTERVAL};
-use super::hierarchy::Hierarchy;
-use super::limit_files::{CpuClass, INIT_PROCESSES, LimitFile, all_cpus, cpu_weight, limit_files};
-use super::reclaim;
-use super::termination::{self, kill_all};
-use super::usage::{self, GroupUsage, UsageFiles};
+use crate::cgroup::control::{CgroupControl, CgroupVersion};
+use crate::cgroup::directory::{CgroupDirectory, CgroupError, RETRY_INTERVAL};
+use crate::cgroup::hierarchy::Hierarchy;
+use crate::cgroup::limit_files::{
+    CpuClass, INIT_PROCESSES, LimitFile, all_cpus, cpu_weight, limit_files,
+};
+use crate::cgroup::reclaim;
+use crate::cgroup::termination::{self, kill_all};
+use crate::cgroup::usage::{self, GroupUsage, UsageFiles};
 use cofferdam_core::values::deadline::Deadline;
 use cofferdam_core::{Limits, SetupFailure};
 
@@ -28,12 +32,14 @@ pub struct SandboxGroup {
     usage_files: UsageFiles,
     /// Whether it has a CPU quota besides its weight.
     has_quota: bool,
+    /// Whether the init is not in it.
+    is_nested: bool,
 }
 
 #[derive(Debug)]
 struct Group {
     top: Arc<CgroupDirectory>,
-    directory: CgroupDirectory,
+    directory: Arc<CgroupDirectory>,
     controls: Vec<CgroupControl>,
 }
 
@@ -42,16 +48,19 @@ impl SandboxGroup {
     pub(super) fn create(
         hierarchies: &[Hierarchy],
         name: &str,
-        limits: &Limits,
+        limits: Option<&Limits>,
     ) -> Result<Self, SetupFailure> {
         let mut made = Self::default();
-        made.has_quota = limits.cpus_milli_max.is_some();
+        made.has_quota = limits.is_some_and(|limits| limits.cpus_milli_max.is_some());
         for hierarchy in hierarchies {
             let controls = hierarchy.controls().to_vec();
             if let Some(first) = controls.first() {
                 let step = first.step();
                 made.add(hierarchy.top(), name, controls).map_err(|e| failure(step, &e))?;
-                made.limit_last(limits)?;
+                match limits {
+                    Some(limits) => made.limit_last(limits)?,
+                    None => made.add_up_last(),
+                }
             }
         }
         Ok(made)
@@ -63,7 +72,7 @@ impl SandboxGroup {
         name: &str,
         controls: Vec<CgroupControl>,
     ) -> Result<(), CgroupError> {
-        let directory = top.make_child(name)?;
+        let directory = Arc::new(top.make_child(name)?);
         let group = Group { top: Arc::clone(top), directory, controls };
         let opened = match group.directory.version() {
             CgroupVersion::V1 => Some(group.directory.open_file("tasks", OFlag::O_WRONLY)),
@@ -80,19 +89,17 @@ impl SandboxGroup {
         Ok(())
     }
 
-    fn limit_last(&self, limits: &Limits) -> Result<(), SetupFailure> {
-        let Some(group) = self.groups.last() else { return Ok(()) };
-        for control in &group.controls {
-            for limit in limit_files(group.directory.version(), *control, limits) {
-                match group.directory.write(limit.file, &limit.text) {
-                    Err(error) if !(limit.optional && error.errno == Errno::ENOENT) => {
-                        return Err(failure(control.step(), &error));
-                    }
-                    _ => {}
-                }
-            }
+    /// Makes the limit of memory bound the groups below too. It does so anyway on version 2 and since
+    /// Linux 5.11, which may lack the file.
+    fn add_up_last(&self) {
+        let Some(group) = self.groups.last() else { return };
+        if group.controls.contains(&CgroupControl::Memory) {
+            let _ = group.directory.write("memory.use_hierarchy", "1");
         }
-        Ok(())
+    }
+
+    fn limit_last(&self, limits: &Limits) -> Result<(), SetupFailure> {
+        self.groups.last().map_or(Ok(()), |group| group.limit(limits))
     }
 
     /// The version 2 directory for `CLONE_INTO_CGROUP` of `clone3`; `None` on a host with version 1
@@ -133,10 +140,11 @@ impl SandboxGroup {
         let files = &self.usage_files;
         let (oom_kills, memory_refused) = files.memory_events();
         let limited = self.directory_for(CgroupControl::Processes).filter(|_| met_limits);
+        let of_init = if self.is_nested { 0 } else { INIT_PROCESSES };
         GroupUsage {
             cpu: files.cpu_time(),
             memory_peak: files.memory_peak(),
-            processes_peak: files.processes_peak().map(|peak| peak.saturating_sub(INIT_PROCESSES)),
+            processes_peak: files.processes_peak().map(|peak| peak.saturating_sub(of_init)),
             oom_kills,
             memory_refused,
             processes_refused: limited.map_or(0, usage::processes_refused),
@@ -196,10 +204,9 @@ impl SandboxGroup {
     }
 
     /// The processes of the sandbox, as numbered in this process's PID namespace.
-    #[cfg(test)]
     pub(crate) fn processes(&self) -> Result<Vec<i32>, CgroupError> {
         let directory = self.directory_for(CgroupControl::Kill);
-        let directory = directory.or_else(|| Some(&self.groups.first()?.directory));
+        let directory = directory.or_else(|| Some(&*self.groups.first()?.directory));
         directory.map_or_else(|| Ok(Vec::new()), CgroupDirectory::processes)
     }
 
@@ -212,6 +219,22 @@ impl SandboxGroup {
         loop {
             match self.try_remove() {
                 Err(error) if error.errno == Errno::EBUSY && !deadline.passed() => {
+                    self.wait_until_empty(deadline);
+                }
+                result => return result,
+            }
+        }
+    }
+
+    /// As [`SandboxGroup::remove`], for a group that others hold too.
+    pub fn remove_empty(&self, deadline: Deadline) -> Result<(), CgroupError> {
+        loop {
+            let removed =
+                self.groups.iter().map(|group| group.top.remove_child(group.directory.name()));
+            // All are tried.
+            let results: Vec<_> = removed.collect();
+            match results.into_iter().collect() {
+                Err(CgroupError { errno: Errno::EBUSY, .. }) if !deadline.passed() => {
                     self.wait_until_empty(deadline);
                 }
                 result => return result,
@@ -243,11 +266,27 @@ impl SandboxGroup {
     }
 
     fn directory_for(&self, control: CgroupControl) -> Option<&CgroupDirectory> {
-        self.group_for(control).map(|group| &group.directory)
+        self.group_for(control).map(|group| &*group.directory)
     }
 
     fn group_for(&self, control: CgroupControl) -> Option<&Group> {
         self.groups.iter().find(|group| group.controls.contains(&control))
+    }
+}
+
+impl Group {
+    fn limit(&self, limits: &Limits) -> Result<(), SetupFailure> {
+        for control in &self.controls {
+            for limit in limit_files(self.directory.version(), *control, limits) {
+                match self.directory.write(limit.file, &limit.text) {
+                    Err(error) if !(limit.optional && error.errno == Errno::ENOENT) => {
+                        return Err(failure(control.step(), &error));
+                    }
+                    _ => {}
+                }
+            }
+        }
+        Ok(())
     }
 }
 

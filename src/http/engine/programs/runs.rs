@@ -8,10 +8,10 @@ use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use axum::response::Response;
 
-use super::idempotency::{BegunRequest, RequestKey};
-use super::kept_answers::{KeptAnswer, KeptAnswers};
-use super::query::{QueryParams, workspace_id};
-use super::state::{EngineState, parse};
+use crate::http::engine::idempotency::{BegunRequest, RequestKey};
+use crate::http::engine::kept_answers::{KeptAnswer, KeptAnswers};
+use crate::http::engine::query::{QueryParams, workspace_id};
+use crate::http::engine::state::{EngineState, parse};
 use crate::http::error::{HttpApi, HttpError};
 use crate::http::request::accepts;
 use crate::http::request::body::WholeBody;

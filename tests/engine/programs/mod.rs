@@ -1,5 +1,7 @@
 //! `POST W/run`: a program in a sandbox of its own over the files of its workspace.
 
+mod shared;
+
 use std::time::{Duration, Instant};
 
 use cofferdam_test_server::host;

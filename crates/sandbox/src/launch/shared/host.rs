@@ -1,0 +1,190 @@
+//! Creates a sandbox that lasts.
+
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::Instant;
+
+use nix::sys::eventfd::{EfdFlags, EventFd};
+
+use super::keeper::KeptSandbox;
+use super::requests::RequestSocket;
+use super::{SharedSandbox, SharedState};
+use crate::cgroup;
+use crate::cgroup::{CpuClass, SandboxGroup};
+use crate::files::sandbox_fs::SandboxFs;
+use crate::launch::plan_context::{ProgramTime, TaskFiles, count};
+use crate::launch::running::RunningSandbox;
+use crate::launch::sandbox_host::{CROWDED, SandboxHost};
+use crate::launch::stdio::Terminal;
+use crate::launch::{self, Launch};
+use crate::locks::receive_listener;
+use crate::plan::served::build_server;
+use crate::pool::host_id::HostId;
+use crate::supervise::SETUP_WAIT;
+use cofferdam_core::sync::cancel::CancelToken;
+use cofferdam_core::sync::retained::Retained;
+use cofferdam_core::values::deadline::Deadline;
+use cofferdam_core::weakened::{self, Wall};
+use cofferdam_core::{
+    ExcessOutput, Limits, MountedWorkspace, RunSpec, SetupFailure, StdinSource, WorkspaceFill,
+};
+
+/// The group of PID 1, below that of its sandbox: nothing in there can run out.
+const INIT_GROUP: &str = "init";
+/// The group of all programs.
+const PROGRAMS_GROUP: &str = "all";
+
+impl SandboxHost {
+    /// Whether this host can have sandboxes that last, else why not.
+    ///
+    /// # Errors
+    /// What is missing.
+    pub fn check_shared(&self) -> Result<(), String> {
+        if self.plans.unprivileged {
+            return Err("a sandbox that lasts takes privileges".to_owned());
+        }
+        let support = self.cgroups.support();
+        let wanted = [
+            ("kill", &support.kill),
+            ("memory", &support.memory),
+            ("processes", &support.processes),
+        ];
+        match wanted.into_iter().find(|(_, control)| control.by.is_none()) {
+            None => Ok(()),
+            Some((name, control)) => {
+                let reason = control.reason.as_deref().unwrap_or("no cgroup controller");
+                Err(format!("a sandbox that lasts needs cgroups: {name}: {reason}"))
+            }
+        }
+    }
+
+    /// Creates a sandbox around `workspace` that lasts, as `host_id`, whose programs are bounded by
+    /// `limits` together. It dies with the calling thread, which calls [`KeptSandbox::keep`], and keeps
+    /// `retained` until it is dead.
+    ///
+    /// # Errors
+    /// The step that failed.
+    pub fn create_shared(
+        &self,
+        workspace: MountedWorkspace,
+        limits: &Limits,
+        host_id: &HostId,
+        retained: Retained,
+    ) -> Result<KeptSandbox, SetupFailure> {
+        let failed =
+            |step: &'static str| move |error: std::io::Error| SetupFailure::from_io(step, &error);
+        self.check_shared().map_err(|reason| SetupFailure::from_words("cgroup", reason))?;
+        if self.is_crowded() {
+            return Err(SetupFailure::from_words("start", CROWDED));
+        }
+        let mut limits = limits.clone();
+        self.clamp(&mut limits);
+        let terminals = Arc::new(Terminal::mount(host_id.id())?);
+        let fs = self.create_fs_around(&workspace, true, host_id)?;
+        let tenant = fs.tenant();
+        let number = self.started.fetch_add(1, Ordering::Relaxed);
+        let name = format!("{}{number}", cgroup::SANDBOX_PREFIX);
+        let group = self.cgroups.create_unlimited(&name)?;
+        let init_group = group.nested(INIT_GROUP)?;
+        group.give_entry(tenant)?;
+        let disk = workspace.workspace.try_clone().map_err(failed("workspace"))?;
+        let running =
+            self.launch_server(workspace, &limits, (fs, group), &init_group, &terminals, retained)?;
+        let RunningSandbox { live, release: socket, .. } = running;
+        let listens = running.plan.watches_locks();
+        let listener = listens.then(|| receive_listener(socket.as_fd()));
+        let listener = listener.transpose().map_err(failed("file locks"))?;
+        // PID 1 is in its own group now, and nothing is in the one above.
+        let group = live.resources.group.as_ref();
+        let group = group.ok_or_else(|| SetupFailure::from_words("cgroup", "no group"))?;
+        group.delegate()?;
+        let mut all = group.nested(PROGRAMS_GROUP)?;
+        all.set_limits(&limits)?;
+        all.delegate()?;
+        // PID 1 does little, and programs wait for it.
+        init_group.set_cpu_class(CpuClass::Setup);
+        all.set_cpu_class(CpuClass::Short);
+        let own = live.resources.fs.as_ref().map(|fs| fs.as_fd().try_clone_to_owned());
+        let own = own.transpose().map_err(failed("file system"))?;
+        let event = || {
+            let flags = EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK;
+            let made = EventFd::from_value_and_flags(0, flags);
+            made.map_err(|errno| SetupFailure::from_errno("eventfd", errno as i32))
+        };
+        let shared = SharedState {
+            process: Arc::clone(&live.process),
+            requests: RequestSocket::new(socket),
+            all: Some(Arc::new(all)).into(),
+            terminals,
+            disks: own.into_iter().chain([disk]).collect(),
+            tenant,
+            programs: Mutex::default(),
+            ended: Condvar::new(),
+            begun: 0.into(),
+            spare: Mutex::default(),
+            arrived: Mutex::default(),
+            wake: event()?,
+            shortage: event()?,
+            joins_itself: false.into(),
+            is_over: false.into(),
+        };
+        let dead = CancelToken::new().map_err(failed("eventfd"))?;
+        let shared = SharedSandbox(Arc::new(shared));
+        Ok(KeptSandbox { shared, live, init_group, listener, dead })
+    }
+
+    /// Clones PID 1 and waits until it serves.
+    fn launch_server(
+        &self,
+        workspace: MountedWorkspace,
+        limits: &Limits,
+        (fs, group): (SandboxFs, SandboxGroup),
+        init_group: &SandboxGroup,
+        terminals: &Arc<OwnedFd>,
+        retained: Retained,
+    ) -> Result<RunningSandbox, SetupFailure> {
+        let net = match weakened::lacks(Wall::Net) {
+            true => None,
+            false => Some(self.net_namespaces.take()?),
+        };
+        let workdir = workspace.path.as_path().to_owned();
+        let workspace = WorkspaceFill::Mounted(workspace);
+        let spec = RunSpec { workdir, limits: limits.clone(), workspace, ..RunSpec::default() };
+        let entries = init_group.entries()?;
+        let tasks = TaskFiles {
+            of_init: count(group.task_files().len() + group.program_task_files().len()),
+            of_program: count(entries.len()),
+        };
+        let (plan, _masked, extra) = self.plans.plan_as(
+            (build_server, ProgramTime::Now),
+            &spec,
+            &fs,
+            tasks,
+            net.as_ref(),
+            Some(Arc::clone(terminals)),
+        )?;
+        let entries: Vec<RawFd> = entries.iter().map(AsRawFd::as_raw_fd).collect();
+        let mut running = Launch {
+            plan,
+            namespaces: launch::namespaces(false),
+            fs: Some(fs),
+            group: Some(group),
+            net,
+            extra: [entries, extra.raw()].concat(),
+            stdin: StdinSource::Null,
+            terminal: None,
+            limits: limits.clone(),
+            excess_output: ExcessOutput::default(),
+            prepare_began: Instant::now(),
+            retained,
+            cleanup: self.cleanup.handle(),
+        }
+        .spawn_init()?
+        .counting_kills(&self.kill_failures);
+        // The mounts of the workspace are attached: ours are no longer needed.
+        drop(spec);
+        running.await_prepared(Deadline::after(SETUP_WAIT))?;
+        Ok(running)
+    }
+}

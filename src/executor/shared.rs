@@ -1,0 +1,79 @@
+//! Sandboxes that many programs share, each kept by a thread of its own.
+
+use std::sync::Arc;
+use std::sync::mpsc::sync_channel;
+use std::thread::Builder;
+
+use super::mounted::WorkspaceView;
+use super::sandbox::{SandboxExecutor, told};
+use cofferdam_core::sync::retained::Retained;
+use cofferdam_core::{Limits, NotStarted, OutputSink, RunReport, RunSpec, SetupFailure, Watch};
+use cofferdam_sandbox::engine::{ProgramLabel, SharedSandbox};
+
+impl SandboxExecutor {
+    /// Creates a sandbox with the mounts of `view` that lasts until `watch` is cancelled, and holds
+    /// `retained` until it is dead. `limits` bound all its programs together.
+    ///
+    /// # Errors
+    /// The step that failed.
+    pub fn open_shared(
+        self: &Arc<Self>,
+        view: WorkspaceView,
+        limits: Limits,
+        retained: Retained,
+        watch: Watch,
+    ) -> Result<SharedSandbox, SetupFailure> {
+        let (answer, answered) = sync_channel(1);
+        let executor = Arc::clone(self);
+        let keep = move || {
+            let WorkspaceView { mounts, host_id, lender } = view;
+            let mut retained = retained.and(Arc::new(host_id.clone()));
+            retained.extend(lender);
+            let created = executor.sandbox().create_shared(mounts, &limits, &host_id, retained);
+            // The sandbox outlives no executor that it does not need.
+            drop(executor);
+            let kept = match created {
+                Ok(kept) => kept,
+                Err(failure) => {
+                    tell_ended(&watch);
+                    // Whoever waits gets the failure, or is gone.
+                    let _ = answer.send(Err(failure));
+                    return;
+                }
+            };
+            if let Some(control) = &watch.control {
+                control.note_started();
+            }
+            if answer.send(Ok(kept.handle())).is_ok() {
+                kept.keep(&watch);
+            }
+            tell_ended(&watch);
+        };
+        let spawned = Builder::new().name("sandbox".to_owned()).spawn(keep);
+        spawned.map_err(|error| SetupFailure::from_io("thread", &error))?;
+        let ended = |_| SetupFailure::from_words("thread", "it ended without an answer");
+        answered.recv().map_err(ended)?
+    }
+
+    /// Runs the program of `spec` in `shared` on this thread.
+    ///
+    /// # Errors
+    /// The program did not start.
+    pub fn run_shared(
+        &self,
+        shared: &SharedSandbox,
+        spec: RunSpec,
+        label: ProgramLabel,
+        watch: &Watch,
+        sink: Option<Box<dyn OutputSink>>,
+    ) -> Result<RunReport, NotStarted> {
+        told(watch, self.sandbox().run_shared(shared, spec, label, watch, sink))
+    }
+}
+
+/// Orders fail from now on.
+fn tell_ended(watch: &Watch) {
+    if let Some(control) = &watch.control {
+        control.note_ended::<()>(&Ok(()));
+    }
+}

@@ -1,0 +1,20 @@
+//! `/v1/workspaces/{id}`: `run`, `processes` and `restart`.
+
+mod processes;
+mod runs;
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::routing::{get, post};
+
+use crate::http::engine::state::EngineState;
+
+/// Builds the routes.
+pub fn routes() -> Router<Arc<EngineState>> {
+    Router::new()
+        .route("/v1/workspaces/{id}/run", post(runs::run))
+        .route("/v1/workspaces/{id}/processes", get(processes::list))
+        .route("/v1/workspaces/{id}/processes/{pid}/signal", post(processes::signal))
+        .route("/v1/workspaces/{id}/restart", post(processes::restart))
+}

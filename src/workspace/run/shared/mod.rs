@@ -1,0 +1,7 @@
+//! One sandbox for all programs of a workspace.
+
+mod program;
+mod slot;
+
+pub use program::sandbox_of;
+pub use slot::SharedSlot;

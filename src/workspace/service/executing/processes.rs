@@ -1,0 +1,103 @@
+//! The processes of a workspace whose programs share one sandbox.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::config::TokenName;
+use crate::workspace::error::{EngineCode, EngineError};
+use crate::workspace::request::SandboxScope;
+use crate::workspace::service::WorkspaceService;
+use crate::workspace::service::live::LiveWorkspace;
+use crate::workspace::sessions::Session;
+use crate::workspace::sessions::signal::named_signal;
+use crate::workspace::view::{ProcessView, WorkspaceView};
+use cofferdam_core::values::deadline::Deadline;
+
+/// How long killed programs may take to die.
+const KILLED_WITHIN: Duration = Duration::from_secs(10);
+
+impl WorkspaceService {
+    /// The processes of a workspace, also those that programs left. This is no use of it.
+    ///
+    /// # Errors
+    /// There is no such workspace, or its programs share no sandbox.
+    pub fn processes(&self, owner: &TokenName, id: &str) -> Result<Vec<ProcessView>, EngineError> {
+        let live = self.find_shared(owner, id)?;
+        let Some(sandbox) = live.shared.current() else { return Ok(Vec::new()) };
+        let view = |process| ProcessView::of(process, |control| live.sessions.name_of(control));
+        Ok(sandbox.processes().into_iter().map(view).collect())
+    }
+
+    /// Sends the signal called `name` to a process.
+    ///
+    /// # Errors
+    /// As [`WorkspaceService::processes`]; there is no such signal or process.
+    pub fn signal_process(
+        &self,
+        owner: &TokenName,
+        id: &str,
+        pid: Option<i32>,
+        name: &str,
+    ) -> Result<(), EngineError> {
+        let live = self.find_shared(owner, id)?;
+        let used = live.enter()?;
+        let signal = named_signal(name)?;
+        let sandbox = used.workspace().shared.current();
+        let is_there = match sandbox.zip(pid) {
+            Some((sandbox, pid)) => sandbox.signal(pid, signal as i32)?,
+            None => false,
+        };
+        if is_there { Ok(()) } else { Err(no_process()) }
+    }
+
+    /// Kills everything in a workspace; its files stay. The next program starts a new sandbox.
+    ///
+    /// # Errors
+    /// As [`WorkspaceService::processes`], or something is not dead in time.
+    pub fn restart(&self, owner: &TokenName, id: &str) -> Result<WorkspaceView, EngineError> {
+        let live = self.find_shared(owner, id)?;
+        let _used = live.enter()?;
+        let deadline = Deadline::after(KILLED_WITHIN);
+        let programs = live.programs();
+        programs.iter().for_each(|(_, program)| program.cancel.cancel());
+        for (number, _) in programs {
+            if !live.wait_program(number, deadline) {
+                let words = "a killed program is not dead yet";
+                return Err(EngineError::new(EngineCode::SandboxFailed, words));
+            }
+        }
+        WorkspaceView::of(&live)
+    }
+
+    /// Kills what the program of an ended session left, if its workspace has one sandbox.
+    ///
+    /// # Errors
+    /// There is no such workspace, or something is not dead in time.
+    pub fn kill_left(
+        &self,
+        owner: &TokenName,
+        id: &str,
+        session: &Session,
+    ) -> Result<(), EngineError> {
+        let live = self.reaping.registry.find(owner, id)?;
+        match live.shared.current() {
+            Some(sandbox) => sandbox.kill_left(session.control()),
+            None => Ok(()),
+        }
+    }
+
+    fn find_shared(&self, owner: &TokenName, id: &str) -> Result<Arc<LiveWorkspace>, EngineError> {
+        let live = self.reaping.registry.find(owner, id)?;
+        match live.settings.sandbox {
+            SandboxScope::Workspace => Ok(live),
+            SandboxScope::Program => {
+                let words = "each program of the workspace has a sandbox of its own";
+                Err(EngineError::new(EngineCode::WorkspaceNotShared, words))
+            }
+        }
+    }
+}
+
+fn no_process() -> EngineError {
+    EngineError::new(EngineCode::ProcessNotFound, "no such process")
+}
