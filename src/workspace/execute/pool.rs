@@ -82,7 +82,7 @@ impl PooledKernels {
 impl KernelSlot<'_> {
     /// Adds the kernel.
     pub fn fill(self, kernel: &Arc<RunningKernel>) {
-        self.0.lock().live.push(Arc::downgrade(&kernel));
+        self.0.lock().live.push(Arc::downgrade(kernel));
     }
 }
 
