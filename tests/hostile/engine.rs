@@ -233,7 +233,7 @@ fn peak_kib(pid: i32) -> u64 {
 
 /// Calls `ask` and panics if the answer takes long.
 #[track_caller]
-pub fn at_once<T>(what: &str, ask: impl FnOnce() -> T) -> T {
+pub fn promptly<T>(what: &str, ask: impl FnOnce() -> T) -> T {
     let start = Instant::now();
     let answer = ask();
     assert!(start.elapsed() < SOON, "{what} took {:?}", start.elapsed());

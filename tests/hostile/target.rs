@@ -186,6 +186,10 @@ impl Target {
         assert_eq!(found, self.clean, "the next run observes a difference");
         if let Some(own) = &self.own {
             own.sentinel.assert_intact();
+            // Programs of workspaces take places in the pool, which runs ask for again.
+            if ready_sandboxes(own.service.pid()).len() < standby_max() {
+                self.fill_standby();
+            }
             own.before.assert_holds_for(&own.service);
         }
     }

@@ -2,7 +2,7 @@
 so that a copy of two moments shows."""
 import mmap, os, sys
 os.chdir("/workspace/work")
-for number in range(300):
+for number in range(600):
     with open("m%d" % number, "w") as file: file.write("x" * 10000)
 with open("shared", "wb") as file: file.write(b"0" * 4096)
 shared = os.open("shared", os.O_RDWR)

@@ -59,7 +59,7 @@ pub const ROWS: &[Row] = &[
     },
     Row {
         id: "W123",
-        guarantee: "60 MB of output take at most 8 MiB of memory, and delay no program and no request",
+        guarantee: "60 MB of output take at most 10 MiB of memory, and delay no program and no request",
         attack: sessions::endless_output,
     },
     Row {

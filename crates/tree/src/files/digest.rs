@@ -10,6 +10,7 @@ use nix::sys::stat::{SFlag, fstat};
 
 use super::error::{FilesError, OnPath};
 use super::location::FileLocation;
+use super::read::size;
 use super::resolve::WorkspaceRoot;
 use crate::copy::copy_file::BUFFER_BYTES;
 use crate::error::{During, WorkspaceFault};
@@ -106,6 +107,8 @@ impl TreeHasher {
         if status::file_type(&stat) != SFlag::S_IFREG {
             return Ok(());
         }
+        // A file can be large without using room, and takes long to read then.
+        self.budget.check_bytes(size(&stat))?;
         let file = open_beneath::reopen_for_reading(opened.as_fd()).during("open")?;
         self.files += 1;
         self.digest.update(&walk.path_of(&entry.name));

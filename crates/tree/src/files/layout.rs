@@ -12,6 +12,7 @@ use super::resolve::{DIRECTORY_MODE, MissingParents, WorkspaceRoot};
 use super::stage::private_dir::{Occupied, replace};
 use super::write::TempFile;
 use crate::status;
+use cofferdam_core::weakened::{self, Wall};
 
 /// The directories of a workspace.
 const DIRECTORIES: [&str; 4] = ["skills", "work", "runs", "out"];
@@ -79,7 +80,7 @@ pub fn load_metadata(root: &WorkspaceRoot<'_>) -> Result<Option<Vec<u8>>, FilesE
         Err(FilesError::NotFound { .. }) => return Ok(None),
         found => found?,
     };
-    if found.file_type() != SFlag::S_IFREG {
+    if found.file_type() != SFlag::S_IFREG && !weakened::lacks(Wall::Regular) {
         return Ok(None);
     }
     let ((file, stat), _) = open_regular(found)?;

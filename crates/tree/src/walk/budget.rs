@@ -88,9 +88,17 @@ impl TreeBudget {
 
     /// Counts `bytes` more of contents.
     pub(crate) fn take_bytes(&mut self, bytes: u64) -> Result<(), TreeLimit> {
-        let TreeLimits { bytes_max, .. } = self.limits;
         self.bytes = self.bytes.saturating_add(bytes);
-        if self.bytes > bytes_max { Err(TreeLimit::Bytes { max: bytes_max }) } else { Ok(()) }
+        self.check_bytes(0)
+    }
+
+    /// Fails if `bytes` more do not fit. Counts nothing.
+    pub(crate) fn check_bytes(&self, bytes: u64) -> Result<(), TreeLimit> {
+        let TreeLimits { bytes_max, .. } = self.limits;
+        match self.bytes.saturating_add(bytes) > bytes_max {
+            true => Err(TreeLimit::Bytes { max: bytes_max }),
+            false => Ok(()),
+        }
     }
 
     /// The bytes counted so far.
@@ -111,6 +119,8 @@ mod tests {
         assert_eq!(budget.take_entry(2), Err(TreeLimit::Depth { max: 1 }));
         assert_eq!(budget.take_entry(0), Err(TreeLimit::Entries { max: 2 }));
         assert_eq!(budget.take_bytes(10), Ok(()));
+        assert_eq!(budget.check_bytes(0), Ok(()));
+        assert_eq!(budget.check_bytes(1), Err(TreeLimit::Bytes { max: 10 }));
         assert_eq!(budget.take_bytes(1), Err(TreeLimit::Bytes { max: 10 }));
         assert_eq!(budget.take_bytes(u64::MAX), Err(TreeLimit::Bytes { max: 10 }));
     }

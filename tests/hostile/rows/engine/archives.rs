@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use serde_json::json;
 
 use crate::Unexercised;
-use crate::engine::{PeakMemory, Workspace, at_once};
+use crate::engine::{PeakMemory, Workspace, promptly};
 use crate::target::Target;
 
 const MIB: usize = 1 << 20;
@@ -55,7 +55,7 @@ fn extended(key: &str, value: &str) -> Vec<u8> {
 }
 
 fn put(workspace: &Workspace<'_>, archive: &[u8]) -> (u16, String) {
-    let reply = at_once("an archive", || workspace.ask("PUT", "/tar?path=work/to", archive));
+    let reply = promptly("an archive", || workspace.ask("PUT", "/tar?path=work/to", archive));
     (reply.status, reply.json()["code"].as_str().unwrap_or_default().to_owned())
 }
 
@@ -132,13 +132,13 @@ fn packed(bytes: &[u8]) -> Vec<u8> {
 pub fn bombs(target: &Target) -> Result<(), Unexercised> {
     let client = target.engine()?;
     let workspace =
-        client.create(&json!({"policy": {"max_disk_bytes": 64 * MIB}, "max_inodes": 20_000}));
+        client.create(&json!({"policy": {"max_disk_bytes": 16 * MIB}, "max_inodes": 20_000}));
     let before = workspace.names();
     let zeros = vec![0; MIB];
     let mebibyte = packed(&zeros);
     let file = packed(&entry("f", b'0', "", &zeros));
     let entries: Vec<u8> = (0..4096).flat_map(|n| header(&format!("{n}"), b'0', "", 0)).collect();
-    let deep: Vec<u8> = (0..64)
+    let deep: Vec<u8> = (0..128)
         .flat_map(|n| {
             [extended("path", &format!("{n}/{}x", "d/".repeat(250))), header("x", b'0', "", 0)]
         })
@@ -146,7 +146,7 @@ pub fn bombs(target: &Target) -> Result<(), Unexercised> {
         .collect();
     let long = [extended("comment", &"x".repeat(60_000)), header("x", b'0', "", 0)].concat();
     let numbered = |first: usize| -> Vec<u8> {
-        (0..256).flat_map(|n| header(&format!("{}", first * 256 + n), b'0', "", 0)).collect()
+        (0..1024).flat_map(|n| header(&format!("{}", first * 1024 + n), b'0', "", 0)).collect()
     };
     let bombs: Vec<(&str, Vec<u8>)> = vec![
         (
@@ -165,8 +165,8 @@ pub fn bombs(target: &Target) -> Result<(), Unexercised> {
         ),
         ("extensions of 1 GiB", packed(&long.repeat(16)).repeat(1024)),
         ("the same entries for 1 GiB", packed(&entries).repeat(512)),
-        ("entries without number", (0..512).flat_map(|first| packed(&numbered(first))).collect()),
-        ("deep paths", packed(&deep).repeat(512)),
+        ("entries without number", (0..32).flat_map(|first| packed(&numbered(first))).collect()),
+        ("deep paths", packed(&deep).repeat(16)),
     ];
     for (what, bomb) in bombs {
         let peak = target.own().ok().map(PeakMemory::begin);

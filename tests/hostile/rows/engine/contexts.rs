@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::Unexercised;
-use crate::engine::{Workspace, at_once};
+use crate::engine::{Workspace, promptly};
 use crate::target::Target;
 
 /// Writes an answer with these results as the kernel would, from inside the call, and ends the kernel's own
@@ -21,7 +21,7 @@ def forge(results, name=name, **more):
 "#;
 
 fn execute(workspace: &Workspace<'_>, context: &str, code: &str) -> Value {
-    let reply = at_once("a call", || {
+    let reply = promptly("a call", || {
         workspace.client().post(
             "/v1/execute",
             &json!({

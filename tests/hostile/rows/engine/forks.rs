@@ -4,7 +4,7 @@ use cofferdam_test_server::service::wait_until;
 use serde_json::{Value, json};
 
 use crate::Unexercised;
-use crate::engine::{SOON, Workspace, at_once};
+use crate::engine::{SOON, Workspace, promptly};
 use crate::probe::script;
 use crate::target::Target;
 
@@ -12,7 +12,7 @@ use crate::target::Target;
 const ROUNDS: usize = 6;
 
 /// What a program sees of all files: names, types, contents.
-const SEEN: &str = "find . /tmp -path ./runs -prune -o -printf '%p %y %s\n' | sort; find . /tmp -type f -name kept | sort | xargs cat";
+const SEEN: &str = "find . /tmp -path ./runs -prune -o -type f -printf '%p %s\n' -o -printf '%p %y\n' | sort; find . /tmp -type f -name kept | sort | xargs cat";
 
 pub fn marks_of_overlays(target: &Target) -> Result<(), Unexercised> {
     let client = target.engine()?;
@@ -70,7 +70,7 @@ pub fn writers_during_snapshots(target: &Target) -> Result<(), Unexercised> {
     let others: Vec<String> = others.iter().map(|script| source.start_sh(script, "x")).collect();
     let mut last = 0;
     for round in 0..ROUNDS {
-        let taken = at_once("a snapshot", || source.post("/snapshot", &json!({})));
+        let taken = promptly("a snapshot", || source.post("/snapshot", &json!({})));
         if taken.status == 503 {
             taken.assert_error(503, "snapshot.unavailable");
             continue;

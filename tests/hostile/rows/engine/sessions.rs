@@ -10,7 +10,7 @@ use tungstenite::protocol::{CloseFrame, Role};
 use tungstenite::{Message, WebSocket};
 
 use crate::Unexercised;
-use crate::engine::{EngineClient, PeakMemory, SOON, Workspace, at_once};
+use crate::engine::{EngineClient, PeakMemory, SOON, Workspace, promptly};
 use crate::marker::Marker;
 use crate::target::Target;
 
@@ -19,9 +19,10 @@ const MIB: usize = 1 << 20;
 const UNREAD_MIB_MAX: usize = 1;
 /// The most viewers of a session.
 const VIEWERS_MAX: usize = 16;
-/// The output of a program that prints without end, and how much memory it may take.
+/// The output of a program that prints without end, and how much memory it may take: its last 4 MiB as lines and as
+/// bytes, and buffers.
 const OUTPUT_MIB: usize = 60;
-const OUTPUT_GROWTH_MIB: u64 = 8;
+const OUTPUT_GROWTH_MIB: u64 = 10;
 /// The time until a session is killed, if its program ignores the first signal.
 const GRACE: Duration = Duration::from_millis(100);
 
@@ -34,7 +35,7 @@ pub fn unread_input(target: &Target) -> Result<(), Unexercised> {
         let body = json!({"cmd": "sleep", "args": ["1000"], "tty": tty});
         let session = workspace.start(&body);
         let data = json!({"data": "x".repeat(MIB / 8), "newline": true});
-        let write = || at_once("a write", || workspace.post(&format!("{session}/write"), &data));
+        let write = || promptly("a write", || workspace.post(&format!("{session}/write"), &data));
         let written: Vec<_> = (0..UNREAD_MIB_MAX * 8 * 3).map(|_| write()).collect();
         let taken = written.iter().take_while(|reply| reply.status == 200).count();
         if !tty {
@@ -44,7 +45,7 @@ pub fn unread_input(target: &Target) -> Result<(), Unexercised> {
             }
         }
         let killed = json!({"grace_ms": 1});
-        let killed = at_once("a kill", || workspace.post(&format!("{session}/kill"), &killed));
+        let killed = promptly("a kill", || workspace.post(&format!("{session}/kill"), &killed));
         assert_eq!(killed.json()["status"], "exited");
     }
     if let Some(peak) = peak {
@@ -62,7 +63,7 @@ pub fn endless_output(target: &Target) -> Result<(), Unexercised> {
     let script = "for bytes in 5 70000; do head -c $1 /dev/zero | tr '\\0' x | fold -w $bytes; done; sleep 1000";
     let half = (OUTPUT_MIB * MIB / 2).to_string();
     let session = workspace.start(&json!({"cmd": "sh", "args": ["-c", script, "flood", half]}));
-    let state = || at_once("a state", || workspace.get(&session)).json();
+    let state = || promptly("a state", || workspace.get(&session)).json();
     wait_until("the whole output", Duration::from_secs(60), || {
         state()["bytes"].as_u64().unwrap() >= (OUTPUT_MIB * MIB) as u64
     });
@@ -96,16 +97,9 @@ fn attach(client: &EngineClient, path: &str) -> TcpStream {
     socket
 }
 
-/// The code with which the service ends the connection.
-fn close_code(socket: TcpStream) -> u16 {
-    let mut socket = WebSocket::from_raw_socket(socket, Role::Client, None);
-    loop {
-        match socket.read() {
-            Ok(Message::Close(Some(CloseFrame { code, .. }))) => return code.into(),
-            Ok(_) => {}
-            Err(error) => panic!("no closing message: {error}"),
-        }
-    }
+/// The first message on a connection.
+fn first_message(socket: TcpStream) -> Message {
+    WebSocket::from_raw_socket(socket, Role::Client, None).read().unwrap()
 }
 
 fn viewers(workspace: &Workspace<'_>, session: &str) -> Value {
@@ -120,7 +114,9 @@ pub fn deaf_viewers(target: &Target) -> Result<(), Unexercised> {
     let path = format!("{}{session}", workspace.path);
     let deaf: Vec<TcpStream> = (0..VIEWERS_MAX).map(|_| attach(&client, &path)).collect();
     wait_until("all viewers", SOON, || viewers(&workspace, &session) == VIEWERS_MAX);
-    assert_eq!(close_code(attach(&client, &path)), 1013, "one viewer more");
+    let one_more = first_message(attach(&client, &path));
+    let Message::Close(Some(CloseFrame { code, .. })) = one_more else { panic!("{one_more:?}") };
+    assert_eq!(u16::from(code), 1013, "one viewer more");
     assert_eq!(viewers(&workspace, &session), VIEWERS_MAX);
     let peak = target.own().ok().map(PeakMemory::begin);
     let written = workspace.post(&format!("{session}/write"), &json!({"data": "\n"}));
