@@ -7,6 +7,7 @@
 //! - [`collect_artifacts`] copies the files that [`ArtifactRules`] select.
 //! - [`put`] and [`put_over_template`] write one file, [`remove_tree`] removes a tree.
 //! - [`apply_layer`] makes one layer of an overlay out of two, [`digest_tree`] digests what is seen.
+//! - [`saved`] writes a tree out, only what changed, and makes it again.
 //! - [`files`] reads and changes the files of a workspace while its programs run, packs and unpacks archives.
 //! - [`Template`] counts what a directory holds and detects changes ([`Fingerprint`]).
 //!
@@ -23,6 +24,7 @@ pub mod files;
 mod layer;
 mod put;
 mod remove;
+pub mod saved;
 mod snapshot;
 mod source;
 mod status;

@@ -38,6 +38,7 @@ pub fn routes<S>(state: Arc<EngineState>) -> Router<S> {
             "/v1/workspaces/{id}",
             get(workspaces::view).patch(workspaces::patch).delete(workspaces::cleanup),
         )
+        .route("/v1/workspaces/{id}/save", post(workspaces::save))
         .route("/v1/workspaces/{id}/run", post(runs::run))
         .merge(sessions::routes())
         .merge(execute::routes())

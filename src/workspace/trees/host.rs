@@ -226,6 +226,13 @@ impl FrozenTree for HostFrozenTree {
         self.host.layers.digest(&self.chain, stop).map_err(refused)
     }
 
+    fn read(
+        &self,
+        call: &mut dyn FnMut(BorrowedFd<'_>) -> Result<(), EngineError>,
+    ) -> Result<(), EngineError> {
+        call(self.host.layers.view(&self.chain).map_err(refused)?.tree())
+    }
+
     fn fork(&self, settings: TreeSettings) -> Result<Box<dyn WorkspaceTree>, EngineError> {
         let host = Arc::clone(&self.host);
         let (layers, storage) = host.of(settings.storage)?;

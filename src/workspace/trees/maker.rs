@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::executor::Capabilities;
 use crate::workspace::error::EngineError;
-use crate::workspace::request::StorageKind;
+use crate::workspace::request::{StorageKind, WorkspaceSettings};
 use cofferdam_core::sync::retained::Retained;
 use cofferdam_core::{NotStarted, OutputSink, RunReport, RunSpec, Watch, WorkspacePath};
 use cofferdam_sandbox::engine::DiskUsage;
@@ -22,6 +22,14 @@ pub struct TreeSettings {
     pub bytes: u64,
     /// The most files and directories.
     pub inodes: u64,
+}
+
+impl TreeSettings {
+    /// Those of a workspace.
+    pub fn of(settings: &WorkspaceSettings) -> Self {
+        let WorkspaceSettings { storage, disk_bytes, inodes, .. } = *settings;
+        Self { storage, bytes: disk_bytes, inodes }
+    }
 }
 
 /// How full a file system is.
@@ -134,6 +142,15 @@ pub trait FrozenTree: Debug + Send + Sync {
     /// # Errors
     /// It was stopped, or a step failed.
     fn digest(&self, stop: StopCheck<'_>) -> Result<TreeDigest, EngineError>;
+
+    /// Calls `call` with their root, whose owners are those on disk.
+    ///
+    /// # Errors
+    /// They cannot be shown, or that of `call`.
+    fn read(
+        &self,
+        call: &mut dyn FnMut(BorrowedFd<'_>) -> Result<(), EngineError>,
+    ) -> Result<(), EngineError>;
 
     /// A file system with these files.
     ///

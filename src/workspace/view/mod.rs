@@ -4,4 +4,4 @@ mod engine;
 mod workspace;
 
 pub use engine::EngineView;
-pub use workspace::{CleanupView, WorkspacePage, WorkspaceStatus, WorkspaceView};
+pub use workspace::{CleanupView, SavedView, WorkspacePage, WorkspaceStatus, WorkspaceView};

@@ -5,7 +5,7 @@ mod contexts;
 use std::sync::Arc;
 
 use super::live::{LiveProgram, LiveWorkspace, WorkspaceEnd, WorkspaceUse};
-use super::reaper::Reaping;
+use super::ends::reaper::Reaping;
 use super::span::Span;
 use super::{CallPermit, WorkspaceService};
 use crate::config::TokenName;

@@ -1,5 +1,6 @@
 //! A live workspace: its file system, who uses it, and when it ends.
 
+mod saves;
 mod state;
 
 use std::collections::BTreeMap;
@@ -8,9 +9,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
+pub use self::saves::SaveTurn;
 use self::state::LiveState;
 pub use self::state::{LiveFacts, LiveProgram, ProgramKind, WorkspaceEnd};
-use super::bell::ReaperBell;
+use super::ends::bell::ReaperBell;
+use super::ends::save_queue::SaveQueue;
 use super::ledger::DiskCharge;
 use super::merge_queue::{LayerRelease, MergeQueue};
 use super::tally::TallyEntry;
@@ -24,6 +27,7 @@ use cofferdam_core::sync::retained::Retained;
 use cofferdam_core::values::deadline::Deadline;
 use cofferdam_sandbox::engine::DiskUsage;
 use cofferdam_tree::files::{PathRule, WorkspaceRoot};
+use uuid::Uuid;
 
 /// A workspace that exists.
 pub struct LiveWorkspace {
@@ -50,6 +54,9 @@ pub struct LiveWorkspace {
     pub sessions: SessionTable,
     /// Its contexts.
     pub contexts: ContextTable,
+    saves: Arc<SaveQueue>,
+    /// The life of its file system, for one save at a time.
+    life: Mutex<[u8; 16]>,
     _entry: TallyEntry,
     // Dropped after the files.
     _release: LayerRelease,
@@ -63,7 +70,7 @@ impl LiveWorkspace {
         settings: WorkspaceSettings,
         doors: TreeDoors,
         (charge, entry): (DiskCharge, TallyEntry),
-        (bell, merges): (Arc<ReaperBell>, Arc<MergeQueue>),
+        (bell, merges, saves): (Arc<ReaperBell>, Arc<MergeQueue>, Arc<SaveQueue>),
     ) -> Self {
         let shown = settings.path.as_path().to_str().unwrap_or_default();
         // Parsed already, by a rule that is as strict.
@@ -82,6 +89,10 @@ impl LiveWorkspace {
             programs: BTreeMap::new(),
             programs_begun: 0,
             is_over: false,
+            reaped_after: None,
+            changes: 0,
+            changes_saved: 0,
+            saved_at: None,
         };
         Self {
             id,
@@ -100,6 +111,8 @@ impl LiveWorkspace {
             is_layered: AtomicBool::new(is_layered),
             sessions: SessionTable::default(),
             contexts: ContextTable::default(),
+            saves,
+            life: Mutex::new(Uuid::new_v4().into_bytes()),
             _entry: entry,
         }
     }
@@ -140,6 +153,7 @@ impl LiveWorkspace {
             last_access: state.last_access,
             expires_at: SystemTime::now() + left,
             programs: state.runs(),
+            saved_at: state.saved_at,
         }
     }
 
@@ -148,9 +162,9 @@ impl LiveWorkspace {
         self.lock().is_over
     }
 
-    /// When it ends if nothing else happens.
+    /// When the reaper has something to do if nothing else happens.
     pub fn ends_at(&self) -> Instant {
-        self.lock().end().0
+        self.lock().reaped_at()
     }
 
     /// Begins a request that uses it.
@@ -213,7 +227,8 @@ impl LiveWorkspace {
             (state.ttl, state.ttl_from) = (ttl, Instant::now());
         }
         state.idle = idle.unwrap_or(state.idle);
-        let end = state.end().0;
+        self.note_change(&mut state);
+        let end = state.reaped_at();
         drop(state);
         self.bell.expect(end);
         Ok(())
@@ -352,7 +367,8 @@ impl WorkspaceUse {
         &self.workspace
     }
 
-    /// Charges `bytes` more, which the request may write, until it ends.
+    /// Charges `bytes` more, which the request may write, until it ends. Whatever changes files calls this,
+    /// if only with 0: at the end of the request they are saved.
     ///
     /// # Errors
     /// So much cannot be charged.
@@ -379,10 +395,12 @@ impl Drop for WorkspaceUse {
         if let Some(reserved) = self.reserved_bytes {
             state.reserved_bytes = state.reserved_bytes.saturating_sub(reserved);
             self.workspace.recharge(&mut state);
+            self.workspace.note_change(&mut state);
         }
-        let end = state.end().0;
+        let end = state.reaped_at();
         self.workspace.offer_merge(&state);
         drop(state);
+        self.workspace.program_ended.notify_all();
         self.workspace.bell.expect(end);
     }
 }
@@ -403,7 +421,8 @@ impl Drop for WorkspaceProgram {
             state.touch();
         }
         self.workspace.recharge(&mut state);
-        let end = state.end().0;
+        self.workspace.note_change(&mut state);
+        let end = state.reaped_at();
         self.workspace.offer_merge(&state);
         drop(state);
         self.workspace.program_ended.notify_all();

@@ -3,9 +3,11 @@
 mod host_memory;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use self::host_memory::memory_bytes;
+use crate::workspace::disk::LazyEngineDir;
 use crate::config::{EngineConfig, EngineMaxima, RequestRanges, TokenMaxima};
 
 /// What a workspace service is started with.
@@ -23,6 +25,12 @@ pub struct EngineSettings {
     pub session_keep: Duration,
     /// Variables of every program.
     pub base_env: BTreeMap<String, String>,
+    /// Where workspaces and snapshots are kept; none if the service keeps nothing.
+    pub store: Option<Arc<LazyEngineDir>>,
+    /// How long a parked workspace is kept.
+    pub parked_keep: Duration,
+    /// How soon a change of a workspace that is kept is saved.
+    pub save_every: Duration,
 }
 
 impl From<&EngineConfig> for EngineSettings {
@@ -34,6 +42,9 @@ impl From<&EngineConfig> for EngineSettings {
             requests: *requests,
             session_keep: times.session_keep,
             base_env: BTreeMap::new(),
+            store: None,
+            parked_keep: times.parked_keep,
+            save_every: times.save_every,
             disk_total_bytes: maxima.disk_total_bytes.unwrap_or_else(|| memory_bytes() / 2),
         }
     }
