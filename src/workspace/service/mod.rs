@@ -21,12 +21,12 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 pub use self::counts::EngineMetrics;
-pub use self::executing::ExecutionCall;
-use self::ledger::DiskLedger;
 use self::ends::keeper::{Keeper, OpenedStore};
 use self::ends::reaper::Reaping;
 use self::ends::save_queue::SaveQueue;
 use self::ends::saver::Saver;
+pub use self::executing::ExecutionCall;
+use self::ledger::DiskLedger;
 use self::live::{LiveProgram, LiveWorkspace, WorkspaceEnd, WorkspaceProgram, WorkspaceUse};
 use self::registry::Kept;
 pub use self::settings::EngineSettings;
@@ -325,7 +325,7 @@ impl WorkspaceService {
         id: &str,
         name: &str,
     ) -> Result<Arc<Session>, EngineError> {
-        let live = self.reaping.registry.find(owner, id)?.ok_or_else(no_session)?;
+        let live = self.reaping.registry.find_live(owner, id)?.ok_or_else(no_session)?;
         live.sessions.forget_ended(self.settings.session_keep);
         live.sessions.find(name)
     }
@@ -342,7 +342,7 @@ impl WorkspaceService {
         limit: usize,
         after: Option<u64>,
     ) -> Result<(Vec<SessionState>, Option<u64>), EngineError> {
-        let Some(live) = self.reaping.registry.find(owner, id)? else {
+        let Some(live) = self.reaping.registry.find_live(owner, id)? else {
             return Ok((Vec::new(), None));
         };
         live.sessions.forget_ended(self.settings.session_keep);
@@ -359,7 +359,7 @@ impl WorkspaceService {
         id: &str,
         name: &str,
     ) -> Result<(), EngineError> {
-        if let Some(live) = self.reaping.registry.find(owner, id)? {
+        if let Some(live) = self.reaping.registry.find_live(owner, id)? {
             live.sessions.forget(name);
         }
         Ok(())

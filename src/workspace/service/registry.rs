@@ -225,11 +225,20 @@ impl Registry {
         found.filter(|kept| !kept.is_gone()).ok_or_else(not_found)
     }
 
+    /// The live workspace `id` of `owner`.
+    ///
+    /// # Errors
+    /// There is none, or it belongs to another.
+    #[cfg(test)]
+    pub fn find(&self, owner: &TokenName, id: &str) -> Result<Arc<LiveWorkspace>, EngineError> {
+        self.find_live(owner, id)?.filter(|live| !live.is_over()).ok_or_else(not_found)
+    }
+
     /// The live workspace `id` of `owner`; nothing if it is parked.
     ///
     /// # Errors
     /// There is none, or it belongs to another.
-    pub fn find(
+    pub fn find_live(
         &self,
         owner: &TokenName,
         id: &str,
@@ -274,8 +283,7 @@ impl Registry {
     ) -> (Vec<Kept>, bool) {
         let state = self.lock();
         let older = state.kept.range(..before.unwrap_or(u64::MAX)).rev();
-        let fits =
-            |kept: &&Kept| kept.owner() == owner && !kept.is_gone() && is_asked_for(kept);
+        let fits = |kept: &&Kept| kept.owner() == owner && !kept.is_gone() && is_asked_for(kept);
         let mut found = older.map(|(_, kept)| kept).filter(fits);
         let page = found.by_ref().take(limit).cloned().collect();
         (page, found.next().is_some())

@@ -238,14 +238,20 @@ fn a_workspace_is_seen_by_its_own_token_only_until_its_cleanup() {
     assert!(!view.to_string().contains("secret"));
     let (a, b) = ("a".into(), "b".into());
     assert_eq!(service.view(&b, id(&view)).unwrap_err().code, EngineCode::WorkspaceNotFound);
-    assert_eq!(service.cleanup(&b, id(&view), false).unwrap_err().code, EngineCode::WorkspaceNotFound);
+    assert_eq!(
+        service.cleanup(&b, id(&view), false).unwrap_err().code,
+        EngineCode::WorkspaceNotFound
+    );
     let query = WorkspaceQuery { limit: 10, ..WorkspaceQuery::default() };
     assert!(service.list(&b, &query).unwrap().workspaces.is_empty());
     assert_eq!(service.list(&a, &query).unwrap().workspaces.len(), 1);
     assert_eq!(service.view(&a, id(&view)).unwrap().workspace_id(), id(&view));
     let cleaned = service.cleanup(&a, id(&view), false).unwrap();
     assert_eq!((cleaned.workspace_id.as_str(), cleaned.persisted), (id(&view), false));
-    assert_eq!(service.cleanup(&a, id(&view), false).unwrap_err().code, EngineCode::WorkspaceNotFound);
+    assert_eq!(
+        service.cleanup(&a, id(&view), false).unwrap_err().code,
+        EngineCode::WorkspaceNotFound
+    );
     assert_eq!(trees.alive.load(Ordering::Relaxed), 0);
     assert_eq!((service.metrics().workspaces, service.metrics().disk_bytes), (0, 0));
 }

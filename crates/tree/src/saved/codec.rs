@@ -94,11 +94,8 @@ fn decode_file(input: &mut impl Read) -> io::Result<SavedFile> {
     let mut end = 0;
     for _ in 0..count {
         let offset = u64::from_le_bytes(array(input)?);
-        let extent = Extent {
-            offset,
-            bytes: u32::from_le_bytes(array(input)?),
-            digest: array(input)?,
-        };
+        let extent =
+            Extent { offset, bytes: u32::from_le_bytes(array(input)?), digest: array(input)? };
         let fits = offset >= end && extent.bytes as usize <= EXTENT_BYTES_MAX;
         end = offset.checked_add(extent.bytes.into()).ok_or_else(|| damaged("extent"))?;
         if !fits || end > bytes {

@@ -11,16 +11,16 @@ use std::os::unix::fs::FileExt;
 use nix::errno::Errno;
 use nix::fcntl::AtFlags;
 use nix::sys::stat::{
-    FchmodatFlags, Mode, SFlag, UtimensatFlags, fchmod, fchmodat, fstat, futimens, mkdirat, mknodat,
-    utimensat,
+    FchmodatFlags, Mode, SFlag, UtimensatFlags, fchmod, fchmodat, fstat, futimens, mkdirat,
+    mknodat, utimensat,
 };
 use nix::sys::time::TimeSpec;
-use nix::unistd::{Gid, Uid, UnlinkatFlags, fchown, fchownat, ftruncate, linkat, symlinkat, unlinkat};
+use nix::unistd::{
+    Gid, Uid, UnlinkatFlags, fchown, fchownat, ftruncate, linkat, symlinkat, unlinkat,
+};
 
 use super::codec::damaged;
-use super::entry::{
-    EXTENT_BYTES_MAX, EntryOwner, EntryTime, SavedEntry, SavedFile, SavedKind,
-};
+use super::entry::{EXTENT_BYTES_MAX, EntryOwner, EntryTime, SavedEntry, SavedFile, SavedKind};
 use super::manifest::ManifestReader;
 use super::{ExtentSource, SavedTreeError};
 use crate::error::{During, WorkspaceFault};
@@ -163,7 +163,8 @@ impl Restoring<'_, '_> {
             let here = self.path.bytes().len();
             let rest = parent.get(here..).unwrap_or_default();
             let rest = rest.strip_prefix(b"/").unwrap_or(rest);
-            let Some(next) = rest.split(|byte| *byte == b'/').next().filter(|next| !next.is_empty())
+            let Some(next) =
+                rest.split(|byte| *byte == b'/').next().filter(|next| !next.is_empty())
             else {
                 return Ok(());
             };

@@ -67,8 +67,7 @@ pub fn save_tree(
     options: SaveOptions<'_, impl Read>,
 ) -> Result<SavedTotals, SavedTreeError> {
     let SaveOptions { previous, life, frozen_at, stop } = options;
-    let range =
-        OrderedRange { depth_max: usize::MAX, entries_max: usize::MAX, after: Vec::new() };
+    let range = OrderedRange { depth_max: usize::MAX, entries_max: usize::MAX, after: Vec::new() };
     let walk = OrderedWalk::over(root, range).map_err(|fault| fault.at("."))?;
     let previous = previous.filter(|previous| previous.life() == life);
     let mut previous = Previous { manifest: previous, next: None };

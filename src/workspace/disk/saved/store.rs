@@ -59,15 +59,11 @@ impl SavedStore {
     ///
     /// # Errors
     /// The files cannot be read or changed.
-    pub fn open(
-        directory: Arc<EngineDir>,
-    ) -> Result<(Self, [Vec<SavedRecord>; 2]), StoreError> {
+    pub fn open(directory: Arc<EngineDir>) -> Result<(Self, [Vec<SavedRecord>; 2]), StoreError> {
         let [workspaces, snapshots] =
             [directory.child("workspaces")?, directory.child("snapshots")?];
-        let records = [
-            sweep(&workspaces, directory.quota())?,
-            sweep(&snapshots, directory.quota())?,
-        ];
+        let records =
+            [sweep(&workspaces, directory.quota())?, sweep(&snapshots, directory.quota())?];
         Ok((Self { directory, workspaces, snapshots }, records))
     }
 
@@ -230,8 +226,7 @@ fn write_manifest(
     })?;
     output.flush().map_err(|error| write_error(directory, &name, &error))?;
     let metadata = file.metadata();
-    let bytes =
-        metadata.map_err(|error| directory.error("stat", &name, errno_of(&error)))?.len();
+    let bytes = metadata.map_err(|error| directory.error("stat", &name, errno_of(&error)))?.len();
     Ok((totals, bytes))
 }
 

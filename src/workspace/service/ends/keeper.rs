@@ -119,7 +119,8 @@ impl Keeper {
                 next = Some(next.map_or(at, |next| next.min(at)));
                 continue;
             }
-            let Some(guard) = self.registry.begin_change(parked.number, Deadline::after(Duration::ZERO))
+            let Some(guard) =
+                self.registry.begin_change(parked.number, Deadline::after(Duration::ZERO))
             else {
                 continue;
             };

@@ -13,8 +13,8 @@ use crate::workspace::service::live::{WorkspaceEnd, WorkspaceUse, not_found};
 use crate::workspace::service::registry::{ChangeGuard, Kept};
 use crate::workspace::service::span::Span;
 use crate::workspace::service::{WorkspaceService, refusal};
-use crate::workspace::view::WorkspaceView;
 use crate::workspace::trees::{TreeDoors, TreeSettings, WorkspaceTree};
+use crate::workspace::view::WorkspaceView;
 use cofferdam_core::values::deadline::Deadline;
 use cofferdam_tree::StopCheck;
 
@@ -49,11 +49,7 @@ impl WorkspaceService {
     }
 
     /// Makes the files of a parked workspace again, and lets it live.
-    fn wake(
-        &self,
-        parked: &ParkedWorkspace,
-        _guard: &ChangeGuard<'_>,
-    ) -> Result<(), EngineError> {
+    fn wake(&self, parked: &ParkedWorkspace, _guard: &ChangeGuard<'_>) -> Result<(), EngineError> {
         self.check_open()?;
         let span = Span::begin("workspace.create");
         let ParkedWorkspace { number, owner, record } = parked;

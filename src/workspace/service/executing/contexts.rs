@@ -84,7 +84,7 @@ impl WorkspaceService {
         id: &str,
         context: &str,
     ) -> Result<Arc<CodeContext>, EngineError> {
-        let live = self.reaping.registry.find(owner, id)?.ok_or_else(no_context)?;
+        let live = self.reaping.registry.find_live(owner, id)?.ok_or_else(no_context)?;
         live.contexts.find(context)
     }
 
@@ -100,7 +100,7 @@ impl WorkspaceService {
         limit: usize,
         after: Option<u64>,
     ) -> Result<(Vec<ContextView>, Option<u64>), EngineError> {
-        let live = self.reaping.registry.find(owner, id)?;
+        let live = self.reaping.registry.find_live(owner, id)?;
         Ok(live.map_or_else(Default::default, |live| live.contexts.page(after, limit)))
     }
 
@@ -114,7 +114,7 @@ impl WorkspaceService {
         id: &str,
         context: &str,
     ) -> Result<(), EngineError> {
-        let workspace = self.reaping.registry.find(owner, id)?.ok_or_else(no_context)?;
+        let workspace = self.reaping.registry.find_live(owner, id)?.ok_or_else(no_context)?;
         let found = workspace.contexts.find(context)?;
         workspace.contexts.forget(context);
         found.close();

@@ -4,8 +4,8 @@ mod contexts;
 
 use std::sync::Arc;
 
-use super::live::{LiveProgram, LiveWorkspace, WorkspaceEnd, WorkspaceUse};
 use super::ends::reaper::Reaping;
+use super::live::{LiveProgram, LiveWorkspace, WorkspaceEnd, WorkspaceUse};
 use super::span::Span;
 use super::{CallPermit, WorkspaceService};
 use crate::config::TokenName;

@@ -3,8 +3,8 @@
 use std::sync::{MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-use super::state::{LiveState, WorkspaceEnd};
 use super::LiveWorkspace;
+use super::state::{LiveState, WorkspaceEnd};
 use cofferdam_core::values::deadline::Deadline;
 
 /// How long the reaper leaves a workspace alone that it wants parked.

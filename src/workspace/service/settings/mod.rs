@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use self::host_memory::memory_bytes;
-use crate::workspace::disk::LazyEngineDir;
 use crate::config::{EngineConfig, EngineMaxima, RequestRanges, TokenMaxima};
+use crate::workspace::disk::LazyEngineDir;
 
 /// What a workspace service is started with.
 #[derive(Debug, Clone)]
