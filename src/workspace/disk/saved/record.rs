@@ -37,9 +37,9 @@ pub struct SavedRecord {
     pub used: SavedUsage,
     /// The digest of a snapshot; empty for a workspace.
     pub digest: String,
-    /// The number of its regular files.
+    /// The number of a snapshot's regular files.
     pub files: u64,
-    /// The bytes of its regular files.
+    /// The bytes of a snapshot's regular files.
     pub bytes: u64,
     /// What it was created with; for a snapshot, what its workspace was created with.
     pub settings: WorkspaceSettings,

@@ -15,9 +15,7 @@ use crate::store::{ReadFault, StoreDir, StoreError, errno_of};
 use crate::workspace::disk::engine_dir::EngineDir;
 use crate::workspace::disk::store_quota::{DIRECTORY_CHARGE, file_charge};
 use crate::workspace::error::{EngineCode, EngineError};
-use cofferdam_tree::saved::{
-    ManifestReader, SaveOptions, SavedTotals, SavedTreeError, restore_tree, save_tree,
-};
+use cofferdam_tree::saved::{ManifestReader, SaveOptions, SavedTreeError, restore_tree, save_tree};
 use cofferdam_tree::{Owner, StopCheck, WorkspaceError, remove_tree};
 
 /// The directory of the extents of one saved tree.
@@ -102,10 +100,9 @@ impl SavedStore {
         let mut sink = SavingExtents::new(&extents, known, quota.reservation());
         record.manifest = before.map_or(0, |before| before.manifest) + 1;
         let written = write_manifest(directory, saving, before, record, &mut sink);
-        let written = written.and_then(|(totals, manifest_bytes)| {
+        let written = written.and_then(|manifest_bytes| {
             let fixed = if before.is_none() { FIXED_CHARGE } else { 0 };
             sink.reserve(file_charge(manifest_bytes) + fixed)?;
-            (record.files, record.bytes) = (totals.files, totals.bytes);
             // One wait for all new files instead of one for each.
             syncfs(directory.fd()).map_err(|errno| directory.error("syncfs", "", errno))?;
             Ok(record.write(directory)?)
@@ -139,7 +136,7 @@ impl SavedStore {
     ) -> Result<SavedRecord, EngineError> {
         let directory = self.open_saved(kind, &record.id)?;
         let saved = SavedRecord::read(&directory)?.ok_or_else(|| absent(&directory))?;
-        (record.manifest, record.files, record.bytes) = (saved.manifest, saved.files, saved.bytes);
+        record.manifest = saved.manifest;
         record.write(&directory)?;
         directory.sync()?;
         Ok(record)
@@ -160,7 +157,7 @@ impl SavedStore {
         let record = SavedRecord::read(&directory)?.ok_or_else(|| absent(&directory))?;
         let manifest = open(&directory, &record.manifest_name())?;
         let mut source = StoredExtents(child(&directory, EXTENTS)?);
-        restore_tree(root, manifest, &mut source, owner, stop).map_err(tree_error)
+        restore_tree(root, manifest, &mut source, owner, stop).map_err(|error| tree_error(&error))
     }
 
     /// Removes what is saved with this id, if anything is.
@@ -198,14 +195,14 @@ impl SavedStore {
     }
 }
 
-/// Writes the manifest and the extents of a save. Also returns the length of the manifest.
+/// Writes the manifest and the extents of a save. Returns the length of the manifest.
 fn write_manifest(
     directory: &StoreDir,
     saving: &Saving<'_>,
     before: Option<&SavedRecord>,
     record: &SavedRecord,
     sink: &mut SavingExtents<'_>,
-) -> Result<(SavedTotals, u64), EngineError> {
+) -> Result<u64, EngineError> {
     let name = record.manifest_name();
     directory.unlink(&name)?;
     let file = directory.create_file(&name)?;
@@ -220,14 +217,13 @@ fn write_manifest(
     };
     let mut output = BufWriter::new(&file);
     let saved = save_tree(saving.root, &mut output, sink, options);
-    let totals = saved.map_err(|error| match sink.failure() {
+    saved.map_err(|error| match sink.failure() {
         Some(failure) => failure,
-        None => tree_error(error),
+        None => tree_error(&error),
     })?;
     output.flush().map_err(|error| write_error(directory, &name, &error))?;
     let metadata = file.metadata();
-    let bytes = metadata.map_err(|error| directory.error("stat", &name, errno_of(&error)))?.len();
-    Ok((totals, bytes))
+    Ok(metadata.map_err(|error| directory.error("stat", &name, errno_of(&error)))?.len())
 }
 
 /// The extents of the save before. One that cannot be read is written again as a whole.
@@ -286,8 +282,8 @@ fn absent(directory: &StoreDir) -> StoreError {
 }
 
 /// The error for clients; the log has the words.
-fn tree_error(error: SavedTreeError) -> EngineError {
-    match &error {
+fn tree_error(error: &SavedTreeError) -> EngineError {
+    match error {
         SavedTreeError::Tree(WorkspaceError::Stopped) => {
             let words = "the files could not be written or read in time";
             EngineError::new(EngineCode::SnapshotUnavailable, words)

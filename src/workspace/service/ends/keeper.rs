@@ -151,6 +151,13 @@ impl Keeper {
         *self.opened.stops_at.lock().unwrap_or_else(PoisonError::into_inner) = Some(deadline);
     }
 
+    /// The end of `wait` from now, or when saves in progress are to end if that is earlier.
+    pub fn within(&self, wait: Duration) -> Deadline {
+        let stops_at = self.opened.stops_at.lock().unwrap_or_else(PoisonError::into_inner);
+        let deadline = Deadline::after(wait);
+        stops_at.map_or(deadline, |stops_at| stops_at.min(deadline))
+    }
+
     /// Whether saves in progress are to end.
     pub fn is_stopped(&self) -> bool {
         let stops_at = self.opened.stops_at.lock().unwrap_or_else(PoisonError::into_inner);

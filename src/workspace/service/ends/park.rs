@@ -30,7 +30,7 @@ impl Keeper {
         live: &Arc<LiveWorkspace>,
         begins: impl FnOnce(&LiveWorkspace) -> Option<WorkspaceEnd>,
     ) -> Result<bool, EngineError> {
-        let guard = self.registry.begin_change(live.number, Deadline::after(CHANGE_WAIT));
+        let guard = self.registry.begin_change(live.number, self.within(CHANGE_WAIT));
         let _guard = guard.ok_or_else(busy)?;
         let is_live = matches!(self.registry.kept(live.number), Some(Kept::Live(known)) if Arc::ptr_eq(&known, live));
         if !is_live {
@@ -59,7 +59,7 @@ impl Keeper {
     /// Parks a workspace whose end has begun.
     fn park_ended(&self, live: &LiveWorkspace) -> Result<ParkedWorkspace, EngineError> {
         let store = self.store()?;
-        let deadline = Deadline::after(USES_WAIT);
+        let deadline = self.within(USES_WAIT);
         if !live.wait_programs(deadline) {
             return Err(unavailable("a killed program has not ended"));
         }
@@ -79,7 +79,7 @@ impl Keeper {
                 record.kept_from = now;
                 store.update(SavedKind::Workspace, record)?
             }
-            None => self.write(live, tree.root(), self.record_of(live, now, used), &turn)?,
+            None => self.write(tree.root(), self.record_of(live, now, used), &turn)?,
         };
         Ok(ParkedWorkspace::new(live.number, record))
     }

@@ -1,5 +1,6 @@
 //! Saves of workspaces that live on.
 
+use std::os::fd::BorrowedFd;
 use std::time::{Duration, SystemTime};
 
 use super::keeper::Keeper;
@@ -9,7 +10,6 @@ use crate::workspace::service::live::{LiveWorkspace, SaveTurn};
 use crate::workspace::trees::snapshots::freeze_files;
 use cofferdam_core::values::deadline::Deadline;
 use cofferdam_tree::StopCheck;
-use std::os::fd::BorrowedFd;
 
 /// How long a save may take. A disk that is slower than this keeps nothing.
 const SAVE_MAX: Duration = Duration::from_secs(600);
@@ -34,8 +34,7 @@ impl Keeper {
         let frozen = freeze_files(live)?;
         let saved_at = SystemTime::now();
         let record = self.record_of(live, saved_at, used);
-        let written =
-            frozen.read(&mut |root| self.write(live, root, record.clone(), &turn).map(drop));
+        let written = frozen.read(&mut |root| self.write(root, record.clone(), &turn).map(drop));
         drop(frozen);
         // The layers of the save are needed no more.
         self.merges.offer(live.number);
@@ -47,14 +46,13 @@ impl Keeper {
     /// Writes the files below `root`, which nothing changes.
     pub(super) fn write(
         &self,
-        live: &LiveWorkspace,
         root: BorrowedFd<'_>,
         record: SavedRecord,
         turn: &SaveTurn<'_>,
     ) -> Result<SavedRecord, EngineError> {
         let late = Deadline::after(SAVE_MAX);
         let stop = || late.passed() || self.is_stopped();
-        let saving = Saving { root, life: live.life(turn), stop: StopCheck(&stop) };
+        let saving = Saving { root, life: turn.life()?, stop: StopCheck(&stop) };
         self.store()?.save(SavedKind::Workspace, &saving, record)
     }
 

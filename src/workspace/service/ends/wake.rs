@@ -115,9 +115,10 @@ impl WorkspaceService {
                 live.begin_end();
                 // A save in progress ends before its files are removed.
                 let turn = live.save_turn();
-                self.keeper.store()?.remove(SavedKind::Workspace, &live.id)?;
-                drop(turn);
+                let removed = self.keeper.store()?.remove(SavedKind::Workspace, &live.id);
+                turn.close();
                 self.reaping.finish(&live, WorkspaceEnd::Cleanup);
+                removed?;
             }
         }
         Ok(false)

@@ -55,8 +55,8 @@ pub struct LiveWorkspace {
     /// Its contexts.
     pub contexts: ContextTable,
     saves: Arc<SaveQueue>,
-    /// The life of its file system, for one save at a time.
-    life: Mutex<[u8; 16]>,
+    /// The life of its file system, for one save at a time; none once it is never saved again.
+    life: Mutex<Option<[u8; 16]>>,
     _entry: TallyEntry,
     // Dropped after the files.
     _release: LayerRelease,
@@ -112,7 +112,7 @@ impl LiveWorkspace {
             sessions: SessionTable::default(),
             contexts: ContextTable::default(),
             saves,
-            life: Mutex::new(Uuid::new_v4().into_bytes()),
+            life: Mutex::new(Some(Uuid::new_v4().into_bytes())),
             _entry: entry,
         }
     }

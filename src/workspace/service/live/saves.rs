@@ -3,8 +3,9 @@
 use std::sync::{MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-use super::LiveWorkspace;
 use super::state::{LiveState, WorkspaceEnd};
+use super::{LiveWorkspace, not_found};
+use crate::workspace::error::EngineError;
 use cofferdam_core::values::deadline::Deadline;
 
 /// How long the reaper leaves a workspace alone that it wants parked.
@@ -12,7 +13,22 @@ const PARK_AGAIN: Duration = Duration::from_secs(30);
 
 /// The turn to save a workspace.
 #[derive(Debug)]
-pub struct SaveTurn<'a>(MutexGuard<'a, [u8; 16]>);
+pub struct SaveTurn<'a>(MutexGuard<'a, Option<[u8; 16]>>);
+
+impl SaveTurn<'_> {
+    /// The life of the file system.
+    ///
+    /// # Errors
+    /// The workspace has been removed from the store.
+    pub fn life(&self) -> Result<[u8; 16], EngineError> {
+        self.0.ok_or_else(not_found)
+    }
+
+    /// Ends all saves for good.
+    pub fn close(mut self) {
+        *self.0 = None;
+    }
+}
 
 impl LiveWorkspace {
     /// Whether the reaper wants it parked. It asks again only after a while.
@@ -52,11 +68,6 @@ impl LiveWorkspace {
     pub fn save_turn(&self) -> SaveTurn<'_> {
         // A panic of a save leaves the life as it is.
         SaveTurn(self.life.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    /// The life of its file system.
-    pub fn life(&self, turn: &SaveTurn<'_>) -> [u8; 16] {
-        *turn.0
     }
 
     /// The changes until now, for [`LiveWorkspace::note_saved`].
