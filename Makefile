@@ -39,15 +39,16 @@ HOSTILE_RUNS = 10000
 KILLS = 100
 
 # A weakened build can remove each of these. The hostile rows that need the removed one must then break.
-WALLS = seccomp user cgroup pid net unowned
+WALLS = seccomp user cgroup pid net unowned \
+	paths beneath regular archive input window viewers results quota freeze owner
 WEAKENED = $(TARGET_DIR)/weakened/$(TRIPLE)/debug/cofferdam
 
 .DEFAULT_GOAL = help
 # Cargo uses every core by itself.
 .NOTPARALLEL:
-.PHONY: help deps build install fmt lint deny semver check test test-one test-kills test-minimal test-builds test-langs test-toolchains \
+.PHONY: help deps build install fmt lint deny deny-tool semver check test test-one test-kills test-minimal test-builds bench-builds test-langs test-toolchains \
 	hostile hostile-soak weakened weakened-build demo test-metrics bench bench-docs config-docs bench-langs soak \
-	soak-jobs fuzz toolchains print-serve-env image test-image test-deploy test-v2 test-firecracker test-containers clean
+	soak-jobs fuzz fuzz-tool fuzz-build toolchains print-serve-env image test-image test-deploy test-v2 test-firecracker test-containers clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/\1	\2/p' $(MAKEFILE_LIST) | expand -t 17
@@ -86,8 +87,10 @@ lint: ## Check format and lints
 INSTALL = cd / && CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_OPT_LEVEL=1 \
 	CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 $(CARGO) install --locked
 
-deny: ## Check the licences, sources and versions of the dependencies
+deny-tool:
 	cargo-deny --version >/dev/null 2>&1 || ($(INSTALL) $(CARGO_DENY))
+
+deny: deny-tool ## Check the licences, sources and versions of the dependencies
 	$(CARGO) deny --locked check bans licenses sources
 
 # The commit whose API crates/sandbox must still have: the last release, or a later commit that broke the API
@@ -120,6 +123,9 @@ test: deps lint build ## Lint and run every test against the release binary (as 
 test-kills: ## Kill the service KILLS times while a workspace is written and saved (as root)
 	PERSISTENCE_KILLS=$(KILLS) REQUIRE_PRIVILEGED=1 $(CARGO) test --locked --test engine -- \
 		a_killed_service_loses_only_what_came_after_the_last_save --nocapture
+
+bench-builds:
+	$(CARGO) bench --locked --no-run --bench paired --bench languages
 
 test-minimal: ## Run the unit tests of a build without the feature firecracker (as root)
 	REQUIRE_PRIVILEGED=1 $(CARGO) test --locked --package cofferdam --no-default-features --lib --bins
@@ -185,8 +191,13 @@ soak-jobs: deps build ## Kill the service JOBS_KILLS times while jobs run, and q
 	COFFERDAM_BIN=$(BINARY) REQUIRE_PRIVILEGED=1 JOBS_KILLS=$(JOBS_KILLS) JOBS_MANY=$(JOBS_MANY) \
 		$(CARGO) test --locked --test jobs -- --nocapture killed:: many::
 
-fuzz: ## Fuzz each target, or the FUZZ_TARGETS, for FUZZ_SECONDS
+fuzz-tool:
 	cargo-fuzz --version >/dev/null 2>&1 || ($(INSTALL) $(CARGO_FUZZ))
+
+fuzz-build: fuzz-tool
+	CARGO=$(CARGO) TARGET_DIR=$(TARGET_DIR) fuzz/run build
+
+fuzz: fuzz-tool ## Fuzz each target, or the FUZZ_TARGETS, for FUZZ_SECONDS
 	CARGO=$(CARGO) TARGET_DIR=$(TARGET_DIR) FUZZ_SECONDS=$(FUZZ_SECONDS) fuzz/run $(FUZZ_TARGETS)
 
 toolchains: NEEDED = mmdebstrap:mmdebstrap unshare:util-linux flock:util-linux

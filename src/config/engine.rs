@@ -211,8 +211,8 @@ impl RequestRanges {
 }
 
 impl RequestRange {
-    /// The values of a pair of variables. A default above the maximum is lowered to it: whoever
-    /// lowers a maximum need not name the default too.
+    /// The values of a pair of variables. A default above the maximum is lowered to it, so that
+    /// an operator who lowers a maximum need not set the default too.
     fn read(
         reader: &mut VariableReader,
         [default, max]: [&Variable; 2],

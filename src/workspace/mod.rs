@@ -14,7 +14,7 @@ pub mod sessions;
 mod trees;
 mod view;
 
-pub use disk::{EngineDir, LazyEngineDir, StoreQuota, StoreReservation};
+pub use disk::{EngineDir, LazyEngineDir, SkillStore, StoreQuota, StoreReservation, StoredSkill};
 pub use error::{EngineCode, EngineError};
 pub use request::{
     ArtifactSession, CreateRequest, LimitsRequest, PatchRequest, ProgramLimits, SandboxScope,

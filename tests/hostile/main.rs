@@ -16,6 +16,7 @@
 )]
 
 mod aftermath;
+mod engine;
 mod exec;
 mod marker;
 mod observe;

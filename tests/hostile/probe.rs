@@ -27,7 +27,7 @@ pub struct Probe {
 impl Probe {
     /// The module `tests/probes/<name>.py`.
     pub fn python(name: &str) -> Self {
-        Self::inline(&read(&format!("{name}.py")))
+        Self::inline(&script(&format!("{name}.py")))
     }
 
     /// A module given as text, which must define `probe`.
@@ -37,7 +37,7 @@ impl Probe {
 
     /// The script `tests/probes/<name>.sh`; returns `{"code", "out", "err"}`.
     pub fn sh(name: &str) -> Self {
-        let script = read(&format!("{name}.sh"));
+        let script = script(&format!("{name}.sh"));
         let mut probe = Self::python("run_program");
         probe.args = json!(["sh", "-c", script, name]);
         probe
@@ -89,7 +89,7 @@ impl Probe {
         let native = native.as_deref().map(packed).unwrap_or_default();
         let args = json!(args.to_string());
         let (before, after) = MARKS;
-        let prelude = read("prelude.py")
+        let prelude = script("prelude.py")
             .replace("{native}", &native)
             .replace("{args}", &args.to_string())
             .replace("{before}", before)
@@ -102,7 +102,8 @@ fn directory() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/probes")
 }
 
-fn read(file: &str) -> String {
+/// The text of `tests/probes/<file>`.
+pub fn script(file: &str) -> String {
     let path = directory().join(file);
     fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }

@@ -11,11 +11,12 @@ use std::{fs, thread};
 use cofferdam_test_server::client::{Answer, Client, post, request};
 use cofferdam_test_server::host::ready_sandboxes;
 use cofferdam_test_server::service::{Service, Setup, wait_until};
-use serde_json::Value;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::Unexercised;
 use super::aftermath::HostState;
+use super::engine::EngineClient;
 use super::observe::observed;
 use super::probe::Probe;
 use super::weakened::Wall;
@@ -46,6 +47,7 @@ pub struct Own {
     pub sentinel: Sentinel,
     wall: Option<String>,
     before: HostState,
+    _engine: TempDir,
 }
 
 /// A secret on the host: a file that only root may read, and an environment variable of the server.
@@ -75,9 +77,21 @@ impl Target {
     fn learn(&mut self) {
         self.clean = self.observe(&Probe::python("clean"));
         self.fill_standby();
+        self.use_engine();
         if let Some(own) = &mut self.own {
             own.before = HostState::settled(&own.service);
         }
+    }
+
+    /// Uses each part of the engine that keeps something open from its first use on.
+    fn use_engine(&self) {
+        let client = self.engine_client();
+        if self.own.is_none() || client.check_offered().is_err() {
+            return;
+        }
+        let workspace = client.create(&json!({}));
+        workspace.sh("true");
+        drop(client.made(&workspace.post("/fork", &json!({}))));
     }
 
     /// Fills the standby pool of our own service, so that rows find and leave the same number of
@@ -98,6 +112,18 @@ impl Target {
     /// The service started here, for rows that check the host.
     pub fn own(&self) -> Result<&Own, Unexercised> {
         self.own.as_ref().ok_or_else(|| Unexercised("needs a service started here".to_owned()))
+    }
+
+    /// A client of the target's workspaces.
+    pub fn engine(&self) -> Result<EngineClient, Unexercised> {
+        let client = self.engine_client();
+        client.check_offered()?;
+        Ok(client)
+    }
+
+    fn engine_client(&self) -> EngineClient {
+        let secret = self.own.as_ref().map(|own| own.sentinel.token.clone());
+        EngineClient::new(self.address, String::new(), secret)
     }
 
     /// The port of the service.
@@ -195,9 +221,11 @@ impl Live {
 impl Own {
     fn start(wall: Option<String>) -> Self {
         let sentinel = Sentinel::new();
-        let service = setup(&sentinel, wall.as_deref()).start();
+        let engine = tempfile::tempdir().unwrap();
+        let setup = setup(&sentinel, wall.as_deref());
+        let service = setup.env("ENGINE_STORE_DIR", engine.path()).start();
         let before = HostState::settled(&service);
-        Self { service, sentinel, wall, before }
+        Self { service, sentinel, wall, before, _engine: engine }
     }
 
     /// The setup of another service like this one.

@@ -7,6 +7,7 @@
 //! - [`json`] reads requests strictly.
 //! - [`values`] are plain data with parsers: sizes, durations, relative paths, globs, digests.
 //! - [`sync`] holds what threads share: cancel tokens, permits, counters, request ids.
+//! - [`weakened`] removes walls in builds that only tests use.
 //!
 //! The crate starts no process and mounts nothing. Names end with their unit (`_bytes`, `_ms`), and
 //! limits with `_max`.
@@ -19,6 +20,7 @@ pub mod json;
 mod run;
 pub mod sync;
 pub mod values;
+pub mod weakened;
 
 pub use run::limits::{LimitKind, Limits};
 pub use run::metrics::{SandboxMetrics, StandbyMetrics, SweepCounts};

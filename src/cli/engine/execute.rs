@@ -15,7 +15,9 @@ use crate::cli::options::value_parsers;
 use crate::cli::stdio::read_input;
 use crate::config::{Config, EngineConfig, Isolation, Overrides, TokenName};
 use crate::executor::SandboxExecutor;
+use crate::workspace::artifacts::LazyArtifacts;
 use crate::workspace::execute::{ExecuteRequest, ExecutionAnswer};
+use crate::workspace::files::EngineStores;
 use crate::workspace::{
     EngineCode, EngineError, EngineSettings, HostTrees, LazyEngineDir, WorkspaceService,
 };
@@ -112,16 +114,20 @@ fn execute(
     foreground: &Foreground,
 ) -> Result<ExecutionAnswer, EngineFailure> {
     let executor = executor(config)?;
-    // Never opened: the workspace of the call is in memory.
+    // Opened only to save outputs: the workspace of the call is in memory.
     let engine = &config.engine;
     let directory = LazyEngineDir::new(engine.store_dir.clone(), engine.maxima.store_bytes);
-    let trees = HostTrees::open(Arc::new(executor), Arc::new(directory));
+    let directory = Arc::new(directory);
+    let artifacts = LazyArtifacts::new(Arc::clone(&directory), engine.maxima.artifact_bytes);
+    let stores = EngineStores { artifacts: Some(Arc::new(artifacts)), ..EngineStores::default() };
+    let trees = HostTrees::open(Arc::new(executor), directory);
     let trees = trees.map_err(Failure::Refused)?;
     let passed = config.env_allow.iter();
     let passed = passed.filter_map(|name| Some((name.clone(), std::env::var(name).ok()?)));
     let base_env = passed.collect();
     let settings = EngineSettings { base_env, ..EngineSettings::from(&config.engine) };
     let service = WorkspaceService::start(settings, Box::new(trees)).map_err(Failure::Serve)?;
+    let service = service.with_stores(stores);
     let call = service.begin_execution(&TokenName::default(), request)?;
     let executed = service.execute(call, Vec::new(), &foreground.watch());
     // The kernels of a stateful call.

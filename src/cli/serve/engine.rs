@@ -8,7 +8,9 @@ use crate::cli::failure::{Failure, error_words};
 use crate::config::{Config, EngineConfig};
 use crate::executor::SandboxExecutor;
 use crate::workspace::artifacts::LazyArtifacts;
-use crate::workspace::{EngineSettings, HostTrees, LazyEngineDir, WorkspaceService};
+use crate::workspace::files::EngineStores;
+use crate::workspace::{EngineSettings, HostTrees, LazyEngineDir, SkillStore, WorkspaceService};
+use cofferdam_tree::files::HostRoots;
 
 /// The store of a service's engine, if the engine is enabled.
 #[derive(Debug)]
@@ -72,11 +74,37 @@ impl ServedEngine {
         Ok(Some(Arc::new(artifacts)))
     }
 
-    /// Starts the engine, whose programs run in sandboxes of `local`.
+    /// Where the engine's inputs come from and its outputs go to. No directory of the host that clients may name
+    /// holds any of `private`, or lies in it.
+    pub fn stores(
+        &self,
+        config: &EngineConfig,
+        artifacts: Option<&Arc<LazyArtifacts>>,
+        private: &[PathBuf],
+    ) -> Result<EngineStores, Failure> {
+        let Some(directory) = &self.directory else { return Ok(EngineStores::default()) };
+        let fault = |words: String| Failure::option("ENGINE_HOST_ROOTS", words);
+        for root in &config.host_roots {
+            let overlaps = |path: &PathBuf| path.starts_with(root) || root.starts_with(path);
+            if private.iter().any(overlaps) {
+                let words = "holds files that only the service may read";
+                return Err(fault(format!("{}: {words}", root.display())));
+            }
+        }
+        let host_roots = HostRoots::open(&config.host_roots);
+        Ok(EngineStores {
+            artifacts: artifacts.cloned(),
+            skills: Some(SkillStore::new(Arc::clone(directory))),
+            host_roots: host_roots.map_err(|error| fault(error.to_string()))?,
+        })
+    }
+
+    /// Starts the engine with `stores`. Its programs run in sandboxes of `local`.
     pub fn start(
         self,
         config: &Config,
         local: &Arc<SandboxExecutor>,
+        stores: EngineStores,
     ) -> Result<Option<Arc<WorkspaceService>>, Failure> {
         let Some(directory) = self.directory else { return Ok(None) };
         let trees = match HostTrees::open(Arc::clone(local), Arc::clone(&directory)) {
@@ -92,6 +120,50 @@ impl ServedEngine {
         let store = Some(directory);
         let settings = EngineSettings { base_env, store, ..EngineSettings::from(&config.engine) };
         let service = WorkspaceService::start(settings, Box::new(trees));
-        Ok(Some(Arc::new(service.map_err(Failure::Serve)?)))
+        Ok(Some(Arc::new(service.map_err(Failure::Serve)?.with_stores(stores))))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+    use crate::config::Overrides;
+
+    #[test]
+    fn a_root_of_inputs_is_a_directory_without_links_that_holds_nothing_private() {
+        let place = tempfile::tempdir().unwrap();
+        let place = place.path().canonicalize().unwrap();
+        let at = |name: &str| place.join(name);
+        for name in ["inputs/inner", "store", "storehouse"] {
+            std::fs::create_dir_all(at(name)).unwrap();
+        }
+        symlink("inputs", at("link")).unwrap();
+        let engine = |root: &Path| {
+            let environment = [
+                ("ENGINE_HOST_ROOTS".into(), root.into()),
+                ("ENGINE_STORE_DIR".into(), at("store").into()),
+            ];
+            let (config, problems) = Config::read(environment, &Overrides::default());
+            assert!(problems.0.is_empty(), "{problems:?}");
+            let engine = ServedEngine::new(&config.engine, None, &at("languages")).unwrap();
+            let private: Vec<PathBuf> = engine.private().into_iter().collect();
+            engine.stores(&config.engine, None, &private).map_err(|failure| failure.to_string())
+        };
+        for root in ["inputs", "inputs/inner", "storehouse"] {
+            assert!(engine(&at(root)).is_ok(), "{root}");
+        }
+        for (root, reason) in [
+            ("store", "only the service may read"),
+            ("store/inner", "only the service may read"),
+            ("", "only the service may read"),
+            ("link", "ELOOP"),
+            ("none", "ENOENT"),
+        ] {
+            let refused = engine(&at(root)).unwrap_err();
+            assert!(refused.contains("ENGINE_HOST_ROOTS"), "{refused}");
+            assert!(refused.contains(reason), "{root}: {refused}");
+        }
     }
 }

@@ -76,7 +76,8 @@ impl ServeCommand {
         let private = [jobs.private(), of_engine, tokens_file].concat();
         // Before our own sandbox opens: each trial opens one.
         let mut examined = examine().map_err(Failure::Refused)?;
-        let checking = resolved.open(config.isolation, private).map_err(Failure::Refused)?;
+        let checking =
+            resolved.open(config.isolation, private.clone()).map_err(Failure::Refused)?;
         examined.add_whole_sandbox(Ok(()));
         let controls = controls(checking.executor.sandbox()).map_err(Failure::Serve)?;
         let gaps = checking.executor.sandbox().not_enforced().to_vec();
@@ -85,7 +86,8 @@ impl ServeCommand {
             .service_runner(&config, (&examined).into(), others)
             .map_err(Failure::Refused)?;
         let artifacts = engine.artifacts(&config.engine)?;
-        let engine = engine.start(&config, &executor)?;
+        let stores = engine.stores(&config.engine, artifacts.as_ref(), &private)?;
+        let engine = engine.start(&config, &executor, stores)?;
         let jobs = jobs.start(&config, executor)?.map(|jobs| jobs as Arc<dyn Jobs>);
         let services = Services { checks: runner, jobs, engine, artifacts };
         let server = Server::bind(config.address, services, settings)

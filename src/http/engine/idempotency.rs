@@ -2,20 +2,19 @@
 
 use std::time::Instant;
 
+use axum::extract::Request;
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, HeaderName};
+use axum::response::Response;
 
 use super::kept_answers::{KeptAnswer, KeptAnswers, KeyGuard, KeyUse};
+use super::query::{QueryParams, workspace_id};
+use super::state::EngineState;
 use crate::config::TokenName;
 use crate::http::error::HttpError;
 use crate::http::request::access::token_name;
-use crate::workspace::EngineError;
+use crate::http::request::idempotency_key::{IDEMPOTENCY_KEY, idempotency_key};
+use crate::workspace::{EngineError, WorkspaceService};
 use cofferdam_core::values::digest::sha256_of;
-
-/// The header with the client's own name for its request.
-const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
-/// The maximum length of the key in bytes.
-const KEY_BYTES_MAX: usize = 255;
 
 /// What identifies a request besides its body.
 #[derive(Debug, Clone)]
@@ -33,7 +32,9 @@ impl RequestKey {
     pub fn of(head: &Parts) -> Result<Self, EngineError> {
         let target = head.uri.path_and_query().map(ToString::to_string).unwrap_or_default();
         let owner = token_name(&head.extensions);
-        Ok(Self { owner, key: key(&head.headers)?, target })
+        let key = idempotency_key(&head.headers)
+            .map_err(|invalid| EngineError::invalid(IDEMPOTENCY_KEY, invalid.to_string()))?;
+        Ok(Self { owner, key, target })
     }
 
     /// The same for an answer in another form, which is not the one that was given.
@@ -92,16 +93,26 @@ pub enum BegunRequest {
     Answered(KeptAnswer),
 }
 
-/// Returns the Idempotency-Key, if present and valid.
-fn key(headers: &HeaderMap) -> Result<Option<String>, EngineError> {
-    let mut values = headers.get_all(IDEMPOTENCY_KEY).iter();
-    let Some(value) = values.next() else { return Ok(None) };
-    let bytes = value.as_bytes();
-    let is_key = (1..=KEY_BYTES_MAX).contains(&bytes.len())
-        && bytes.iter().all(u8::is_ascii_graphic)
-        && values.next().is_none();
-    let key = is_key.then(|| value.to_str().map(str::to_owned).ok()).flatten();
-    key.map(Some).ok_or_else(|| {
-        EngineError::invalid("Idempotency-Key", "want one, of 1 to 255 visible characters of ASCII")
-    })
+/// Answers a POST below `W` that has a body and no query. `make` gets the owner, the id of the workspace
+/// and the body, on a thread that may block.
+pub async fn answer_post<F>(
+    state: &EngineState,
+    request: Request,
+    make: F,
+) -> Result<Response, HttpError>
+where
+    F: FnOnce(&WorkspaceService, &TokenName, &str, &[u8]) -> Result<KeptAnswer, HttpError>
+        + Send
+        + 'static,
+{
+    let (head, body) = request.into_parts();
+    let id = workspace_id(&head.uri)?;
+    QueryParams::parse(&head.uri, &[])?;
+    let key = RequestKey::of(&head)?;
+    let body = state.read(&head.headers, body).await?;
+    let answers = state.answers.clone();
+    let answer = state.run_blocking(move |service| {
+        key.once(&answers, &body, || make(service, key.owner(), &id, &body))
+    });
+    Ok(answer.await?.into_response())
 }

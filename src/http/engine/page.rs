@@ -34,7 +34,7 @@ impl PageQuery {
     /// The cursor as a number, which all cursors of a list over memory are.
     ///
     /// # Errors
-    /// It is none that we gave.
+    /// The cursor is not one of ours.
     pub fn number(&self) -> Result<Option<u64>, EngineError> {
         let parse = |text: &String| {
             let number = text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok());

@@ -8,16 +8,16 @@ use axum::http::{StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 
-use super::idempotency::RequestKey;
+use super::idempotency::answer_post;
 use super::kept_answers::KeptAnswer;
 use super::page::PageQuery;
-use super::query::{QueryParams, WORKSPACES, workspace_id};
+use super::query::{QueryParams, WORKSPACES};
 use super::state::{EngineState, parse};
 use crate::http::error::HttpError;
 use crate::http::request::access::token_name;
 use crate::http::request::percent_decode;
 use crate::http::response;
-use crate::workspace::{CreateRequest, EngineCode, EngineError, SnapshotRequest, WorkspaceService};
+use crate::workspace::{CreateRequest, EngineCode, EngineError, SnapshotRequest};
 
 /// The prefix of all paths that name a snapshot.
 const SNAPSHOTS: &str = "/v1/snapshots/";
@@ -32,9 +32,9 @@ pub fn routes() -> Router<Arc<EngineState>> {
 }
 
 async fn take(State(state): State<Arc<EngineState>>, request: Request) -> Response {
-    let taken = make(&state, request, |service, key, id, body| {
+    let taken = answer_post(&state, request, |service, owner, id, body| {
         let request: SnapshotRequest = parse(body)?;
-        let view = service.take_snapshot(key.owner(), id, request)?;
+        let view = service.take_snapshot(owner, id, request)?;
         let location = format!("{SNAPSHOTS}{}", view.snapshot_id);
         Ok(KeptAnswer::json(StatusCode::CREATED, &view).at(location))
     });
@@ -42,31 +42,14 @@ async fn take(State(state): State<Arc<EngineState>>, request: Request) -> Respon
 }
 
 async fn fork(State(state): State<Arc<EngineState>>, request: Request) -> Response {
-    let forked = make(&state, request, |service, key, id, body| {
+    let forked = answer_post(&state, request, |service, owner, id, body| {
         let request: CreateRequest = parse(body)?;
-        let (view, is_new) = service.fork(key.owner(), id, request)?;
+        let (view, is_new) = service.fork(owner, id, request)?;
         let status = if is_new { StatusCode::CREATED } else { StatusCode::OK };
         let location = format!("{WORKSPACES}{}", view.workspace_id());
         Ok(KeptAnswer::json(status, &view).at(location))
     });
     state.respond(forked.await)
-}
-
-/// Answers a request that makes something of a workspace with what `make` makes of its id and body.
-async fn make(
-    state: &EngineState,
-    request: Request,
-    make: fn(&WorkspaceService, &RequestKey, &str, &[u8]) -> Result<KeptAnswer, HttpError>,
-) -> Result<Response, HttpError> {
-    let (head, body) = request.into_parts();
-    let id = workspace_id(&head.uri)?;
-    QueryParams::parse(&head.uri, &[])?;
-    let key = RequestKey::of(&head)?;
-    let body = state.read(&head.headers, body).await?;
-    let answers = state.answers.clone();
-    let answer = state
-        .run_blocking(move |service| key.once(&answers, &body, || make(service, &key, &id, &body)));
-    Ok(answer.await?.into_response())
 }
 
 async fn list(State(state): State<Arc<EngineState>>, request: Request) -> Response {

@@ -4,24 +4,20 @@ use std::sync::Arc;
 
 use axum::extract::{Request, State};
 use axum::http::header::LOCATION;
-use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use axum::http::{HeaderValue, StatusCode};
 use axum::response::Response;
 
 use super::path::PREFIX;
 use super::state::{JobsState, respond};
 use crate::http::error::HttpError;
 use crate::http::request::body::check_encoding;
+use crate::http::request::idempotency_key::{IDEMPOTENCY_KEY, idempotency_key};
 use crate::http::response;
 use crate::job::{Jobs, Submitted};
 use cofferdam_core::job::{
     ErrorCode, Idempotency, JobError, JobRequestError, Sha256, parse_request,
 };
 use cofferdam_core::values::digest::sha256_of;
-
-/// The header with the client's own name for its request.
-const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
-/// The maximum length of the key in bytes.
-const KEY_BYTES_MAX: usize = 255;
 
 /// Submits a job.
 pub async fn submit(State(state): State<Arc<JobsState>>, request: Request) -> Response {
@@ -32,7 +28,10 @@ pub async fn submit(State(state): State<Arc<JobsState>>, request: Request) -> Re
 async fn try_submit(state: &JobsState, request: Request) -> Result<Response, HttpError> {
     let (head, body) = request.into_parts();
     check_encoding(&head.headers)?;
-    let key = idempotency_key(&head.headers)?;
+    let key = idempotency_key(&head.headers).map_err(|invalid| {
+        JobError::new(ErrorCode::InvalidRequest, format!("{IDEMPOTENCY_KEY}: {invalid}"))
+            .with("path", IDEMPOTENCY_KEY)
+    })?;
     let bytes_max = state.input_bytes_max;
     let body = state.bodies.read(body, Some(bytes_max)).await;
     let body = body.map_err(|refusal| match refusal {
@@ -60,19 +59,4 @@ fn take(jobs: &dyn Jobs, body: &[u8], key: Option<String>) -> Result<Submitted, 
     let named = |key| digest().map(|body| Idempotency { key, body });
     let idempotency = key.map(named).transpose()?;
     jobs.submit(request, idempotency).map_err(HttpError::Job)
-}
-
-/// Returns the Idempotency-Key, if present and valid.
-fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, JobError> {
-    let mut values = headers.get_all(IDEMPOTENCY_KEY).iter();
-    let Some(value) = values.next() else { return Ok(None) };
-    let bytes = value.as_bytes();
-    let is_key = (1..=KEY_BYTES_MAX).contains(&bytes.len())
-        && bytes.iter().all(u8::is_ascii_graphic)
-        && values.next().is_none();
-    let key = is_key.then(|| value.to_str().map(str::to_owned).ok()).flatten();
-    key.map(Some).ok_or_else(|| {
-        let words = "Idempotency-Key: want one, of 1 to 255 visible characters of ASCII";
-        JobError::new(ErrorCode::InvalidRequest, words).with("path", "Idempotency-Key")
-    })
 }

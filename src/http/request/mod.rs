@@ -2,6 +2,7 @@
 
 pub(crate) mod access;
 pub(crate) mod body;
+pub(crate) mod idempotency_key;
 pub(crate) mod log;
 
 use std::borrow::Cow;

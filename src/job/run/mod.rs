@@ -89,7 +89,7 @@ struct PreparedJob<'a> {
 /// What happened to a workspace during a run.
 #[derive(Debug, Default)]
 struct RunTrace {
-    snapshot: Option<Snapshot>,
+    snapshot: Option<WorkspaceCopy>,
     snapshot_failure: Option<JobOutcome>,
     /// Set once every process of the run is dead.
     collected: Option<Collected>,
@@ -97,7 +97,7 @@ struct RunTrace {
 
 /// The copy of a workspace.
 #[derive(Debug)]
-struct Snapshot {
+struct WorkspaceCopy {
     summary: SnapshotSummary,
     digest: String,
     /// The program, if the workspace holds it.
@@ -194,7 +194,7 @@ impl JobRun<'_> {
         control: &JobControl,
     ) -> JobOutcome {
         let RunTrace { snapshot, snapshot_failure, collected } = trace;
-        if let Some(Snapshot { summary, digest, executable }) = snapshot {
+        if let Some(WorkspaceCopy { summary, digest, executable }) = snapshot {
             builder.snapshot = Some((summary, digest));
             builder.executable = executable.or(builder.executable.take());
         }
@@ -306,7 +306,7 @@ impl JobRun<'_> {
         (source, rules, limits): (&SourceDir, &SnapshotRules, &SnapshotLimits),
         stop: StopCheck<'_>,
         command: &ApprovedCommand,
-    ) -> Result<Snapshot, JobOutcome> {
+    ) -> Result<WorkspaceCopy, JobOutcome> {
         let taken = take_snapshot(source, rules, limits, stop, (target, owner))
             .map_err(|error| snapshot_failed(&error))?;
         let summary =
@@ -322,7 +322,7 @@ impl JobRun<'_> {
                 Some(self.workspace_program(target, path, command)?)
             }
         };
-        Ok(Snapshot { summary, digest: taken.digest, executable })
+        Ok(WorkspaceCopy { summary, digest: taken.digest, executable })
     }
 
     /// The file in the copy that is executed. No process that could change it runs before it.

@@ -171,7 +171,7 @@ impl StoreInner {
     /// The directory of an artifact, made if missing. The artifact is locked.
     fn make_key_dir(&self, key: &ArtifactKey) -> Result<StoreDir, EngineError> {
         let scope = {
-            // Nobody uses the directory before its name is on the disk.
+            // No other thread uses the directory before its name is on the disk.
             let _guard = self.making_scope.lock().unwrap_or_else(PoisonError::into_inner);
             self.make(&self.root, &key.scope().directory())?
         };

@@ -4,6 +4,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use super::skills::sweep::sweep;
 use super::store_quota::StoreQuota;
 use crate::store::{ServiceLock, StoreDir, StoreError};
 use crate::workspace::error::{EngineCode, EngineError};
@@ -25,7 +26,9 @@ impl EngineDir {
     pub fn open(path: &Path, bytes_max: u64) -> Result<Self, StoreError> {
         let root = StoreDir::open_root(path)?;
         let lock = ServiceLock::take(&root)?;
-        Ok(Self { root, quota: StoreQuota::new(bytes_max), _lock: lock })
+        let quota = StoreQuota::new(bytes_max);
+        sweep(&root, &quota)?;
+        Ok(Self { root, quota, _lock: lock })
     }
 
     /// Opens the directory `name` in it, and creates it if missing.

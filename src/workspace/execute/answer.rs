@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use crate::workspace::error::EngineError;
-use crate::workspace::helpers::{CodeBlock, File};
+use crate::workspace::helpers::{CodeBlock, FileRef};
 use crate::workspace::kernels::CodeFault;
 use cofferdam_core::job::TextEncoding;
 
@@ -15,7 +15,7 @@ use cofferdam_core::job::TextEncoding;
 pub struct ExecutionAnswer {
     output: String,
     /// The collected files.
-    pub output_files: Vec<File>,
+    pub output_files: Vec<FileRef>,
     /// None if the workspace lived for the call.
     pub workspace_id: Option<String>,
     blocks: Vec<BlockAnswer>,

@@ -1,6 +1,6 @@
 //! The live kernels of a service: there may only be so many.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use super::kernel::RunningKernel;
@@ -19,7 +19,8 @@ pub struct KernelPool {
 
 #[derive(Debug, Default)]
 struct PooledKernels {
-    live: Vec<Arc<RunningKernel>>,
+    /// A live one is held by the thread that runs its program, so nothing is kept of a dead one.
+    live: Vec<Weak<RunningKernel>>,
     /// Kernels that are being started.
     starting: usize,
 }
@@ -41,12 +42,13 @@ impl KernelPool {
     pub fn reserve(&self) -> Result<KernelSlot<'_>, EngineError> {
         loop {
             let mut state = self.lock();
-            state.live.retain(|kernel| kernel.wait_end(Deadline::after(Duration::ZERO)).is_none());
-            if state.live.len() + state.starting < self.kernels_max {
+            let live = state.live();
+            state.live = live.iter().map(Arc::downgrade).collect();
+            if live.len() + state.starting < self.kernels_max {
                 state.starting += 1;
                 return Ok(KernelSlot(self));
             }
-            let idle = state.live.iter().filter(|kernel| kernel.idle_since().is_some());
+            let idle = live.iter().filter(|kernel| kernel.idle_since().is_some());
             let longest = idle.min_by_key(|kernel| kernel.idle_since()).cloned();
             drop(state);
             let Some(longest) = longest else { return Err(full(self.kernels_max)) };
@@ -59,7 +61,7 @@ impl KernelPool {
 
     /// Waits until none is alive. Returns false if the deadline passes first.
     pub fn wait_none(&self, deadline: Deadline) -> bool {
-        let live = self.lock().live.clone();
+        let live = self.lock().live();
         live.iter().all(|kernel| kernel.wait_end(deadline).is_some())
     }
 
@@ -69,10 +71,18 @@ impl KernelPool {
     }
 }
 
+impl PooledKernels {
+    fn live(&self) -> Vec<Arc<RunningKernel>> {
+        let mut kernels: Vec<_> = self.live.iter().filter_map(Weak::upgrade).collect();
+        kernels.retain(|kernel| kernel.wait_end(Deadline::after(Duration::ZERO)).is_none());
+        kernels
+    }
+}
+
 impl KernelSlot<'_> {
     /// Adds the kernel.
-    pub fn fill(self, kernel: Arc<RunningKernel>) {
-        self.0.lock().live.push(kernel);
+    pub fn fill(self, kernel: &Arc<RunningKernel>) {
+        self.0.lock().live.push(Arc::downgrade(&kernel));
     }
 }
 

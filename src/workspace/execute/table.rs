@@ -33,8 +33,8 @@ impl ContextTable {
         Ok(self.lock().insert(context, contexts_max)?.1)
     }
 
-    /// The context that `language` has without being asked for one by its id. It is made by `make`,
-    /// if there is none, as one of at most `contexts_max`.
+    /// The context that `language` has without being asked for one by its id. If it is missing, `make` makes it,
+    /// as one of at most `contexts_max`.
     ///
     /// # Errors
     /// There are so many.
@@ -57,7 +57,7 @@ impl ContextTable {
     /// The context `id`.
     ///
     /// # Errors
-    /// There is none.
+    /// No context has this id.
     pub fn find(&self, id: &str) -> Result<Arc<CodeContext>, EngineError> {
         let rows = self.lock();
         let found = rows.contexts.values().find(|context| context.id == id);

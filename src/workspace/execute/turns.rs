@@ -31,7 +31,7 @@ impl Drop for WaitingPlace {
 }
 
 impl TurnQueue {
-    /// A queue in which it is nobody's turn.
+    /// An empty queue.
     pub fn new() -> Self {
         Self { turn: Arc::new(Semaphore::new(1)), waiting: Arc::default() }
     }

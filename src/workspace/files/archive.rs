@@ -43,26 +43,38 @@ pub fn receive_archive(
     path: &str,
     source: &mut dyn Read,
 ) -> Result<WrittenView, EngineError> {
-    let usage = used.workspace().usage()?;
-    let spool_bytes_max = usage.limit_bytes.saturating_add(HEADERS_BYTES_MAX);
     // Judged before the archive is received, which takes time.
     used.workspace().with_root(|root| locate(root, "path", path))?;
-    let spool = spool_file().map_err(|error| {
-        log::error!("no file for a received archive: {error}");
-        EngineError::new(EngineCode::IoFailed, "the archive cannot be kept while it is judged")
-    })?;
-    let spool = Spool::fill(spool, source, spool_bytes_max).map_err(engine_error)?;
+    let (spool, limits) = spool_archive(used, source)?;
     used.reserve(u64::MAX)?;
-    let limits = ArchiveLimits {
-        entries_max: usage.limit_inodes,
-        bytes_max: usage.limit_bytes,
-        ..ArchiveLimits::default()
-    };
     used.workspace().with_root(|root| {
         let location = locate(root, "path", path)?;
         let contents = files::unpack(root, &location, &spool, limits).map_err(engine_error)?;
         Ok(WrittenView { written: usize::try_from(contents.files).unwrap_or(usize::MAX) })
     })
+}
+
+/// Receives the archive that `source` gives. Also returns the limits for a workspace.
+///
+/// # Errors
+/// It is longer than the workspace, or cannot be kept.
+pub fn spool_archive(
+    used: &WorkspaceUse,
+    source: &mut dyn Read,
+) -> Result<(Spool, ArchiveLimits), EngineError> {
+    let usage = used.workspace().usage()?;
+    let spool_bytes_max = usage.limit_bytes.saturating_add(HEADERS_BYTES_MAX);
+    let spool = spool_file().map_err(|error| {
+        log::error!("no file for a received archive: {error}");
+        EngineError::new(EngineCode::IoFailed, "the archive cannot be kept while it is judged")
+    })?;
+    let spool = Spool::fill(spool, source, spool_bytes_max).map_err(engine_error)?;
+    let limits = ArchiveLimits {
+        entries_max: usage.limit_inodes,
+        bytes_max: usage.limit_bytes,
+        ..ArchiveLimits::default()
+    };
+    Ok((spool, limits))
 }
 
 /// A file without a name: on disk where there is a directory for it, else in memory.

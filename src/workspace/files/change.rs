@@ -47,7 +47,7 @@ pub fn put_files(
         });
         files::put_files(root, &new.collect::<Vec<_>>()).map_err(engine_error)
     })?;
-    span.end_stage_files(&live.id, contents.len());
+    span.end_counted(&live.id, contents.len());
     Ok(WrittenView { written: contents.len() })
 }
 
@@ -74,7 +74,7 @@ pub fn put_file(
 /// it.
 ///
 /// # Errors
-/// There is none, or it is not empty.
+/// The file does not exist, or is a directory with entries.
 pub fn remove_file(
     used: &mut WorkspaceUse,
     path: &str,
@@ -107,7 +107,7 @@ pub fn make_directory(
 /// Moves a file or a directory.
 ///
 /// # Errors
-/// There is none, or something is at its new place.
+/// The file does not exist, or its new path does.
 pub fn move_file(used: &mut WorkspaceUse, request: &MoveRequest) -> Result<FileView, EngineError> {
     used.reserve(0)?;
     let overwrite = request.overwrite.unwrap_or_default();

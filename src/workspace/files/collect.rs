@@ -18,21 +18,10 @@ pub fn collect_files(
     used: &WorkspaceUse,
     request: &CollectRequest,
 ) -> Result<CollectView, EngineError> {
-    collect_within(used, &request.patterns, CollectLimits::default())
-}
-
-/// As [`collect_files`], within `limits`.
-///
-/// # Errors
-/// A pattern is malformed or leaves the workspace.
-pub fn collect_within(
-    used: &WorkspaceUse,
-    patterns: &[String],
-    limits: CollectLimits,
-) -> Result<CollectView, EngineError> {
     let span = Span::begin("workspace.collect");
-    let patterns = normalize_globs(patterns);
+    let patterns = normalize_globs(&request.patterns);
     let live = used.workspace();
+    let limits = CollectLimits::default();
     let collected = live.with_root(|root| files::collect(root, &patterns, limits));
     let CollectedFiles { files, limits_hit, .. } = collected.map_err(engine_error)?;
     span.end_collect(&live.id, patterns.len(), files.len());

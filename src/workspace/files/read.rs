@@ -17,7 +17,7 @@ use cofferdam_tree::{StopCheck, TreeLimits};
 /// Opens a regular file.
 ///
 /// # Errors
-/// There is none, or a link leads out of the workspace.
+/// The file does not exist, or a link leads out of the workspace.
 pub fn open_file(used: &WorkspaceUse, path: &str) -> Result<OpenedFile, EngineError> {
     used.workspace()
         .with_root(|root| files::get(root, &locate(root, "path", path)?).map_err(engine_error))
@@ -26,7 +26,7 @@ pub fn open_file(used: &WorkspaceUse, path: &str) -> Result<OpenedFile, EngineEr
 /// The status of a file. A link itself is described.
 ///
 /// # Errors
-/// There is none.
+/// The file does not exist.
 pub fn file_status(used: &WorkspaceUse, path: &str) -> Result<FileView, EngineError> {
     used.workspace().with_root(|root| {
         let info = files::stat(root, &locate(root, "path", path)?).map_err(engine_error)?;
@@ -37,7 +37,7 @@ pub fn file_status(used: &WorkspaceUse, path: &str) -> Result<FileView, EngineEr
 /// Lists a directory.
 ///
 /// # Errors
-/// There is none, or the cursor is none that we gave.
+/// The directory does not exist, or the cursor is not one of ours.
 pub fn list_files(used: &WorkspaceUse, query: &ListFilesQuery) -> Result<FilePage, EngineError> {
     let decode = |cursor: &String| URL_SAFE_NO_PAD.decode(cursor);
     let after = query.cursor.as_ref().map(decode).transpose();
@@ -56,7 +56,7 @@ pub fn list_files(used: &WorkspaceUse, query: &ListFilesQuery) -> Result<FilePag
 /// The digest of a directory.
 ///
 /// # Errors
-/// There is none.
+/// The file does not exist.
 pub fn tree_digest(used: &WorkspaceUse, path: &str) -> Result<DigestView, EngineError> {
     let stop = || used.workspace().is_over();
     used.workspace().with_root(|root| {

@@ -26,4 +26,4 @@ pub use metadata::{
     load_metadata, save_metadata,
 };
 pub use mime::is_text_mime;
-pub use outputs::{FileRef, OutputManifest, OutputSpec};
+pub use outputs::{FileRef, OmittedOutput, OutputManifest, OutputSpec};

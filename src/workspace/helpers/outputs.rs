@@ -33,6 +33,18 @@ pub struct OutputManifest {
     pub files: Vec<FileRef>,
     /// Whether a limit left out a file or a part of one.
     pub limits_hit: bool,
+    /// Matching entries that were not read.
+    #[serde(default)]
+    pub omitted: Vec<OmittedOutput>,
+}
+
+/// An entry that matches, and was not collected.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OmittedOutput {
+    /// The path in the workspace.
+    pub path: String,
+    /// Why.
+    pub reason: String,
 }
 
 /// A collected file.
@@ -100,7 +112,7 @@ impl SpecValues {
         }
     }
 
-    /// These values, and those of `legacy` where there is none.
+    /// These values, and those of `legacy` for the keys that are missing.
     fn or(self, legacy: Self) -> OutputSpec {
         OutputSpec {
             globs: self.globs.or(legacy.globs).unwrap_or_default(),

@@ -93,8 +93,8 @@ impl DiskCharge {
         self.bytes = bytes;
     }
 
-    /// Makes `bytes` of this charge one of its own, which is for files in memory or not. They are used
-    /// already, so that any that this charge does not have are added.
+    /// Moves `bytes` of this charge to a new one, for files in memory or on disk. The files exist already,
+    /// so bytes that this charge does not have are added.
     pub fn split_off(&mut self, bytes: u64, is_in_memory: bool) -> Self {
         let mut charged = self.ledger.lock();
         let kept = self.bytes.saturating_sub(bytes);

@@ -32,8 +32,10 @@ use self::registry::Kept;
 pub use self::settings::EngineSettings;
 use self::snapshots::FirstFiles;
 use self::tally::{Tally, TallyFull};
+use super::disk::StoredSkill;
 use super::error::{EngineCode, EngineError};
 use super::execute::KernelPool;
+use super::files::staging::stores::EngineStores;
 use super::request::{CreateRequest, PatchRequest, pick};
 use super::run::{PreparedRun, ProgramSettings, RunRequest, RunTerms};
 use super::sessions::{self, Session, SessionState, StartRequest, no_session};
@@ -65,6 +67,7 @@ pub struct WorkspaceService {
     merger: Merger,
     keeper: Arc<Keeper>,
     _saver: Saver,
+    stores: Arc<EngineStores>,
     reaping: Reaping,
     reaper: Option<JoinHandle<()>>,
     draining: AtomicBool,
@@ -125,12 +128,38 @@ impl WorkspaceService {
             merger,
             _saver: Saver::start(Arc::clone(&keeper))?,
             keeper,
+            stores: Arc::default(),
             settings,
             trees,
             reaping,
             reaper,
             draining: AtomicBool::new(false),
         })
+    }
+
+    /// The service with these stores of inputs and outputs.
+    #[must_use]
+    pub fn with_stores(mut self, stores: EngineStores) -> Self {
+        self.stores = Arc::new(stores);
+        self
+    }
+
+    /// Where inputs come from and outputs go to, besides workspaces.
+    pub fn stores(&self) -> &Arc<EngineStores> {
+        &self.stores
+    }
+
+    /// Stores the archive that `source` gives as a skill, if its files have this digest.
+    ///
+    /// # Errors
+    /// The digest is another one, the archive is not safe or too long, or the store has no room.
+    pub fn save_skill(
+        &self,
+        digest: &str,
+        source: &mut dyn io::Read,
+    ) -> Result<StoredSkill, EngineError> {
+        self.check_open()?;
+        self.stores.save_skill(digest, source, self.settings.requests.disk_bytes.max)
     }
 
     /// The engine, for clients that choose one.
@@ -158,7 +187,7 @@ impl WorkspaceService {
     /// The workspace `id` of `owner`.
     ///
     /// # Errors
-    /// There is none.
+    /// No such workspace belongs to the token.
     pub fn view(&self, owner: &TokenName, id: &str) -> Result<WorkspaceView, EngineError> {
         WorkspaceView::of_kept(&self.reaping.registry.look(owner, id)?)
     }
@@ -446,7 +475,7 @@ impl WorkspaceService {
         }
     }
 
-    /// Waits until no program lives. A kernel that executes nothing is none. Returns false if the deadline passes first.
+    /// Waits until no program lives. A kernel that executes nothing does not count. Returns false if the deadline passes first.
     pub fn wait_idle(&self, deadline: Deadline) -> bool {
         self.runs.wait_none(deadline)
     }

@@ -109,6 +109,7 @@ impl WorkspaceService {
             files: digest.files,
             bytes: digest.bytes,
             source: live.settings.clone(),
+            staged: live.staged.all(),
             taken: SnapshotFiles { frozen: Some(frozen), is_kept },
             _entry: Some(entry),
             _release: release,
@@ -132,6 +133,8 @@ impl WorkspaceService {
         let settings = live.settings.clone();
         let mut record = SavedRecord::new(name, (created_at, created_at), used, settings);
         record.digest = digest.hex();
+        (record.files, record.bytes) = (digest.files, digest.bytes);
+        record.staged = live.staged.all();
         let late = Deadline::after(KEEP_MAX);
         let stop = || late.passed() || self.keeper.is_stopped();
         let store = self.keeper.store()?;
@@ -144,7 +147,7 @@ impl WorkspaceService {
     /// The snapshot `id` of `owner`.
     ///
     /// # Errors
-    /// There is none.
+    /// The snapshot does not exist, or belongs to another token.
     pub fn snapshot(&self, owner: &TokenName, id: &str) -> Result<SnapshotView, EngineError> {
         Ok(SnapshotView::of(&*self.snapshots.find(owner, id)?))
     }
@@ -161,7 +164,7 @@ impl WorkspaceService {
     /// Removes a snapshot. Workspaces that were made of it keep their files.
     ///
     /// # Errors
-    /// There is none.
+    /// The snapshot does not exist, or belongs to another token.
     pub fn delete_snapshot(&self, owner: &TokenName, id: &str) -> Result<(), EngineError> {
         let removed = self.snapshots.remove(owner, id)?;
         if removed.taken.is_kept {
@@ -225,7 +228,13 @@ impl WorkspaceService {
         charge.set(usage.own_bytes())?;
         let registry = &self.reaping.registry;
         let name = (format!("ws_{}", Uuid::new_v4().simple()), registry.next_number());
-        let workspace = Arc::new(self.live(name, owner, settings, doors, (charge, entry)));
+        let workspace = self.live(name, owner, settings, doors, (charge, entry));
+        match files {
+            FirstFiles::None => {}
+            FirstFiles::Snapshot(snapshot) => workspace.staged.replace_all(&snapshot.staged),
+            FirstFiles::Fork(used) => workspace.staged.replace_all(&used.workspace().staged.all()),
+        }
+        let workspace = Arc::new(workspace);
         let view = WorkspaceView::of(&workspace)?;
         self.reaping.counts.created.increment();
         let LiveWorkspace { id, settings, .. } = &*workspace;

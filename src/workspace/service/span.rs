@@ -61,12 +61,25 @@ impl Span {
         );
     }
 
-    /// Ends `workspace.stage.files`.
-    pub fn end_stage_files(self, id: &str, count: usize) {
+    /// Ends a span that handled `count` files or code blocks.
+    pub fn end_counted(self, id: &str, count: usize) {
         log::info!(
             target: TARGET,
             workspace_id = id,
             count = count,
+            took_ms = self.took_ms();
+            "{}", self.name
+        );
+    }
+
+    /// Ends `workspace.stage.dir`. The path on the host is empty if the directory came from elsewhere.
+    pub fn end_stage_directory(self, id: &str, host_path: &str, to: &str, mount_used: bool) {
+        log::info!(
+            target: TARGET,
+            workspace_id = id,
+            host_path = cut(host_path),
+            to = cut(to),
+            mount_used = mount_used,
             took_ms = self.took_ms();
             "{}", self.name
         );
@@ -78,17 +91,6 @@ impl Span {
             target: TARGET,
             workspace_id = id,
             patterns = patterns,
-            count = count,
-            took_ms = self.took_ms();
-            "{}", self.name
-        );
-    }
-
-    /// Ends `workspace.inline`.
-    pub fn end_execute(self, id: &str, count: usize) {
-        log::info!(
-            target: TARGET,
-            workspace_id = id,
             count = count,
             took_ms = self.took_ms();
             "{}", self.name

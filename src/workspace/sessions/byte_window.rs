@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use cofferdam_core::Stream;
+use cofferdam_core::weakened::{self, Wall};
 
 /// How many bytes are kept.
 pub const BYTES_MAX: usize = 4 << 20;
@@ -46,6 +47,12 @@ impl ByteWindow {
                     if last.stream == stream
                         && last.bytes.len() + piece.len() <= CHUNK_BYTES_MAX =>
                 {
+                    // A vector that grows by itself may have room that no chunk uses.
+                    let wanted = last.bytes.len() + piece.len();
+                    if wanted > last.bytes.capacity() {
+                        let room = (2 * last.bytes.capacity()).clamp(wanted, CHUNK_BYTES_MAX);
+                        last.bytes.reserve_exact(room - last.bytes.len());
+                    }
                     last.bytes.extend_from_slice(piece);
                 }
                 _ => {
@@ -59,6 +66,9 @@ impl ByteWindow {
     }
 
     fn evict(&mut self) {
+        if weakened::lacks(Wall::Window) {
+            return;
+        }
         while let Some(oldest) = self.chunks.front_mut() {
             let excess = self.total - oldest.offset;
             let excess = usize::try_from(excess).unwrap_or(usize::MAX).saturating_sub(BYTES_MAX);

@@ -8,7 +8,7 @@ use crate::workspace::error::EngineError;
 
 /// Who gets a signal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Target {
+pub enum SignalTarget {
     /// The main process.
     Main(i32),
     /// The foreground process group of the terminal, as for a key.
@@ -16,7 +16,7 @@ pub enum Target {
 }
 
 /// Finds the signal `name`, with or without `SIG`, or its number.
-pub fn target_of(name: &str, is_tty: bool) -> Result<Target, EngineError> {
+pub fn target_of(name: &str, is_tty: bool) -> Result<SignalTarget, EngineError> {
     let upper = name.to_ascii_uppercase();
     let full = if upper.starts_with("SIG") { upper } else { format!("SIG{upper}") };
     let by_number = || Signal::try_from(name.parse::<i32>().ok()?).ok();
@@ -26,9 +26,9 @@ pub fn target_of(name: &str, is_tty: bool) -> Result<Target, EngineError> {
     })?;
     let of_a_key = matches!(signal, Signal::SIGINT | Signal::SIGQUIT | Signal::SIGTSTP);
     Ok(if is_tty && of_a_key {
-        Target::Foreground(signal as i32)
+        SignalTarget::Foreground(signal as i32)
     } else {
-        Target::Main(signal as i32)
+        SignalTarget::Main(signal as i32)
     })
 }
 
@@ -39,13 +39,13 @@ mod tests {
     #[test]
     fn keys_signal_the_foreground_of_a_terminal_and_everything_else_the_main_process() {
         for (name, tty, target) in [
-            ("INT", true, Some(Target::Foreground(libc::SIGINT))),
-            ("SIGQUIT", true, Some(Target::Foreground(libc::SIGQUIT))),
-            ("tstp", true, Some(Target::Foreground(libc::SIGTSTP))),
-            ("INT", false, Some(Target::Main(libc::SIGINT))),
-            ("SIGTERM", true, Some(Target::Main(libc::SIGTERM))),
-            ("9", true, Some(Target::Main(libc::SIGKILL))),
-            ("USR1", false, Some(Target::Main(libc::SIGUSR1))),
+            ("INT", true, Some(SignalTarget::Foreground(libc::SIGINT))),
+            ("SIGQUIT", true, Some(SignalTarget::Foreground(libc::SIGQUIT))),
+            ("tstp", true, Some(SignalTarget::Foreground(libc::SIGTSTP))),
+            ("INT", false, Some(SignalTarget::Main(libc::SIGINT))),
+            ("SIGTERM", true, Some(SignalTarget::Main(libc::SIGTERM))),
+            ("9", true, Some(SignalTarget::Main(libc::SIGKILL))),
+            ("USR1", false, Some(SignalTarget::Main(libc::SIGUSR1))),
             ("", false, None),
             ("SIG", false, None),
             ("0", false, None),

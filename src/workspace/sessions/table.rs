@@ -49,7 +49,7 @@ impl SessionTable {
     /// The session called `name`.
     ///
     /// # Errors
-    /// There is none.
+    /// No session has this id.
     pub fn find(&self, name: &str) -> Result<Arc<Session>, EngineError> {
         let table = self.lock();
         let found = table.sessions.values().find(|session| session.id() == name);

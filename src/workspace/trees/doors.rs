@@ -27,7 +27,7 @@ struct DoorState {
     sharing: usize,
     /// Whether one is in alone.
     is_alone: bool,
-    /// How many wait to be in alone. Nobody else gets in meanwhile.
+    /// How many wait to be in alone. No other gets in meanwhile.
     waiting_alone: usize,
     /// How many wait to share.
     waiting: usize,
@@ -66,8 +66,8 @@ impl TreeDoors {
         Ok(Self { tree: RwLock::new(tree), state, changed, usage })
     }
 
-    /// Waits until nobody is in alone, or waits for that: those have deadlines. Who is in already must
-    /// not ask again.
+    /// Waits while a thread is in alone, or waits to be: both have deadlines. A thread that is in must not
+    /// call this again.
     pub fn share(&self) -> SharedTree<'_> {
         let mut state = self.lock();
         while state.is_alone || state.waiting_alone > 0 {
@@ -84,7 +84,7 @@ impl TreeDoors {
         if state.is_alone { None } else { Some(self.let_in(state)) }
     }
 
-    /// Waits until nobody else is in; none if that takes longer than `deadline`.
+    /// Waits until no other is in; `None` when `deadline` passes first.
     pub fn enter_alone(&self, deadline: Deadline) -> Option<LoneTree<'_>> {
         let mut state = self.lock();
         state.waiting_alone += 1;

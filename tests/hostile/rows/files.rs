@@ -6,6 +6,9 @@ mod trees;
 
 use crate::Row;
 
+pub use kinds::NODES;
+pub use links::HARD_LINKS;
+
 pub const ROWS: &[Row] = &[
     Row {
         id: "A1",

@@ -1,5 +1,6 @@
 //! The rows, by group.
 
+mod engine;
 mod files;
 mod kernel;
 mod processes;
@@ -13,7 +14,8 @@ use super::Row;
 
 /// Every row, in order.
 pub fn all() -> impl Iterator<Item = Row> {
-    let groups = [files::ROWS, processes::ROWS, resources::ROWS, kernel::ROWS, service::ROWS];
+    let groups =
+        [files::ROWS, processes::ROWS, resources::ROWS, kernel::ROWS, service::ROWS, engine::ROWS];
     groups.into_iter().flatten().copied()
 }
 

@@ -11,6 +11,7 @@
 )]
 
 pub mod client;
+pub mod exchange;
 pub mod exposition;
 pub mod host;
 pub mod service;

@@ -13,9 +13,8 @@ use super::layout::{CgroupLayout, read_text};
 use super::limit_files::{V1_SOCKETS_FILE, V1_SWAP_FILE, V2_SWAP_FILE};
 use super::reclaim;
 use super::sandbox_group::SandboxGroup;
-use crate::host::weakened;
-use crate::host::weakened::Wall;
 use cofferdam_core::values::deadline::Deadline;
+use cofferdam_core::weakened::{self, Wall};
 use cofferdam_core::{Limits, SetupFailure};
 
 /// The prefix of the name of every top directory.

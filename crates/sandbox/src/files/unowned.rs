@@ -14,11 +14,10 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 
-use crate::host::weakened;
-use crate::host::weakened::Wall;
 use crate::pool::idmap;
 use crate::pool::namespace_holder::NamespaceHolder;
 use crate::sys;
+use cofferdam_core::weakened::{self, Wall};
 
 /// The user namespace of such mounts, and the trees that can be mounted with it.
 #[derive(Debug)]

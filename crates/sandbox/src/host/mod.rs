@@ -9,4 +9,3 @@ pub mod remedy;
 pub(crate) mod root_source;
 pub(crate) mod state;
 mod trials;
-pub(crate) mod weakened;

@@ -28,8 +28,6 @@ use super::cgroup::SandboxGroup;
 use super::plan::ChildPlan;
 use super::{init, sys};
 use crate::files::sandbox_fs::SandboxFs;
-use crate::host::weakened;
-use crate::host::weakened::Wall;
 use crate::launch::child::{ChildStart, DESCRIPTORS_MAX};
 use crate::launch::clone::clone_vfork;
 use crate::launch::handshake::StatusPipe;
@@ -43,6 +41,7 @@ use crate::supervise::cleanup::queue::SandboxResources;
 use crate::supervise::io::output_capture::OutputBound;
 use crate::supervise::io::pipe::pipe_from_sandbox;
 use cofferdam_core::sync::retained::Retained;
+use cofferdam_core::weakened::{self, Wall};
 use cofferdam_core::{Enforced, ExcessOutput, Limits, SetupFailure, StdinSource};
 
 /// The namespaces that the init is cloned into. With privileges its network namespace is created

@@ -13,8 +13,6 @@ use crate::host::hard_limits::HardLimits;
 use crate::host::root_source::{
     SandboxRoot, has_message_queues, init_filter, last_capability, lock_filter, mountpoint,
 };
-use crate::host::weakened;
-use crate::host::weakened::Wall;
 use crate::landlock::Landlock;
 use crate::launch::stdio::Terminal;
 use crate::locks::LockFilter;
@@ -29,6 +27,7 @@ use crate::pool::idmap::{ExtraDescriptors, IdMaps};
 use crate::pool::net_namespaces::NetNamespace;
 use crate::sys;
 use cofferdam_core::sync::run_control::TerminalSize;
+use cofferdam_core::weakened::{self, Wall};
 use cofferdam_core::{
     Bind, MountedWorkspace, ProgramFile, RunSpec, SetupFailure, StdinSource, Tmpfs, WorkspaceFill,
 };

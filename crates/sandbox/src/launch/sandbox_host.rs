@@ -19,8 +19,6 @@ use crate::files::unowned::UnownedProbe;
 use crate::host::abandoned::{SWEEP_WAIT, sweep_abandoned};
 use crate::host::root_source::{RootSource, SandboxRoot, user_namespaces_are_doubtful};
 use crate::host::state::{Instance, StateDirectory};
-use crate::host::weakened;
-use crate::host::weakened::Wall;
 use crate::landlock::Landlock;
 use crate::launch;
 use crate::launch::Launch;
@@ -36,6 +34,7 @@ use crate::supervise::kill_count::KillFailures;
 use crate::sys;
 use cofferdam_core::sync::retained::Retained;
 use cofferdam_core::values::deadline::Deadline;
+use cofferdam_core::weakened::{self, Wall};
 use cofferdam_core::{
     Enforced, Limits, MountedWorkspace, ProgramFile, RunSpec, SandboxMetrics, SetupFailure,
     SweepCounts, WorkspaceFill,

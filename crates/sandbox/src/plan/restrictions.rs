@@ -2,8 +2,6 @@
 
 use std::ffi::CStr;
 
-use crate::host::weakened;
-use crate::host::weakened::Wall;
 use crate::landlock::Landlock;
 use crate::locks::{LockCalls, LockFilter};
 use crate::plan::input::{PlanInput, ROOT_FD};
@@ -11,6 +9,7 @@ use crate::plan::rootfs::{QUEUES, TERMINALS};
 use crate::plan::steps::Step;
 use crate::plan::steps::mount::{Access, MountStep};
 use crate::plan::steps::restrict::RestrictStep;
+use cofferdam_core::weakened::{self, Wall};
 use cofferdam_seccomp::filter::Filter;
 use cofferdam_seccomp::interpret::lets_through;
 

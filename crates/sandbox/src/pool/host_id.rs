@@ -9,11 +9,10 @@ use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
 
 use crate::host::state::StateDirectory;
-use crate::host::weakened;
-use crate::host::weakened::Wall;
 use crate::launch::unprivileged::ONLY_ID;
 use crate::plan::input::INSIDE_ID;
 use crate::sys;
+use cofferdam_core::weakened::{self, Wall};
 
 /// The first host uid and gid of sandboxes: below 65536, so that it exists in the usual map of a
 /// container, and between the ids of people (from 1000) and those that systemd allocates (from

@@ -475,13 +475,16 @@ pub fn survive_file_size_limit() {
     unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
 }
 
-fn done(result: libc::c_long) -> io::Result<()> {
+/// Fails with `errno` if the system call did.
+pub(crate) fn done(result: libc::c_long) -> io::Result<()> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
+/// The descriptor that a system call returned, or its `errno`.
+///
 /// # Safety
 /// `result` must be the result of a call that returns a new descriptor.
-unsafe fn owned(result: libc::c_long) -> io::Result<OwnedFd> {
+pub(crate) unsafe fn owned(result: libc::c_long) -> io::Result<OwnedFd> {
     done(result)?;
     let fd = i32::try_from(result).map_err(|_| io::Error::from_raw_os_error(libc::EBADF))?;
     // SAFETY: the caller vouches that the descriptor is new, so nothing else owns it.

@@ -19,7 +19,7 @@ const DIRECTORIES: [&str; 4] = ["skills", "work", "runs", "out"];
 pub const METADATA_NAME: &str = "metadata.json";
 /// The longest `metadata.json` that is read, bytes.
 pub const METADATA_BYTES_MAX: usize = 1024 * 1024;
-const METADATA_MODE: Mode = Mode::S_IRUSR.union(Mode::S_IWUSR);
+pub(super) const METADATA_MODE: Mode = Mode::S_IRUSR.union(Mode::S_IWUSR);
 /// The mode of `/tmp`: 1777.
 const TMP_MODE: Mode = Mode::S_IRWXU.union(Mode::S_IRWXG).union(Mode::S_IRWXO).union(Mode::S_ISVTX);
 
@@ -43,7 +43,7 @@ pub fn ensure_layout(root: &WorkspaceRoot<'_>, metadata: &[u8]) -> Result<(), Fi
         let (opened, _) = made.on("mkdir", &parent.path)?;
         check_directory(&opened, &parent.path)?;
     }
-    let location = workspace_file(METADATA_NAME);
+    let location = metadata_location();
     let parent = root.parent(&location, MissingParents::Refuse)?;
     if parent.entry()?.is_none() {
         save_metadata(root, metadata)?;
@@ -59,6 +59,11 @@ fn check_directory(opened: impl AsFd, path: &Path) -> Result<(), FilesError> {
     }
 }
 
+/// The place of `metadata.json`.
+pub(super) fn metadata_location() -> FileLocation {
+    workspace_file(METADATA_NAME)
+}
+
 fn workspace_file(name: &str) -> FileLocation {
     FileLocation::top(FileArea::Workspace).join(Path::new(name))
 }
@@ -69,7 +74,7 @@ fn workspace_file(name: &str) -> FileLocation {
 /// # Errors
 /// The file could not be read.
 pub fn load_metadata(root: &WorkspaceRoot<'_>) -> Result<Option<Vec<u8>>, FilesError> {
-    let location = workspace_file(METADATA_NAME);
+    let location = metadata_location();
     let found = match root.find(&location, false) {
         Err(FilesError::NotFound { .. }) => return Ok(None),
         found => found?,
@@ -94,7 +99,7 @@ pub fn load_metadata(root: &WorkspaceRoot<'_>) -> Result<Option<Vec<u8>>, FilesE
 /// # Errors
 /// Those of writing. What was there is unchanged then.
 pub fn save_metadata(root: &WorkspaceRoot<'_>, metadata: &[u8]) -> Result<(), FilesError> {
-    let location = workspace_file(METADATA_NAME);
+    let location = metadata_location();
     let parent = root.parent(&location, MissingParents::Refuse)?;
     let mut temp = TempFile::create(&parent)?;
     temp.fill(&mut &*metadata)?;

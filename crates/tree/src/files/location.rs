@@ -5,6 +5,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
 use super::error::FilesError;
+use cofferdam_core::weakened::{self, Wall};
 
 /// The longest path, bytes: the kernel's `PATH_MAX` without the NUL.
 pub(super) const PATH_BYTES_MAX: usize = 4095;
@@ -174,7 +175,13 @@ impl PathRule {
                 reached.push(part);
             }
         }
-        self.area_of(&reached).ok_or_else(|| escape(path))
+        match self.area_of(&reached) {
+            None if weakened::lacks(Wall::Paths) => {
+                let relative = PathBuf::from(OsString::from_vec(join_parts(&reached)));
+                Ok(FileLocation { area: FileArea::Workspace, relative })
+            }
+            located => located.ok_or_else(|| escape(path)),
+        }
     }
 
     /// The location of an absolute path inside the sandbox, without `.` and `..`.

@@ -20,10 +20,12 @@ mod tests;
 mod write;
 
 pub use self::archive::{
-    ArchiveContents, ArchiveLimits, Spool, pack, stage_archive, unpack, unpack_tree,
+    ArchiveContents, ArchiveLimits, Spool, judge_tree, pack, unpack, unpack_tree,
 };
 pub use self::change::{delete, make_directory, move_entry};
-pub use self::collect::{CollectLimits, CollectOmission, CollectedFile, CollectedFiles, collect};
+pub use self::collect::{
+    CollectLimits, CollectOmission, CollectedFile, CollectedFiles, check_patterns, collect,
+};
 pub use self::digest::{DirectoryDigest, digest, digest_directory};
 pub use self::error::FilesError;
 pub use self::layout::{
@@ -31,7 +33,7 @@ pub use self::layout::{
 };
 pub use self::list::{DirectoryPage, ListRange, list};
 pub use self::location::{FileArea, FileLocation, PathRule};
-pub use self::read::{EntryType, FileInfo, OpenedFile, get, open_host_file, stat};
+pub use self::read::{EntryType, FileInfo, OpenedFile, get, stat};
 pub use self::resolve::WorkspaceRoot;
-pub use self::stage::{StagedAccess, stage_copy, stage_directory, stage_link};
+pub use self::stage::{DirectorySource, HostEntry, HostRoots, StageBatch, StagedAccess};
 pub use self::write::{NewFile, put_file, put_files};

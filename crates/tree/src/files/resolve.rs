@@ -102,6 +102,8 @@ pub(super) enum MissingParents<'made> {
     Refuse,
     /// They are made, and listed here.
     Make(&'made mut Vec<FileLocation>),
+    /// The last directory that exists stands for them.
+    Stop,
 }
 
 impl WorkspaceRoot<'_> {
@@ -153,6 +155,14 @@ impl WorkspaceRoot<'_> {
         Ok(ParentDir { directory, name: name.to_owned(), path, owner: self.owner })
     }
 
+    /// Fails if a read-only tree, a link or a file is where `location` and the directories above it would be made.
+    /// Takes one step for each directory that exists, not for each that is missing.
+    pub(super) fn check_missing(&self, location: &FileLocation) -> Result<(), FilesError> {
+        let Some(above) = location.parent() else { return Ok(()) };
+        let nearest = self.walk_to(&above, MissingParents::Stop)?;
+        check_writable(nearest.as_fd(), self.owner, &location.shown())
+    }
+
     /// Opens the directory `location` part by part, to make missing parts or to name the one that is in the way.
     fn walk_to(
         &self,
@@ -176,6 +186,7 @@ impl WorkspaceRoot<'_> {
                     }
                     opened
                 }
+                (Err(Errno::ENOENT), MissingParents::Stop) => return Ok(here),
                 (opened, _) => opened.on("open", &path)?,
             };
             let stat = fstat(&opened).on("stat", &path)?;

@@ -130,25 +130,7 @@ fn judge(root: &WorkspaceRoot<'_>, files: &[NewFile<'_>]) -> Result<(), FilesErr
         }
         match file_parent(root, location, MissingParents::Refuse) {
             Ok(parent) => parent.check_writable()?,
-            Err(FilesError::NotFound { .. }) => check_nearest(root, location)?,
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(())
-}
-
-/// Checks that missing directories of `location` can be made.
-pub(super) fn check_nearest(
-    root: &WorkspaceRoot<'_>,
-    location: &FileLocation,
-) -> Result<(), FilesError> {
-    let mut above = location.parent();
-    while let Some(directory) = above {
-        match root.parent(&directory, MissingParents::Refuse) {
-            Ok(parent) => return parent.check_writable(),
-            Err(FilesError::NotFound { .. }) => above = directory.parent(),
-            // It is missing at the top.
-            Err(FilesError::PathEscape { .. }) => return Ok(()),
+            Err(FilesError::NotFound { .. }) => root.check_missing(location)?,
             Err(error) => return Err(error),
         }
     }
@@ -234,7 +216,7 @@ impl<'dir> TempFile<'dir> {
     }
 
     /// As [`TempFile::create`], always with a temporary name: it needs no descriptor while it waits.
-    fn create_named(parent: &'dir ParentDir) -> Result<Self, FilesError> {
+    pub(super) fn create_named(parent: &'dir ParentDir) -> Result<Self, FilesError> {
         parent.check_writable()?;
         let create = |name: &str| open_beneath::create_file(&parent.directory, name);
         let (file, name) = with_temp_name(create).on("create", &parent.path)?;
@@ -305,7 +287,7 @@ impl<'dir> TempFile<'dir> {
     }
 
     /// Leaves the file under its temporary name, which is returned.
-    fn keep(mut self) -> Option<String> {
+    pub(super) fn keep(mut self) -> Option<String> {
         self.name.take()
     }
 }

@@ -46,7 +46,7 @@ pub struct ApplyOptions<'calls> {
 /// Applies the entries `upper` to the layer `target`, which lies right below: afterwards `target` alone
 /// shows what both showed. Modes, owners, times, extended attributes, hard links and holes are kept.
 ///
-/// Nobody else may change either meanwhile. After an error, the two together still show the same, and the
+/// No other process or thread may change either meanwhile. After an error, the two together still show the same, and the
 /// application can be repeated; except that names of one file may have become separate files.
 pub fn apply_layer(
     upper: BorrowedFd<'_>,

@@ -9,6 +9,14 @@ use nix::fcntl::{AT_FDCWD, AtFlags, OFlag, OpenHow, ResolveFlag, openat, openat2
 use nix::sys::stat::Mode;
 use nix::unistd::linkat;
 
+use cofferdam_core::weakened::{self, Wall};
+
+/// Where a name may lead: to what lies below, without links and mounts.
+const RESOLVE: ResolveFlag = ResolveFlag::RESOLVE_BENEATH
+    .union(ResolveFlag::RESOLVE_NO_SYMLINKS)
+    .union(ResolveFlag::RESOLVE_NO_MAGICLINKS)
+    .union(ResolveFlag::RESOLVE_NO_XDEV);
+
 /// Opens the directory `name` of `parent`. A link fails with `ELOOP` or `ENOTDIR`, a mount
 /// point with `EXDEV`.
 pub(crate) fn open_directory<P: NixPath + ?Sized>(
@@ -71,14 +79,10 @@ pub(crate) fn open_listing(directory: BorrowedFd<'_>) -> Result<Dir, Errno> {
 }
 
 fn open<P: NixPath + ?Sized>(parent: impl AsFd, name: &P, flags: OFlag) -> Result<OwnedFd, Errno> {
+    let resolve = if weakened::lacks(Wall::Beneath) { ResolveFlag::empty() } else { RESOLVE };
     let how = OpenHow::new()
         .flags(OFlag::O_RDONLY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC | flags)
-        .resolve(
-            ResolveFlag::RESOLVE_BENEATH
-                | ResolveFlag::RESOLVE_NO_SYMLINKS
-                | ResolveFlag::RESOLVE_NO_MAGICLINKS
-                | ResolveFlag::RESOLVE_NO_XDEV,
-        );
+        .resolve(resolve);
     openat2(parent, name, how)
 }
 

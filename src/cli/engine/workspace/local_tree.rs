@@ -55,7 +55,7 @@ impl LocalTree {
     /// Fails if the directory could not be packed.
     ///
     /// # Errors
-    /// The reason, unless it is only that nobody reads the archive.
+    /// The archive could not be made. A reader that stopped early is no error.
     pub fn finish(self) -> Result<(), Failure> {
         match self.failure {
             None | Some(FilesError::Output(_)) => Ok(()),

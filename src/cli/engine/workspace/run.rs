@@ -60,7 +60,7 @@ pub fn run(client: ServerClient, request: &VerbRequest) -> Result<u8, EngineFail
     Ok(foreground.exit_code(Ok(outcome), broken)?)
 }
 
-/// Sends the events of the run until it ends or nobody wants them.
+/// Sends the events of the run until it ends or the client is gone.
 fn listen(client: &ServerClient, path: &str, body: &str, sender: &SyncSender<ProgramEvent>) {
     let last = match client.post_and_listen(path, body.as_bytes()) {
         Ok(stream) => read_events(client, stream, sender),
@@ -70,7 +70,7 @@ fn listen(client: &ServerClient, path: &str, body: &str, sender: &SyncSender<Pro
     let _ = last.map(|last| sender.send(last));
 }
 
-/// Sends output; returns the last event, or `None` if nobody wants more.
+/// Sends output; returns the last event, or `None` if the client is gone.
 fn read_events(
     client: &ServerClient,
     stream: Box<dyn Read + Send>,

@@ -10,7 +10,7 @@ use axum::routing::{get, post};
 use serde::Serialize;
 
 use crate::config::TokenName;
-use crate::http::engine::idempotency::RequestKey;
+use crate::http::engine::idempotency::answer_post;
 use crate::http::engine::kept_answers::KeptAnswer;
 use crate::http::engine::page::PageQuery;
 use crate::http::engine::query::{QueryParams, WORKSPACES, workspace_id};
@@ -33,25 +33,13 @@ pub fn routes() -> Router<Arc<EngineState>> {
 }
 
 async fn create(State(state): State<Arc<EngineState>>, request: Request) -> Response {
-    state.respond(try_create(&state, request).await)
-}
-
-async fn try_create(state: &EngineState, request: Request) -> Result<Response, HttpError> {
-    let (head, body) = request.into_parts();
-    let id = workspace_id(&head.uri)?;
-    QueryParams::parse(&head.uri, &[])?;
-    let key = RequestKey::of(&head)?;
-    let body = state.read(&head.headers, body).await?;
-    let answers = state.answers.clone();
-    let answer = state.run_blocking(move |service| {
-        key.once(&answers, &body, || {
-            let request: ContextRequest = parse(&body)?;
-            let created = service.create_context(key.owner(), &id, request)?;
-            let location = format!("{WORKSPACES}{id}/contexts/{}", created.context_id());
-            Ok(KeptAnswer::json(StatusCode::CREATED, &created).at(location))
-        })
+    let created = answer_post(&state, request, |service, owner, id, body| {
+        let request: ContextRequest = parse(body)?;
+        let created = service.create_context(owner, id, request)?;
+        let location = format!("{WORKSPACES}{id}/contexts/{}", created.context_id());
+        Ok(KeptAnswer::json(StatusCode::CREATED, &created).at(location))
     });
-    Ok(answer.await?.into_response())
+    state.respond(created.await)
 }
 
 async fn list(State(state): State<Arc<EngineState>>, request: Request) -> Response {

@@ -15,6 +15,7 @@ use tokio::sync::oneshot;
 use super::download::{PieceBody, piece_writer};
 use super::transfer::{NamedFile, permit};
 use super::upload::{body_reader, feed};
+use crate::config::TokenName;
 use crate::http::engine::state::EngineState;
 use crate::http::error::HttpError;
 use crate::http::request::access::token_name;
@@ -22,7 +23,7 @@ use crate::http::request::body::check_encoding;
 use crate::http::response;
 use crate::http::response::file_answer::FileAnswer;
 use crate::workspace::files::{open_file, put_file, receive_archive, remove_file, send_archive};
-use crate::workspace::{EngineError, WorkspaceUse};
+use crate::workspace::{EngineError, WorkspaceService, WorkspaceUse};
 use cofferdam_core::sync::request_id::{RequestId, on_behalf_of};
 use cofferdam_tree::files::OpenedFile;
 
@@ -97,12 +98,27 @@ async fn try_put_tar(state: &EngineState, request: Request) -> Result<Response, 
 }
 
 /// Calls `write` on a thread of its own with the body as its source.
-async fn receive<T: Send + 'static>(
+pub async fn receive<T: Send + 'static>(
     state: &EngineState,
     head: &Parts,
     id: String,
     body: Body,
     write: impl FnOnce(&mut WorkspaceUse, &mut dyn Read) -> Result<T, EngineError> + Send + 'static,
+) -> Result<T, HttpError> {
+    let write = move |service: &WorkspaceService, owner: &TokenName, source: &mut dyn Read| {
+        write(&mut service.enter(owner, &id)?, source)
+    };
+    receive_in(state, head, body, write).await
+}
+
+/// As [`receive`], in the service.
+pub async fn receive_in<T: Send + 'static>(
+    state: &EngineState,
+    head: &Parts,
+    body: Body,
+    write: impl FnOnce(&WorkspaceService, &TokenName, &mut dyn Read) -> Result<T, EngineError>
+    + Send
+    + 'static,
 ) -> Result<T, HttpError> {
     check_encoding(&head.headers)?;
     let permit = permit(state)?;
@@ -112,7 +128,7 @@ async fn receive<T: Send + 'static>(
     let request_id = RequestId::current();
     let work = move || {
         let written = on_behalf_of(request_id, || {
-            write(&mut service.enter(&owner, &id)?, &mut source).map_err(HttpError::Engine)
+            write(&service, &owner, &mut source).map_err(HttpError::Engine)
         });
         drop(permit);
         // The receiver is gone if the client has disconnected.

@@ -10,7 +10,7 @@ use serde::de::DeserializeOwned;
 
 use super::transfer::NamedFile;
 use crate::config::TokenName;
-use crate::http::engine::idempotency::RequestKey;
+use crate::http::engine::idempotency::answer_post;
 use crate::http::engine::kept_answers::KeptAnswer;
 use crate::http::engine::page::PageQuery;
 use crate::http::engine::query::{QueryParams, workspace_id};
@@ -49,25 +49,17 @@ pub async fn collect(State(state): State<Arc<EngineState>>, request: Request) ->
 }
 
 /// Handles a request with a body in JSON.
-async fn post<B: DeserializeOwned, T: Serialize>(
+pub async fn post<B: DeserializeOwned, T: Serialize>(
     state: &EngineState,
     request: Request,
     status: StatusCode,
     call: impl FnOnce(&mut WorkspaceUse, B) -> Result<T, EngineError> + Send + 'static,
 ) -> Result<Response, HttpError> {
-    let (head, body) = request.into_parts();
-    let id = workspace_id(&head.uri)?;
-    QueryParams::parse(&head.uri, &[])?;
-    let key = RequestKey::of(&head)?;
-    let body = state.read(&head.headers, body).await?;
-    let answers = state.answers.clone();
-    let answer = state.run_blocking(move |service| {
-        key.once(&answers, &body, || {
-            let mut used = service.enter(key.owner(), &id)?;
-            Ok(KeptAnswer::json(status, &call(&mut used, parse(&body)?)?))
-        })
+    let answer = answer_post(state, request, move |service, owner, id, body| {
+        let mut used = service.enter(owner, id)?;
+        Ok(KeptAnswer::json(status, &call(&mut used, parse(body)?)?))
     });
-    Ok(answer.await?.into_response())
+    answer.await
 }
 
 /// Describes a file.

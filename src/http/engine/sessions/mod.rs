@@ -16,7 +16,7 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout_at};
 
 use self::attach::{AttachQuery, accept, follow, is_page_allowed};
-use super::idempotency::RequestKey;
+use super::idempotency::answer_post;
 use super::kept_answers::KeptAnswer;
 use super::page::PageQuery;
 use super::query::{QueryParams, WORKSPACES, workspace_id};
@@ -86,25 +86,13 @@ impl PageBody {
 }
 
 async fn start(State(state): State<Arc<EngineState>>, request: Request) -> Response {
-    state.respond(try_start(&state, request).await)
-}
-
-async fn try_start(state: &EngineState, request: Request) -> Result<Response, HttpError> {
-    let (head, body) = request.into_parts();
-    let id = workspace_id(&head.uri)?;
-    QueryParams::parse(&head.uri, &[])?;
-    let key = RequestKey::of(&head)?;
-    let body = state.read(&head.headers, body).await?;
-    let answers = state.answers.clone();
-    let answer = state.run_blocking(move |service| {
-        key.once(&answers, &body, || {
-            let request: StartRequest = parse(&body)?;
-            let started = service.start_session(key.owner(), &id, request)?;
-            let location = format!("{WORKSPACES}{id}/sessions/{}", started.session_id);
-            Ok(KeptAnswer::json(StatusCode::CREATED, &started).at(location))
-        })
+    let started = answer_post(&state, request, |service, owner, id, body| {
+        let request: StartRequest = parse(body)?;
+        let started = service.start_session(owner, id, request)?;
+        let location = format!("{WORKSPACES}{id}/sessions/{}", started.session_id);
+        Ok(KeptAnswer::json(StatusCode::CREATED, &started).at(location))
     });
-    Ok(answer.await?.into_response())
+    state.respond(started.await)
 }
 
 async fn list(State(state): State<Arc<EngineState>>, request: Request) -> Response {

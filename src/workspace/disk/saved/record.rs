@@ -41,6 +41,8 @@ pub struct SavedRecord {
     pub files: u64,
     /// The bytes of a snapshot's regular files.
     pub bytes: u64,
+    /// Which versions of artifacts were staged into it.
+    pub staged: Vec<(String, u64)>,
     /// What it was created with; for a snapshot, what its workspace was created with.
     pub settings: WorkspaceSettings,
 }
@@ -75,6 +77,7 @@ impl SavedRecord {
             digest: String::new(),
             files: 0,
             bytes: 0,
+            staged: Vec::new(),
             settings,
         }
     }

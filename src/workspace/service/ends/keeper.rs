@@ -101,6 +101,7 @@ impl Keeper {
             files: record.files,
             bytes: record.bytes,
             source: record.settings,
+            staged: record.staged,
             taken: SnapshotFiles { frozen: None, is_kept: true },
             // There can be more than there may be now.
             _entry: self.snapshot_count.enter(&owner).ok(),

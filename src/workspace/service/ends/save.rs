@@ -69,6 +69,7 @@ impl Keeper {
         let name = (live.id.clone(), live.owner.as_str().to_owned());
         let mut record = SavedRecord::new(name, (live.created_at, saved_at), used, settings);
         record.last_access = facts.last_access;
+        record.staged = live.staged.all();
         record
     }
 }

@@ -68,6 +68,7 @@ impl WorkspaceService {
         store.update(SavedKind::Workspace, used_now)?;
         let workspace =
             self.live((record.id.clone(), *number), owner, settings, doors, (charge, entry));
+        workspace.staged.replace_all(&record.staged);
         let workspace = Arc::new(workspace.woken(record.created_at, record.saved_at));
         span.end_create(&workspace.id, &workspace.settings);
         self.reaping.registry.insert(Arc::clone(&workspace));

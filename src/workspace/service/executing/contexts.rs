@@ -209,7 +209,7 @@ impl WorkspaceService {
         let (live, retained) = (Arc::clone(live), Retained::default());
         let prepared = self.prepare_program(settings, live, None, program, retained)?;
         let kernel = start(prepared, context.language, watch_of_kernel)?;
-        slot.fill(Arc::clone(&kernel));
+        slot.fill(&kernel);
         let end = wait(&kernel, watch, READY_WAIT, WhenOver::Kill);
         Ok(match end.result {
             Ok(_) => StartedKernel::Ready(kernel),

@@ -14,20 +14,18 @@ use crate::workspace::execute::{
     BlockEnd, BlockProgram, CallDirectory, CodeContext, ContextSettings, ContextTurn,
     ExecuteRequest, ExecutionAnswer, ExecutionPlan, unsupported,
 };
-use crate::workspace::files::{PutFilesRequest, collect_within, put_files};
+use crate::workspace::files::outputs::{check_outputs, collect_output_files};
+use crate::workspace::files::{PutFilesRequest, put_files};
+use crate::workspace::helpers::CodeBlock;
 use crate::workspace::helpers::constants::INLINE_SOURCE_DIR;
-use crate::workspace::helpers::{CodeBlock, File, OutputSpec};
 use crate::workspace::kernels::KernelLanguage;
 use crate::workspace::request::{CreateRequest, ProgramLimits};
 use crate::workspace::run::ProgramSettings;
 use cofferdam_core::Watch;
 use cofferdam_core::sync::retained::Retained;
-use cofferdam_tree::files::CollectLimits;
 
 /// Output of all blocks of a call that is kept, bytes.
 const CALL_OUTPUT_BYTES_MAX: u64 = 32 << 20;
-/// Files that are collected unless the call asks for another number.
-const OUTPUT_FILES: usize = 100;
 
 /// A call that is ready to execute its blocks.
 #[derive(Debug)]
@@ -101,9 +99,9 @@ impl WorkspaceService {
         mut request: ExecuteRequest,
     ) -> Result<ExecutionCall, EngineError> {
         let plan = request.plan(&self.settings.requests)?;
-        if plan.outputs.as_ref().is_some_and(|outputs| outputs.save) {
-            let words = "this call saves no artifacts; collect the outputs of the workspace";
-            return Err(EngineError::invalid("outputs.save", words));
+        if let Some(outputs) = &plan.outputs {
+            // Before anything is executed.
+            check_outputs("outputs", outputs)?;
         }
         self.check_open()?;
         let is_stateful = request.is_stateful();
@@ -182,10 +180,10 @@ impl WorkspaceService {
         }
         drop(turns);
         if let Some(outputs) = &call.plan.outputs {
-            answer.output_files = collect_outputs(&call.used, outputs)?;
+            answer.output_files = collect_output_files(&mut call.used, &self.stores, outputs)?;
         }
         answer.workspace_id = call.workspace_id.take();
-        span.end_execute(&live.id, answer.block_count());
+        span.end_counted(&live.id, answer.block_count());
         Ok((answer, is_over))
     }
 
@@ -283,23 +281,4 @@ impl WorkspaceService {
 /// A block that is a program, if anything executes it.
 fn program_route(directory: &CallDirectory, index: usize, block: &CodeBlock) -> BlockRoute {
     directory.program(index, block).map_or(BlockRoute::Nothing, BlockRoute::Program)
-}
-
-/// The files that a call asks for. A limit of 0 is the default.
-fn collect_outputs(used: &WorkspaceUse, outputs: &OutputSpec) -> Result<Vec<File>, EngineError> {
-    let most = CollectLimits::default();
-    let within = |asked: u64, default: usize, most: usize| match usize::try_from(asked) {
-        Ok(0) => default,
-        asked => asked.unwrap_or(usize::MAX).min(most),
-    };
-    let limits = CollectLimits {
-        files_max: within(outputs.max_files, OUTPUT_FILES, most.files_max),
-        file_bytes_max: within(outputs.max_file_bytes, most.file_bytes_max, most.file_bytes_max),
-        total_bytes_max: within(
-            outputs.max_total_bytes,
-            most.total_bytes_max,
-            most.total_bytes_max,
-        ),
-    };
-    Ok(collect_within(used, &outputs.globs, limits)?.files)
 }

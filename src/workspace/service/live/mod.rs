@@ -20,6 +20,7 @@ use super::tally::TallyEntry;
 use crate::config::TokenName;
 use crate::workspace::error::{EngineCode, EngineError};
 use crate::workspace::execute::table::ContextTable;
+use crate::workspace::files::staging::versions::StagedVersions;
 use crate::workspace::request::{StorageKind, WorkspaceSettings};
 use crate::workspace::sessions::table::SessionTable;
 use crate::workspace::trees::{SharedTree, TreeDoors, WorkspaceTree};
@@ -57,6 +58,8 @@ pub struct LiveWorkspace {
     saves: Arc<SaveQueue>,
     /// The life of its file system, for one save at a time; none once it is never saved again.
     life: Mutex<Option<[u8; 16]>>,
+    /// Which versions of artifacts were staged into it.
+    pub staged: StagedVersions,
     _entry: TallyEntry,
     // Dropped after the files.
     _release: LayerRelease,
@@ -113,6 +116,7 @@ impl LiveWorkspace {
             contexts: ContextTable::default(),
             saves,
             life: Mutex::new(Some(Uuid::new_v4().into_bytes())),
+            staged: StagedVersions::default(),
             _entry: entry,
         }
     }
@@ -128,7 +132,7 @@ impl LiveWorkspace {
         call(&self.root(&tree))
     }
 
-    /// The root of its files, for one who is in.
+    /// The root of its files, for a caller that shares `tree`.
     pub fn root<'a>(&'a self, tree: &'a SharedTree<'_>) -> WorkspaceRoot<'a> {
         WorkspaceRoot { directory: tree.root(), rule: &self.rule, owner: tree.owner() }
     }
@@ -183,8 +187,8 @@ impl LiveWorkspace {
     }
 
     /// Begins a program. From now on the workspace is charged for all that it may hold. The caller is
-    /// in with `_tree` until the sandbox has its mounts, so that whoever freezes the files finds a
-    /// program that has them, or none.
+    /// in with `_tree` until the sandbox has its mounts, so that a freeze of the files finds a
+    /// program that has its mounts, or no program.
     ///
     /// # Errors
     /// Its end has begun, or so much cannot be charged.

@@ -10,6 +10,7 @@ use crate::workspace::trees::{FrozenTree, LoneTree};
 use cofferdam_core::sync::retained::Retained;
 use cofferdam_core::sync::run_control::{ControlError, RunControl};
 use cofferdam_core::values::deadline::Deadline;
+use cofferdam_core::weakened::{self, Wall};
 use cofferdam_tree::StopCheck;
 
 /// How long requests that use the files, and programs that start or end, are waited for.
@@ -27,7 +28,7 @@ pub fn freeze_files(live: &LiveWorkspace) -> Result<Arc<dyn FrozenTree>, EngineE
     let deadline = Deadline::after(DOORS_WAIT);
     let tree = live.doors().enter_alone(deadline);
     let mut tree = tree.ok_or_else(|| unavailable("files are still being transferred"))?;
-    // Nobody else is in, so none of these is about to get its mounts, and no other begins.
+    // No other is in, so no program is about to get its mounts, and no other begins.
     let programs = live.programs();
     if programs.is_empty() {
         let late = Deadline::after(SQUASH_MAX);
@@ -76,6 +77,9 @@ fn copy_frozen(
     let late = Deadline::after(FROZEN_MAX);
     let mut frozen_programs = FrozenPrograms::default();
     for (number, control) in controlled(programs) {
+        if weakened::lacks(Wall::Freeze) {
+            break;
+        }
         let left = late.remaining();
         match control.freeze(left, left) {
             Ok(()) => frozen_programs.0.push(control),
@@ -102,7 +106,7 @@ fn copy_frozen(
     Ok(copied)
 }
 
-/// The programs that are processes. A call is none.
+/// The programs that are processes, unlike calls.
 fn controlled(programs: &[(u64, LiveProgram)]) -> impl Iterator<Item = (u64, &RunControl)> {
     programs.iter().filter_map(|(number, program)| Some((*number, program.control.as_ref()?)))
 }

@@ -12,8 +12,8 @@ use crate::workspace::service::registry::Registry;
 use cofferdam_core::values::deadline::Deadline;
 use cofferdam_tree::StopCheck;
 
-/// Merges the layers of a workspace that nothing else needs, if nothing runs in it and nobody is at its
-/// files. Ends early when somebody wants to be, or at the deadline: the next end of a use is the next try.
+/// Merges the layers of a workspace that nothing else needs, if nothing runs in it and no request uses its
+/// files. Ends early when a request wants to, or at the deadline. The next end of a use tries again.
 pub fn merge_layers(live: &LiveWorkspace, deadline: Option<Deadline>) {
     let is_due = || live.programs().is_empty() && !live.is_over();
     let can_merge = || live.doors().try_share().is_some_and(|tree| tree.can_merge());

@@ -28,6 +28,8 @@ pub struct Snapshot {
     pub bytes: u64,
     /// What its workspace was created with.
     pub source: WorkspaceSettings,
+    /// Which versions of artifacts were staged into its workspace.
+    pub staged: Vec<(String, u64)>,
     /// The files.
     pub taken: SnapshotFiles,
     /// Counts it.
@@ -76,7 +78,7 @@ impl SnapshotTable {
     /// The snapshot `id` of `owner`.
     ///
     /// # Errors
-    /// There is none, or it belongs to another.
+    /// The snapshot does not exist, or belongs to another token.
     pub fn find(&self, owner: &TokenName, id: &str) -> Result<Arc<Snapshot>, EngineError> {
         let index = self.lock();
         let found = index.numbers.get(id).and_then(|number| index.snapshots.get(number));
@@ -86,7 +88,7 @@ impl SnapshotTable {
     /// Removes the snapshot `id` of `owner`. Forks of it keep their files.
     ///
     /// # Errors
-    /// There is none, or it belongs to another.
+    /// The snapshot does not exist, or belongs to another token.
     pub fn remove(&self, owner: &TokenName, id: &str) -> Result<Arc<Snapshot>, EngineError> {
         let mut index = self.lock();
         let number = index.numbers.get(id).copied().ok_or_else(not_found)?;

@@ -23,6 +23,25 @@ const SWAPS_MIN: u64 = 1_000;
 /// A file that every user may read and only root may write.
 const OTHERS_FILE: &str = "/etc/passwd";
 
+/// The answers to all attempts of `hard_links.c`. The mount refuses a link before the kernel checks
+/// `protected_hardlinks`.
+pub const HARD_LINKS: [(&str, &str); 14] = [
+    ("own", "done"),
+    ("own_link", "done"),
+    ("link", "EXDEV"),
+    ("linkat", "EXDEV"),
+    ("linkat_empty", "EXDEV|ENOENT"),
+    ("linkat_proc", "EXDEV"),
+    ("rename", "EXDEV"),
+    ("chmod", "EPERM"),
+    ("fchmod", "EPERM"),
+    ("fchmodat", "EPERM"),
+    ("fchmodat2", "EPERM|ENOSYS"),
+    ("creat", "EPERM"),
+    ("tmpfile", "EPERM"),
+    ("mknod", "EPERM"),
+];
+
 /// The file that a link points to: our sentinel, or a file that every host has.
 fn secret(target: &Target) -> PathBuf {
     target.own().map_or_else(|_| "/etc/shadow".into(), |own| own.sentinel.path())
@@ -166,31 +185,14 @@ fn assert_swapped(pairs: &[(String, String)]) {
 }
 
 pub fn hard_links_and_set_id_bits(target: &Target) -> Result<(), Unexercised> {
-    // The mount refuses a link before the kernel checks protected_hardlinks.
-    let expected = [
-        ("own", "done"),
-        ("own_link", "done"),
-        ("link", "EXDEV"),
-        ("linkat", "EXDEV"),
-        ("linkat_empty", "EXDEV|ENOENT"),
-        ("linkat_proc", "EXDEV"),
-        ("rename", "EXDEV"),
-        ("chmod", "EPERM"),
-        ("fchmod", "EPERM"),
-        ("fchmodat", "EPERM"),
-        ("fchmodat2", "EPERM|ENOSYS"),
-        ("creat", "EPERM"),
-        ("tmpfile", "EPERM"),
-        ("mknod", "EPERM"),
-    ];
     for place in ["/workspace", "/tmp"] {
-        assert_answers(&pairs(&target.observe(&Probe::c("hard_links").arg(place))), &expected);
+        assert_answers(&pairs(&target.observe(&Probe::c("hard_links").arg(place))), &HARD_LINKS);
     }
     let own = target.own()?;
     let shared = SharedDirectory::new();
     let links = || fs::metadata(OTHERS_FILE).unwrap().nlink();
     let before = links();
-    assert_answers(&shared.probe(own, "hard_links", &["/out"]), &expected);
+    assert_answers(&shared.probe(own, "hard_links", &["/out"]), &HARD_LINKS);
     assert_eq!(links(), before);
     shared.assert_is_what_a_tenant_may_make();
     // The same for a file of root in the same directory.

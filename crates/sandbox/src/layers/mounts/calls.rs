@@ -2,7 +2,9 @@
 
 use std::ffi::CStr;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+
+use crate::sys::{done, owned};
 
 const MOVE_MOUNT_F_EMPTY_PATH: libc::c_uint = 0x4;
 const FSPICK_CLOEXEC: libc::c_uint = 0x1;
@@ -91,17 +93,4 @@ fn configure(
             0,
         )
     })
-}
-
-fn done(result: libc::c_long) -> io::Result<()> {
-    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
-}
-
-/// # Safety
-/// `result` must be the result of a call that returns a new descriptor.
-unsafe fn owned(result: libc::c_long) -> io::Result<OwnedFd> {
-    done(result)?;
-    let fd = i32::try_from(result).map_err(|_| io::Error::from_raw_os_error(libc::EBADF))?;
-    // SAFETY: the caller vouches that the descriptor is new, so nothing else owns it.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }

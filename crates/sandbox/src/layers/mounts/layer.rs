@@ -19,6 +19,7 @@ use crate::layers::error::LayerError;
 use crate::layers::space::{DiskSpace, Storage};
 use crate::sys;
 use cofferdam_core::SetupFailure;
+use cofferdam_core::weakened::{self, Wall};
 
 /// The kernel's unit of a limit of bytes.
 const PAGE_BYTES: u64 = 4096;
@@ -213,6 +214,9 @@ impl Layer {
 
 /// The values of a tmpfs's options, with whole pages: the kernel would round up.
 fn limits(room: DiskSpace, own_inodes: u64) -> [CString; 2] {
+    if weakened::lacks(Wall::Quota) {
+        return [c"0".into(), c"0".into()];
+    }
     let bytes = (room.bytes / PAGE_BYTES).max(1) * PAGE_BYTES;
     let inodes = room.inodes.saturating_add(own_inodes);
     [bytes, inodes].map(|number| CString::new(number.to_string()).unwrap_or_default())

@@ -15,7 +15,6 @@ use crate::copy::link_text::stays_inside;
 use crate::files::error::FilesError;
 use crate::files::location::{FileLocation, NAME_BYTES_MAX, PATH_BYTES_MAX, parts};
 use crate::files::resolve::{MissingParents, WorkspaceRoot};
-use crate::files::write::check_nearest;
 use crate::status;
 use crate::walk::budget::TreeLimit;
 
@@ -219,7 +218,7 @@ impl Judge<'_> {
     fn check_place(&self, location: &FileLocation, claim: Claim) -> Result<(), FilesError> {
         let parent = match self.root.parent(location, MissingParents::Refuse) {
             Ok(parent) => parent,
-            Err(FilesError::NotFound { .. }) => return check_nearest(self.root, location),
+            Err(FilesError::NotFound { .. }) => return self.root.check_missing(location),
             Err(error) => return Err(error),
         };
         match (parent.entry()?.as_ref().map(status::file_type), claim) {

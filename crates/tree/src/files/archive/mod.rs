@@ -13,4 +13,4 @@ pub use self::judge::ArchiveContents;
 pub use self::pack::pack;
 pub use self::reader::ArchiveLimits;
 pub use self::spool::Spool;
-pub use self::unpack::{stage_archive, unpack, unpack_tree};
+pub use self::unpack::{judge_tree, unpack, unpack_tree};

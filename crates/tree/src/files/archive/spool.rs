@@ -51,8 +51,16 @@ impl Spool {
             })?;
             bytes += count as u64;
         }
+        Self::of(file)
+    }
+
+    /// The archive in `file`, which does not change.
+    ///
+    /// # Errors
+    /// [`FilesError::Io`] if the file cannot be read.
+    pub fn of(file: File) -> Result<Self, FilesError> {
         let mut start = [0; GZIP_MAGIC.len()];
-        let count = file.read_at(&mut start, 0).on("read", path)?;
+        let count = file.read_at(&mut start, 0).on("read", Path::new("archive"))?;
         Ok(Self { file, is_gzip: count == start.len() && start == GZIP_MAGIC })
     }
 

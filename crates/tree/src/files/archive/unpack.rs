@@ -10,18 +10,17 @@ use nix::sys::stat::{Mode, SFlag, fstat};
 use super::judge::{ArchiveContents, LinkReach, judge, path_in_archive};
 use super::reader::{ArchiveLimits, ArchivedEntry, ArchivedKind, TarReader};
 use super::spool::Spool;
-use crate::files::digest::DirectoryDigest;
 use crate::files::error::{FilesError, OnPath};
 use crate::files::location::{FileArea, FileLocation, PathRule};
 use crate::files::read::open_regular;
 use crate::files::resolve::{MissingParents, WorkspaceRoot};
 use crate::files::stage::copy::service_owner;
+use crate::files::stage::link::put_link;
 use crate::files::stage::private_dir::Occupied;
-use crate::files::stage::{StagedAccess, put_link, remove_write_permissions, stage_tree};
 use crate::files::write::{TempFile, check_replaceable};
 use crate::status;
-use crate::walk::budget::TreeLimits;
 use cofferdam_core::values::owner::Owner;
+use cofferdam_core::weakened::{self, Wall};
 
 /// Unpacks `spool` into the directory `to`, which is made if it is missing. It merges: directories that exist stay as
 /// they are, files and links are replaced. Set-id bits are dropped, a hard link becomes a copy.
@@ -36,9 +35,26 @@ pub fn unpack(
     spool: &Spool,
     limits: ArchiveLimits,
 ) -> Result<ArchiveContents, FilesError> {
-    let contents = judge(root, to, spool, LinkReach::Workspace, limits)?;
+    let contents = match weakened::lacks(Wall::Archive) {
+        true => ArchiveContents::default(),
+        false => judge(root, to, spool, LinkReach::Workspace, limits)?,
+    };
     write(root, to, spool, limits)?;
     Ok(contents)
+}
+
+/// What `spool` contains, as [`unpack_tree`] judges it. Nothing is written.
+///
+/// # Errors
+/// [`FilesError::ArchiveUnsafe`] and [`FilesError::TooLarge`].
+pub fn judge_tree(
+    target: BorrowedFd<'_>,
+    spool: &Spool,
+    limits: ArchiveLimits,
+) -> Result<ArchiveContents, FilesError> {
+    let rule = PathRule::default();
+    let root = WorkspaceRoot { directory: target, rule: &rule, owner: service_owner() };
+    judge(&root, &FileLocation::top(FileArea::Whole), spool, LinkReach::Tree, limits)
 }
 
 /// Unpacks `spool` into the empty directory `target`, which no program can reach. All links must stay in it.
@@ -58,35 +74,6 @@ pub fn unpack_tree(
     let contents = judge(&root, &top, spool, LinkReach::Tree, limits)?;
     write(&root, &top, spool, limits)?;
     Ok(contents)
-}
-
-/// Unpacks `spool` to `to`, replacing what is there. All links must stay in the tree.
-///
-/// # Errors
-/// As [`unpack`]. What was there is unchanged then, also on a full disk.
-pub fn stage_archive(
-    root: &WorkspaceRoot<'_>,
-    spool: &Spool,
-    to: &FileLocation,
-    access: StagedAccess,
-    limits: ArchiveLimits,
-) -> Result<DirectoryDigest, FilesError> {
-    let tree_limits = TreeLimits {
-        entries_max: limits.entries_max,
-        bytes_max: limits.bytes_max,
-        depth_max: limits.depth_max as u64,
-    };
-    stage_tree(root, to, None, access, &tree_limits, &mut |target| {
-        let owner = match access {
-            StagedAccess::Writable => root.owner,
-            StagedAccess::ReadOnly => service_owner(),
-        };
-        unpack_tree(target, spool, owner, limits)?;
-        match access {
-            StagedAccess::Writable => Ok(()),
-            StagedAccess::ReadOnly => remove_write_permissions(target, &to.shown()),
-        }
-    })
 }
 
 fn write(

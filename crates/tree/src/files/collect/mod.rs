@@ -81,6 +81,14 @@ pub fn collect(
     Ok(read_all(root, matches, limits))
 }
 
+/// Judges `patterns` as [`collect`] does.
+///
+/// # Errors
+/// [`FilesError::PathEscape`] and [`FilesError::BadPattern`].
+pub fn check_patterns(patterns: &[String]) -> Result<(), FilesError> {
+    patterns::parse(patterns).map(drop)
+}
+
 fn read_all(
     root: &WorkspaceRoot<'_>,
     mut matches: CollectMatches,

@@ -29,7 +29,7 @@ use cofferdam_core::values::owner::Owner;
 
 /// What a copied tree is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::files) enum CopyPurpose {
+pub(crate) enum CopyPurpose {
     /// The tree of a workspace gets another name: everything is kept, read-only trees too.
     Move,
     /// A tree for the programs. Links stay inside, special files are left out.
@@ -39,7 +39,7 @@ pub(in crate::files) enum CopyPurpose {
 }
 
 /// The service itself as an owner: root, unless it runs without privileges.
-pub(in crate::files) fn service_owner() -> Owner {
+pub(crate) fn service_owner() -> Owner {
     Owner { uid: Uid::effective().as_raw(), gid: Gid::effective().as_raw() }
 }
 
@@ -60,7 +60,7 @@ impl CopyAttributes {
 }
 
 /// A copy in progress.
-pub(in crate::files) struct TreeCopy<'target> {
+pub(crate) struct TreeCopy<'target> {
     target: DirStack<'target>,
     /// The attributes of the directories that the copy is in, set when they are left.
     attributes: Vec<CopyAttributes>,
@@ -71,7 +71,7 @@ pub(in crate::files) struct TreeCopy<'target> {
 }
 
 impl<'target> TreeCopy<'target> {
-    pub(in crate::files) fn new(
+    pub(crate) fn new(
         target: BorrowedFd<'target>,
         owner: Owner,
         purpose: CopyPurpose,
@@ -88,7 +88,7 @@ impl<'target> TreeCopy<'target> {
     }
 
     /// Copies the contents of `source`. The target itself keeps its attributes. `path` is for errors.
-    pub(in crate::files) fn run(
+    pub(crate) fn run(
         mut self,
         source: BorrowedFd<'_>,
         entries_max: u64,
@@ -134,7 +134,7 @@ impl<'target> TreeCopy<'target> {
     }
 
     /// The attributes of the copy as a whole.
-    pub(in crate::files) fn settle_top(
+    pub(crate) fn settle_top(
         target: BorrowedFd<'_>,
         stat: &FileStat,
         (owner, purpose): (Owner, CopyPurpose),

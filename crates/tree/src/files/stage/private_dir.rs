@@ -17,7 +17,7 @@ use crate::walk::open_beneath;
 
 /// What happens to an entry that has the name already.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::files) enum Occupied {
+pub(crate) enum Occupied {
     /// It stays: [`FilesError::Exists`].
     Refuse,
     /// A file, a link or an empty directory is replaced.
@@ -29,7 +29,7 @@ pub(in crate::files) enum Occupied {
 /// A new directory under a temporary name beside its place. It belongs to the service with mode 0700 until it is
 /// complete, so programs can rename it, but not enter it. It is removed unless it is installed.
 #[derive(Debug)]
-pub(in crate::files) struct PrivateDir<'dir> {
+pub(crate) struct PrivateDir<'dir> {
     parent: &'dir ParentDir,
     name: String,
     directory: Flock<OwnedFd>,
@@ -37,7 +37,7 @@ pub(in crate::files) struct PrivateDir<'dir> {
 }
 
 impl<'dir> PrivateDir<'dir> {
-    pub(in crate::files) fn create(parent: &'dir ParentDir) -> Result<Self, FilesError> {
+    pub(crate) fn create(parent: &'dir ParentDir) -> Result<Self, FilesError> {
         parent.check_writable()?;
         let path = &parent.path;
         let make = |name: &str| mkdirat(&parent.directory, name, Mode::S_IRWXU);
@@ -46,12 +46,18 @@ impl<'dir> PrivateDir<'dir> {
         Ok(Self { parent, name, directory, is_installed: false })
     }
 
-    pub(in crate::files) fn directory(&self) -> BorrowedFd<'_> {
+    pub(crate) fn directory(&self) -> BorrowedFd<'_> {
         self.directory.as_fd()
     }
 
+    /// Leaves the directory under its temporary name, which is returned.
+    pub(in crate::files) fn keep(mut self) -> String {
+        self.is_installed = true;
+        std::mem::take(&mut self.name)
+    }
+
     /// Gives the directory its name.
-    pub(in crate::files) fn install(mut self, occupied: Occupied) -> Result<(), FilesError> {
+    pub(crate) fn install(mut self, occupied: Occupied) -> Result<(), FilesError> {
         replace(self.parent, &self.name, occupied)?;
         self.is_installed = true;
         Ok(())
@@ -68,7 +74,7 @@ impl Drop for PrivateDir<'_> {
 }
 
 /// Opens the directory `name` that was just made. A program may have put another one in its place, which is refused
-/// with `ESTALE`: one of its own, a read-only tree, or one that another thread fills, which holds the lock.
+/// with `ESTALE`: a directory of the program, a read-only tree, or a directory that another thread fills, which holds the lock.
 fn adopt(parent: BorrowedFd<'_>, name: &str) -> Result<Flock<OwnedFd>, Errno> {
     let opened = open_beneath::open_directory(parent, name)?;
     let stat = fstat(&opened)?;
@@ -80,7 +86,7 @@ fn adopt(parent: BorrowedFd<'_>, name: &str) -> Result<Flock<OwnedFd>, Errno> {
 }
 
 /// Renames the entry `temp` of `parent` to its place.
-pub(in crate::files) fn replace(
+pub(crate) fn replace(
     parent: &ParentDir,
     temp: &str,
     occupied: Occupied,
@@ -108,7 +114,7 @@ pub(in crate::files) fn replace(
 }
 
 /// Removes the entry `name` of `parent`, read-only trees too.
-fn remove_entry(parent: &ParentDir, name: &OsStr) -> Result<(), FilesError> {
+pub(in crate::files) fn remove_entry(parent: &ParentDir, name: &OsStr) -> Result<(), FilesError> {
     match unlinkat(&parent.directory, name, UnlinkatFlags::NoRemoveDir) {
         Err(Errno::EISDIR) => {}
         Err(Errno::ENOENT) => return Ok(()),

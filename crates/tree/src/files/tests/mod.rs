@@ -19,7 +19,7 @@ use nix::sys::stat::{Mode, SFlag, makedev, mknod};
 use nix::unistd::mkfifo;
 use tempfile::TempDir;
 
-use super::{FileLocation, FilesError, PathRule, WorkspaceRoot, ensure_layout};
+use super::{FileLocation, FilesError, PathRule, StageBatch, WorkspaceRoot, ensure_layout};
 use crate::testing::{TENANT, chmod, directory, in_memory};
 
 /// A workspace with a directory beside it that nothing may reach.
@@ -136,6 +136,17 @@ impl TestWorkspace {
         assert_eq!(names.len(), 1, "{names:?}");
         assert_eq!(fs::read(self.outside().join("secret")).unwrap(), b"secret");
     }
+}
+
+/// Installs a batch that `fill` has filled.
+pub(super) fn staged<T>(
+    root: &WorkspaceRoot<'_>,
+    fill: impl FnOnce(&mut StageBatch<'_>) -> Result<T, FilesError>,
+) -> Result<T, FilesError> {
+    let mut batch = StageBatch::new(root);
+    let filled = fill(&mut batch)?;
+    batch.install()?;
+    Ok(filled)
 }
 
 /// The variant of an error, for comparisons.

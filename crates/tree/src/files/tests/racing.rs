@@ -10,10 +10,10 @@ use nix::fcntl::{RenameFlags, renameat2};
 use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
 
-use super::{TestWorkspace, word};
+use super::{TestWorkspace, staged, word};
 use crate::files::{
-    CollectLimits, ListRange, StagedAccess, collect, delete, digest, get, list, make_directory,
-    move_entry, pack, put_file, stage_directory, stage_link, stat,
+    CollectLimits, DirectorySource, ListRange, StageBatch, StagedAccess, collect, delete, digest,
+    get, list, make_directory, move_entry, pack, put_file, stat,
 };
 use crate::testing::{directory, entry, in_time, picture};
 use crate::{SourceDir, StopCheck, TreeLimits};
@@ -81,14 +81,18 @@ fn a_directory_exchanged_for_a_link_leads_no_operation_out() {
                 )));
                 note(word(put_file(&root, &workspace.at("work/dir/deep/x"), &mut &b"new"[..], 0)));
                 note(word(make_directory(&root, &workspace.at("work/dir/made/x"), 0o777)));
-                note(word(stage_link(&root, &workspace.at("work/dir/l"), &workspace.at("out"))));
+                let (at, out) = (workspace.at("work/dir/l"), workspace.at("out"));
+                note(word(staged(&root, |batch| batch.link(&at, &out))));
                 let (from, to) = (workspace.at("work/dir/deep/x"), workspace.at("work/dir/moved"));
                 note(word(move_entry(&root, (&from, &to), true, &limits)));
                 note(word(delete(&root, &workspace.at("work/dir/made"), true)));
                 note(word(delete(&root, &workspace.at("work/dir/secret"), true)));
                 if round % 8 == 0 {
                     let (to, access) = (workspace.at("work/dir/tree"), StagedAccess::ReadOnly);
-                    note(word(stage_directory(&root, &source, &to, access, &limits)));
+                    let source = DirectorySource::Directory(source.as_fd());
+                    let directory =
+                        |batch: &mut StageBatch<'_>| batch.directory(&to, source, access, &limits);
+                    note(word(staged(&root, directory)));
                 }
                 let range = ListRange { depth: 3, entries_max: 100, after: None };
                 for info in

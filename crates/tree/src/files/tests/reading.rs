@@ -1,14 +1,11 @@
 //! Tests of reading, listing and digests.
 
 use std::fs;
-use std::os::unix::fs::{chown, symlink};
+use std::os::unix::fs::symlink;
 use std::path::Path;
 
 use super::{TestWorkspace, word};
-use crate::files::{
-    EntryType, FilesError, ListRange, digest, get, list, load_metadata, open_host_file,
-    save_metadata, stat,
-};
+use crate::files::{EntryType, ListRange, digest, get, list, load_metadata, save_metadata, stat};
 use crate::testing::{chmod, in_time, make_deep};
 use crate::{StopCheck, TreeLimits};
 
@@ -300,20 +297,4 @@ fn metadata_that_programs_replaced_counts_as_absent() {
         assert_eq!(load_metadata(&workspace.root()).unwrap(), None);
         workspace.assert_outside_untouched();
     });
-}
-
-#[test]
-fn a_file_of_the_host_is_opened_through_no_link() {
-    let workspace = TestWorkspace::new();
-    let at = |name: &str| workspace.outside().canonicalize().unwrap().join(name);
-    symlink(at("secret"), at("link")).unwrap();
-    symlink(".", at("dir")).unwrap();
-    chown(at("secret"), Some(1), Some(1)).unwrap();
-    assert!(open_host_file(&at("secret")).is_ok());
-    for path in ["link", "dir/secret"] {
-        assert_eq!(word(open_host_file(&at(path))), "through_link");
-    }
-    for path in ["/dev/null", "/"] {
-        assert!(matches!(open_host_file(Path::new(path)), Err(FilesError::NotRegular { .. })));
-    }
 }

@@ -1,11 +1,13 @@
 //! Tests of staging trees, copies and links.
 
 use std::fs;
+use std::io::Read;
+use std::os::fd::AsFd;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
-use super::{TestWorkspace, word};
-use crate::files::{StagedAccess, digest, stage_copy, stage_directory, stage_link};
+use super::{TestWorkspace, staged, word};
+use crate::files::{DirectorySource, FilesError, HostEntry, HostRoots, StagedAccess, digest};
 use crate::testing::{TENANT, chmod, entry, picture};
 use crate::{SourceDir, StopCheck, TreeLimits};
 
@@ -25,14 +27,20 @@ fn source(workspace: &TestWorkspace) -> SourceDir {
     SourceDir::open_without_links(&path.canonicalize().unwrap()).unwrap()
 }
 
-fn stage(
+fn stage(workspace: &TestWorkspace, to: &str, access: StagedAccess) -> Result<String, FilesError> {
+    stage_within(workspace, to, access, &TreeLimits::default())
+}
+
+fn stage_within(
     workspace: &TestWorkspace,
     to: &str,
     access: StagedAccess,
-) -> Result<String, crate::files::FilesError> {
-    let (source, limits) = (source(workspace), TreeLimits::default());
-    stage_directory(&workspace.root(), &source, &workspace.at(to), access, &limits)
-        .map(|staged| staged.digest)
+    limits: &TreeLimits,
+) -> Result<String, FilesError> {
+    let source = source(workspace);
+    let source = DirectorySource::Directory(source.as_fd());
+    staged(&workspace.root(), |batch| batch.directory(&workspace.at(to), source, access, limits))
+        .map(|digest| digest.digest)
 }
 
 #[test]
@@ -83,22 +91,18 @@ fn a_read_only_tree_belongs_to_the_service_without_write_permissions() {
 fn a_link_that_leaves_the_tree_is_refused_and_nothing_is_changed() {
     let workspace = TestWorkspace::new();
     workspace.plant("skills/pdf/old", "old");
-    let skill = source(&workspace);
+    source(&workspace);
     for text in ["/etc/passwd", "../secret", "scripts/../../secret", "/workspace/work"] {
         let link = workspace.outside().join("skill/bad");
         symlink(text, &link).unwrap();
-        let limits = TreeLimits::default();
         for to in ["skills/pdf", "skills/new/deep"] {
-            let access = StagedAccess::ReadOnly;
-            let refused =
-                stage_directory(&workspace.root(), &skill, &workspace.at(to), access, &limits);
+            let refused = stage(&workspace, to, StagedAccess::ReadOnly);
             assert_eq!(word(refused), "through_link", "{text}");
         }
         fs::remove_file(link).unwrap();
     }
     let small = TreeLimits { entries_max: 3, ..TreeLimits::default() };
-    let to = workspace.at("skills/pdf");
-    let refused = stage_directory(&workspace.root(), &skill, &to, StagedAccess::Writable, &small);
+    let refused = stage_within(&workspace, "skills/pdf", StagedAccess::Writable, &small);
     assert_eq!(word(refused), "too_large");
     assert_eq!(
         (workspace.names("skills"), workspace.content("skills/pdf/old")),
@@ -111,7 +115,8 @@ fn a_copy_is_a_file_or_a_tree_of_its_own() {
     let workspace = TestWorkspace::new();
     let limits = TreeLimits::default();
     let copy = |from: &str, to: &str| {
-        word(stage_copy(&workspace.root(), &workspace.at(from), &workspace.at(to), &limits))
+        let (from, to) = (workspace.at(from), workspace.at(to));
+        word(staged(&workspace.root(), |batch| batch.copy(&to, &from, &limits)))
     };
     workspace.plant("work/data/a", "a");
     workspace.link("work/link", "data/a");
@@ -139,7 +144,8 @@ fn a_staged_link_is_relative_and_replaces_what_was_there() {
     workspace.plant("work/data/a", "a");
     workspace.plant("work/inputs/tree/x", "");
     let link = |at: &str, target: &str| {
-        word(stage_link(&workspace.root(), &workspace.at(at), &workspace.at(target)))
+        let (at, target) = (workspace.at(at), workspace.at(target));
+        word(staged(&workspace.root(), |batch| batch.link(&at, &target)))
     };
     for (at, target, text) in [
         ("work/inputs/a", "work/data/a", "../data/a"),
@@ -159,4 +165,116 @@ fn a_staged_link_is_relative_and_replaces_what_was_there() {
     workspace.read_only("skills/pdf");
     assert_eq!(link("skills/pdf/x", "work"), "read_only");
     assert_eq!(workspace.names("work/inputs"), ["a", "top", "tree"]);
+}
+
+#[test]
+fn a_batch_has_all_its_entries_or_none_and_nothing_else_is_left() {
+    let workspace = TestWorkspace::new();
+    let limits = TreeLimits::default();
+    workspace.plant("work/data/a", "a");
+    workspace.plant("work/old", "old");
+    workspace.plant("work/tree/x", "x");
+    workspace.read_only("skills/pdf");
+    // Without times: directories have others than before.
+    let files = || {
+        let entries = picture(&workspace.host(".")).into_iter();
+        let facts = entries.map(|(path, entry)| (path, entry.mode, entry.owner, entry.contents));
+        facts.collect::<Vec<_>>()
+    };
+    let before = files();
+    let at = |path: &str| workspace.at(path);
+    let refused = staged(&workspace.root(), |batch| {
+        batch.file(&at("work/old"), &mut &b"new"[..], 0)?;
+        batch.link(&at("work/tree"), &at("work/data"))?;
+        batch.copy(&at("new/deep/data"), &at("work/data"), &limits)?;
+        batch.metadata(b"{}")?;
+        batch.file(&at("skills/pdf/x"), &mut &b""[..], 0)
+    });
+    assert_eq!(word(refused), "read_only");
+    assert_eq!(files(), before);
+    // The last entry cannot have its place: a directory has taken it meanwhile.
+    let refused = staged(&workspace.root(), |batch| {
+        batch.file(&at("work/old"), &mut &b"new"[..], 0)?;
+        batch.link(&at("work/tree"), &at("work/data"))?;
+        batch.copy(&at("new/deep/data"), &at("work/data"), &limits)?;
+        batch.file(&at("work/late"), &mut &b""[..], 0)?;
+        fs::create_dir(workspace.host("work/late")).unwrap();
+        Ok(())
+    });
+    assert_eq!(word(refused), "not_regular");
+    fs::remove_dir(workspace.host("work/late")).unwrap();
+    assert_eq!(files(), before);
+    let done = staged(&workspace.root(), |batch| {
+        batch.file(&at("work/old"), &mut &b"new"[..], 0o600)?;
+        batch.link(&at("work/tree"), &at("work/data"))?;
+        batch.metadata(b"[]")
+    });
+    assert_eq!(word(done), "ok");
+    assert_eq!(workspace.names("work"), ["data", "old", "tree"]);
+    assert_eq!(
+        (workspace.content("work/old"), workspace.content("work/tree/a")),
+        ("new".into(), "a".into())
+    );
+    assert_eq!(workspace.content("metadata.json"), "[]");
+}
+
+#[test]
+fn a_file_of_the_host_is_found_below_the_roots_and_through_no_link() {
+    let workspace = TestWorkspace::new();
+    let place = workspace.outside().canonicalize().unwrap();
+    let at = |name: &str| place.join(name);
+    fs::create_dir_all(at("root/inner")).unwrap();
+    fs::create_dir_all(at("rooted")).unwrap();
+    for file in ["root/file", "root/inner/file", "rooted/file"] {
+        fs::write(at(file), file).unwrap();
+    }
+    symlink("file", at("root/link")).unwrap();
+    symlink("../rooted", at("root/out")).unwrap();
+    symlink("inner", at("root/in")).unwrap();
+    symlink("root", at("linked")).unwrap();
+    nix::unistd::mkfifo(&at("root/fifo"), nix::sys::stat::Mode::S_IRWXU).unwrap();
+    assert!(HostRoots::open(&[at("linked")]).is_err());
+    assert!(HostRoots::open(&[at("secret")]).is_err());
+    let roots = HostRoots::open(&[at("root/inner"), at("root")]).unwrap();
+    let found = |path: &Path| {
+        let found = roots.entry(path.to_str().unwrap());
+        match &found {
+            Ok(HostEntry::File { .. }) => "file",
+            Ok(HostEntry::Directory(_)) => "directory",
+            Err(_) => word(found),
+        }
+    };
+    for (path, expected) in [
+        ("root/file", "file"),
+        ("root/./inner//file/", "file"),
+        ("root/inner", "directory"),
+        ("root", "directory"),
+        ("root/none", "not_found"),
+        ("root/file/x", "not_found"),
+        ("root/fifo", "not_regular"),
+        ("root/link", "through_link"),
+        ("root/in/file", "through_link"),
+        ("root/out/file", "through_link"),
+        ("rooted/file", "path_escape"),
+        ("linked/file", "path_escape"),
+        ("root/../rooted/file", "path_escape"),
+        ("root/inner/../file", "path_escape"),
+        ("", "path_escape"),
+    ] {
+        assert_eq!(found(&at(path)), expected, "{path}");
+    }
+    for path in ["", "root/file", "/", "/root\0"] {
+        assert_eq!(word(roots.entry(path)), "path_escape", "{path}");
+    }
+    assert_eq!(word(HostRoots::default().entry("/etc/passwd")), "path_escape");
+    // A root stays the directory that was opened.
+    fs::rename(at("root"), at("moved")).unwrap();
+    symlink("rooted", at("root")).unwrap();
+    let Ok(HostEntry::File { mut file, .. }) = roots.entry(at("root/file").to_str().unwrap())
+    else {
+        panic!("not found");
+    };
+    let mut text = String::new();
+    file.read_to_string(&mut text).unwrap();
+    assert_eq!(text, "root/file");
 }

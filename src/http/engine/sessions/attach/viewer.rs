@@ -19,6 +19,7 @@ use super::socket::{ClientMessage, ClientWebSocket, SocketEnd};
 use crate::workspace::sessions::{OutputChunk, Session};
 use crate::workspace::{EngineCode, EngineError};
 use cofferdam_core::Stream;
+use cofferdam_core::weakened::{self, Wall};
 
 /// Output that may arrive while a client takes nothing, bytes. A client that takes something, too
 /// slowly, loses the oldest output.
@@ -237,7 +238,8 @@ impl<'a> View<'a> {
             }
         }
         let unread = self.session.window().bytes.saturating_sub(self.printed_then);
-        if unread > UNREAD_BYTES_MAX || self.had_room_at.elapsed() > BLOCKED_MAX {
+        let is_behind = unread > UNREAD_BYTES_MAX || self.had_room_at.elapsed() > BLOCKED_MAX;
+        if is_behind && !weakened::lacks(Wall::Viewers) {
             return Err(ViewEnd::Close(CloseReason::Unread));
         }
         Ok(())

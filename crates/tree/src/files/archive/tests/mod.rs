@@ -12,8 +12,8 @@ use flate2::write::GzEncoder;
 
 use super::header::{BLOCK_BYTES, TarHeader};
 use super::{ArchiveContents, ArchiveLimits, Spool, pack, unpack};
-use crate::files::tests::{TestWorkspace, word};
-use crate::files::{FilesError, StagedAccess, digest, stage_archive};
+use crate::files::tests::{TestWorkspace, staged, word};
+use crate::files::{DirectorySource, FilesError, StageBatch, StagedAccess, digest};
 use crate::testing::{TENANT, chmod, entry, in_own_mounts, mount_tmpfs, picture};
 use crate::{StopCheck, TreeLimits};
 
@@ -270,8 +270,16 @@ fn a_staged_archive_replaces_a_tree_and_can_be_read_only() {
     ]);
     let (root, to, limits) =
         (workspace.root(), workspace.at("skills/pdf"), ArchiveLimits::default());
+    let stage = |bytes: &[u8], access| {
+        let spool = spool(bytes);
+        let source = DirectorySource::Archive(&spool, limits);
+        let fill = |batch: &mut StageBatch<'_>| {
+            batch.directory(&to, source, access, &TreeLimits::default())
+        };
+        staged(&root, fill)
+    };
     for access in [StagedAccess::ReadOnly, StagedAccess::Writable, StagedAccess::ReadOnly] {
-        let staged = stage_archive(&root, &spool(&bytes), &to, access, limits).unwrap();
+        let staged = stage(&bytes, access).unwrap();
         let here = digest(&root, &to, &TreeLimits::default(), StopCheck::never()).unwrap();
         assert_eq!((staged.digest, staged.files), (here.digest, 1));
         assert_eq!(workspace.names("skills/pdf"), ["empty", "inner", "link"]);
@@ -286,7 +294,7 @@ fn a_staged_archive_replaces_a_tree_and_can_be_read_only() {
         assert_eq!((top.mode & 0o222 == 0, top.owner.uid), (uid == 0, uid));
         // A link that leaves the tree, though not the workspace.
         let bad = archive(&[made(b'0', "x", "", b"x"), made(b'2', "link", "../../work", b"")]);
-        let refused = stage_archive(&root, &spool(&bad), &to, access, limits);
+        let refused = stage(&bad, access);
         assert_eq!(word(refused), "archive_unsafe");
         assert_eq!(picture(&workspace.host("skills/pdf")), before);
     }

@@ -1,5 +1,10 @@
 //! The files of a workspace over HTTP.
 
+mod cli;
+mod directories;
+mod outputs;
+mod staging;
+
 use serde_json::{Value, json};
 
 use crate::exchange::ask;
@@ -10,7 +15,7 @@ fn put_files(scene: &EngineScene, workspace: &str, files: &Value) -> crate::exch
 }
 
 /// A tar archive of one entry with this name, type and contents.
-fn tar(name: &str, kind: u8, target: &str, content: &[u8]) -> Vec<u8> {
+pub fn tar(name: &str, kind: u8, target: &str, content: &[u8]) -> Vec<u8> {
     let mut header = vec![0_u8; 512];
     let mut set = |at: usize, bytes: &[u8]| header[at..at + bytes.len()].copy_from_slice(bytes);
     set(0, name.as_bytes());
