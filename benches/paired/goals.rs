@@ -25,6 +25,8 @@ pub enum Unit {
     Milliseconds,
     RunsPerSecond,
     Mebibytes,
+    Megabytes,
+    Kibibytes,
 }
 
 /// How the figure relates to A and B.
@@ -53,6 +55,10 @@ const fn ratio(key: &'static str, name: &'static str, goal: Option<Goal>) -> Row
 
 const fn millis(key: &'static str, name: &'static str, goal: Option<Goal>) -> Row {
     Row { key, name, unit: Unit::Milliseconds, figure: Figure::Amount, goal }
+}
+
+const fn amount(key: &'static str, name: &'static str, unit: Unit, at_most: f64) -> Row {
+    Row { key, name, unit, figure: Figure::Amount, goal: Some(AtMost(at_most)) }
 }
 
 use Goal::{AtLeast, AtMost};
@@ -95,6 +101,75 @@ pub const ROWS: &[Row] = &[
         figure: Figure::Amount,
         goal: None,
     },
+    ratio("engine_run_true", "`/bin/true` in a workspace ÷ plain `/run`", Some(AtMost(1.2))),
+    ratio("engine_run_sh", "`sh -c :` in a workspace ÷ plain `/run`", Some(AtMost(1.2))),
+    ratio(
+        "engine_run_python",
+        "`python3 -c pass` in a workspace ÷ plain `/run`",
+        Some(AtMost(1.2)),
+    ),
+    millis("engine_create", "create a workspace (B: `/health`)", Some(AtMost(1.0))),
+    millis("engine_time_limit", "everything dead − the time limit", Some(AtMost(50.0))),
+    ratio("engine_living_new", "`true` in a living sandbox ÷ in a new one", Some(AtMost(0.6))),
+    ratio(
+        "engine_living_prepared",
+        "`true` in a living sandbox ÷ in a prepared one",
+        Some(AtMost(1.1)),
+    ),
+    millis("engine_echo", "echo of a terminal, 99th percentile (B: median)", Some(AtMost(2.0))),
+    millis("engine_context", "`1+1` in a live Python context (B: `/health`)", Some(AtMost(1.5))),
+    millis(
+        "engine_fork_100mb",
+        "fork of 100 MiB after a change (B: of nothing)",
+        Some(AtMost(2.0)),
+    ),
+    millis("engine_fork_1gb", "fork of 1 GiB after a change (B: of nothing)", Some(AtMost(2.0))),
+    ratio("engine_fork_deep", "fork at a depth of 60 ÷ at depth 1", Some(AtMost(2.0))),
+    ratio(
+        "engine_python_deep",
+        "`python3 -c pass` at a depth of 60 ÷ at depth 1",
+        Some(AtMost(1.3)),
+    ),
+    millis(
+        "engine_fork_running",
+        "fork beside a program that changed 10 MB in 100 files (B: at rest)",
+        Some(AtMost(20.0)),
+    ),
+    ratio(
+        "engine_forks",
+        "`true` in each of 200 forks, 8 at a time ÷ 200 plain runs",
+        Some(AtMost(1.3)),
+    ),
+    amount(
+        "engine_save",
+        "written by a save after 1 MB changed in 1 GiB (B: the change)",
+        Unit::Megabytes,
+        4.0,
+    ),
+    amount(
+        "engine_idle_service",
+        "service memory of an idle workspace (A: with 1,000, B: with none, for each)",
+        Unit::Kibibytes,
+        16.0,
+    ),
+    amount(
+        "engine_idle_kernel",
+        "memory of an idle workspace with the kernel's (B: without)",
+        Unit::Kibibytes,
+        32.0,
+    ),
+    amount(
+        "engine_output",
+        "peak of service memory for 60 MB of output − before",
+        Unit::Mebibytes,
+        8.0,
+    ),
+    amount(
+        "engine_tar_bomb",
+        "peak of service memory for a tar bomb of 1 GiB − before",
+        Unit::Mebibytes,
+        16.0,
+    ),
 ];
 
 /// The row of this key, and its place in the table.

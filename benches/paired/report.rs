@@ -17,6 +17,7 @@ pub struct Report {
     machine: Machine,
     rows: Vec<Measured>,
     left_out: Vec<(String, String)>,
+    failed: Vec<(&'static str, String)>,
     tables: Vec<Table>,
     plotted: Vec<Series>,
 }
@@ -53,6 +54,7 @@ impl Report {
             machine,
             rows: Vec::new(),
             left_out: Vec::new(),
+            failed: Vec::new(),
             tables: Vec::new(),
             plotted: Vec::new(),
         }
@@ -88,6 +90,13 @@ impl Report {
         self.left_out.push((row.name.to_owned(), why.to_owned()));
     }
 
+    /// Records a row that misses its goal because the service refuses what it measures.
+    pub fn fail(&mut self, key: &str, why: &str) {
+        let (_, row) = goals::find(key);
+        println!("{:>48}  {}: {why}", "missed", row.name);
+        self.failed.push((row.name, why.to_owned()));
+    }
+
     pub fn table(&mut self, table: Table) {
         println!("\n{}\n{}", table.title, markdown_table(&table));
         self.tables.push(table);
@@ -100,7 +109,8 @@ impl Report {
     /// The names of the rows that miss their goal.
     pub fn missed(&self) -> Vec<&'static str> {
         let missed = self.rows.iter().filter(|row| row.is_met() == Some(false));
-        missed.map(|row| row.row.name).collect()
+        let failed = self.failed.iter().map(|(name, _)| *name);
+        missed.map(|row| row.row.name).chain(failed).collect()
     }
 
     /// Writes `bench.json`, `bench.md` and, if its rows were measured, `latency.svg`.
@@ -125,7 +135,10 @@ impl Report {
             .collect();
         let tables: Map<String, Value> =
             self.tables.iter().map(|table| (table.key.to_owned(), table_json(table))).collect();
+        let failed: Vec<Value> =
+            self.failed.iter().map(|(name, why)| json!({ "name": name, "reason": why })).collect();
         json!({
+            "failed": failed,
             "machine": self.machine.json(),
             "pairs": self.pairs,
             "rows": rows,
@@ -143,6 +156,9 @@ impl Report {
         }
         for (name, why) in &self.left_out {
             writeln!(text, "\nLeft out: {name}: {why}.").unwrap();
+        }
+        for (name, why) in &self.failed {
+            writeln!(text, "\nMissed: {name}: {why}.").unwrap();
         }
         for table in &self.tables {
             write!(text, "\n### {}\n\n{}", table.title, markdown_table(table)).unwrap();
@@ -171,6 +187,8 @@ fn unit(unit: Unit) -> &'static str {
         Unit::Milliseconds => "ms",
         Unit::RunsPerSecond => "/s",
         Unit::Mebibytes => "MiB",
+        Unit::Megabytes => "MB",
+        Unit::Kibibytes => "KiB",
     }
 }
 

@@ -57,6 +57,11 @@ impl Pairs {
         median(self.0.iter().map(|(_, second)| *second))
     }
 
+    /// The spread of the first timings.
+    pub fn firsts(&self) -> Spread {
+        Spread::of(self.0.iter().map(|(first, _)| *first))
+    }
+
     /// The spread of the ratios.
     pub fn ratio(&self) -> Spread {
         Spread::of(self.0.iter().map(|(first, second)| first / second))

@@ -6,11 +6,14 @@ use std::time::Instant;
 
 use super::host_ids::{AcquiredId, HostIds};
 use crate::executor::fill::{FillChoices, FilledWorkspace, TemplateContents};
-use crate::executor::pool_key::PoolKey;
+use crate::executor::mounted::{MountedKey, WorkspaceView};
+use crate::executor::pool_key::{PoolKey, TemplateKey};
 use cofferdam_core::sync::retained::Retained;
 use cofferdam_core::values::rel_path::RelPath;
 use cofferdam_core::{Limits, RunSpec, SetupFailure};
-use cofferdam_sandbox::engine::{HostId, PreparedSandbox, RunningSandbox, SandboxHost};
+use cofferdam_sandbox::engine::{
+    HostId, PreparedSandbox, RunningSandbox, SandboxHost, SentProgram,
+};
 
 /// Creates sandboxes.
 #[derive(Debug)]
@@ -20,11 +23,12 @@ pub struct SandboxFactory {
     host_ids: Arc<HostIds>,
 }
 
-/// A prepared sandbox. The posted files and the time limits of a run are still missing.
+/// A prepared sandbox. What its key leaves open is still missing.
 #[derive(Debug)]
 pub struct ReadySandbox {
     prepared: PreparedSandbox,
-    filled: FilledWorkspace,
+    /// Where posted files go; none over a mounted workspace.
+    filled: Option<FilledWorkspace>,
 }
 
 impl SandboxFactory {
@@ -72,8 +76,25 @@ impl SandboxFactory {
     }
 
     /// Prepares a sandbox. Returns nothing if the template differs from the key or changed too
-    /// recently to be sure. The sandbox dies with the calling thread, even if a run uses it.
+    /// recently to be sure, or the workspace has no mounts now. The sandbox dies with the calling
+    /// thread, even if a run uses it.
     pub fn prepare(&self, key: &PoolKey) -> Result<Option<ReadySandbox>, SetupFailure> {
+        match key {
+            PoolKey::Template(key) => self.prepare_filled(key),
+            PoolKey::Mounted(key) => self.prepare_mounted(key),
+        }
+    }
+
+    fn prepare_mounted(&self, key: &MountedKey) -> Result<Option<ReadySandbox>, SetupFailure> {
+        let Some(view) = key.view()? else { return Ok(None) };
+        let WorkspaceView { mounts, host_id, lender } = view;
+        let fs = self.sandbox.create_fs_around(&mounts, false, &host_id)?;
+        let retained = lender.and(Arc::new(host_id));
+        let prepared = self.sandbox.prepare_without_program(key.spec(mounts), fs, retained)?;
+        Ok(Some(ReadySandbox { prepared, filled: None }))
+    }
+
+    fn prepare_filled(&self, key: &TemplateKey) -> Result<Option<ReadySandbox>, SetupFailure> {
         if !key.contents.are_settled() {
             return Ok(None);
         }
@@ -86,7 +107,7 @@ impl SandboxFactory {
         }
         let spec = key.spec(filled.remaining_fill());
         let prepared = self.sandbox.prepare(spec, fs, Retained::of(host_id))?;
-        Ok(Some(ReadySandbox { prepared, filled }))
+        Ok(Some(ReadySandbox { prepared, filled: Some(filled) }))
     }
 
     /// Whether a sandbox created now would equal `ready`.
@@ -105,7 +126,20 @@ impl SandboxFactory {
         began: Instant,
     ) -> Result<RunningSandbox, SetupFailure> {
         let ReadySandbox { prepared, filled } = ready;
-        filled.put(files)?;
-        self.sandbox.resume(prepared, limits, retained, began)
+        filled.map_or(Ok(()), |filled| filled.put(files))?;
+        self.sandbox.resume(prepared, None, limits, retained, began)
+    }
+
+    /// Sends `program` to `ready`, which was prepared over a mounted workspace. The sandbox then holds
+    /// `retained` as well.
+    pub fn resume_with(
+        &self,
+        ready: ReadySandbox,
+        program: SentProgram,
+        limits: Limits,
+        retained: Retained,
+        began: Instant,
+    ) -> Result<RunningSandbox, SetupFailure> {
+        self.sandbox.resume(ready.prepared, Some(program), limits, retained, began)
     }
 }

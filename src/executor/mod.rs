@@ -3,6 +3,7 @@
 mod factory;
 mod fill;
 mod host_ids;
+mod mounted;
 mod pool_key;
 mod pool_policy;
 mod sandbox;
@@ -14,4 +15,5 @@ pub use cofferdam_core::executor::{
     COMMAND_PATH, Capabilities, Executor, FoundProgram, Room, RunInput, Unavailable, WorkspaceInput,
 };
 pub use host_ids::AcquiredId;
+pub use mounted::{MountSource, MountedIdentity, MountedRun, WorkspaceView};
 pub use sandbox::SandboxExecutor;

@@ -5,12 +5,26 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::executor::fill::TemplateContents;
+use crate::executor::mounted::MountedKey;
 use cofferdam_core::{ExcessOutput, Limits, ProgramFile, RunSpec, StdinSource, WorkspaceFill};
 
-/// Everything that two runs must share to use the same prepared sandbox: all but the posted files
-/// and the time limits.
+/// Sandboxes of a template that no run used for this long are discarded.
+const TEMPLATE_UNUSED_MAX: Duration = Duration::from_secs(300);
+/// The same for those of a mounted workspace, which has nothing alive while it is idle.
+const MOUNTED_UNUSED_MAX: Duration = Duration::from_secs(5);
+
+/// Everything that two runs must share to use the same prepared sandbox.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PoolKey {
+pub enum PoolKey {
+    /// The program runs over a template.
+    Template(TemplateKey),
+    /// The program runs over a workspace that outlives it.
+    Mounted(MountedKey),
+}
+
+/// The key of runs over a template: all but the posted files and the time limits.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TemplateKey {
     /// The directory that the workspace is filled from.
     pub template: PathBuf,
     /// The contents of the directory.
@@ -23,6 +37,41 @@ pub struct PoolKey {
 }
 
 impl PoolKey {
+    /// Whether `other` has the same template with newer contents, so that this key is of no use.
+    pub fn is_outdated_by(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Template(own), Self::Template(other)) => {
+                own.template == other.template && own.contents != other.contents
+            }
+            _ => false,
+        }
+    }
+
+    /// Whether sandboxes of this key show that mounted workspace.
+    pub fn is_of_workspace(&self, number: u64) -> bool {
+        matches!(self, Self::Mounted(key) if key.number() == number)
+    }
+
+    /// How many of `runs` runs, `at_once` of them at once, a sandbox is prepared for. Many mounted
+    /// workspaces see one program only, so it is the second that is prepared for, and one at a time.
+    pub fn wanted(&self, runs: usize, at_once: usize) -> usize {
+        match self {
+            Self::Template(_) => at_once,
+            Self::Mounted(_) if runs < 2 => 0,
+            Self::Mounted(_) => at_once.min(1),
+        }
+    }
+
+    /// How long sandboxes are kept that no run uses.
+    pub fn unused_max(&self) -> Duration {
+        match self {
+            Self::Template(_) => TEMPLATE_UNUSED_MAX,
+            Self::Mounted(_) => MOUNTED_UNUSED_MAX,
+        }
+    }
+}
+
+impl TemplateKey {
     /// The key of a run of `spec` over `template`. Returns nothing for a run with its own mounts,
     /// input, output or program file.
     pub fn of(template: PathBuf, contents: TemplateContents, spec: &RunSpec) -> Option<Self> {
@@ -42,11 +91,6 @@ impl PoolKey {
             workdir: spec.workdir.clone(),
             limits: spec.limits.clone().with_wall(Duration::ZERO),
         })
-    }
-
-    /// Whether `other` has the same template with newer contents, so that this key is of no use.
-    pub fn is_outdated_by(&self, other: &Self) -> bool {
-        self.template == other.template && self.contents != other.contents
     }
 
     /// The limits, without the time limits.

@@ -13,8 +13,6 @@ const YOUNG: Duration = Duration::from_secs(1);
 pub const SHORT: Duration = Duration::from_millis(5);
 /// Nothing is prepared for this long after a run ended, while its answer is sent.
 const ANSWERING: Duration = Duration::from_micros(500);
-/// Sandboxes of a key that no run used for this long are discarded.
-const IDLE_MAX: Duration = Duration::from_secs(300);
 /// How long to wait after a failure before preparing for the same key again.
 const RETRY_AFTER: Duration = Duration::from_secs(5);
 /// The same, if the template has just changed.
@@ -39,6 +37,8 @@ struct Bucket<S> {
     key: Arc<PoolKey>,
     ready: VecDeque<S>,
     in_preparation: usize,
+    /// Runs of the key so far.
+    runs: usize,
     /// Live runs of the key.
     live: usize,
     /// The most concurrent runs since the key was last idle.
@@ -98,6 +98,7 @@ impl<S> PoolPolicy<S> {
         self.live.push(now);
         let outdated = self.take_buckets(|bucket| bucket.key.is_outdated_by(key));
         let bucket = self.bucket_for(key, now);
+        bucket.runs += 1;
         bucket.live += 1;
         bucket.live_peak = bucket.live_peak.max(bucket.live);
         bucket.used_at = now;
@@ -128,6 +129,17 @@ impl<S> PoolPolicy<S> {
     /// Takes every sandbox of `key`. Others are prepared in their place.
     pub fn clear(&mut self, key: &PoolKey) -> Vec<S> {
         self.find(key).map(|bucket| bucket.ready.drain(..).collect()).unwrap_or_default()
+    }
+
+    /// As [`PoolPolicy::clear`], for these keys.
+    pub fn clear_all(&mut self, goes: impl Fn(&PoolKey) -> bool) -> Vec<S> {
+        let cleared = self.buckets.iter_mut().filter(|bucket| goes(&bucket.key));
+        cleared.flat_map(|bucket| bucket.ready.drain(..)).collect()
+    }
+
+    /// Takes every sandbox of these keys. No other is prepared before the next run.
+    pub fn forget(&mut self, goes: impl Fn(&PoolKey) -> bool) -> Vec<S> {
+        self.take_buckets(|bucket| goes(&bucket.key))
     }
 
     /// Prepares no more sandboxes, and discards the existing ones.
@@ -207,6 +219,7 @@ impl<S> PoolPolicy<S> {
                 key: Arc::clone(key),
                 ready: VecDeque::new(),
                 in_preparation: 0,
+                runs: 0,
                 live: 0,
                 live_peak: 0,
                 used_at: now,
@@ -239,7 +252,8 @@ impl<S> PoolPolicy<S> {
     /// The most recently used key that has fewer sandboxes than concurrent runs.
     fn most_wanted(&self, now: Instant) -> Option<usize> {
         let wanted = self.buckets.iter().enumerate().filter(|(_, bucket)| {
-            bucket.ready.len() < bucket.live_peak && bucket.not_before <= now
+            let wanted = bucket.key.wanted(bucket.runs, bucket.live_peak);
+            bucket.ready.len() < wanted && bucket.not_before <= now
         });
         wanted.max_by_key(|(_, bucket)| bucket.used_at).map(|(index, _)| index)
     }
@@ -273,7 +287,7 @@ impl<S> PoolPolicy<S> {
 
     /// When a change is due: a run passes an age, a bucket becomes idle, a retry is allowed.
     fn next_wake(&self, now: Instant) -> Option<Instant> {
-        let idle = self.buckets.iter().map(|bucket| bucket.used_at + IDLE_MAX);
+        let idle = self.buckets.iter().map(|bucket| bucket.used_at + bucket.key.unused_max());
         let again = self.buckets.iter().map(|bucket| bucket.not_before);
         let time = if self.has_time(now) { None } else { self.next_time() };
         time.into_iter().chain(idle).chain(again).filter(|at| *at > now).min()
@@ -294,5 +308,5 @@ impl<S> PoolPolicy<S> {
 }
 
 fn is_idle<S>(bucket: &Bucket<S>, now: Instant) -> bool {
-    bucket.live == 0 && now.duration_since(bucket.used_at) >= IDLE_MAX
+    bucket.live == 0 && now.duration_since(bucket.used_at) >= bucket.key.unused_max()
 }

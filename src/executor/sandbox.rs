@@ -3,16 +3,18 @@
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::factory::SandboxFactory;
 use super::host_ids::AcquiredId;
-use super::pool_key::PoolKey;
+use super::mounted::{MountedIdentity, MountedRun, WorkspaceView};
+use super::pool_key::{PoolKey, TemplateKey};
 use super::standby_pool::{LiveRun, StandbyPool};
 use cofferdam_core::executor::{
     COMMAND_PATH, Capabilities, Executor, FoundProgram, Room, RunInput, Unavailable, WorkspaceInput,
 };
 use cofferdam_core::sync::retained::Retained;
+use cofferdam_core::values::deadline::Deadline;
 use cofferdam_core::{
     Limits, MountedWorkspace, NotStarted, OutputSink, RunReport, RunSpec, SetupFailure,
     StandbyMetrics, Watch, WorkspaceFill,
@@ -20,6 +22,8 @@ use cofferdam_core::{
 use cofferdam_sandbox::engine::{BEFORE_PROGRAM, HostId, LocatedProgram, SandboxFs, SandboxHost};
 use cofferdam_tree::Owner;
 
+/// How long sandboxes that nobody uses may take to be prepared or discarded.
+const UNUSED_WAIT: Duration = Duration::from_secs(1);
 /// Files in memory take whole pages.
 const PAGE_BYTES: u64 = 4096;
 
@@ -90,48 +94,121 @@ impl SandboxExecutor {
         told(watch, self.run_in_new(input, host_id, Instant::now(), watch, &mut sink))
     }
 
+    /// Tells the standby pool that the program of `spec` begins over the workspace `identity`. Returns
+    /// nothing if the pool prepares no sandboxes for such programs.
+    pub fn begin_mounted(&self, identity: MountedIdentity, spec: &RunSpec) -> Option<MountedRun> {
+        let pool = self.pool.as_ref()?;
+        MountedRun::begin(identity, spec, |key| pool.begin(PoolKey::Mounted(key)))
+    }
+
+    /// Discards the prepared sandboxes of the workspace with that number, which is gone.
+    pub fn forget_mounted(&self, number: u64) {
+        if let Some(pool) = &self.pool {
+            pool.forget(number);
+        }
+    }
+
+    /// Discards the prepared sandboxes of the workspace with that number, which gives no mounts now.
+    /// Returns false if that takes long.
+    pub fn discard_mounted(&self, number: u64) -> bool {
+        let pool = self.pool.as_ref();
+        pool.is_none_or(|pool| pool.discard(number, Deadline::after(UNUSED_WAIT)))
+    }
+
     /// Executes the program of `spec` over a workspace that outlives the sandbox and belongs to
     /// `host_id`, which all its sandboxes share. The caller holds the id as long as the workspace.
     pub fn run_mounted(
+        &self,
+        spec: RunSpec,
+        workspace: MountedWorkspace,
+        host_id: &HostId,
+        retained: Retained,
+        watch: &Watch,
+        mut sink: Option<Box<dyn OutputSink>>,
+    ) -> Result<RunReport, NotStarted> {
+        let retained = retained.and(Arc::new(host_id.clone()));
+        told(watch, self.run_over(spec, workspace, host_id, retained, watch, &mut sink))
+    }
+
+    /// As [`SandboxExecutor::run_mounted`], in the prepared sandbox of `run`, or a new one over `view`.
+    pub fn run_begun(
+        &self,
+        spec: RunSpec,
+        (mut run, view): (Option<MountedRun>, Option<WorkspaceView>),
+        retained: Retained,
+        watch: &Watch,
+        mut sink: Option<Box<dyn OutputSink>>,
+    ) -> Result<RunReport, NotStarted> {
+        let execute = move || {
+            if let Some(run) = &mut run
+                && let Some(report) =
+                    self.resume_mounted(run, &spec, &retained, watch, &mut sink)?
+            {
+                return Ok(report);
+            }
+            let view = match (view, &run) {
+                (None, Some(run)) => run.view()?,
+                (view, _) => view,
+            };
+            let no_mounts = || SetupFailure::from_words("mount workspace", "it is being exchanged");
+            let WorkspaceView { mounts, host_id, lender } = view.ok_or_else(no_mounts)?;
+            let mut retained = retained.and(Arc::new(host_id.clone()));
+            retained.extend(lender);
+            self.run_over(spec, mounts, &host_id, retained, watch, &mut sink)
+        };
+        told(watch, execute())
+    }
+
+    fn run_over(
         &self,
         mut spec: RunSpec,
         mut workspace: MountedWorkspace,
         host_id: &HostId,
         retained: Retained,
         watch: &Watch,
-        mut sink: Option<Box<dyn OutputSink>>,
+        sink: &mut Option<Box<dyn OutputSink>>,
     ) -> Result<RunReport, NotStarted> {
         let began = Instant::now();
-        let run = move || {
-            let sandbox = self.sandbox();
-            let copied = sandbox.copied_bytes(&spec.program)?;
-            let room = copied.next_multiple_of(PAGE_BYTES);
-            workspace.own_bytes_max = workspace.own_bytes_max.saturating_add(room);
-            let fs = sandbox.create_fs_around(&workspace, spec.terminal.is_some(), host_id)?;
-            spec.program = sandbox.keep_program(std::mem::take(&mut spec.program), copied, &fs)?;
-            spec.workspace = WorkspaceFill::Mounted(workspace);
-            let retained = retained.and(Arc::new(host_id.clone()));
-            sandbox.start(spec, fs, retained, began)?.supervise(watch, &mut sink)
-        };
-        told(watch, run())
+        let sandbox = self.sandbox();
+        let copied = sandbox.copied_bytes(&spec.program)?;
+        let room = copied.next_multiple_of(PAGE_BYTES);
+        workspace.own_bytes_max = workspace.own_bytes_max.saturating_add(room);
+        let fs = sandbox.create_fs_around(&workspace, spec.terminal.is_some(), host_id)?;
+        spec.program = sandbox.keep_program(std::mem::take(&mut spec.program), copied, &fs)?;
+        spec.workspace = WorkspaceFill::Mounted(workspace);
+        sandbox.start(spec, fs, retained, began)?.supervise(watch, sink)
+    }
+
+    /// Executes the program in the prepared sandbox; nothing if there is none that is alive.
+    fn resume_mounted(
+        &self,
+        run: &mut MountedRun,
+        spec: &RunSpec,
+        retained: &Retained,
+        watch: &Watch,
+        sink: &mut Option<Box<dyn OutputSink>>,
+    ) -> Result<Option<RunReport>, NotStarted> {
+        let resumed = run.resume(&self.factory, spec, retained.clone(), Instant::now());
+        let report = resumed.map(|running| running?.supervise(watch, sink)).transpose();
+        repeatable(report)
     }
 
     /// Tells the standby pool that `input` begins, if the pool prepares sandboxes for such runs.
-    fn begin_live(&self, input: &RunInput<'_>) -> Result<Option<LiveRun<'_>>, SetupFailure> {
+    fn begin_live(&self, input: &RunInput<'_>) -> Result<Option<LiveRun>, SetupFailure> {
         let (Some(pool), WorkspaceInput::Template { dir: Some(dir), .. }) =
             (&self.pool, &input.workspace)
         else {
             return Ok(None);
         };
         let contents = self.factory.contents(dir)?;
-        let key = PoolKey::of(dir.to_path_buf(), contents, &input.spec);
-        Ok(key.map(|key| pool.begin(key)))
+        let key = TemplateKey::of(dir.to_path_buf(), contents, &input.spec);
+        Ok(key.map(|key| pool.begin(PoolKey::Template(key))))
     }
 
     /// Runs `input` in a prepared sandbox; nothing if the pool has none that is alive.
     fn run_prepared(
         &self,
-        live: &LiveRun<'_>,
+        live: &LiveRun,
         input: &RunInput<'_>,
         began: Instant,
         watch: &Watch,
@@ -141,15 +218,11 @@ impl SandboxExecutor {
         let Some(ready) = live.take() else { return Ok(None) };
         let (limits, retained) = (input.spec.limits.clone(), input.retained.clone());
         let running = self.factory.resume(ready, files, limits, retained, began)?;
-        match running.supervise(watch, sink) {
-            // The sandbox was killed before the program began, so the run can be repeated.
-            Err(NotStarted::Setup(failure)) if failure.step == BEFORE_PROGRAM => {
-                log::warn!("prepared sandbox: {failure}; creating a new one");
-                live.discard_others();
-                Ok(None)
-            }
-            report => Ok(Some(RunReport { standby: true, ..report? })),
+        let report = repeatable(running.supervise(watch, sink).map(Some))?;
+        if report.is_none() {
+            live.discard_others();
         }
+        Ok(report)
     }
 
     fn execute_untold(
@@ -248,6 +321,20 @@ impl Executor for SandboxExecutor {
         mut sink: Option<Box<dyn OutputSink>>,
     ) -> Result<RunReport, NotStarted> {
         told(watch, self.execute_untold(input, watch, &mut sink))
+    }
+}
+
+/// The report of a run in a prepared sandbox; nothing if the sandbox was killed before the program
+/// began, so that the run can be repeated.
+fn repeatable(
+    report: Result<Option<RunReport>, NotStarted>,
+) -> Result<Option<RunReport>, NotStarted> {
+    match report {
+        Err(NotStarted::Setup(failure)) if failure.step == BEFORE_PROGRAM => {
+            log::warn!("prepared sandbox: {failure}; creating a new one");
+            Ok(None)
+        }
+        report => Ok(report?.map(|report| RunReport { standby: true, ..report })),
     }
 }
 

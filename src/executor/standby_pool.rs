@@ -4,7 +4,7 @@
 //! pool is dropped, when no run uses one of its sandboxes any more.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread::{Builder, JoinHandle, available_parallelism};
+use std::thread::{Builder, JoinHandle, available_parallelism, current};
 use std::time::{Duration, Instant};
 
 use crate::executor::factory::{ReadySandbox, SandboxFactory};
@@ -32,7 +32,7 @@ struct PoolShared {
     state: Mutex<PoolState>,
     /// Wakes the preparer.
     work: Condvar,
-    /// Wakes runs that wait for a sandbox.
+    /// Wakes runs that wait for a sandbox, and who waits for the preparer.
     prepared: Condvar,
 }
 
@@ -43,6 +43,8 @@ struct PoolState {
     wakes_at: Option<Instant>,
     /// Whether the preparer must end.
     stopping: bool,
+    /// How many actions the preparer has begun, and ended.
+    actions: [u64; 2],
 }
 
 /// Counts prepared sandboxes since the start.
@@ -56,8 +58,8 @@ struct PoolCounts {
 
 /// A live run of one key; dropped when the run ends.
 #[derive(Debug)]
-pub struct LiveRun<'a> {
-    pool: &'a StandbyPool,
+pub struct LiveRun {
+    shared: Arc<PoolShared>,
     key: Arc<PoolKey>,
     began: Instant,
 }
@@ -71,7 +73,12 @@ impl StandbyPool {
             factory,
             prepared_max,
             counts: PoolCounts::default(),
-            state: Mutex::new(PoolState { policy, wakes_at: None, stopping: false }),
+            state: Mutex::new(PoolState {
+                policy,
+                wakes_at: None,
+                stopping: false,
+                actions: [0; 2],
+            }),
             work: Condvar::new(),
             prepared: Condvar::new(),
         });
@@ -84,7 +91,7 @@ impl StandbyPool {
     }
 
     /// Records that a run of `key` begins, which makes the pool prepare sandboxes for that key.
-    pub fn begin(&self, key: PoolKey) -> LiveRun<'_> {
+    pub fn begin(&self, key: PoolKey) -> LiveRun {
         let (key, began) = (Arc::new(key), Instant::now());
         let mut state = self.shared.lock();
         let outdated = state.policy.begin(&key, began);
@@ -92,7 +99,7 @@ impl StandbyPool {
         drop(state);
         // Killing and reaping take time: done without the lock.
         self.shared.discard(outdated);
-        LiveRun { pool: self, key, began }
+        LiveRun { shared: Arc::clone(&self.shared), key, began }
     }
 
     /// The current counters.
@@ -108,6 +115,39 @@ impl StandbyPool {
         }
     }
 
+    /// Discards the sandboxes of a mounted workspace that is gone. One that is in preparation is
+    /// discarded by the preparer.
+    pub fn forget(&self, workspace: u64) {
+        let unused = self.shared.lock().policy.forget(|key| key.is_of_workspace(workspace));
+        self.shared.discard(unused);
+    }
+
+    /// Discards the sandboxes of a mounted workspace that gives no mounts now, so that the preparer
+    /// prepares no other. Returns false if that takes longer than `deadline`.
+    pub fn discard(&self, workspace: u64, deadline: Deadline) -> bool {
+        // The preparer may be about to have one, or kill one.
+        let is_prepared = self.wait_preparer(deadline);
+        let unused = self.shared.lock().policy.clear_all(|key| key.is_of_workspace(workspace));
+        self.shared.discard(unused);
+        // It prepares others when there are mounts again.
+        self.shared.work.notify_one();
+        is_prepared && self.wait_preparer(deadline)
+    }
+
+    /// Waits for the sandboxes that the preparer prepares or discards now. Returns false if that takes
+    /// longer than `deadline`.
+    fn wait_preparer(&self, deadline: Deadline) -> bool {
+        let mut state = self.shared.lock();
+        let [begun, _] = state.actions;
+        while state.actions[1] < begun {
+            if deadline.passed() {
+                return false;
+            }
+            state = wait(&self.shared.prepared, state, Some(deadline.remaining()));
+        }
+        true
+    }
+
     /// Discards every sandbox and prepares no more.
     pub fn close(&self) {
         self.shared.lock().policy.close();
@@ -115,10 +155,10 @@ impl StandbyPool {
     }
 }
 
-impl LiveRun<'_> {
+impl LiveRun {
     /// A sandbox for this run, if one is ready or about to be.
     pub fn take(&self) -> Option<ReadySandbox> {
-        let shared = &self.pool.shared;
+        let shared = &self.shared;
         loop {
             let ready = shared.take(&self.key)?;
             // Reads files: done without the lock.
@@ -137,14 +177,14 @@ impl LiveRun<'_> {
 
     /// Discards the other sandboxes of the key after one was dead or outdated: they may be too.
     pub fn discard_others(&self) {
-        let others = self.pool.shared.lock().policy.clear(&self.key);
-        self.pool.shared.discard(others);
+        let others = self.shared.lock().policy.clear(&self.key);
+        self.shared.discard(others);
     }
 }
 
-impl Drop for LiveRun<'_> {
+impl Drop for LiveRun {
     fn drop(&mut self) {
-        let (shared, now) = (&self.pool.shared, Instant::now());
+        let (shared, now) = (&self.shared, Instant::now());
         let mut state = shared.lock();
         state.policy.end(&self.key, self.began, now);
         shared.wake_preparer(&state, now);
@@ -192,8 +232,11 @@ impl PoolShared {
         while !state.stopping {
             let now = Instant::now();
             state.wakes_at = Some(now);
-            match state.policy.next(now) {
+            let action = state.policy.next(now);
+            state.actions[0] += 1;
+            match action {
                 PoolAction::Wait(until) => {
+                    state.actions[1] += 1;
                     state.wakes_at = until;
                     let at_most = until.map(|until| until.saturating_duration_since(now));
                     state = wait(&self.work, state, at_most);
@@ -201,7 +244,7 @@ impl PoolShared {
                 PoolAction::Discard(sandboxes) => {
                     drop(state);
                     self.discard(sandboxes);
-                    state = self.lock();
+                    state = self.end_action();
                 }
                 PoolAction::Prepare(key) => {
                     drop(state);
@@ -211,10 +254,17 @@ impl PoolShared {
                     drop(state);
                     self.prepared.notify_all();
                     self.discard(unwanted);
-                    state = self.lock();
+                    state = self.end_action();
                 }
             }
         }
+    }
+
+    fn end_action(&self) -> MutexGuard<'_, PoolState> {
+        let mut state = self.lock();
+        state.actions[1] += 1;
+        self.prepared.notify_all();
+        state
     }
 
     fn prepare(&self, key: &PoolKey) -> PrepareResult<ReadySandbox> {
@@ -255,7 +305,9 @@ impl Drop for StandbyPool {
             state.stopping = true;
         }
         self.shared.work.notify_one();
-        if let Some(preparer) = self.preparer.take()
+        // The preparer itself drops the pool if it held the last workspace of the service.
+        let other = |preparer: &JoinHandle<()>| preparer.thread().id() != current().id();
+        if let Some(preparer) = self.preparer.take().filter(other)
             && preparer.join().is_err()
         {
             log::error!("the thread that prepares sandboxes panicked");

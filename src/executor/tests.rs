@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::executor::fill::TemplateContents;
-use crate::executor::pool_key::PoolKey;
+use crate::executor::pool_key::{PoolKey, TemplateKey};
 use crate::executor::pool_policy::{PoolAction, PoolPolicy, PoolTake, PrepareResult};
 use cofferdam_core::{Limits, RunSpec, StdinSource};
 use cofferdam_tree::{Fingerprint, Template};
@@ -126,7 +126,10 @@ impl Shop {
 }
 
 fn name(key: &PoolKey) -> String {
-    key.template.display().to_string()
+    match key {
+        PoolKey::Template(key) => key.template.display().to_string(),
+        PoolKey::Mounted(key) => key.number().to_string(),
+    }
 }
 
 fn with_contents(template: &str, contents: TemplateContents) -> Arc<PoolKey> {
@@ -138,7 +141,8 @@ fn with_contents(template: &str, contents: TemplateContents) -> Arc<PoolKey> {
         limits: Limits::default(),
         ..RunSpec::default()
     };
-    Arc::new(PoolKey::of(PathBuf::from(template), contents, &spec).unwrap())
+    let key = TemplateKey::of(PathBuf::from(template), contents, &spec).unwrap();
+    Arc::new(PoolKey::Template(key))
 }
 
 /// The key of that template.

@@ -14,4 +14,5 @@ mod ready;
 mod single_use;
 mod soak;
 mod times;
+mod workspaces;
 mod yielding;

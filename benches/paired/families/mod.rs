@@ -1,6 +1,7 @@
 //! The measurements, one file per family of rows.
 
 mod concurrency;
+mod engine;
 mod exec;
 mod growth;
 mod health;
@@ -17,7 +18,7 @@ use crate::report::Report;
 pub type Family = (&'static str, fn(&mut Report));
 
 /// The families in order of execution; `FAMILIES` selects some.
-pub const FAMILIES: [Family; 10] = [
+pub const FAMILIES: [Family; 11] = [
     ("runs", runs::measure),
     ("exec", exec::measure),
     ("idle", idle::measure),
@@ -28,4 +29,5 @@ pub const FAMILIES: [Family; 10] = [
     ("standby", standby::measure),
     ("growth", growth::measure),
     ("concurrency", concurrency::measure),
+    ("engine", engine::measure),
 ];

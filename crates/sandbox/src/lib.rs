@@ -53,7 +53,9 @@ pub mod engine {
     pub use crate::layers::workspace_fs::{WorkspaceFs, WorkspaceMounts};
     pub use crate::plan::builtin_profile::builtin_profile;
     pub use crate::plan::input::INSIDE_ID;
+    pub use crate::plan::program::program_to_send;
     pub use crate::plan::scheduler_slice::request_short_slices;
+    pub use crate::plan::sent_program::SentProgram;
     pub use crate::pool::host_id::{HostId, SANDBOXES_MAX};
     pub use crate::supervise::report::BEFORE_PROGRAM;
     pub use crate::sys::terminal::terminal_size;

@@ -2,19 +2,19 @@
 
 use std::collections::BTreeMap;
 use std::ffi::CString;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, SystemTime};
 
 use super::report::ProgramReport;
 use super::request::ProgramSettings;
 use super::run_dir;
-use crate::executor::Capabilities;
+use crate::executor::{Capabilities, MountSource, WorkspaceView};
 use crate::workspace::error::{EngineCode, EngineError};
 use crate::workspace::files::{engine_error, locate};
 use crate::workspace::request::ProgramLimits;
 use crate::workspace::service::live::{LiveProgram, LiveWorkspace, WorkspaceUse};
 use crate::workspace::service::span::Span;
-use crate::workspace::trees::TreeSandbox;
+use crate::workspace::trees::{PlainProgram, TreeSandbox};
 use cofferdam_core::sync::retained::Retained;
 use cofferdam_core::{
     ExcessOutput, Limits, NotStarted, OutputSink, RunSpec, SetupFailure, StdinSource, Watch,
@@ -83,14 +83,20 @@ impl PreparedRun {
         let root = live.root(&tree);
         let cwd = locate(&root, "cwd", cwd)?;
         ensure_directory(&root, &cwd)?;
-        let sandbox = tree.sandbox(live.settings.path.clone(), OWN_BYTES_MAX)?;
         let run_dir = run_dir::make(&root, SystemTime::now(), || live.next_run());
+        let cmd = settings.argv.first().cloned().unwrap_or_default();
+        let is_interactive = settings.is_interactive;
+        let spec = spec(settings, &live, &cwd, run_dir.as_ref(), base_env)?;
+        let source = || Arc::downgrade(&live) as Weak<dyn MountSource>;
+        let plain = (!is_interactive).then(|| PlainProgram { spec: &spec, source: source() });
+        let sandbox = tree.sandbox(live.settings.path.clone(), OWN_BYTES_MAX, plain);
+        let sandbox = sandbox.inspect_err(|_| {
+            run_dir.iter().for_each(|location| run_dir::remove_if_empty(&root, location));
+        })?;
         let not_own = tree.shares_host_id().then(|| SHARED_ID.to_owned());
         drop(tree);
         let mut controls = controls;
         controls.not_enforced.extend(not_own.clone());
-        let cmd = settings.argv.first().cloned().unwrap_or_default();
-        let spec = spec(settings, &live, &cwd, run_dir.as_ref(), base_env)?;
         let retained = retained.and(Arc::new(program));
         Ok(Self { spec, sandbox, retained, live, _used: used, run_dir, cmd, controls, not_own })
     }
@@ -130,6 +136,16 @@ impl PreparedRun {
         };
         span.end_run(&live.id, &cmd, &cwd, (report.exit_code(), report.timed_out()));
         Ok(report)
+    }
+}
+
+impl MountSource for LiveWorkspace {
+    fn view(&self) -> Result<Option<WorkspaceView>, SetupFailure> {
+        let Some(tree) = self.doors().try_share().filter(|_| !self.is_over()) else {
+            return Ok(None);
+        };
+        let view = tree.view(self.settings.path.clone(), OWN_BYTES_MAX);
+        view.map(Some).map_err(|error| SetupFailure::from_words("mounts", error.to_string()))
     }
 }
 

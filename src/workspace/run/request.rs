@@ -52,6 +52,8 @@ pub struct ProgramSettings {
     pub timeout: Duration,
     /// Its limits.
     pub limits: ProgramLimits,
+    /// Whether it gets a terminal, or input while it runs.
+    pub is_interactive: bool,
 }
 
 impl RunRequest {
@@ -95,6 +97,7 @@ impl RunRequest {
             stdin: decode(encoding, "stdin", self.stdin.unwrap_or_default())?,
             timeout: Duration::from_millis(timeout),
             limits: defaults.with(self.limits.as_ref(), ranges)?,
+            is_interactive: false,
         })
     }
 }

@@ -314,7 +314,8 @@ impl WorkspaceService {
     ) -> Result<PreparedRun, EngineError> {
         let workspace = self.enter(owner, id)?;
         let program = LiveProgram::of(watch)?;
-        self.prepare(owner, workspace, request, self.settings.requests.run_timeout_ms, program)
+        let timeouts = self.settings.requests.run_timeout_ms;
+        self.prepare(owner, workspace, (request, false), timeouts, program)
     }
 
     /// Starts a session in a workspace.
@@ -338,7 +339,7 @@ impl WorkspaceService {
         let program = LiveProgram::of(&mut watch)?;
         let slot = live.sessions.reserve(self.settings.maxima.sessions)?;
         let timeouts = self.settings.requests.session_timeout_ms;
-        let prepared = self.prepare(owner, workspace, request, timeouts, program)?;
+        let prepared = self.prepare(owner, workspace, (request, true), timeouts, program)?;
         let session = sessions::start(prepared, watch, terminal)?;
         slot.fill(Arc::clone(&session));
         Ok(session.state())
@@ -398,13 +399,14 @@ impl WorkspaceService {
         &self,
         owner: &TokenName,
         workspace: WorkspaceUse,
-        request: RunRequest,
+        (request, is_interactive): (RunRequest, bool),
         timeouts: RequestRange,
         program: LiveProgram,
     ) -> Result<PreparedRun, EngineError> {
         let live = Arc::clone(workspace.workspace());
         let ranges = &self.settings.requests;
         let settings = request.resolve(live.settings.limits, ranges, timeouts)?;
+        let settings = ProgramSettings { is_interactive, ..settings };
         self.check_open()?;
         let permit = self.enter_run(owner)?;
         self.prepare_program(settings, live, Some(workspace), program, permit)

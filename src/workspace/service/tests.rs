@@ -11,9 +11,10 @@ use serde_json::{Value, json};
 use super::live::WorkspaceProgram;
 use super::*;
 use crate::config::{EngineMaxima, RequestRange, RequestRanges, TokenMaxima};
-use crate::executor::Capabilities;
+use crate::executor::{Capabilities, WorkspaceView};
 use crate::workspace::trees::{
-    ForkKind, FrozenTree, TreeMaker, TreeSandbox, TreeSettings, TreeUsage, WorkspaceTree,
+    ForkKind, FrozenTree, PlainProgram, TreeMaker, TreeSandbox, TreeSettings, TreeUsage,
+    WorkspaceTree,
 };
 use cofferdam_core::WorkspacePath;
 use cofferdam_core::json::parse_object;
@@ -104,10 +105,19 @@ impl WorkspaceTree for FakeTree {
         Owner { uid: 0, gid: 0 }
     }
 
+    fn view(&self, _: WorkspacePath, _: u64) -> Result<WorkspaceView, EngineError> {
+        Err(EngineError::new(EngineCode::SandboxFailed, "no mounts"))
+    }
+
+    fn discard_prepared(&self) -> bool {
+        true
+    }
+
     fn sandbox(
         &self,
         _path: WorkspacePath,
         _own_bytes_max: u64,
+        _plain: Option<PlainProgram<'_>>,
     ) -> Result<Box<dyn TreeSandbox>, EngineError> {
         Err(EngineError::new(EngineCode::SandboxFailed, "no mounts"))
     }

@@ -84,7 +84,7 @@ impl TreeDoors {
         if state.is_alone { None } else { Some(self.let_in(state)) }
     }
 
-    /// Waits until no other is in; `None` when `deadline` passes first.
+    /// Waits until no other is in, and discards prepared sandboxes; `None` when `deadline` passes first.
     pub fn enter_alone(&self, deadline: Deadline) -> Option<LoneTree<'_>> {
         let mut state = self.lock();
         state.waiting_alone += 1;
@@ -102,7 +102,9 @@ impl TreeDoors {
         state.is_alone = true;
         drop(state);
         let tree = self.tree.write().unwrap_or_else(PoisonError::into_inner);
-        Some(LoneTree { tree, _leave: LeaveAlone(self) })
+        let alone = LoneTree { tree, _leave: LeaveAlone(self) };
+        // No other gets mounts meanwhile, so none is prepared.
+        alone.discard_prepared().then_some(alone)
     }
 
     /// Whether somebody waits to get in.

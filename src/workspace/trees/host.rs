@@ -3,13 +3,17 @@
 use std::fs::DirBuilder;
 use std::os::fd::BorrowedFd;
 use std::os::unix::fs::DirBuilderExt;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
 use super::maker::{
-    ForkKind, FrozenTree, TreeMaker, TreeSandbox, TreeSettings, TreeUsage, WorkspaceTree,
+    ForkKind, FrozenTree, PlainProgram, TreeMaker, TreeSandbox, TreeSettings, TreeUsage,
+    WorkspaceTree,
 };
-use crate::executor::{AcquiredId, Capabilities, SandboxExecutor};
+use crate::executor::{
+    AcquiredId, Capabilities, MountedIdentity, MountedRun, SandboxExecutor, WorkspaceView,
+};
 use crate::workspace::disk::LazyEngineDir;
 use crate::workspace::error::{EngineCode, EngineError};
 use crate::workspace::helpers::WorkspaceMetadata;
@@ -20,7 +24,7 @@ use cofferdam_core::{
     WorkspacePath,
 };
 use cofferdam_sandbox::engine::{
-    DiskSpace, FrozenChain, HostId, LayerError, LayerHost, Storage, WorkspaceFs, WorkspaceMounts,
+    DiskSpace, FrozenChain, LayerError, LayerHost, Storage, WorkspaceFs, WorkspaceMounts,
 };
 use cofferdam_tree::files::{PathRule, WorkspaceRoot, ensure_layout};
 use cofferdam_tree::{Owner, StopCheck, TreeDigest};
@@ -42,6 +46,8 @@ struct HostLayers {
     with_images: Mutex<Option<LayerHost>>,
     /// Lends the host ids.
     executor: Arc<SandboxExecutor>,
+    /// How many file systems there have been.
+    numbers: AtomicU64,
 }
 
 /// The file system of one workspace, with the host id that its sandboxes run as.
@@ -53,6 +59,8 @@ struct HostTree {
     host: Arc<HostLayers>,
     /// Whether others may have the host id.
     shares_host_id: bool,
+    /// The number by which the standby pool knows it.
+    number: u64,
 }
 
 /// Files that no longer change.
@@ -64,12 +72,13 @@ struct HostFrozenTree {
     host: Arc<HostLayers>,
 }
 
-/// A sandbox that is not created yet.
+/// A sandbox that is prepared, or not created yet.
 #[derive(Debug)]
 struct HostSandbox {
     executor: Arc<SandboxExecutor>,
-    mounts: MountedWorkspace,
-    host_id: HostId,
+    run: Option<MountedRun>,
+    /// None if a sandbox was prepared.
+    view: Option<WorkspaceView>,
 }
 
 impl HostTrees {
@@ -88,7 +97,8 @@ impl HostTrees {
             other => SetupFailure::from_words("file system of workspace", other.to_string()),
         })?;
         let with_images = Mutex::default();
-        Ok(Self(Arc::new(HostLayers { layers, directory, with_images, executor })))
+        let numbers = AtomicU64::default();
+        Ok(Self(Arc::new(HostLayers { layers, directory, with_images, executor, numbers })))
     }
 }
 
@@ -122,6 +132,10 @@ impl HostLayers {
         })
     }
 
+    fn next_number(&self) -> u64 {
+        self.numbers.fetch_add(1, Ordering::Relaxed)
+    }
+
     fn acquire_host_id(&self) -> Result<Arc<AcquiredId>, EngineError> {
         self.executor.acquire_host_id().map(Arc::new).map_err(|failure| failed(&failure))
     }
@@ -133,7 +147,8 @@ impl TreeMaker for HostTrees {
         let (layers, storage) = host.of(settings.storage)?;
         let host_id = host.acquire_host_id()?;
         let fs = layers.create(limit(settings), storage, host_id.id()).map_err(refused)?;
-        let tree = HostTree { fs, host_id, host, shares_host_id: false };
+        let number = host.next_number();
+        let tree = HostTree { fs, host_id, host, shares_host_id: false, number };
         let metadata = WorkspaceMetadata::new(SystemTime::now()).to_contents();
         let rule = PathRule::default();
         let root = WorkspaceRoot { directory: tree.root(), rule: &rule, owner: tree.owner() };
@@ -201,16 +216,41 @@ impl WorkspaceTree for HostTree {
         self.fs.merge(stop).map_err(refused)
     }
 
+    fn view(&self, path: WorkspacePath, own_bytes_max: u64) -> Result<WorkspaceView, EngineError> {
+        let WorkspaceMounts { workspace, tmp } = self.fs.mounts().map_err(refused)?;
+        let own_inodes_max = OWN_INODES_MAX;
+        Ok(WorkspaceView {
+            mounts: MountedWorkspace { workspace, tmp, path, own_bytes_max, own_inodes_max },
+            host_id: self.fs.host_id().clone(),
+            lender: Retained::of(Arc::clone(&self.host_id) as _),
+        })
+    }
+
     fn sandbox(
         &self,
         path: WorkspacePath,
         own_bytes_max: u64,
+        plain: Option<PlainProgram<'_>>,
     ) -> Result<Box<dyn TreeSandbox>, EngineError> {
-        let WorkspaceMounts { workspace, tmp } = self.fs.mounts().map_err(refused)?;
-        let own_inodes_max = OWN_INODES_MAX;
-        let mounts = MountedWorkspace { workspace, tmp, path, own_bytes_max, own_inodes_max };
-        let (executor, host_id) = (Arc::clone(&self.host.executor), self.fs.host_id().clone());
-        Ok(Box::new(HostSandbox { executor, mounts, host_id }))
+        let executor = Arc::clone(&self.host.executor);
+        let run = plain.and_then(|PlainProgram { spec, source }| {
+            let identity = MountedIdentity { number: self.number, source };
+            executor.begin_mounted(identity, spec)
+        });
+        let is_prepared = run.as_ref().is_some_and(MountedRun::is_prepared);
+        let view = if is_prepared { None } else { Some(self.view(path, own_bytes_max)?) };
+        Ok(Box::new(HostSandbox { executor, run, view }))
+    }
+
+    fn discard_prepared(&self) -> bool {
+        self.host.executor.discard_mounted(self.number)
+    }
+}
+
+impl Drop for HostTree {
+    fn drop(&mut self) {
+        // Without waiting: the preparer may be who drops it.
+        self.host.executor.forget_mounted(self.number);
     }
 }
 
@@ -240,7 +280,8 @@ impl FrozenTree for HostFrozenTree {
         let host_id =
             if shares_host_id { Arc::clone(&self.host_id) } else { host.acquire_host_id()? };
         let fs = layers.fork(&self.chain, limit(settings), storage, host_id.id());
-        Ok(Box::new(HostTree { fs: fs.map_err(refused)?, host_id, host, shares_host_id }))
+        let (fs, number) = (fs.map_err(refused)?, host.next_number());
+        Ok(Box::new(HostTree { fs, host_id, host, shares_host_id, number }))
     }
 
     fn charge_layers(
@@ -265,8 +306,8 @@ impl TreeSandbox for HostSandbox {
         watch: &Watch,
         sink: Option<Box<dyn OutputSink>>,
     ) -> Result<RunReport, NotStarted> {
-        let Self { executor, mounts, host_id } = *self;
-        executor.run_mounted(spec, mounts, &host_id, retained, watch, sink)
+        let Self { executor, run, view } = *self;
+        executor.run_begun(spec, (run, view), retained, watch, sink)
     }
 }
 

@@ -2,9 +2,9 @@
 
 use std::fmt::Debug;
 use std::os::fd::BorrowedFd;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
-use crate::executor::Capabilities;
+use crate::executor::{Capabilities, MountSource, WorkspaceView};
 use crate::workspace::error::EngineError;
 use crate::workspace::request::{StorageKind, WorkspaceSettings};
 use cofferdam_core::sync::retained::Retained;
@@ -123,8 +123,14 @@ pub trait WorkspaceTree: Debug + Send + Sync {
     /// It was stopped, or a step failed. The files are as before.
     fn merge(&mut self, stop: StopCheck<'_>) -> Result<(), EngineError>;
 
-    /// A sandbox over it, which shows it at `path`. The sandbox has `own_bytes_max` bytes for what
-    /// does not lie in the workspace.
+    /// The mounts for one sandbox, which shows the files at `path`. The sandbox has `own_bytes_max`
+    /// bytes for what does not lie in the workspace.
+    ///
+    /// # Errors
+    /// The kernel refused a step.
+    fn view(&self, path: WorkspacePath, own_bytes_max: u64) -> Result<WorkspaceView, EngineError>;
+
+    /// As [`WorkspaceTree::view`], with the sandbox: a prepared one if there is one for `plain`.
     ///
     /// # Errors
     /// The kernel refused a step.
@@ -132,7 +138,21 @@ pub trait WorkspaceTree: Debug + Send + Sync {
         &self,
         path: WorkspacePath,
         own_bytes_max: u64,
+        plain: Option<PlainProgram<'_>>,
     ) -> Result<Box<dyn TreeSandbox>, EngineError>;
+
+    /// Discards prepared sandboxes over it, while its source gives no mounts. Returns false if that takes
+    /// long.
+    fn discard_prepared(&self) -> bool;
+}
+
+/// A program without a terminal and without input, for which a sandbox may have been prepared.
+#[derive(Debug)]
+pub struct PlainProgram<'a> {
+    /// The program.
+    pub spec: &'a RunSpec,
+    /// Where further sandboxes get their mounts from.
+    pub source: Weak<dyn MountSource>,
 }
 
 /// Files that no longer change.

@@ -8,5 +8,6 @@ pub(super) mod snapshots;
 pub use doors::{LoneTree, SharedTree, TreeDoors};
 pub use host::HostTrees;
 pub use maker::{
-    ForkKind, FrozenTree, TreeMaker, TreeSandbox, TreeSettings, TreeUsage, WorkspaceTree,
+    ForkKind, FrozenTree, PlainProgram, TreeMaker, TreeSandbox, TreeSettings, TreeUsage,
+    WorkspaceTree,
 };

@@ -30,6 +30,7 @@ use cofferdam_core::sync::run_control::TerminalSize;
 use cofferdam_core::weakened::{self, Wall};
 use cofferdam_core::{
     Bind, MountedWorkspace, ProgramFile, RunSpec, SetupFailure, StdinSource, Tmpfs, WorkspaceFill,
+    WorkspacePath,
 };
 use cofferdam_seccomp::filter::Filter;
 use cofferdam_seccomp::profile::Profile;
@@ -74,6 +75,15 @@ struct TaskFiles {
     of_program: i32,
 }
 
+/// When the program of a new sandbox is known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ProgramTime {
+    /// It is part of the plan.
+    Now,
+    /// It is sent when the sandbox is resumed.
+    AtResume,
+}
+
 /// Descriptors in the sandbox that the steps before exec may refer to.
 #[derive(Debug, Clone, Copy)]
 struct HostDescriptors {
@@ -115,7 +125,7 @@ impl PlanContext {
     /// The plan of a sandbox for `spec` around `fs`, in `group` and `net`.
     pub(super) fn plan(
         &self,
-        spec: &RunSpec,
+        (spec, time): (&RunSpec, ProgramTime),
         fs: &SandboxFs,
         group: &SandboxGroup,
         net: Option<&NetNamespace>,
@@ -139,7 +149,10 @@ impl PlanContext {
         if let WorkspaceFill::Mounted(mounted) = &spec.workspace {
             masked = masked_outside(masked, &mounted.path);
         }
-        let program = program_source(&spec.program, &mut extra)?;
+        let program = match time {
+            ProgramTime::Now => program_source(&spec.program, &mut extra)?,
+            ProgramTime::AtResume => ProgramSource::Sent,
+        };
         let workspace = planned_workspace(&spec.workspace, &mut extra);
         let plan = plan::build(&PlanInput {
             filter: self.profile.filter_for(spec.binds.iter().any(|bind| !bind.read_only)),
@@ -201,9 +214,17 @@ impl PlanContext {
         }
     }
 
-    /// The masked paths of a sandbox without binds, as of now.
-    pub(super) fn masked_without_binds(&self) -> Result<Vec<MaskedPath>, SetupFailure> {
-        self.root.masked.for_run(&[])
+    /// The masked paths of a sandbox without binds that shows a mounted workspace at `place`, if any,
+    /// as of now.
+    pub(super) fn masked_without_binds(
+        &self,
+        place: Option<&WorkspacePath>,
+    ) -> Result<Vec<MaskedPath>, SetupFailure> {
+        let masked = self.root.masked.for_run(&[])?;
+        Ok(match place {
+            Some(place) => masked_outside(masked, place),
+            None => masked,
+        })
     }
 
     /// The template's tree, if there is one, then the binds. Creates their mount points.

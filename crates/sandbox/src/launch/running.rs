@@ -1,12 +1,12 @@
 //! A sandbox from the clone of its init to its report.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::unistd::write;
+use nix::sys::socket::{MsgFlags, send};
 
 use super::handshake::{Message, StatusPipe};
 use crate::files::sandbox_fs::{SandboxFs, is_full};
@@ -14,15 +14,18 @@ use crate::init::wire::RELEASE_WORDS;
 use crate::locks::LockWatch;
 use crate::plan::ChildPlan;
 use crate::plan::rootfs::MaskedPath;
+use crate::plan::sent_program::SentProgram;
 use crate::supervise::cleanup::live_sandbox::LiveSandbox;
 use crate::supervise::cleanup::queue::SandboxResources;
 use crate::supervise::io::StdioPipes;
 use crate::supervise::kill_count::KillFailures;
-use crate::supervise::report::FinishedRun;
+use crate::supervise::report::{BEFORE_PROGRAM, FinishedRun};
 use crate::supervise::{Supervised, supervise};
 use cofferdam_core::sync::cancel::CancelToken;
 use cofferdam_core::values::deadline::Deadline;
-use cofferdam_core::{Enforced, Limits, NotStarted, OutputSink, RunReport, SetupFailure, Watch};
+use cofferdam_core::{
+    Enforced, Limits, NotStarted, OutputSink, RunReport, SetupFailure, Watch, WorkspacePath,
+};
 
 /// A sandbox whose init is running. Dropped unsupervised, it is killed.
 #[derive(Debug)]
@@ -50,6 +53,8 @@ pub struct PreparedSandbox {
     pub(crate) running: RunningSandbox,
     /// What it masks of the host.
     pub(crate) masked: Vec<MaskedPath>,
+    /// Where it shows a mounted workspace, if it does.
+    pub(crate) place: Option<WorkspacePath>,
 }
 
 impl RunningSandbox {
@@ -68,16 +73,32 @@ impl RunningSandbox {
 
     /// Lets the program begin as soon as its sandbox is prepared, with the limits' CPU seconds.
     pub(crate) fn resume(&mut self) -> Result<(), SetupFailure> {
+        let bytes: Vec<u8> =
+            self.release_words().iter().flat_map(|word| word.to_ne_bytes()).collect();
+        self.release(&bytes)
+    }
+
+    /// As [`RunningSandbox::resume`], for a sandbox that was prepared without a program.
+    pub(crate) fn resume_with(&mut self, program: SentProgram) -> Result<(), SetupFailure> {
+        self.release(&program.with_limits(self.release_words()))
+    }
+
+    fn release_words(&self) -> [u64; RELEASE_WORDS] {
         let soft = self.limits.cpu_seconds_max;
         // If both were the same, the kernel would send SIGKILL and never SIGXCPU, and the report
         // could not tell the reason.
-        let words: [u64; RELEASE_WORDS] = [soft, soft.saturating_add(1)];
-        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
-        // A few bytes into an empty socket: the write never waits and is never cut short.
-        match write(&self.release, &bytes) {
+        [soft, soft.saturating_add(1)]
+    }
+
+    /// Sends a message into the empty socket. The program's process does not accept a part of it.
+    fn release(&self, bytes: &[u8]) -> Result<(), SetupFailure> {
+        match send(self.release.as_raw_fd(), bytes, MsgFlags::MSG_DONTWAIT) {
+            Ok(sent) if sent < bytes.len() => {
+                Err(SetupFailure::from_errno(BEFORE_PROGRAM, libc::EMSGSIZE))
+            }
             // The sandbox failed before: its own record says why.
             Ok(_) | Err(Errno::EPIPE) => Ok(()),
-            Err(errno) => Err(SetupFailure::from_errno("release", errno as i32)),
+            Err(errno) => Err(SetupFailure::from_errno(BEFORE_PROGRAM, errno as i32)),
         }
     }
 

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use super::controls::{controls, enforced, missing_controls};
-use super::plan_context::{PlanContext, PlannedSandbox};
+use super::plan_context::{PlanContext, PlannedSandbox, ProgramTime};
 use super::running::{PreparedSandbox, RunningSandbox};
 use super::unprivileged;
 use crate::cgroup;
@@ -24,6 +24,7 @@ use crate::launch;
 use crate::launch::Launch;
 use crate::plan::mounted::mounted_layout;
 use crate::plan::rootfs::MaskedPath;
+use crate::plan::sent_program::SentProgram;
 use crate::pool::host_id::HostId;
 use crate::pool::net_namespaces::NetNamespaces;
 use crate::supervise::SETUP_WAIT;
@@ -180,6 +181,7 @@ impl SandboxHost {
         let fs = self.create_fs(&limits, &host_id)?;
         let spec =
             RunSpec { workdir: "/workspace".into(), limits, workspace, ..RunSpec::default() };
+        let spec = (spec, ProgramTime::Now);
         let (mut running, _) = self.launch(spec, fs, Retained::of(host_id), Instant::now())?;
         running.resume()?;
         running.run_trial()
@@ -226,7 +228,7 @@ impl SandboxHost {
         if spec.argv.is_empty() {
             return Err(SetupFailure::from_words("exec", "no program given"));
         }
-        let (mut running, _) = self.launch(spec, fs, retained, began)?;
+        let (mut running, _) = self.launch((spec, ProgramTime::Now), fs, retained, began)?;
         running.resume()?;
         Ok(running)
     }
@@ -240,16 +242,42 @@ impl SandboxHost {
         fs: SandboxFs,
         retained: Retained,
     ) -> Result<PreparedSandbox, SetupFailure> {
-        let (mut running, masked) = self.launch(spec, fs, retained, Instant::now())?;
-        running.await_prepared(Deadline::after(SETUP_WAIT))?;
-        Ok(PreparedSandbox { running, masked })
+        self.prepare_at((spec, ProgramTime::Now), fs, retained)
     }
 
-    /// Resumes the program of `prepared`, with the times of `limits`; its report counts the
-    /// preparation from `began`. The sandbox keeps `retained` too.
+    /// As [`SandboxHost::prepare`], for a program that is sent by [`SandboxHost::resume`]. Nothing of
+    /// `spec` that a [`SentProgram`] has is used.
+    pub fn prepare_without_program(
+        &self,
+        spec: RunSpec,
+        fs: SandboxFs,
+        retained: Retained,
+    ) -> Result<PreparedSandbox, SetupFailure> {
+        self.prepare_at((spec, ProgramTime::AtResume), fs, retained)
+    }
+
+    fn prepare_at(
+        &self,
+        (spec, time): (RunSpec, ProgramTime),
+        fs: SandboxFs,
+        retained: Retained,
+    ) -> Result<PreparedSandbox, SetupFailure> {
+        let place = match &spec.workspace {
+            WorkspaceFill::Mounted(mounted) => Some(mounted.path.clone()),
+            WorkspaceFill::Own | WorkspaceFill::Overlay { .. } => None,
+        };
+        let (mut running, masked) = self.launch((spec, time), fs, retained, Instant::now())?;
+        running.await_prepared(Deadline::after(SETUP_WAIT))?;
+        Ok(PreparedSandbox { running, masked, place })
+    }
+
+    /// Resumes the program of `prepared`, or sends `program` to one that was prepared without, with the
+    /// times of `limits`; its report counts the preparation from `began`. The sandbox keeps `retained`
+    /// too.
     pub fn resume(
         &self,
         prepared: PreparedSandbox,
+        program: Option<SentProgram>,
         mut limits: Limits,
         retained: Retained,
         began: Instant,
@@ -259,21 +287,25 @@ impl SandboxHost {
         running.live.retained.extend(retained);
         running.limits = limits;
         running.prepare_began = began;
-        running.resume()?;
+        match program {
+            Some(program) => running.resume_with(program)?,
+            None => running.resume()?,
+        }
         Ok(running.enforcing(self.enforced(), not_enforced))
     }
 
     /// Whether `prepared` is alive, and masks what a sandbox created now would mask.
     pub fn is_usable(&self, prepared: &PreparedSandbox) -> Result<bool, SetupFailure> {
         let alive = !prepared.running.is_dead();
-        Ok(alive && self.plans.masked_without_binds()? == prepared.masked)
+        let place = prepared.place.as_ref();
+        Ok(alive && self.plans.masked_without_binds(place)? == prepared.masked)
     }
 
     /// Creates a sandbox whose program waits to be resumed, and returns its masked paths. Without a
     /// program it ends where the program would begin.
     fn launch(
         &self,
-        mut spec: RunSpec,
+        (mut spec, time): (RunSpec, ProgramTime),
         fs: SandboxFs,
         retained: Retained,
         began: Instant,
@@ -288,7 +320,7 @@ impl SandboxHost {
             false => Some(self.net_namespaces.take()?),
         };
         let PlannedSandbox { plan, masked, extra, terminal } =
-            self.plans.plan(&spec, &fs, &group, net.as_ref())?;
+            self.plans.plan((&spec, time), &fs, &group, net.as_ref())?;
         let mut running = Launch {
             plan,
             namespaces: launch::namespaces(self.plans.unprivileged),

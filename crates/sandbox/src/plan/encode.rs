@@ -8,6 +8,9 @@ use crate::init::wire;
 /// in the plan's memory file and takes no memory.
 const CALLS_BYTES_MAX: usize = 128 << 10;
 
+/// Where the texts and tables of a mapped plan are.
+pub const DATA_ADDRESS: u64 = wire::PLAN_ADDRESS + CALLS_BYTES_MAX as u64;
+
 /// A register of the plan: holds the result of one call for later ones.
 pub type Register = u8;
 
@@ -88,6 +91,11 @@ impl EncodedPlan {
 }
 
 impl Encoder {
+    /// An encoder whose data begins with `bytes` zeros, at [`DATA_ADDRESS`].
+    pub fn with_area(bytes: usize) -> Self {
+        Self { data: vec![0; bytes], ..Self::default() }
+    }
+
     /// Starts a step: the calls that follow belong to it.
     pub fn begin_step(&mut self, step: u32) {
         self.step = step;
@@ -145,9 +153,9 @@ impl Encoder {
     /// Stores bytes, aligned for any table; returns their address.
     pub fn bytes(&mut self, bytes: &[u8]) -> Arg {
         self.data.resize(self.data.len().next_multiple_of(8), 0);
-        let offset = CALLS_BYTES_MAX + self.data.len();
+        let offset = self.data.len() as u64;
         self.data.extend_from_slice(bytes);
-        Arg::Value(wire::PLAN_ADDRESS + offset as u64)
+        Arg::Value(DATA_ADDRESS + offset)
     }
 
     /// Stores a text with its NUL.

@@ -102,6 +102,8 @@ pub enum ProgramSource<'a> {
     At(&'a CStr),
     /// The file whose mount is at the descriptor `fd`, mounted `at` this absolute path inside.
     Mounted { fd: i32, at: &'a CStr },
+    /// What is sent when the sandbox is resumed, with its arguments, variables and working directory.
+    Sent,
 }
 
 /// A host path to show; its mount point exists.

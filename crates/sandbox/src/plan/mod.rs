@@ -8,6 +8,7 @@ pub(crate) mod program;
 pub(crate) mod restrictions;
 pub mod rootfs;
 pub(crate) mod scheduler_slice;
+pub(crate) mod sent_program;
 pub(crate) mod setup;
 pub(crate) mod steps;
 
@@ -15,6 +16,7 @@ use crate::init::wire::{PLAN_FD, STATUS_FD};
 use crate::plan::encode::{EncodedPlan, Encoder, PlanTooLarge};
 use crate::plan::program::program_steps;
 use crate::plan::restrictions::install;
+use crate::plan::sent_program::AREA_BYTES;
 use crate::plan::setup::setup_steps;
 use crate::plan::steps::Step;
 use crate::plan::steps::identity::IdentityStep;
@@ -58,9 +60,15 @@ impl ChildPlan {
             .any(|step| matches!(step, Step::Restrict(RestrictStep::WatchLocks { .. })))
     }
 
+    /// Whether the program is sent when the sandbox is resumed.
+    pub fn awaits_program(&self) -> bool {
+        self.program.contains(&Step::Start(StartStep::AwaitProgram))
+    }
+
     /// Encodes the plan as the init reads it.
     pub fn encode(&self) -> Result<EncodedPlan, PlanTooLarge> {
-        let mut out = Encoder::default();
+        let area = if self.awaits_program() { AREA_BYTES } else { 0 };
+        let mut out = Encoder::with_area(area);
         let mut index = 0;
         for stage in [&self.setup, &self.program, &self.guard] {
             for step in stage {

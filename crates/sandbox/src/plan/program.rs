@@ -7,10 +7,12 @@ use crate::init::wire::{PLAN_FD, RELEASE_FD, STATUS_FD};
 use crate::plan::input::{INSIDE_ID, PATH_DEFAULT, PlanInput, ProgramSource, TASKS_FD};
 use crate::plan::restrictions::{filter_steps, restrict_self_steps};
 use crate::plan::rootfs::c_string;
+use crate::plan::sent_program::SentProgram;
 use crate::plan::steps::Step;
 use crate::plan::steps::identity::IdentityStep;
 use crate::plan::steps::process::{ProcessStep, Rlimit};
 use crate::plan::steps::start::{ExecTarget, StartStep};
+use cofferdam_core::{ProgramFile, RunSpec};
 use cofferdam_seccomp::interpret::lets_through;
 
 /// The inotify instances of one sandbox. Each instance that watches a file slows down every access
@@ -21,12 +23,24 @@ const INOTIFY_INSTANCES_MAX: u32 = 8;
 /// default before Linux 5.11, enough for a tree of source files.
 const INOTIFY_WATCHES_MAX: u32 = 8192;
 
+/// The program of `spec`, to be sent to a sandbox that was prepared without one. None if it does not
+/// fit, or its arguments do not name it.
+pub fn program_to_send(spec: &RunSpec) -> Option<SentProgram> {
+    let (ProgramFile::Named, None) = (&spec.program, &spec.without_shell) else { return None };
+    let paths = executable_paths(&spec.argv, &spec.env);
+    let workdir = c_string(spec.workdir.as_os_str());
+    SentProgram::new(&paths, &spec.argv, &spec.env, &workdir)
+}
+
 /// The steps of the program's process.
 pub fn program_steps(input: &PlanInput<'_>) -> Vec<Step> {
     let mut steps = session_steps(input);
     steps.extend(identity_steps(input));
     steps.extend([IdentityStep::ClearAmbientSet, IdentityStep::ClearCapabilities].map(Step::from));
-    steps.push(ProcessStep::EnterDirectory { path: input.workdir.to_owned() }.into());
+    let is_sent = input.program == ProgramSource::Sent;
+    if !is_sent {
+        steps.push(ProcessStep::EnterDirectory { path: input.workdir.to_owned() }.into());
+    }
     steps.push(IdentityStep::NoNewPrivileges.into());
     if let Some(landlock) = input.landlock {
         steps.extend(restrict_self_steps(landlock, c"/run/.refused"));
@@ -36,20 +50,28 @@ pub fn program_steps(input: &PlanInput<'_>) -> Vec<Step> {
     // takes its time to close a mount.
     steps.extend(close_steps(input.program).map(Step::from));
     // After the wait for the guard, which takes a file lock.
-    let (before_wait, after_wait) = filter_steps(input.filter, input.locks);
+    let (before_wait, after_wait) = filter_steps(input.filter, input.locks, is_sent);
     steps.extend(before_wait);
     let open_files = input.limits.open_files_max;
     steps.extend([
         // Last of the limits: the steps above open files, however few the tenant may.
         ProcessStep::SetLimit { limit: Rlimit::OpenFiles, value: open_files }.into(),
         StartStep::ReportPrepared.into(),
-        StartStep::AwaitRelease.into(),
     ]);
+    if is_sent {
+        steps.extend([StartStep::AwaitProgram, StartStep::EnterSentDirectory].map(Step::from));
+    } else {
+        steps.push(StartStep::AwaitRelease.into());
+    }
     // The steps so far run with short slices, so that they need not wait for a busy CPU. The
     // tenant's program gets long ones.
     steps.extend(input.short_slices.then_some(ProcessStep::SetLongSlice.into()));
     steps.extend(after_wait);
     steps.push(StartStep::ReportReady.into());
+    if is_sent {
+        steps.push(StartStep::ExecSent.into());
+        return steps;
+    }
     let named = |argv| exec_command(ProgramSource::Named, argv, input);
     steps.extend(input.without_shell.map(|argv| StartStep::TryExec(named(argv)).into()));
     steps.push(StartStep::Exec(exec_command(input.program, input.argv, input)).into());
@@ -126,7 +148,7 @@ fn close_steps(program: ProgramSource<'_>) -> impl Iterator<Item = ProcessStep> 
 
 fn exec_command(source: ProgramSource<'_>, argv: &[CString], input: &PlanInput<'_>) -> ExecTarget {
     let (fd, paths) = match source {
-        ProgramSource::Named => (None, executable_paths(argv, input.env)),
+        ProgramSource::Named | ProgramSource::Sent => (None, executable_paths(argv, input.env)),
         ProgramSource::At(path) => (None, vec![path.to_owned()]),
         // By its descriptor if the filter allows it: then no process can exchange a directory on the
         // way to the path.

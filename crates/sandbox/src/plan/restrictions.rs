@@ -15,8 +15,10 @@ use cofferdam_seccomp::interpret::lets_through;
 
 /// The calls that send the listener for file locks.
 const SEND_LISTENER: [i64; 2] = [libc::SYS_sendmsg, libc::SYS_close];
-/// The calls between the installation of a filter and the program, in a prepared sandbox.
-const AFTER_FILTER: [i64; 6] = [
+/// The calls between the installation of a filter and the program, in a prepared sandbox. The first is
+/// made if the program is sent.
+const AFTER_FILTER: [i64; 7] = [
+    libc::SYS_chdir,
     libc::SYS_read,
     libc::SYS_prlimit64,
     libc::SYS_sched_setattr,
@@ -31,7 +33,7 @@ const AFTER_FILTER: [i64; 6] = [
 /// The kernel takes its time to translate a filter, so a prepared sandbox installs its filters
 /// before it waits, if the profile allows the calls that come after. If the profile also allows the
 /// calls that send the listener, one filter does the work of both the profile and the file locks.
-pub fn filter_steps(profile: &Filter, locks: &LockFilter) -> (Vec<Step>, Vec<Step>) {
+pub fn filter_steps(profile: &Filter, locks: &LockFilter, is_sent: bool) -> (Vec<Step>, Vec<Step>) {
     if weakened::lacks(Wall::Seccomp) {
         return (Vec::new(), Vec::new());
     }
@@ -41,7 +43,8 @@ pub fn filter_steps(profile: &Filter, locks: &LockFilter) -> (Vec<Step>, Vec<Ste
         }
         LockCalls::Refused => install(filter),
     };
-    if !lets_through(profile, &AFTER_FILTER) {
+    let calls = if is_sent { &AFTER_FILTER[..] } else { &AFTER_FILTER[1..] };
+    if !lets_through(profile, calls) {
         return (vec![watch(&locks.filter)], vec![install(profile)]);
     }
     let both = profile.then(&locks.filter).filter(|both| lets_through(both, &SEND_LISTENER));

@@ -82,7 +82,9 @@ impl FinishedRun {
         if let Some((step, errno)) = observed.failed {
             let too_small = errno == libc::ENOMEM && self.group.memory_refused > 0;
             return Err(match plan.step(step) {
-                Some(Step::Start(StartStep::Exec(_))) => NotStarted::Exec { errno },
+                Some(Step::Start(StartStep::Exec(_) | StartStep::ExecSent)) => {
+                    NotStarted::Exec { errno }
+                }
                 // The path of the program no longer exists, or is a directory.
                 Some(Step::Mount(MountStep::AttachProgram { .. }))
                     if [libc::ENOENT, libc::ENOTDIR].contains(&errno) =>

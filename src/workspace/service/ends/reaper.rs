@@ -64,6 +64,9 @@ impl Reaping {
         if !workspace.wait_programs(Deadline::after(PROGRAMS_KILLED_WITHIN)) {
             log::error!(workspace_id = workspace.id; "a killed program of a workspace has not ended");
         }
+        if !workspace.discard_prepared() {
+            log::error!(workspace_id = workspace.id; "a prepared sandbox has not ended");
+        }
         self.registry.remove(workspace);
         self.counts.count_end(why);
         span.end_cleanup(&workspace.id, why);

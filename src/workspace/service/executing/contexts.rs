@@ -205,6 +205,7 @@ impl WorkspaceService {
             stdin: Vec::new(),
             timeout: KERNEL_TIMEOUT,
             limits: ProgramLimits { stdout_bytes: 0, stderr_bytes: 0, ..limits },
+            is_interactive: true,
         };
         let (live, retained) = (Arc::clone(live), Retained::default());
         let prepared = self.prepare_program(settings, live, None, program, retained)?;

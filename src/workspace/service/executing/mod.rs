@@ -266,6 +266,7 @@ impl WorkspaceService {
             stdin: Vec::new(),
             timeout: call.plan.timeout,
             limits,
+            is_interactive: false,
         };
         let live = Arc::clone(call.used.workspace());
         let retained = Retained::of(Arc::clone(permit) as _);

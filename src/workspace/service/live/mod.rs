@@ -284,6 +284,13 @@ impl LiveWorkspace {
         true
     }
 
+    /// Discards prepared sandboxes over its files, once its end has begun. Returns false if that takes
+    /// long.
+    pub fn discard_prepared(&self) -> bool {
+        // One who is in alone has done so.
+        self.doors.try_share().is_none_or(|tree| tree.discard_prepared())
+    }
+
     /// How full its file system is.
     ///
     /// # Errors

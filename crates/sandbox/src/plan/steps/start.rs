@@ -3,7 +3,8 @@
 use std::ffi::CString;
 
 use crate::init::wire;
-use crate::plan::encode::{EMPTY_PATH, Encoder};
+use crate::plan::encode::{Arg, EMPTY_PATH, Encoder};
+use crate::plan::sent_program::{self, AREA_BYTES};
 use crate::plan::steps::process::{Rlimit, set_limit};
 
 /// `F_WRLCK` as struct flock holds it.
@@ -40,12 +41,18 @@ pub enum StartStep {
     /// Wait until the supervisor resumes the program, and set the limit of CPU seconds that it sends:
     /// no other limit is known only then. If the supervisor is gone, the sandbox ends.
     AwaitRelease,
+    /// As [`StartStep::AwaitRelease`], and take the program that the supervisor sends.
+    AwaitProgram,
+    /// Enter the working directory that was sent.
+    EnterSentDirectory,
     /// Report to the supervisor that exec is next.
     ReportReady,
     /// Execute the program; continue if that fails.
     TryExec(ExecTarget),
     /// Execute the program.
     Exec(ExecTarget),
+    /// Execute the program that was sent.
+    ExecSent,
 }
 
 impl StartStep {
@@ -57,10 +64,11 @@ impl StartStep {
             Self::AwaitGuard => "await init".into(),
             Self::ReleaseProgram => "release program".into(),
             Self::ReportPrepared => "report standing".into(),
-            Self::AwaitRelease => "await release".into(),
+            Self::AwaitRelease | Self::AwaitProgram => "await release".into(),
+            Self::EnterSentDirectory => "workdir".into(),
             Self::ReportReady => "report".into(),
             Self::TryExec(_) => "exec without a shell".into(),
-            Self::Exec(_) => "exec".into(),
+            Self::Exec(_) | Self::ExecSent => "exec".into(),
         }
     }
 
@@ -72,21 +80,33 @@ impl StartStep {
             Self::AwaitGuard => lock_plan(out, libc::F_SETLKW),
             Self::ReleaseProgram => out.call(libc::SYS_close, &[wire::PLAN_FD.into()]),
             Self::ReportPrepared => out.report_prepared(),
-            Self::AwaitRelease => await_release(out),
+            Self::AwaitRelease => {
+                let words = out.words(&[0; wire::RELEASE_WORDS]);
+                await_release(out, words, wire::RELEASE_WORDS * size_of::<u64>());
+            }
+            Self::AwaitProgram => await_release(out, sent_program::area(), AREA_BYTES),
+            Self::EnterSentDirectory => out.call(libc::SYS_chdir, &[sent_program::workdir()]),
             Self::ReportReady => out.report_ready(),
             Self::TryExec(program) => exec(out, program, wire::IGNORE),
             Self::Exec(program) => exec(out, program, wire::TRY_NEXT),
+            Self::ExecSent => exec_sent(out),
         }
     }
 }
 
-/// Reads the words to the address that the next call uses.
-fn await_release(out: &mut Encoder) {
-    let words = out.words(&[0; wire::RELEASE_WORDS]);
-    let bytes = wire::RELEASE_WORDS * size_of::<u64>();
-    out.call(libc::SYS_read, &[wire::RELEASE_FD.into(), words, bytes.into()]);
+/// Reads what is sent to the address `to`, from which the next call takes the limits.
+fn await_release(out: &mut Encoder, to: Arg, bytes: usize) {
+    out.call(libc::SYS_read, &[wire::RELEASE_FD.into(), to, bytes.into()]);
     out.on_error(wire::WHOLE);
-    set_limit(out, Rlimit::Cpu, words);
+    set_limit(out, Rlimit::Cpu, to);
+}
+
+fn exec_sent(out: &mut Encoder) {
+    let [argv, env] = sent_program::pointers();
+    for path in sent_program::paths() {
+        out.call(libc::SYS_execve, &[path, argv, env]);
+        out.on_error(wire::TRY_NEXT);
+    }
 }
 
 /// Locks the whole file for writing.
