@@ -24,7 +24,6 @@ pub mod files;
 mod layer;
 mod put;
 mod remove;
-pub mod saved;
 mod snapshot;
 mod source;
 mod status;
@@ -49,6 +48,7 @@ pub use layer::attributes::{ExtendedAttributes, LayerMarks};
 pub use layer::digest::{TreeDigest, digest_tree};
 pub use put::{put, put_over_template};
 pub use remove::{Removal, remove_tree};
+pub use snapshot::saved;
 pub use snapshot::{
     SnapshotContents, SnapshotLimits, SnapshotRules, Survey, survey, take_snapshot,
 };

@@ -13,7 +13,7 @@ use super::*;
 use crate::config::{EngineMaxima, RequestRange, RequestRanges, TokenMaxima};
 use crate::executor::{Capabilities, WorkspaceView};
 use crate::workspace::trees::{
-    ForkKind, FrozenTree, PlainProgram, TreeMaker, TreeSandbox, TreeSettings, TreeUsage,
+    ForkKind, FrozenTree, PlainProgram, ReadCall, TreeMaker, TreeSandbox, TreeSettings, TreeUsage,
     WorkspaceTree,
 };
 use cofferdam_core::WorkspacePath;
@@ -73,10 +73,7 @@ impl FrozenTree for FakeFrozenTree {
         Ok(TreeDigest { sha256: [0; 32], files: 0, bytes: 0 })
     }
 
-    fn read(
-        &self,
-        _call: &mut dyn FnMut(BorrowedFd<'_>) -> Result<(), EngineError>,
-    ) -> Result<(), EngineError> {
+    fn read(&self, _call: &mut ReadCall<'_>) -> Result<(), EngineError> {
         Err(EngineError::new(EngineCode::SandboxFailed, "no files"))
     }
 

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
 use super::maker::{
-    ForkKind, FrozenTree, PlainProgram, TreeMaker, TreeSandbox, TreeSettings, TreeUsage,
+    ForkKind, FrozenTree, PlainProgram, ReadCall, TreeMaker, TreeSandbox, TreeSettings, TreeUsage,
     WorkspaceTree,
 };
 use crate::executor::{
@@ -266,10 +266,7 @@ impl FrozenTree for HostFrozenTree {
         self.host.layers.digest(&self.chain, stop).map_err(refused)
     }
 
-    fn read(
-        &self,
-        call: &mut dyn FnMut(BorrowedFd<'_>) -> Result<(), EngineError>,
-    ) -> Result<(), EngineError> {
+    fn read(&self, call: &mut ReadCall<'_>) -> Result<(), EngineError> {
         call(self.host.layers.view(&self.chain).map_err(refused)?.tree())
     }
 

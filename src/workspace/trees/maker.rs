@@ -155,6 +155,9 @@ pub struct PlainProgram<'a> {
     pub source: Weak<dyn MountSource>,
 }
 
+/// Reads a tree from its root.
+pub type ReadCall<'a> = dyn FnMut(BorrowedFd<'_>) -> Result<(), EngineError> + 'a;
+
 /// Files that no longer change.
 pub trait FrozenTree: Debug + Send + Sync {
     /// A digest over all of them, which reads them all.
@@ -167,10 +170,7 @@ pub trait FrozenTree: Debug + Send + Sync {
     ///
     /// # Errors
     /// They cannot be shown, or that of `call`.
-    fn read(
-        &self,
-        call: &mut dyn FnMut(BorrowedFd<'_>) -> Result<(), EngineError>,
-    ) -> Result<(), EngineError>;
+    fn read(&self, call: &mut ReadCall<'_>) -> Result<(), EngineError>;
 
     /// A file system with these files.
     ///

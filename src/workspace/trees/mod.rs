@@ -7,6 +7,8 @@ pub(super) mod snapshots;
 
 pub use doors::{LoneTree, SharedTree, TreeDoors};
 pub use host::HostTrees;
+#[cfg(test)]
+pub use maker::ReadCall;
 pub use maker::{
     ForkKind, FrozenTree, PlainProgram, TreeMaker, TreeSandbox, TreeSettings, TreeUsage,
     WorkspaceTree,

@@ -105,7 +105,7 @@ fn a_killed_service_loses_only_what_came_after_the_last_save() {
     let saved = scene.post(&format!("{workspace}/save"), &json!({}));
     assert_eq!(saved.status, 200);
     let written = Written::default();
-    let mut random = SystemTime::UNIX_EPOCH.elapsed().unwrap().as_nanos() as u64;
+    let mut random = u64::from(SystemTime::UNIX_EPOCH.elapsed().unwrap().subsec_nanos());
     eprintln!("the moments come from {random}");
     for kill in 0..kills {
         let marker = format!("31{kill}.{}", std::process::id());

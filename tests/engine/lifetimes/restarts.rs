@@ -70,6 +70,8 @@ fn a_kept_snapshot_survives_its_workspace_and_the_service() {
         assert_eq!(seen, "first\n600 2\n1\n");
         let again = scene.post(&format!("{fork}/snapshot"), &json!({})).json();
         assert_eq!(again["files"], taken["files"]);
+        let again = format!("/v1/snapshots/{}", again["snapshot_id"].as_str().unwrap());
+        assert_eq!(scene.delete(&again).status, 204);
     }
     assert_eq!(scene.delete(&path).status, 204);
     scene.get(&path).assert_error(404, "snapshot.not_found");

@@ -89,7 +89,10 @@ fn a_change_is_saved_soon_and_a_look_changes_nothing() {
         &|| assert_eq!(scene.put(&file, b"1").status, 201),
         &|| assert_eq!(scene.sh(&workspace, "echo 2 >work/g"), ""),
         &|| {
-            assert_eq!(scene.post(&format!("{workspace}/mkdir"), &json!({"path": "d"})).status, 201)
+            assert_eq!(
+                scene.post(&format!("{workspace}/mkdir"), &json!({"path": "d"})).status,
+                201
+            );
         },
         &|| assert_eq!(scene.delete(&file).status, 204),
     ];

@@ -5,6 +5,7 @@ pub mod keeper;
 mod park;
 pub mod parked;
 pub mod reaper;
+mod requests;
 mod save;
 pub mod save_queue;
 pub mod saver;

@@ -15,8 +15,8 @@ use sha2::{Digest, Sha256};
 use super::entry::{
     EXTENT_BYTES_MAX, EntryOwner, EntryTime, Extent, FileState, SavedEntry, SavedFile, SavedKind,
 };
+use super::keeping::{ExtentSink, SavedTreeError};
 use super::manifest::{ManifestReader, ManifestWriter};
-use super::{ExtentSink, SavedTreeError};
 use crate::copy::copy_file::seek;
 use crate::error::{During, WorkspaceFault};
 use crate::status;

@@ -11,7 +11,11 @@ use std::time::SystemTime;
 use nix::sys::stat::Mode;
 use nix::unistd::{chown, mkfifo};
 
-use super::*;
+use super::entry::{EXTENT_BYTES_MAX, Extent, ExtentDigest};
+use super::keeping::{ExtentSink, ExtentSource, SavedTreeError};
+use super::manifest::ManifestReader;
+use super::restore::restore_tree;
+use super::write::{SaveOptions, SavedTotals, save_tree};
 use crate::copy::copy_file::seek;
 use crate::testing::{TENANT, chmod, depth, directory, in_memory, make_deep, picture};
 use crate::walk::stop_check::StopCheck;

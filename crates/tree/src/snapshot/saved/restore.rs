@@ -21,8 +21,8 @@ use nix::unistd::{
 
 use super::codec::damaged;
 use super::entry::{EXTENT_BYTES_MAX, EntryOwner, EntryTime, SavedEntry, SavedFile, SavedKind};
+use super::keeping::{ExtentSource, SavedTreeError};
 use super::manifest::ManifestReader;
-use super::{ExtentSource, SavedTreeError};
 use crate::error::{During, WorkspaceFault};
 use crate::remove::remove_tree;
 use crate::walk::dir_stack::DirStack;
