@@ -201,7 +201,7 @@ impl WorkspaceService {
     ) -> Result<WorkspacePage, EngineError> {
         let is_asked_for = |kept: &Kept| {
             (query.exec_id.is_none() || query.exec_id == kept.settings().exec_id)
-                && query.status.is_none_or(|status| status == kept.status())
+                && query.status.is_none_or(|status| status == WorkspaceStatus::of(kept))
         };
         let registry = &self.reaping.registry;
         let (found, has_more) = registry.page(owner, query.before, query.limit, is_asked_for);

@@ -9,7 +9,6 @@ use super::live::{LiveWorkspace, WorkspaceEnd, not_found};
 use crate::config::TokenName;
 use crate::workspace::error::EngineError;
 use crate::workspace::request::WorkspaceSettings;
-use crate::workspace::view::WorkspaceStatus;
 use cofferdam_core::values::deadline::Deadline;
 
 /// The label of a workspace, with its owner.
@@ -89,14 +88,6 @@ impl Kept {
         match self {
             Self::Live(live) => &live.settings,
             Self::Parked(parked) => &parked.record.settings,
-        }
-    }
-
-    /// Whether it is live, for clients.
-    pub fn status(&self) -> WorkspaceStatus {
-        match self {
-            Self::Live(_) => WorkspaceStatus::Active,
-            Self::Parked(_) => WorkspaceStatus::Parked,
         }
     }
 

@@ -25,6 +25,14 @@ pub enum WorkspaceStatus {
 }
 
 impl WorkspaceStatus {
+    /// The status of a workspace.
+    pub fn of(kept: &Kept) -> Self {
+        match kept {
+            Kept::Live(_) => Self::Active,
+            Kept::Parked(_) => Self::Parked,
+        }
+    }
+
     /// The status of that name.
     pub fn parse(word: &str) -> Option<Self> {
         match word {

@@ -10,6 +10,7 @@
 //! besides is removed when the store is opened.
 
 mod extents;
+mod files;
 mod record;
 mod store;
 mod sweep;

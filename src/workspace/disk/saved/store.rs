@@ -1,6 +1,5 @@
 //! Saved workspaces and snapshots: written, read, removed.
 
-use std::ffi::OsStr;
 use std::io::{BufWriter, Write};
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -9,17 +8,16 @@ use nix::errno::Errno;
 use nix::unistd::syncfs;
 
 use super::extents::{NamedExtents, SavingExtents, StoredExtents, named_extents, write_error};
+use super::files::{EXTENTS, open, remove_all};
 use super::record::{SavedRecord, manifest_name};
 use super::sweep::{GONE, charge_of, sweep};
-use crate::store::{ReadFault, StoreDir, StoreError, errno_of};
+use crate::store::{StoreDir, StoreError, errno_of};
 use crate::workspace::disk::engine_dir::EngineDir;
 use crate::workspace::disk::store_quota::{DIRECTORY_CHARGE, file_charge};
 use crate::workspace::error::{EngineCode, EngineError};
 use cofferdam_tree::saved::{ManifestReader, SaveOptions, SavedTreeError, restore_tree, save_tree};
-use cofferdam_tree::{Owner, StopCheck, WorkspaceError, remove_tree};
+use cofferdam_tree::{Owner, StopCheck, WorkspaceError};
 
-/// The directory of the extents of one saved tree.
-pub(super) const EXTENTS: &str = "extents";
 /// What a saved tree takes besides its extents and its manifest: its directories and its record.
 const FIXED_CHARGE: u64 = 2 * DIRECTORY_CHARGE + 4096;
 
@@ -245,31 +243,6 @@ fn remove_manifest(directory: &StoreDir, before: &SavedRecord) -> u64 {
             log::warn!("the manifest of an earlier save stays: {error}");
             0
         }
-    }
-}
-
-/// Removes the directory `name` with everything in it.
-pub(super) fn remove_all(place: &StoreDir, name: &str) -> Result<(), StoreError> {
-    let removed = remove_tree(place.fd(), OsStr::new(name));
-    match removed {
-        Ok(removal) if removal.left == 0 => Ok(()),
-        Ok(_) => Err(place.error("remove", name, Errno::ENOTEMPTY)),
-        Err(WorkspaceError::System { source, operation, .. }) => {
-            Err(place.error(operation, name, source))
-        }
-        Err(_) => Err(place.error("remove", name, Errno::EIO)),
-    }
-}
-
-/// Opens a file of a save.
-pub(super) fn open(directory: &StoreDir, name: &str) -> Result<std::fs::File, StoreError> {
-    match directory.open_file(name) {
-        Ok((file, _)) => Ok(file),
-        Err(ReadFault::Absent) => Err(directory.error("open", name, Errno::ENOENT)),
-        Err(ReadFault::Corrupt(reason)) => {
-            Err(StoreError::Corrupt { path: directory.path_of(name), reason })
-        }
-        Err(ReadFault::System(error)) => Err(error),
     }
 }
 

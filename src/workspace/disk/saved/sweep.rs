@@ -1,8 +1,8 @@
 //! Removes what a killed service has left of saves that it did not finish, and counts the rest.
 
 use super::extents::{NamedExtents, extent_name, named_extents};
+use super::files::{EXTENTS, open, remove_all};
 use super::record::SavedRecord;
-use super::store::{EXTENTS, open, remove_all};
 use crate::store::{StoreDir, StoreError};
 use crate::workspace::disk::store_quota::{DIRECTORY_CHARGE, StoreQuota, file_charge};
 
