@@ -36,6 +36,7 @@ STANDBY_RUNS = 5000
 LANGS_ROUNDS = 10
 FUZZ_SECONDS = 600
 HOSTILE_RUNS = 10000
+KILLS = 100
 
 # A weakened build can remove each of these. The hostile rows that need the removed one must then break.
 WALLS = seccomp user cgroup pid net unowned \
@@ -45,7 +46,7 @@ WEAKENED = $(TARGET_DIR)/weakened/$(TRIPLE)/debug/cofferdam
 .DEFAULT_GOAL = help
 # Cargo uses every core by itself.
 .NOTPARALLEL:
-.PHONY: help deps build install fmt lint deny deny-tool semver check test test-one test-minimal test-builds bench-builds test-langs test-toolchains \
+.PHONY: help deps build install fmt lint deny deny-tool semver check test test-one test-kills test-minimal test-builds bench-builds test-langs test-toolchains \
 	hostile hostile-soak weakened weakened-build demo test-metrics bench bench-docs config-docs bench-langs soak \
 	soak-jobs fuzz fuzz-tool fuzz-build toolchains print-serve-env image test-image test-deploy test-v2 test-firecracker test-containers clean
 
@@ -118,6 +119,10 @@ test-one: ## Run the tests whose names contain T, or the row T of tests/hostile 
 test: deps lint build ## Lint and run every test against the release binary (as root)
 	COFFERDAM_BIN=$(BINARY) REQUIRE_PRIVILEGED=1 $(CARGO) test --locked --no-fail-fast
 	$(MAKE) test-v2
+
+test-kills: ## Kill the service KILLS times while a workspace is written and saved (as root)
+	PERSISTENCE_KILLS=$(KILLS) REQUIRE_PRIVILEGED=1 $(CARGO) test --locked --test engine -- \
+		a_killed_service_loses_only_what_came_after_the_last_save --nocapture
 
 bench-builds:
 	$(CARGO) bench --locked --no-run --bench paired --bench languages

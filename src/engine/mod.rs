@@ -53,7 +53,8 @@
 //! Several threads can share an engine. [`ProgramRunner::run_program`] and [`SandboxEngine::execute`] block
 //! their thread until the program has ended; a session has a thread of its own, and goes on when its
 //! [`ProgramSession`] is dropped. Dropping the [`SandboxEngine`] kills everything in all its workspaces,
-//! returns when it is dead, and frees their files. If this process dies, its sandboxes die with it.
+//! returns when it is dead, and frees their files; workspaces with `persist` in their policy are in its store
+//! then, and the next engine with that store has them. If this process dies, its sandboxes die with it.
 //!
 //! # Code, helpers and artifacts
 //!

@@ -51,6 +51,13 @@ impl Services {
         }
     }
 
+    /// Parks the workspaces that are kept, once nothing uses them.
+    pub fn park_all(&self, deadline: Deadline) {
+        if let Some(engine) = &self.engine {
+            engine.park_all(deadline);
+        }
+    }
+
     /// Waits until no run, no job and no program is live. Returns false if the deadline passes
     /// first.
     pub fn wait_idle(&self, deadline: Deadline) -> bool {

@@ -1,6 +1,10 @@
 //! A service with workspaces, and short ways to ask it.
 
+use std::path::PathBuf;
+use std::time::Duration;
+
 use cofferdam_test_server::service::{Service, Setup};
+use nix::sys::signal::Signal;
 use nix::unistd::geteuid;
 use serde_json::{Value, json};
 use tempfile::{TempDir, tempdir};
@@ -11,7 +15,8 @@ use crate::exchange::{Reply, TOKENS, ask, engine_server};
 #[derive(Debug)]
 pub struct EngineScene {
     pub service: Service,
-    _directory: TempDir,
+    directory: TempDir,
+    variables: Vec<(String, String)>,
 }
 
 /// Starts a service with these variables; none where workspaces are impossible, which
@@ -24,9 +29,16 @@ pub fn scene(variables: &[(&str, &str)]) -> Option<EngineScene> {
         return None;
     }
     let directory = tempdir().unwrap();
+    let owned = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
+    let variables: Vec<_> = variables.iter().map(owned).collect();
+    let service = start(&directory, &variables);
+    Some(EngineScene { service, directory, variables })
+}
+
+fn start(directory: &TempDir, variables: &[(String, String)]) -> Service {
     let setup = engine_server(&directory.path().join("engine")).env("JOBS", "off");
-    let setup = variables.iter().fold(setup, |setup: Setup, (name, value)| setup.env(name, value));
-    Some(EngineScene { service: setup.start(), _directory: directory })
+    let set = |setup: Setup, (name, value): &(String, String)| setup.env(name, value);
+    variables.iter().fold(setup, set).start()
 }
 
 /// As [`scene`], with the tokens of [`TOKENS`].
@@ -44,6 +56,25 @@ pub fn bearer(client: usize) -> String {
 }
 
 impl EngineScene {
+    /// The directory of the engine's store.
+    pub fn store(&self) -> PathBuf {
+        self.directory.path().join("engine")
+    }
+
+    /// Kills the service and starts another over the same directory.
+    pub fn kill_and_start(&mut self) {
+        self.service.kill();
+        self.service = start(&self.directory, &self.variables);
+    }
+
+    /// Ends the service as an operator does, and starts another over the same directory.
+    #[track_caller]
+    pub fn drain_and_start(&mut self) {
+        self.service.signal(Signal::SIGTERM);
+        assert_eq!(self.service.wait_end(Duration::from_secs(60)).code(), Some(0));
+        self.service = start(&self.directory, &self.variables);
+    }
+
     pub fn get(&self, target: &str) -> Reply {
         ask(&self.service, "GET", target, "", b"")
     }

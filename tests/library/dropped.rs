@@ -4,7 +4,8 @@ use std::fs;
 use std::time::Duration;
 
 use cofferdam::engine::{
-    CreateRequest, EngineCode, ProgramRunner, ProgramSession, ProgramStateProvider, SandboxScope,
+    CreateRequest, EngineCode, ProgramRunner, ProgramSession, ProgramStateProvider, SandboxEngine,
+    SandboxScope, WorkspaceManager, WorkspacePolicy,
 };
 
 use crate::bench::{Bench, bench, sh};
@@ -66,4 +67,19 @@ fn dropping_the_engine_kills_what_programs_left_in_the_sandbox_of_a_workspace() 
     assert!(seen.exit_code == 0 && processes_with(&word) == 1, "{seen:?}");
     drop(engine);
     assert_eq!(processes_with(&word), 0);
+}
+
+#[test]
+fn a_workspace_with_persist_is_in_the_next_engine_of_the_store() {
+    let Some(Bench { engine, directory }) = bench() else { return };
+    let policy = WorkspacePolicy { persist: Some(true), ..WorkspacePolicy::default() };
+    let workspace = engine.create_workspace("kept", policy).unwrap();
+    let forgotten = engine.create_workspace("", WorkspacePolicy::default()).unwrap();
+    engine.run_program(&workspace, sh("echo kept > work/file")).unwrap();
+    drop(engine);
+    let next = SandboxEngine::builder(directory.path().join("engine")).build().unwrap();
+    let result = next.run_program(&workspace, sh("cat work/file")).unwrap();
+    assert_eq!(result.stdout, "kept\n");
+    let error = next.run_program(&forgotten, sh("true")).unwrap_err();
+    assert_eq!(error.code, EngineCode::WorkspaceNotFound);
 }

@@ -7,6 +7,7 @@
 //! - [`collect_artifacts`] copies the files that [`ArtifactRules`] select.
 //! - [`put`] and [`put_over_template`] write one file, [`remove_tree`] removes a tree.
 //! - [`apply_layer`] makes one layer of an overlay out of two, [`digest_tree`] digests what is seen.
+//! - [`saved`] writes a tree out, only what changed, and makes it again.
 //! - [`files`] reads and changes the files of a workspace while its programs run, packs and unpacks archives.
 //! - [`Template`] counts what a directory holds and detects changes ([`Fingerprint`]).
 //!
@@ -47,6 +48,7 @@ pub use layer::attributes::{ExtendedAttributes, LayerMarks};
 pub use layer::digest::{TreeDigest, digest_tree};
 pub use put::{put, put_over_template};
 pub use remove::{Removal, remove_tree};
+pub use snapshot::saved;
 pub use snapshot::{
     SnapshotContents, SnapshotLimits, SnapshotRules, Survey, survey, take_snapshot,
 };

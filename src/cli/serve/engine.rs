@@ -107,7 +107,7 @@ impl ServedEngine {
         stores: EngineStores,
     ) -> Result<Option<Arc<WorkspaceService>>, Failure> {
         let Some(directory) = self.directory else { return Ok(None) };
-        let trees = match HostTrees::open(Arc::clone(local), directory) {
+        let trees = match HostTrees::open(Arc::clone(local), Arc::clone(&directory)) {
             Ok(trees) => trees,
             Err(failure) => {
                 log::warn!("workspaces are disabled: {failure}; ENGINE=off disables the engine");
@@ -117,7 +117,8 @@ impl ServedEngine {
         let passed = config.env_allow.iter();
         let passed = passed.filter_map(|name| Some((name.clone(), std::env::var(name).ok()?)));
         let base_env = passed.collect();
-        let settings = EngineSettings { base_env, ..EngineSettings::from(&config.engine) };
+        let store = Some(directory);
+        let settings = EngineSettings { base_env, store, ..EngineSettings::from(&config.engine) };
         let service = WorkspaceService::start(settings, Box::new(trees));
         Ok(Some(Arc::new(service.map_err(Failure::Serve)?.with_stores(stores))))
     }

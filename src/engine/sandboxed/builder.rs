@@ -131,10 +131,11 @@ impl SandboxEngineBuilder {
         let directory = Arc::new(LazyEngineDir::new(store_dir, config.maxima.store_bytes));
         let stores = stores(&config, &private, &directory)?;
         let executor = Arc::new(sandboxes(root, private, strict, config.sandboxes())?);
-        let trees = HostTrees::open(executor, directory)?;
+        let trees = HostTrees::open(executor, Arc::clone(&directory))?;
         let defaults = EngineSettings::from(&config);
         let settings = EngineSettings {
             base_env: env,
+            store: Some(directory),
             interrupt_wait: interrupt_wait.unwrap_or(defaults.interrupt_wait),
             ..defaults
         };

@@ -43,7 +43,8 @@ const DEATH_WAIT: Duration = Duration::from_secs(10);
 /// What paths of the host begin with in requests.
 const HOST_SCHEME: &str = "host://";
 
-/// Workspaces and sandboxes of this process. Dropping it kills all of them.
+/// Workspaces and sandboxes of this process. Dropping it kills all of them, and parks the workspaces with
+/// `persist` in its store.
 #[derive(Debug)]
 pub struct SandboxEngine {
     service: Arc<WorkspaceService>,
@@ -129,8 +130,8 @@ impl Drop for SandboxEngine {
         let all = WorkspaceQuery { status: live, limit: usize::MAX, ..WorkspaceQuery::default() };
         let found = self.service.list(&self.owner, &all).map(|page| page.workspaces);
         for workspace in found.iter().flatten() {
-            // One that ends meanwhile is not found.
-            let _ = self.service.cleanup(&self.owner, workspace.workspace_id());
+            // One with `persist` is parked. One that ends meanwhile is not found.
+            let _ = self.service.cleanup(&self.owner, workspace.workspace_id(), false);
         }
         if let Err(error) = found {
             log::error!("the workspaces of a dropped engine cannot be listed: {error}");
@@ -180,7 +181,7 @@ impl WorkspaceManager for SandboxEngine {
     }
 
     fn cleanup(&self, workspace: &Workspace) -> Result<(), EngineError> {
-        self.service.cleanup(&self.owner, &workspace.id).map(drop)
+        self.service.cleanup(&self.owner, &workspace.id, false).map(drop)
     }
 }
 

@@ -23,7 +23,7 @@ use axum::Router;
 use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use axum::response::Response;
-use axum::routing::get;
+use axum::routing::{get, post};
 
 use self::query::QueryParams;
 use self::state::EngineState;
@@ -38,6 +38,7 @@ pub fn routes<S>(state: Arc<EngineState>) -> Router<S> {
             "/v1/workspaces/{id}",
             get(workspaces::view).patch(workspaces::patch).delete(workspaces::cleanup),
         )
+        .route("/v1/workspaces/{id}/save", post(workspaces::save))
         .merge(programs::routes())
         .merge(sessions::routes())
         .merge(execute::routes())

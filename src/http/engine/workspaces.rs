@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::extract::{Request, State};
 use axum::http::{StatusCode, Uri};
 use axum::response::Response;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::idempotency::RequestKey;
 use super::kept_answers::KeptAnswer;
@@ -94,12 +94,38 @@ async fn try_patch(state: &EngineState, request: Request) -> Result<Response, Ht
     patched.await
 }
 
-/// Kills everything in a workspace, and removes it.
+/// Writes the files of a workspace to the store.
+pub async fn save(State(state): State<Arc<EngineState>>, request: Request) -> Response {
+    state.respond(try_save(&state, request).await)
+}
+
+async fn try_save(state: &EngineState, request: Request) -> Result<Response, HttpError> {
+    let (head, body) = request.into_parts();
+    let (id, _) = named(&head.uri, &[])?;
+    let owner = token_name(&head.extensions);
+    let body = state.read(&head.headers, body).await?;
+    let saved = state.run_blocking(move |service| {
+        if !body.is_empty() {
+            parse::<SaveRequest>(&body)?;
+        }
+        ok(service.save(&owner, &id))
+    });
+    saved.await
+}
+
+/// The body of `POST W/save`, which may be missing.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SaveRequest {}
+
+/// Kills everything in a workspace, and removes or parks it.
 pub async fn cleanup(State(state): State<Arc<EngineState>>, request: Request) -> Response {
     let owner = token_name(request.extensions());
     let cleaned = match named(request.uri(), &["purge"]) {
         Ok((id, params)) => match params.flag("purge") {
-            Ok(_) => state.run_blocking(move |service| ok(service.cleanup(&owner, &id))).await,
+            Ok(purge) => {
+                state.run_blocking(move |service| ok(service.cleanup(&owner, &id, purge))).await
+            }
             Err(error) => Err(error.into()),
         },
         Err(error) => Err(error.into()),

@@ -113,6 +113,12 @@ impl FamilyEncoder<'_> {
         let ended = metrics.ended.iter().map(|(why, count)| (vec![("reason", *why)], *count));
         let help = "Workspaces that have ended, by the reason.";
         self.counters("cofferdam_workspaces_ended", help, ended)?;
+        let help = "Workspaces that are in the store until they are used.";
+        self.gauge("cofferdam_workspaces_parked", help, metrics.parked as u64)?;
+        let results = [("ok", metrics.saved), ("failed", metrics.saves_failed)];
+        let saves = results.into_iter().map(|(result, count)| (vec![("result", result)], count));
+        let help = "Saves of workspaces to the store, by the result.";
+        self.counters("cofferdam_workspaces_saves", help, saves)?;
         let help = "Bytes of workspaces in memory, with what their programs may still write.";
         self.gauge("cofferdam_workspaces_disk_bytes", help, metrics.disk_bytes)?;
         let help = "The maximum of such bytes.";

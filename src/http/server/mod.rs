@@ -52,6 +52,8 @@ const ADMISSION_THREADS: usize = 4;
 const POLLS_PER_CHECK: u32 = 4;
 /// Connections to the separate metrics listener, for a few scrapers and an operator.
 const METRICS_CONNECTIONS_MAX: usize = 16;
+/// How long workspaces may take to be parked. What they changed before was saved already.
+const PARKED_WITHIN: Duration = Duration::from_secs(8);
 /// How long killed runs may take to end.
 const KILLED_WITHIN: Duration = Duration::from_secs(5);
 /// How long the last responses may take to reach the kernel.
@@ -241,5 +243,6 @@ impl Server {
         if !in_flight.wait_none(Deadline::after(LAST_ANSWERS_WITHIN)) {
             log::warn!("draining: leaving {} requests unanswered", in_flight.count());
         }
+        self.services.park_all(Deadline::after(PARKED_WITHIN));
     }
 }

@@ -1,6 +1,7 @@
 //! The directory in which the engine keeps what lasts, and how much it may hold.
 
 mod engine_dir;
+pub mod saved;
 mod skills;
 mod store_quota;
 

@@ -27,4 +27,4 @@ pub(super) use programs::{BlockProgram, CallDirectory, unsupported};
 pub(super) use request::ExecutionPlan;
 pub use request::{ContextRequest, ExecuteRequest};
 pub(super) use start::start;
-pub use turns::ContextTurn;
+pub use turns::{ContextTurn, no_context};

@@ -96,6 +96,7 @@ pub fn make_directory(
     request: &MkdirRequest,
 ) -> Result<FileView, EngineError> {
     let mode = mode("mode", request.mode)?;
+    used.reserve(0)?;
     used.workspace().with_root(|root| {
         let location = locate(root, "path", &request.path)?;
         files::make_directory(root, &location, mode).map_err(engine_error)?;

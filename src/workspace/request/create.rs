@@ -107,19 +107,6 @@ pub struct SnapshotRequest {
     pub persist: Option<bool>,
 }
 
-impl SnapshotRequest {
-    /// Checks that it can be met.
-    ///
-    /// # Errors
-    /// The snapshot would have to outlive the service.
-    pub fn check(self) -> Result<(), EngineError> {
-        if self.persist == Some(true) {
-            return Err(EngineError::invalid("persist", "this version keeps no snapshot on disk"));
-        }
-        Ok(())
-    }
-}
-
 /// The body of `PATCH /v1/workspaces/{id}`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -131,7 +118,7 @@ pub struct PatchRequest {
 }
 
 /// What a workspace is created with.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WorkspaceSettings {
     /// The client's label.
     pub exec_id: Option<String>,
@@ -140,7 +127,10 @@ pub struct WorkspaceSettings {
     /// What has a sandbox of its own.
     pub sandbox: SandboxScope,
     /// Where sandboxes show it.
+    #[serde(with = "super::shown_path")]
     pub path: WorkspacePath,
+    /// Whether it outlives its cleanup and the service.
+    pub persist: bool,
     /// Where its files are.
     pub storage: StorageKind,
     /// The most bytes of its files.
@@ -172,9 +162,6 @@ impl CreateRequest {
         source: Option<&WorkspaceSettings>,
     ) -> Result<WorkspaceSettings, EngineError> {
         let policy = self.policy.unwrap_or_default();
-        if policy.persist == Some(true) {
-            return Err(EngineError::invalid("policy.persist", "this version keeps no workspace"));
-        }
         let acquire = self.acquire.unwrap_or_default();
         if acquire && self.exec_id.as_deref().unwrap_or_default().is_empty() {
             return Err(EngineError::invalid("exec_id", "acquire needs a label"));
@@ -207,6 +194,7 @@ impl CreateRequest {
             acquire,
             sandbox: self.sandbox.or_else(|| Some(source?.sandbox)).unwrap_or_default(),
             path,
+            persist: policy.persist.unwrap_or_default(),
             storage: policy.storage.unwrap_or_else(|| of_source(StorageKind::default())),
             disk_bytes: disk,
             inodes,
@@ -305,10 +293,6 @@ mod tests {
         for (request, path) in [
             (CreateRequest { exec_id: Some("e".repeat(257)), ..Default::default() }, "exec_id"),
             (CreateRequest { acquire: Some(true), ..Default::default() }, "exec_id"),
-            (
-                policy(WorkspacePolicy { persist: Some(true), ..Default::default() }),
-                "policy.persist",
-            ),
             (
                 policy(WorkspacePolicy { max_disk_bytes: Some(1 << 40), ..Default::default() }),
                 "policy.max_disk_bytes",

@@ -44,7 +44,7 @@ pub struct LimitsRequest {
 }
 
 /// The limits of a program. 0 means no limit of CPU.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProgramLimits {
     /// Percent of one CPU; 0 for all CPUs.
     pub cpu_percent: u64,

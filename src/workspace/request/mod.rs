@@ -3,6 +3,7 @@
 mod create;
 mod encoding;
 mod limits;
+mod shown_path;
 
 pub use create::{
     ArtifactSession, CreateRequest, PatchRequest, SandboxScope, SnapshotRequest, StorageKind,

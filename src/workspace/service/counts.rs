@@ -6,8 +6,12 @@ use super::live::WorkspaceEnd;
 use crate::workspace::error::EngineCode;
 
 /// Why workspaces end, with the words of the metric.
-const ENDS: [(WorkspaceEnd, &str); 3] =
-    [(WorkspaceEnd::Cleanup, "cleanup"), (WorkspaceEnd::Ttl, "ttl"), (WorkspaceEnd::Idle, "idle")];
+const ENDS: [(WorkspaceEnd, &str); 4] = [
+    (WorkspaceEnd::Cleanup, "cleanup"),
+    (WorkspaceEnd::Drain, "drain"),
+    (WorkspaceEnd::Ttl, "ttl"),
+    (WorkspaceEnd::Idle, "idle"),
+];
 /// The refusals that an operator can do something about.
 const REFUSALS: [EngineCode; 7] = [
     EngineCode::WorkspacesFull,
@@ -27,6 +31,8 @@ pub struct EngineCounts {
     /// Those of them that began with the files of another or of a snapshot.
     pub forked: Counter,
     ended: [Counter; ENDS.len()],
+    saved: Counter,
+    saves_failed: Counter,
     refused: [Counter; REFUSALS.len()],
 }
 
@@ -37,6 +43,12 @@ pub struct EngineMetrics {
     pub workspaces: usize,
     /// The most workspaces.
     pub workspaces_max: usize,
+    /// Workspaces that are in the store only.
+    pub parked: usize,
+    /// Saves of workspaces since the start.
+    pub saved: u64,
+    /// Saves that failed since the start.
+    pub saves_failed: u64,
     /// Workspaces that were made since the start.
     pub created: u64,
     /// Those of them that began with the files of another or of a snapshot.
@@ -74,6 +86,11 @@ impl EngineCounts {
         }
     }
 
+    /// Counts a save of a workspace.
+    pub fn count_save(&self, is_saved: bool) {
+        if is_saved { &self.saved } else { &self.saves_failed }.increment();
+    }
+
     /// Counts a refusal, if it is for a limit.
     pub fn count_refusal(&self, code: EngineCode) {
         let index = REFUSALS.iter().position(|known| *known == code);
@@ -90,6 +107,9 @@ impl EngineCounts {
         EngineMetrics {
             created: self.created.get(),
             forked: self.forked.get(),
+            saved: self.saved.get(),
+            saves_failed: self.saves_failed.get(),
+            parked: now.parked,
             ended: ended.collect(),
             refused: refused.collect(),
             ..now.clone()

@@ -1,12 +1,11 @@
 //! Workspaces: created, found, listed, prolonged and ended.
 
-mod bell;
 mod counts;
+pub(super) mod ends;
 mod executing;
 mod ledger;
 pub(super) mod live;
 pub(super) mod merge_queue;
-mod reaper;
 pub(super) mod registry;
 pub(super) mod settings;
 mod snapshots;
@@ -22,10 +21,14 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 pub use self::counts::EngineMetrics;
+use self::ends::keeper::{Keeper, OpenedStore};
+use self::ends::reaper::Reaping;
+use self::ends::save_queue::SaveQueue;
+use self::ends::saver::Saver;
 pub use self::executing::ExecutionCall;
 use self::ledger::DiskLedger;
-use self::live::{LiveProgram, LiveWorkspace, WorkspaceEnd, WorkspaceProgram, WorkspaceUse};
-use self::reaper::Reaping;
+use self::live::{LiveProgram, LiveWorkspace, WorkspaceProgram, WorkspaceUse};
+use self::registry::Kept;
 pub use self::settings::EngineSettings;
 use self::snapshots::FirstFiles;
 use self::tally::{Tally, TallyFull};
@@ -35,10 +38,10 @@ use super::execute::KernelPool;
 use super::files::staging::stores::EngineStores;
 use super::request::{CreateRequest, PatchRequest, pick};
 use super::run::{PreparedRun, ProgramSettings, RunRequest, RunTerms};
-use super::sessions::{self, Session, SessionState, StartRequest};
+use super::sessions::{self, Session, SessionState, StartRequest, no_session};
 use super::trees::TreeMaker;
 use super::trees::snapshots::{Merger, SnapshotTable};
-use super::view::{CleanupView, EngineView, WorkspacePage, WorkspaceStatus, WorkspaceView};
+use super::view::{EngineView, WorkspacePage, WorkspaceStatus, WorkspaceView};
 use crate::config::{RequestRange, TokenName};
 use cofferdam_core::Watch;
 use cofferdam_core::sync::cancel::CancelToken;
@@ -57,9 +60,11 @@ pub struct WorkspaceService {
     runs: Arc<Tally>,
     kernels: KernelPool,
     ledger: Arc<DiskLedger>,
-    snapshots: SnapshotTable,
+    snapshots: Arc<SnapshotTable>,
     snapshot_count: Arc<Tally>,
     merger: Merger,
+    keeper: Arc<Keeper>,
+    _saver: Saver,
     stores: Arc<EngineStores>,
     reaping: Reaping,
     reaper: Option<JoinHandle<()>>,
@@ -93,16 +98,34 @@ impl WorkspaceService {
     /// A thread cannot be started.
     pub fn start(settings: EngineSettings, trees: Box<dyn TreeMaker>) -> io::Result<Self> {
         let reaping = Reaping::default();
-        let reaper = Some(reaping.start()?);
         let (maxima, per_token) = (&settings.maxima, &settings.per_token);
+        let merger = Merger::start(Arc::clone(&reaping.registry))?;
+        let snapshots = Arc::new(SnapshotTable::default());
+        let snapshot_count = Tally::new(maxima.snapshots, None);
+        let keeper = Arc::new(Keeper {
+            directory: settings.store.clone(),
+            keep: settings.parked_keep,
+            registry: Arc::clone(&reaping.registry),
+            snapshots: Arc::clone(&snapshots),
+            snapshot_count: Arc::clone(&snapshot_count),
+            merges: Arc::clone(merger.queue()),
+            saves: Arc::new(SaveQueue::new(settings.save_every)),
+            bell: Arc::clone(&reaping.bell),
+            counts: Arc::clone(&reaping.counts),
+            opened: OpenedStore::default(),
+        });
+        keeper.open_if_present();
+        let reaper = Some(reaping.start(Arc::clone(&keeper))?);
         Ok(Self {
             workspaces: Tally::new(maxima.workspaces, per_token.workspaces),
             runs: Tally::new(maxima.runs, per_token.runs),
             kernels: KernelPool::new(maxima.kernels),
             ledger: DiskLedger::new(settings.disk_total_bytes, per_token.disk_bytes),
-            snapshots: SnapshotTable::default(),
-            snapshot_count: Tally::new(maxima.snapshots, None),
-            merger: Merger::start(Arc::clone(&reaping.registry))?,
+            snapshots,
+            snapshot_count,
+            merger,
+            _saver: Saver::start(Arc::clone(&keeper))?,
+            keeper,
             stores: Arc::default(),
             settings,
             trees,
@@ -164,7 +187,7 @@ impl WorkspaceService {
     /// # Errors
     /// No such workspace belongs to the token.
     pub fn view(&self, owner: &TokenName, id: &str) -> Result<WorkspaceView, EngineError> {
-        WorkspaceView::of(&*self.reaping.registry.find(owner, id)?)
+        WorkspaceView::of_kept(&self.reaping.registry.look(owner, id)?)
     }
 
     /// A page of the workspaces of `owner`.
@@ -176,14 +199,14 @@ impl WorkspaceService {
         owner: &TokenName,
         query: &WorkspaceQuery,
     ) -> Result<WorkspacePage, EngineError> {
-        let is_asked_for = |workspace: &LiveWorkspace| {
-            (query.exec_id.is_none() || query.exec_id == workspace.settings.exec_id)
-                && query.status.is_none_or(|status| status == WorkspaceStatus::Active)
+        let is_asked_for = |kept: &Kept| {
+            (query.exec_id.is_none() || query.exec_id == kept.settings().exec_id)
+                && query.status.is_none_or(|status| status == WorkspaceStatus::of(kept))
         };
         let registry = &self.reaping.registry;
         let (found, has_more) = registry.page(owner, query.before, query.limit, is_asked_for);
-        let last = found.last().filter(|_| has_more).map(|workspace| workspace.number.to_string());
-        let views = found.iter().map(|workspace| WorkspaceView::of(workspace));
+        let last = found.last().filter(|_| has_more).map(|kept| kept.number().to_string());
+        let views = found.iter().map(WorkspaceView::of_kept);
         Ok(WorkspacePage { workspaces: views.collect::<Result<_, _>>()?, next_cursor: last })
     }
 
@@ -204,30 +227,13 @@ impl WorkspaceService {
         };
         let ttl = time(ranges.ttl_ms, "ttl_ms", request.ttl_ms)?;
         let idle = time(ranges.idle_ms, "idle_ms", request.idle_ms)?;
-        let workspace = self.reaping.registry.find(owner, id)?;
-        workspace.prolong(ttl, idle)?;
-        WorkspaceView::of(&workspace)
-    }
-
-    /// Kills everything in a workspace, and removes it.
-    ///
-    /// # Errors
-    /// There is no such workspace.
-    pub fn cleanup(&self, owner: &TokenName, id: &str) -> Result<CleanupView, EngineError> {
-        let workspace = self.reaping.registry.find(owner, id)?;
-        if !workspace.begin_end() {
-            return Err(live::not_found());
+        match self.reaping.registry.look(owner, id)? {
+            Kept::Live(workspace) => {
+                workspace.prolong(ttl, idle)?;
+                WorkspaceView::of(&workspace)
+            }
+            Kept::Parked(parked) => self.prolong_parked(&parked, ttl, idle),
         }
-        self.reaping.finish(&workspace, WorkspaceEnd::Cleanup);
-        Ok(CleanupView { workspace_id: id.to_owned(), persisted: false })
-    }
-
-    /// Begins a request that uses a workspace.
-    ///
-    /// # Errors
-    /// There is no such workspace.
-    pub fn enter(&self, owner: &TokenName, id: &str) -> Result<WorkspaceUse, EngineError> {
-        self.reaping.registry.find(owner, id)?.enter()
     }
 
     /// Takes the permits of a program in a workspace, and makes its sandbox. `watch` is for its run.
@@ -284,9 +290,9 @@ impl WorkspaceService {
         id: &str,
         name: &str,
     ) -> Result<Arc<Session>, EngineError> {
-        let sessions = &self.reaping.registry.find(owner, id)?.sessions;
-        sessions.forget_ended(self.settings.session_keep);
-        sessions.find(name)
+        let live = self.reaping.registry.find_live(owner, id)?.ok_or_else(no_session)?;
+        live.sessions.forget_ended(self.settings.session_keep);
+        live.sessions.find(name)
     }
 
     /// At most `limit` sessions of a workspace after number `after`, and the last number if there are
@@ -301,9 +307,11 @@ impl WorkspaceService {
         limit: usize,
         after: Option<u64>,
     ) -> Result<(Vec<SessionState>, Option<u64>), EngineError> {
-        let sessions = &self.reaping.registry.find(owner, id)?.sessions;
-        sessions.forget_ended(self.settings.session_keep);
-        Ok(sessions.page(after, limit))
+        let Some(live) = self.reaping.registry.find_live(owner, id)? else {
+            return Ok((Vec::new(), None));
+        };
+        live.sessions.forget_ended(self.settings.session_keep);
+        Ok(live.sessions.page(after, limit))
     }
 
     /// Forgets an ended session.
@@ -316,7 +324,9 @@ impl WorkspaceService {
         id: &str,
         name: &str,
     ) -> Result<(), EngineError> {
-        self.reaping.registry.find(owner, id)?.sessions.forget(name);
+        if let Some(live) = self.reaping.registry.find_live(owner, id)? {
+            live.sessions.forget(name);
+        }
         Ok(())
     }
 
@@ -371,6 +381,7 @@ impl WorkspaceService {
     pub fn metrics(&self) -> EngineMetrics {
         self.reaping.counts.read(&EngineMetrics {
             workspaces: self.workspaces.count(),
+            parked: self.reaping.registry.parked().len(),
             workspaces_max: self.workspaces.max(),
             runs: self.runs.count(),
             runs_max: self.runs.max(),

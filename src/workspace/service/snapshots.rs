@@ -5,23 +5,26 @@ use std::time::{Duration, SystemTime};
 
 use uuid::Uuid;
 
+use super::ledger::DiskCharge;
 use super::live::{LiveWorkspace, WorkspaceUse};
 use super::merge_queue::LayerRelease;
 use super::registry::Acquired;
 use super::span::Span;
+use super::tally::TallyEntry;
 use super::{WorkspaceService, refusal};
 use crate::config::TokenName;
+use crate::workspace::disk::saved::{SavedKind, SavedRecord, SavedUsage, Saving};
 use crate::workspace::error::{EngineCode, EngineError};
 use crate::workspace::request::{
     CreateRequest, SandboxScope, SnapshotRequest, StorageKind, WorkspaceSettings, check_room,
 };
 use crate::workspace::trees::snapshots::{
-    Snapshot, SnapshotPage, SnapshotView, freeze_files, merge_layers,
+    Snapshot, SnapshotFiles, SnapshotPage, SnapshotView, freeze_files, merge_layers,
 };
-use crate::workspace::trees::{TreeDoors, TreeSettings, WorkspaceTree};
+use crate::workspace::trees::{FrozenTree, TreeDoors, TreeSettings, WorkspaceTree};
 use crate::workspace::view::WorkspaceView;
 use cofferdam_core::values::deadline::Deadline;
-use cofferdam_tree::StopCheck;
+use cofferdam_tree::{StopCheck, TreeDigest};
 
 /// How long an acquire waits for another one with the same label.
 const ACQUIRE_WAIT: Duration = Duration::from_secs(20);
@@ -29,6 +32,8 @@ const ACQUIRE_WAIT: Duration = Duration::from_secs(20);
 const FIRST_BYTES: u64 = 16 << 10;
 /// How long a digest may take.
 const DIGEST_MAX: Duration = Duration::from_secs(50);
+/// How long a snapshot may take to be written to the store.
+const KEEP_MAX: Duration = Duration::from_secs(50);
 /// How long the deletion of a snapshot merges layers that it shared. The merger does the rest.
 const MERGE_MAX: Duration = Duration::from_secs(1);
 
@@ -75,7 +80,10 @@ impl WorkspaceService {
         id: &str,
         request: SnapshotRequest,
     ) -> Result<SnapshotView, EngineError> {
-        request.check()?;
+        let is_kept = request.persist.unwrap_or_default();
+        if is_kept {
+            self.keeper.store()?;
+        }
         let used = self.enter(owner, id)?;
         self.check_open()?;
         let entry = self.snapshot_count.enter(owner).map_err(|_| {
@@ -85,12 +93,16 @@ impl WorkspaceService {
                 .with("max", self.snapshot_count.max())
         })?;
         let release = LayerRelease(Arc::clone(self.merger.queue()));
-        let frozen = freeze_files(&used)?;
+        let frozen = freeze_files(used.workspace())?;
         let created_at = SystemTime::now();
         let (late, live) = (Deadline::after(DIGEST_MAX), used.workspace());
         let digest = frozen.digest(StopCheck(&|| late.passed() || live.is_over()))?;
+        let id = format!("snap_{}", Uuid::new_v4().simple());
+        if is_kept {
+            self.keep_snapshot(&id, live, &*frozen, (created_at, &digest))?;
+        }
         let snapshot = Arc::new(Snapshot {
-            id: format!("snap_{}", Uuid::new_v4().simple()),
+            id,
             owner: owner.clone(),
             created_at,
             digest: digest.hex(),
@@ -98,13 +110,38 @@ impl WorkspaceService {
             bytes: digest.bytes,
             source: live.settings.clone(),
             staged: live.staged.all(),
-            frozen,
-            _entry: entry,
+            taken: SnapshotFiles { frozen: Some(frozen), is_kept },
+            _entry: Some(entry),
             _release: release,
         });
         let view = SnapshotView::of(&snapshot);
         self.snapshots.insert(snapshot);
         Ok(view)
+    }
+
+    /// Writes a snapshot to the store.
+    fn keep_snapshot(
+        &self,
+        id: &str,
+        live: &LiveWorkspace,
+        frozen: &dyn FrozenTree,
+        (created_at, digest): (SystemTime, &TreeDigest),
+    ) -> Result<(), EngineError> {
+        let usage = live.usage()?;
+        let used = SavedUsage { bytes: usage.used_bytes, inodes: usage.used_inodes };
+        let name = (id.to_owned(), live.owner.as_str().to_owned());
+        let settings = live.settings.clone();
+        let mut record = SavedRecord::new(name, (created_at, created_at), used, settings);
+        record.digest = digest.hex();
+        (record.files, record.bytes) = (digest.files, digest.bytes);
+        record.staged = live.staged.all();
+        let late = Deadline::after(KEEP_MAX);
+        let stop = || late.passed() || self.keeper.is_stopped();
+        let store = self.keeper.store()?;
+        frozen.read(&mut |root| {
+            let saving = Saving { root, life: [0; 16], stop: StopCheck(&stop) };
+            store.save(SavedKind::Snapshot, &saving, record.clone()).map(drop)
+        })
     }
 
     /// The snapshot `id` of `owner`.
@@ -129,7 +166,11 @@ impl WorkspaceService {
     /// # Errors
     /// The snapshot does not exist, or belongs to another token.
     pub fn delete_snapshot(&self, owner: &TokenName, id: &str) -> Result<(), EngineError> {
-        drop(self.snapshots.remove(owner, id)?);
+        let removed = self.snapshots.remove(owner, id)?;
+        if removed.taken.is_kept {
+            self.keeper.store()?.remove(SavedKind::Snapshot, id)?;
+        }
+        drop(removed);
         let deadline = Deadline::after(MERGE_MAX);
         for live in self.reaping.registry.all().iter().filter(|live| live.owner == *owner) {
             merge_layers(live, Some(deadline));
@@ -150,9 +191,9 @@ impl WorkspaceService {
         let label = settings.exec_id.clone().filter(|_| settings.acquire);
         let Some(label) = label else { return Ok((self.make(owner, settings, files)?, true)) };
         match self.reaping.registry.acquire(owner, &label, Deadline::after(ACQUIRE_WAIT)) {
-            Acquired::Live(workspace) => {
-                drop(workspace.enter()?);
-                Ok((WorkspaceView::of(&workspace)?, false))
+            Acquired::Known(kept) => {
+                let used = self.enter(owner, kept.id())?;
+                Ok((WorkspaceView::of(used.workspace())?, false))
             }
             // The guard lives until the workspace is in the registry, or has failed.
             Acquired::Leader(_guard) => Ok((self.make(owner, settings, files)?, true)),
@@ -174,10 +215,14 @@ impl WorkspaceService {
             self.trees.check_shared()?;
         }
         let span = Span::begin("workspace.create");
+        if settings.persist {
+            // What cannot be kept is not made.
+            self.keeper.store()?;
+        }
         let entry = self.workspaces.enter(owner).map_err(|full| refusal(full, "workspaces"))?;
         let mut charge = self.ledger.open(owner, settings.storage == StorageKind::Memory);
         charge.set(FIRST_BYTES)?;
-        let doors = TreeDoors::new(self.make_tree(&settings, files)?)?;
+        let doors = TreeDoors::new(self.make_tree(&settings, files, &mut charge)?)?;
         let usage = doors.usage()?;
         check_room(
             usage.disk.limit_bytes.saturating_sub(usage.disk.used_bytes),
@@ -186,9 +231,7 @@ impl WorkspaceService {
         charge.set(usage.own_bytes())?;
         let registry = &self.reaping.registry;
         let name = (format!("ws_{}", Uuid::new_v4().simple()), registry.next_number());
-        let wakes = (Arc::clone(&self.reaping.bell), Arc::clone(self.merger.queue()));
-        let account = (charge, entry);
-        let workspace = LiveWorkspace::new(name, owner.clone(), settings, doors, account, wakes);
+        let workspace = self.live(name, owner, settings, doors, (charge, entry));
         match files {
             FirstFiles::None => {}
             FirstFiles::Snapshot(snapshot) => workspace.staged.replace_all(&snapshot.staged),
@@ -203,24 +246,44 @@ impl WorkspaceService {
         let LiveWorkspace { id, settings, .. } = &*workspace;
         span.end_create(id, settings);
         registry.insert(Arc::clone(&workspace));
+        workspace.begin_saves();
         self.reaping.bell.expect(workspace.ends_at());
         Ok(view)
+    }
+
+    /// A live workspace of this service.
+    pub(super) fn live(
+        &self,
+        name: (String, u64),
+        owner: &TokenName,
+        settings: WorkspaceSettings,
+        doors: TreeDoors,
+        account: (DiskCharge, TallyEntry),
+    ) -> LiveWorkspace {
+        let bell = Arc::clone(&self.reaping.bell);
+        let wakes = (bell, Arc::clone(self.merger.queue()), Arc::clone(&self.keeper.saves));
+        LiveWorkspace::new(name, owner.clone(), settings, doors, account, wakes)
     }
 
     fn make_tree(
         &self,
         settings: &WorkspaceSettings,
         files: &FirstFiles<'_>,
+        charge: &mut DiskCharge,
     ) -> Result<Box<dyn WorkspaceTree>, EngineError> {
-        let settings = TreeSettings {
-            storage: settings.storage,
-            bytes: settings.disk_bytes,
-            inodes: settings.inodes,
-        };
+        let settings = TreeSettings::of(settings);
         match files {
             FirstFiles::None => self.trees.make(settings),
-            FirstFiles::Snapshot(snapshot) => snapshot.frozen.fork(settings),
-            FirstFiles::Fork(used) => freeze_files(used)?.fork(settings),
+            FirstFiles::Fork(used) => freeze_files(used.workspace())?.fork(settings),
+            FirstFiles::Snapshot(snapshot) => match &snapshot.taken.frozen {
+                Some(frozen) => frozen.fork(settings),
+                None => {
+                    charge.set(snapshot.bytes.min(settings.bytes))?;
+                    let tree = self.trees.make(settings)?;
+                    self.restore(SavedKind::Snapshot, &snapshot.id, &*tree)?;
+                    Ok(tree)
+                }
+            },
         }
     }
 }

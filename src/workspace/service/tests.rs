@@ -13,7 +13,7 @@ use super::*;
 use crate::config::{EngineMaxima, RequestRange, RequestRanges, TokenMaxima};
 use crate::executor::{Capabilities, WorkspaceView};
 use crate::workspace::trees::{
-    ForkKind, FrozenTree, PlainProgram, TreeMaker, TreeSandbox, TreeSettings, TreeUsage,
+    ForkKind, FrozenTree, PlainProgram, ReadCall, TreeMaker, TreeSandbox, TreeSettings, TreeUsage,
     WorkspaceTree,
 };
 use cofferdam_core::WorkspacePath;
@@ -71,6 +71,10 @@ struct FakeFrozenTree(FakeTrees);
 impl FrozenTree for FakeFrozenTree {
     fn digest(&self, _stop: StopCheck<'_>) -> Result<TreeDigest, EngineError> {
         Ok(TreeDigest { sha256: [0; 32], files: 0, bytes: 0 })
+    }
+
+    fn read(&self, _call: &mut ReadCall<'_>) -> Result<(), EngineError> {
+        Err(EngineError::new(EngineCode::SandboxFailed, "no files"))
     }
 
     fn fork(&self, settings: TreeSettings) -> Result<Box<dyn WorkspaceTree>, EngineError> {
@@ -191,6 +195,9 @@ fn settings() -> EngineSettings {
         session_keep: Duration::from_secs(60),
         interrupt_wait: Duration::from_secs(1),
         base_env: std::collections::BTreeMap::new(),
+        store: None,
+        parked_keep: Duration::from_secs(3600),
+        save_every: Duration::from_secs(5),
     }
 }
 
@@ -239,14 +246,20 @@ fn a_workspace_is_seen_by_its_own_token_only_until_its_cleanup() {
     assert!(!view.to_string().contains("secret"));
     let (a, b) = ("a".into(), "b".into());
     assert_eq!(service.view(&b, id(&view)).unwrap_err().code, EngineCode::WorkspaceNotFound);
-    assert_eq!(service.cleanup(&b, id(&view)).unwrap_err().code, EngineCode::WorkspaceNotFound);
+    assert_eq!(
+        service.cleanup(&b, id(&view), false).unwrap_err().code,
+        EngineCode::WorkspaceNotFound
+    );
     let query = WorkspaceQuery { limit: 10, ..WorkspaceQuery::default() };
     assert!(service.list(&b, &query).unwrap().workspaces.is_empty());
     assert_eq!(service.list(&a, &query).unwrap().workspaces.len(), 1);
     assert_eq!(service.view(&a, id(&view)).unwrap().workspace_id(), id(&view));
-    let cleaned = service.cleanup(&a, id(&view)).unwrap();
+    let cleaned = service.cleanup(&a, id(&view), false).unwrap();
     assert_eq!((cleaned.workspace_id.as_str(), cleaned.persisted), (id(&view), false));
-    assert_eq!(service.cleanup(&a, id(&view)).unwrap_err().code, EngineCode::WorkspaceNotFound);
+    assert_eq!(
+        service.cleanup(&a, id(&view), false).unwrap_err().code,
+        EngineCode::WorkspaceNotFound
+    );
     assert_eq!(trees.alive.load(Ordering::Relaxed), 0);
     assert_eq!((service.metrics().workspaces, service.metrics().disk_bytes), (0, 0));
 }
@@ -315,7 +328,7 @@ fn a_failed_acquire_is_not_remembered_and_a_gone_workspace_is_not_acquired() {
     assert_eq!((service.metrics().workspaces, service.metrics().disk_bytes), (0, 0));
     trees.fails.store(false, Ordering::Relaxed);
     let first = create(&service, "a", &body).unwrap();
-    service.cleanup(&"a".into(), id(&first)).unwrap();
+    service.cleanup(&"a".into(), id(&first), false).unwrap();
     let second = create(&service, "a", &body).unwrap();
     assert_ne!(id(&first), id(&second));
 }
@@ -331,7 +344,7 @@ fn all_workspaces_and_those_of_a_token_are_limited() {
     assert_eq!(create(&service, "a", &json!({})), Err(EngineCode::TokenLimit));
     create(&service, "b", &json!({})).unwrap();
     assert_eq!(create(&service, "b", &json!({})), Err(EngineCode::WorkspacesFull));
-    service.cleanup(&"a".into(), id(&first)).unwrap();
+    service.cleanup(&"a".into(), id(&first), false).unwrap();
     create(&service, "b", &json!({})).unwrap();
 }
 
@@ -425,7 +438,7 @@ fn a_cleanup_answers_when_the_programs_are_dead() {
             is_dead.store(true, Ordering::SeqCst);
             drop(program);
         });
-        service.cleanup(&"a".into(), id(&view)).unwrap();
+        service.cleanup(&"a".into(), id(&view), false).unwrap();
         assert!(is_dead.load(Ordering::SeqCst));
     });
     assert!(workspace.enter().is_err() && workspace.prolong(None, None).is_err());

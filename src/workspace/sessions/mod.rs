@@ -13,3 +13,4 @@ pub use line_window::LinePage;
 pub use log::{SessionLog, Window};
 pub use session::{Session, SessionEnd, SessionPage, SessionState, Viewer};
 pub use start::{StartRequest, start};
+pub use table::no_session;

@@ -54,7 +54,7 @@ impl SessionTable {
     pub fn find(&self, name: &str) -> Result<Arc<Session>, EngineError> {
         let table = self.lock();
         let found = table.sessions.values().find(|session| session.id() == name);
-        found.cloned().ok_or_else(not_found)
+        found.cloned().ok_or_else(no_session)
     }
 
     /// At most `limit` sessions after number `after`, and the last number if there are more.
@@ -120,6 +120,7 @@ impl Drop for SessionSlot<'_> {
     }
 }
 
-fn not_found() -> EngineError {
+/// The error that there is no such session.
+pub fn no_session() -> EngineError {
     EngineError::new(EngineCode::SessionNotFound, "no such session")
 }

@@ -9,8 +9,8 @@ use std::time::SystemTime;
 
 use super::lasting::HostLastingSandbox;
 use super::maker::{
-    ForkKind, FrozenTree, LastingSandbox, PlainProgram, TreeMaker, TreeSandbox, TreeSettings,
-    TreeUsage, WorkspaceTree,
+    ForkKind, FrozenTree, LastingSandbox, PlainProgram, ReadCall, TreeMaker, TreeSandbox,
+    TreeSettings, TreeUsage, WorkspaceTree,
 };
 use crate::executor::{
     AcquiredId, Capabilities, MountedIdentity, MountedRun, SandboxExecutor, WorkspaceView,
@@ -285,6 +285,10 @@ impl HostTree {
 impl FrozenTree for HostFrozenTree {
     fn digest(&self, stop: StopCheck<'_>) -> Result<TreeDigest, EngineError> {
         self.host.layers.digest(&self.chain, stop).map_err(refused)
+    }
+
+    fn read(&self, call: &mut ReadCall<'_>) -> Result<(), EngineError> {
+        call(self.host.layers.view(&self.chain).map_err(refused)?.tree())
     }
 
     fn fork(&self, settings: TreeSettings) -> Result<Box<dyn WorkspaceTree>, EngineError> {

@@ -6,7 +6,7 @@ use std::sync::{Arc, Weak};
 
 use crate::executor::{Capabilities, MountSource, WorkspaceView};
 use crate::workspace::error::{EngineCode, EngineError};
-use crate::workspace::request::StorageKind;
+use crate::workspace::request::{StorageKind, WorkspaceSettings};
 use cofferdam_core::sync::retained::Retained;
 use cofferdam_core::sync::run_control::RunControl;
 use cofferdam_core::{Limits, NotStarted, OutputSink, RunReport, RunSpec, Watch, WorkspacePath};
@@ -23,6 +23,14 @@ pub struct TreeSettings {
     pub bytes: u64,
     /// The most files and directories.
     pub inodes: u64,
+}
+
+impl TreeSettings {
+    /// Those of a workspace.
+    pub fn of(settings: &WorkspaceSettings) -> Self {
+        let WorkspaceSettings { storage, disk_bytes, inodes, .. } = *settings;
+        Self { storage, bytes: disk_bytes, inodes }
+    }
 }
 
 /// How full a file system is.
@@ -173,6 +181,9 @@ pub struct PlainProgram<'a> {
     pub source: Weak<dyn MountSource>,
 }
 
+/// Reads a tree from its root.
+pub type ReadCall<'a> = dyn FnMut(BorrowedFd<'_>) -> Result<(), EngineError> + 'a;
+
 /// Files that no longer change.
 pub trait FrozenTree: Debug + Send + Sync {
     /// A digest over all of them, which reads them all.
@@ -180,6 +191,12 @@ pub trait FrozenTree: Debug + Send + Sync {
     /// # Errors
     /// It was stopped, or a step failed.
     fn digest(&self, stop: StopCheck<'_>) -> Result<TreeDigest, EngineError>;
+
+    /// Calls `call` with their root, whose owners are those on disk.
+    ///
+    /// # Errors
+    /// They cannot be shown, or that of `call`.
+    fn read(&self, call: &mut ReadCall<'_>) -> Result<(), EngineError>;
 
     /// A file system with these files.
     ///

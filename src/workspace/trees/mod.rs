@@ -8,6 +8,8 @@ pub(super) mod snapshots;
 
 pub use doors::{LoneTree, SharedTree, TreeDoors};
 pub use host::HostTrees;
+#[cfg(test)]
+pub use maker::ReadCall;
 pub use maker::{
     ForkKind, FrozenTree, LastingSandbox, PlainProgram, TreeMaker, TreeSandbox, TreeSettings,
     TreeUsage, WorkspaceTree,

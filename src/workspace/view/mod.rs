@@ -6,4 +6,4 @@ mod workspace;
 
 pub use engine::{EngineCapabilities, EngineView};
 pub use process::ProcessView;
-pub use workspace::{CleanupView, WorkspacePage, WorkspaceStatus, WorkspaceView};
+pub use workspace::{CleanupView, SavedView, WorkspacePage, WorkspaceStatus, WorkspaceView};

@@ -1,10 +1,16 @@
 //! A workspace in an answer.
 
+use std::time::SystemTime;
+
 use serde::Serialize;
 
 use crate::workspace::error::EngineError;
-use crate::workspace::request::{ArtifactSession, ProgramLimits, SandboxScope, StorageKind};
+use crate::workspace::request::{
+    ArtifactSession, ProgramLimits, SandboxScope, StorageKind, WorkspaceSettings,
+};
+use crate::workspace::service::ends::parked::ParkedWorkspace;
 use crate::workspace::service::live::LiveWorkspace;
+use crate::workspace::service::registry::Kept;
 use cofferdam_core::values::utc::rfc3339;
 use cofferdam_sandbox::engine::DiskUsage;
 
@@ -19,6 +25,14 @@ pub enum WorkspaceStatus {
 }
 
 impl WorkspaceStatus {
+    /// The status of a workspace.
+    pub fn of(kept: &Kept) -> Self {
+        match kept {
+            Kept::Live(_) => Self::Active,
+            Kept::Parked(_) => Self::Parked,
+        }
+    }
+
     /// The status of that name.
     pub fn parse(word: &str) -> Option<Self> {
         match word {
@@ -88,7 +102,7 @@ pub struct WorkspacePage {
 /// The answer of a cleanup.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct CleanupView {
-    /// The workspace that is gone.
+    /// The workspace that is gone, or parked.
     pub workspace_id: String,
     /// Whether the store has it.
     pub persisted: bool,
@@ -113,7 +127,54 @@ impl WorkspaceView {
         let (settings, facts) = (&workspace.settings, workspace.facts());
         let DiskUsage { used_bytes, limit_bytes, used_inodes, limit_inodes } = workspace.usage()?;
         Ok(Self {
-            workspace_id: workspace.id.clone(),
+            ttl_ms: milliseconds(facts.ttl),
+            idle_ms: milliseconds(facts.idle),
+            status: WorkspaceStatus::Active,
+            created_at: rfc3339(workspace.created_at),
+            last_access: rfc3339(facts.last_access),
+            expires_at: Some(rfc3339(facts.expires_at)),
+            saved_at: facts.saved_at.map(rfc3339),
+            disk: DiskView { limit_bytes, used_bytes, limit_inodes, used_inodes },
+            runs: facts.programs,
+            sessions: workspace.sessions.count(),
+            contexts: workspace.contexts.count(),
+            ..Self::of_settings(&workspace.id, settings)
+        })
+    }
+
+    /// A parked workspace, which has no end of its own.
+    pub fn of_parked(ParkedWorkspace { record, .. }: &ParkedWorkspace) -> Self {
+        let settings = &record.settings;
+        Self {
+            status: WorkspaceStatus::Parked,
+            created_at: rfc3339(record.created_at),
+            last_access: rfc3339(record.last_access),
+            saved_at: Some(rfc3339(record.saved_at)),
+            disk: DiskView {
+                limit_bytes: settings.disk_bytes,
+                used_bytes: record.used.bytes,
+                limit_inodes: settings.inodes,
+                used_inodes: record.used.inodes,
+            },
+            ..Self::of_settings(&record.id, settings)
+        }
+    }
+
+    /// A workspace, live or parked.
+    ///
+    /// # Errors
+    /// Its file system cannot be measured.
+    pub fn of_kept(kept: &Kept) -> Result<Self, EngineError> {
+        match kept {
+            Kept::Live(live) => Self::of(live),
+            Kept::Parked(parked) => Ok(Self::of_parked(parked)),
+        }
+    }
+
+    /// What a workspace was created with.
+    fn of_settings(id: &str, settings: &WorkspaceSettings) -> Self {
+        Self {
+            workspace_id: id.to_owned(),
             exec_id: settings.exec_id.clone(),
             acquire: settings.acquire,
             sandbox: settings.sandbox,
@@ -121,27 +182,41 @@ impl WorkspaceView {
             network: None,
             policy: PolicyView {
                 isolated: true,
-                persist: false,
+                persist: settings.persist,
                 storage: settings.storage,
                 max_disk_bytes: settings.disk_bytes,
             },
             max_inodes: settings.inodes,
             limits: settings.limits,
             env: settings.env.keys().cloned().collect(),
-            ttl_ms: milliseconds(facts.ttl),
-            idle_ms: milliseconds(facts.idle),
+            ttl_ms: milliseconds(settings.ttl),
+            idle_ms: milliseconds(settings.idle),
             snapshot: settings.snapshot.clone(),
             artifact_session: settings.artifact_session.clone(),
             status: WorkspaceStatus::Active,
-            created_at: rfc3339(workspace.created_at),
-            last_access: rfc3339(facts.last_access),
-            expires_at: Some(rfc3339(facts.expires_at)),
+            created_at: String::new(),
+            last_access: String::new(),
+            expires_at: None,
             saved_at: None,
-            disk: DiskView { limit_bytes, used_bytes, limit_inodes, used_inodes },
-            runs: facts.programs,
-            sessions: workspace.sessions.count(),
-            contexts: workspace.contexts.count(),
-        })
+            disk: DiskView { limit_bytes: 0, used_bytes: 0, limit_inodes: 0, used_inodes: 0 },
+            runs: 0,
+            sessions: 0,
+            contexts: 0,
+        }
+    }
+}
+
+/// When a workspace was saved.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct SavedView {
+    /// The moment whose files it holds.
+    pub saved_at: String,
+}
+
+impl SavedView {
+    /// The view of a save of the files of `saved_at`.
+    pub fn of(saved_at: SystemTime) -> Self {
+        Self { saved_at: rfc3339(saved_at) }
     }
 }
 

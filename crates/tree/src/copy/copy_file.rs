@@ -100,7 +100,11 @@ fn take_hole(
 }
 
 /// The next data or hole of `file` from `offset` on; `None` if its end comes first.
-fn seek(file: &File, offset: i64, whence: Whence) -> Result<Option<i64>, WorkspaceFault> {
+pub(crate) fn seek(
+    file: &File,
+    offset: i64,
+    whence: Whence,
+) -> Result<Option<i64>, WorkspaceFault> {
     match lseek(file, offset, whence) {
         Ok(found) => Ok(Some(found)),
         Err(Errno::ENXIO) => Ok(None),

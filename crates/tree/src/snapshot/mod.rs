@@ -5,6 +5,7 @@ mod copy;
 mod generated_tests;
 mod manifest;
 mod rules;
+pub mod saved;
 mod selection;
 #[cfg(test)]
 mod stopped_tests;

@@ -10,7 +10,7 @@ use crate::config::TokenName;
 use crate::workspace::error::{EngineCode, EngineError};
 use crate::workspace::execute::{
     BlockEnd, CallEnd, CodeContext, ContextRequest, ContextSettings, ContextView, ExecutedBlock,
-    ExecutionPlan, Interruption, PrintedOutput, RunningKernel, WhenOver, start, wait,
+    ExecutionPlan, Interruption, PrintedOutput, RunningKernel, WhenOver, no_context, start, wait,
 };
 use crate::workspace::request::{LimitsRequest, ProgramLimits, check_env};
 use crate::workspace::run::ProgramSettings;
@@ -84,7 +84,8 @@ impl WorkspaceService {
         id: &str,
         context: &str,
     ) -> Result<Arc<CodeContext>, EngineError> {
-        self.reaping.registry.find(owner, id)?.contexts.find(context)
+        let live = self.reaping.registry.find_live(owner, id)?.ok_or_else(no_context)?;
+        live.contexts.find(context)
     }
 
     /// At most `limit` contexts of a workspace after number `after`, and the last number if there are
@@ -99,7 +100,8 @@ impl WorkspaceService {
         limit: usize,
         after: Option<u64>,
     ) -> Result<(Vec<ContextView>, Option<u64>), EngineError> {
-        Ok(self.reaping.registry.find(owner, id)?.contexts.page(after, limit))
+        let live = self.reaping.registry.find_live(owner, id)?;
+        Ok(live.map_or_else(Default::default, |live| live.contexts.page(after, limit)))
     }
 
     /// Removes a context. Returns when its kernel is dead.
@@ -112,7 +114,7 @@ impl WorkspaceService {
         id: &str,
         context: &str,
     ) -> Result<(), EngineError> {
-        let workspace = self.reaping.registry.find(owner, id)?;
+        let workspace = self.reaping.registry.find_live(owner, id)?.ok_or_else(no_context)?;
         let found = workspace.contexts.find(context)?;
         workspace.contexts.forget(context);
         found.close();

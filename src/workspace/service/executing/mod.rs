@@ -5,8 +5,8 @@ mod processes;
 
 use std::sync::Arc;
 
+use super::ends::reaper::Reaping;
 use super::live::{LiveProgram, LiveWorkspace, WorkspaceEnd, WorkspaceUse};
-use super::reaper::Reaping;
 use super::span::Span;
 use super::{CallPermit, WorkspaceService};
 use crate::config::TokenName;

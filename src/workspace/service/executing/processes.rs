@@ -1,13 +1,12 @@
 //! The processes of a workspace whose programs share one sandbox.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use crate::config::TokenName;
 use crate::workspace::error::{EngineCode, EngineError};
-use crate::workspace::request::SandboxScope;
+use crate::workspace::request::{SandboxScope, WorkspaceSettings};
 use crate::workspace::service::WorkspaceService;
-use crate::workspace::service::live::LiveWorkspace;
+use crate::workspace::service::live::WorkspaceUse;
 use crate::workspace::sessions::Session;
 use crate::workspace::sessions::signal::named_signal;
 use crate::workspace::view::{ProcessView, WorkspaceView};
@@ -22,7 +21,10 @@ impl WorkspaceService {
     /// # Errors
     /// There is no such workspace, or its programs share no sandbox.
     pub fn processes(&self, owner: &TokenName, id: &str) -> Result<Vec<ProcessView>, EngineError> {
-        let live = self.find_shared(owner, id)?;
+        let kept = self.reaping.registry.look(owner, id)?;
+        check_shared(kept.settings())?;
+        // A parked workspace has no processes.
+        let Some(live) = kept.live() else { return Ok(Vec::new()) };
         let Some(sandbox) = live.shared.current() else { return Ok(Vec::new()) };
         let view = |process| ProcessView::of(process, |control| live.sessions.name_of(control));
         Ok(sandbox.processes().into_iter().map(view).collect())
@@ -39,8 +41,7 @@ impl WorkspaceService {
         pid: Option<i32>,
         name: &str,
     ) -> Result<(), EngineError> {
-        let live = self.find_shared(owner, id)?;
-        let used = live.enter()?;
+        let used = self.enter_shared(owner, id)?;
         let signal = named_signal(name)?;
         let sandbox = used.workspace().shared.current();
         let is_there = match sandbox.zip(pid) {
@@ -55,8 +56,8 @@ impl WorkspaceService {
     /// # Errors
     /// As [`WorkspaceService::processes`], or something is not dead in time.
     pub fn restart(&self, owner: &TokenName, id: &str) -> Result<WorkspaceView, EngineError> {
-        let live = self.find_shared(owner, id)?;
-        let _used = live.enter()?;
+        let used = self.enter_shared(owner, id)?;
+        let live = used.workspace();
         let deadline = Deadline::after(KILLED_WITHIN);
         let programs = live.programs();
         programs.iter().for_each(|(_, program)| program.cancel.cancel());
@@ -66,7 +67,7 @@ impl WorkspaceService {
                 return Err(EngineError::new(EngineCode::SandboxFailed, words));
             }
         }
-        WorkspaceView::of(&live)
+        WorkspaceView::of(live)
     }
 
     /// Kills what the program of an ended session left, if its workspace has one sandbox.
@@ -79,21 +80,25 @@ impl WorkspaceService {
         id: &str,
         session: &Session,
     ) -> Result<(), EngineError> {
-        let live = self.reaping.registry.find(owner, id)?;
-        match live.shared.current() {
+        let live = self.reaping.registry.find_live(owner, id)?;
+        match live.and_then(|live| live.shared.current()) {
             Some(sandbox) => sandbox.kill_left(session.control()),
             None => Ok(()),
         }
     }
 
-    fn find_shared(&self, owner: &TokenName, id: &str) -> Result<Arc<LiveWorkspace>, EngineError> {
-        let live = self.reaping.registry.find(owner, id)?;
-        match live.settings.sandbox {
-            SandboxScope::Workspace => Ok(live),
-            SandboxScope::Program => {
-                let words = "each program of the workspace has a sandbox of its own";
-                Err(EngineError::new(EngineCode::WorkspaceNotShared, words))
-            }
+    fn enter_shared(&self, owner: &TokenName, id: &str) -> Result<WorkspaceUse, EngineError> {
+        check_shared(self.reaping.registry.look(owner, id)?.settings())?;
+        self.enter(owner, id)
+    }
+}
+
+fn check_shared(settings: &WorkspaceSettings) -> Result<(), EngineError> {
+    match settings.sandbox {
+        SandboxScope::Workspace => Ok(()),
+        SandboxScope::Program => {
+            let words = "each program of the workspace has a sandbox of its own";
+            Err(EngineError::new(EngineCode::WorkspaceNotShared, words))
         }
     }
 }

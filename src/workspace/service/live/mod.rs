@@ -1,5 +1,6 @@
 //! A live workspace: its file system, who uses it, and when it ends.
 
+mod saves;
 mod state;
 
 use std::collections::BTreeMap;
@@ -8,9 +9,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
+pub use self::saves::SaveTurn;
 use self::state::LiveState;
 pub use self::state::{LiveFacts, LiveProgram, ProgramKind, WorkspaceEnd};
-use super::bell::ReaperBell;
+use super::ends::bell::ReaperBell;
+use super::ends::save_queue::SaveQueue;
 use super::ledger::DiskCharge;
 use super::merge_queue::{LayerRelease, MergeQueue};
 use super::tally::TallyEntry;
@@ -26,6 +29,7 @@ use cofferdam_core::sync::retained::Retained;
 use cofferdam_core::values::deadline::Deadline;
 use cofferdam_sandbox::engine::DiskUsage;
 use cofferdam_tree::files::{PathRule, WorkspaceRoot};
+use uuid::Uuid;
 
 /// A workspace that exists.
 pub struct LiveWorkspace {
@@ -54,6 +58,9 @@ pub struct LiveWorkspace {
     pub contexts: ContextTable,
     /// Its one sandbox, if its programs share one.
     pub shared: SharedSlot,
+    saves: Arc<SaveQueue>,
+    /// The life of its file system, for one save at a time; none once it is never saved again.
+    life: Mutex<Option<[u8; 16]>>,
     /// Which versions of artifacts were staged into it.
     pub staged: StagedVersions,
     _entry: TallyEntry,
@@ -69,7 +76,7 @@ impl LiveWorkspace {
         settings: WorkspaceSettings,
         doors: TreeDoors,
         (charge, entry): (DiskCharge, TallyEntry),
-        (bell, merges): (Arc<ReaperBell>, Arc<MergeQueue>),
+        (bell, merges, saves): (Arc<ReaperBell>, Arc<MergeQueue>, Arc<SaveQueue>),
     ) -> Self {
         let shown = settings.path.as_path().to_str().unwrap_or_default();
         // Parsed already, by a rule that is as strict.
@@ -88,6 +95,10 @@ impl LiveWorkspace {
             programs: BTreeMap::new(),
             programs_begun: 0,
             is_over: false,
+            reaped_after: None,
+            changes: 0,
+            changes_saved: 0,
+            saved_at: None,
         };
         Self {
             id,
@@ -107,6 +118,8 @@ impl LiveWorkspace {
             sessions: SessionTable::default(),
             contexts: ContextTable::default(),
             shared: SharedSlot::default(),
+            saves,
+            life: Mutex::new(Some(Uuid::new_v4().into_bytes())),
             staged: StagedVersions::default(),
             _entry: entry,
         }
@@ -148,6 +161,7 @@ impl LiveWorkspace {
             last_access: state.last_access,
             expires_at: SystemTime::now() + left,
             programs: state.runs(),
+            saved_at: state.saved_at,
         }
     }
 
@@ -156,9 +170,9 @@ impl LiveWorkspace {
         self.lock().is_over
     }
 
-    /// When it ends if nothing else happens.
+    /// When the reaper has something to do if nothing else happens.
     pub fn ends_at(&self) -> Instant {
-        self.lock().end().0
+        self.lock().reaped_at()
     }
 
     /// Begins a request that uses it.
@@ -221,7 +235,8 @@ impl LiveWorkspace {
             (state.ttl, state.ttl_from) = (ttl, Instant::now());
         }
         state.idle = idle.unwrap_or(state.idle);
-        let end = state.end().0;
+        self.note_change(&mut state);
+        let end = state.reaped_at();
         drop(state);
         self.bell.expect(end);
         Ok(())
@@ -367,7 +382,8 @@ impl WorkspaceUse {
         &self.workspace
     }
 
-    /// Charges `bytes` more, which the request may write, until it ends.
+    /// Charges `bytes` more, which the request may write, until it ends. Whatever changes files calls this,
+    /// if only with 0: at the end of the request they are saved.
     ///
     /// # Errors
     /// So much cannot be charged.
@@ -394,10 +410,12 @@ impl Drop for WorkspaceUse {
         if let Some(reserved) = self.reserved_bytes {
             state.reserved_bytes = state.reserved_bytes.saturating_sub(reserved);
             self.workspace.recharge(&mut state);
+            self.workspace.note_change(&mut state);
         }
-        let end = state.end().0;
+        let end = state.reaped_at();
         self.workspace.offer_merge(&state);
         drop(state);
+        self.workspace.program_ended.notify_all();
         self.workspace.bell.expect(end);
     }
 }
@@ -418,7 +436,8 @@ impl Drop for WorkspaceProgram {
             state.touch();
         }
         self.workspace.recharge(&mut state);
-        let end = state.end().0;
+        self.workspace.note_change(&mut state);
+        let end = state.reaped_at();
         self.workspace.offer_merge(&state);
         drop(state);
         self.workspace.program_ended.notify_all();

@@ -16,6 +16,8 @@ use cofferdam_core::values::deadline::Deadline;
 pub enum WorkspaceEnd {
     /// A client asked for it.
     Cleanup,
+    /// The service ends.
+    Drain,
     /// It lived as long as it may.
     Ttl,
     /// It was unused for as long as it may be.
@@ -38,6 +40,13 @@ pub struct LiveState {
     pub programs: BTreeMap<u64, LiveProgram>,
     pub programs_begun: u64,
     pub is_over: bool,
+    /// When the reaper looks at it again, whatever its times say.
+    pub reaped_after: Option<Instant>,
+    /// Changes that are to be saved, and how many of them are.
+    pub changes: u64,
+    pub changes_saved: u64,
+    /// When its files were as they are saved.
+    pub saved_at: Option<SystemTime>,
 }
 
 /// What reaches a live program.
@@ -99,6 +108,8 @@ pub struct LiveFacts {
     pub expires_at: SystemTime,
     /// Programs that run.
     pub programs: usize,
+    /// When its files were as they are saved.
+    pub saved_at: Option<SystemTime>,
 }
 
 impl LiveState {
@@ -121,6 +132,12 @@ impl LiveState {
     pub fn touch(&mut self) {
         self.used_at = Instant::now();
         self.last_access = SystemTime::now();
+    }
+
+    /// As [`LiveState::end`], as the reaper sees it.
+    pub fn reaped_at(&self) -> Instant {
+        let at = self.end().0;
+        self.reaped_after.map_or(at, |after| after.max(at))
     }
 
     /// Begins the end, and kills the programs. Returns whether this call began it.

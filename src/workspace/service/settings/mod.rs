@@ -3,10 +3,12 @@
 mod host_memory;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use self::host_memory::memory_bytes;
 use crate::config::{EngineConfig, EngineMaxima, RequestRanges, TokenMaxima};
+use crate::workspace::disk::LazyEngineDir;
 
 /// How long a service lets interrupted code go on.
 const INTERRUPT_WAIT: Duration = Duration::from_secs(1);
@@ -28,6 +30,12 @@ pub struct EngineSettings {
     pub interrupt_wait: Duration,
     /// Variables of every program.
     pub base_env: BTreeMap<String, String>,
+    /// Where workspaces and snapshots are kept; none if the service keeps nothing.
+    pub store: Option<Arc<LazyEngineDir>>,
+    /// How long a parked workspace is kept.
+    pub parked_keep: Duration,
+    /// How soon a change of a workspace that is kept is saved.
+    pub save_every: Duration,
 }
 
 impl From<&EngineConfig> for EngineSettings {
@@ -40,6 +48,9 @@ impl From<&EngineConfig> for EngineSettings {
             session_keep: times.session_keep,
             interrupt_wait: INTERRUPT_WAIT,
             base_env: BTreeMap::new(),
+            store: None,
+            parked_keep: times.parked_keep,
+            save_every: times.save_every,
             disk_total_bytes: maxima.disk_total_bytes.unwrap_or_else(|| memory_bytes() / 2),
         }
     }

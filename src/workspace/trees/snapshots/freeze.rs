@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::workspace::error::{EngineCode, EngineError};
-use crate::workspace::service::live::{LiveProgram, LiveWorkspace, ProgramKind, WorkspaceUse};
+use crate::workspace::service::live::{LiveProgram, LiveWorkspace, ProgramKind};
 use crate::workspace::trees::{FrozenTree, LoneTree};
 use cofferdam_core::sync::retained::Retained;
 use cofferdam_core::sync::run_control::{ControlError, RunControl};
@@ -24,8 +24,8 @@ const SQUASH_MAX: Duration = Duration::from_secs(10);
 ///
 /// # Errors
 /// [`EngineCode::SnapshotUnavailable`] if they cannot be had in time, or so much cannot be charged.
-pub fn freeze_files(used: &WorkspaceUse) -> Result<Arc<dyn FrozenTree>, EngineError> {
-    let (live, deadline) = (used.workspace(), Deadline::after(DOORS_WAIT));
+pub fn freeze_files(live: &LiveWorkspace) -> Result<Arc<dyn FrozenTree>, EngineError> {
+    let deadline = Deadline::after(DOORS_WAIT);
     let tree = live.doors().enter_alone(deadline);
     let mut tree = tree.ok_or_else(|| unavailable("files are still being transferred"))?;
     // No other is in, so no program is about to get its mounts, and no other begins.

@@ -7,5 +7,5 @@ mod view;
 
 pub use freeze::freeze_files;
 pub use merge::{Merger, merge_layers};
-pub use table::{Snapshot, SnapshotTable};
+pub use table::{Snapshot, SnapshotFiles, SnapshotTable};
 pub use view::{SnapshotPage, SnapshotView};

@@ -31,11 +31,20 @@ pub struct Snapshot {
     /// Which versions of artifacts were staged into its workspace.
     pub staged: Vec<(String, u64)>,
     /// The files.
-    pub frozen: Arc<dyn FrozenTree>,
+    pub taken: SnapshotFiles,
     /// Counts it.
-    pub _entry: TallyEntry,
+    pub _entry: Option<TallyEntry>,
     /// Dropped after the files.
     pub _release: LayerRelease,
+}
+
+/// Where the files of a snapshot are.
+#[derive(Debug, Clone)]
+pub struct SnapshotFiles {
+    /// In memory; none of a snapshot that an earlier service took.
+    pub frozen: Option<Arc<dyn FrozenTree>>,
+    /// Whether the store has them.
+    pub is_kept: bool,
 }
 
 impl fmt::Debug for Snapshot {

@@ -6,10 +6,11 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use super::bell::ReaperBell;
-use super::counts::EngineCounts;
-use super::live::{LiveWorkspace, WorkspaceEnd};
-use super::registry::Registry;
-use super::span::Span;
+use super::keeper::Keeper;
+use crate::workspace::service::counts::EngineCounts;
+use crate::workspace::service::live::{LiveWorkspace, WorkspaceEnd};
+use crate::workspace::service::registry::Registry;
+use crate::workspace::service::span::Span;
 use cofferdam_core::values::deadline::Deadline;
 
 /// How long killed programs may take to die.
@@ -27,26 +28,32 @@ pub struct Reaping {
 }
 
 impl Reaping {
-    /// Ends workspaces that are over, on a thread, until the bell is closed.
+    /// Ends workspaces that are over, on a thread, until the bell is closed; those of `keeper` are parked.
     ///
     /// # Errors
     /// The thread cannot be started.
-    pub fn start(&self) -> io::Result<JoinHandle<()>> {
+    pub fn start(&self, keeper: Arc<Keeper>) -> io::Result<JoinHandle<()>> {
         let reaping = self.clone();
         let thread = thread::Builder::new().name("reaper".to_owned());
         thread.spawn(move || {
             let mut next = None;
             while reaping.bell.wait_until(next) {
-                next = reaping.reap();
+                let soonest = [reaping.reap(&keeper), keeper.expire()];
+                next = soonest.into_iter().flatten().min();
             }
         })
     }
 
     /// Ends those that are over now. Returns when the next one is.
-    pub fn reap(&self) -> Option<Instant> {
+    fn reap(&self, keeper: &Keeper) -> Option<Instant> {
         let (due, next) = self.registry.end_due(Instant::now());
         for (workspace, why) in due {
-            self.finish(&workspace, why);
+            if workspace.settings.persist {
+                // To write it out takes too long for this thread.
+                keeper.saves.offer_park(workspace.number);
+            } else {
+                self.finish(&workspace, why);
+            }
         }
         next
     }

@@ -1,5 +1,10 @@
 //! How workspaces end: by request, by their times, and with the service.
 
+mod kills;
+mod parked;
+mod restarts;
+mod saves;
+
 use std::time::{Duration, Instant};
 
 use cofferdam_test_server::client::Client;
