@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::SandboxEngine;
+use super::sandbox_engine::SandboxEngine;
 use crate::config::{Config, EngineConfig, Overrides, TokenName};
 use crate::executor::SandboxExecutor;
 use crate::workspace::artifacts::LazyArtifacts;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{SandboxEngine, whole_millis};
+use super::sandbox_engine::{SandboxEngine, whole_millis};
 use crate::engine::code::CodeExecutor;
 use crate::engine::composed::{Engine, EngineProvider};
 use crate::workspace::EngineError;

@@ -1,7 +1,6 @@
 //! One sandbox for all programs of a workspace.
 
 mod program;
-mod slot;
+pub mod slot;
 
 pub use program::sandbox_of;
-pub use slot::SharedSlot;

@@ -22,7 +22,7 @@ use crate::workspace::error::{EngineCode, EngineError};
 use crate::workspace::execute::table::ContextTable;
 use crate::workspace::files::staging::versions::StagedVersions;
 use crate::workspace::request::{StorageKind, WorkspaceSettings};
-use crate::workspace::run::shared::SharedSlot;
+use crate::workspace::run::shared::slot::SharedSlot;
 use crate::workspace::sessions::table::SessionTable;
 use crate::workspace::trees::{SharedTree, TreeDoors, WorkspaceTree};
 use cofferdam_core::sync::retained::Retained;

@@ -30,7 +30,7 @@ impl StagedAccess {
     }
 
     /// The owner of a tree in a workspace of `owner`.
-    pub(in crate::files) fn owner(self, owner: Owner) -> Owner {
+    pub(crate) fn owner(self, owner: Owner) -> Owner {
         match self {
             Self::Writable => owner,
             Self::ReadOnly => service_owner(),
@@ -39,10 +39,7 @@ impl StagedAccess {
 }
 
 /// Takes all write permissions from the contents of `top`, which no program can reach.
-pub(in crate::files) fn remove_write_permissions(
-    top: BorrowedFd<'_>,
-    path: &Path,
-) -> Result<(), FilesError> {
+pub(crate) fn remove_write_permissions(top: BorrowedFd<'_>, path: &Path) -> Result<(), FilesError> {
     let mut walk = TreeWalk::to_choose(top, u64::MAX).on("list", path)?;
     while let Some(event) = walk.advance()? {
         let changed = match &event {

@@ -20,7 +20,7 @@ use crate::status;
 use crate::walk::open_beneath;
 
 /// Makes a link with this text that takes the place of `parent`.
-pub(in crate::files) fn put_link(
+pub(crate) fn put_link(
     root: &WorkspaceRoot<'_>,
     parent: &ParentDir,
     text: &OsStr,

@@ -51,7 +51,7 @@ impl<'dir> PrivateDir<'dir> {
     }
 
     /// Leaves the directory under its temporary name, which is returned.
-    pub(in crate::files) fn keep(mut self) -> String {
+    pub(crate) fn keep(mut self) -> String {
         self.is_installed = true;
         std::mem::take(&mut self.name)
     }
@@ -114,7 +114,7 @@ pub(crate) fn replace(
 }
 
 /// Removes the entry `name` of `parent`, read-only trees too.
-pub(in crate::files) fn remove_entry(parent: &ParentDir, name: &OsStr) -> Result<(), FilesError> {
+pub(crate) fn remove_entry(parent: &ParentDir, name: &OsStr) -> Result<(), FilesError> {
     match unlinkat(&parent.directory, name, UnlinkatFlags::NoRemoveDir) {
         Err(Errno::EISDIR) => {}
         Err(Errno::ENOENT) => return Ok(()),
