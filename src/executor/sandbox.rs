@@ -23,7 +23,7 @@ use cofferdam_core::{
 use cofferdam_sandbox::engine::{BEFORE_PROGRAM, HostId, LocatedProgram, SandboxFs, SandboxHost};
 use cofferdam_tree::Owner;
 
-/// How long sandboxes that nobody uses may take to be prepared or discarded.
+/// How long unused sandboxes may take to be prepared or discarded.
 const UNUSED_WAIT: Duration = Duration::from_secs(1);
 /// Files in memory take whole pages.
 const PAGE_BYTES: u64 = 4096;
@@ -180,7 +180,7 @@ impl SandboxExecutor {
         sandbox.start(spec, fs, retained, began)?.supervise(watch, sink)
     }
 
-    /// Executes the program in the prepared sandbox; nothing if there is none that is alive.
+    /// Executes the program in the prepared sandbox, if one is alive.
     fn resume_mounted(
         &self,
         run: &mut MountedRun,

@@ -36,7 +36,7 @@ impl SandboxExecutor {
                 Ok(kept) => kept,
                 Err(failure) => {
                     tell_ended(&watch);
-                    // Whoever waits gets the failure, or is gone.
+                    // A caller that still waits gets the failure.
                     let _ = answer.send(Err(failure));
                     return;
                 }

@@ -115,7 +115,7 @@ impl ProgramResultProvider for SandboxSession {
     }
 }
 
-/// A limit of lines; 0 is none.
+/// A limit of lines; 0 means no limit.
 fn some(limit: Option<usize>) -> Option<usize> {
     limit.filter(|limit| *limit > 0)
 }

@@ -208,7 +208,7 @@ impl Registry {
     /// The workspace `id` of `owner`, live or parked.
     ///
     /// # Errors
-    /// There is none, or it belongs to another.
+    /// The workspace does not exist, or belongs to another token.
     pub fn look(&self, owner: &TokenName, id: &str) -> Result<Kept, EngineError> {
         let state = self.lock();
         let found = state.numbers.get(id).and_then(|number| state.kept.get(number));
@@ -220,7 +220,7 @@ impl Registry {
     /// The live workspace `id` of `owner`.
     ///
     /// # Errors
-    /// There is none, or it belongs to another.
+    /// The workspace does not exist, or belongs to another token.
     #[cfg(test)]
     pub fn find(&self, owner: &TokenName, id: &str) -> Result<Arc<LiveWorkspace>, EngineError> {
         self.find_live(owner, id)?.filter(|live| !live.is_over()).ok_or_else(not_found)
@@ -229,7 +229,7 @@ impl Registry {
     /// The live workspace `id` of `owner`; nothing if it is parked.
     ///
     /// # Errors
-    /// There is none, or it belongs to another.
+    /// The workspace does not exist, or belongs to another token.
     pub fn find_live(
         &self,
         owner: &TokenName,

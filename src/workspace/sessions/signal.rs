@@ -29,7 +29,7 @@ pub fn target_of(name: &str, is_tty: bool) -> Result<SignalTarget, EngineError> 
 /// The signal `name`.
 ///
 /// # Errors
-/// There is none of that name.
+/// No signal has this name.
 pub fn named_signal(name: &str) -> Result<Signal, EngineError> {
     let upper = name.to_ascii_uppercase();
     let full = if upper.starts_with("SIG") { upper } else { format!("SIG{upper}") };

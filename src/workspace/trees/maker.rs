@@ -260,7 +260,7 @@ pub trait LastingSandbox: Debug + Send + Sync {
     /// The processes of its programs.
     fn processes(&self) -> Vec<SharedProcess>;
 
-    /// Sends `signal` to the process `pid`, as it is numbered inside. False if there is none.
+    /// Sends `signal` to the process `pid`, as it is numbered inside. False if no process has this pid.
     ///
     /// # Errors
     /// The kernel refused it.

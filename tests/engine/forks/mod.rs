@@ -143,10 +143,8 @@ fn wrong_requests_are_refused_and_named() {
     let source = scene.create(&json!({}));
     let id = snapshot(&scene, &source)["snapshot_id"].clone();
     for (below, body, path) in [
-        ("snapshot", json!({"persist": true}), "persist"),
         ("snapshot", json!({"x": 1}), "x"),
         ("snapshot", json!({"persist": "yes"}), "persist"),
-        ("fork", json!({"policy": {"persist": true}}), "policy.persist"),
         ("fork", json!({"snapshot": id}), "snapshot"),
         ("fork", json!({"x": 1}), "x"),
     ] {

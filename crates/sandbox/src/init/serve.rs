@@ -4,10 +4,10 @@
 //! them from its first instruction on, and all share one Landlock domain. A request is the plan of
 //! one program, with the program's descriptors. Nothing from inside the sandbox is read.
 
-use crate::sys::{self, CloneArgs, Message, PollFd};
+use crate::sys::{self, CloneArgs, ControlMessage, PollFd};
 use crate::wire::{
-    ENDED, PLAN_ADDRESS, PLAN_BYTES_MAX, PLAN_FD, PROGRAM_FDS_MAX, RELEASE_FD,
-    START_REPLY_BYTES, START_REQUEST_BYTES, STATUS_FD, StartReply, StartRequest,
+    ENDED, PLAN_ADDRESS, PLAN_BYTES_MAX, PLAN_FD, PROGRAM_FDS_MAX, ProgramStart, RELEASE_FD,
+    START_REPLY_BYTES, START_REQUEST_BYTES, STATUS_FD, StartReply,
 };
 
 /// Programs whose main processes have not ended.
@@ -83,7 +83,7 @@ fn reap(served: &mut [Served; PROGRAMS_MAX]) -> Result<(), i32> {
             Err(errno) => return Err(errno),
         };
         if let Some(program) = served.iter_mut().find(|program| program.pid == pid) {
-            // It fails if nobody waits for the program any more.
+            // It fails if the host no longer waits for the program.
             let _ = sys::write_record(program.status_fd as i32, ENDED, 0, status);
             sys::close(program.status_fd);
             *program = NONE;
@@ -97,8 +97,8 @@ fn answer(
     served: &mut [Served; PROGRAMS_MAX],
     program: fn() -> !,
 ) -> Result<bool, i32> {
-    let mut request = StartRequest { descriptors: 0, into_group: 0 };
-    let mut message = Message::new(&raw mut request as u64, START_REQUEST_BYTES);
+    let mut request = ProgramStart { descriptors: 0, into_group: 0 };
+    let mut message = ControlMessage::new(&raw mut request as u64, START_REQUEST_BYTES);
     let bytes = match message.receive(control) {
         Err(EAGAIN | EINTR) => return Ok(true),
         bytes => bytes?,
@@ -116,7 +116,7 @@ fn answer(
         Ok((pid, _)) => StartReply { errno: 0, pid: pid as i32 },
         Err(errno) => StartReply { errno, pid: 0 },
     };
-    let mut answer = Message::new(&raw mut reply as u64, START_REPLY_BYTES);
+    let mut answer = ControlMessage::new(&raw mut reply as u64, START_REPLY_BYTES);
     let sent = answer.send(control, started.ok().map(|(_, pidfd)| pidfd));
     close_low()?;
     sent.map(|()| true)
@@ -124,7 +124,7 @@ fn answer(
 
 /// Clones the program's process; returns its number and a descriptor of it.
 fn start(
-    request: &StartRequest,
+    request: &ProgramStart,
     served: &mut [Served; PROGRAMS_MAX],
     program: fn() -> !,
 ) -> Result<(u64, i32), i32> {

@@ -171,12 +171,13 @@ pub fn clone3(args: &CloneArgs) -> Result<u64, i32> {
     unsafe { call(numbers::CLONE3, [args, bytes, 0, 0, 0, 0]) }
 }
 
-/// Reaps a dead child; returns its pid, 0 if there is none, and its wait status.
+/// Reaps a dead child; returns its pid, or 0 if no child is dead, and its wait status.
 pub fn reap_any() -> Result<(u64, i32), i32> {
     let mut status: i32 = 0;
     let options = WALL | WNOHANG;
     // SAFETY: `status` is the only pointer, and outlives the call.
-    let pid = unsafe { call(numbers::WAIT4, [u64::MAX, &raw mut status as u64, options, 0, 0, 0]) }?;
+    let pid =
+        unsafe { call(numbers::WAIT4, [u64::MAX, &raw mut status as u64, options, 0, 0, 0]) }?;
     Ok((pid, status))
 }
 
@@ -252,7 +253,7 @@ pub fn poll(fds: &mut [PollFd; 2]) -> Result<(), i32> {
 
 /// A `struct msghdr` with what it points to, one piece of data and descriptors.
 #[repr(C)]
-pub struct Message {
+pub struct ControlMessage {
     data: [u64; 2],
     control: Control,
     header: [u64; 7],
@@ -267,7 +268,7 @@ struct Control {
     fds: [i32; FDS_MAX],
 }
 
-impl Message {
+impl ControlMessage {
     /// A message of `bytes` at `data`, which the caller keeps alive.
     pub fn new(data: u64, bytes: usize) -> Self {
         let control = Control { bytes: 0, level: 0, kind: 0, fds: [-1; FDS_MAX] };

@@ -128,7 +128,7 @@ pub const RECORD_BYTES: usize = size_of::<StatusRecord>();
 /// sandbox from 0 to [`RELEASE_FD`], then those that its plan refers to.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct StartRequest {
+pub struct ProgramStart {
     /// How many descriptors come with it.
     pub descriptors: u32,
     /// 1 if the last one is the directory of a group to clone the process into, else 0.
@@ -146,6 +146,6 @@ pub struct StartReply {
 }
 
 /// Bytes of a request.
-pub const START_REQUEST_BYTES: usize = size_of::<StartRequest>();
+pub const START_REQUEST_BYTES: usize = size_of::<ProgramStart>();
 /// Bytes of an answer.
 pub const START_REPLY_BYTES: usize = size_of::<StartReply>();

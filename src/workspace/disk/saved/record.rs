@@ -93,7 +93,7 @@ impl SavedRecord {
         manifest_name(self.manifest)
     }
 
-    /// Reads the record in `directory`; nothing if there is none.
+    /// Reads the record in `directory`; `None` if it is missing.
     pub(super) fn read(directory: &StoreDir) -> Result<Option<Self>, StoreError> {
         let unusable =
             |reason: String| StoreError::Corrupt { path: directory.path_of(FILE), reason };

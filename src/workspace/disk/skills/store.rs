@@ -79,7 +79,7 @@ impl SkillStore {
     /// The archive of a stored skill.
     ///
     /// # Errors
-    /// There is none with this digest.
+    /// No skill has this digest.
     pub fn open(&self, digest: &str) -> Result<Spool, EngineError> {
         check_digest(digest)?;
         let skills = self.directory.get()?.child(SKILLS)?;

@@ -108,7 +108,7 @@ impl NamedInput {
 /// Opens a file or directory of the host by its absolute path.
 ///
 /// # Errors
-/// It lies in no root, has a link on its path, or there is none.
+/// The path lies in no root, has a link on it, or does not exist.
 pub fn open_host(stores: &EngineStores, path: &str) -> Result<HostEntry, EngineError> {
     let denied = |words: &str| EngineError::new(EngineCode::InputHostDenied, words);
     stores.host_roots.entry(path).map_err(|error| match error {

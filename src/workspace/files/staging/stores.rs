@@ -35,7 +35,7 @@ impl EngineStores {
     /// The archive of the skill with this digest.
     ///
     /// # Errors
-    /// There is none.
+    /// No skill has this digest.
     pub fn skill(&self, digest: &str) -> Result<Spool, EngineError> {
         self.skills()?.open(digest)
     }

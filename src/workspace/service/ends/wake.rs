@@ -40,7 +40,7 @@ impl WorkspaceService {
                     entered => return entered,
                 }
             }
-            // Whoever ends or wakes it is waited for.
+            // Waits for the thread that parks or wakes it.
             let guard = registry.begin_change(kept.number(), deadline).ok_or_else(busy)?;
             if let Some(Kept::Parked(parked)) = registry.kept(kept.number()) {
                 self.wake(&parked, &guard)?;

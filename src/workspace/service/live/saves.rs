@@ -64,7 +64,7 @@ impl LiveWorkspace {
         self.note_change(&mut self.lock());
     }
 
-    /// Waits for the turn to save it. Whoever has the turn has a deadline.
+    /// Waits for the turn to save it. The thread that has the turn has a deadline.
     pub fn save_turn(&self) -> SaveTurn<'_> {
         // A panic of a save leaves the life as it is.
         SaveTurn(self.life.lock().unwrap_or_else(PoisonError::into_inner))

@@ -17,7 +17,7 @@ use cofferdam_core::{OutputSink, Stream};
 const CHUNK_BYTES: usize = 64 << 10;
 /// How many reads of one pipe follow each other.
 const READS_MAX: usize = 8;
-/// The pause after so many reads: what is left must not keep the thread busy.
+/// The pause after so many reads: left processes must not keep the thread busy.
 const PAUSE: Duration = Duration::from_millis(10);
 /// How soon a group is looked at again that lists a process which is dead.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);

@@ -65,7 +65,7 @@ struct SharedState {
     /// Notified when the main process of a program has ended.
     ended: Condvar,
     begun: AtomicU64,
-    /// The group of the next program, made while nobody waits.
+    /// The group of the next program, made in advance.
     spare: Mutex<Option<ReadyGroup>>,
     /// Programs that have just ended, for the keeper.
     arrived: Mutex<Vec<LeftProgram>>,
@@ -191,7 +191,7 @@ impl SharedState {
         }
         self.ended.notify_all();
         if self.is_over.load(Ordering::Acquire) {
-            // Nobody keeps the sandbox any more. The keeper may remove the group too.
+            // No caller keeps the sandbox any more. The keeper may remove the group too.
             let _ = left.group.remove_empty(Deadline::after(kill::KILL_WAIT));
             return;
         }

@@ -121,7 +121,7 @@ struct ProcessDirectory {
 }
 
 impl SharedState {
-    /// The processes of all programs. PID 1 is none of them.
+    /// The processes of all programs. PID 1 does not count.
     fn listed(&self) -> Vec<ProcessDirectory> {
         let programs: Vec<_> = self.programs().values().cloned().collect();
         let mut all = Vec::new();

@@ -302,7 +302,7 @@ impl StartedProgram {
 }
 
 impl ProgramPlace {
-    /// Hands the place to the keeper, with what is left of the program.
+    /// Hands the place to the keeper, with the processes that the program left.
     fn give_up(mut self, left: impl FnOnce(u64, Arc<SandboxGroup>) -> LeftProgram) {
         self.is_given_up = true;
         self.shared.hand_over(left(self.number, Arc::clone(&self.group)));

@@ -4,7 +4,7 @@
 use std::io::{self, Read};
 
 use super::entry::{
-    EXTENT_BYTES_MAX, EntryOwner, EntryTime, Extent, FileState, SavedEntry, SavedFile, SavedKind,
+    EXTENT_BYTES_MAX, EntryKind, EntryOwner, EntryTime, Extent, FileState, SavedEntry, SavedFile,
 };
 
 /// The longest part of a path that is read at once: a name and its slash.
@@ -17,11 +17,11 @@ const END: u8 = b'E';
 /// Appends `entry`, which comes after one with the path `before`.
 pub(super) fn encode(entry: &SavedEntry, before: &[u8], out: &mut Vec<u8>) {
     let kind = match &entry.kind {
-        SavedKind::Directory => b'd',
-        SavedKind::File(_) => b'f',
-        SavedKind::HardLink { .. } => b'h',
-        SavedKind::SymbolicLink { .. } => b'l',
-        SavedKind::Fifo => b'p',
+        EntryKind::Directory => b'd',
+        EntryKind::File(_) => b'f',
+        EntryKind::HardLink { .. } => b'h',
+        EntryKind::SymbolicLink { .. } => b'l',
+        EntryKind::Fifo => b'p',
     };
     let shared = entry.path.iter().zip(before).take_while(|(one, other)| one == other).count();
     out.push(kind);
@@ -34,10 +34,10 @@ pub(super) fn encode(entry: &SavedEntry, before: &[u8], out: &mut Vec<u8>) {
     out.extend(length(shared).to_le_bytes());
     encode_bytes(entry.path.get(shared..).unwrap_or_default(), out);
     match &entry.kind {
-        SavedKind::Directory | SavedKind::Fifo => {}
-        SavedKind::HardLink { group } => out.extend(group.to_le_bytes()),
-        SavedKind::SymbolicLink { target } => encode_bytes(target, out),
-        SavedKind::File(file) => {
+        EntryKind::Directory | EntryKind::Fifo => {}
+        EntryKind::HardLink { group } => out.extend(group.to_le_bytes()),
+        EntryKind::SymbolicLink { target } => encode_bytes(target, out),
+        EntryKind::File(file) => {
             out.extend(file.bytes.to_le_bytes());
             out.extend(file.group.to_le_bytes());
             out.extend(file.state.inode.to_le_bytes());
@@ -74,11 +74,11 @@ pub(super) fn decode(input: &mut impl Read, before: &[u8]) -> io::Result<Option<
     let mut path = before.get(..shared).ok_or_else(|| damaged("path"))?.to_vec();
     path.extend(decode_bytes(input, REST_BYTES_MAX)?);
     let kind = match kind {
-        b'd' => SavedKind::Directory,
-        b'p' => SavedKind::Fifo,
-        b'h' => SavedKind::HardLink { group: u64::from_le_bytes(array(input)?) },
-        b'l' => SavedKind::SymbolicLink { target: decode_bytes(input, TARGET_BYTES_MAX)? },
-        b'f' => SavedKind::File(decode_file(input)?),
+        b'd' => EntryKind::Directory,
+        b'p' => EntryKind::Fifo,
+        b'h' => EntryKind::HardLink { group: u64::from_le_bytes(array(input)?) },
+        b'l' => EntryKind::SymbolicLink { target: decode_bytes(input, TARGET_BYTES_MAX)? },
+        b'f' => EntryKind::File(decode_file(input)?),
         _ => return Err(damaged("kind")),
     };
     Ok(Some(SavedEntry { path, owner, mode, modified, kind }))

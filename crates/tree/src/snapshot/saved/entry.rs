@@ -27,7 +27,7 @@ pub struct SavedEntry {
     pub(super) owner: EntryOwner,
     pub(super) mode: u16,
     pub(super) modified: EntryTime,
-    pub(super) kind: SavedKind,
+    pub(super) kind: EntryKind,
 }
 
 /// Who owns an entry. No other owner can make one in a workspace.
@@ -46,7 +46,7 @@ pub(super) struct EntryTime {
 
 /// What an entry is.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum SavedKind {
+pub(super) enum EntryKind {
     Directory,
     File(SavedFile),
     /// Another name of the file of that group, whose first name comes before.
@@ -83,7 +83,7 @@ impl SavedEntry {
     /// The extents of its contents.
     pub fn extents(&self) -> &[Extent] {
         match &self.kind {
-            SavedKind::File(file) => &file.extents,
+            EntryKind::File(file) => &file.extents,
             _ => &[],
         }
     }

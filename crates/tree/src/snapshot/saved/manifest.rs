@@ -66,7 +66,7 @@ impl<R: Read> ManifestReader<R> {
     /// Reads the head.
     ///
     /// # Errors
-    /// It cannot be read, or is none.
+    /// It cannot be read, or is not a manifest.
     pub fn open(input: R) -> io::Result<Self> {
         let mut input = HashingReader { input: BufReader::new(input), hash: Sha256::new() };
         let (mut form, mut life) = ([0; FORM.len()], [0; 16]);

@@ -2,7 +2,7 @@
 //! made again.
 //!
 //! The manifest lists all entries in the order of their paths. Contents are *extents* of at most
-//! [`EXTENT_BYTES_MAX`] bytes, each named by its SHA-256, so that whoever keeps them keeps each once, and a
+//! [`EXTENT_BYTES_MAX`] bytes, each named by its SHA-256, so that a store keeps each once, and a
 //! later manifest names those that did not change. Kept are kinds, modes, whether the tenant or root owns an
 //! entry, times of modification, links, hard links, holes and fifos. Left out are extended attributes,
 //! sockets and devices.

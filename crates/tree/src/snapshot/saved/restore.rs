@@ -20,7 +20,7 @@ use nix::unistd::{
 };
 
 use super::codec::damaged;
-use super::entry::{EXTENT_BYTES_MAX, EntryOwner, EntryTime, SavedEntry, SavedFile, SavedKind};
+use super::entry::{EXTENT_BYTES_MAX, EntryKind, EntryOwner, EntryTime, SavedEntry, SavedFile};
 use super::keeping::{ExtentSource, SavedTreeError};
 use super::manifest::ManifestReader;
 use crate::error::{During, WorkspaceFault};
@@ -32,7 +32,7 @@ use crate::walk::stop_check::StopCheck;
 use cofferdam_core::values::owner::Owner;
 
 /// Makes the tree of `manifest` below `root`, in place of what is there. The tenant's entries get the owner
-/// `owner`. Nobody else may use what lies below `root` meanwhile.
+/// `owner`. Nothing else may use the files below `root` meanwhile.
 ///
 /// # Errors
 /// A step failed, the work was stopped, or something of the saved tree is missing or damaged. What was made
@@ -85,7 +85,7 @@ fn clear(root: BorrowedFd<'_>) -> Result<(), SavedTreeError> {
 
 /// What a directory gets once everything is in it.
 #[derive(Debug, Clone, Copy)]
-struct Attributes {
+struct RestoredAttributes {
     owner: Owner,
     mode: Mode,
     modified: EntryTime,
@@ -96,9 +96,9 @@ struct Restoring<'root, 'calls> {
     directories: DirStack<'root>,
     path: PathStack,
     /// Of the directories on the path.
-    entered: Vec<Attributes>,
+    entered: Vec<RestoredAttributes>,
     /// For the root and each directory on the path: the directories in it that have no entries yet.
-    unsettled: Vec<BTreeMap<CString, Attributes>>,
+    unsettled: Vec<BTreeMap<CString, RestoredAttributes>>,
     /// Files that may get more names. Each is kept under a name of its own in the root, which no sandbox
     /// shows, since the path to it may be too long for the kernel.
     groups: BTreeSet<u64>,
@@ -118,7 +118,7 @@ impl Restoring<'_, '_> {
         let name = CString::new(name).map_err(|_| damaged("name"))?;
         let at = |fault: WorkspaceFault| fault.at(OsStr::from_bytes(&entry.path));
         self.go_to(parent).map_err(at)?;
-        let attributes = Attributes {
+        let attributes = RestoredAttributes {
             owner: match entry.owner {
                 EntryOwner::Tenant => self.owner,
                 EntryOwner::Root => Owner { uid: 0, gid: 0 },
@@ -128,25 +128,25 @@ impl Restoring<'_, '_> {
         };
         let directory = self.directories.current();
         match &entry.kind {
-            SavedKind::Directory => {
+            EntryKind::Directory => {
                 mkdirat(directory, &*name, Mode::S_IRWXU).during("mkdir").map_err(at)?;
                 if let Some(unsettled) = self.unsettled.last_mut() {
                     unsettled.insert(name, attributes);
                 }
                 Ok(())
             }
-            SavedKind::File(file) => self.file(file, &name, attributes, &entry.path),
-            SavedKind::HardLink { group } => {
+            EntryKind::File(file) => self.file(file, &name, attributes, &entry.path),
+            EntryKind::HardLink { group } => {
                 let kept = kept_name(*group);
                 let linked = linkat(self.root, kept.as_str(), directory, &*name, AtFlags::empty());
                 Ok(linked.during("link").map_err(at)?)
             }
-            SavedKind::SymbolicLink { target } => {
+            EntryKind::SymbolicLink { target } => {
                 let made = symlinkat(OsStr::from_bytes(target), directory, &*name);
                 made.during("symlink").map_err(at)?;
                 Ok(settle(directory, &name, attributes, false).map_err(at)?)
             }
-            SavedKind::Fifo => {
+            EntryKind::Fifo => {
                 let made = mknodat(directory, &*name, SFlag::S_IFIFO, Mode::S_IRUSR, 0);
                 made.during("mkfifo").map_err(at)?;
                 Ok(settle(directory, &name, attributes, true).map_err(at)?)
@@ -204,7 +204,7 @@ impl Restoring<'_, '_> {
         &mut self,
         file: &SavedFile,
         name: &CStr,
-        Attributes { owner, mode, modified }: Attributes,
+        RestoredAttributes { owner, mode, modified }: RestoredAttributes,
         path: &[u8],
     ) -> Result<(), SavedTreeError> {
         let at = |fault: WorkspaceFault| fault.at(OsStr::from_bytes(path));
@@ -273,7 +273,7 @@ fn time_of(time: EntryTime) -> TimeSpec {
 fn settle(
     parent: BorrowedFd<'_>,
     name: &CStr,
-    Attributes { owner, mode, modified }: Attributes,
+    RestoredAttributes { owner, mode, modified }: RestoredAttributes,
     has_mode: bool,
 ) -> Result<(), WorkspaceFault> {
     let (uid, gid) = ids(owner);

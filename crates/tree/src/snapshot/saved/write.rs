@@ -13,7 +13,7 @@ use nix::unistd::Whence;
 use sha2::{Digest, Sha256};
 
 use super::entry::{
-    EXTENT_BYTES_MAX, EntryOwner, EntryTime, Extent, FileState, SavedEntry, SavedFile, SavedKind,
+    EXTENT_BYTES_MAX, EntryKind, EntryOwner, EntryTime, Extent, FileState, SavedEntry, SavedFile,
 };
 use super::keeping::{ExtentSink, SavedTreeError};
 use super::manifest::{ManifestReader, ManifestWriter};
@@ -71,7 +71,7 @@ pub fn save_tree(
     let walk = OrderedWalk::over(root, range).map_err(|fault| fault.at("."))?;
     let previous = previous.filter(|previous| previous.life() == life);
     let mut previous = Previous { manifest: previous, next: None };
-    let mut saving = Saving {
+    let mut saving = SaveWalk {
         walk,
         sink,
         stop,
@@ -113,13 +113,13 @@ impl<R: Read> Previous<R> {
             }
         }
         match self.next.take()?.kind {
-            SavedKind::File(file) => Some(file),
+            EntryKind::File(file) => Some(file),
             _ => None,
         }
     }
 }
 
-struct Saving<'root, 'calls> {
+struct SaveWalk<'root, 'calls> {
     walk: OrderedWalk<'root>,
     sink: &'calls mut dyn ExtentSink,
     stop: StopCheck<'calls>,
@@ -130,7 +130,7 @@ struct Saving<'root, 'calls> {
     buffer: Vec<u8>,
 }
 
-impl Saving<'_, '_> {
+impl SaveWalk<'_, '_> {
     fn advance(&mut self) -> Result<Option<OrderedEntry>, SavedTreeError> {
         self.stop.check().map_err(|fault| self.at(fault))?;
         let next = self.walk.advance();
@@ -151,13 +151,13 @@ impl Saving<'_, '_> {
         let Some(stat) = stat else { return Ok(None) };
         let path = self.walk.path_of(&entry.name);
         let kind = match status::file_type(&stat) {
-            SFlag::S_IFDIR => SavedKind::Directory,
+            SFlag::S_IFDIR => EntryKind::Directory,
             SFlag::S_IFREG => self.file(entry, &stat, previous.file(&path))?,
-            SFlag::S_IFIFO => SavedKind::Fifo,
+            SFlag::S_IFIFO => EntryKind::Fifo,
             SFlag::S_IFLNK => {
                 let target = readlinkat(self.walk.directory(), entry.name.as_c_str());
                 let target = target.during("readlink").map_err(|fault| self.at(fault))?;
-                SavedKind::SymbolicLink { target: target.as_bytes().to_vec() }
+                EntryKind::SymbolicLink { target: target.as_bytes().to_vec() }
             }
             _ => return Ok(None),
         };
@@ -173,13 +173,13 @@ impl Saving<'_, '_> {
         entry: &OrderedEntry,
         stat: &FileStat,
         before: Option<SavedFile>,
-    ) -> Result<SavedKind, SavedTreeError> {
+    ) -> Result<EntryKind, SavedTreeError> {
         let mut group = 0;
         if stat.st_nlink > 1 {
             let next = self.groups.len() as u64 + 1;
             group = *self.groups.entry((stat.st_dev, stat.st_ino)).or_insert(next);
             if group != next {
-                return Ok(SavedKind::HardLink { group });
+                return Ok(EntryKind::HardLink { group });
             }
         }
         let bytes = u64::try_from(stat.st_size).unwrap_or_default();
@@ -197,7 +197,7 @@ impl Saving<'_, '_> {
             }
             None => self.read(entry, stat)?,
         };
-        Ok(SavedKind::File(SavedFile { bytes, group, state, extents }))
+        Ok(EntryKind::File(SavedFile { bytes, group, state, extents }))
     }
 
     /// Gives the sink all extents of a file.

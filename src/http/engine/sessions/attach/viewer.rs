@@ -102,7 +102,7 @@ pub async fn follow(session: Arc<Session>, query: AttachQuery, socket: Arc<TcpSt
         Ok(viewer) => viewer,
         Err(_) => return close(&mut socket, CloseReason::TooManyViewers).await,
     };
-    let mut view = View::new(&session, query);
+    let mut view = ViewerPosition::new(&session, query);
     let end = view.run(&mut socket).await;
     drop(viewer);
     if let Err(ViewEnd::Close(reason)) = end {
@@ -132,7 +132,7 @@ async fn close(socket: &mut ClientWebSocket, reason: CloseReason) {
 }
 
 /// How far a client has come.
-struct View<'a> {
+struct ViewerPosition<'a> {
     session: &'a Arc<Session>,
     query: AttachQuery,
     /// The next byte to send.
@@ -146,7 +146,7 @@ struct View<'a> {
     had_room_at: Instant,
 }
 
-impl<'a> View<'a> {
+impl<'a> ViewerPosition<'a> {
     fn new(session: &'a Arc<Session>, query: AttachQuery) -> Self {
         let total = session.window().bytes;
         let next = query.offset.map_or(total, |offset| offset.min(total));
