@@ -220,6 +220,7 @@ fn a_killed_prepared_sandbox_costs_no_program() {
     for round in 0..3 {
         let ready = workspaces.prepared(&workspace);
         kill(Pid::from_raw(ready.pid), Signal::SIGKILL).unwrap();
+        wait_until("the death of the prepared sandbox", PATIENCE, || !ready.is_alive());
         assert_eq!(workspaces.sh(&workspace, "echo fine"), "fine\n", "round {round}");
     }
 }
