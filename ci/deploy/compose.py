@@ -10,7 +10,7 @@ from .tools import DOCKER_COMPOSE
 
 FILE = REPOSITORY / "deploy" / "compose.yaml"
 
-SPOILT = [("stop_grace_period", "stop_grace"), ("stop_grace_period: 75s", "stop_grace_period: 60s"),
+SPOILT = [("stop_grace_period", "stop_grace"), ("stop_grace_period: 80s", "stop_grace_period: 60s"),
           ("4352m", "4g"), ("127.0.0.1:4040", "4040"), ("read_only: true", "read_only: false"),
           ("RUN_TIMEOUT_MAX: 60s", "RUN_TIMEOUT_MAX: 5m"), ("cap_drop: [ALL]", "cap_drop: []"),
           ("ISOLATION: strict", "ISOLATION: best"), ("RUN_CONCURRENCY: 4", "RUN_CONCURRENCY: 8"),

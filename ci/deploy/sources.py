@@ -39,7 +39,7 @@ def after_the_grace():
     def constant(name):
         [seconds] = re.findall(rf"const {name}: Duration = Duration::from_secs\((\d+)\)", source)
         return int(seconds)
-    return constant("KILLED_WITHIN") + 2 * constant("LAST_ANSWERS_WITHIN")
+    return constant("KILLED_WITHIN") + 2 * constant("LAST_ANSWERS_WITHIN") + constant("PARKED_WITHIN")
 
 
 def metrics_not_served():

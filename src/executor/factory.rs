@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use super::host_ids::{AcquiredId, HostIds};
 use crate::executor::fill::{FillChoices, FilledWorkspace, TemplateContents};
-use crate::executor::mounted_key::{MountedKey, WorkspaceView};
+use crate::executor::mounted_key::{MountedKey, MountedView};
 use crate::executor::pool_key::{PoolKey, TemplateKey};
 use cofferdam_core::sync::retained::Retained;
 use cofferdam_core::values::rel_path::RelPath;
@@ -87,7 +87,7 @@ impl SandboxFactory {
 
     fn prepare_mounted(&self, key: &MountedKey) -> Result<Option<ReadySandbox>, SetupFailure> {
         let Some(view) = key.view()? else { return Ok(None) };
-        let WorkspaceView { mounts, host_id, lender } = view;
+        let MountedView { mounts, host_id, lender } = view;
         let fs = self.sandbox.create_fs_around(&mounts, false, &host_id)?;
         let retained = lender.and(Arc::new(host_id));
         let prepared = self.sandbox.prepare_without_program(key.spec(mounts), fs, retained)?;

@@ -18,5 +18,5 @@ pub use cofferdam_core::executor::{
 };
 pub use host_ids::AcquiredId;
 pub use mounted::MountedRun;
-pub use mounted_key::{MountSource, MountedIdentity, WorkspaceView};
+pub use mounted_key::{MountSource, MountedIdentity, MountedView};
 pub use sandbox::SandboxExecutor;

@@ -5,7 +5,7 @@
 use std::time::Instant;
 
 use crate::executor::factory::{ReadySandbox, SandboxFactory};
-use crate::executor::mounted_key::{MountedIdentity, MountedKey, WorkspaceView};
+use crate::executor::mounted_key::{MountedIdentity, MountedKey, MountedView};
 use crate::executor::standby_pool::LiveRun;
 use cofferdam_core::sync::retained::Retained;
 use cofferdam_core::{RunSpec, SetupFailure};
@@ -54,7 +54,7 @@ impl MountedRun {
     }
 
     /// Mounts for a new sandbox in place of one that did not start its program, which the pool is told.
-    pub(super) fn view(&self) -> Result<Option<WorkspaceView>, SetupFailure> {
+    pub(super) fn view(&self) -> Result<Option<MountedView>, SetupFailure> {
         self.live.discard_others();
         self.key.view()
     }
@@ -77,7 +77,7 @@ mod tests {
     struct NoMounts;
 
     impl MountSource for NoMounts {
-        fn view(&self) -> Result<Option<WorkspaceView>, SetupFailure> {
+        fn view(&self) -> Result<Option<MountedView>, SetupFailure> {
             Ok(None)
         }
     }

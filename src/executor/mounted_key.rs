@@ -13,7 +13,7 @@ use cofferdam_sandbox::engine::HostId;
 
 /// The mounts of a workspace for one sandbox, and the host id that all its sandboxes share.
 #[derive(Debug)]
-pub struct WorkspaceView {
+pub struct MountedView {
     /// The mounts.
     pub mounts: MountedWorkspace,
     /// The host id.
@@ -28,7 +28,7 @@ pub trait MountSource: Debug + Send + Sync {
     ///
     /// # Errors
     /// The kernel refused a step.
-    fn view(&self) -> Result<Option<WorkspaceView>, SetupFailure>;
+    fn view(&self) -> Result<Option<MountedView>, SetupFailure>;
 }
 
 /// A workspace, as the standby pool knows it.
@@ -86,7 +86,7 @@ impl MountedKey {
     }
 
     /// Mounts for a sandbox. None if the workspace is gone, or its mounts are exchanged.
-    pub fn view(&self) -> Result<Option<WorkspaceView>, SetupFailure> {
+    pub fn view(&self) -> Result<Option<MountedView>, SetupFailure> {
         self.identity.source.upgrade().map_or(Ok(None), |source| source.view())
     }
 

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use super::factory::SandboxFactory;
 use super::host_ids::AcquiredId;
 use super::mounted::MountedRun;
-use super::mounted_key::{MountedIdentity, WorkspaceView};
+use super::mounted_key::{MountedIdentity, MountedView};
 use super::pool_key::{PoolKey, TemplateKey};
 use super::standby_pool::{LiveRun, StandbyPool};
 use cofferdam_core::executor::{
@@ -135,7 +135,7 @@ impl SandboxExecutor {
     pub fn run_begun(
         &self,
         spec: RunSpec,
-        (mut run, view): (Option<MountedRun>, Option<WorkspaceView>),
+        (mut run, view): (Option<MountedRun>, Option<MountedView>),
         retained: Retained,
         watch: &Watch,
         mut sink: Option<Box<dyn OutputSink>>,
@@ -152,7 +152,7 @@ impl SandboxExecutor {
                 (view, _) => view,
             };
             let no_mounts = || SetupFailure::from_words("mount workspace", "it is being exchanged");
-            let WorkspaceView { mounts, host_id, lender } = view.ok_or_else(no_mounts)?;
+            let MountedView { mounts, host_id, lender } = view.ok_or_else(no_mounts)?;
             let mut retained = retained.and(Arc::new(host_id.clone()));
             retained.extend(lender);
             self.run_over(spec, mounts, &host_id, retained, watch, &mut sink)

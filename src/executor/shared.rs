@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
 use std::thread::Builder;
 
-use super::mounted_key::WorkspaceView;
+use super::mounted_key::MountedView;
 use super::sandbox::{SandboxExecutor, told};
 use cofferdam_core::sync::retained::Retained;
 use cofferdam_core::{Limits, NotStarted, OutputSink, RunReport, RunSpec, SetupFailure, Watch};
@@ -18,7 +18,7 @@ impl SandboxExecutor {
     /// The step that failed.
     pub fn open_shared(
         self: &Arc<Self>,
-        view: WorkspaceView,
+        view: MountedView,
         limits: Limits,
         retained: Retained,
         watch: Watch,
@@ -26,7 +26,7 @@ impl SandboxExecutor {
         let (answer, answered) = sync_channel(1);
         let executor = Arc::clone(self);
         let keep = move || {
-            let WorkspaceView { mounts, host_id, lender } = view;
+            let MountedView { mounts, host_id, lender } = view;
             let mut retained = retained.and(Arc::new(host_id.clone()));
             retained.extend(lender);
             let created = executor.sandbox().create_shared(mounts, &limits, &host_id, retained);

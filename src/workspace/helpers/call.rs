@@ -173,13 +173,13 @@ fn call_load_metadata(body: &[u8]) -> Result<Value, EngineError> {
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct SaveRequest {
+struct SaveMetadataRequest {
     root: PathBuf,
     metadata: WorkspaceMetadata,
 }
 
 fn call_save_metadata(body: &[u8]) -> Result<Value, EngineError> {
-    let SaveRequest { root, metadata } = parse(body)?;
+    let SaveMetadataRequest { root, metadata } = parse(body)?;
     check_root(&root)?;
     value(&save_metadata(&root, &metadata)?)
 }

@@ -9,7 +9,7 @@ use super::report::ProgramReport;
 use super::request::ProgramSettings;
 use super::run_dir;
 use super::shared::sandbox_of;
-use crate::executor::{Capabilities, MountSource, WorkspaceView};
+use crate::executor::{Capabilities, MountSource, MountedView};
 use crate::workspace::error::{EngineCode, EngineError};
 use crate::workspace::files::{engine_error, locate};
 use crate::workspace::request::ProgramLimits;
@@ -148,7 +148,7 @@ fn shown(location: &FileLocation) -> String {
 }
 
 impl MountSource for LiveWorkspace {
-    fn view(&self) -> Result<Option<WorkspaceView>, SetupFailure> {
+    fn view(&self) -> Result<Option<MountedView>, SetupFailure> {
         let Some(tree) = self.doors().try_share().filter(|_| !self.is_over()) else {
             return Ok(None);
         };

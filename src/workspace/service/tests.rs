@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::live::WorkspaceProgram;
 use super::*;
 use crate::config::{EngineMaxima, RequestRange, RequestRanges, TokenMaxima};
-use crate::executor::{Capabilities, WorkspaceView};
+use crate::executor::{Capabilities, MountedView};
 use crate::workspace::trees::{
     ForkKind, FrozenTree, PlainProgram, ReadCall, TreeMaker, TreeSandbox, TreeSettings, TreeUsage,
     WorkspaceTree,
@@ -102,7 +102,7 @@ impl WorkspaceTree for FakeTree {
         Owner { uid: 0, gid: 0 }
     }
 
-    fn view(&self, _: WorkspacePath, _: u64) -> Result<WorkspaceView, EngineError> {
+    fn view(&self, _: WorkspacePath, _: u64) -> Result<MountedView, EngineError> {
         Err(EngineError::new(EngineCode::SandboxFailed, "no mounts"))
     }
 

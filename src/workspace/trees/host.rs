@@ -13,7 +13,7 @@ use super::maker::{
     TreeSettings, TreeUsage, WorkspaceTree,
 };
 use crate::executor::{
-    AcquiredId, Capabilities, MountedIdentity, MountedRun, SandboxExecutor, WorkspaceView,
+    AcquiredId, Capabilities, MountedIdentity, MountedRun, MountedView, SandboxExecutor,
 };
 use crate::workspace::disk::LazyEngineDir;
 use crate::workspace::error::{EngineCode, EngineError};
@@ -79,7 +79,7 @@ struct HostSandbox {
     executor: Arc<SandboxExecutor>,
     run: Option<MountedRun>,
     /// None if a sandbox was prepared.
-    view: Option<WorkspaceView>,
+    view: Option<MountedView>,
 }
 
 impl HostTrees {
@@ -222,10 +222,10 @@ impl WorkspaceTree for HostTree {
         self.fs.merge(stop).map_err(refused)
     }
 
-    fn view(&self, path: WorkspacePath, own_bytes_max: u64) -> Result<WorkspaceView, EngineError> {
+    fn view(&self, path: WorkspacePath, own_bytes_max: u64) -> Result<MountedView, EngineError> {
         let WorkspaceMounts { workspace, tmp } = self.fs.mounts().map_err(refused)?;
         let own_inodes_max = OWN_INODES_MAX;
-        Ok(WorkspaceView {
+        Ok(MountedView {
             mounts: MountedWorkspace { workspace, tmp, path, own_bytes_max, own_inodes_max },
             host_id: self.fs.host_id().clone(),
             lender: Retained::of(Arc::clone(&self.host_id) as _),

@@ -4,7 +4,7 @@ use std::fmt::Debug;
 use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Weak};
 
-use crate::executor::{Capabilities, MountSource, WorkspaceView};
+use crate::executor::{Capabilities, MountSource, MountedView};
 use crate::workspace::error::{EngineCode, EngineError};
 use crate::workspace::request::{StorageKind, WorkspaceSettings};
 use cofferdam_core::sync::retained::Retained;
@@ -137,7 +137,7 @@ pub trait WorkspaceTree: Debug + Send + Sync {
     ///
     /// # Errors
     /// The kernel refused a step.
-    fn view(&self, path: WorkspacePath, own_bytes_max: u64) -> Result<WorkspaceView, EngineError>;
+    fn view(&self, path: WorkspacePath, own_bytes_max: u64) -> Result<MountedView, EngineError>;
 
     /// As [`WorkspaceTree::view`], with the sandbox: a prepared one if there is one for `plain`.
     ///

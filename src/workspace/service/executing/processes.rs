@@ -13,7 +13,7 @@ use crate::workspace::view::{ProcessView, WorkspaceView};
 use cofferdam_core::values::deadline::Deadline;
 
 /// How long killed programs may take to die.
-const KILLED_WITHIN: Duration = Duration::from_secs(10);
+const RESTARTED_WITHIN: Duration = Duration::from_secs(10);
 
 impl WorkspaceService {
     /// The processes of a workspace, also those that programs left. This is no use of it.
@@ -58,7 +58,7 @@ impl WorkspaceService {
     pub fn restart(&self, owner: &TokenName, id: &str) -> Result<WorkspaceView, EngineError> {
         let used = self.enter_shared(owner, id)?;
         let live = used.workspace();
-        let deadline = Deadline::after(KILLED_WITHIN);
+        let deadline = Deadline::after(RESTARTED_WITHIN);
         let programs = live.programs();
         programs.iter().for_each(|(_, program)| program.cancel.cancel());
         for (number, _) in programs {
