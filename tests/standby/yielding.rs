@@ -15,7 +15,7 @@ const CLIENTS: usize = 8;
 /// How long they post at a time.
 const WINDOW: Duration = Duration::from_millis(1_500);
 /// How often each of the two servers is measured.
-const TURNS: usize = 5;
+const TURNS: usize = 9;
 /// The least throughput, relative to a server without a standby pool.
 const RATIO_MIN: f64 = 0.85;
 

@@ -109,7 +109,9 @@ fn viewers(workspace: &Workspace<'_>, session: &str) -> Value {
 pub fn deaf_viewers(target: &Target) -> Result<(), Unexercised> {
     let client = target.engine()?;
     let workspace = client.create(&json!({}));
-    let script = "echo up; read go; head -c 24M /dev/zero; echo done >/workspace/done; sleep 1000";
+    // It goes on printing, since a viewer that took something shortly before the end is not deaf yet.
+    let script = "echo up; read go; head -c 24M /dev/zero; echo done >/workspace/done
+        while :; do head -c 256k /dev/zero; sleep 0.05; done";
     let session = workspace.start_sh(script, "deaf");
     let path = format!("{}{session}", workspace.path);
     let deaf: Vec<TcpStream> = (0..VIEWERS_MAX).map(|_| attach(&client, &path)).collect();
