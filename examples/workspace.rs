@@ -30,7 +30,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 fn run(out: &mut impl Write) -> Result<(), Box<dyn Error>> {
     let place = tempfile::tempdir()?;
     let engine = SandboxEngine::builder(place.path().join("engine")).build()?;
-    // The kernel refuses what goes beyond 8 MiB of files, whoever writes them.
+    // The kernel refuses more than 8 MiB of files, by any writer.
     let policy = WorkspacePolicy { max_disk_bytes: Some(8 << 20), ..WorkspacePolicy::default() };
     let workspace = engine.create_workspace("example", policy)?;
     let file = |path: &str, content: &str| PutFile {

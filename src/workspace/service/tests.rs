@@ -471,7 +471,7 @@ fn whoever_freezes_is_in_alone_and_who_only_looks_does_not_wait() {
     let doors = workspace.doors();
     let sharing = (doors.share(), doors.share());
     assert!(doors.enter_alone(Deadline::after(Duration::from_millis(5))).is_none());
-    // One who gave up is in nobody's way.
+    // A caller that gave up does not block the next one.
     drop((doors.share(), sharing));
     let alone = doors.enter_alone(Deadline::after(Duration::ZERO)).unwrap();
     trees.used_bytes.store(MIB / 2, Ordering::Relaxed);

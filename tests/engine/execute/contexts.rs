@@ -295,7 +295,7 @@ fn pictures_are_files_below_out_and_nothing_else_is() {
     assert!(path.starts_with("out/results/"), "{path}");
     let file = scene.get(&format!("{}/files?path={path}", notebook.path));
     assert_eq!(file.body, b"png!");
-    // A kernel that lies: links, a way out, a type that is none.
+    // A kernel that lies: links, a path that leaves, an unknown type.
     let lies = "import os, json, sys\nos.makedirs('out/results', exist_ok=True)\n\
                 open('real', 'w').write('r'); os.symlink('/etc/passwd', 'out/results/host.png')\n\
                 os.symlink('../../real', 'out/results/inside.png')\n\

@@ -31,7 +31,7 @@ pub(super) fn below(parent: BorrowedFd<'_>, name: &CStr) -> Result<Below, Worksp
     }
 }
 
-/// Removes the entry `name` of `parent`, whatever it is.
+/// Removes the entry `name` of `parent`, of any type.
 pub(super) fn remove(parent: BorrowedFd<'_>, name: &CStr) -> Result<(), WorkspaceFault> {
     match unlinkat(parent, name, UnlinkatFlags::NoRemoveDir) {
         Ok(()) | Err(Errno::ENOENT) => return Ok(()),

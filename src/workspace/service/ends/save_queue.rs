@@ -1,4 +1,4 @@
-//! Workspaces that are to be saved or parked, until the saver does it.
+//! The queue of workspaces that the saver saves or parks.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};

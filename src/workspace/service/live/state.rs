@@ -42,7 +42,7 @@ pub struct LiveState {
     pub is_over: bool,
     /// When the reaper looks at it again, whatever its times say.
     pub reaped_after: Option<Instant>,
-    /// Changes that are to be saved, and how many of them are.
+    /// Changes to save, and how many of them are saved.
     pub changes: u64,
     pub changes_saved: u64,
     /// When its files were as they are saved.

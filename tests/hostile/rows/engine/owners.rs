@@ -75,7 +75,7 @@ pub fn ids_of_another_token(target: &Target) -> Result<(), Unexercised> {
     let snapshot = workspace.post("/snapshot", &json!({})).json()["snapshot_id"].clone();
     assert_eq!(one.ask("POST", "/v1/artifacts/kept", b"one's").status, 201);
     let theirs = two.create(&json!({}));
-    // What is not theirs is answered like what is not there.
+    // An id of another token is answered like an unknown id.
     let nowhere = format!("{WORKSPACES}/ws_{}", "0".repeat(32));
     for (method, below) in BELOW {
         let below = below.replace("{s}", session).replace("{c}", &context);
